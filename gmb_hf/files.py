@@ -1,0 +1,83 @@
+"""Atomic writes: a file is either the old one or the new one, never half of either.
+
+What is written goes to a temporary file in the same folder, is flushed to disk and then renamed
+over the target. A full disk or a missing permission becomes an `InputError` that names the file,
+and leaves what was there before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from gmb_hf.validation import InputError
+
+_REASONS = {
+    errno.ENOSPC: "the disk is full; free some space and run the same command again",
+    errno.EDQUOT: "the disk quota is used up; free some space and run the same command again",
+    errno.EACCES: "no permission to write here; choose another folder",
+    errno.EPERM: "no permission to write here; choose another folder",
+    errno.EROFS: "the file system is read-only; choose another folder",
+    errno.ENOTDIR: "a part of this path is a file, not a folder; choose another folder",
+    errno.EISDIR: "this is a folder, not a file; choose another name",
+}
+
+
+@contextlib.contextmanager
+def clear_os_errors(path: str | Path) -> Iterator[None]:
+    """Turn an `OSError` met while writing `path` into an `InputError` that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        reason = _REASONS.get(error.errno or 0)
+        if reason is None and not isinstance(error, FileExistsError):
+            raise
+        reason = reason or "a file with this name is in the way; choose another folder"
+        raise InputError(f"{path}: could not be written: {reason}") from error
+
+
+@contextlib.contextmanager
+def atomic_path(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary path to write to; on success it replaces `path`, on error it is removed.
+
+    Raises:
+        InputError: the disk is full, or the place cannot be written to.
+    """
+    target = Path(path)
+    with clear_os_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(
+            prefix=f".{target.name}.", suffix=target.suffix, dir=target.parent
+        )
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: str | Path, content: bytes) -> Path:
+    """Write `content` to `path` atomically and return the path."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
+    return Path(path)
+
+
+def write_text(path: str | Path, content: str) -> Path:
+    """Write `content` to `path` as UTF-8, atomically, and return the path."""
+    return write_bytes(path, content.encode("utf-8"))
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

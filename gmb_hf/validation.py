@@ -1,0 +1,72 @@
+"""Errors for the person who typed, and the checks that every entry shares.
+
+An `InputError` is one line that says what is wrong, where, and what to do. The command line
+prints it and exits with code 2; in a notebook it is an ordinary `ValueError`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+class InputError(ValueError):
+    """A mistake in what the user gave: one line that says what, where, and what to do."""
+
+
+class CheckFailed(Exception):
+    """The command ran as asked and its answer is no (exit code 1)."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word most like `word`, or None when nothing is close."""
+    pool = list(known)
+    folded = {name.casefold(): name for name in pool}
+    if word.casefold() in folded:
+        return folded[word.casefold()]
+    found = difflib.get_close_matches(word, pool, n=1, cutoff=0.5)
+    return found[0] if found else None
+
+
+def unknown(kind: str, word: str, known: Iterable[str], *, where: str = "") -> InputError:
+    """The error for a name that is not known: `kind 'word' is unknown; did you mean ...?`.
+
+    Args:
+        kind: what the word should have named, e.g. "column" or "preset".
+        word: what was given.
+        known: every name that would have been right.
+        where: file or field, put before the message.
+    """
+    names = sorted(known)
+    guess = nearest(word, names)
+    shown = ", ".join(names[:24]) + (", ..." if len(names) > 24 else "")
+    hint = f" Did you mean {guess!r}?" if guess else ""
+    prefix = f"{where}: " if where else ""
+    return InputError(f"{prefix}{kind} {word!r} is unknown; known: {shown or 'none'}.{hint}")
+
+
+def choose(kind: str, word: str, known: Sequence[str], *, where: str = "") -> str:
+    """Return `word` if it is one of `known`, else raise the error that names the nearest."""
+    if word not in known:
+        raise unknown(kind, word, known, where=where)
+    return word
+
+
+def positive_int(name: str, value: Any, *, where: str = "") -> int:
+    """Return `value` as an int of at least 1, else raise `InputError`."""
+    prefix = f"{where}: " if where else ""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(f"{prefix}{name} must be a whole number of at least 1, got {value!r}")
+    return value
+
+
+def fraction(name: str, value: Any, *, where: str = "", closed: bool = False) -> float:
+    """Return `value` as a float in (0, 1), or in [0, 1] when `closed`, else raise `InputError`."""
+    prefix = f"{where}: " if where else ""
+    bounds = "[0, 1]" if closed else "(0, 1)"
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if not good or not (0 <= value <= 1 if closed else 0 < value < 1):
+        raise InputError(f"{prefix}{name} must be a number in {bounds}, got {value!r}")
+    return float(value)
