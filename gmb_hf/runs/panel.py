@@ -1,0 +1,170 @@
+"""One observable or score of many runs as a rectangle: values, steps and the mask of what exists.
+
+Rows are runs, columns are checkpoints, and a run of n checkpoints fills the first n columns. What
+lies behind a run's last checkpoint is absent, which the mask says; NaN inside a run is a value that
+was logged as NaN, never an absence.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gmb_hf.validation import InputError
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Panel:
+    """One column of a run log, [R, T]: R runs, T checkpoints of the longest run.
+
+    Attributes:
+        name: the observable or score.
+        runs: R run names.
+        values: float64 [R, T], NaN where absent.
+        steps: int64 [R, T], not decreasing within a run, 0 where absent.
+        present: bool [R, T], True on the first `lengths[i]` columns of row i.
+    """
+
+    name: str
+    runs: tuple[str, ...]
+    values: NDArray[np.float64]
+    steps: NDArray[np.int64]
+    present: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        shape = self.values.shape
+        if len(shape) != 2 or self.steps.shape != shape or self.present.shape != shape:
+            raise InputError(
+                f"panel {self.name!r}: values, steps and present must share one shape [runs, "
+                f"checkpoints], got {shape}, {self.steps.shape} and {self.present.shape}"
+            )
+        if len(self.runs) != shape[0]:
+            raise InputError(
+                f"panel {self.name!r}: {len(self.runs)} run names for {shape[0]} rows of values"
+            )
+
+    @classmethod
+    def from_series(cls, name: str, series: Sequence[tuple[str, ArrayLike, ArrayLike]]) -> Panel:
+        """Build a panel from one (run name, steps, values) triple per run.
+
+        Raises:
+            InputError: no series at all, an empty one, a repeated run name, lengths that differ,
+                or steps that are not whole, not negative and strictly increasing.
+        """
+        if not series:
+            raise InputError(f"panel {name!r}: no runs")
+        runs = tuple(run for run, _, _ in series)
+        if len(set(runs)) != len(runs):
+            twice = next(run for run in runs if runs.count(run) > 1)
+            raise InputError(f"panel {name!r}: run {twice!r} is given twice")
+        rows = [_series(name, *one) for one in series]
+        lengths = np.array([len(steps) for steps, _ in rows])
+        present = prefix_mask(lengths)
+        values = np.full(present.shape, np.nan)
+        steps = np.zeros(present.shape, dtype=np.int64)
+        values[present] = np.concatenate([row for _, row in rows])
+        steps[present] = np.concatenate([row for row, _ in rows])
+        return cls(name, runs, values, steps, present)
+
+    @property
+    def n_runs(self) -> int:
+        """R, the number of runs."""
+        return len(self.runs)
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of checkpoints of each run, int64 [R]."""
+        return self.present.sum(axis=1, dtype=np.int64)
+
+    @cached_property
+    def first_step(self) -> NDArray[np.int64]:
+        """First step of each run, int64 [R]."""
+        return self.steps[:, 0].copy()
+
+    @cached_property
+    def last_step(self) -> NDArray[np.int64]:
+        """Last step of each run, int64 [R]."""
+        return self.steps[np.arange(self.n_runs), self.lengths - 1]
+
+    def select(self, indices: Sequence[int] | NDArray[Any]) -> Panel:
+        """The panel of the runs at these row numbers, in this order, cut to the longest of them."""
+        rows = np.asarray(indices, dtype=np.int64)
+        width = int(self.lengths[rows].max(initial=0))
+        return Panel(
+            self.name,
+            tuple(self.runs[i] for i in rows),
+            self.values[rows, :width],
+            self.steps[rows, :width],
+            self.present[rows, :width],
+        )
+
+    def with_values(self, values: ArrayLike, name: str | None = None) -> Panel:
+        """The same runs, steps and mask with other values [R, T]; what is absent becomes NaN."""
+        filled = np.where(self.present, np.asarray(values, dtype=np.float64), np.nan)
+        return dataclasses.replace(self, values=filled, name=self.name if name is None else name)
+
+    def cadence(self) -> int:
+        """The one spacing between checkpoints, in steps.
+
+        The first interval of a run does not count (many logs begin 1, 500, 1000, ...), unless no
+        run has a third checkpoint.
+
+        Raises:
+            InputError: the spacing varies (run and step are named), or no run has two checkpoints.
+        """
+        both = self.present[:, 1:]
+        spacing = np.where(both, self.steps[:, 1:] - self.steps[:, :-1], 0)
+        counted = both.copy()
+        if counted[:, 1:].any():
+            counted[:, 0] = False
+        if not counted.any():
+            raise InputError(
+                f"{self.name!r}: no run has two checkpoints, so there is no spacing between them"
+            )
+        cadence = int(spacing[counted][0])
+        wrong = np.argwhere(counted & (spacing != cadence))
+        if len(wrong):
+            run, column = (int(i) for i in wrong[0])
+            raise InputError(
+                f"run {self.runs[run]!r}: checkpoints are {cadence} steps apart, but step "
+                f"{self.steps[run, column + 1]} comes {spacing[run, column]} after the one before "
+                "it; log every run at one spacing"
+            )
+        return cadence
+
+
+def prefix_mask(lengths: ArrayLike) -> NDArray[np.bool_]:
+    """The mask [R, max(lengths)] that is True on the first `lengths[i]` columns of row i."""
+    sizes = np.asarray(lengths, dtype=np.int64)
+    return np.arange(int(sizes.max(initial=0))) < sizes[:, None]
+
+
+def _series(
+    name: str, run: str, steps: ArrayLike, values: ArrayLike
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """One run's steps and values as checked one-dimensional arrays."""
+    row = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    raw = np.atleast_1d(np.asarray(steps))
+    if raw.ndim != 1 or raw.shape != row.shape or not len(row):
+        raise InputError(
+            f"panel {name!r}, run {run!r}: steps and values must be equally long and not empty, "
+            f"got shapes {raw.shape} and {row.shape}"
+        )
+    whole = raw.astype(np.int64)
+    bad = np.flatnonzero((whole != raw) | (whole < 0))
+    if len(bad):
+        raise InputError(
+            f"panel {name!r}, run {run!r}: step {raw[bad[0]]} is not a whole number from 0 on"
+        )
+    back = np.flatnonzero(np.diff(whole) <= 0)
+    if len(back):
+        raise InputError(
+            f"panel {name!r}, run {run!r}: step {whole[back[0] + 1]} follows step "
+            f"{whole[back[0]]}; steps must increase"
+        )
+    return whole, row
