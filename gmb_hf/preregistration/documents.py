@@ -1,0 +1,243 @@
+"""YAML documents that are pydantic models: reading, writing, and errors that name the path.
+
+The reader is `yaml.SafeLoader` with three changes that spare a surprise: a key given twice is
+refused instead of silently winning, `1e-3` is a number as in YAML 1.2 and JSON, and an unquoted
+date stays text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import reprlib
+from collections.abc import Mapping
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Self, TypeVar, Union, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gmb_hf.files import write_text
+from gmb_hf.validation import InputError, nearest
+
+T = TypeVar("T")
+Many = Annotated[tuple[T, ...], Field(strict=False)]
+"""A sequence that reads from a YAML list; its items stay strictly typed."""
+
+Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+
+class Section(BaseModel):
+    """One mapping of a document: immutable, strictly typed, unknown keys refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @classmethod
+    def parse(cls, data: Any, *, where: str) -> Self:
+        """Validate plain data; `where` (a file name, say) opens the message of an error.
+
+        Raises:
+            InputError: one line that names the path of each wrong field.
+        """
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise InputError(f"{where}: {_explain(error, cls)}") from None
+
+    def plain(self) -> dict[str, Any]:
+        """The document as dicts, lists, strings and numbers; optional fields that are unset
+        (None) are left out."""
+        plain: dict[str, Any] = json_like(self.model_dump(mode="python", exclude_none=True))
+        return plain
+
+
+def load_yaml(path: str | Path) -> Any:
+    """Parse one YAML file with the safe loader.
+
+    Raises:
+        InputError: the file is missing, empty, not UTF-8, no YAML, or repeats a key.
+    """
+    source = Path(path)
+    try:
+        text = source.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{source}: there is no such file") from None
+    except IsADirectoryError:
+        raise InputError(f"{source}: this is a folder; name the YAML file in it") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{source}: is not UTF-8 text (byte {error.start})") from None
+    return parse_yaml(text, where=str(source))
+
+
+def parse_yaml(text: str, *, where: str) -> Any:
+    """Parse YAML text; `where` opens the message of an error."""
+    try:
+        data = yaml.load(text, Loader=_StrictLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f" line {mark.line + 1}:" if mark else ""
+        raise InputError(f"{where}:{line} {error.problem or 'is not YAML'}") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{where}: is not YAML: {str(error).splitlines()[0]}") from None
+    if data is None:
+        raise InputError(f"{where}: is empty")
+    return data
+
+
+def dump_yaml(data: Any) -> str:
+    """YAML text of plain data: keys in the given order, short lists on one line."""
+    text: str = yaml.dump(data, Dumper=_PlainDumper, sort_keys=False, allow_unicode=True, width=100)
+    return text
+
+
+def write_yaml(path: str | Path, data: Any, *, heading: str = "") -> Path:
+    """Write plain data as YAML, atomically, with comment lines above it."""
+    comment = "".join(f"# {line}\n" for line in heading.splitlines())
+    return write_text(path, comment + dump_yaml(data))
+
+
+def json_like(value: Any) -> Any:
+    """The value with tuples as lists and keys as strings, recursively."""
+    if isinstance(value, Mapping):
+        return {str(key): json_like(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_like(item) for item in value]
+    return value
+
+
+def canonical_hash(data: Any) -> str:
+    """SHA-256 (hex) of the canonical JSON of plain data.
+
+    Keys are sorted, there is no white space, floats are written by `repr`; an infinity is the
+    string ".inf" and NaN is refused, since JSON has neither.
+
+    Raises:
+        InputError: a value is NaN.
+    """
+    text = json.dumps(_finite(data), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        if math.isnan(value):
+            raise InputError("a document holds NaN where a number or .inf is needed")
+        return ".inf" if value > 0 else "-.inf"
+    return value
+
+
+class _StrictLoader(Loader):  # type: ignore[misc]
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = key_node.value
+            if isinstance(key, str) and key in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"key {key!r} is given twice", problem_mark=key_node.start_mark
+                )
+            if isinstance(key, str):
+                seen.add(key)
+        return super().construct_mapping(node, deep=deep)
+
+
+# Resolvers are kept per first character; dates go, numbers such as 1e-3 come in.
+_StrictLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in Loader.yaml_implicit_resolvers.items()
+}
+_StrictLoader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d[\d.]*[eE][-+]?\d+$"), list("-+0123456789")
+)
+
+
+class _PlainDumper(Dumper):  # type: ignore[misc]
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent_list(dumper: Any, data: Any) -> Any:
+    flat = all(item is None or isinstance(item, (str, int, float)) for item in data)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=flat)
+
+
+_PlainDumper.add_representer(list, _represent_list)
+_PlainDumper.add_representer(tuple, _represent_list)
+
+
+def _explain(error: ValidationError, model: type[BaseModel]) -> str:
+    lines = [_explain_one(item, model) for item in error.errors(include_url=False)]
+    # A union reports each branch that failed: the same sentence once is enough.
+    lines = list(dict.fromkeys(lines))
+    more = f" (and {len(lines) - 3} more)" if len(lines) > 3 else ""
+    return "; ".join(lines[:3]) + more
+
+
+_KINDS = {
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "string_type": "text (put it in quotes)",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+    "model_type": "a mapping of keys to values",
+    "model_attributes_type": "a mapping of keys to values",
+}
+
+
+def _explain_one(item: Any, model: type[BaseModel]) -> str:
+    location, kind, got = item["loc"], item["type"], item["input"]
+    path = path_text(location)
+    if kind == "extra_forbidden":
+        known = _fields_at(model, location[:-1])
+        guess = nearest(str(location[-1]), known)
+        hint = f"did you mean {guess}?" if guess else f"known: {', '.join(known)}"
+        return f"{path} is unknown; {hint}"
+    if kind == "missing":
+        return f"{path} is required; add it"
+    subject = path or "the document"
+    shown = f", got {reprlib.repr(got)}"
+    if kind in _KINDS:
+        return f"{subject} must be {_KINDS[kind]}{shown}"
+    if kind == "value_error":
+        return f"{subject}: {item['ctx']['error']}" if path else str(item["ctx"]["error"])
+    message = item["msg"].replace("Input should be", "must be")
+    return f"{subject} {message}{shown}"
+
+
+def path_text(location: tuple[int | str, ...]) -> str:
+    """`("candidates", 0, "name")` as `candidates[0].name`."""
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def _fields_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    """The field names of the section at `location`, found by walking the annotations."""
+    current = model
+    for part in location:
+        field = current.model_fields.get(part) if isinstance(part, str) else None
+        if field is not None:
+            current = _section_in(field.annotation) or current
+    return list(current.model_fields)
+
+
+def _section_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (tuple, list, dict, Union, UnionType, Annotated):
+        for inner in get_args(annotation):
+            found = _section_in(inner)
+            if found is not None:
+                return found
+    return None
