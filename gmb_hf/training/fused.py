@@ -1,0 +1,189 @@
+"""The two heavy pieces of a stacked step, with hand-written gradients and reused memory.
+
+Autograd would allocate every intermediate anew at each step; at these sizes the page faults of
+fresh memory cost more than the arithmetic. Both functions therefore write their large
+intermediates into a `Workspace` that lives as long as the training does. Their gradients are
+checked against autograd in `tests/training/test_fused.py`.
+
+Shapes: S seeds, n rows, d width, f hidden units of the MLP, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+LAYER_NORM_EPSILON = 1e-5
+
+
+class Workspace:
+    """Buffers by name, shape, dtype and device, made once and overwritten at every step.
+
+    A buffer handed out in a forward pass is read again in its backward pass: run the backward of
+    one forward before the next forward with the same workspace.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[tuple[Any, ...], Tensor] = {}
+
+    def get(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """A buffer of `shape` with the dtype and device of `like`; its content is arbitrary."""
+        key = (name, shape, like.dtype, like.device)
+        if key not in self._buffers:
+            self._buffers[key] = torch.empty(shape, dtype=like.dtype, device=like.device)
+        return self._buffers[key]
+
+
+def normalise(x: Tensor) -> Tensor:
+    """Layer normalisation without gain and shift; `folded` moves those into the next weights."""
+    return functional.layer_norm(x, x.shape[-1:], eps=LAYER_NORM_EPSILON)
+
+
+def folded(
+    weight: Tensor, bias: Tensor | None, gain: Tensor, shift: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The weight and bias that act on a normalised input as `linear(gain * x + shift)` would.
+
+    Args:
+        weight: [S, out, in]. bias: [S, out] or None. gain, shift: [S, in].
+
+    Returns:
+        weight [S, out, in] and bias [S, 1, out].
+    """
+    moved = torch.bmm(shift.unsqueeze(1), weight.transpose(1, 2))
+    return weight * gain.unsqueeze(1), moved if bias is None else moved + bias.unsqueeze(1)
+
+
+class _MLPBlock(torch.autograd.Function):
+    """x + act(normalise(x) @ up.T + up_bias) @ down.T + down_bias."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        up: Tensor,
+        up_bias: Tensor,
+        down: Tensor,
+        down_bias: Tensor,
+        activation: str,
+        workspace: Workspace,
+        name: str,
+    ) -> Tensor:
+        seeds, rows, width = x.shape
+        wide = (seeds, rows, up.shape[1])
+        normed, mean, inverse = torch.native_layer_norm(x, (width,), None, None, LAYER_NORM_EPSILON)
+        before = workspace.get(f"{name}.before", wide, x)
+        torch.baddbmm(up_bias, normed, up.transpose(1, 2), out=before)
+        if activation == "relu":
+            after = before.relu_()
+        else:
+            after = workspace.get(f"{name}.after", wide, x)
+            torch.ops.aten.gelu.out(before, approximate="tanh", out=after)
+        y = torch.add(x, down_bias)
+        y.baddbmm_(after, down.transpose(1, 2))
+        ctx.save_for_backward(x, normed, mean, inverse, before, after, up, down)
+        ctx.activation, ctx.workspace, ctx.name = activation, workspace, name
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (dy,) = gradients
+        x, normed, mean, inverse, before, after, up, down = ctx.saved_tensors
+        d_down = torch.bmm(dy.transpose(1, 2), after)
+        hidden = ctx.workspace.get(f"{ctx.name}.gradient", tuple(before.shape), x)
+        torch.bmm(dy, down, out=hidden)
+        if ctx.activation == "relu":
+            torch.ops.aten.threshold_backward.grad_input(hidden, after, 0, grad_input=hidden)
+        else:
+            torch.ops.aten.gelu_backward.grad_input(
+                hidden, before, approximate="tanh", grad_input=hidden
+            )
+        d_up = torch.bmm(hidden.transpose(1, 2), normed)
+        d_normed = torch.bmm(hidden, up)
+        dx = torch.ops.aten.native_layer_norm_backward(
+            d_normed, x, x.shape[-1:], mean, inverse, None, None, [True, False, False]
+        )[0]
+        dx.add_(dy)
+        d_up_bias, d_down_bias = hidden.sum(1, keepdim=True), dy.sum(1, keepdim=True)
+        return dx, d_up, d_up_bias, d_down, d_down_bias, None, None, None
+
+
+def mlp_block(
+    x: Tensor,
+    up: Tensor,
+    up_bias: Tensor,
+    down: Tensor,
+    down_bias: Tensor,
+    *,
+    activation: str,
+    workspace: Workspace,
+    name: str,
+) -> Tensor:
+    """Pre-norm MLP with its residual, [S, n, d] -> [S, n, d].
+
+    Args:
+        x: [S, n, d]. up: [S, f, d] and up_bias: [S, 1, f], the norm's gain and shift folded in.
+        down: [S, d, f]. down_bias: [S, 1, d].
+        activation: "relu" or "gelu_new" (the tanh form of GPT-2).
+        name: the layer, so that two layers of one workspace do not share buffers.
+    """
+    arguments = (x, up, up_bias, down, down_bias)
+    if torch.is_grad_enabled():
+        out: Tensor = _MLPBlock.apply(*arguments, activation, workspace, name)
+        return out
+    hidden = torch.baddbmm(up_bias, normalise(x), up.transpose(1, 2))
+    hidden = hidden.relu_() if activation == "relu" else functional.gelu(hidden, approximate="tanh")
+    return torch.add(x, down_bias).baddbmm_(hidden, down.transpose(1, 2))
+
+
+class _AnswerLoss(torch.autograd.Function):
+    """Mean cross-entropy of every seed; its gradient is formed in the forward pass."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, head: Tensor, head_bias: Tensor, answers: Tensor, keep_logits: bool
+    ) -> tuple[Tensor, Tensor]:
+        rows, width = x.shape[1:]
+        normed, mean, inverse = torch.native_layer_norm(x, (width,), None, None, LAYER_NORM_EPSILON)
+        logits = torch.baddbmm(head_bias, normed, head.transpose(1, 2))
+        kept = logits.clone() if keep_logits else logits.new_empty(0)
+        scores = torch.log_softmax(logits, dim=-1)
+        index = answers.unsqueeze(-1)
+        losses = -scores.gather(-1, index).squeeze(-1).mean(1)
+        d_logits = scores.exp_().div_(rows)
+        d_logits.scatter_add_(-1, index, d_logits.new_full((), -1.0 / rows).expand(index.shape))
+        ctx.save_for_backward(x, normed, mean, inverse, d_logits, head)
+        ctx.mark_non_differentiable(kept)
+        return losses, kept
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, normed, mean, inverse, d_logits, head = ctx.saved_tensors
+        scaled = d_logits.mul_(gradients[0].view(-1, 1, 1))
+        d_normed = torch.bmm(scaled, head)
+        dx = torch.ops.aten.native_layer_norm_backward(
+            d_normed, x, x.shape[-1:], mean, inverse, None, None, [True, False, False]
+        )[0]
+        d_head = torch.bmm(scaled.transpose(1, 2), normed)
+        return dx, d_head, scaled.sum(1, keepdim=True), None, None
+
+
+def answer_loss(
+    x: Tensor, head: Tensor, head_bias: Tensor, answers: Tensor, *, keep_logits: bool
+) -> tuple[Tensor, Tensor]:
+    """Mean cross-entropy at the answer position and, on request, the logits.
+
+    Args:
+        x: the residual stream at the position before the answer, [S, n, d].
+        head: [S, V, d] and head_bias: [S, 1, V], the final norm folded in.
+        answers: token ids, [S, n].
+        keep_logits: also return the logits, without a gradient.
+
+    Returns:
+        losses [S] and logits [S, n, V] (empty unless kept).
+    """
+    losses, logits = _AnswerLoss.apply(x, head, head_bias, answers, keep_logits)
+    return losses, logits
