@@ -9,7 +9,7 @@ _HOME = {
     "Candidate": "sections",
     "Prereg": "prereg",
     "Lock": "lock",
-    "LockedCandidate": "lock",
+    "LockedCandidate": "record",
     "DesignFacts": "lint",
     "Finding": "lint",
     "lint": "lint",

@@ -30,6 +30,7 @@ from gmb_hf.preregistration.sections import (
     Share,
     Steps,
 )
+from gmb_hf.preregistration.template import template
 from gmb_hf.validation import unknown
 
 Draws = Annotated[int, Field(ge=1)]
@@ -158,6 +159,11 @@ class Prereg(Section):
     def write(self, path: str | Path) -> Path:
         """Write the YAML atomically."""
         return write_yaml(path, self.plain(), heading="GMB preregistration, schema v0.4")
+
+    @classmethod
+    def template(cls) -> str:
+        """The YAML text of a new preregistration, a comment beside each field."""
+        return template(cls)
 
     # Flat names, so that the layers never dig.
     @property

@@ -197,7 +197,7 @@ class DecisionThresholds(Section):
         0.30, description="least coverage at the primary operating point"
     )
     lead_time_median_min: Annotated[float, Field(ge=0)] = Field(
-        50, description="least median lead time, in steps"
+        50.0, description="least median lead time, in steps"
     )
     robustness: Robustness = Robustness()
 

@@ -1,0 +1,152 @@
+"""A lock in plain sentences, one for each choice that is frozen."""
+
+from __future__ import annotations
+
+import math
+
+from gmb_hf.preregistration.plan import runs_needed
+from gmb_hf.preregistration.prereg import Prereg
+from gmb_hf.preregistration.record import CENTRAL, LockedCandidate, LockRecord
+
+
+def explain(prereg: Prereg, record: LockRecord) -> tuple[str, ...]:
+    """One sentence for each frozen choice, in the order of the file."""
+    return (*_design(prereg), *_record(record))
+
+
+def _design(prereg: Prereg) -> list[str]:
+    boundary, event = prereg.boundary, prereg.event
+    facts = [
+        f"{label} {value}"
+        for label, value in (
+            ("task", boundary.task),
+            ("model", boundary.model),
+            ("optimizer", boundary.optimizer),
+            ("schedule", boundary.schedule),
+        )
+        if value
+    ]
+    about = "; ".join(facts) or "whatever system the runs come from"
+    lines = [f"The verdict speaks about {about}, and about nothing else."]
+    if boundary.checkpoint_every_steps:
+        lines.append(f"A checkpoint is taken every {boundary.checkpoint_every_steps:,} steps.")
+    if boundary.seeds_eval:
+        lines.append(f"{len(boundary.seeds_eval):,} seeds are held out and looked at once.")
+    lines.append(_event(prereg))
+    if event.x_event_t_min:
+        lines.append(f"No event is registered before step {event.x_event_t_min:,}.")
+    if event.x_theta_floor is not None:
+        lines.append(f"The jump must reach {event.x_theta_floor:g}.")
+    if event.x_require_new_max:
+        lines.append("A recovery from a dip is no event: the jump must set a new maximum.")
+    lines.append(
+        f"An alarm in the {prereg.horizon:,} steps before t* is early warning; one at "
+        f"{prereg.safe_gap:,} steps or more before t* is false; anything else is ignored."
+    )
+    if prereg.burn_in:
+        lines.append(f"Windows before step {prereg.burn_in:,} are ignored.")
+    lines.append(_targets(prereg))
+    lines.append(
+        f"At a rate of {prereg.primary_fpr:g} an alarm must warn of at least "
+        f"{prereg.coverage_min:.0%} of events, with a median lead of at least "
+        f"{prereg.lead_time_median_min:g} steps; {prereg.lead_time_target:,} steps of lead count "
+        "as success."
+    )
+    lines.append(
+        f"With fewer than {prereg.event_count_min} events every verdict is INCONCLUSIVE, and a "
+        f"score whose label flips in more than {prereg.max_label_flip_rate:.0%} of small "
+        "variations is ESTIMATOR_UNSTABLE."
+    )
+    lines.append(_family(prereg))
+    lines.append(_protocol(prereg))
+    return lines
+
+
+def _event(prereg: Prereg) -> str:
+    event = prereg.event
+    if event.type == "E_jump":
+        return (
+            f"The event t* is the first step at which {event.metric} rises by at least "
+            f"{event.jump_threshold:g} within {event.window_W_event:,} steps."
+        )
+    if event.type == "E_plateau":
+        return (
+            f"The event t* is the first of {event.x_plateau_checkpoints} consecutive checkpoints "
+            f"with {event.metric} at or above {event.x_plateau_threshold:g}."
+        )
+    return "The event t* is the step at which force, info and constraint move together (PT-MSS)."
+
+
+def _targets(prereg: Prereg) -> str:
+    targets = ", ".join(f"{target:g}" for target in prereg.fpr_targets)
+    met = (
+        f"within {prereg.fpr_eps:g}"
+        if prereg.protocol == "v0.4"
+        else f"exceeded by no more than {prereg.fpr_eps:g} or half the target"
+    )
+    return (
+        f"The budgets are false positive rates of {targets}; at least {prereg.min_targets_ok} "
+        f"must be met, {met}, and the lowest reachable rate must not exceed "
+        f"{prereg.fpr_floor_max:g}."
+    )
+
+
+def _family(prereg: Prereg) -> str:
+    windows = ", ".join(str(window) for window in prereg.window_sweep)
+    smoothing = ", ".join(str(length) for length in prereg.x_smoothing_sweep)
+    return (
+        f"Stability is judged over windows of {windows} steps, trailing means of {smoothing} "
+        f"checkpoints, and {prereg.x_run_groups} groups of runs left out in turn."
+    )
+
+
+def _protocol(prereg: Prereg) -> str:
+    if prereg.protocol == "v0.4":
+        return "The protocol is v0.4: the specification to the letter, without chance nulls."
+    return (
+        f"The protocol is strict: coverage must beat two chance nulls of "
+        f"{prereg.x_null_draws:,} draws at p <= {prereg.x_alpha:g}, adjusted over all candidates "
+        f"(Holm); intervals rest on {prereg.x_bootstrap_draws:,} bootstrap draws; the seed of "
+        f"all draws is {prereg.x_seed}."
+    )
+
+
+def _record(record: LockRecord) -> list[str]:
+    runs = record.n_calibration_runs
+    lines = [
+        f"Thresholds were found on {len(record.explore_runs):,} explore runs, {runs:,} of them "
+        f"with negative windows (fingerprint {record.explore_fingerprint[:16]})."
+    ]
+    lines.extend(
+        _budget(float(key), budget, runs) for key, budget in record.effective_budget.items()
+    )
+    lines.extend(_candidate(name, item) for name, item in record.candidates.items())
+    lines.append(
+        f"All of this was locked on {record.created} by gmb-hf {record.package_version} under "
+        f"the hash {record.hash[:16]}."
+    )
+    return lines
+
+
+def _budget(target: float, budget: float, runs: int) -> str:
+    if runs < runs_needed(target):
+        return (
+            f"A budget of {target:g} has no finite threshold with {runs:,} calibration runs: it "
+            f"takes {runs_needed(target):,}, and the answer is ABSTAIN."
+        )
+    return (
+        f"A budget of {target:g} buys an expected false positive rate of {budget:.3f} with "
+        f"{runs:,} calibration runs."
+    )
+
+
+def _candidate(name: str, item: LockedCandidate) -> str:
+    how = "as declared" if item.sign == 1 else "reversed"
+    answers = [
+        f"{tau:.6g} for a budget of {float(key):g}"
+        for key, tau in item.members[CENTRAL].items()
+        if math.isfinite(tau)
+    ]
+    if not answers:
+        return f"{name}, oriented {how}, never alarms: no budget has a finite threshold."
+    return f"{name}, oriented {how}, alarms at scores of at least {', '.join(answers)}."

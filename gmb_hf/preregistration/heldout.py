@@ -1,0 +1,85 @@
+"""What held-out runs must be, for a lock to speak about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gmb_hf.preregistration.record import LockRecord
+from gmb_hf.preregistration.sections import Boundary
+from gmb_hf.validation import InputError
+
+
+def check_held_out(
+    boundary: Boundary,
+    record: LockRecord,
+    runs: Sequence[str],
+    seeds: Sequence[int | None],
+    *,
+    fingerprint: str | None,
+    declared: Mapping[str, Any],
+) -> tuple[str, ...]:
+    """Refuse held-out logs that overlap the explore runs or come from another system.
+
+    Args:
+        boundary, record: the lock's two sides.
+        runs, seeds: names and seeds of the held-out runs (a seed may be unknown: None).
+        fingerprint: content hash of the held-out log.
+        declared: what the log says about itself, by boundary field; None is not compared.
+
+    Returns:
+        Notes for the report, e.g. that a declared held-out seed is missing.
+
+    Raises:
+        InputError: one line that names the overlap or the difference.
+    """
+    if fingerprint is not None and fingerprint == record.explore_fingerprint:
+        raise InputError(
+            "held-out runs are the explore runs that this lock was made on; give new runs"
+        )
+    known = [seed for seed in seeds if seed is not None]
+    refuse_overlap(record.explore_seeds, known, "held-out runs")
+    # A run without a seed is told by its name; with one, names may repeat across folders.
+    nameless = [run for run, seed in zip(runs, seeds, strict=True) if seed is None]
+    refuse_overlap(record.explore_runs, nameless, "held-out runs")
+    for field, found in declared.items():
+        locked = getattr(boundary, field)
+        if locked is not None and found is not None and locked != found:
+            raise InputError(
+                f"held-out runs differ from the lock's boundary.{field}: locked {locked!r}, "
+                f"found {found!r}; a verdict does not carry over, lock that system anew"
+            )
+    return _compare_seeds(boundary.seeds_eval, known)
+
+
+def refuse_overlap(explore: Sequence[Any], held_out: Sequence[Any], where: str) -> None:
+    """Raise `InputError` if a seed or run was used to explore and is held out too."""
+    both = sorted(set(explore) & set(held_out))
+    if both:
+        shown = ", ".join(str(item) for item in both[:8]) + (", ..." if len(both) > 8 else "")
+        raise InputError(
+            f"{where}: {len(both)} also used to explore ({shown}); a threshold must not be "
+            "judged on runs that it was found on, give other seeds"
+        )
+
+
+def _compare_seeds(declared: Sequence[int], found: Sequence[int]) -> tuple[str, ...]:
+    if not declared:
+        return ()
+    extra = sorted(set(found) - set(declared))
+    if extra:
+        raise InputError(
+            f"held-out seeds {_first(extra)} are not among the lock's boundary.seeds_eval; runs "
+            "may not be added after the lock, give the declared seeds only"
+        )
+    missing = sorted(set(declared) - set(found))
+    if not missing:
+        return ()
+    return (
+        f"{len(missing)} of {len(declared)} held-out seeds that the lock declares are missing: "
+        f"{_first(missing)}",
+    )
+
+
+def _first(items: Sequence[int]) -> str:
+    return ", ".join(str(item) for item in items[:8]) + (", ..." if len(items) > 8 else "")

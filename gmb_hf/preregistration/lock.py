@@ -1,0 +1,236 @@
+"""The lock: a preregistration plus what explore runs fixed, sealed with a hash.
+
+A lock file is the preregistration's YAML with one more section, `x_lock`: the sign and the
+thresholds of each candidate, where they come from, and the SHA-256 of the canonical JSON of all
+the rest. Held-out runs are judged by what the lock says, or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from gmb_hf._version import __version__
+from gmb_hf.preregistration.documents import canonical_hash, load_yaml, write_yaml
+from gmb_hf.preregistration.explain import explain
+from gmb_hf.preregistration.heldout import check_held_out, refuse_overlap
+from gmb_hf.preregistration.plan import effective_budget
+from gmb_hf.preregistration.prereg import Prereg
+from gmb_hf.preregistration.record import (
+    CENTRAL,
+    FORMAT,
+    LockedCandidate,
+    LockRecord,
+    member_key,
+    target_key,
+)
+from gmb_hf.validation import InputError, unknown
+
+__all__ = ["CENTRAL", "Lock", "LockedCandidate", "member_key", "target_key"]
+
+_HEADING = """\
+GMB lock: a preregistration, the thresholds found on explore runs, and a hash over both.
+Do not edit: a changed lock is refused. `gmb lock --explain` says what each choice means."""
+
+
+@dataclass(frozen=True)
+class Lock:
+    """A preregistration and its `x_lock` record; build or read one, never edit it."""
+
+    prereg: Prereg
+    x_lock: LockRecord
+
+    @classmethod
+    def build(
+        cls,
+        prereg: Prereg,
+        candidates: Mapping[str, LockedCandidate],
+        *,
+        explore_fingerprint: str,
+        explore_runs: Sequence[str],
+        explore_seeds: Iterable[int | None],
+        n_calibration_runs: int,
+        created: str | None = None,
+    ) -> Lock:
+        """Freeze a preregistration.
+
+        Args:
+            prereg: the design; the linter must have passed it.
+            candidates: every candidate of the prereg, and the controls, by name.
+            explore_fingerprint: content hash of the explore log.
+            explore_runs, explore_seeds: what the thresholds were found on.
+            n_calibration_runs: how many of those runs have negative windows.
+            created: UTC time, ISO 8601; now unless given.
+
+        Raises:
+            InputError: a candidate or a threshold is missing, a sign differs from the prereg's,
+                or an explore seed is also held out.
+        """
+        seeds = tuple(sorted({seed for seed in explore_seeds if seed is not None}))
+        _check_candidates(prereg, candidates)
+        refuse_overlap(seeds, prereg.boundary.seeds_eval, "prereg: boundary.seeds_eval")
+        record = {
+            "format": FORMAT,
+            "created": created or datetime.now(UTC).isoformat(timespec="seconds"),
+            "package_version": __version__,
+            "explore_fingerprint": explore_fingerprint,
+            "explore_runs": list(explore_runs),
+            "explore_seeds": list(seeds),
+            "n_calibration_runs": n_calibration_runs,
+            "effective_budget": {
+                target_key(target): effective_budget(target, n_calibration_runs)
+                for target in prereg.fpr_targets
+            },
+            "candidates": {name: item.plain() for name, item in candidates.items()},
+        }
+        unsealed = cls(prereg, LockRecord.parse({**record, "hash": ""}, where="lock"))
+        sealed = unsealed.x_lock.model_copy(update={"hash": _seal(unsealed.plain())})
+        return cls(prereg, sealed)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Lock:
+        """Read a lock and check its seal.
+
+        Raises:
+            InputError: the file is no lock, was written in another format, or was edited.
+        """
+        data = load_yaml(path)
+        if not isinstance(data, dict) or not isinstance(data.get("x_lock"), dict):
+            raise InputError(
+                f"{path}: is no lock (there is no x_lock section); make one with gmb lock"
+            )
+        record = data["x_lock"]
+        found = record.get("format")
+        if found != FORMAT:
+            raise InputError(
+                f"{path}: lock format {found!r} written by gmb-hf "
+                f"{record.get('package_version', '?')} is not readable by gmb-hf {__version__}, "
+                f"which reads format {FORMAT}; use that version, or lock again"
+            )
+        # The content of the file is checked, not that of the parsed lock: a field that a later
+        # version adds, with its default, must not make an honest lock look edited.
+        _check_seal(data, where=str(path))
+        design = {key: value for key, value in data.items() if key != "x_lock"}
+        return cls(
+            Prereg.parse(design, where=str(path)),
+            LockRecord.parse(record, where=f"{path}: x_lock"),
+        )
+
+    def write(self, path: str | Path) -> Path:
+        """Write the lock as YAML, atomically."""
+        return write_yaml(path, self.plain(), heading=_HEADING)
+
+    def plain(self) -> dict[str, Any]:
+        """The whole file as plain data."""
+        return {**self.prereg.plain(), "x_lock": self.x_lock.plain()}
+
+    def verify(self, *, where: str = "lock") -> None:
+        """Raise `InputError` unless the hash is that of the content."""
+        _check_seal(self.plain(), where=where)
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 (hex) over everything else in the lock."""
+        return self.x_lock.hash
+
+    def thresholds(self, name: str, member: str = CENTRAL) -> dict[float, float]:
+        """`{target: threshold}` of one candidate; infinity where the answer is ABSTAIN.
+
+        Raises:
+            InputError: the lock holds no such candidate or member (the nearest is named).
+        """
+        members = self.candidate(name).members
+        if member not in members:
+            raise unknown("member", member, members, where=f"lock: candidate {name}")
+        return {float(key): tau for key, tau in members[member].items()}
+
+    def candidate(self, name: str) -> LockedCandidate:
+        """One frozen candidate; `InputError` if it is not in the lock."""
+        if name not in self.x_lock.candidates:
+            raise unknown("candidate", name, self.x_lock.candidates, where="lock")
+        return self.x_lock.candidates[name]
+
+    def check_evaluation(
+        self,
+        runs: Sequence[str],
+        seeds: Sequence[int | None],
+        *,
+        fingerprint: str | None = None,
+        cadence: int | None = None,
+        task: str | None = None,
+        model: str | None = None,
+        candidates: Iterable[str] = (),
+    ) -> tuple[str, ...]:
+        """Refuse held-out logs that this lock does not speak about.
+
+        Args:
+            runs, seeds: names and seeds of the held-out runs (a seed may be unknown: None).
+            fingerprint: content hash of the held-out log.
+            cadence, task, model: what the log says about itself; None is not compared.
+            candidates: the names to be judged.
+
+        Returns:
+            Notes for the report, e.g. that a declared held-out seed is missing.
+
+        Raises:
+            InputError: explore and held-out runs overlap, the boundary differs, a seed was not
+                declared, or a candidate is not in the lock.
+        """
+        for name in candidates:
+            self.candidate(name)
+        return check_held_out(
+            self.prereg.boundary,
+            self.x_lock,
+            runs,
+            seeds,
+            fingerprint=fingerprint,
+            declared={"checkpoint_every_steps": cadence, "task": task, "model": model},
+        )
+
+    def explain(self) -> tuple[str, ...]:
+        """One sentence for each frozen choice."""
+        return explain(self.prereg, self.x_lock)
+
+
+def _seal(content: Mapping[str, Any]) -> str:
+    record = {key: value for key, value in content["x_lock"].items() if key != "hash"}
+    return canonical_hash({**content, "x_lock": record})
+
+
+def _check_seal(content: Mapping[str, Any], *, where: str) -> None:
+    recorded, actual = str(content["x_lock"].get("hash")), _seal(content)
+    if recorded != actual:
+        raise InputError(
+            f"{where}: was edited after it was locked (its hash is {recorded[:16]}, its content "
+            f"hashes to {actual[:16]}); restore the file, or lock again and judge on new seeds"
+        )
+
+
+def _check_candidates(prereg: Prereg, candidates: Mapping[str, LockedCandidate]) -> None:
+    declared = {candidate.name: candidate for candidate in prereg.candidates}
+    for name, candidate in declared.items():
+        if name not in candidates:
+            raise InputError(f"lock: candidate {name!r} of the prereg has no thresholds")
+        if candidate.x_sign not in (None, candidates[name].sign):
+            raise InputError(
+                f"lock: candidate {name!r} has sign {candidates[name].sign:+d}, the prereg says "
+                f"{candidate.x_sign:+d}"
+            )
+    wanted = {target_key(target) for target in prereg.fpr_targets}
+    for name, item in candidates.items():
+        if declared and name not in declared and item.family != "control":
+            raise unknown("candidate", name, declared, where="lock: not in the prereg")
+        if CENTRAL not in item.members:
+            raise InputError(f"lock: candidate {name!r} has no member {CENTRAL!r}")
+        for member, thresholds in item.members.items():
+            lacking = sorted(wanted.symmetric_difference(thresholds))
+            bad = sorted(key for key, tau in thresholds.items() if tau != tau)
+            if lacking or bad:
+                what = f"targets {', '.join(lacking)} do not match the prereg's"
+                raise InputError(
+                    f"lock: candidate {name!r}, member {member!r}: "
+                    + (what if lacking else f"the threshold for {bad[0]} is NaN")
+                )

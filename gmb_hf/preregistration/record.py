@@ -1,0 +1,70 @@
+"""What a lock records about explore runs and candidates: the `x_lock` section as models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AllowInfNan, Field
+
+from gmb_hf.preregistration.documents import Many, Section
+from gmb_hf.preregistration.sections import ParamValue
+
+FORMAT = 1
+CENTRAL = "central"
+"""The member of the robustness family that is the candidate as declared."""
+
+Threshold = Annotated[float, AllowInfNan(True)]
+
+
+def member_key(*, window: int | None = None, smooth: int = 1) -> str:
+    """The name of a member of the robustness family that has thresholds of its own.
+
+    >>> member_key(window=200, smooth=3), member_key(smooth=1)
+    ('window=200,smooth=3', 'smooth=1')
+    """
+    return f"smooth={smooth}" if window is None else f"window={window},smooth={smooth}"
+
+
+def target_key(target: float) -> str:
+    """A target false positive rate as a YAML key, exact: 0.05 is "0.05"."""
+    return repr(float(target))
+
+
+class LockedCandidate(Section):
+    """One candidate, frozen: its orientation and its thresholds."""
+
+    sign: Literal[1, -1] = Field(description="times the declared orientation")
+    family: str | None = None
+    needs: Many[str] = ()
+    params: dict[str, ParamValue] = Field(default_factory=dict)
+    sees_test_labels: bool | None = None
+    members: dict[str, dict[str, Threshold]] = Field(
+        description="member -> target -> threshold; .inf: the answer is ABSTAIN"
+    )
+
+    @classmethod
+    def freeze(
+        cls, members: Mapping[str, Mapping[float, float]], *, sign: int = 1, **facts: Any
+    ) -> LockedCandidate:
+        """Build one from `{member: {target: threshold}}`; infinity stands for ABSTAIN."""
+        keyed = {
+            member: {target_key(target): float(tau) for target, tau in thresholds.items()}
+            for member, thresholds in members.items()
+        }
+        return cls.parse({"sign": sign, "members": keyed, **facts}, where="candidate")
+
+
+class LockRecord(Section):
+    """What explore runs fixed, and the seal."""
+
+    format: int = FORMAT
+    created: str
+    package_version: str
+    explore_fingerprint: str
+    explore_runs: Many[str]
+    explore_seeds: Many[int]
+    n_calibration_runs: int = Field(description="explore runs that have negative windows")
+    effective_budget: dict[str, float]
+    candidates: dict[str, LockedCandidate]
+    hash: str
