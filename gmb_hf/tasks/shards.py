@@ -1,0 +1,127 @@
+"""Binary shards in the format of llm.c: a header of 256 int32, then uint16 tokens.
+
+Both are little-endian. The header holds the magic number 20240520, the version 1 and the number
+of tokens; the rest is 0. This is what the generators of the evaluation protocol write, and the
+files here are equal to theirs byte for byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gmb_hf.files import write_bytes
+from gmb_hf.tasks.modular import ModularTask
+from gmb_hf.tasks.registry import get_task
+from gmb_hf.tasks.splits import random_stream, train_rows
+from gmb_hf.validation import InputError
+
+MAGIC = 20240520
+VERSION = 1
+HEADER_INTS = 256
+HEADER_BYTES = 4 * HEADER_INTS
+
+
+def write_shard(path: str | Path, tokens: ArrayLike) -> Path:
+    """Write token ids to `path`, atomically, and return the path.
+
+    Args:
+        path: the file; its folder is made where it is missing.
+        tokens: ids in [0, 65536), of any shape; written in C order.
+
+    Raises:
+        InputError: an id does not fit into 16 bits, there is none, or the file cannot be written.
+    """
+    ids = np.asarray(tokens).reshape(-1)
+    if not ids.size:
+        raise InputError(f"{path}: there is no token to write")
+    if not np.issubdtype(ids.dtype, np.integer):
+        raise InputError(f"{path}: tokens must be whole numbers, got {ids.dtype}")
+    if ids.min() < 0 or ids.max() > 0xFFFF:
+        raise InputError(
+            f"{path}: a shard holds ids from 0 to 65535, got {ids.min()} to {ids.max()}"
+        )
+    header = np.zeros(HEADER_INTS, dtype="<i4")
+    header[:3] = MAGIC, VERSION, ids.size
+    return write_bytes(path, header.tobytes() + ids.astype("<u2").tobytes())
+
+
+def read_shard(path: str | Path) -> NDArray[np.uint16]:
+    """The token ids of a shard, uint16 [n].
+
+    Raises:
+        InputError: the file is missing, is no such shard, or is not whole; the reason is named.
+    """
+    path = Path(path)
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file; write one with `gmb data export`") from error
+    except (IsADirectoryError, PermissionError) as error:
+        raise InputError(f"{path}: cannot be read; name a shard such as train.bin") from error
+    magic = int.from_bytes(content[:4], "little")
+    if len(content) >= 4 and magic != MAGIC:
+        raise InputError(f"{path}: not a token shard: it starts with {magic}, a shard with {MAGIC}")
+    if len(content) < HEADER_BYTES:
+        raise InputError(
+            f"{path}: truncated: {len(content)} bytes, the header alone takes {HEADER_BYTES}; "
+            "export it again"
+        )
+    version, count = (int(v) for v in np.frombuffer(content, dtype="<i4", count=3)[1:])
+    if version != VERSION:
+        raise InputError(f"{path}: shard version {version} is unknown; this reads {VERSION}")
+    body = len(content) - HEADER_BYTES
+    if body % 2:
+        raise InputError(
+            f"{path}: {body} bytes of tokens, an odd number, where each takes two; export it again"
+        )
+    if count != body // 2:
+        fault = "truncated" if count > body // 2 else "longer than its header says"
+        raise InputError(
+            f"{path}: {fault}: the header names {count} tokens, the file holds {body // 2}; "
+            "export it again"
+        )
+    return np.frombuffer(content, dtype="<u2", offset=HEADER_BYTES).astype(np.uint16)
+
+
+def export_shards(
+    task_name: str,
+    prime: int | None = None,
+    seed: int = 42,
+    out: str | Path = ".",
+    *,
+    fraction: float = 0.5,
+    op_token: str = "shared",
+) -> tuple[Path, Path]:
+    """Write a task's `train.bin` and `val.bin` and return their paths.
+
+    The recipe is the protocol's: one random stream of `seed` permutes the rows, the first part is
+    for training, and the same stream then shuffles each part in place, training first.
+
+    Args:
+        task_name: e.g. `modular_add`, `add_p97`, `parity_8`.
+        prime: the modulus of a modular task whose name does not hold it; 97 when not given.
+        seed: the data seed, in [0, 2**32).
+        out: the folder to write to.
+        fraction: the share of rows to train on, or as an int their number.
+        op_token: `shared`, the protocol's, or `distinct`; formal languages have no such token.
+
+    Raises:
+        InputError: an unknown task, a bad argument, or the files cannot be written.
+    """
+    task = get_task(task_name, prime=prime)
+    if isinstance(task, ModularTask):
+        task = replace(task, op_token=op_token)
+    rows = task.rows()
+    count = train_rows(len(rows), fraction)
+    stream = random_stream(seed)
+    order = stream.permutation(len(rows))
+    paths = []
+    parts = {"train.bin": rows[order[:count]], "val.bin": rows[order[count:]]}
+    for name, part in parts.items():
+        stream.shuffle(part)
+        paths.append(write_shard(Path(out) / name, part))
+    return paths[0], paths[1]
