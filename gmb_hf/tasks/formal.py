@@ -1,0 +1,109 @@
+"""Formal languages over bits: parity, copy, reverse, majority (evaluation protocol, phase 2b).
+
+| language | row                                     | answer tokens |
+|----------|-----------------------------------------|---------------|
+| parity   | `BOS b1..bn EQ (sum mod 2) EOS ...`     | 1             |
+| majority | `BOS b1..bn EQ (more 1s than 0s) EOS ...` | 1           |
+| copy     | `BOS b1..bn SEP b1..bn EOS ...`         | n             |
+| reverse  | `BOS b1..bn SEP bn..b1 EOS ...`         | n             |
+
+Rows are padded with EOS to 20 tokens, the protocol's length.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gmb_hf.tasks.task import Task, check_row_count
+from gmb_hf.tasks.vocabulary import FORMAL_SEP, FORMAL_VOCABULARY, Vocabulary
+from gmb_hf.validation import InputError, choose, positive_int
+
+LANGUAGES = ("parity", "copy", "reverse", "majority")
+"""Every language, in the protocol's training order."""
+
+
+@dataclass(frozen=True)
+class FormalTask(Task):
+    """One language over all inputs of a length.
+
+    Attributes:
+        language: `parity`, `copy`, `reverse` or `majority` (a tie is 0).
+        input_length: the number n of bits.
+        sequence_length: tokens in a row; a model needs at least this block size.
+
+    Raises:
+        InputError: an unknown language, or the row does not fit into `sequence_length`.
+    """
+
+    language: str
+    input_length: int
+    sequence_length: int = 20
+
+    def __post_init__(self) -> None:
+        choose("language", self.language, LANGUAGES)
+        positive_int("input_length", self.input_length)
+        positive_int("sequence_length", self.sequence_length)
+        # BOS and the separator before the answer, at least one EOS after it.
+        needed = self.input_length + self.n_answers + 3
+        if needed > self.sequence_length:
+            room = self.sequence_length - 3
+            longest = room // 2 if self.n_answers > 1 else room - 1
+            hint = f"an input_length of at most {longest}, or " if longest > 0 else ""
+            raise InputError(
+                f"{self.name} takes {needed} tokens a row and sequence_length is "
+                f"{self.sequence_length}; choose {hint}a sequence_length of at least {needed}"
+            )
+        check_row_count(self.name, 2**self.input_length)
+
+    @property
+    def name(self) -> str:
+        return f"{self.language}_{self.input_length}"
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return FORMAL_VOCABULARY
+
+    @property
+    def n_answers(self) -> int:
+        """How many tokens the answer has."""
+        return self.input_length if self.language in ("copy", "reverse") else 1
+
+    @property
+    def answer_positions(self) -> tuple[int, ...]:
+        """From the separator on, as many positions as the answer has tokens."""
+        first = self.input_length + 1
+        return tuple(range(first, first + self.n_answers))
+
+    def operands(self) -> dict[str, NDArray[np.int64]]:
+        """The column `bits`, int64 [2^n, n]: all inputs, the last bit running fastest."""
+        number = np.arange(2**self.input_length, dtype=np.int64)
+        place = np.arange(self.input_length - 1, -1, -1, dtype=np.int64)
+        bits: NDArray[np.int64] = (number[:, None] >> place) & 1
+        return {"bits": bits}
+
+    def rows(self) -> NDArray[np.int64]:
+        """Every input with its answer, int64 [2^n, sequence_length]."""
+        bits = self.operands()["bits"]
+        words = self.vocabulary
+        n = self.input_length
+        rows = np.full((len(bits), self.sequence_length), words.eos, dtype=np.int64)
+        rows[:, 0] = words.bos
+        rows[:, 1 : n + 1] = bits
+        rows[:, n + 1] = FORMAL_SEP if self.language in ("copy", "reverse") else words.eq
+        rows[:, n + 2 : n + 2 + self.n_answers] = self._answer(bits)
+        return rows
+
+    def _answer(self, bits: NDArray[np.int64]) -> NDArray[np.int64]:
+        ones: NDArray[np.int64] = bits.sum(axis=1, keepdims=True)
+        match self.language:
+            case "parity":
+                return np.mod(ones, 2)
+            case "copy":
+                return bits
+            case "reverse":
+                return bits[:, ::-1]
+            case _:
+                return np.greater(2 * ones, self.input_length).astype(np.int64)

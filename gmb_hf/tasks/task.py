@@ -1,0 +1,222 @@
+"""What every task is: all its inputs once, in a fixed order, with the positions of the answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gmb_hf.tasks.splits import split_indices
+from gmb_hf.tasks.vocabulary import Vocabulary
+from gmb_hf.validation import InputError
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
+
+IGNORED = -100
+"""The label of a token that is not part of the answer, as in transformers."""
+
+MAX_ROWS = 2**24
+"""The most rows that a task may have; more would not fit into a usual memory."""
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """The rows of a task as one data seed sees them: split, and with labels corrupted if asked.
+
+    Attributes:
+        input_ids: int64 [N, T], every row of the task in its fixed order; the training rows that
+            are corrupted hold the wrong answer.
+        labels: int64 [N, T], `input_ids` at the answer tokens and -100 elsewhere. Labels are
+            aligned with the tokens, as transformers expects: the model shifts them.
+        answers: int64 [N, A], the A answer tokens of each row, corrupted where they are.
+        true_answers: int64 [N, A], the answer tokens without corruption.
+        corrupted: bool [N], the rows whose answer is wrong.
+        train_index: int64 [n], the training rows in the order of the split.
+        test_index: int64 [N - n], the held-out rows.
+        vocab_size: the ids that the rows may hold are 0 .. vocab_size - 1.
+        answer_positions: the positions, from 0, whose next token is an answer.
+    """
+
+    input_ids: NDArray[np.int64]
+    labels: NDArray[np.int64]
+    answers: NDArray[np.int64]
+    true_answers: NDArray[np.int64]
+    corrupted: NDArray[np.bool_]
+    train_index: NDArray[np.int64]
+    test_index: NDArray[np.int64]
+    vocab_size: int
+    answer_positions: tuple[int, ...]
+
+    def fingerprint(self) -> str:
+        """SHA-256 (64 hex digits) of the training and held-out rows with their true answers."""
+        return _content_hash(
+            "gmb-task-data-1",
+            self.vocab_size,
+            self.answer_positions,
+            self.input_ids[self.train_index],
+            self.true_answers[self.train_index],
+            self.input_ids[self.test_index],
+            self.true_answers[self.test_index],
+        )
+
+
+class Task(ABC):
+    """A task that a small decoder can learn; subclasses say what the rows are."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name by which `get_task` finds it, e.g. `add_p97` or `parity_8`."""
+
+    @property
+    @abstractmethod
+    def vocabulary(self) -> Vocabulary:
+        """The size of the vocabulary and its special tokens."""
+
+    @property
+    @abstractmethod
+    def answer_positions(self) -> tuple[int, ...]:
+        """The positions, from 0, whose next token is an answer."""
+
+    @abstractmethod
+    def rows(self) -> NDArray[np.int64]:
+        """Every row with its true answer, int64 [N, T]."""
+
+    @abstractmethod
+    def operands(self) -> dict[str, NDArray[np.int64]]:
+        """What each row is asked: columns of int64 [N] or [N, length], in the order of `rows`."""
+
+    @property
+    def vocab_size(self) -> int:
+        """How many token ids a model of this task needs."""
+        return self.vocabulary.size
+
+    @property
+    def corrupts_labels(self) -> bool:
+        """Whether some training rows carry a wrong answer."""
+        return False
+
+    def answers(self) -> NDArray[np.int64]:
+        """The true answer tokens of every row, int64 [N, A]."""
+        return _answers(self.rows(), self.answer_positions)
+
+    def split(
+        self, fraction: float = 0.5, data_seed: int = 42
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Indices of the training rows and of the held-out rows; see `splits.split_indices`."""
+        return split_indices(len(self.rows()), fraction, data_seed)
+
+    def data(self, fraction: float = 0.5, data_seed: int = 42) -> TaskData:
+        """The rows as `data_seed` sees them.
+
+        Args:
+            fraction: the share of rows to train on, in (0, 1), or as an int their number.
+            data_seed: draws the split, apart from any seed of a model.
+
+        Raises:
+            InputError: a bad seed, or a side of the split would be empty.
+        """
+        rows = self.rows()
+        train, test = self.split(fraction, data_seed)
+        true_answers = _answers(rows, self.answer_positions)
+        answers, corrupted = self._corrupted_answers(true_answers, train, data_seed)
+        places = [position + 1 for position in self.answer_positions]
+        rows[:, places] = answers
+        labels = np.full_like(rows, IGNORED)
+        labels[:, places] = answers
+        return TaskData(
+            input_ids=rows,
+            labels=labels,
+            answers=answers,
+            true_answers=true_answers,
+            corrupted=corrupted,
+            train_index=train,
+            test_index=test,
+            vocab_size=self.vocab_size,
+            answer_positions=self.answer_positions,
+        )
+
+    def fingerprint(self) -> str:
+        """SHA-256 (64 hex digits) of the rows' content, independent of any split."""
+        return _content_hash("gmb-task-1", self.vocab_size, self.answer_positions, self.rows())
+
+    def to_dataset_dict(self, fraction: float = 0.5, data_seed: int = 42) -> DatasetDict:
+        """The task as a `datasets.DatasetDict` with the splits `train` and `test`.
+
+        Columns: `input_ids` and `labels` (-100 off the answer), the operands, `answer` (a number
+        where the answer is one token, else a list); where labels are corrupted also
+        `true_answer` and `corrupted`. The tables live in memory, and the same arguments give the
+        same content and the same fingerprint, so no cache can serve anything stale.
+
+        Args:
+            fraction: as in `data`.
+            data_seed: as in `data`.
+        """
+        import pyarrow as pa
+        from datasets import Dataset, DatasetDict, NamedSplit
+
+        data = self.data(fraction, data_seed)
+        columns: dict[str, NDArray[Any]] = {
+            "input_ids": data.input_ids,
+            "labels": data.labels,
+            **self.operands(),
+            "answer": _scalar(data.answers),
+        }
+        if self.corrupts_labels:
+            columns["true_answer"] = _scalar(data.true_answers)
+            columns["corrupted"] = data.corrupted
+        fingerprint = data.fingerprint()
+        splits = {}
+        for split, index in (("train", data.train_index), ("test", data.test_index)):
+            table = pa.table({name: _arrow(values[index]) for name, values in columns.items()})
+            content = hashlib.sha256(f"{fingerprint} {self.name} {split}".encode()).hexdigest()
+            splits[split] = Dataset(table, split=NamedSplit(split), fingerprint=content[:16])
+        return DatasetDict(splits)
+
+    def _corrupted_answers(
+        self, answers: NDArray[np.int64], train: NDArray[np.int64], data_seed: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The answers trained on [N, A] and the mask of wrong ones [N]; here: all are true."""
+        return answers.copy(), np.zeros(len(answers), dtype=np.bool_)
+
+
+def check_row_count(task: str, n_rows: int) -> None:
+    """Raise `InputError` when a task would have more rows than fit into memory."""
+    if n_rows > MAX_ROWS:
+        raise InputError(f"{task} has {n_rows} rows, at most {MAX_ROWS} are possible; choose less")
+
+
+def _answers(rows: NDArray[np.int64], positions: tuple[int, ...]) -> NDArray[np.int64]:
+    return rows[:, [position + 1 for position in positions]]
+
+
+def _scalar(answers: NDArray[np.int64]) -> NDArray[np.int64]:
+    return answers[:, 0] if answers.shape[1] == 1 else answers
+
+
+def _arrow(values: NDArray[Any]) -> Any:
+    import pyarrow as pa
+
+    flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+    return flat if values.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+
+
+def _content_hash(
+    kind: str, vocab_size: int, answer_positions: tuple[int, ...], *arrays: NDArray[np.int64]
+) -> str:
+    header = {
+        "format": kind,
+        "vocab_size": vocab_size,
+        "answer_positions": list(answer_positions),
+        "shapes": [list(array.shape) for array in arrays],
+    }
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode() + b"\n")
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
+    return digest.hexdigest()
