@@ -79,7 +79,8 @@ class Panel:
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
         """Number of checkpoints of each run, int64 [R]."""
-        return self.present.sum(axis=1, dtype=np.int64)
+        lengths: NDArray[np.int64] = self.present.sum(axis=1, dtype=np.int64)
+        return lengths
 
     @cached_property
     def first_step(self) -> NDArray[np.int64]:
@@ -89,7 +90,8 @@ class Panel:
     @cached_property
     def last_step(self) -> NDArray[np.int64]:
         """Last step of each run, int64 [R]."""
-        return self.steps[np.arange(self.n_runs), self.lengths - 1]
+        last: NDArray[np.int64] = self.steps[np.arange(self.n_runs), self.lengths - 1]
+        return last
 
     def select(self, indices: Sequence[int] | NDArray[Any]) -> Panel:
         """The panel of the runs at these row numbers, in this order, cut to the longest of them."""
