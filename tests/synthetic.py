@@ -1,0 +1,130 @@
+"""Made-up run logs that look like grokking: memorise, wait, generalise, each run at its own time.
+
+No training behind them: smooth curves of the right shape plus noise, from one seed. Every run shows
+what real ones show, so that every indicator has something to work on: the training loss falls
+early, the held-out accuracy jumps late, and norms, entropies and Fourier concentration start to
+move some hundred steps before the jump.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gmb_hf.runs.runlog import RunLog
+
+CLASSES = 29
+
+
+def synthetic_runlog(
+    n_runs: int = 12,
+    n_checkpoints: int = 121,
+    cadence: int = 10,
+    seed: int = 0,
+    *,
+    first_seed: int = 0,
+    ragged: bool = False,
+    share_with_event: float = 1.0,
+) -> RunLog:
+    """A run log with every observable of a real one.
+
+    Args:
+        n_runs: number of runs, named seed_<first_seed>, ...
+        n_checkpoints: checkpoints of the longest run, at steps 0, cadence, 2 cadence, ...
+        cadence: steps between checkpoints.
+        seed: of the noise and the event times; the same arguments give the same log.
+        first_seed: seed of the first run.
+        ragged: end about half of the runs early, after 60% of the checkpoints or later.
+        share_with_event: share of runs that generalise within the log.
+    """
+    rng = np.random.default_rng(seed)
+    steps = np.arange(n_checkpoints) * cadence
+    end = float(max(steps[-1], 1))
+    event = end * rng.uniform(0.3, 0.9, size=n_runs)
+    event[rng.permutation(n_runs)[round(share_with_event * n_runs) :]] = 10 * end
+    data = _observables(rng, steps[None, :].astype(float), event[:, None], end)
+    names = [f"seed_{first_seed + i}" for i in range(n_runs)]
+    log = RunLog.from_arrays(
+        names,
+        steps,
+        data,
+        seeds=[first_seed + i for i in range(n_runs)],
+        metadata={"task": {"name": "synthetic", "prime": CLASSES}, "cadence": cadence},
+    )
+    if not ragged:
+        return log
+    lengths = np.where(
+        rng.random(n_runs) < 0.5,
+        rng.integers(round(0.6 * n_checkpoints), n_checkpoints + 1, size=n_runs),
+        n_checkpoints,
+    )
+    keep = np.arange(n_checkpoints)[None, :] < lengths[:, None]
+    return RunLog.from_table(log.table.filter(keep.ravel()), metadata=log.metadata)
+
+
+def event_like_steps(log: RunLog) -> NDArray[np.float64]:
+    """The step at which each run's held-out accuracy passes one half, NaN where it never does."""
+    panel = log.panel("test_acc")
+    above = panel.present & (np.nan_to_num(panel.values) > 0.5)
+    first = panel.steps[np.arange(panel.n_runs), above.argmax(axis=1)].astype(float)
+    return np.where(above.any(axis=1), first, np.nan)
+
+
+def _observables(
+    rng: np.random.Generator, t: NDArray[Any], event: NDArray[Any], end: float
+) -> dict[str, NDArray[Any]]:
+    shape = np.broadcast_shapes(t.shape, event.shape)
+
+    def noise(scale: float) -> NDArray[Any]:
+        return scale * rng.standard_normal(shape)
+
+    def rise(centre: NDArray[Any] | float, width: float) -> NDArray[Any]:
+        return np.broadcast_to(1 / (1 + np.exp(-np.clip((t - centre) / width, -60, 60))), shape)
+
+    memorised = rise(0.08 * end, 0.015 * end)
+    structure = rise(event - 0.05 * end, 0.04 * end)  # under way before accuracy shows it
+    jump = rise(event, 0.012 * end)
+
+    train_loss = np.log(CLASSES) * (1 - memorised) + 1e-3 * (1 - 0.9 * jump)
+    test_loss = np.log(CLASSES) * (1 + 0.8 * memorised) * (1 - 0.6 * structure) * (1 - 0.97 * jump)
+    train_acc = np.clip(np.floor((1 / CLASSES + memorised) * 504) / 504, 0, 1)
+    test_acc = np.clip(1 / CLASSES + jump * (1 - 1 / CLASSES) + noise(0.004), 0, 1)
+    embedding_norm = 6 + 9 * memorised - 6 * structure + noise(0.02)
+    unembedding_norm = 5 + 7 * memorised - 4 * structure + noise(0.02)
+    attention_norm = 7 + 4 * memorised - 2 * structure + noise(0.02)
+    mlp_norm = 8 + 8 * memorised - 5 * structure + noise(0.02)
+    norms = (embedding_norm, unembedding_norm, attention_norm, mlp_norm)
+    entropies = {
+        "embedding": 3.2 - 1.2 * structure + noise(0.01),
+        "unembedding": 3.1 - 1.4 * structure + noise(0.01),
+        "attention": 3.3 - 0.6 * structure + noise(0.01),
+    }
+    data = {
+        "train_loss": train_loss * np.exp(noise(0.05)),
+        "test_loss": test_loss * np.exp(noise(0.02)),
+        "train_acc": train_acc,
+        "test_acc": test_acc,
+        "weight_norm": np.sqrt(sum(norm**2 for norm in norms)),
+        "embedding_norm": embedding_norm,
+        "unembedding_norm": unembedding_norm,
+        "attention_norm": attention_norm,
+        "mlp_norm": mlp_norm,
+        "gradient_norm": 0.02 + 0.5 * (1 - memorised) + 0.3 * structure * (1 - jump),
+        "update_norm": 0.05 + 0.2 * (1 - memorised) + 0.1 * structure * (1 - jump),
+        **{f"{name}_entropy": values for name, values in entropies.items()},
+        **{f"{name}_rank": np.exp(values) for name, values in entropies.items()},
+        "embedding_gini": np.clip(0.2 + 0.6 * structure + noise(0.01), 0, 1),
+        "unembedding_gini": np.clip(0.2 + 0.65 * structure + noise(0.01), 0, 1),
+        "participation_ratio": 18 - 9 * structure + noise(0.1),
+        "curvature": 2 + 8 * structure * (1 - jump) + noise(0.1),
+        "disagreement": np.clip(0.6 - 0.55 * structure + noise(0.01), 0, 1),
+        "prediction_change": np.clip(0.5 * (1 - jump) * (1.1 - structure) + noise(0.01), 0, 1),
+    }
+    for part, centre in (("train", 6 * memorised + 2 * jump), ("test", -4 * memorised + 12 * jump)):
+        for quantile, spread in (("q10", -2.0), ("q50", 0.0), ("q90", 2.0)):
+            data[f"{part}_margin_{quantile}"] = centre + spread + noise(0.05)
+    for name in ("gradient_norm", "update_norm"):
+        data[name] = data[name] * np.exp(noise(0.1))
+    return data
