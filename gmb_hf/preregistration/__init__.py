@@ -12,7 +12,6 @@ _HOME = {
     "LockedCandidate": "record",
     "DesignFacts": "lint",
     "Finding": "lint",
-    "lint": "lint",
 }
 
 __all__ = ["Candidate", "DesignFacts", "Finding", "Lock", "LockedCandidate", "Prereg"]

@@ -1,0 +1,131 @@
+"""The linter: one named finding per fault, none for a sound design."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from gmb_hf.preregistration import DesignFacts, Prereg
+from gmb_hf.preregistration.lint import Finding, lint, refuse_unsound
+from gmb_hf.preregistration.plan import effective_budget, runs_advised, runs_needed
+from gmb_hf.validation import InputError
+
+
+def sound(**overrides: Any) -> Prereg:
+    settings: dict[str, Any] = {
+        "horizon": 200,
+        "safe_gap": 400,
+        "fpr_targets": [0.05, 0.1],
+        "candidates": [{"name": "csd", "params": {"window": 200}}],
+    }
+    return Prereg.minimal(**{**settings, **overrides})
+
+
+FACTS: dict[str, Any] = {
+    "cadence": 50,
+    "n_explore": 136,
+    "n_explore_with_negatives": 100,
+    "n_eval": 256,
+    "event_steps": tuple(float(step) for step in range(500, 2500, 20)),
+    "first_steps": (0,) * 100,
+    "windowed": ("csd",),
+}
+
+
+def found(prereg: Prereg, **facts: Any) -> dict[str, Finding]:
+    findings = lint(prereg, DesignFacts(**{**FACTS, **facts}))
+    return {item.code: item for item in reversed(findings)}  # the first of each code
+
+
+def test_a_sound_design_has_no_finding() -> None:
+    assert found(sound()) == {}
+    assert lint(sound()) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "level", "overrides", "facts"),
+    [
+        ("horizon_reaches_gap", "error", {"safe_gap": 200}, {}),
+        ("lead_minimum_beyond_horizon", "error", {"lead_time_median_min": 201}, {}),
+        ("lead_target_beyond_horizon", "warning", {"lead_time_target": 201}, {}),
+        ("cadence_differs", "error", {"cadence": 25}, {}),
+        ("event_window_off_cadence", "error", {"w_event": 75}, {}),
+        ("horizon_below_cadence", "error", {"horizon": 40, "lead_time_median_min": 0}, {}),
+        ("seeds_overlap", "error", {"seeds_explore": [1, 2], "seeds_eval": [2, 3]}, {}),
+        ("no_events", "warning", {}, {"event_steps": (math.nan,), "first_steps": (0,)}),
+        ("events_on_first_step", "warning", {}, {"first_steps": (700,) * 100}),
+        ("dip_recoveries", "warning", {}, {"dip_recoveries": 3}),
+        ("duplicate_steps", "warning", {}, {"duplicates_dropped": {"seed_140": 63, "b": 0}}),
+        ("non_causal_indicator", "error", {}, {"non_causal": ("smoothed",)}),
+        ("window_off_cadence", "error", {"window_sweep": [100, 175]}, {}),
+        ("sweep_without_effect", "warning", {"window_sweep": [100, 110]}, {}),
+        ("sweep_without_effect", "warning", {"window_sweep": [100]}, {}),
+        ("smoothing_without_effect", "warning", {"smoothing_sweep": [1]}, {}),
+        ("smoothing_without_effect", "warning", {"smoothing_sweep": [3, 3]}, {}),
+        ("few_held_out_runs", "warning", {}, {"n_eval": 20}),
+        ("run_groups_exceed_runs", "error", {}, {"n_eval": 4}),
+        ("few_null_draws", "error", {"null_draws": 18}, {}),
+        ("few_null_draws", "error", {"null_draws": 578}, {"n_candidates": 29}),
+        (
+            "few_runs_for_target",
+            "warning",
+            {"fpr_targets": [0.01, 0.05, 0.1]},
+            {"n_explore_with_negatives": 98},
+        ),
+        ("few_runs_for_primary", "error", {}, {"n_explore_with_negatives": 18}),
+        ("thin_budget", "warning", {}, {"n_explore_with_negatives": 94}),
+        ("too_few_reachable_targets", "error", {}, {"n_explore_with_negatives": 18}),
+    ],
+)
+def test_each_fault_has_its_own_finding(
+    code: str, level: str, overrides: dict[str, Any], facts: dict[str, Any]
+) -> None:
+    finding = found(sound(**overrides), **facts)[code]
+    assert finding.level == level
+    assert str(finding).startswith(f"{level} [{code}] ")
+
+
+def test_what_is_at_its_limit_is_no_fault() -> None:
+    assert found(sound(safe_gap=201)) == {}
+    assert found(sound(null_draws=579), n_candidates=29) == {}
+    assert found(sound(), n_explore_with_negatives=95) == {}
+    five_of_hundred = tuple([0.0] * 5 + [900.0] * 95)
+    assert found(sound(), event_steps=five_of_hundred) == {}
+    assert "events_on_first_step" in found(sound(), event_steps=(0.0, *five_of_hundred[:-1]))
+
+
+def test_nothing_is_said_where_it_does_not_matter() -> None:
+    assert found(sound(require_new_max=True), dip_recoveries=3) == {}
+    assert found(sound(window_sweep=[130]), windowed=()) == {}
+    assert found(sound(protocol="v0.4"), n_explore_with_negatives=3) == {}
+
+
+def test_the_messages_say_what_to_do() -> None:
+    assert "use 100" in found(sound(w_event=90))["event_window_off_cadence"].message
+    assert "at least 579" in found(sound(null_draws=9), n_candidates=29)["few_null_draws"].message
+    message = found(sound(), n_explore_with_negatives=32)["thin_budget"].message
+    assert "0.020" in message
+    assert "95 runs" in message
+    duplicates = found(sound(), duplicates_dropped={"seed_140": 63, "seed_141": 1})
+    assert "64 rows" in duplicates["duplicate_steps"].message
+    assert "seed_140 (63)" in duplicates["duplicate_steps"].message
+
+
+def test_errors_come_first_and_are_refused_all_at_once() -> None:
+    findings = lint(sound(safe_gap=100, w_event=75), DesignFacts(**{**FACTS, "dip_recoveries": 1}))
+    assert [item.level for item in findings] == ["error", "error", "warning"]
+    with pytest.raises(InputError, match=r"2 fault.*horizon_reaches_gap.*event_window_off_cadence"):
+        refuse_unsound(findings)
+    refuse_unsound(findings[2:])
+    with pytest.raises(InputError, match="dip_recoveries"):
+        refuse_unsound(findings[2:], warnings_too=True)
+
+
+def test_the_runs_that_a_budget_takes() -> None:
+    assert [runs_needed(target) for target in (0.01, 0.05, 0.1, 0.2, 0.15)] == [99, 19, 9, 4, 6]
+    assert [runs_advised(target) for target in (0.01, 0.05, 0.1)] == [495, 95, 45]
+    assert effective_budget(0.05, 18) == 0
+    assert effective_budget(0.05, 19) == pytest.approx(0, abs=1e-12)
+    assert effective_budget(0.05, 100) == pytest.approx(0.0405)
