@@ -1,0 +1,34 @@
+"""The model, known to transformers' Auto classes once this package is imported.
+
+    >>> from transformers import AutoConfig
+    >>> from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
+    >>> AutoConfig.for_model("grokking_transformer").hidden_size
+    128
+
+A saved model carries its own code, so that it loads with `trust_remote_code=True` where this
+package is not installed.
+"""
+
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+
+from gmb_hf.modeling.configuration_grokking import GrokkingTransformerConfig
+from gmb_hf.modeling.modeling_grokking import (
+    GrokkingTransformerForCausalLM,
+    GrokkingTransformerModel,
+    GrokkingTransformerPreTrainedModel,
+)
+
+AutoConfig.register(GrokkingTransformerConfig.model_type, GrokkingTransformerConfig)
+AutoModel.register(GrokkingTransformerConfig, GrokkingTransformerModel)
+AutoModelForCausalLM.register(GrokkingTransformerConfig, GrokkingTransformerForCausalLM)
+
+GrokkingTransformerConfig.register_for_auto_class()
+GrokkingTransformerModel.register_for_auto_class("AutoModel")
+GrokkingTransformerForCausalLM.register_for_auto_class("AutoModelForCausalLM")
+
+__all__ = [
+    "GrokkingTransformerConfig",
+    "GrokkingTransformerForCausalLM",
+    "GrokkingTransformerModel",
+    "GrokkingTransformerPreTrainedModel",
+]

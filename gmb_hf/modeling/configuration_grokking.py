@@ -1,0 +1,121 @@
+"""The configuration of the grokking transformer.
+
+This file travels with saved models: it imports transformers and the standard library alone.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from transformers import PreTrainedConfig
+
+ACTIVATIONS = ("gelu_new", "relu")
+"""`gelu_new` is the GELU with the tanh approximation, under the name that GPT-2 gave it."""
+
+
+class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
+    """The shape of a `GrokkingTransformerForCausalLM`.
+
+    The defaults are the `grokking` preset of the evaluation protocol, phase 2a.
+
+    Args:
+        vocab_size: token ids, 0 .. vocab_size - 1.
+        hidden_size: width of the residual stream.
+        intermediate_size: hidden units of the MLP; four times the width when not given.
+        num_hidden_layers: blocks.
+        num_attention_heads: heads; they must divide the width.
+        max_position_embeddings: the longest input, in tokens.
+        hidden_act: `gelu_new` or `relu`.
+        initializer_range: standard deviation of the weights at the start.
+        tie_word_embeddings: whether the output layer is the token embedding.
+        use_cache: whether a forward outside training returns keys and values to continue from.
+        pad_token_id, bos_token_id, eos_token_id: special tokens, None where there are none.
+
+    Raises:
+        ValueError: a size is not a whole number of at least 1, the heads do not divide the
+            width, or the activation is unknown.
+
+    Example:
+        >>> GrokkingTransformerConfig.grokking(prime=29, num_hidden_layers=1).vocab_size
+        33
+    """
+
+    model_type = "grokking_transformer"
+    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012 (transformers names it so)
+
+    vocab_size: int = 101
+    hidden_size: int = 128
+    intermediate_size: int = None  # type: ignore[assignment]  # set in __post_init__
+    num_hidden_layers: int = 2
+    num_attention_heads: int = 4
+    max_position_embeddings: int = 8
+    hidden_act: str = "gelu_new"
+    initializer_range: float = 0.02
+    tie_word_embeddings: bool = True
+    use_cache: bool = True
+    pad_token_id: int | None = None
+    bos_token_id: int | None = None
+    eos_token_id: int | list[int] | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        if self.intermediate_size is None and isinstance(self.hidden_size, int):
+            self.intermediate_size = 4 * self.hidden_size
+        for name in (
+            "vocab_size",
+            "hidden_size",
+            "intermediate_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "max_position_embeddings",
+        ):
+            size = getattr(self, name)
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, got {size!r}")
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"num_attention_heads={self.num_attention_heads} does not divide "
+                f"hidden_size={self.hidden_size}"
+            )
+        if self.hidden_act not in ACTIVATIONS:
+            word = str(self.hidden_act).lower()
+            alike = {name: len(os.path.commonprefix([name, word])) for name in ACTIVATIONS}
+            nearest = max(ACTIVATIONS, key=alike.__getitem__)
+            hint = f" Did you mean {nearest!r}?" if alike[nearest] > 1 else ""
+            raise ValueError(
+                f"hidden_act {self.hidden_act!r} is unknown; known: {', '.join(ACTIVATIONS)}.{hint}"
+            )
+        if not self.initializer_range > 0:
+            raise ValueError(f"initializer_range must be positive, got {self.initializer_range!r}")
+        super().__post_init__(**kwargs)
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.num_attention_heads
+
+    @classmethod
+    def grokking(cls, prime: int = 97, **overrides: Any) -> GrokkingTransformerConfig:
+        """The protocol's preset for modular arithmetic: block 8, vocabulary p+4, 2 x 4 x 128.
+
+        Args:
+            prime: the modulus; the special tokens follow from it.
+            overrides: any field, e.g. `vocab_size=prime + 7` for distinct operation tokens.
+        """
+        special = {"bos_token_id": prime + 2, "eos_token_id": prime + 3, "pad_token_id": prime + 3}
+        shape = {"vocab_size": prime + 4, "max_position_embeddings": 8}
+        return cls(**{**shape, **special, **overrides})
+
+    @classmethod
+    def formal(cls, **overrides: Any) -> GrokkingTransformerConfig:
+        """The protocol's preset for formal languages: block 24, vocabulary 101, 2 x 4 x 128.
+
+        Args:
+            overrides: any field.
+        """
+        special = {"bos_token_id": 99, "eos_token_id": 100, "pad_token_id": 100}
+        shape = {"vocab_size": 101, "max_position_embeddings": 24}
+        return cls(**{**shape, **special, **overrides})
+
+
+__all__ = ["GrokkingTransformerConfig"]

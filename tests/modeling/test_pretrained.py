@@ -1,0 +1,155 @@
+"""A citizen of transformers: Auto classes, files on disk, fresh processes, the Trainer."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+
+from gmb_hf.modeling import (
+    GrokkingTransformerConfig,
+    GrokkingTransformerForCausalLM,
+    GrokkingTransformerModel,
+)
+from gmb_hf.tasks import get_task
+
+
+def small(**fields):
+    torch.manual_seed(3)
+    shape = {"hidden_size": 24, "num_attention_heads": 3, "initializer_range": 0.3}
+    config = GrokkingTransformerConfig.grokking(prime=13, **{**shape, **fields})
+    return GrokkingTransformerForCausalLM(config).eval()
+
+
+@pytest.fixture
+def rows():
+    return torch.from_numpy(get_task("add_p13").rows()[:20])
+
+
+def test_auto_classes_know_the_model():
+    config = AutoConfig.for_model("grokking_transformer", hidden_size=24, num_attention_heads=3)
+    assert type(config) is GrokkingTransformerConfig
+    assert type(AutoModelForCausalLM.from_config(config)) is GrokkingTransformerForCausalLM
+    assert type(AutoModel.from_config(config)) is GrokkingTransformerModel
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_saved_and_loaded_bit_equal(tied, tmp_path, rows):
+    model = small(tie_word_embeddings=tied)
+    model.save_pretrained(tmp_path)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {
+        *("config.json", "generation_config.json", "model.safetensors"),
+        *("configuration_grokking.py", "modeling_grokking.py"),
+    }
+    auto_map = json.loads((tmp_path / "config.json").read_text())["auto_map"]
+    assert auto_map == {
+        "AutoConfig": "configuration_grokking.GrokkingTransformerConfig",
+        "AutoModelForCausalLM": "modeling_grokking.GrokkingTransformerForCausalLM",
+    }
+    loaded, report = AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert type(loaded) is GrokkingTransformerForCausalLM
+    assert not any(report.values())
+    assert (loaded.lm_head.weight is loaded.model.embed_tokens.weight) == tied
+    with torch.no_grad():
+        assert torch.equal(loaded(rows).logits, model(rows).logits)
+
+
+def test_the_decoder_alone_loads_from_the_whole_model(tmp_path, rows):
+    model = small()
+    model.save_pretrained(tmp_path)
+    decoder = AutoModel.from_pretrained(tmp_path).eval()
+    assert type(decoder) is GrokkingTransformerModel
+    with torch.no_grad():
+        expected = model.model(rows).last_hidden_state
+        assert torch.equal(decoder(rows).last_hidden_state, expected)
+
+
+FRESH = """
+import sys
+sys.modules["gmb_hf"] = None  # as on a machine where the package is not installed
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+folder, again = sys.argv[1:]
+model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True).eval()
+assert type(model).__module__.startswith("transformers_modules"), type(model).__module__
+assert type(AutoConfig.from_pretrained(folder, trust_remote_code=True)) is type(model.config)
+saved = torch.load(folder + "/expected.pt", weights_only=True)
+with torch.no_grad():
+    assert torch.equal(model(saved["rows"]).logits, saved["logits"])
+assert torch.equal(
+    model.generate(saved["rows"][:, :5], max_new_tokens=2, do_sample=False), saved["generated"]
+)
+model.save_pretrained(again)
+print("equal to the bit")
+"""
+
+
+def test_a_fresh_process_without_the_package(tmp_path, rows):
+    folder, again = tmp_path / "model", tmp_path / "again"
+    model = small()
+    model.save_pretrained(folder)
+    with torch.no_grad():
+        expected = {
+            "rows": rows,
+            "logits": model(rows).logits,
+            "generated": model.generate(rows[:, :5], max_new_tokens=2, do_sample=False),
+        }
+    torch.save(expected, folder / "expected.pt")
+    environment = {
+        **os.environ,
+        "HF_HOME": str(tmp_path / "empty_cache"),
+        "HF_HUB_OFFLINE": "1",
+        "HF_MODULES_CACHE": str(tmp_path / "empty_modules"),
+    }
+    command = [sys.executable, "-I", "-c", FRESH, str(folder), str(again)]
+    result = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=200
+    )
+    assert result.returncode == 0, result.stderr
+    assert "equal to the bit" in result.stdout
+    # Saved from there, the model still carries its code.
+    assert {"configuration_grokking.py", "modeling_grokking.py"} <= {
+        path.name for path in again.iterdir()
+    }
+    reloaded = AutoModelForCausalLM.from_pretrained(again)
+    with torch.no_grad():
+        assert torch.equal(reloaded(rows).logits, expected["logits"])
+
+
+def test_the_trainer_takes_two_steps(tmp_path):
+    from transformers import Trainer, TrainingArguments
+
+    model = small()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    splits = get_task("add_p13").to_dataset_dict(fraction=0.5, data_seed=1)
+    trainer = Trainer(
+        model=model,
+        args=TrainingArguments(
+            output_dir=str(tmp_path),
+            max_steps=2,
+            per_device_train_batch_size=8,
+            gradient_accumulation_steps=2,
+            learning_rate=1e-2,
+            logging_steps=1,
+            report_to="none",
+            save_strategy="no",
+            use_cpu=True,
+            disable_tqdm=True,
+        ),
+        train_dataset=splits["train"],
+        eval_dataset=splits["test"],
+    )
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert len(losses) == 2
+    assert all(0 < loss < 20 for loss in losses)
+    assert any(not torch.equal(before[name], p) for name, p in model.state_dict().items())
+    rows = torch.tensor(splits["test"]["input_ids"][:])
+    labels = torch.tensor(splits["test"]["labels"][:])
+    with torch.no_grad():
+        expected = model.eval()(rows, labels=labels).loss.item()
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(expected, rel=1e-5)
