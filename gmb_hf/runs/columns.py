@@ -31,11 +31,13 @@ class RawTable:
         table: any columns; text where the file's numbers could not be read as numbers.
         where: the file, for messages.
         place: the spot of a row number in the file, e.g. "line 17".
+        names: every column of the file, those that were not read included.
     """
 
     table: pa.Table
     where: str
     place: Callable[[int], str]
+    names: tuple[str, ...]
 
 
 def typed_columns(
@@ -62,7 +64,7 @@ def typed_columns(
             that is empty, negative or fractional, a run without a name.
     """
     table = raw.table
-    names = list(table.column_names)
+    names = raw.names
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"{raw.where}: column {twice!r} stands twice in the header")

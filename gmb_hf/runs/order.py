@@ -43,7 +43,9 @@ class RowOrder:
 def natural_key(name: str) -> tuple[tuple[tuple[int, int, str], ...], str]:
     """Sort key under which digits compare as numbers: seed_2 comes before seed_10."""
     parts = re.split(r"([0-9]+)", name)
-    return tuple((1, int(p), "") if p.isdigit() else (0, 0, p) for p in parts if p), name
+    ascii_digits = [part.isascii() and part.isdigit() for part in parts]
+    key = [(0, int(p), "") if d else (1, 0, p) for p, d in zip(parts, ascii_digits, strict=True)]
+    return tuple(key), name
 
 
 def order_rows(

@@ -58,11 +58,13 @@ def _read_parquet(path: Path, keep: set[str] | None) -> RawTable:
             table = file.read(columns=wanted)
     except pa.ArrowInvalid as error:
         raise InputError(f"{path}: not a Parquet file, or a truncated one: {error}") from error
-    return RawTable(table, str(path), lambda row: f"row {row + 1}")
+    return RawTable(table, str(path), lambda row: f"row {row + 1}", tuple(names))
 
 
 def _read_csv(path: Path, keep: set[str] | None, *, text: set[str], whole: set[str]) -> RawTable:
     names = next(_csv_rows(path), (0, []))[1]
+    if not names:
+        raise InputError(f"{path}: no header; the first line of a CSV names its columns")
     wanted = names if keep is None else [name for name in names if name in keep]
     kinds = {
         name: pa.string() if name in text else pa.int64() if name in whole else pa.float64()
@@ -76,7 +78,7 @@ def _read_csv(path: Path, keep: set[str] | None, *, text: set[str], whole: set[s
             table = _parse_csv(path, names, wanted, dict.fromkeys(wanted, pa.string()))
         except pa.ArrowInvalid as error:
             raise _csv_fault(path, len(names), error) from error
-    return RawTable(table, str(path), lambda row: f"line {_csv_line(path, row)}")
+    return RawTable(table, str(path), lambda row: f"line {_csv_line(path, row)}", tuple(names))
 
 
 def _parse_csv(
@@ -125,10 +127,12 @@ def _csv_fault(path: Path, width: int, error: pa.ArrowInvalid) -> InputError:
 def _read_jsonl(path: Path) -> RawTable:
     try:
         table = pajson.read_json(path)
+        table.validate(full=True)  # the reader does not check that strings are UTF-8
     except pa.ArrowInvalid:
         # Arrow gives up on a column that changes its type; row by row the reason can be named.
         table = _parse_jsonl(path)
-    return RawTable(table, str(path), lambda row: f"line {_json_line(path, row)}")
+    names = tuple(table.column_names)
+    return RawTable(table, str(path), lambda row: f"line {_json_line(path, row)}", names)
 
 
 def _json_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -160,8 +164,9 @@ def _parse_jsonl(path: Path) -> pa.Table:
 
 def _json_column(values: list[Any]) -> pa.Array:
     """Numbers as float64; a column with anything else as text, to be judged cell by cell."""
-    if all(value is None or isinstance(value, (int, float)) for value in values):
-        return pa.array([None if value is None else float(value) for value in values], pa.float64())
+    values = [float(value) if isinstance(value, (int, float)) else value for value in values]
+    if all(value is None or isinstance(value, float) for value in values):
+        return pa.array(values, pa.float64())
     return pa.array(
         [
             value if value is None or isinstance(value, str) else json.dumps(value)

@@ -259,10 +259,15 @@ class RunLog:
     def panel(self, column: str) -> Panel:
         """One observable of all runs as a rectangle, NaN where a cell is empty.
 
+        The column "step" gives the steps themselves as values.
+
         Raises:
             InputError: the column is missing (the nearest is named), holds no numbers, or has no
                 value at all in some run.
         """
+        if column == "step":
+            clock = np.where(self._present, self._steps, np.nan)
+            return Panel(column, self._runs, clock, self._steps, self._present)
         if column in self.set_aside:
             raise InputError(self.set_aside[column])
         if column not in self.observables:
@@ -348,7 +353,7 @@ class RunLog:
 
 
 def _raw(table: pa.Table) -> RawTable:
-    return RawTable(table, "run log", lambda row: f"row {row + 1}")
+    return RawTable(table, "run log", lambda row: f"row {row + 1}", tuple(table.column_names))
 
 
 def _add_counts(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
