@@ -5,7 +5,6 @@ This file travels with saved models: it imports transformers and the standard li
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from transformers import PreTrainedConfig
@@ -79,9 +78,8 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
             )
         if self.hidden_act not in ACTIVATIONS:
             word = str(self.hidden_act).lower()
-            alike = {name: len(os.path.commonprefix([name, word])) for name in ACTIVATIONS}
-            nearest = max(ACTIVATIONS, key=alike.__getitem__)
-            hint = f" Did you mean {nearest!r}?" if alike[nearest] > 1 else ""
+            near = [name for name in ACTIVATIONS if name[:4] == word[:4]]
+            hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(
                 f"hidden_act {self.hidden_act!r} is unknown; known: {', '.join(ACTIVATIONS)}.{hint}"
             )

@@ -279,7 +279,8 @@ def test_gradient_checkpointing_gives_the_same_gradients():
         if checkpointing:
             model.gradient_checkpointing_enable()
         count = []
-        model.model.layers[0].mlp.register_forward_hook(lambda *_, count=count: count.append(1))
+        layer = model.model.layers[0]
+        layer.attention.register_forward_hook(lambda *_, count=count: count.append(1))
         model(input_ids, labels=input_ids).loss.backward()
         gradients.append([p.grad for p in model.parameters()])
         forwards.append(len(count))
