@@ -1,0 +1,38 @@
+"""The benchmark: from scores and events to one verdict per score (spec GMB v0.4).
+
+The order of the modules is the order of the argument: `scores` and `events` say what was observed,
+`windows` labels it, `calibration` turns negatives into thresholds, the layers A to D measure, and
+`verdict` concludes. `judge` runs all of it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_HOME = {
+    "Events": "events",
+    "IndicatorVerdictParts": "judge",
+    "Judgement": "judgement",
+    "Scores": "scores",
+    "find_events": "events",
+    "judge": "judge",
+    "judge_all": "judge",
+    "label_windows": "windows",
+    "layer_a": "discrimination",
+    "layer_b": "operationality",
+    "layer_c": "utility",
+    "layer_d": "robustness",
+}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,157 @@
+"""Thresholds from negative windows, and nothing else.
+
+`v0.4` takes the observed score whose false positive rate is nearest to the target. `strict` treats
+runs, not windows, as exchangeable, and takes a conformal quantile over them: hierarchical
+conformal prediction in the sense of Lee, Barber and Willett (2023), "Distribution-free inference
+with hierarchical data", where each run weighs the same and spreads its weight over its windows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gmb_hf.benchmark.negatives import NegativeScores
+from gmb_hf.validation import InputError
+
+Method = Literal["in_sample", "cross_run", "explore", "locked"]
+Rule = Callable[[NegativeScores, float], float]
+
+_LEAVE_ONE_OUT_UP_TO = 40
+_FOLDS = 10
+# Sums of 1/n over many windows carry rounding errors; without slack m = 19 runs at f = .05, whose
+# bound is exactly 0, would get a false infinity. In units of one run's rate.
+_SLACK = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Thresholds for R evaluation runs.
+
+    Attributes:
+        method: where they come from. `locked`: from a lock file; `explore`: calibration runs;
+            `cross_run`: for each fold of the evaluation runs, the runs outside it; `in_sample`:
+            the same negatives that are then measured.
+        thresholds: target -> float64 [R], the threshold that each run is judged by.
+        deployed: target -> the one threshold to use on further runs. Under `cross_run` it comes
+            from all runs, which no fold's threshold may see.
+        n_runs: calibration runs with negative windows, the fewest over folds; None where locked
+            thresholds do not tell.
+    """
+
+    method: Method
+    thresholds: Mapping[float, NDArray[np.float64]]
+    deployed: Mapping[float, float]
+    n_runs: int | None
+
+
+def spec_threshold(negatives: NegativeScores, target: float) -> float:
+    """The `v0.4` threshold: |achieved - target| least, the smaller achieved rate on a tie.
+
+    Candidates are the distinct scores and +infinity, at which nothing alarms. O(n log n) through
+    the sort in `negatives`; the comparison is exact.
+    """
+    if not negatives.n_windows:
+        return math.inf
+    # The target as it is written, .05 and not its binary neighbour: ties depend on it.
+    wanted = Fraction(repr(float(target))) * negatives.n_windows
+    above = int(np.searchsorted(negatives.windows_at_or_above, math.floor(wanted), side="right"))
+    below_count = int(negatives.windows_at_or_above[above - 1]) if above else 0
+    if above < len(negatives.distinct):
+        above_count = int(negatives.windows_at_or_above[above])
+        if above_count - wanted < wanted - below_count:
+            return float(negatives.distinct[above])
+    return float(negatives.distinct[above - 1]) if above else math.inf
+
+
+def conformal_threshold(negatives: NegativeScores, target: float) -> float:
+    """The `strict` threshold: just above the weighted (1 - f) quantile over runs.
+
+    Each of the m runs with negatives weighs 1/(m+1), spread evenly over its windows, and 1/(m+1)
+    lies at +infinity. The quantile q is the smallest score at or below which lies a weight of
+    1 - f at least; that is, the runs' rates of exceeding q sum up to at most f (m+1) - 1.
+
+    Returns:
+        nextafter(q, inf), or +infinity where the answer is ABSTAIN: m < 1/f - 1.
+    """
+    allowed = target * (negatives.n_runs + 1) - 1
+    if not negatives.n_windows or allowed < -_SLACK:
+        return math.inf
+    exceeding = np.concatenate([[0.0], negatives.rate_sums[:-1]])
+    last = int(np.searchsorted(exceeding, allowed + _SLACK, side="right")) - 1
+    return float(np.nextafter(negatives.distinct[last], math.inf))
+
+
+RULES: Mapping[str, Rule] = {"v0.4": spec_threshold, "strict": conformal_threshold}
+"""The threshold rule of each protocol."""
+
+
+def calibrate(
+    protocol: str,
+    targets: Sequence[float],
+    evaluation: NegativeScores,
+    *,
+    calibration: NegativeScores | None = None,
+    locked: Mapping[float, float] | None = None,
+    locked_runs: int | None = None,
+) -> Calibration:
+    """Thresholds for the evaluation runs.
+
+    Locked thresholds are taken as they are; else calibration runs are used where there are any;
+    else `v0.4` calibrates on the evaluation runs themselves, as its text says, and `strict`
+    cross-fits over them: leave-one-run-out up to 40 runs, 10 folds above.
+
+    Raises:
+        InputError: a target has no locked threshold.
+    """
+    n_runs = len(evaluation.counts)
+    if locked is not None:
+        missing = [target for target in targets if target not in locked]
+        if missing:
+            raise InputError(
+                f"no locked threshold for the target {missing[0]:g}; there are thresholds for "
+                f"{', '.join(f'{known:g}' for known in locked)}"
+            )
+        chosen = {target: float(locked[target]) for target in targets}
+        return _constant("locked", chosen, n_runs, locked_runs)
+
+    rule = RULES[protocol]
+    source = evaluation if calibration is None else calibration
+    deployed = {target: rule(source, target) for target in targets}
+    if calibration is not None:
+        return _constant("explore", deployed, n_runs, calibration.n_runs)
+    if protocol == "strict":
+        return _cross_fit(rule, deployed, evaluation)
+    return _constant("in_sample", deployed, n_runs, evaluation.n_runs)
+
+
+def folds(n_runs: int) -> NDArray[np.int64]:
+    """The fold of each run, int64 [R]: its own up to 40 runs, one of 10 above."""
+    return np.arange(n_runs) % (n_runs if n_runs <= _LEAVE_ONE_OUT_UP_TO else _FOLDS)
+
+
+def _constant(
+    method: Method, chosen: Mapping[float, float], n_runs: int, calibration_runs: int | None
+) -> Calibration:
+    thresholds = {target: np.full(n_runs, tau) for target, tau in chosen.items()}
+    return Calibration(method, thresholds, dict(chosen), calibration_runs)
+
+
+def _cross_fit(
+    rule: Rule, deployed: Mapping[float, float], evaluation: NegativeScores
+) -> Calibration:
+    fold = folds(len(evaluation.counts))
+    thresholds = {target: np.full(len(fold), math.inf) for target in deployed}
+    fewest = evaluation.n_runs
+    for held_out in range(int(fold.max(initial=-1)) + 1):
+        others = evaluation.select(np.flatnonzero(fold != held_out))
+        fewest = min(fewest, others.n_runs)
+        for target, values in thresholds.items():
+            values[fold == held_out] = rule(others, target)
+    return Calibration("cross_run", thresholds, dict(deployed), fewest)

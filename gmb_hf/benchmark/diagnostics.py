@@ -1,0 +1,178 @@
+"""Diagnostics D1 to D5: why a false-alarm budget can or cannot be held.
+
+D1 effective support, D2 the rates that thresholds can reach, D3 tie dominance, D4 effective
+sample size, D5 abstain rate. All but the last look at negative windows only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.negatives import NegativeScores
+from gmb_hf.benchmark.record import Record
+
+_BINS = 50
+_TAIL = 0.90
+_TOP = 0.95
+_CURVE = tuple(float(f) for f in np.round(np.geomspace(0.005, 0.5, 21), 4))
+
+
+@dataclass(frozen=True)
+class Diagnostics(Record):
+    """What the negatives look like; None where there are none.
+
+    Attributes:
+        effective_support_size: D1, k_eff = exp(entropy of 50 equal-width bins).
+        tail_k: D1, perplexity of the exact values at or above the 90th percentile.
+        achievable: D2, (target, nearest rate of any finite threshold) on the held-out negatives.
+        tie_dominance: D3, largest tie count / windows, at or above the 95th percentile.
+        n_eff: D4, the smaller of n / design effect and Geyer's estimate within runs.
+        design_effect: D4, variance of the rate over run clusters / over independent windows.
+        abstain_rate: D5, share of events without a warning at the primary operating point.
+        comments: one sentence for each of these that stands out.
+    """
+
+    effective_support_size: float | None
+    tail_k: float | None
+    achievable: tuple[tuple[float, float], ...]
+    tie_dominance: float | None
+    n_eff: float | None
+    design_effect: float | None
+    abstain_rate: float | None
+    comments: tuple[str, ...]
+
+
+def diagnose(judgement: Judgement, *, coverage: float | None) -> Diagnostics:
+    """Diagnose the held-out negatives of a judgement.
+
+    Args:
+        judgement: what was judged.
+        coverage: at the primary operating point; 1 - coverage is the abstain rate.
+    """
+    abstain_rate = None if coverage is None else 1 - coverage
+    negatives = judgement.negatives
+    if not negatives.n_windows:
+        return Diagnostics(None, None, (), None, None, None, abstain_rate, ("no negative windows",))
+    values = negatives.values
+    n_eff, design = effective_sample_size(judgement)
+    ties = tie_dominance(values)
+    comments = []
+    if ties > 0.5:
+        comments.append(
+            f"{ties:.0%} of the highest twentieth of negatives share one score; no threshold "
+            "can separate them"
+        )
+    if n_eff is None:
+        comments.append("the score is constant over negatives, so n_eff does not exist")
+    elif n_eff < 0.1 * negatives.n_windows:
+        comments.append(
+            f"{negatives.n_windows} negative windows are worth {n_eff:.0f} independent ones"
+        )
+    return Diagnostics(
+        effective_support_size=effective_support(values),
+        tail_k=tail_support(values),
+        achievable=_achievable(negatives, per_run=judgement.strict),
+        tie_dominance=ties,
+        n_eff=n_eff,
+        design_effect=design,
+        abstain_rate=abstain_rate,
+        comments=tuple(comments),
+    )
+
+
+def effective_support(values: NDArray[np.float64]) -> float:
+    """D1: exp(entropy in nats) of a histogram with 50 equal-width bins, between 1 and 50."""
+    return _perplexity(np.histogram(values, bins=_BINS)[0])
+
+
+def tail_support(values: NDArray[np.float64]) -> float:
+    """D1: how many distinct values the highest tenth amounts to (perplexity of exact values)."""
+    return _perplexity(_top_counts(values, _TAIL))
+
+
+def tie_dominance(values: NDArray[np.float64]) -> float:
+    """D3: the largest group of ties, as a share of the highest twentieth."""
+    counts = _top_counts(values, _TOP)
+    return float(counts.max() / counts.sum())
+
+
+def effective_sample_size(judgement: Judgement) -> tuple[float | None, float | None]:
+    """D4: independent windows that the negatives are worth, and the cluster design effect.
+
+    What counts is whether a window exceeds the pooled (1 - f) quantile, f the primary target.
+    Within runs: n / tau by Geyer's initial monotone sequence (1992, "Practical Markov chain Monte
+    Carlo"). Between runs: the design effect. The smaller decides, and never more than n.
+
+    Returns:
+        (n_eff, design effect), None where every window exceeds or none does.
+    """
+    negative = judgement.windows.negative
+    n = int(negative.sum())
+    values = judgement.negatives.values
+    exceeds = judgement.evaluation.values >= np.quantile(values, 1 - judgement.prereg.primary_fpr)
+    exceeds &= negative
+    share = exceeds.sum() / n
+    if share in (0.0, 1.0):
+        return None, None
+    counts = negative.sum(axis=1)
+    design = _design_effect(exceeds.sum(axis=1), counts, float(share))
+    means = exceeds.sum(axis=1) / np.maximum(counts, 1)
+    within = np.where(negative, exceeds - means[:, None], 0.0)
+    worth = [float(n), n / autocorrelation_time(within)]
+    if design is not None:
+        worth.append(n / design)
+    return min(worth), design
+
+
+def autocorrelation_time(deviations: NDArray[np.float64]) -> float:
+    """tau = 1 + 2 sum of autocorrelations, by the initial monotone sequence.
+
+    Args:
+        deviations: float64 [R, T], deviations from each run's mean, 0 where there is no window;
+            products are summed over runs.
+    """
+    width = deviations.shape[1]
+    spectrum = np.fft.rfft(deviations, n=2 * width, axis=1)
+    power = (spectrum * spectrum.conj()).real.sum(axis=0)
+    products = np.fft.irfft(power, n=2 * width)[:width]
+    if products[0] <= 0:
+        return 1.0
+    pairs = products[: width // 2 * 2].reshape(-1, 2).sum(axis=1) / products[0]
+    below = np.flatnonzero(pairs <= 0)
+    initial = pairs[: below[0]] if len(below) else pairs
+    return max(float(2 * np.minimum.accumulate(initial).sum() - 1), 1.0)
+
+
+def _design_effect(
+    exceeding: NDArray[np.int64], counts: NDArray[np.int64], share: float
+) -> float | None:
+    clusters = int((counts > 0).sum())
+    if clusters < 2:
+        return None
+    n = counts.sum()
+    between = ((exceeding - share * counts) ** 2).sum() / n**2 * clusters / (clusters - 1)
+    return float(between / (share * (1 - share) / n))
+
+
+def _achievable(negatives: NegativeScores, *, per_run: bool) -> tuple[tuple[float, float], ...]:
+    rates = negatives.rates(per_run=per_run)
+    after = np.clip(np.searchsorted(rates, _CURVE), 0, len(rates) - 1)
+    before = np.maximum(after - 1, 0)
+    nearer = np.where(
+        np.abs(rates[before] - _CURVE) <= np.abs(rates[after] - _CURVE), before, after
+    )
+    return tuple((f, float(rate)) for f, rate in zip(_CURVE, rates[nearer], strict=True))
+
+
+def _top_counts(values: NDArray[np.float64], quantile: float) -> NDArray[np.int64]:
+    top = values[values >= np.quantile(values, quantile)]
+    return np.asarray(np.unique(top, return_counts=True)[1])
+
+
+def _perplexity(counts: NDArray[np.int64]) -> float:
+    shares = counts[counts > 0] / counts.sum()
+    return float(np.exp(-(shares * np.log(shares)).sum()))

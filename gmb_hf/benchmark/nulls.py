@@ -1,0 +1,173 @@
+"""Chance nulls: what the same alarms would cover if they knew nothing of the event.
+
+Coverage at a false-alarm budget is no evidence by itself: a score that alarms one window in
+twenty covers many long horizons by luck. Both nulls keep the alarms and break their tie to t*.
+
+(a) Shift: within each run, the alarms between burn-in and t* are rotated by a uniform offset. Rows
+    before burn-in and after t* stay out, or the early transient and the alarms that follow an
+    event would be rotated into the horizon.
+(b) Risk set: each event's run is replaced by one drawn uniformly from the runs that were still
+    event-free and logged at t*, itself included, in the same calendar window. It controls for
+    training time, and a score that stays high after its own event is not punished.
+
+Under both, events are covered independently of each other, so that a draw needs each event's
+chance of being covered and one uniform number. The chances themselves are exact counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.record import Record
+
+_SHIFT_STREAM = 2
+_RISK_SET_STREAM = 3
+
+
+@dataclass(frozen=True)
+class Null(Record):
+    """One chance null at one operating point.
+
+    Attributes:
+        mean_coverage: the coverage that chance gives, its exact mean.
+        p_value: (1 + draws with at least the observed coverage) / (1 + draws).
+        fpr: the false positive rate of the null's own alarms, counted as in layer B.
+        draws: how many.
+    """
+
+    mean_coverage: float
+    p_value: float
+    fpr: float | None
+    draws: int
+
+
+def shift_null(judgement: Judgement, target: float, n_covered: int) -> Null | None:
+    """Null (a) at a target's thresholds; None without events."""
+    if not judgement.n_events:
+        return None
+    windows, alarms = judgement.windows, judgement.alarms(target)
+    chances = shift_chances(alarms, windows.monitored, windows.positive.sum(axis=1))
+    # A rotation lays every row on every place equally often.
+    alarmed = (alarms & windows.monitored).sum(axis=1)
+    rate = alarmed / np.maximum(windows.monitored.sum(axis=1), 1)
+    fpr = _mean_rate(judgement, rate)
+    return _null(judgement, chances, n_covered, fpr, _SHIFT_STREAM)
+
+
+def risk_set_null(judgement: Judgement, target: float, n_covered: int) -> Null | None:
+    """Null (b) at a target's thresholds; None without events.
+
+    Its alarms are the observed ones, seen from other runs' events: its cost is the observed rate.
+    """
+    if not judgement.n_events:
+        return None
+    alarms, counts = judgement.alarms(target), judgement.negatives.counts
+    false = (alarms & judgement.windows.negative).sum(axis=1)
+    fpr = _mean_rate(judgement, false / np.maximum(counts, 1))
+    return _null(judgement, risk_set_chances(judgement, target), n_covered, fpr, _RISK_SET_STREAM)
+
+
+def shift_chances(
+    alarms: NDArray[np.bool_], rows: NDArray[np.bool_], n_last: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Share of the rotations of each run's rows that put an alarm among the last `n_last`.
+
+    Args:
+        alarms: bool [R, T].
+        rows: bool [R, T], the L rows of each run that are rotated.
+        n_last: int [R], P, the number of places at the end that count.
+
+    Returns:
+        float64 [R]. Of the L offsets, those fail that lay all P places into one stretch of g rows
+        between two alarms (around the end as well), which is g - P + 1 of them.
+    """
+    length = rows.sum(axis=1)
+    place = np.cumsum(rows, axis=1) - 1
+    run, column = np.nonzero(alarms & rows)
+    place = place[run, column]
+    following = np.append(place[1:], 0)
+    if len(run):
+        last = np.append(run[1:] != run[:-1], True)
+        first = np.append(True, last[:-1])
+        # The stretch after a run's last alarm goes on, past its end, to its first alarm.
+        following[last] = place[first] + length[run[last]]
+    stretch = following - place - 1
+    failing = np.bincount(run, np.maximum(stretch - n_last[run] + 1, 0), len(length))
+    quiet = np.bincount(run, minlength=len(length)) == 0
+    chances = 1 - failing / np.maximum(length, 1)
+    return np.where(quiet | (n_last == 0), 0.0, chances)
+
+
+def risk_set_chances(judgement: Judgement, target: float) -> NDArray[np.float64]:
+    """For each run with an event, the share of its risk set with an alarm in its horizon.
+
+    Returns:
+        float64 [R], NaN for runs without an event.
+    """
+    scores, prereg = judgement.evaluation, judgement.prereg
+    alarms = judgement.alarms(target) & scores.present
+    has_event = scores.has_event
+    event = scores.event_step[has_event]
+    start = np.maximum(event - prereg.horizon, prereg.burn_in)
+
+    upto = np.zeros((scores.n_runs, alarms.shape[1] + 1), dtype=np.int32)
+    np.cumsum(alarms, axis=1, out=upto[:, 1:])
+    alarmed = np.empty((len(event), scores.n_runs), dtype=bool)
+    lengths = scores.present.sum(axis=1)
+    for row in range(scores.n_runs):
+        steps = scores.steps[row, : lengths[row]]
+        begin, end = np.searchsorted(steps, start), np.searchsorted(steps, event)
+        alarmed[:, row] = upto[row, np.maximum(begin, end)] > upto[row, begin]
+
+    at_risk = ~(scores.event_step < event[:, None]) & (scores.last_step >= event[:, None])
+    at_risk[np.arange(len(event)), np.flatnonzero(has_event)] = True
+    chances = np.full(scores.n_runs, np.nan)
+    chances[has_event] = (alarmed & at_risk).sum(axis=1) / at_risk.sum(axis=1)
+    return chances
+
+
+@lru_cache(maxsize=8)
+def uniform_draws(n_runs: int, draws: int, seed: int, stream: int) -> NDArray[np.float32]:
+    """Uniform numbers on [0, 1), float32 [draws, R], read-only.
+
+    The same arguments give the same numbers: scores, and the members of a family, are compared on
+    equal draws.
+    """
+    numbers = np.random.default_rng([seed, stream]).random((draws, n_runs), dtype=np.float32)
+    numbers.setflags(write=False)
+    return numbers
+
+
+def _null(
+    judgement: Judgement,
+    chances: NDArray[np.float64],
+    n_covered: int,
+    fpr: float | None,
+    stream: int,
+) -> Null:
+    has_event = judgement.evaluation.has_event
+    prereg = judgement.prereg
+    numbers = uniform_draws(len(chances), prereg.x_null_draws, prereg.x_seed, stream)
+    # Comparisons with NaN, where there is no event, are False.
+    covered = (numbers < chances.astype(np.float32)).sum(axis=1)
+    reached = int((covered >= n_covered).sum())
+    return Null(
+        mean_coverage=float(chances[has_event].mean()),
+        p_value=(1 + reached) / (1 + prereg.x_null_draws),
+        fpr=fpr,
+        draws=prereg.x_null_draws,
+    )
+
+
+def _mean_rate(judgement: Judgement, rates: NDArray[np.float64]) -> float | None:
+    """Mean of the runs' rates, over runs in `strict`, weighted by their windows in `v0.4`."""
+    counts = judgement.negatives.counts
+    if not counts.any():
+        return None
+    weights = (counts > 0).astype(np.float64) if judgement.strict else counts
+    return float(np.average(rates, weights=weights))

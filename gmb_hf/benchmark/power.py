@@ -1,0 +1,119 @@
+"""The power rule: what is still open, and how many held-out runs would settle it.
+
+A first, honest estimate: the distance from the estimate to its line stays what it is, and the
+interval shrinks with the square root of the number of runs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from gmb_hf.benchmark.intervals import Interval, runs_for_zero
+from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.operationality import LayerB, TargetResult, pass_line
+from gmb_hf.benchmark.utility import OperatingPoint
+from gmb_hf.preregistration.plan import runs_needed
+
+# Beyond so many times the runs the estimate is a guess about a coin on its edge.
+_FARTHEST = 100
+
+
+@dataclass(frozen=True)
+class OpenQuestion:
+    """Something that the held-out runs do not decide.
+
+    Attributes:
+        reason: its code.
+        text: one clause for the sentence.
+        runs: held-out runs in total that would settle it; None where no number can be given.
+    """
+
+    reason: str
+    text: str
+    runs: int | None
+
+
+def few_events(judgement: Judgement) -> OpenQuestion | None:
+    """Fewer events than the preregistration asks for."""
+    events, least = judgement.n_events, judgement.prereg.event_count_min
+    if events >= least:
+        return None
+    runs = math.ceil(judgement.evaluation.n_runs * least / events) if events else None
+    return OpenQuestion("few_events", f"{events} events are fewer than {least}", runs)
+
+
+def open_questions(
+    judgement: Judgement, layer_b: LayerB, primary: OperatingPoint
+) -> tuple[OpenQuestion, ...]:
+    """What `strict` must leave open: empty where layers B and C are decided.
+
+    A layer that fails beyond doubt settles the verdict, whatever else is open: a floor at .5 needs
+    no more runs.
+    """
+    least = judgement.prereg.min_targets_ok
+    possible = layer_b.surely_met + layer_b.open_targets
+    if layer_b.fpr_floor_detected or possible < least:
+        return ()
+    coverage = _coverage_question(judgement, primary)
+    interval, minimum = primary.coverage_interval, judgement.prereg.coverage_min
+    untested = layer_b.at(primary.fpr).few_runs
+    if coverage is None and not untested and interval is not None and interval.high < minimum:
+        return ()
+    questions = [] if coverage is None or untested else [coverage]
+    if layer_b.surely_met < least:
+        questions += [
+            _target_question(judgement, result)
+            for result in layer_b.targets
+            if result.state == "straddles"
+        ]
+    elif untested:
+        questions.append(_target_question(judgement, layer_b.at(primary.fpr)))
+    return tuple(questions)
+
+
+def _coverage_question(judgement: Judgement, primary: OperatingPoint) -> OpenQuestion | None:
+    interval, minimum = primary.coverage_interval, judgement.prereg.coverage_min
+    if interval is None or primary.coverage is None or not interval.low < minimum <= interval.high:
+        return None
+    runs = _runs_to_clear(judgement.evaluation.n_runs, primary.coverage, minimum, interval)
+    text = (
+        f"coverage {primary.coverage:.2f} [{interval.low:.2f}, {interval.high:.2f}] straddles "
+        f"its minimum {minimum:.2f}"
+    )
+    return OpenQuestion("interval_straddles", text, runs)
+
+
+def _target_question(judgement: Judgement, result: TargetResult) -> OpenQuestion:
+    if result.few_runs:
+        found, needed = judgement.calibrated.n_runs, runs_needed(result.target)
+        text = (
+            f"a threshold for {result.target:g} takes {needed} calibration runs with negative "
+            f"windows, there are {found}"
+        )
+        # Cross-fitted runs calibrate each other, and each leaves its own fold out.
+        crossed = judgement.calibrated.method == "cross_run"
+        return OpenQuestion("few_runs", text, needed + 1 if crossed else None)
+    if result.interval is None or result.achieved is None:
+        return OpenQuestion("no_negative_windows", "no held-out run has a negative window", None)
+    line = pass_line(result.target, judgement.prereg.fpr_eps)
+    low, high = result.interval.low, result.interval.high
+    n_runs = judgement.evaluation.n_runs
+    if result.interval.method == "exact binomial":
+        runs: int | None = math.ceil(n_runs * runs_for_zero(line) / judgement.negatives.n_runs)
+    else:
+        runs = _runs_to_clear(n_runs, result.achieved, line, result.interval)
+    text = (
+        f"the rate {result.achieved:.3f} [{low:.3f}, {high:.3f}] at target {result.target:g} "
+        f"straddles its line {line:g}"
+    )
+    return OpenQuestion("interval_straddles", text, runs)
+
+
+def _runs_to_clear(n_runs: int, estimate: float, line: float, interval: Interval) -> int | None:
+    """Runs after which the interval's end lies on the line, if the estimate stays."""
+    distance = abs(line - estimate)
+    reach = interval.high - estimate if estimate < line else estimate - interval.low
+    if distance * math.sqrt(_FARTHEST) <= reach:
+        return None
+    return math.ceil(n_runs * (reach / distance) ** 2)

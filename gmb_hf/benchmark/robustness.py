@@ -1,0 +1,140 @@
+"""Layer D: whether the answer survives small admissible changes (spec 4.4).
+
+The family is (the candidate's own window) x (smoothing) x (one group of runs left out). A score
+without a window of its own is judged at .8, 1 and 1.25 times the horizon instead. Members are
+labelled by their point verdict: leaving runs out must not count as a flip for want of events.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.operationality import layer_b
+from gmb_hf.benchmark.record import Record
+from gmb_hf.benchmark.utility import chance, shortfalls, warnings_at
+
+_HORIZON_FACTORS = (0.8, 1.0, 1.25)
+SUPPORTED, RANK_ONLY = "SUPPORTED_FOR_ALARM", "RANK_ONLY"
+
+
+@dataclass(frozen=True)
+class Member(Record):
+    """One member of the family: what was changed, its point verdict, whether B passes."""
+
+    name: str
+    label: str
+    layer_b_pass: bool
+
+
+@dataclass(frozen=True)
+class LayerD(Record):
+    """Robustness over the family.
+
+    Attributes:
+        family_size: how many members.
+        pass_rate: share that passes layer B.
+        label_flip_rate: share whose label differs from the point verdict on all runs.
+        central_label: that point verdict.
+        members: all of them.
+        notes: where the flips come from, one sentence each.
+    """
+
+    family_size: int
+    pass_rate: float
+    label_flip_rate: float
+    central_label: str
+    members: tuple[Member, ...]
+    notes: tuple[str, ...]
+
+
+def layer_d(judgement: Judgement, variants: Mapping[str, Judgement] | None = None) -> LayerD:
+    """Judge every member of the admissible family.
+
+    Args:
+        judgement: the central one.
+        variants: the same score with other values of its own window, by name such as
+            "window=150"; none for a score that has no window.
+    """
+    central = point_verdict("central", judgement)
+    members = tuple(point_verdict(name, one) for name, one in family(judgement, variants or {}))
+    flipped = [member for member in members if member.label != central.label]
+    return LayerD(
+        family_size=len(members),
+        pass_rate=sum(member.layer_b_pass for member in members) / len(members),
+        label_flip_rate=len(flipped) / len(members),
+        central_label=central.label,
+        members=members,
+        notes=_notes(members, flipped),
+    )
+
+
+def point_verdict(name: str, judgement: Judgement) -> Member:
+    """The label that the point estimates alone give: supported if B and C pass, else not."""
+    operable = layer_b(judgement, intervals=False).passed
+    return Member(name, SUPPORTED if operable and _useful(judgement) else RANK_ONLY, operable)
+
+
+def family(
+    judgement: Judgement, variants: Mapping[str, Judgement]
+) -> Iterator[tuple[str, Judgement]]:
+    """Every member with its name, e.g. "window=150,smooth=3,without=2"."""
+    n_runs = judgement.evaluation.n_runs
+    groups = run_groups(n_runs, judgement.prereg.x_run_groups)
+    for window, variant in (variants or _horizons(judgement)).items():
+        for checkpoints in judgement.prereg.x_smoothing_sweep:
+            whole = variant.smoothed(checkpoints)
+            for left_out in range(int(groups.max()) + 1):
+                kept = np.flatnonzero(groups != left_out)
+                if len(kept):
+                    name = f"{window},smooth={checkpoints},without={left_out}"
+                    yield name, whole.select(kept)
+                else:
+                    yield f"{window},smooth={checkpoints}", whole
+
+
+def run_groups(n_runs: int, n_groups: int) -> NDArray[np.int64]:
+    """The group of each run, int64 [R], dealt out in turn."""
+    return np.arange(n_runs) % n_groups
+
+
+def _useful(judgement: Judgement) -> bool:
+    primary = judgement.prereg.primary_fpr
+    warned = warnings_at(judgement, primary)
+    if not judgement.n_events or not warned.covered.any():
+        return False
+    n_covered = int(warned.covered.sum())
+    coverage = n_covered / judgement.n_events
+    lead_median = float(np.median(warned.lead[warned.covered]))
+    p_value = chance(judgement, primary, n_covered)[2] if judgement.strict else None
+    return not shortfalls(judgement, coverage, lead_median, p_value)
+
+
+def _horizons(judgement: Judgement) -> dict[str, Judgement]:
+    prereg = judgement.prereg
+    horizons = {
+        min(round(prereg.horizon * factor), prereg.safe_gap - 1): None
+        for factor in _HORIZON_FACTORS
+    }
+    return {
+        f"horizon={horizon}": dataclasses.replace(judgement, prereg=prereg.replace(horizon=horizon))
+        for horizon in horizons
+    }
+
+
+def _notes(members: tuple[Member, ...], flipped: list[Member]) -> tuple[str, ...]:
+    """For each setting in which more members flip than elsewhere, how many do."""
+    total = Counter(setting for member in members for setting in member.name.split(","))
+    flips = Counter(setting for member in flipped for setting in member.name.split(","))
+    rate = len(flipped) / len(members)
+    return tuple(
+        f"{count} of {total[setting]} members with {setting} get another label"
+        for setting, count in flips.most_common()
+        if count / total[setting] > rate
+    )
