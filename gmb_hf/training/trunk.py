@@ -81,6 +81,8 @@ class Equations:
 
 
 Weights = Mapping[str, Tensor]
+Rows = tuple[Tensor, ...]  # one tensor per position: BOS, a, OP, b, EQ
+QueryKeyValue = tuple[Tensor, Tensor, Tensor]
 
 
 def answer_states(
@@ -99,7 +101,7 @@ def answer_states(
     for layer in range(layout.layers):
         last = layer == layout.layers - 1
         prefix = f"model.layers.{layer}"
-        query_key_value = _project(weights, prefix, states)
+        query_key_value = _project(weights, prefix, states, queries=n if last and layer else None)
         if layer == 0:
             mixed, residual = _attend_tables(query_key_value, states, layout, equations, last)
         else:
@@ -162,7 +164,10 @@ def _head(weights: Weights) -> tuple[Tensor, Tensor]:
 
 def _embed(weights: Weights, layout: TrunkLayout) -> Tensor:
     """States before the first layer: BOS, a (p rows), OP, b (p rows), EQ; [S, 2p + 3, d]."""
-    tokens, positions = weights["model.embed_tokens.weight"], weights["model.embed_positions.weight"]
+    tokens, positions = (
+        weights["model.embed_tokens.weight"],
+        weights["model.embed_positions.weight"],
+    )
     residues = tokens[:, : layout.residues]
     rows = [
         tokens[:, layout.bos : layout.bos + 1],
@@ -174,16 +179,27 @@ def _embed(weights: Weights, layout: TrunkLayout) -> Tensor:
     return torch.cat([row + positions[:, i : i + 1] for i, row in enumerate(rows)], dim=1)
 
 
-def _project(weights: Weights, prefix: str, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values of all rows, [S, rows, d] each."""
+def _project(
+    weights: Weights, prefix: str, states: Tensor, *, queries: int | None
+) -> QueryKeyValue:
+    """Keys and values of all rows and the queries of the last `queries` rows (None: of all)."""
+    width = states.shape[2]
     weight, bias = folded(
         weights[f"{prefix}.attention.qkv.weight"],
         weights[f"{prefix}.attention.qkv.bias"],
         weights[f"{prefix}.norm_1.weight"],
         weights[f"{prefix}.norm_1.bias"],
     )
-    joint = torch.baddbmm(bias, normalise(states), weight.transpose(1, 2))
-    query, key, value = joint.split(states.shape[2], dim=-1)
+    normed = normalise(states)
+    if queries is None:
+        joint = torch.baddbmm(bias, normed, weight.transpose(1, 2))
+        query, key, value = joint.split(width, dim=-1)
+        return query, key, value
+    query_weight, rest_weight = weight.split([width, 2 * width], dim=1)
+    query_bias, rest_bias = bias.split([width, 2 * width], dim=2)
+    asking = normed.split([normed.shape[1] - queries, queries], dim=1)[1]
+    query = torch.baddbmm(query_bias, asking, query_weight.transpose(1, 2))
+    key, value = torch.baddbmm(rest_bias, normed, rest_weight.transpose(1, 2)).split(width, dim=-1)
     return query, key, value
 
 
@@ -214,7 +230,7 @@ def _anchor(always: Tensor, sometimes: Tensor) -> Tensor:
 
 
 def _attend_tables(
-    query_key_value: tuple[Tensor, Tensor, Tensor],
+    query_key_value: QueryKeyValue,
     states: Tensor,
     layout: TrunkLayout,
     equations: Equations,
@@ -228,121 +244,100 @@ def _attend_tables(
     """
     p, h = layout.residues, layout.heads
     query, key, value = query_key_value
-    bos, a, op, b, eq = 0, slice(1, p + 1), p + 1, slice(p + 2, 2 * p + 2), 2 * p + 2
-    shared = [bos, op, eq]
+    counts = [1, p, 1, p, 1]
 
     # EQ: one query for all equations; exp(score) of a key is a table over its residue.
-    scores = _dots(key, query[:, eq : eq + 1], h)  # [S, 2p + 3, h]
-    exponents = (scores - _anchor(scores[:, shared], scores)).exp()
+    scores = _dots(key, query[:, -1:], h)  # [S, 2p + 3, h]
+    shared = scores.detach()[:, [0, p + 1, 2 * p + 2]]
+    exponents = (scores - _anchor(shared, scores)).exp()
     table = torch.cat([_per_head(exponents, value), exponents], dim=-1)  # [S, 2p + 3, d + h]
-    constant = table[:, shared].sum(1, keepdim=True)
-    sums = torch.baddbmm(constant, equations.first, table[:, a])
-    sums = torch.baddbmm(sums, equations.second, table[:, b])
-    at_equals = _ratio(sums, h)  # [S, n, d]
+    bos, a, operation, b, equals = table.split(counts, dim=1)
+    sums = torch.baddbmm(bos + operation + equals, equations.first, a)
+    at_equals = _ratio(torch.baddbmm(sums, equations.second, b), h)  # [S, n, d]
+    bos, a, operation, b, equals = states.split(counts, dim=1)
     if last:
-        residual = states[:, eq : eq + 1]
-        return at_equals, residual
+        return at_equals, equals
 
-    at_first, at_operation = _attend_prefix(query[:, : p + 2], key[:, : p + 2], value, h, p)
-    at_second = _attend_second(query[:, b], key, value, layout, equations)
-    count = equations.answers.shape[1]
+    queries, keys, values = (x.split(counts, dim=1) for x in query_key_value)
+    at_first, at_operation = _attend_prefix(queries, keys, values, h)
+    at_second = _attend_second(queries[3], keys, values, h, equations)
     residual = torch.cat(
         [
-            states[:, : p + 1],
-            states[:, op : op + 1].expand(-1, p, -1),
-            torch.bmm(equations.second, states[:, b]),
-            states[:, eq : eq + 1].expand(-1, count, -1),
+            bos,
+            a,
+            operation.expand_as(a),
+            torch.bmm(equations.second, b),
+            equals.expand(-1, equations.answers.shape[1], -1),
         ],
         dim=1,
     )
-    mixed = torch.cat([value[:, :1], at_first, at_operation, at_second, at_equals], dim=1)
+    mixed = torch.cat([values[0], at_first, at_operation, at_second, at_equals], dim=1)
     return mixed, residual
 
 
-def _attend_prefix(
-    query: Tensor, key: Tensor, value: Tensor, heads: int, p: int
-) -> tuple[Tensor, Tensor]:
-    """Attention at `a` and at OP, where `a` is the p rows after BOS and OP the row after those."""
-    bos_key, bos_value = key[:, :1], value[:, :1]
-    first_key, first_value = key[:, 1 : p + 1], value[:, 1 : p + 1]
-    first = query[:, 1 : p + 1]
-    operation = query[:, p + 1 : p + 2]
-    operation_key, operation_value = key[:, p + 1 : p + 2], value[:, p + 1 : p + 2]
-    at_first = _mix(first, [bos_key, first_key], [bos_value, first_value], heads)
-    at_operation = _mix(
-        operation.expand_as(first),
-        [bos_key, first_key, operation_key],
-        [bos_value, first_value, operation_value],
-        heads,
-    )
+def _attend_prefix(queries: Rows, keys: Rows, values: Rows, heads: int) -> tuple[Tensor, Tensor]:
+    """Attention at `a` and at OP, one row per residue of `a` each: two of [S, p, d]."""
+    at_first = _mix(queries[1], keys[:2], values[:2], heads)
+    at_operation = _mix(queries[2].expand_as(queries[1]), keys[:3], values[:3], heads)
     return at_first, at_operation
 
 
 def _attend_second(
-    query: Tensor, key: Tensor, value: Tensor, layout: TrunkLayout, equations: Equations
+    query: Tensor, keys: Rows, values: Rows, heads: int, equations: Equations
 ) -> Tensor:
     """Attention at `b` in the first layer: keys BOS, a, OP and b itself; [S, n, d].
 
     The scores are tables: over b for BOS, OP and b, over the pair (b, a) for a.
     """
-    p, h = layout.residues, layout.heads
-    own = slice(p + 2, 2 * p + 2)
-    bos_score = _dots(query, key[:, :1], h)
-    operation_score = _dots(query, key[:, p + 1 : p + 2], h)
-    own_score = _dots(query, key[:, own], h)  # [S, p, h]
-    size = query.shape[-1] // h
-    left, right = (_split(x, h).transpose(1, 2) for x in (query, key[:, 1 : p + 1]))
-    pair_score = left @ right.transpose(-1, -2) / math.sqrt(size)  # [S, h, b, a]
-    always = torch.stack([bos_score, operation_score, own_score], dim=1)  # [S, 3, p, h]
+    always = torch.stack([_dots(query, keys[i], heads) for i in (0, 2, 3)], dim=1)  # [S, 3, p, h]
+    left, right = (_split(x, heads).transpose(1, 2) for x in (query, keys[1]))
+    pair_score = left @ right.transpose(-1, -2) / math.sqrt(left.shape[-1])  # [S, h, b, a]
     pair_score = pair_score.permute(0, 2, 3, 1)  # [S, b, a, h]
     anchor = _anchor(always, pair_score.transpose(1, 2)).squeeze(1)  # [S, p, h]
-    exponents = (always - anchor.unsqueeze(1)).exp()
+    at_bos, at_operation, at_own = (always - anchor.unsqueeze(1)).exp().unbind(1)
     kept = (
-        _per_head(exponents[:, 0], value[:, :1].expand_as(query))
-        + _per_head(exponents[:, 1], value[:, p + 1 : p + 2].expand_as(query))
-        + _per_head(exponents[:, 2], value[:, own])
+        _per_head(at_bos, values[0].expand_as(query))
+        + _per_head(at_operation, values[2].expand_as(query))
+        + _per_head(at_own, values[3])
     )
-    table = torch.cat([kept, exponents.sum(1)], dim=-1)  # [S, p, d + h]
-    sums = torch.bmm(equations.second, table)
+    table = torch.cat([kept, at_bos + at_operation + at_own], dim=-1)  # [S, p, d + h]
     pairs = (pair_score - anchor.unsqueeze(2)).exp().flatten(1, 2)  # [S, b * p + a, h]
-    weight = pairs.gather(1, equations.pair.unsqueeze(-1).expand(-1, -1, h))  # [S, n, h]
-    from_first = _per_head(weight, torch.bmm(equations.first, value[:, 1 : p + 1]))
-    return _ratio(sums + torch.cat([from_first, weight], dim=-1), h)
+    weight = pairs.gather(1, equations.pair.unsqueeze(-1).expand(-1, -1, heads))  # [S, n, h]
+    from_first = _per_head(weight, torch.bmm(equations.first, values[1]))
+    added = torch.cat([from_first, weight], dim=-1)
+    return _ratio(torch.baddbmm(added, equations.second, table), heads)
 
 
 def _attend_rows(
-    query_key_value: tuple[Tensor, Tensor, Tensor],
+    query_key_value: QueryKeyValue,
     states: Tensor,
     layout: TrunkLayout,
     equations: Equations,
     last: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Attention of a later layer: rows are BOS, a (p), OP (p, by a), b (n), EQ (n)."""
+    """Attention of a later layer: rows are BOS, a (p), OP (p, by a), b (n), EQ (n).
+
+    In the last layer the queries are those of EQ alone.
+    """
     p, h, n = layout.residues, layout.heads, equations.answers.shape[1]
+    counts = [1, p, p, n, n]
     query, key, value = query_key_value
-    second, equals = slice(2 * p + 1, 2 * p + 1 + n), slice(2 * p + 1 + n, None)
-    prefix = torch.cat([key[:, 1 : 2 * p + 1], value[:, 1 : 2 * p + 1]], dim=-1)
-    tables = torch.cat([prefix[:, :p], prefix[:, p:]], dim=-1)  # [S, p, 4d]
-    picked = torch.bmm(equations.first, tables).chunk(4, dim=-1)
-    keys = [key[:, :1], picked[0], picked[2], key[:, second]]
-    values = [value[:, :1], picked[1], picked[3], value[:, second]]
-    at_equals = _mix(query[:, equals], [*keys, key[:, equals]], [*values, value[:, equals]], h)
+    keys, values = key.split(counts, dim=1), value.split(counts, dim=1)
+    tables = torch.cat([keys[1], values[1], keys[2], values[2]], dim=-1)  # [S, p, 4d]
+    a_key, a_value, operation_key, operation_value = torch.bmm(equations.first, tables).chunk(4, -1)
+    seen_keys = (keys[0], a_key, operation_key, keys[3], keys[4])
+    seen_values = (values[0], a_value, operation_value, values[3], values[4])
     if last:
-        return at_equals, states[:, equals]
-    first_query, operation_query = query[:, 1 : p + 1], query[:, p + 1 : 2 * p + 1]
-    at_first = _mix(first_query, [key[:, :1], key[:, 1 : p + 1]], [value[:, :1], value[:, 1 : p + 1]], h)
-    at_operation = _mix(
-        operation_query,
-        [key[:, :1], key[:, 1 : p + 1], key[:, p + 1 : 2 * p + 1]],
-        [value[:, :1], value[:, 1 : p + 1], value[:, p + 1 : 2 * p + 1]],
-        h,
-    )
-    at_second = _mix(query[:, second], keys, values, h)
-    mixed = torch.cat([value[:, :1], at_first, at_operation, at_second, at_equals], dim=1)
+        return _mix(query, seen_keys, seen_values, h), states.split(counts, dim=1)[4]
+    queries = query.split(counts, dim=1)
+    at_first, at_operation = _attend_prefix(queries, keys, values, h)
+    at_second = _mix(queries[3], seen_keys[:4], seen_values[:4], h)
+    at_equals = _mix(queries[4], seen_keys, seen_values, h)
+    mixed = torch.cat([values[0], at_first, at_operation, at_second, at_equals], dim=1)
     return mixed, states
 
 
-def _mix(query: Tensor, keys: list[Tensor], values: list[Tensor], heads: int) -> Tensor:
+def _mix(query: Tensor, keys: Rows, values: Rows, heads: int) -> Tensor:
     """Softmax attention of each query over its own few keys: [S, m, d].
 
     Args:
@@ -358,5 +353,5 @@ def _mix(query: Tensor, keys: list[Tensor], values: list[Tensor], heads: int) ->
 
 def _ratio(sums: Tensor, heads: int) -> Tensor:
     """Numerators [S, n, d] over denominators [S, n, h], stored side by side."""
-    numerator, denominator = sums[..., :-heads], sums[..., -heads:]
-    return (_split(numerator, heads) / denominator.unsqueeze(-1)).flatten(2)
+    numerator, denominator = sums.split([sums.shape[-1] - heads, heads], dim=-1)
+    return _per_head(denominator.reciprocal(), numerator)

@@ -1,0 +1,115 @@
+"""The presets: functions that return a config.
+
+| preset    | for                                                                          |
+|-----------|------------------------------------------------------------------------------|
+| smoke     | tests: seconds, nothing to conclude                                          |
+| quick     | the whole story in minutes; most honest verdicts stay INCONCLUSIVE           |
+| standard  | the same task with runs enough for conclusive verdicts                       |
+| paper     | p = 97, two layers, width 128, the evaluation protocol's hyperparameters     |
+| reference | as the reference project's published runs: noisy labels, little weight decay |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from gmb_hf.training.config import RunConfig
+from gmb_hf.training.settings import (
+    BenchmarkSettings,
+    ModelSettings,
+    SeedSettings,
+    TaskSettings,
+    TrainingSettings,
+)
+from gmb_hf.validation import choose
+
+
+def quick() -> RunConfig:
+    """Subtraction modulo 29, one layer of width 32: memorised early, grokked later."""
+    return RunConfig(
+        preset="quick",
+        task=TaskSettings(operation="sub", prime=29, train_fraction=0.6),
+        model=ModelSettings(layers=1, heads=4, width=32, mlp_width=128, activation="relu"),
+        training=TrainingSettings(steps=2500, checkpoint_every=10, lr=5e-3, weight_decay=0.5),
+        benchmark=BenchmarkSettings(primary_fpr=0.10),
+        seeds=SeedSettings(explore="0:32", evaluate="1000:1040"),
+    )
+
+
+def standard() -> RunConfig:
+    """The task of `quick` with 136 explore and 256 held-out seeds."""
+    base = quick()
+    return replace(
+        base,
+        preset="standard",
+        benchmark=replace(base.benchmark, primary_fpr=0.05),
+        seeds=SeedSettings(explore="0:136", evaluate="1000:1256"),
+    )
+
+
+def smoke() -> RunConfig:
+    """A few short runs, for tests of the machinery."""
+    return RunConfig(
+        preset="smoke",
+        task=TaskSettings(operation="sub", prime=13, train_fraction=0.6),
+        model=ModelSettings(layers=1, heads=2, width=16, mlp_width=32),
+        training=TrainingSettings(steps=400, checkpoint_every=10, lr=1e-2, weight_decay=0.5),
+        benchmark=BenchmarkSettings(
+            jump_window=50, jump_threshold=0.1, horizon=60, safe_gap=80, burn_in=20, primary_fpr=0.1
+        ),
+        seeds=SeedSettings(explore="0:12", evaluate="1000:1008"),
+    )
+
+
+def paper() -> RunConfig:
+    """The evaluation protocol's addition task and hyperparameters (phase 2a)."""
+    return RunConfig(
+        preset="paper",
+        task=TaskSettings(operation="add", prime=97, train_fraction=0.5),
+        model=ModelSettings(
+            layers=2, heads=4, width=128, mlp_width=512, activation="gelu_new", tied=True
+        ),
+        training=TrainingSettings(
+            steps=10_000, checkpoint_every=50, lr=1e-3, weight_decay=1.0, seeds_at_once=8
+        ),
+        benchmark=BenchmarkSettings(
+            jump_window=200, horizon=1000, safe_gap=2000, burn_in=500, lead_time_target=200
+        ),
+        seeds=SeedSettings(explore="0:136", evaluate="1000:1256"),
+    )
+
+
+def reference() -> RunConfig:
+    """The reference project's setting: 10% wrong labels, 4,000 rows, weight decay .01."""
+    base = paper()
+    return replace(
+        base,
+        preset="reference",
+        task=TaskSettings(operation="add", prime=97, train_rows=4000, corruption_rate=0.1),
+        training=replace(base.training, steps=300_000, checkpoint_every=500, weight_decay=0.01),
+        benchmark=BenchmarkSettings(
+            jump_window=1000,
+            jump_threshold=0.04,
+            event_floor=0.85,
+            horizon=20_000,
+            safe_gap=25_000,
+            burn_in=10_000,
+            lead_time_target=2000,
+            lead_time_median_min=1000,
+        ),
+    )
+
+
+PRESETS: dict[str, Callable[[], RunConfig]] = {
+    function.__name__: function for function in (smoke, quick, standard, paper, reference)
+}
+
+
+def preset(name: str) -> RunConfig:
+    """The config of that name.
+
+    Raises:
+        InputError: the name is unknown; the nearest is named.
+    """
+    return PRESETS[choose("preset", name, tuple(PRESETS))]()

@@ -1,0 +1,194 @@
+"""The sections of a config: task, model, training, design of the evaluation, seeds.
+
+Every field is documented where it stands and checked when the section is made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gmb_hf.tasks.vocabulary import OP_TOKENS, OPERATIONS
+from gmb_hf.training.seeds import parse_seeds
+from gmb_hf.validation import InputError, choose, fraction, positive_int
+
+ACTIVATIONS = ("gelu_new", "relu")
+ENGINES = ("stacked", "single")
+COMPILE_MODES = ("auto", "always", "never")
+DEVICES = ("auto", "cpu", "cuda")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSettings:
+    """The equations that a run learns.
+
+    Attributes:
+        operation: of modular arithmetic, e.g. "sub".
+        prime: the modulus.
+        train_fraction: share of the equations to train on; the others are held out.
+        train_rows: their number instead of a share.
+        op_token: "shared" gives every operation one token, "distinct" one each.
+        corruption_rate: share of the training rows whose label is made wrong.
+        keep_pairs_together: put (a, b) and (b, a) on the same side of the split.
+        data_seed: draws the split; None ties it to the run's own seed.
+    """
+
+    operation: str = "sub"
+    prime: int = 29
+    train_fraction: float = 0.6
+    train_rows: int | None = None
+    op_token: str = "shared"
+    corruption_rate: float = 0.0
+    keep_pairs_together: bool = False
+    data_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        choose("operation", self.operation, OPERATIONS, where="task.operation")
+        choose("op_token", self.op_token, OP_TOKENS, where="task.op_token")
+        fraction("task.train_fraction", self.train_fraction)
+        fraction("task.corruption_rate", self.corruption_rate, closed=True)
+        if self.train_rows is not None:
+            positive_int("task.train_rows", self.train_rows)
+
+    @property
+    def name(self) -> str:
+        """The task's name, e.g. `sub_p29`."""
+        return f"{self.operation}_p{self.prime}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """The shape of the transformer.
+
+    Attributes:
+        layers, heads, width: of the decoder.
+        mlp_width: hidden units of each MLP.
+        activation: "gelu_new" (GPT-2's tanh form) or "relu".
+        tied: use the token embedding as the output layer.
+        initializer_range: standard deviation of the initial weights.
+    """
+
+    layers: int = 1
+    heads: int = 4
+    width: int = 32
+    mlp_width: int = 128
+    activation: str = "relu"
+    tied: bool = False
+    initializer_range: float = 0.02
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "heads", "width", "mlp_width"):
+            positive_int(f"model.{name}", getattr(self, name))
+        if self.width % self.heads:
+            raise InputError(
+                f"model.heads={self.heads} does not divide model.width={self.width}; "
+                "choose a width that is a multiple of the heads"
+            )
+        choose("activation", self.activation, ACTIVATIONS, where="model.activation")
+        _positive("model.initializer_range", self.initializer_range)
+
+    @property
+    def name(self) -> str:
+        """A short description, e.g. `transformer-1x4x32`."""
+        return f"transformer-{self.layers}x{self.heads}x{self.width}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSettings:
+    """How the model is trained.
+
+    Attributes:
+        steps: full-batch updates.
+        checkpoint_every: steps between two rows of the run log.
+        lr, weight_decay, beta1, beta2: of AdamW; decay acts on every parameter.
+        seeds_at_once: how many seeds are stacked; it changes speed and memory, not results.
+        compile: compile the step with torch.compile: "always", "never", or "auto" where the
+            work ahead is long enough to win back the time that compiling takes.
+    """
+
+    steps: int = 2500
+    checkpoint_every: int = 10
+    lr: float = 5e-3
+    weight_decay: float = 0.5
+    beta1: float = 0.9
+    beta2: float = 0.98
+    seeds_at_once: int = 36
+    compile: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "checkpoint_every", "seeds_at_once"):
+            positive_int(f"training.{name}", getattr(self, name))
+        if self.steps % self.checkpoint_every:
+            raise InputError(
+                f"training.steps={self.steps} is no multiple of "
+                f"training.checkpoint_every={self.checkpoint_every}; change one of them"
+            )
+        _positive("training.lr", self.lr)
+        if not self.weight_decay >= 0:
+            raise InputError(f"training.weight_decay must be at least 0, got {self.weight_decay!r}")
+        fraction("training.beta1", self.beta1)
+        fraction("training.beta2", self.beta2)
+        choose("compile", self.compile, COMPILE_MODES, where="training.compile")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkSettings:
+    """The design of the evaluation, in training steps; it becomes the preregistration.
+
+    Attributes:
+        jump_window, jump_threshold: E_jump: test accuracy rises by the threshold in the window.
+        event_floor: the accuracy that the jump must reach; None asks for none.
+        horizon: an alarm this long before the event is a warning.
+        safe_gap: windows nearer to the event than this are no negatives.
+        burn_in: windows before this step are ignored.
+        lead_time_target: a warning this early counts as a success.
+        lead_time_median_min: the median lead that a supported score must reach.
+        primary_fpr: the false alarm budget that the verdict is judged at.
+        coverage_min: the share of events that a supported score must warn of.
+    """
+
+    jump_window: int = 100
+    jump_threshold: float = 0.2
+    event_floor: float | None = None
+    horizon: int = 200
+    safe_gap: int = 400
+    burn_in: int = 200
+    lead_time_target: int = 50
+    lead_time_median_min: int = 50
+    primary_fpr: float = 0.05
+    coverage_min: float = 0.3
+
+    def __post_init__(self) -> None:
+        for name in ("jump_window", "horizon", "safe_gap"):
+            positive_int(f"benchmark.{name}", getattr(self, name))
+        if self.horizon >= self.safe_gap:
+            raise InputError(
+                f"benchmark.horizon={self.horizon} must be less than "
+                f"benchmark.safe_gap={self.safe_gap}; else a window is positive and negative"
+            )
+        fraction("benchmark.primary_fpr", self.primary_fpr)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedSettings:
+    """Which seeds are free to look at, and which are held out.
+
+    Attributes:
+        explore: seeds for choosing signs and locking thresholds, e.g. "0:32".
+        evaluate: seeds that only the locked design may judge, e.g. "1000:1040".
+    """
+
+    explore: str = "0:32"
+    evaluate: str = "1000:1040"
+
+    def __post_init__(self) -> None:
+        shared = sorted(set(parse_seeds(self.explore)) & set(parse_seeds(self.evaluate)))
+        if shared:
+            raise InputError(
+                f"seeds.explore and seeds.evaluate overlap in {shared[:5]}; held-out seeds must "
+                "be ones that nobody has looked at"
+            )
+
+
+def _positive(name: str, value: float) -> None:
+    if not value > 0:
+        raise InputError(f"{name} must be positive, got {value!r}")
