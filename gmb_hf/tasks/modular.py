@@ -76,6 +76,15 @@ class ModularTask(Task):
         return modular_vocabulary(self.prime, [self.operation], self.op_token)
 
     @property
+    def operation_token(self) -> int:
+        """The id between the operands."""
+        return operation_id(self.operation, self.prime, self.op_token)
+
+    @property
+    def sequence_length(self) -> int:
+        return 8
+
+    @property
     def answer_positions(self) -> tuple[int, ...]:
         """Position 4, the equals sign, whose next token is c."""
         return (4,)
@@ -94,14 +103,14 @@ class ModularTask(Task):
     def rows(self) -> NDArray[np.int64]:
         """`BOS a OP b EQ c EOS EOS` as int64 [p*p, 8]; for `div`, which has no b = 0, [p*(p-1), 8].
 
-        The last four tokens beyond EQ are the answer c and padding.
+        c is the true answer; the two EOS end the row and pad it.
         """
         a, b = self.operands().values()
         words = self.vocabulary
-        rows = np.empty((len(a), 8), dtype=np.int64)
+        rows = np.empty((len(a), self.sequence_length), dtype=np.int64)
         rows[:, 0] = words.bos
         rows[:, 1] = a
-        rows[:, 2] = operation_id(self.operation, self.prime, self.op_token)
+        rows[:, 2] = self.operation_token
         rows[:, 3] = b
         rows[:, 4] = words.eq
         rows[:, 5] = self._result(a, b)

@@ -81,6 +81,11 @@ class Task(ABC):
 
     @property
     @abstractmethod
+    def sequence_length(self) -> int:
+        """How many tokens a row has; the block size that a model needs at least."""
+
+    @property
+    @abstractmethod
     def answer_positions(self) -> tuple[int, ...]:
         """The positions, from 0, whose next token is an answer."""
 

@@ -21,7 +21,8 @@ def test_a_row_by_hand():
     rows = ModularTask("sub", 5).rows()
     # 1 - 3 = 3 modulo 5; BOS 7, sub 9, EQ 6, EOS 8.
     assert rows[1 * 5 + 3].tolist() == [7, 1, 9, 3, 6, 3, 8, 8]
-    assert rows.shape == (25, 8)
+    assert rows.shape == (25, ModularTask("sub", 5).sequence_length) == (25, 8)
+    assert ModularTask("sub", 5).operation_token == 9
     assert rows.dtype == np.int64
 
 
