@@ -2,7 +2,7 @@
 
 The order of the modules is the order of the argument: `scores` and `events` say what was observed,
 `windows` labels it, `calibration` turns negatives into thresholds, the layers A to D measure, and
-`verdict` concludes. `judge` runs all of it.
+`verdict` concludes. `judge_all` runs all of it; `gmb_hf.benchmark.judge.judge` for one score.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ _HOME = {
     "Judgement": "judgement",
     "Scores": "scores",
     "find_events": "events",
-    "judge": "judge",
     "judge_all": "judge",
     "label_windows": "windows",
     "layer_a": "discrimination",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gmb_hf.benchmark.calibration import Calibration, calibrate
 from gmb_hf.benchmark.negatives import NegativeScores
+from gmb_hf.benchmark.risk_sets import RiskSets
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.windows import Windows, label_windows
 from gmb_hf.preregistration.prereg import Prereg
@@ -59,6 +60,11 @@ class Judgement:
     def negatives(self) -> NegativeScores:
         """The scores of the held-out negative windows, sorted."""
         return NegativeScores.of(self.evaluation, self.windows)
+
+    @cached_property
+    def risk_sets(self) -> RiskSets:
+        """For each event, the held-out runs that were still at risk."""
+        return RiskSets.of(self.evaluation, self.prereg)
 
     @cached_property
     def calibrated(self) -> Calibration:
@@ -120,10 +126,14 @@ class Judgement:
         chosen = dataclasses.replace(self, evaluation=self.evaluation.select(rows))
         # A run's labels do not depend on its company, and its threshold only when that is what
         # it was calibrated on: carry over what stays, since layer D selects many times.
-        known = {"windows": self.windows.select(rows), "negatives": self.negatives.select(rows)}
+        known: dict[str, Any] = {
+            "windows": self.windows.select(rows),
+            "negatives": self.negatives.select(rows),
+            "risk_sets": self.risk_sets.select(rows),
+        }
         if self.calibrated.method in ("locked", "explore"):
             thresholds = {f: tau[rows] for f, tau in self.calibrated.thresholds.items()}
             carried = dataclasses.replace(self.calibrated, thresholds=thresholds)
-            known |= {"calibrated": carried}
+            known["calibrated"] = carried
         chosen.__dict__.update(known)
         return chosen

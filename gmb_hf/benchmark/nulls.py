@@ -69,7 +69,8 @@ def risk_set_null(judgement: Judgement, target: float, n_covered: int) -> Null |
     alarms, counts = judgement.alarms(target), judgement.negatives.counts
     false = (alarms & judgement.windows.negative).sum(axis=1)
     fpr = _mean_rate(judgement, false / np.maximum(counts, 1))
-    return _null(judgement, risk_set_chances(judgement, target), n_covered, fpr, _RISK_SET_STREAM)
+    chances = judgement.risk_sets.share_alarmed(alarms)
+    return _null(judgement, chances, n_covered, fpr, _RISK_SET_STREAM)
 
 
 def shift_chances(
@@ -101,34 +102,6 @@ def shift_chances(
     quiet = np.bincount(run, minlength=len(length)) == 0
     chances = 1 - failing / np.maximum(length, 1)
     return np.where(quiet | (n_last == 0), 0.0, chances)
-
-
-def risk_set_chances(judgement: Judgement, target: float) -> NDArray[np.float64]:
-    """For each run with an event, the share of its risk set with an alarm in its horizon.
-
-    Returns:
-        float64 [R], NaN for runs without an event.
-    """
-    scores, prereg = judgement.evaluation, judgement.prereg
-    alarms = judgement.alarms(target) & scores.present
-    has_event = scores.has_event
-    event = scores.event_step[has_event]
-    start = np.maximum(event - prereg.horizon, prereg.burn_in)
-
-    upto = np.zeros((scores.n_runs, alarms.shape[1] + 1), dtype=np.int32)
-    np.cumsum(alarms, axis=1, out=upto[:, 1:])
-    alarmed = np.empty((len(event), scores.n_runs), dtype=bool)
-    lengths = scores.present.sum(axis=1)
-    for row in range(scores.n_runs):
-        steps = scores.steps[row, : lengths[row]]
-        begin, end = np.searchsorted(steps, start), np.searchsorted(steps, event)
-        alarmed[:, row] = upto[row, np.maximum(begin, end)] > upto[row, begin]
-
-    at_risk = ~(scores.event_step < event[:, None]) & (scores.last_step >= event[:, None])
-    at_risk[np.arange(len(event)), np.flatnonzero(has_event)] = True
-    chances = np.full(scores.n_runs, np.nan)
-    chances[has_event] = (alarmed & at_risk).sum(axis=1) / at_risk.sum(axis=1)
-    return chances
 
 
 @lru_cache(maxsize=8)
