@@ -1,0 +1,185 @@
+"""Made-up runs and verdicts that look like real ones, for the tests of tables and figures."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gmb_hf.benchmark.result_records import CalibrationRecord, IndicatorRecord
+from gmb_hf.benchmark.results import Results
+from gmb_hf.preregistration import Prereg
+from gmb_hf.reporting.figures.aligned import AlignedScore, align
+from gmb_hf.reporting.figures.curves import GrokkingCurves
+
+TARGETS = (0.01, 0.05, 0.1)
+
+
+def curves(n_runs: int = 64, seed: int = 0) -> GrokkingCurves:
+    """Runs that memorise at about step 150 and generalise between 500 and 2,200."""
+    rng = np.random.default_rng(seed)
+    steps = np.arange(0, 2501, 25)
+    onset = rng.lognormal(np.log(1100), 0.32, n_runs)[:, None]
+    width = rng.uniform(40, 110, n_runs)[:, None]
+    wiggle = rng.normal(0, 0.012, (n_runs, len(steps)))
+    test = 0.04 + 0.95 / (1 + np.exp(-(steps - onset) / width)) + wiggle
+    train = 0.04 + 0.96 / (1 + np.exp(-(steps - rng.normal(140, 20, (n_runs, 1))) / 25))
+    event = np.round((onset[:, 0] - width[:, 0]) / 25) * 25
+    event[onset[:, 0] > 2300] = np.nan
+    return GrokkingCurves(
+        np.tile(steps, (n_runs, 1)), np.clip(train, 0, 1), np.clip(test, 0, 1), event
+    )
+
+
+NAMES = {
+    "training_loss_drift": ("dynamics", False), "embedding_norm_drop": ("dynamics", False),
+    "weight_norm_slope": ("dynamics", False), "csd_lag1": ("dynamics", False),
+    "csd_variance": ("dynamics", False), "vei": ("dynamics", False),
+    "curvature": ("dynamics", False), "gradient_norm": ("dynamics", False),
+    "update_norm": ("dynamics", False), "spectral_entropy_drop": ("spectral", False),
+    "unembedding_entropy": ("spectral", False), "embedding_rank": ("spectral", False),
+    "attention_rank": ("spectral", False), "embedding_gini": ("spectral", False),
+    "unembedding_gini": ("spectral", False), "participation_ratio": ("spectral", False),
+    "disagreement": ("process", False), "prediction_change": ("process", False),
+    "train_margin_q10": ("crucible", False), "train_margin_q50": ("crucible", False),
+    "train_accuracy": ("dynamics", False), "test_loss_drift": ("dynamics", True),
+    "test_margin_q10": ("crucible", True), "test_margin_q50": ("crucible", True),
+    "test_accuracy_slope": ("dynamics", True), "held_out_loss": ("oracle", True),
+    "clock": ("control", False), "constant": ("control", False),
+}  # fmt: skip
+
+
+def prereg(**overrides: Any) -> Prereg:
+    settings: dict[str, Any] = {
+        "horizon": 200, "safe_gap": 400, "burn_in": 200, "w_event": 100, "jump_threshold": 0.2,
+        "task": "subtraction mod 29", "model": "1 layer, width 32", "cadence": 25,
+        "lead_time_target": 150,
+    }  # fmt: skip
+    return Prereg.minimal(**{**settings, **overrides})
+
+
+def indicator(name: str, rng: np.random.Generator, n_events: int = 244) -> IndicatorRecord:
+    """One made-up indicator: strength decides coverage, a few have a floor or abstain."""
+    family, sees = NAMES.get(name, ("external", None))
+    strength = {"training_loss_drift": 0.2}.get(name, float(rng.beta(1.6, 1.6)))
+    floor = {"train_accuracy": 0.58, "constant": 1.0, "prediction_change": 0.13}.get(name)
+    achieved, points = [], []
+    for target in TARGETS:
+        abstains = floor is not None or (target == 0.01 and rng.random() < 0.4)
+        rate = 0.0 if abstains else target * float(rng.uniform(0.3, 1.5))
+        if name in ("gradient_norm", "vei"):
+            rate = 0.09 + target
+        half = 0.25 * rate + 0.004
+        interval = {"low": max(0.0, rate - half), "high": rate + half, "level": 0.95,
+                    "method": "run-cluster bootstrap"}  # fmt: skip
+        missed = rate > target + min(0.01, target / 2)
+        straddles = not missed and rate + half > target + min(0.01, target / 2)
+        state = "missed" if missed or abstains else "straddles" if straddles else "met"
+        achieved.append({
+            "target": target, "achieved": None if abstains else rate,
+            "x_threshold": math.inf if abstains else float(rng.normal()),
+            "x_answer": "ABSTAIN" if abstains else "THRESHOLD",
+            "x_achieved_pooled": None if abstains else rate * 1.05,
+            "x_interval": None if abstains else interval,
+            "x_budget_used": None if abstains else rate / target,
+            "x_effective_budget": max(0.0, target - (1 - target) / 100),
+            "x_met": not missed and not abstains, "x_state": state,
+        })  # fmt: skip
+        coverage = 0.0 if abstains else min(1.0, strength * (0.55 + 4 * target))
+        shift, risk = 0.75 * min(coverage, 0.6) + 0.05, 0.9 * min(coverage, 0.5) + 0.08
+        covered = round(coverage * n_events)
+        leads = np.clip(np.round(rng.gamma(3, 45, covered) / 25) * 25, 25, 200)
+        none = covered == 0
+        points.append({
+            "fpr": target, "coverage": covered / n_events,
+            "lead_time_median": None if none else float(np.median(leads)),
+            "lead_time_iqr": None if none else float(np.subtract(*np.quantile(leads, [.75, .25]))),
+            "lead_time_success": float(np.sum(leads >= 150)) / n_events,
+            "x_threshold": achieved[-1]["x_threshold"],
+            "x_coverage_interval": {"low": max(0.0, coverage - 0.06),
+                                    "high": min(1.0, coverage + 0.06)},
+            "x_n_events": n_events, "x_n_covered": covered, "x_n_too_early": 3,
+            "x_lead_time_q05": None if none else float(np.quantile(leads, 0.05)),
+            "x_lead_time_q95": None if none else float(np.quantile(leads, 0.95)),
+            "x_lead_times": [float(lead) for lead in leads],
+            "x_false_alarms_per_run": rate * 20, "x_false_alarms_per_10k_steps": rate * 400,
+            "x_time_in_warning": rate, "x_episodes": int(rate * 600),
+            "x_episode_precision": None if none else 0.6,
+            "x_shift_null": None if abstains else
+            {"mean_coverage": shift, "p_value": 0.0005 if coverage > shift else 0.7,
+             "fpr": rate, "draws": 2000},
+            "x_risk_set_null": None if abstains else
+            {"mean_coverage": risk, "p_value": 0.0005 if coverage > risk else 0.8,
+             "fpr": rate, "draws": 2000},
+            "x_p_value": None if abstains else (0.0005 if coverage > max(shift, risk) else 0.8),
+        })  # fmt: skip
+    at = points[1]
+    met = sum(item["x_state"] == "met" for item in achieved)
+    beats = at["x_p_value"] is not None and at["x_p_value"] < 0.05
+    if floor is not None or met == 0:
+        label, reasons = "RANK_ONLY", ["fpr_floor" if floor else "fpr_uncontrolled"]
+    elif not beats:
+        label, reasons = "RANK_ONLY", ["no_better_than_chance"]
+    elif met < 2:
+        label, reasons = "INCONCLUSIVE", ["interval_straddles"]
+    elif name == "update_norm":
+        label, reasons = "ESTIMATOR_UNSTABLE", ["label_flips"]
+    else:
+        label, reasons = "SUPPORTED_FOR_ALARM", []
+    return IndicatorRecord.parse({
+        "name": name, "family": family,
+        "layer_A": {"auc": 0.4 + strength / 2, "ap": 0.1 + strength / 3, "x_n_runs": 240},
+        "layer_B": {
+            "targets": list(TARGETS), "achieved": achieved, "ok_targets": met,
+            "fpr_min": floor if floor else 0.002, "controllability_pass": met >= 2,
+            "fpr_floor_detected": floor is not None, "x_passed": met >= 2 and floor is None,
+            "x_floor_certificate": {"f_min_pos": floor or 0.001, "gaps": {"0.05": 0.001},
+                                    "tied_value": 1.0 if floor else None},
+        },
+        "layer_C": {"at_fpr": points},
+        "layer_D": {"family_size": 60, "pass_rate": 0.9, "label_flip_rate": 0.05,
+                    "sensitivity_notes": "windows x smoothing x run groups"},
+        "label": label,
+        "diagnostics": {"effective_support_size": 12.0, "tie_dominance": 0.02},
+        "x_sign": 1, "x_sees_test_labels": sees, "x_alarm_eligible": label[0] == "S",
+        "x_reasons": reasons, "x_sentence": f"{name}: a sentence about this verdict.",
+        "x_p_adjusted": at["x_p_value"], "x_runs_to_settle": None,
+    }, where=name)  # fmt: skip
+
+
+def results(names: list[str] | None = None, seed: int = 3, n_runs: int = 256) -> Results:
+    """A whole made-up evaluation."""
+    rng = np.random.default_rng(seed)
+    events: NDArray[np.float64] = curves(n_runs, seed).event_step
+    return Results.assemble(
+        [indicator(name, rng) for name in (names or list(NAMES))],
+        prereg=prereg(),
+        runs=[f"seed_{i}" for i in range(n_runs)],
+        seeds=list(range(n_runs)),
+        event_steps=events.tolist(),
+        last_steps=[2500] * n_runs,
+        calibration=CalibrationRecord(
+            method="locked", n_runs=100, effective_budget={"0.01": 0.0001, "0.05": 0.0405}
+        ),
+        evaluation_fingerprint="ab" * 32,
+        date="2026-01-27",
+    )
+
+
+def aligned_scores(seed: int = 0) -> list[AlignedScore]:
+    """Six scores around t*, some of which rise before it."""
+    rng = np.random.default_rng(seed)
+    made = curves(256, seed)
+    present = np.isfinite(made.test)
+    shown = []
+    for name, rise in (
+        ("training_loss_drift", 2.5), ("unembedding_gini", 1.6), ("embedding_norm_drop", 1.1),
+        ("spectral_entropy_drop", 0.4), ("csd_lag1", 0.0), ("held_out_loss", 3.0),
+    ):  # fmt: skip
+        before = (made.steps - made.event_step[:, None]) / 150
+        values = rise / (1 + np.exp(-before - 1)) + rng.normal(0, 0.5, made.steps.shape)
+        offsets, aligned = align(values, made.steps, present, made.event_step, reach=600)
+        shown.append(AlignedScore(name, offsets, aligned, threshold=1.2, target=0.05))
+    return shown
