@@ -158,7 +158,7 @@ class Ensemble:
             parameter.copy_(self.weights[name][index].detach())
         return model
 
-    def load_member(self, index: int, model: GrokkingTransformerForCausalLM) -> None:
+    def load_member(self, index: int, model: torch.nn.Module) -> None:
         """Take the weights of one seed from a model of the same shape."""
         with torch.no_grad():
             for name, parameter in _parameters(model).items():
@@ -230,7 +230,7 @@ class Ensemble:
         self.corrupted = torch.from_numpy(np.stack(wrong)).to(self.device)
 
 
-def _parameters(model: GrokkingTransformerForCausalLM) -> dict[str, Tensor]:
+def _parameters(model: torch.nn.Module) -> dict[str, Tensor]:
     # A tied head appears once, as the embedding.
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 

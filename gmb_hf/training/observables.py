@@ -21,6 +21,7 @@ update the one that led to them, so a row of the log knows nothing of later step
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -59,12 +60,15 @@ class Observer:
         self._fourier = _fourier_basis(ensemble.layout.residues).to(ensemble.weights[EMBEDDING])
 
     @torch.no_grad()
-    def measure(self, losses: Tensor, logits: Tensor) -> dict[str, NDArray[np.float64]]:
+    def measure(
+        self, losses: Tensor, logits: Tensor, updates: Mapping[str, Tensor] | None = None
+    ) -> dict[str, NDArray[np.float64]]:
         """All observables of the checkpoint whose losses, logits and gradients were just made.
 
         Args:
             losses: training losses, [S].
             logits: training logits, [S, n, V].
+            updates: the last change of each parameter; the ensemble's own when not given.
         """
         ensemble = self.ensemble
         found: dict[str, Tensor] = {"train_loss": losses}
@@ -75,7 +79,7 @@ class Observer:
             test_logits.transpose(1, 2), answers, reduction="none"
         ).mean(1)
         found |= self._answers("test", test_logits, answers)
-        found |= self._norms()
+        found |= self._norms(ensemble.last_updates() if updates is None else updates)
         found |= self._spectra()
         found["participation_ratio"] = _participation_ratio(hidden)
         found["curvature"] = self._curvature(losses)
@@ -100,7 +104,7 @@ class Observer:
             f"{split}_margin_q90": q90,
         }
 
-    def _norms(self) -> dict[str, Tensor]:
+    def _norms(self, updates: Mapping[str, Tensor]) -> dict[str, Tensor]:
         weights = self.ensemble.weights
         squares = {name: _square(weight) for name, weight in weights.items()}
 
@@ -108,7 +112,6 @@ class Observer:
             return sum_of([value for name, value in squares.items() if part in name]).sqrt()
 
         gradients = [_square(weight.grad) for weight in weights.values() if weight.grad is not None]
-        updates = [_square(update) for update in self.ensemble.last_updates().values()]
         embedding = squares[EMBEDDING].sqrt()
         return {
             "weight_norm": sum_of(list(squares.values())).sqrt(),
@@ -117,7 +120,7 @@ class Observer:
             "attention_norm": norm(".attention."),
             "mlp_norm": norm(".mlp."),
             "gradient_norm": sum_of(gradients).sqrt(),
-            "update_norm": sum_of(updates).sqrt(),
+            "update_norm": sum_of([_square(update) for update in updates.values()]).sqrt(),
         }
 
     def _spectra(self) -> dict[str, Tensor]:

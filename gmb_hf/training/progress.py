@@ -1,0 +1,108 @@
+"""What a training tells while it runs: seeds x steps per second, memorised, grokked, time left."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+MEMORISED = 0.99  # training accuracy
+GROKKED = 0.9  # held-out accuracy
+
+
+class Listener(Protocol):
+    """Whoever wants to hear of a training's progress."""
+
+    def advanced(self, seed_steps: int) -> None:
+        """So many seeds x steps were made since the last call."""
+
+    def measured(
+        self, seeds: tuple[int, ...], train_acc: NDArray[np.float64], test_acc: NDArray[np.float64]
+    ) -> None:
+        """Accuracies [S] of a checkpoint."""
+
+
+class Silent:
+    """Hears and says nothing."""
+
+    def advanced(self, seed_steps: int) -> None:
+        """Ignore."""
+
+    def measured(
+        self, seeds: tuple[int, ...], train_acc: NDArray[np.float64], test_acc: NDArray[np.float64]
+    ) -> None:
+        """Ignore."""
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("-" if speed is None else f"{speed:,.0f} seed steps/s", style="cyan")
+
+
+class Bar:
+    """A progress bar in the terminal; use it as a context manager.
+
+    Args:
+        total: seeds x steps of the whole work.
+        done: seeds x steps that an earlier start of the command has finished.
+        console: where to draw; standard error when not given.
+    """
+
+    def __init__(self, total: int, done: int = 0, console: Console | None = None) -> None:
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("[bold]training"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f}%"),
+            _Rate(),
+            TextColumn("memorised {task.fields[memorised]}  grokked {task.fields[grokked]}"),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console or Console(stderr=True),
+        )
+        self._memorised: set[int] = set()
+        self._grokked: set[int] = set()
+        self._task = self._progress.add_task(
+            "training", total=total, completed=done, memorised=0, grokked=0
+        )
+
+    def __enter__(self) -> Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def advanced(self, seed_steps: int) -> None:
+        """Move the bar."""
+        self._progress.advance(self._task, seed_steps)
+
+    def measured(
+        self, seeds: tuple[int, ...], train_acc: NDArray[np.float64], test_acc: NDArray[np.float64]
+    ) -> None:
+        """Count the seeds that have memorised and grokked at least once."""
+        numbers = np.asarray(seeds)
+        self._memorised.update(numbers[train_acc >= MEMORISED].tolist())
+        self._grokked.update(numbers[test_acc >= GROKKED].tolist())
+        self._progress.update(
+            self._task, memorised=len(self._memorised), grokked=len(self._grokked)
+        )

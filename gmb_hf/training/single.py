@@ -1,0 +1,133 @@
+"""Train one model the ordinary way: a PreTrainedModel, a dataset and Accelerate.
+
+This is the plain loop that `accelerate launch` users know, all eight tokens of every row. It
+starts from the same weights as the stacked engine, sees the same rows, and gives the same losses
+to rounding; a test holds them side by side. Use it to check the stacked engine, to try a change of
+the model, or to train on several devices at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import DataLoaderConfiguration
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from gmb_hf.training.config import RunConfig
+from gmb_hf.training.ensemble import Ensemble, build_task, initial_model
+from gmb_hf.training.observables import Observer
+from gmb_hf.training.progress import Listener, Silent
+from gmb_hf.training.stacked import claim, finished_seeds, write_log
+from gmb_hf.training.state import Rows
+
+
+def make_accelerator(*, cpu: bool) -> Accelerator:
+    """An Accelerator that cuts each full batch over its processes."""
+    return Accelerator(cpu=cpu, dataloader_config=DataLoaderConfiguration(split_batches=True))
+
+
+def train(
+    config: RunConfig,
+    seeds: Sequence[int],
+    out: str | Path,
+    *,
+    accelerator: Accelerator,
+    listener: Listener | None = None,
+) -> list[Path]:
+    """Train the seeds one after the other; a seed whose log exists is left as it is.
+
+    Returns:
+        The files of all logs in `out/logs`. A seed that was interrupted starts anew.
+
+    Raises:
+        InputError: the folder belongs to another config, or cannot be written to.
+    """
+    folder = Path(out)
+    if accelerator.is_main_process:
+        claim(folder, config)
+    accelerator.wait_for_everyone()
+    done = finished_seeds(folder)
+    for seed in [seed for seed in seeds if seed not in done]:
+        rows = train_seed(config, seed, accelerator=accelerator, listener=listener or Silent())
+        if accelerator.is_main_process:
+            write_log(config, [seed], rows, folder)
+        accelerator.wait_for_everyone()
+    return sorted((folder / "logs").glob("seeds-*.parquet"))
+
+
+def full_batches(config: RunConfig, seed: int) -> DataLoader[dict[str, Tensor]]:
+    """The training rows of a seed as a loader whose only batch is all of them."""
+    share = config.task.train_rows or config.task.train_fraction
+    data_seed = seed if config.task.data_seed is None else config.task.data_seed
+    dataset = build_task(config.task).to_dataset_dict(share, data_seed)["train"]
+    dataset = dataset.select_columns(["input_ids", "labels"]).with_format("torch")
+    return DataLoader(dataset, batch_size=len(dataset))
+
+
+def train_seed(
+    config: RunConfig, seed: int, *, accelerator: Accelerator, listener: Listener
+) -> Rows:
+    """Train one seed and return its log."""
+    settings = config.training
+    model = initial_model(config, seed)
+    optimizer = torch.optim.AdamW(
+        model.parameters(),
+        lr=settings.lr,
+        betas=(settings.beta1, settings.beta2),
+        weight_decay=settings.weight_decay,
+    )
+    loader = full_batches(config, seed)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    model.train()
+    probe = _Probe(config, seed)
+    rows = Rows()
+    batches = _endless(loader)
+    for step in range(settings.steps + 1):
+        if step % settings.checkpoint_every == 0 and accelerator.is_main_process:
+            probe.measure(step, accelerator.unwrap_model(model), rows, listener)
+        if step == settings.steps:
+            break
+        loss = model(**next(batches)).loss
+        optimizer.zero_grad()
+        accelerator.backward(loss)
+        if (step + 1) % settings.checkpoint_every == 0:
+            probe.remember(accelerator.unwrap_model(model))
+        optimizer.step()
+        listener.advanced(1)
+    return rows
+
+
+class _Probe:
+    """Measures a single model with the observables of an ensemble of one."""
+
+    def __init__(self, config: RunConfig, seed: int) -> None:
+        self._ensemble = Ensemble(config, [seed])
+        self._observer = Observer(self._ensemble)
+        self._before: dict[str, Tensor] = {}
+
+    def remember(self, model: torch.nn.Module) -> None:
+        """Keep the weights before an update, so that its norm can be measured after it."""
+        self._before = {
+            name: value.detach().cpu().clone() for name, value in model.named_parameters()
+        }
+
+    def measure(self, step: int, model: torch.nn.Module, rows: Rows, listener: Listener) -> None:
+        """Add the row of this checkpoint."""
+        self._ensemble.load_member(0, model)
+        losses, logits = self._ensemble.gradients(keep_logits=True)
+        updates = {
+            name: weight.detach() - self._before.get(name, weight[0].detach())
+            for name, weight in self._ensemble.weights.items()
+        }
+        found = self._observer.measure(losses, logits, updates)
+        rows.add(step, found)
+        listener.measured(self._ensemble.seeds, found["train_acc"], found["test_acc"])
+
+
+def _endless(loader: DataLoader[dict[str, Tensor]]) -> Iterator[dict[str, Tensor]]:
+    while True:
+        yield from loader

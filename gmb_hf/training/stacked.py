@@ -1,0 +1,205 @@
+"""Train the seeds of a config, group by group, into a folder of run logs; resume where it stopped.
+
+    OUT/config.yaml                       what is trained; another config is refused
+    OUT/logs/seeds-0-35-n36.parquet       the finished log of a group of seeds
+    OUT/state/seeds-36-71-n36.safetensors a group that is under way
+
+The same command goes on from what is there. A group's log appears at once and whole, and its
+state disappears only then, so nothing is lost or done twice whenever the process dies.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+import yaml
+
+from gmb_hf._version import __version__
+from gmb_hf.files import write_text
+from gmb_hf.runs import RunLog
+from gmb_hf.training import state
+from gmb_hf.training.config import RunConfig, first_difference
+from gmb_hf.training.ensemble import Ensemble, build_task
+from gmb_hf.training.memory import keep_freed_memory
+from gmb_hf.training.observables import Observer
+from gmb_hf.training.progress import Listener, Silent
+from gmb_hf.training.state import Rows
+from gmb_hf.validation import InputError
+
+SAVE_EVERY_SECONDS = 15.0
+
+
+def train(
+    config: RunConfig,
+    seeds: Sequence[int],
+    out: str | Path,
+    *,
+    listener: Listener | None = None,
+    device: str = "cpu",
+) -> list[Path]:
+    """Train every seed that has no log in `out` yet, and return the files of all logs.
+
+    Args:
+        config: what to train; `seeds_at_once` of it are stacked.
+        seeds: which seeds the folder shall hold at the end.
+        out: the folder, as described above.
+        listener: hears of the progress.
+        device: where to train, "cpu" or "cuda".
+
+    Raises:
+        InputError: the folder belongs to another config, or cannot be written to.
+    """
+    keep_freed_memory()
+    folder = Path(out)
+    claim(folder, config)
+    listener = listener or Silent()
+    for group in pending_groups(config, seeds, folder):
+        train_group(config, group, folder, listener=listener, device=device)
+    return sorted((folder / "logs").glob("seeds-*.parquet"))
+
+
+def claim(folder: Path, config: RunConfig) -> None:
+    """Note in the folder what is trained there, or check that it is the same.
+
+    Raises:
+        InputError: the folder holds runs of another config; the first difference is named.
+    """
+    path = folder / "config.yaml"
+    identity = config.training_identity()
+    if path.exists():
+        try:
+            held = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: not readable ({error}); choose another folder") from error
+        difference = first_difference(held if isinstance(held, dict) else {}, identity)
+        if difference:
+            raise InputError(
+                f"{path}: this folder holds runs of another config ({difference}); choose another "
+                "--out, or give the config that it was begun with"
+            )
+        return
+    write_text(path, yaml.safe_dump(identity, sort_keys=True))
+
+
+def finished_seeds(folder: Path) -> set[int]:
+    """The seeds whose log is complete."""
+    seeds: set[int] = set()
+    for path in sorted((folder / "logs").glob("seeds-*.parquet")):
+        seeds.update(seed for seed in RunLog.read(path).seeds if seed is not None)
+    return seeds
+
+
+def pending_groups(config: RunConfig, seeds: Sequence[int], folder: Path) -> list[tuple[int, ...]]:
+    """The groups still to train: interrupted ones first, the rest cut into even groups."""
+    missing = set(seeds) - finished_seeds(folder)
+    identity = config.training_hash()
+    waiting = [
+        group for group in state.waiting_groups(folder / "state", identity) if set(group) <= missing
+    ]
+    begun = {seed for group in waiting for seed in group}
+    rest = [seed for seed in seeds if seed in missing - begun]
+    if not rest:
+        return waiting
+    count = math.ceil(len(rest) / config.training.seeds_at_once)
+    parts = np.array_split(np.asarray(rest), count)
+    return waiting + [tuple(part.tolist()) for part in parts]
+
+
+def train_group(
+    config: RunConfig,
+    seeds: Sequence[int],
+    folder: Path,
+    *,
+    listener: Listener,
+    device: str = "cpu",
+) -> Path:
+    """Train one group to its end, from its saved state if there is one; the path of its log."""
+    training = config.training
+    ensemble = Ensemble(config, seeds, device=device)
+    observer = Observer(ensemble)
+    rows = Rows()
+    held = state.state_path(folder / "state", seeds)
+    if held.exists():
+        saved = state.load(held)
+        ensemble.load_state(saved.tensors)
+        observer.predictions = saved.predictions
+        rows = saved.rows
+        listener.advanced(ensemble.step * len(seeds))
+    saved_at = time.monotonic()
+    while True:
+        at_checkpoint = ensemble.step % training.checkpoint_every == 0
+        losses, logits = ensemble.gradients(keep_logits=at_checkpoint)
+        if at_checkpoint and (not rows.steps or rows.steps[-1] < ensemble.step):
+            found = observer.measure(losses, logits)
+            _check_finite(found["train_loss"], seeds, ensemble.step)
+            rows.add(ensemble.step, found)
+            listener.measured(ensemble.seeds, found["train_acc"], found["test_acc"])
+            if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
+                state.save(
+                    held,
+                    seeds=seeds,
+                    identity=config.training_hash(),
+                    tensors=ensemble.state(),
+                    predictions=observer.predictions,
+                    rows=rows,
+                )
+                saved_at = time.monotonic()
+        if ensemble.step == training.steps:
+            break
+        ensemble.update()
+        listener.advanced(len(seeds))
+    path = write_log(config, seeds, rows, folder)
+    held.unlink(missing_ok=True)
+    return path
+
+
+def write_log(config: RunConfig, seeds: Sequence[int], rows: Rows, folder: Path) -> Path:
+    """Write the rows of a group as one Parquet file that says what made it."""
+    order = np.argsort(np.asarray(seeds))
+    ordered = [seeds[i] for i in order]
+    log = RunLog.from_arrays(
+        [f"seed_{seed}" for seed in ordered],
+        np.asarray(rows.steps),
+        {name: np.stack(values, axis=1)[order] for name, values in rows.values.items()},
+        seeds=ordered,
+        metadata=log_metadata(config),
+    )
+    return log.write(folder / "logs" / f"{state.group_name(seeds)}.parquet")
+
+
+def log_metadata(config: RunConfig) -> dict[str, Any]:
+    """What made a run log: task, model, config, versions, and the content hash of the task."""
+    training = config.training
+    return {
+        "task": config.task.name,
+        "model": config.model.name,
+        "optimizer": f"AdamW(lr={training.lr:g}, weight_decay={training.weight_decay:g}, "
+        f"betas=({training.beta1:g}, {training.beta2:g}))",
+        "schedule": f"constant, full batch, {training.steps} steps",
+        "checkpoint_every_steps": training.checkpoint_every,
+        "config": config.training_identity(),
+        "config_hash": config.training_hash(),
+        "task_fingerprint": build_task(config.task).fingerprint(),
+        "versions": {
+            "gmb_hf": __version__,
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+            "numpy": np.__version__,
+        },
+    }
+
+
+def _check_finite(losses: np.ndarray[Any, Any], seeds: Sequence[int], step: int) -> None:
+    bad = np.flatnonzero(~np.isfinite(losses))
+    if bad.size:
+        raise InputError(
+            f"seed {seeds[bad[0]]}: the training loss is not finite at step {step}; "
+            "lower training.lr or training.weight_decay"
+        )
