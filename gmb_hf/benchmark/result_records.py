@@ -93,6 +93,7 @@ class AchievedRecord(ResultSection):
     x_effective_budget: Number = None
     x_met: bool | None = None
     x_state: Literal["met", "missed", "straddles"] | None = None
+    x_few_runs: bool | None = None
 
 
 class FloorRecord(ResultSection):
@@ -101,6 +102,7 @@ class FloorRecord(ResultSection):
     f_min_pos: Number
     gaps: dict[str, Number] = Field(default_factory=dict)
     tied_value: Number = None
+    tied_windows: Count | None = None
 
 
 class LayerBRecord(ResultSection):
@@ -114,6 +116,10 @@ class LayerBRecord(ResultSection):
     fpr_floor_detected: bool | None
     x_passed: bool | None = None
     x_floor_certificate: FloorRecord | None = None
+    x_calibration: str | None = None
+    x_n_runs: Count | None = None
+    x_n_windows: Count | None = None
+    x_dropped_windows: Count | None = None
 
 
 class OperatingPointRecord(ResultSection):
@@ -132,12 +138,16 @@ class OperatingPointRecord(ResultSection):
     x_lead_time_q05: Number = None
     x_lead_time_q95: Number = None
     x_lead_time_interval: IntervalRecord | None = None
+    x_lead_time_intervals: dict[str, IntervalRecord] = Field(default_factory=dict)
+    x_lead_time_success_interval: IntervalRecord | None = None
     x_lead_times: Many[FiniteFloat] = ()
+    x_n_censored: Count | None = None
     x_false_alarms_per_run: Number = None
     x_false_alarms_per_10k_steps: Number = None
     x_time_in_warning: Number = None
     x_episodes: Count | None = None
     x_episode_precision: Number = None
+    x_episodes_between: Count | None = None
     x_shift_null: NullRecord | None = None
     x_risk_set_null: NullRecord | None = None
     x_p_value: Number = None
@@ -164,6 +174,7 @@ class LayerDRecord(ResultSection):
     pass_rate: Number
     label_flip_rate: Number
     sensitivity_notes: str = ""
+    x_central_label: Label | None = None
     x_members: Many[MemberRecord] = ()
 
 
@@ -177,6 +188,7 @@ class DiagnosticsRecord(ResultSection):
     x_n_eff: Number = None
     x_design_effect: Number = None
     x_abstain_rate: Number = None
+    x_achievable: Many[Many[FiniteFloat]] = ()
 
 
 class IndicatorRecord(ResultSection):

@@ -1,0 +1,127 @@
+"""E_jump by hand, its options, and its errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from score_builders import design
+
+from gmb_hf.benchmark.events import find_events, jump_events
+from gmb_hf.runs.panel import Panel
+from gmb_hf.validation import InputError
+
+
+def metric(*rows: list[float], steps: list[int] | None = None) -> Panel:
+    return Panel.from_series(
+        "test_acc",
+        [
+            (f"run_{i}", np.arange(len(row)) * 10 if steps is None else steps[: len(row)], row)
+            for i, row in enumerate(rows)
+        ],
+    )
+
+
+def test_the_first_jump_counts() -> None:
+    events = jump_events(metric([0.1, 0.1, 0.2, 0.6, 0.9, 0.9]), design())
+    assert events.step.tolist() == [20.0]
+    assert events.by_run() == {"run_0": 20}
+
+
+def test_a_longer_window_sees_the_jump_earlier() -> None:
+    panel = metric([0.1, 0.1, 0.2, 0.22, 0.3, 0.3])
+    assert np.isnan(jump_events(panel, design()).step[0])
+    assert jump_events(panel, design(w_event=30)).step.tolist() == [10.0]
+
+
+def test_a_jump_of_exactly_the_threshold_counts_in_spite_of_rounding() -> None:
+    assert 0.95 - 0.80 < 0.15
+    assert jump_events(metric([0.80, 0.95]), design()).step.tolist() == [0.0]
+
+
+def test_runs_of_unequal_length_and_without_event() -> None:
+    events = jump_events(metric([0.0, 0.0, 0.0, 0.0], [0.0, 0.5]), design(w_event=20))
+    assert np.isnan(events.step).all()
+    assert events.n_events == 0
+    assert jump_events(metric([0.0, 0.0, 0.5], [0.0, 0.5]), design()).by_run() == {
+        "run_0": 10,
+        "run_1": 0,
+    }
+
+
+def test_a_log_that_begins_one_five_hundred_thousand() -> None:
+    panel = metric([0.0, 0.1, 0.2, 0.2], steps=[1, 500, 1000, 1500])
+    assert jump_events(panel, design(w_event=1000)).step.tolist() == [1.0]
+
+
+def test_no_event_before_t_min() -> None:
+    panel = metric([0.0, 0.5, 0.5, 0.5, 0.9])
+    assert jump_events(panel, design()).step.tolist() == [0.0]
+    late = jump_events(panel, design(event_t_min=10))
+    assert late.step.tolist() == [30.0]
+    assert late.first_step.tolist() == [10]
+
+
+def test_the_level_after_the_jump_must_be_reached() -> None:
+    panel = metric([0.0, 0.2, 0.2, 0.8])
+    assert jump_events(panel, design(theta_floor=0.5)).step.tolist() == [20.0]
+    assert jump_events(panel, design(theta_floor=0.8)).step.tolist() == [20.0]
+    assert np.isnan(jump_events(panel, design(theta_floor=0.81)).step[0])
+
+
+def test_dip_recoveries_are_counted_and_can_be_refused() -> None:
+    panel = metric([0.8, 0.3, 0.7, 0.95, 0.95])
+    literal = jump_events(panel, design())
+    assert literal.step.tolist() == [10.0]
+    assert literal.n_dip_recoveries == 1
+    strict = jump_events(panel, design(require_new_max=True))
+    assert strict.step.tolist() == [20.0]
+    assert strict.n_dip_recoveries == 0
+
+
+def test_events_on_the_first_evaluated_step_are_counted() -> None:
+    panel = metric([0.0, 0.5, 0.5], [0.0, 0.0, 0.5])
+    assert jump_events(panel, design()).n_on_first_step == 1
+    assert jump_events(panel, design(event_t_min=10)).n_on_first_step == 1
+
+
+def test_detectors_ask_for_the_metric_by_name() -> None:
+    asked = []
+
+    def observables(name: str) -> Panel:
+        asked.append(name)
+        return metric([0.0, 0.5])
+
+    assert find_events(observables, design(metric="val_acc")).n_events == 1
+    assert asked == ["val_acc"]
+
+
+def test_an_event_type_without_detector_is_refused() -> None:
+    prereg = design(event_type="E_plateau", plateau_checkpoints=3, plateau_threshold=0.9)
+    with pytest.raises(InputError, match=r"'E_plateau' is not supported.*supported: E_jump"):
+        find_events(lambda name: metric([0.0, 0.5]), prereg)
+
+
+def test_a_window_off_the_cadence_is_refused() -> None:
+    panel = metric([0.0, 0.1, 0.2, 0.2], steps=[1, 500, 1000, 1500])
+    with pytest.raises(
+        InputError, match=r"window_W_event is 50 steps.*every 500 steps.*e\.g\. 500"
+    ):
+        jump_events(panel, design(w_event=50))
+
+
+def test_a_single_checkpoint_has_no_spacing() -> None:
+    with pytest.raises(InputError, match="no run has two checkpoints"):
+        jump_events(metric([0.1]), design())
+
+
+def test_nan_in_the_metric_is_an_error_unless_ignored() -> None:
+    panel = metric([0.0, np.nan, 0.1, 0.5])
+    with pytest.raises(InputError, match=r"run 'run_0', step 10: metric 'test_acc' is NaN"):
+        jump_events(panel, design())
+    assert jump_events(panel, design(nan="ignore")).step.tolist() == [20.0]
+
+
+def test_a_metric_that_is_nan_throughout_is_always_an_error() -> None:
+    panel = metric([0.0, 0.5], [np.nan, np.nan])
+    with pytest.raises(InputError, match=r"run 'run_1': metric 'test_acc' is NaN at every step"):
+        jump_events(panel, design(nan="ignore"))
