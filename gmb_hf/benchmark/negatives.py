@@ -87,5 +87,6 @@ class NegativeScores:
             per_run: the mean over runs of each run's rate, else the pooled rate over windows.
         """
         if per_run:
-            return self.rate_sums / max(self.n_runs, 1)
+            # A sum of many 1/n may pass the whole by a rounding error.
+            return np.minimum(self.rate_sums / max(self.n_runs, 1), 1.0)
         return self.windows_at_or_above / max(self.n_windows, 1)

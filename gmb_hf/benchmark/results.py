@@ -151,6 +151,8 @@ class Results(ResultSection):
         keys = [run if seed is None else str(seed) for run, seed in zip(runs, seeds, strict=True)]
         if len(set(keys)) < len(keys):
             keys = list(runs)
+        records = list(indicators)
+        points = [point for item in records[:1] for point in item.layer_C.at_fpr[:1]]
         steps = [None if step != step else float(step) for step in event_steps]
         rows = list(zip(keys, steps, last_steps, strict=True))
         n_events = sum(step is not None for step in steps)
@@ -186,8 +188,9 @@ class Results(ResultSection):
                     "notes": " ".join(notes),
                     "x_notes": list(notes),
                     "x_event_count_min": prereg.event_count_min,
+                    "x_n_too_early": points[0].x_n_too_early if points else None,
                 },
-                "indicators": [item.model_dump(mode="python") for item in indicators],
+                "indicators": [item.model_dump(mode="python") for item in records],
                 "tables": TABLES,
                 "x_protocol": prereg.protocol,
                 "x_prereg": prereg.plain(),

@@ -1,0 +1,206 @@
+"""Layer B by hand: what is achieved, what is met, and the floor with its certificate."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from score_builders import design, noise_scores, scores_of
+
+from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.operationality import layer_b, pass_line
+
+ALL_TARGETS = (0.01, 0.05, 0.10)
+
+
+def locked(values: Any, events: Any, tau: float, **overrides: Any) -> Judgement:
+    """Judge by one threshold for every target."""
+    prereg = design(**overrides)
+    thresholds = dict.fromkeys(prereg.fpr_targets, tau)
+    return Judgement(scores_of(values, events), None, prereg, thresholds)
+
+
+# Run 0 has negatives at 0..40 (five), run 1 at 0, 10 (two).
+TWO_RUNS = [[0, 9, 0, 0, 0, 5, 7, 7, 0, 0], [9, 0, 1, 1, 7, 7, 0, 0, 0, 0]]
+EVENTS = [80, 50]
+
+
+def test_runs_are_the_units_in_strict_and_windows_in_the_letter() -> None:
+    strict = layer_b(locked(TWO_RUNS, EVENTS, 9.0)).at(0.10)
+    letter = layer_b(locked(TWO_RUNS, EVENTS, 9.0, protocol="v0.4")).at(0.10)
+    assert strict.achieved == pytest.approx((1 / 5 + 1 / 2) / 2)
+    assert letter.achieved == strict.achieved_pooled == pytest.approx(2 / 7)
+    assert strict.budget_used == pytest.approx(3.5)
+    assert not strict.met
+    assert strict.answer == "THRESHOLD"
+
+
+def test_where_counts_come_from() -> None:
+    layer = layer_b(locked(TWO_RUNS, EVENTS, 9.0))
+    assert (layer.n_runs, layer.n_windows, layer.dropped_windows) == (2, 7, 0)
+    assert layer.calibration == "locked"
+
+
+class TestMet:
+    """The rule of each protocol, at 20 runs with ten negatives each."""
+
+    events = (130.0,) * 20
+
+    def alarms(self, share: float) -> np.ndarray:
+        values = np.arange(20 * 13, dtype=float).reshape(20, 13) / 1e6
+        values[:, :10].ravel()[:0] = 0
+        flat = [(i % 20, i // 20) for i in range(round(share * 200))]
+        for run, column in flat:
+            values[run, column] = 1.0 + 1e-3 * column + 1e-5 * run
+        return values
+
+    @pytest.mark.parametrize(
+        ("share", "met"),
+        [(0.0, True), (0.02, True), (0.05, True), (0.06, True), (0.065, False)],
+    )
+    def test_strict_takes_the_budget_as_a_cap(self, share: float, met: bool) -> None:
+        judgement = locked(self.alarms(share), self.events, 1.0, safe_gap=40)
+        assert layer_b(judgement).at(0.05).met is met
+
+    @pytest.mark.parametrize(
+        ("share", "met"),
+        [(0.0, False), (0.035, False), (0.04, True), (0.05, True), (0.06, True), (0.065, False)],
+    )
+    def test_the_letter_takes_it_as_a_target(self, share: float, met: bool) -> None:
+        judgement = locked(self.alarms(share), self.events, 1.0, protocol="v0.4")
+        assert layer_b(judgement).at(0.05).met is met
+
+    def test_never_alarming_is_no_way_to_pass(self) -> None:
+        layer = layer_b(locked(self.alarms(0.0), self.events, math.inf))
+        assert [result.answer for result in layer.targets] == ["ABSTAIN"] * 3
+        assert layer.ok_targets == 0
+        assert not layer.passed
+
+    def test_a_small_target_has_a_small_tolerance(self) -> None:
+        assert pass_line(0.01, 0.01) == pytest.approx(0.015)
+        assert pass_line(0.05, 0.01) == pytest.approx(0.06)
+
+
+class TestStates:
+    def test_far_from_the_line_is_sure_and_near_it_straddles(self) -> None:
+        rng = np.random.default_rng(0)
+        values = rng.random((60, 34))
+        events = [300.0] * 60
+        states = {
+            tau: [r.state for r in layer_b(locked(values, events, tau)).targets]
+            for tau in (0.995, 0.94, 0.5)
+        }
+        assert states[0.995][1:] == ["met", "met"]
+        assert states[0.94] == ["missed", "straddles", "met"]
+        assert states[0.5] == ["missed"] * 3
+
+    def test_silence_is_bounded_by_the_number_of_runs(self) -> None:
+        for n_runs, states in ((40, ["straddles", "straddles", "met"]), (256, ["met"] * 3)):
+            values = np.random.default_rng(1).random((n_runs, 34))
+            layer = layer_b(locked(values, [300.0] * n_runs, 2.0))
+            assert [result.achieved for result in layer.targets] == [0.0] * 3
+            assert [result.state for result in layer.targets] == states
+            assert layer.targets[0].interval is not None
+            assert layer.targets[0].interval.method == "exact binomial"
+            assert layer.targets[0].interval.high == pytest.approx(1 - 0.025 ** (1 / n_runs))
+
+    def test_too_few_calibration_runs_leave_the_target_open(self) -> None:
+        values = np.random.default_rng(1).random((40, 34))
+        explore = scores_of(values[:10], [300.0] * 10, prefix="explore")
+        layer = layer_b(Judgement(scores_of(values, [300.0] * 40), explore, design()))
+        one, five, ten = layer.targets
+        assert (one.answer, one.state, one.few_runs, one.met) == (
+            "ABSTAIN",
+            "straddles",
+            True,
+            False,
+        )
+        assert (five.answer, five.effective_budget) == ("ABSTAIN", 0.0)
+        assert (ten.answer, ten.few_runs) == ("THRESHOLD", False)
+        assert ten.effective_budget == pytest.approx(0.1 - 0.9 / 10)
+
+    def test_the_letter_knows_no_straddling(self) -> None:
+        values = np.random.default_rng(0).random((60, 34))
+        layer = layer_b(locked(values, [300.0] * 60, 0.94, protocol="v0.4"))
+        assert {result.state for result in layer.targets} <= {"met", "missed"}
+
+
+class TestFloor:
+    """A score that is 1 in 44% of the negative windows of every run and 0 in the others."""
+
+    values = np.tile((np.arange(30) % 25 < 11).astype(float), (40, 1))
+    events = (300.0,) * 40  # negatives: columns 0..26; of these 13 are 1
+
+    @pytest.mark.parametrize("protocol", ["strict", "v0.4"])
+    def test_a_two_valued_score_shows_its_floor(self, protocol: str) -> None:
+        layer = layer_b(
+            Judgement(scores_of(self.values, self.events), None, design(protocol=protocol))
+        )
+        assert layer.fpr_floor_detected
+        assert not layer.passed
+        assert layer.fpr_min == pytest.approx(13 / 27)
+        certificate = layer.certificate
+        assert certificate is not None
+        assert certificate.f_min_pos == pytest.approx(13 / 27)
+        assert certificate.tied_value == 1.0
+        assert certificate.tied_windows == 13 * 40
+        assert certificate.gaps[0.05] == pytest.approx(13 / 27 - 0.05)
+
+    def test_the_letter_would_not_alarm_and_yet_has_the_floor(self) -> None:
+        layer = layer_b(
+            Judgement(scores_of(self.values, self.events), None, design(protocol="v0.4"))
+        )
+        assert [result.threshold for result in layer.targets] == [math.inf] * 3
+        assert layer.at(0.01).met  # |0 - .01| <= .01: the hole that strict closes
+
+    def test_strict_abstains_beyond_doubt(self) -> None:
+        layer = layer_b(Judgement(scores_of(self.values, self.events), None, design()))
+        # With 39 others there are runs enough; it is the tie that forbids a rate of .05.
+        assert [result.state for result in layer.targets[1:]] == ["missed", "missed"]
+
+    def test_a_small_floor_counts_in_strict_alone(self) -> None:
+        values = np.zeros((40, 30))
+        values[:, 3] = 1.0  # 1 of 27 negatives: .037 > .01 + .01
+        for protocol, floor in (("strict", True), ("v0.4", False)):
+            layer = layer_b(
+                Judgement(scores_of(values, self.events), None, design(protocol=protocol))
+            )
+            assert layer.fpr_floor_detected is floor
+
+    def test_a_continuous_score_has_none(self) -> None:
+        values = np.random.default_rng(0).random((40, 30))
+        layer = layer_b(Judgement(scores_of(values, self.events), None, design()))
+        assert not layer.fpr_floor_detected
+        assert layer.certificate is not None
+        assert layer.certificate.f_min_pos == pytest.approx(1 / 27 / 40)
+        assert layer.certificate.tied_value is None
+
+    def test_a_constant_score_has_the_largest(self) -> None:
+        layer = layer_b(Judgement(scores_of(self.values * 0, self.events), None, design()))
+        assert layer.fpr_min == 1.0
+
+
+def test_without_negative_windows_there_is_no_rate() -> None:
+    layer = layer_b(Judgement(scores_of([[0.0] * 4] * 3, [20, 30, 30]), None, design()))
+    assert layer.certificate is None
+    assert layer.fpr_min is None
+    assert not layer.passed
+    assert [result.achieved for result in layer.targets] == [None] * 3
+    assert {result.state for result in layer.targets} == {"straddles"}
+
+
+def test_without_intervals_the_points_are_the_same() -> None:
+    rng = np.random.default_rng(5)
+    judgement = Judgement(noise_scores(50, 60, rng), None, design(burn_in=20))
+    full, quick = layer_b(judgement), layer_b(judgement, intervals=False)
+    assert quick.passed == full.passed
+    assert [r.achieved for r in quick.targets] == [r.achieved for r in full.targets]
+    assert [r.interval for r in quick.targets] == [None] * 3
+
+
+def test_plain_data() -> None:
+    plain = layer_b(locked(TWO_RUNS, EVENTS, math.inf)).to_dict()
+    assert plain["targets"][0]["threshold"] == math.inf
+    assert plain["certificate"]["gaps"].keys() == {"0.01", "0.05", "0.1"}
