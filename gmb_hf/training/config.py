@@ -116,6 +116,8 @@ def _section_types() -> dict[str, Any]:
 
 def _converted(text: str, kind: Any, *, where: str) -> Any:
     """The text as a value of the field's type; numbers as YAML or Python writes them."""
+    if typing.get_origin(kind) is tuple:
+        return tuple(_converted(part.strip(), int, where=where) for part in text.split(","))
     kinds = typing.get_args(kind) or (kind,)
     if text.lower() in ("none", "null") and type(None) in kinds:
         return None

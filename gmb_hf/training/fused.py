@@ -132,7 +132,7 @@ def mlp_block(
     """
     arguments = (x, up, up_bias, down, down_bias)
     if torch.is_grad_enabled():
-        out: Tensor = _MLPBlock.apply(*arguments, activation, workspace, name)
+        out: Tensor = _MLPBlock.apply(*arguments, activation, workspace, name)  # type: ignore[no-untyped-call]
         return out
     hidden = torch.baddbmm(up_bias, normalise(x), up.transpose(1, 2))
     hidden = hidden.relu_() if activation == "relu" else functional.gelu(hidden, approximate="tanh")
@@ -185,5 +185,7 @@ def answer_loss(
     Returns:
         losses [S] and logits [S, n, V] (empty unless kept).
     """
-    losses, logits = _AnswerLoss.apply(x, head, head_bias, answers, keep_logits)
+    losses, logits = _AnswerLoss.apply(  # type: ignore[no-untyped-call]
+        x, head, head_bias, answers, keep_logits
+    )
     return losses, logits

@@ -30,7 +30,7 @@ def quick() -> RunConfig:
     return RunConfig(
         preset="quick",
         task=TaskSettings(operation="sub", prime=29, train_fraction=0.6),
-        model=ModelSettings(layers=1, heads=4, width=32, mlp_width=128, activation="relu"),
+        model=ModelSettings(layers=1, heads=4, width=32, mlp_width=64, activation="relu"),
         training=TrainingSettings(steps=2500, checkpoint_every=10, lr=5e-3, weight_decay=0.5),
         benchmark=BenchmarkSettings(primary_fpr=0.10),
         seeds=SeedSettings(explore="0:32", evaluate="1000:1040"),

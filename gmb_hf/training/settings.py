@@ -144,6 +144,7 @@ class BenchmarkSettings:
         lead_time_median_min: the median lead that a supported score must reach.
         primary_fpr: the false alarm budget that the verdict is judged at.
         coverage_min: the share of events that a supported score must warn of.
+        window_sweep: values of an indicator's own window that robustness is judged over.
     """
 
     jump_window: int = 100
@@ -156,8 +157,12 @@ class BenchmarkSettings:
     lead_time_median_min: int = 50
     primary_fpr: float = 0.05
     coverage_min: float = 0.3
+    window_sweep: tuple[int, ...] = (80, 100, 120)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "window_sweep", tuple(self.window_sweep))  # YAML reads a list
+        for window in self.window_sweep:
+            positive_int("benchmark.window_sweep", window)
         for name in ("jump_window", "horizon", "safe_gap"):
             positive_int(f"benchmark.{name}", getattr(self, name))
         if self.horizon >= self.safe_gap:

@@ -204,7 +204,7 @@ def _project(
 
 
 def _split(x: Tensor, heads: int) -> Tensor:
-    return x.unflatten(-1, (heads, -1))  # [S, rows, h, d/h]
+    return x.view(*x.shape[:-1], heads, x.shape[-1] // heads)  # [S, rows, h, d/h]
 
 
 def _per_head(scalars: Tensor, vectors: Tensor) -> Tensor:

@@ -1,0 +1,1 @@
+"""What the commands do: explore, lock, evaluate, and all of it in a row."""

@@ -1,0 +1,140 @@
+"""The scores of a design: which indicator each candidate is, and its series on a run log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from gmb_hf.benchmark.events import Events
+from gmb_hf.benchmark.scores import Scores
+from gmb_hf.indicators.external import external
+from gmb_hf.indicators.registry import Indicator, compute, get, names
+from gmb_hf.preregistration.lock import CENTRAL, member_key
+from gmb_hf.preregistration.prereg import Prereg
+from gmb_hf.preregistration.sections import Candidate
+from gmb_hf.runs import RunLog
+from gmb_hf.validation import InputError, unknown
+
+CONTROLS = ("clock", "constant")
+_CAUSALITY_RUNS = 4
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One score to be judged.
+
+    Attributes:
+        indicator: the catalogue's entry, or a column of the log.
+        sign: +1 for the declared orientation, -1 for its opposite.
+        parameters: over the indicator's defaults.
+    """
+
+    indicator: Indicator
+    sign: int = 1
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The score's name in tables."""
+        return self.indicator.name
+
+    @property
+    def window(self) -> int | None:
+        """The indicator's own window in steps, None where it has none."""
+        parameter = self.indicator.window_parameter
+        if parameter is None:
+            return None
+        return int(self.indicator.with_defaults(self.parameters)[parameter])
+
+    def scores(self, log: RunLog, events: Events, *, window: int | None = None) -> Scores:
+        """The score of every run, with its events; `window` replaces the declared one."""
+        parameters = dict(self.parameters)
+        if window is not None and self.indicator.window_parameter is not None:
+            parameters[self.indicator.window_parameter] = window
+        panel = compute(log, self.indicator, sign=self.sign, **parameters)
+        return Scores.from_panel(panel, events.step)
+
+    def windows(self, prereg: Prereg) -> tuple[int, ...]:
+        """The windows of the robustness family; empty where the indicator has none."""
+        return () if self.window is None else prereg.window_sweep
+
+
+def available(log: RunLog) -> list[Indicator]:
+    """Every registered indicator but the controls whose observables the log has."""
+    have = set(log.observables) | {"step"}
+    entries = [get(name) for name in names()]
+    return [e for e in entries if e.family != "control" and set(e.needs) <= have]
+
+
+def declared(indicator: Indicator) -> dict[str, Any]:
+    """An indicator as a candidate of a preregistration, its defaults written out."""
+    return {
+        "name": indicator.name,
+        "family": indicator.family,
+        "params": dict(indicator.parameters),
+        "x_sees_test_labels": indicator.sees_test_labels,
+    }
+
+
+def resolve(candidate: Candidate, log: RunLog) -> Entry:
+    """The score that a candidate names: a registered indicator, or a column of the log.
+
+    Raises:
+        InputError: it is neither; the nearest name is given.
+    """
+    if candidate.name in names():
+        indicator = get(candidate.name)
+    elif candidate.name in log.observables:
+        indicator = external(candidate.name, candidate.x_sees_test_labels)
+    else:
+        raise unknown("candidate", candidate.name, [*names(), *log.observables])
+    return Entry(indicator, candidate.x_sign or 1, candidate.params)
+
+
+def entries_of(prereg: Prereg, log: RunLog) -> list[Entry]:
+    """Every candidate of the design and, after them, the controls.
+
+    Raises:
+        InputError: the design has no candidates, or one is unknown.
+    """
+    if not prereg.candidates:
+        raise InputError(
+            "the preregistration has no candidates; list at least one indicator or column"
+        )
+    entries = [resolve(candidate, log) for candidate in prereg.candidates]
+    have = {entry.name for entry in entries}
+    return entries + [Entry(get(name)) for name in CONTROLS if name not in have]
+
+
+def members(entry: Entry, prereg: Prereg) -> Iterator[tuple[str, int | None, int]]:
+    """The members of the family with thresholds of their own: key, window, smoothing."""
+    yield CENTRAL, None, 1
+    for smooth in prereg.x_smoothing_sweep:
+        if smooth != 1:
+            yield member_key(smooth=smooth), None, smooth
+    for window in entry.windows(prereg):
+        if window != entry.window:
+            for smooth in sorted({1, *prereg.x_smoothing_sweep}):
+                yield member_key(window=window, smooth=smooth), window, smooth
+
+
+def non_causal(entries: Sequence[Entry], log: RunLog) -> tuple[str, ...]:
+    """The scores whose past changes when the future is cut off, on a few runs."""
+    some = log.select(log.runs[:_CAUSALITY_RUNS])
+    grid = some.panel("step")
+    middle = int(np.median(grid.steps[grid.present]))
+    cut = RunLog.from_table(some.table.filter(pc.less_equal(some.table["step"], middle)))
+    found = []
+    for entry in entries:
+        whole, part = (
+            compute(part, entry.indicator, sign=entry.sign, **entry.parameters)
+            for part in (some, cut)
+        )
+        past = whole.values[:, : part.values.shape[1]][part.present]
+        if not np.allclose(past, part.values[part.present], rtol=1e-9, atol=1e-12, equal_nan=True):
+            found.append(entry.name)
+    return tuple(found)

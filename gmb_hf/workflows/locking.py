@@ -1,0 +1,107 @@
+"""Explore runs to a lock: lint the design, find the thresholds, seal both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from gmb_hf.benchmark.events import Events, find_events
+from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.windows import label_windows
+from gmb_hf.preregistration.lint import DesignFacts, Finding, lint, refuse_unsound
+from gmb_hf.preregistration.lock import Lock, LockedCandidate
+from gmb_hf.preregistration.prereg import Prereg
+from gmb_hf.runs import RunLog
+from gmb_hf.workflows.candidates import CONTROLS, Entry, entries_of, members, non_causal
+
+
+def make_lock(
+    prereg: Prereg,
+    log: RunLog,
+    *,
+    strict_lint: bool = False,
+    on_done: Callable[[str], None] | None = None,
+) -> tuple[Lock, list[Finding]]:
+    """Freeze a design on explore runs.
+
+    Args:
+        prereg: the design.
+        log: explore runs; no held-out run may be among them.
+        strict_lint: refuse warnings as well.
+        on_done: called with each candidate's name when its thresholds are found.
+
+    Returns:
+        The lock, and the linter's warnings.
+
+    Raises:
+        InputError: the design is unsound (each fault is named), or a held-out seed is in the log.
+    """
+    events = find_events(log.panel, prereg)
+    entries = entries_of(prereg, log)
+    with_negatives = runs_with_negatives(entries[-1], log, events, prereg)
+    facts = design_facts(prereg, log, events, entries, with_negatives)
+    findings = lint(prereg, facts)
+    refuse_unsound(findings, warnings_too=strict_lint)
+    locked = {}
+    for entry in entries:
+        locked[entry.name] = freeze(entry, log, events, prereg)
+        if on_done is not None:
+            on_done(entry.name)
+    lock = Lock.build(
+        prereg,
+        locked,
+        explore_fingerprint=log.fingerprint(),
+        explore_runs=log.runs,
+        explore_seeds=log.seeds,
+        n_calibration_runs=with_negatives,
+    )
+    return lock, findings
+
+
+def freeze(entry: Entry, log: RunLog, events: Events, prereg: Prereg) -> LockedCandidate:
+    """The thresholds of one candidate and of its robustness family, from explore runs."""
+    found: dict[str, Mapping[float, float]] = {}
+    for key, window, smooth in members(entry, prereg):
+        scores = entry.scores(log, events, window=window).smooth(smooth)
+        found[key] = Judgement(scores, scores, prereg).calibrated.deployed
+    indicator = entry.indicator
+    return LockedCandidate.freeze(
+        found,
+        sign=entry.sign,
+        family=indicator.family,
+        needs=indicator.needs,
+        params=indicator.with_defaults(entry.parameters),
+        sees_test_labels=indicator.sees_test_labels,
+    )
+
+
+def runs_with_negatives(entry: Entry, log: RunLog, events: Events, prereg: Prereg) -> int:
+    """How many runs have at least one negative window."""
+    windows = label_windows(entry.scores(log, events), prereg)
+    return int(windows.negative.any(axis=1).sum())
+
+
+def design_facts(
+    prereg: Prereg,
+    log: RunLog,
+    events: Events,
+    entries: Sequence[Entry],
+    with_negatives: int,
+) -> DesignFacts:
+    """What the explore runs say about the design."""
+    metric = log.panel(prereg.metric)
+    candidates = [entry for entry in entries if entry.name not in CONTROLS]
+    return DesignFacts(
+        cadence=metric.cadence(),
+        n_explore=len(log.runs),
+        n_explore_with_negatives=with_negatives,
+        n_eval=len(prereg.boundary.seeds_eval) or None,
+        event_steps=tuple(np.asarray(events.step).tolist()),
+        first_steps=tuple(np.asarray(events.first_step).tolist()),
+        duplicates_dropped=log.dropped_duplicates,
+        dip_recoveries=events.n_dip_recoveries,
+        non_causal=non_causal(candidates, log),
+        windowed=tuple(entry.name for entry in candidates if entry.window is not None),
+        n_candidates=len(candidates),
+    )
