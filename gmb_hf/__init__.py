@@ -1,1 +1,45 @@
-"""GMB-HF."""
+"""GMB-HF: may an early-warning score of a training run be trusted as an alarm?
+
+>>> import gmb_hf
+>>> log = gmb_hf.RunLog.read("runs/quick/logs")  # doctest: +SKIP
+>>> results = gmb_hf.Results.read("runs/quick/results.yaml")  # doctest: +SKIP
+
+Names are loaded when they are first used, so importing the package costs almost nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from gmb_hf._version import __version__ as __version__
+
+_HOME = {
+    "GrokkingTransformerConfig": "gmb_hf.modeling",
+    "GrokkingTransformerForCausalLM": "gmb_hf.modeling",
+    "InputError": "gmb_hf.validation",
+    "Judgement": "gmb_hf.benchmark",
+    "Lock": "gmb_hf.preregistration",
+    "Panel": "gmb_hf.runs",
+    "Prereg": "gmb_hf.preregistration",
+    "Results": "gmb_hf.benchmark.results",
+    "RunLog": "gmb_hf.runs",
+    "Scores": "gmb_hf.benchmark",
+    "evaluate_lock": "gmb_hf.workflows.evaluating",
+    "evaluate_runs": "gmb_hf.workflows.evaluating",
+    "get_task": "gmb_hf.tasks",
+    "make_lock": "gmb_hf.workflows.locking",
+    "preset": "gmb_hf.training.presets",
+}
+
+__all__ = ["__version__", *sorted(_HOME)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

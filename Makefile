@@ -1,0 +1,35 @@
+# make demo   the whole story: install, train, judge, show where the figures lie
+# make test   the whole suite            make lint   ruff, mypy, codespell
+# make bench  measured ratios against their targets
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+INSTALLED := $(VENV)/.installed
+SYSTEM_PYTHON ?= python3
+
+.PHONY: demo test lint bench clean
+
+demo: $(INSTALLED)
+	$(VENV)/bin/gmb run --preset quick --out runs/quick
+
+test: $(INSTALLED)
+	$(PYTHON) -m pytest -n 2 --dist worksteal
+
+lint: $(INSTALLED)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/codespell
+
+bench: $(INSTALLED)
+	$(PYTHON) -m benchmarks
+
+$(INSTALLED): setup.cfg constraints.txt pyproject.toml
+	@$(SYSTEM_PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
+		{ echo "error: $(SYSTEM_PYTHON) is too old, Python 3.11 or later is needed; try make SYSTEM_PYTHON=python3.11"; exit 2; }
+	$(SYSTEM_PYTHON) -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@touch $(INSTALLED)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
