@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from gmb_hf.benchmark.result_records import IndicatorRecord
@@ -50,8 +51,9 @@ def _event_count(results: Results) -> Check:
     )
 
 
-def _each(results: Results, requirement: str, holds: object, what: str) -> Check:
-    assert callable(holds)
+def _each(
+    results: Results, requirement: str, holds: Callable[[IndicatorRecord], bool], what: str
+) -> Check:
     lacking = [item.name for item in results.indicators if not holds(item)]
     total = len(results.indicators)
     detail = f"{total - len(lacking)} of {total} indicators have {what}"
@@ -61,8 +63,12 @@ def _each(results: Results, requirement: str, holds: object, what: str) -> Check
 
 
 def _has_layer_b(item: IndicatorRecord) -> bool:
-    rows = {row.target: row.achieved for row in item.layer_B.achieved}
-    return bool(rows) and all(rows.get(target) is not None for target in item.layer_B.targets)
+    answered = {
+        row.target
+        for row in item.layer_B.achieved
+        if row.achieved is not None or row.x_answer == "ABSTAIN"
+    }
+    return bool(item.layer_B.targets) and answered.issuperset(item.layer_B.targets)
 
 
 def _has_layer_c(item: IndicatorRecord) -> bool:

@@ -11,10 +11,11 @@ from gmb_hf.preregistration.record import CENTRAL, LockedCandidate, LockRecord
 
 def explain(prereg: Prereg, record: LockRecord) -> tuple[str, ...]:
     """One sentence for each frozen choice, in the order of the file."""
-    return (*_design(prereg), *_record(record))
+    return (*explain_design(prereg), *_record(record))
 
 
-def _design(prereg: Prereg) -> list[str]:
+def explain_design(prereg: Prereg) -> tuple[str, ...]:
+    """One sentence for each choice of a preregistration, locked or not."""
     boundary, event = prereg.boundary, prereg.event
     facts = [
         f"{label} {value}"
@@ -57,9 +58,7 @@ def _design(prereg: Prereg) -> list[str]:
         f"score whose label flips in more than {prereg.max_label_flip_rate:.0%} of small "
         "variations is ESTIMATOR_UNSTABLE."
     )
-    lines.append(_family(prereg))
-    lines.append(_protocol(prereg))
-    return lines
+    return (*lines, _family(prereg), _protocol(prereg))
 
 
 def _event(prereg: Prereg) -> str:

@@ -29,7 +29,7 @@ def curves(n_runs: int = 64, seed: int = 0) -> GrokkingCurves:
     event = np.round((onset[:, 0] - width[:, 0]) / 25) * 25
     event[onset[:, 0] > 2300] = np.nan
     return GrokkingCurves(
-        np.tile(steps, (n_runs, 1)), np.clip(train, 0, 1), np.clip(test, 0, 1), event
+        np.tile(steps, (n_runs, 1)), np.clip(test, 0, 1), event, train=np.clip(train, 0, 1)
     )
 
 
@@ -78,12 +78,12 @@ def indicator(name: str, rng: np.random.Generator, n_events: int = 244) -> Indic
         straddles = not missed and rate + half > target + min(0.01, target / 2)
         state = "missed" if missed or abstains else "straddles" if straddles else "met"
         achieved.append({
-            "target": target, "achieved": None if abstains else rate,
+            "target": target, "achieved": rate,
             "x_threshold": math.inf if abstains else float(rng.normal()),
             "x_answer": "ABSTAIN" if abstains else "THRESHOLD",
-            "x_achieved_pooled": None if abstains else rate * 1.05,
+            "x_achieved_pooled": rate * 1.05,
             "x_interval": None if abstains else interval,
-            "x_budget_used": None if abstains else rate / target,
+            "x_budget_used": rate / target,
             "x_effective_budget": max(0.0, target - (1 - target) / 100),
             "x_met": not missed and not abstains, "x_state": state,
         })  # fmt: skip

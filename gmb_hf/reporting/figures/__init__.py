@@ -1,1 +1,33 @@
 """Figures for a paper: plain arrays in, a matplotlib `Figure` out, `save_figure` writes it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_HOME = {
+    "AlignedScore": "aligned",
+    "FprCurve": "fpr",
+    "GrokkingCurves": "curves",
+    "LeadTimes": "leads",
+    "SummaryRow": "summary_panels",
+    "align": "aligned",
+    "fpr_control": "fpr",
+    "grokking_curves": "curves",
+    "label_summary": "summary",
+    "lead_time_distribution": "leads",
+    "save_figure": "style",
+    "scores_around_event": "aligned",
+}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -19,29 +19,34 @@ from gmb_hf.reporting.figures.style import (
     house_style,
     new_figure,
     rate_axis,
+    shorten,
     step_axis,
 )
+
+_DASHES = (0, (4, 1.6))
 
 
 @dataclass(frozen=True)
 class GrokkingCurves:
-    """Accuracies of R runs at T checkpoints, and their events.
+    """The metric of R runs at T checkpoints, and their events.
 
     Attributes:
         steps: [R, T].
-        train: training accuracy, [R, T], NaN where a run has no such checkpoint.
-        test: held-out accuracy, likewise.
+        test: the metric that carries the event, [R, T], NaN where a run has no such checkpoint.
         event_step: t* in steps, [R], NaN where there was no event.
+        train: the same metric on training rows, [R, T]; None where it was not logged.
+        metric: what `test` is called, with its unit where it has one.
     """
 
     steps: NDArray[np.int64]
-    train: NDArray[np.float64]
     test: NDArray[np.float64]
     event_step: NDArray[np.float64]
+    train: NDArray[np.float64] | None = None
+    metric: str = "accuracy"
 
 
 def grokking_curves(curves: GrokkingCurves, *, title: str = "") -> Figure:
-    """Training and held-out accuracy of every run over training, their medians, and all t*.
+    """The metric of every run over training, on training and held-out rows, with every t*.
 
     Returns:
         A figure of 7.2 by 4 inches: the curves above, the distribution of t* below.
@@ -49,52 +54,61 @@ def grokking_curves(curves: GrokkingCurves, *, title: str = "") -> Figure:
     with house_style():
         figure = new_figure(7.2, 4.0)
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[4.2, 1])
-        alpha = float(np.clip(20 / len(curves.steps), 0.07, 0.5))
-        for values, colour, style in (
-            (curves.train, ORANGE, (0, (4, 1.6))),
-            (curves.test, BLUE, "solid"),
-        ):
-            lines = [
-                np.column_stack([steps[seen], row[seen]])
-                for steps, row in zip(curves.steps, values, strict=True)
-                if (seen := np.isfinite(row)).any()
-            ]
-            # Hundreds of lines as vectors would make the SVG megabytes large.
-            thin = LineCollection(
-                lines, colors=colour, linewidths=0.6, alpha=alpha, rasterized=True, zorder=1
-            )
-            top.add_collection(thin)
-            steps, median = median_over_runs(curves.steps, values)
-            top.plot(steps, median, color="#FFFFFF", linewidth=4, alpha=0.8, zorder=2)
-            top.plot(steps, median, color=colour, linewidth=2.2, linestyle=style, zorder=3)
-        top.plot(
-            *_event_points(curves), ".", color=INK, markersize=3.4, markeredgewidth=0, zorder=4
-        )
-        events = curves.event_step[np.isfinite(curves.event_step)]
+        if curves.train is not None:
+            _draw(top, curves.steps, curves.train, ORANGE, _DASHES)
+        _draw(top, curves.steps, curves.test, BLUE, "solid")
+        points = _event_points(curves)
+        top.plot(*points, ".", color=INK, markersize=3.4, markeredgewidth=0, zorder=4)
         last = int(curves.steps.max())
         top.set_xlim(0, last)
-        top.set_ylim(-0.02, 1.03)
-        top.set_ylabel("accuracy")
-        rate_axis(top.yaxis)
-        top.legend(
-            handles=[
-                Line2D(
-                    [],
-                    [],
-                    color=ORANGE,
-                    linewidth=2.2,
-                    linestyle=(0, (4, 1.6)),
-                    label="training rows, median",
-                ),
-                Line2D([], [], color=BLUE, linewidth=2.2, label="held-out rows, median"),
-                Line2D([], [], color=MUTED, linewidth=0.6, label="one run"),
-                Line2D([], [], color=INK, marker=".", linestyle="", label="its event t*"),
-            ],
-            loc="lower right",
-        )
-        top.set_title(title or f"Training and held-out accuracy of {len(curves.steps):,} runs")
+        shown = curves.test[np.isfinite(curves.test)]
+        if len(shown) and shown.min() >= 0 and shown.max() <= 1:
+            top.set_ylim(-0.02, 1.03)
+            rate_axis(top.yaxis)
+        top.set_ylabel(shorten(curves.metric, 40))
+        top.legend(handles=_legend(curves), loc="best")
+        count = f"{len(curves.steps):,} run" + ("" if len(curves.steps) == 1 else "s")
+        rows = "Training and held-out" if curves.train is not None else "Held-out"
+        top.set_title(title or f"{rows} {shorten(curves.metric, 40)} of {count}")
+        events = curves.event_step[np.isfinite(curves.event_step)]
         _distribution(bottom, events, last, len(curves.steps))
         return figure
+
+
+def _draw(
+    axes: Axes,
+    steps: NDArray[np.int64],
+    values: NDArray[np.float64],
+    colour: str,
+    style: str | tuple[int, tuple[float, float]],
+) -> None:
+    """A thin line for each run, and their median."""
+    lines = [
+        np.column_stack([run_steps[seen], row[seen]])
+        for run_steps, row in zip(steps, values, strict=True)
+        if (seen := np.isfinite(row)).any()
+    ]
+    alpha = float(np.clip(20 / len(steps), 0.07, 0.5))
+    # Hundreds of lines as vectors would make the SVG megabytes large.
+    axes.add_collection(
+        LineCollection(lines, colors=colour, linewidths=0.6, alpha=alpha, rasterized=True, zorder=1)
+    )
+    grid, median = median_over_runs(steps, values)
+    axes.plot(grid, median, color="#FFFFFF", linewidth=4, alpha=0.8, zorder=2)
+    axes.plot(grid, median, color=colour, linewidth=2.2, linestyle=style, zorder=3)
+
+
+def _legend(curves: GrokkingCurves) -> list[Line2D]:
+    handles = [
+        Line2D([], [], color=BLUE, linewidth=2.2, label="held-out rows, median"),
+        Line2D([], [], color=MUTED, linewidth=0.6, label="one run"),
+        Line2D([], [], color=INK, marker=".", linestyle="", label="its event t*"),
+    ]
+    if curves.train is not None:
+        train = Line2D([], [], color=ORANGE, linewidth=2.2, linestyle=_DASHES)
+        train.set_label("training rows, median")
+        handles.insert(0, train)
+    return handles
 
 
 def _event_points(curves: GrokkingCurves) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

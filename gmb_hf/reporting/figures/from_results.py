@@ -7,8 +7,8 @@ import numpy as np
 from gmb_hf.benchmark.result_records import IndicatorRecord
 from gmb_hf.reporting.figures.fpr import FprCurve
 from gmb_hf.reporting.figures.leads import LeadTimes
-from gmb_hf.reporting.figures.summary import SummaryRow
-from gmb_hf.reporting.words import reason
+from gmb_hf.reporting.figures.summary_panels import SummaryRow
+from gmb_hf.reporting.words import group_of, reason
 
 
 def fpr_curve(item: IndicatorRecord) -> FprCurve:
@@ -20,7 +20,7 @@ def fpr_curve(item: IndicatorRecord) -> FprCurve:
     return FprCurve(
         item.name,
         np.array([row.target for row in rows]),
-        np.array([np.nan if row.achieved is None else row.achieved for row in rows]),
+        np.array([np.nan if row.x_answer == "ABSTAIN" else _number(row.achieved) for row in rows]),
         np.array([np.nan if each is None else _number(each.low) for each in intervals]),
         np.array([np.nan if each is None else _number(each.high) for each in intervals]),
         np.array([row.x_state == "missed" for row in rows]),
@@ -30,13 +30,6 @@ def fpr_curve(item: IndicatorRecord) -> FprCurve:
 
 def _number(value: float | None) -> float:
     return np.nan if value is None else value
-
-
-def group_of(item: IndicatorRecord) -> str:
-    """`control`, `oracle` (it sees test labels) or `monitor` (it does not)."""
-    if item.family == "control":
-        return "control"
-    return "oracle" if item.x_sees_test_labels else "monitor"
 
 
 def lead_times(item: IndicatorRecord, target: float) -> LeadTimes | None:

@@ -19,12 +19,14 @@ from gmb_hf.reporting.figures.style import (
     INK,
     MUTED,
     ORANGE,
+    SKY,
     house_style,
+    rate_text,
     shorten,
     step_axis,
 )
 
-_COLOURS = {"monitor": BLUE, "oracle": ORANGE, "control": "#8C8C8C"}
+_COLOURS = {"monitor": BLUE, "undeclared": SKY, "oracle": ORANGE, "control": "#8C8C8C"}
 _ROW = 0.3
 
 
@@ -36,7 +38,7 @@ class LeadTimes:
         name: the score.
         leads: steps from the first alarm in the horizon to t*, one per covered event [N].
         n_events: all events, covered or not.
-        group: monitor (sees no test labels), oracle (sees them) or control.
+        group: a key of `words.GROUPS`.
     """
 
     name: str
@@ -105,7 +107,7 @@ def lead_time_distribution(
         axes.text(
             1.02,
             1.0,
-            f"events warned of\nat a budget of {target:g}",
+            f"events warned of\nat a budget of {rate_text(target)}",
             transform=axes.transAxes,
             va="bottom",
             fontsize=6.8,
@@ -153,7 +155,12 @@ def _row(
 
 
 def _legend(scores: Sequence[LeadTimes]) -> list[Line2D | Patch]:
-    words = {"monitor": "sees no test labels", "oracle": "sees them", "control": "control"}
+    words = {
+        "monitor": "sees no test labels",
+        "undeclared": "not declared",
+        "oracle": "sees test labels",
+        "control": "control",
+    }
     present = [group for group in words if any(score.group == group for score in scores)]
     handles: list[Line2D | Patch] = [
         Patch(color=_COLOURS[group], label=words[group]) for group in present

@@ -33,8 +33,8 @@ MUTED = "#6B6B6B"
 RULE = "#D0D0D0"
 FAINT = "#F3F3F3"
 
-# In the order in which labels are listed. The one label that allows an alarm is dark, all others
-# are pale, so that it is found at a glance, in grayscale too.
+# The one label that allows an alarm is dark, all others are pale, so that it is found at a
+# glance, in grayscale too.
 LABEL_COLOURS = {
     "SUPPORTED_FOR_ALARM": BLUE,
     "SCOPE_LIMITED": "#A9D6F2",

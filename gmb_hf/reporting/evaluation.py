@@ -1,0 +1,134 @@
+"""Everything that an evaluation leaves: results.yaml, tables/, figures/ and report.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from gmb_hf.benchmark.operationality import pass_line
+from gmb_hf.benchmark.results import Results
+from gmb_hf.reporting.answer import Answer, answer
+from gmb_hf.reporting.figures.aligned import AlignedScore, scores_around_event
+from gmb_hf.reporting.figures.curves import GrokkingCurves, grokking_curves
+from gmb_hf.reporting.figures.fpr import fpr_control
+from gmb_hf.reporting.figures.from_results import fpr_curve, lead_times, summary_row
+from gmb_hf.reporting.figures.leads import lead_time_distribution
+from gmb_hf.reporting.figures.style import save_figure
+from gmb_hf.reporting.figures.summary import label_summary
+from gmb_hf.reporting.report import write_report
+from gmb_hf.reporting.tables import write_tables
+
+_NAMES = {
+    "summary": "label_summary",
+    "curves": "grokking_curves",
+    "fpr": "fpr_control",
+    "aligned": "scores_around_event",
+    "leads": "lead_times",
+}
+
+
+def write_evaluation(
+    results: Results,
+    folder: str | Path,
+    *,
+    curves: GrokkingCurves | None = None,
+    aligned: Sequence[AlignedScore] = (),
+    cadence: int | None = None,
+    note: str | None = None,
+    next_command: str | None = None,
+) -> list[Path]:
+    """Write an evaluation to a folder, every file atomically.
+
+    Args:
+        results: what was found.
+        folder: where to; made if it is not there.
+        curves: the held-out runs over training.
+        aligned: scores around t*; `featured` says which.
+        cadence: steps between checkpoints.
+        note: a remark below the answer, in Markdown.
+        next_command: what to type next.
+
+    Returns:
+        The files written: report.md first, then results.yaml, tables and figures.
+    """
+    place = Path(folder)
+    written = [results.write(place / "results.yaml"), *write_tables(results, place / "tables")]
+    drawn = draw(results, curves=curves, aligned=aligned, cadence=cadence)
+    for name, figure in drawn.items():
+        written += save_figure(figure, place / "figures" / _NAMES[name])
+    links = {name: f"figures/{_NAMES[name]}.png" for name in drawn}
+    report = write_report(
+        results, place / "report.md", figures=links, note=note, next_command=next_command
+    )
+    return [report, *written]
+
+
+def draw(
+    results: Results,
+    *,
+    curves: GrokkingCurves | None = None,
+    aligned: Sequence[AlignedScore] = (),
+    cadence: int | None = None,
+) -> dict[str, Figure]:
+    """Every figure that there is data for, by the names in `report.FIGURES`."""
+    found = answer(results)
+    prereg = results.prereg
+    figures: dict[str, Figure] = {}
+    if prereg is None or not found.ranked:
+        return figures
+    strict = results.x_protocol == "strict"
+    eps = prereg.fpr_eps
+    figures["summary"] = label_summary(
+        [summary_row(item, found.target) for item in found.ranked],
+        title=found.title,
+        subtitle=subtitle(results),
+        target=found.target,
+        cap=pass_line(found.target, eps) if strict else found.target + eps,
+        coverage_min=prereg.coverage_min,
+    )
+    if curves is not None:
+        figures["curves"] = grokking_curves(curves)
+    figures["fpr"] = fpr_control([fpr_curve(item) for item in found.ranked], eps=eps, cap=strict)
+    if aligned:
+        figures["aligned"] = scores_around_event(
+            aligned, horizon=prereg.horizon, safe_gap=prereg.safe_gap
+        )
+    leads = [lead_times(item, found.target) for item in found.ranked]
+    stored = [item for item in leads if item is not None]
+    if stored:
+        figures["leads"] = lead_time_distribution(
+            stored,
+            horizon=prereg.horizon,
+            lead_time_target=prereg.lead_time_target,
+            target=found.target,
+            cadence=cadence or prereg.boundary.checkpoint_every_steps,
+        )
+    return figures
+
+
+def featured(found: Answer, count: int = 6) -> tuple[str, ...]:
+    """The names of the scores that are worth a look around t*: the best, controls left out."""
+    names = [item.name for item in found.ranked if item.family != "control"]
+    return tuple(names[:count])
+
+
+def subtitle(results: Results) -> str:
+    """What was judged, in one line."""
+    summary, calibration = results.summary, results.x_calibration
+    sources = {
+        "locked": "thresholds locked on {} explore runs",
+        "explore": "thresholds from {} explore runs",
+        "cross_run": "thresholds cross-fitted over runs",
+        "in_sample": "thresholds from the same runs",
+    }
+    parts = [
+        results.boundary.task,
+        results.boundary.model,
+        f"{summary.n_seeds:,} held-out runs, {summary.n_events:,} events",
+    ]
+    if calibration is not None:
+        count = "the" if calibration.n_runs is None else f"{calibration.n_runs:,}"
+        parts.append(sources[calibration.method].format(count))
+    return " · ".join(part for part in parts if part)

@@ -1,0 +1,254 @@
+"""report.md: the answer first, then everything that it rests on.
+
+The text lives in `report.md.j2`; this module gathers what it shows. Whatever a user named (scores,
+tasks, paths) is escaped, so that it reads as it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from gmb_hf.benchmark.done import definition_of_done
+from gmb_hf.benchmark.result_records import IndicatorRecord, IntervalRecord
+from gmb_hf.benchmark.results import Results
+from gmb_hf.files import write_text
+from gmb_hf.preregistration.explain import explain_design
+from gmb_hf.preregistration.plan import runs_needed
+from gmb_hf.preregistration.prereg import Prereg
+from gmb_hf.reporting import escape
+from gmb_hf.reporting.answer import Answer, answer
+from gmb_hf.reporting.words import GROUPS, group_of
+
+_HEADLINE_ROWS = 8
+FIGURES = ("summary", "curves", "fpr", "aligned", "leads")
+"""The figures that a report has a place for."""
+
+_SOURCES = {
+    "locked": "Thresholds were locked on explore runs before a held-out run was looked at.",
+    "explore": "Thresholds were found on explore runs.",
+    "cross_run": "There were no explore runs: each held-out run was judged by thresholds found on "
+    "the other runs (grouped cross-fitting). A deployed threshold would come from all of them.",
+    "in_sample": "Thresholds were found on the same negative windows that they were measured on, "
+    "as the specification allows; this makes the gate easy to pass.",
+}
+
+
+def render_report(
+    results: Results,
+    *,
+    figures: Mapping[str, str] | None = None,
+    note: str | None = None,
+    next_command: str | None = None,
+) -> str:
+    """The report as Markdown.
+
+    Args:
+        results: what was found.
+        figures: paths relative to the report, by the names in `FIGURES`; absent ones are left out.
+        note: a remark below the answer, in Markdown, e.g. that few runs leave verdicts open.
+        next_command: what to type next.
+    """
+    found = answer(results)
+    design = results.prereg
+    done = definition_of_done(results)
+    environment = Environment(
+        loader=PackageLoader("gmb_hf.reporting", "."),
+        undefined=StrictUndefined,
+        trim_blocks=False,
+        keep_trailing_newline=True,
+        autoescape=False,  # Markdown is escaped by the filter `md`, wherever a user's text goes
+    )
+    environment.filters.update(_filters(found))
+    text = environment.get_template("report.md.j2").render(
+        title=f"Which scores may raise an alarm: {escape.markdown(results.meta.run_id)}",
+        answer=found,
+        headline=_headline(found),
+        note=note,
+        figures={name: (figures or {}).get(name) for name in FIGURES},
+        results=results,
+        design=design,
+        strict=results.x_protocol == "strict",
+        boundary=_boundary(results, design),
+        events=_events(results),
+        calibration=_calibration(results),
+        budgets=_budgets(results),
+        groups=[
+            (heading, found.group(name)) for name, heading in GROUPS.items() if found.group(name)
+        ],
+        failures=[
+            item
+            for item in found.ranked
+            if item.label != "SUPPORTED_FOR_ALARM" and group_of(item) != "control"
+        ],
+        tables=[(name.removesuffix("_path"), path) for name, path in results.tables if path],
+        done=done,
+        accepted=all(check.passed for check in done),
+        provenance=list(_provenance(results)),
+        next_command=next_command,
+    )
+    return _tidy(text)
+
+
+def write_report(
+    results: Results,
+    path: str | Path,
+    *,
+    figures: Mapping[str, str] | None = None,
+    note: str | None = None,
+    next_command: str | None = None,
+) -> Path:
+    """Write the report atomically; the arguments are those of `render_report`."""
+    return write_text(
+        path, render_report(results, figures=figures, note=note, next_command=next_command)
+    )
+
+
+def _headline(found: Answer) -> tuple[IndicatorRecord, ...]:
+    """The best scores: monitors, or oracles and controls where there is nothing else."""
+    for groups in (("monitor", "undeclared"), ("oracle",), ("control",)):
+        rows = [item for item in found.ranked if group_of(item) in groups]
+        if rows:
+            rows.sort(key=lambda item: item not in found.supported)
+            return tuple(rows[:_HEADLINE_ROWS])
+    return ()
+
+
+def _filters(found: Answer) -> dict[str, object]:
+    target = found.target
+
+    def false_alarms(item: IndicatorRecord) -> str:
+        row = item.achieved(target)
+        if row is None:
+            return "–"
+        if row.x_answer == "ABSTAIN":
+            return "abstains"
+        return f"{escape.number(row.achieved)}{_bracket(row.x_interval)}"
+
+    def warned(item: IndicatorRecord) -> str:
+        point = item.point(target)
+        if point is None or point.coverage is None:
+            return "–"
+        return f"{point.coverage:.0%}{_bracket(point.x_coverage_interval, percent=True)}"
+
+    def chance(item: IndicatorRecord) -> str:
+        point = item.point(target)
+        nulls = (point.x_shift_null, point.x_risk_set_null) if point else ()
+        shown = [
+            f"{null.mean_coverage:.0%}"
+            for null in nulls
+            if null is not None and null.mean_coverage is not None
+        ]
+        return ", ".join(shown) or "–"
+
+    def lead(item: IndicatorRecord) -> str:
+        point = item.point(target)
+        return escape.steps(point.lead_time_median if point else None)
+
+    def p(item: IndicatorRecord) -> str:
+        point = item.point(target)
+        own = point.x_p_value if point else None
+        return escape.p_value(own if item.x_p_adjusted is None else item.x_p_adjusted)
+
+    return {
+        "md": escape.markdown,
+        "path": lambda path: quote(str(path)),
+        "g": lambda value: f"{value:g}",
+        "steps": escape.steps,
+        "false_alarms": false_alarms,
+        "warned": warned,
+        "chance": chance,
+        "lead": lead,
+        "p": p,
+    }
+
+
+def _bracket(interval: IntervalRecord | None, *, percent: bool = False) -> str:
+    if interval is None or interval.low is None or interval.high is None:
+        return ""
+    form = ".0%" if percent else ".3f"
+    return f" [{interval.low:{form}}, {interval.high:{form}}]"
+
+
+def _boundary(results: Results, design: Prereg | None) -> tuple[str, ...]:
+    if design is not None:
+        return explain_design(design)
+    task, model = results.boundary.task, results.boundary.model
+    return (
+        f"Task: {task or 'not declared'}.",
+        f"Model: {model or 'not declared'}.",
+        f"Event: {results.event.type}; the preregistration is not stored with the results.",
+    )
+
+
+def _events(results: Results) -> str:
+    summary = results.summary
+    steps = sorted(
+        float(step) for step in results.event.t_event_by_seed.values() if step is not None
+    )
+    text = f"{summary.n_events:,} of {summary.n_seeds:,} held-out runs have an event"
+    if steps:
+        middle = (steps[(len(steps) - 1) // 2] + steps[len(steps) // 2]) / 2
+        text += f", between step {steps[0]:,.0f} and {steps[-1]:,.0f} (median {middle:,.0f})"
+    text += "."
+    if summary.x_event_count_min is not None and summary.n_events < summary.x_event_count_min:
+        text += f" {summary.x_event_count_min} are needed for a verdict."
+    if summary.x_n_too_early:
+        text += f" {summary.x_n_too_early:,} came too early to be warned of and count as uncovered."
+    return text
+
+
+def _calibration(results: Results) -> str:
+    calibration = results.x_calibration
+    if calibration is None:
+        return "Where the thresholds come from is not stored."
+    text = _SOURCES[calibration.method]
+    if calibration.n_runs is not None:
+        text += f" {calibration.n_runs:,} runs with negative windows were used."
+    return text
+
+
+def _budgets(results: Results) -> list[tuple[str, str]]:
+    calibration = results.x_calibration
+    if calibration is None:
+        return []
+    rows = []
+    for key, budget in calibration.effective_budget.items():
+        runs = runs_needed(float(key))
+        few = calibration.n_runs is not None and calibration.n_runs < runs
+        shown = f"no finite threshold: {runs} runs are needed" if few else escape.number(budget)
+        rows.append((f"{float(key):g}", shown))
+    return rows
+
+
+def _provenance(results: Results) -> Iterator[tuple[str, str]]:
+    yield "Date", results.meta.date
+    if results.meta.prereg_path:
+        yield "Preregistration", results.meta.prereg_path
+    source = results.x_provenance
+    if source is None:
+        return
+    versions = ", ".join(f"{name} {version}" for name, version in source.packages.items())
+    yield "Software", f"gmb-hf {source.package_version}, Python {source.python}, {versions}"
+    for name, value in (
+        ("Lock", source.lock_hash),
+        ("Preregistration hash", source.prereg_hash),
+        ("Explore log", source.explore_fingerprint),
+        ("Held-out log", source.evaluation_fingerprint),
+    ):
+        if value:
+            yield name, value
+    if source.seed_of_draws is not None:
+        yield "Seed of all draws", str(source.seed_of_draws)
+
+
+def _tidy(text: str) -> str:
+    """At most one empty line in a row, and a single one at the end."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.strip() or (lines and lines[-1]):
+            lines.append(line.rstrip())
+    return "\n".join(lines).rstrip() + "\n"
