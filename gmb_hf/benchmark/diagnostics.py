@@ -122,10 +122,8 @@ def effective_sample_size(judgement: Judgement) -> tuple[float | None, float | N
     design = _design_effect(exceeds.sum(axis=1), counts, float(share))
     means = exceeds.sum(axis=1) / np.maximum(counts, 1)
     within = np.where(negative, exceeds - means[:, None], 0.0)
-    worth = [float(n), n / autocorrelation_time(within)]
-    if design is not None:
-        worth.append(n / design)
-    return min(worth), design
+    inflation = max(autocorrelation_time(within), 1.0 if design is None else design)
+    return n / max(inflation, 1.0), design
 
 
 def autocorrelation_time(deviations: NDArray[np.float64]) -> float:

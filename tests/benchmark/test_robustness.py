@@ -1,0 +1,108 @@
+"""Layer D: the family, its members' labels, and the rates over them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from score_builders import design, noise_scores, raised_before_event, scores_of
+
+from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.robustness import family, layer_d, point_verdict, run_groups
+
+SETTINGS = {"horizon": 100, "safe_gap": 150, "burn_in": 20, "lead_time_median_min": 20.0}
+
+
+def oracle(seed: int, by: float, *, n_runs: int = 60, **overrides: object) -> Judgement:
+    """Noise that is raised by `by` in the last 100 steps before each event."""
+    rng = np.random.default_rng(seed)
+    explore = noise_scores(100, 80, rng, spread=0.0, prefix="explore")
+    held_out = noise_scores(n_runs, 80, rng, spread=0.0)
+    return Judgement(
+        raised_before_event(held_out, by, over=100),
+        raised_before_event(explore, by, over=100),
+        design(**{**SETTINGS, **overrides}),
+    )
+
+
+def test_a_score_without_a_window_is_swept_over_the_horizon() -> None:
+    names = [name for name, _ in family(oracle(0, 9.0, smoothing_sweep=[1, 3]), {})]
+    assert len(names) == 3 * 2 * 5
+    assert names[0] == "horizon=80,smooth=1,without=0"
+    assert names[-1] == "horizon=125,smooth=3,without=4"
+
+
+def test_the_horizon_stays_below_the_gap() -> None:
+    judgement = oracle(0, 9.0, safe_gap=101)
+    horizons = {name.split(",")[0] for name, _ in family(judgement, {})}
+    assert horizons == {"horizon=80", "horizon=100"}
+
+
+def test_window_variants_take_the_place_of_the_horizon() -> None:
+    central = oracle(0, 9.0, smoothing_sweep=[1])
+    variants = {"window=50": oracle(1, 9.0), "window=100": central}
+    names = [name for name, _ in family(central, variants)]
+    assert names == [f"window={w},smooth=1,without={g}" for w in (50, 100) for g in range(5)]
+
+
+def test_each_group_is_left_out_once() -> None:
+    judgement = oracle(0, 9.0, smoothing_sweep=[1], run_groups=3)
+    left = [set(one.evaluation.runs) for name, one in family(judgement, {}) if "=100," in name]
+    everything = set(judgement.evaluation.runs)
+    missing = [everything - runs for runs in left]
+    assert set.union(*missing) == everything
+    assert sum(len(runs) for runs in missing) == len(everything)
+    assert np.bincount(run_groups(40, 3)).tolist() == [14, 13, 13]
+
+
+def test_a_strong_score_keeps_its_label() -> None:
+    layer = layer_d(oracle(0, 9.0))
+    assert layer.central_label == "SUPPORTED_FOR_ALARM"
+    assert (layer.family_size, layer.pass_rate, layer.label_flip_rate) == (45, 1.0, 0.0)
+    assert layer.notes == ()
+
+
+def test_a_useless_score_keeps_its_label_too() -> None:
+    layer = layer_d(oracle(0, 0.0))
+    assert layer.central_label == "RANK_ONLY"
+    assert layer.label_flip_rate == 0.0
+
+
+def test_flips_are_counted_and_located() -> None:
+    strong, useless = oracle(0, 9.0, smoothing_sweep=[1]), oracle(0, 0.0, smoothing_sweep=[1])
+    layer = layer_d(strong, {"window=50": strong, "window=90": useless})
+    assert layer.label_flip_rate == 0.5
+    assert [m.label for m in layer.members] == ["SUPPORTED_FOR_ALARM"] * 5 + ["RANK_ONLY"] * 5
+    assert layer.notes == ("5 of 5 members with window=90 get another label",)
+    assert layer.pass_rate == pytest.approx(np.mean([m.layer_b_pass for m in layer.members]))
+
+
+def test_few_events_are_no_flip() -> None:
+    layer = layer_d(oracle(0, 9.0, n_runs=20))
+    assert layer.central_label == "SUPPORTED_FOR_ALARM"
+    assert layer.label_flip_rate == 0.0
+
+
+def test_one_run_cannot_be_left_out() -> None:
+    judgement = Judgement(scores_of([np.arange(40.0)], [300.0]), None, design(protocol="v0.4"))
+    layer = layer_d(judgement)
+    assert layer.family_size == 9
+    assert layer.members[0].name == "horizon=16,smooth=1"
+
+
+@pytest.mark.parametrize("calibration", ["explore", "cross_run", "in_sample"])
+def test_members_equal_judgements_made_from_scratch(calibration: str) -> None:
+    judgement = oracle(3, 2.0, smoothing_sweep=[1, 3])
+    if calibration != "explore":
+        protocol = "strict" if calibration == "cross_run" else "v0.4"
+        prereg = judgement.prereg.replace(protocol=protocol)
+        judgement = Judgement(judgement.evaluation, None, prereg)
+    for name, member in list(family(judgement, {}))[7::11]:
+        horizon, smooth, without = (int(part.split("=")[1]) for part in name.split(","))
+        kept = np.flatnonzero(run_groups(60, 5) != without)
+        explore = judgement.calibration
+        fresh = Judgement(
+            judgement.evaluation.select(kept).smooth(smooth),
+            explore.smooth(smooth) if explore is not None else None,
+            judgement.prereg.replace(horizon=horizon),
+        )
+        assert point_verdict(name, member) == point_verdict(name, fresh)

@@ -1,0 +1,292 @@
+"""The verdict's order, its reasons, and the adjustment over candidates."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from score_builders import design, noise_scores, raised_before_event, scores_of
+
+from gmb_hf.benchmark.discrimination import LayerA
+from gmb_hf.benchmark.intervals import Interval, exact_binomial
+from gmb_hf.benchmark.judge import IndicatorVerdictParts, judge, judge_all
+from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.verdict import LABELS, Verdict, conclude, has_ranking_signal, holm
+
+SETTINGS = {"horizon": 100, "safe_gap": 150, "burn_in": 20, "lead_time_median_min": 20.0}
+
+
+def oracle(
+    by: float = 9.0, *, n_runs: int = 256, n_explore: int = 136, seed: int = 0, **overrides: Any
+) -> Judgement:
+    """Noise that is raised by `by` in the last 100 steps before each event."""
+    rng = np.random.default_rng(seed)
+    explore = noise_scores(n_explore, 80, rng, spread=0.0, prefix="explore")
+    held_out = noise_scores(n_runs, 80, rng, spread=0.0)
+    return Judgement(
+        raised_before_event(held_out, by, over=100),
+        raised_before_event(explore, by, over=100),
+        design(**{**SETTINGS, **overrides}),
+    )
+
+
+@pytest.fixture(scope="module")
+def supported() -> tuple[Judgement, IndicatorVerdictParts]:
+    judgement = oracle()
+    return judgement, judge(judgement)
+
+
+def concluded(
+    case: tuple[Judgement, IndicatorVerdictParts], *, p: float | None = 0.001, **changes: Any
+) -> Verdict:
+    """The verdict when some results of a supported score are replaced."""
+    judgement, parts = case
+    layers = {name: getattr(parts, name) for name in ("layer_a", "layer_b", "layer_c", "layer_d")}
+    for layer, values in changes.items():
+        layers[layer] = dataclasses.replace(layers[layer], **values)
+    return conclude(judgement, **layers, p_adjusted=p)
+
+
+def primary_of(case: tuple[Judgement, IndicatorVerdictParts], **values: Any) -> dict[str, Any]:
+    return {"layer_c": {"primary": dataclasses.replace(case[1].layer_c.primary, **values)}}
+
+
+def targets_of(case: tuple[Judgement, IndicatorVerdictParts], *states: str) -> dict[str, Any]:
+    targets = tuple(
+        dataclasses.replace(
+            result, state=state, met=state != "missed", interval=Interval(0.0, 2 * result.target)
+        )
+        for result, state in zip(case[1].layer_b.targets, states, strict=True)
+    )
+    ok = sum(target.met for target in targets)
+    return {"layer_b": {"targets": targets, "ok_targets": ok, "controllability_pass": ok >= 2}}
+
+
+Case = tuple[Judgement, IndicatorVerdictParts]
+
+
+class TestOrder:
+    def test_an_oracle_with_enough_runs_is_supported(self, supported: Case) -> None:
+        verdict = supported[1].verdict
+        assert verdict.label == "SUPPORTED_FOR_ALARM"
+        assert verdict.alarm_eligible
+        assert verdict.reasons == ()
+        assert verdict.sentence.startswith("May raise an alarm: at a budget of 5% false alarms")
+        assert "of 256 events (chance gives" in verdict.sentence
+
+    def test_few_events_come_first(self) -> None:
+        judgement = oracle(n_runs=20, n_explore=60)
+        verdict = judge(judgement).verdict
+        assert (verdict.label, verdict.reasons) == ("INCONCLUSIVE", ("few_events",))
+        assert verdict.runs_to_settle == 30
+        assert "20 events are fewer than 30; about 30 held-out runs (10 more)" in verdict.sentence
+        assert not verdict.alarm_eligible
+
+    def test_no_events_at_all(self) -> None:
+        rng = np.random.default_rng(0)
+        judgement = Judgement(scores_of(rng.normal(size=(30, 40)), [None] * 30), None, design())
+        verdict = judge(judgement).verdict
+        assert (verdict.label, verdict.reasons) == ("INCONCLUSIVE", ("few_events",))
+        assert verdict.runs_to_settle is None
+        assert verdict.p_adjusted is None
+
+    def test_flips_come_before_support(self, supported: Case) -> None:
+        verdict = concluded(supported, layer_d={"label_flip_rate": 0.21})
+        assert (verdict.label, verdict.reasons) == ("ESTIMATOR_UNSTABLE", ("label_flips",))
+        assert "21% of 45 admissible variants" in verdict.sentence
+        assert concluded(supported, layer_d={"label_flip_rate": 0.2}).label == LABELS[0]
+
+    @pytest.mark.parametrize(
+        ("values", "reason"),
+        [
+            ({"coverage": 0.2, "coverage_interval": Interval(0.15, 0.25)}, "coverage_low"),
+            ({"lead_time_median": 19.0}, "lead_short"),
+        ],
+    )
+    def test_layer_c_decides(self, supported: Case, values: dict[str, Any], reason: str) -> None:
+        verdict = concluded(supported, **primary_of(supported, **values))
+        assert (verdict.label, verdict.reasons) == ("RANK_ONLY", (reason,))
+        assert not verdict.alarm_eligible
+
+    def test_the_adjusted_p_value_decides(self, supported: Case) -> None:
+        verdict = concluded(supported, p=0.051)
+        assert verdict.reasons == ("no_better_than_chance",)
+        assert "(p = 0.051)" in verdict.sentence
+        assert concluded(supported, p=0.05).label == "SUPPORTED_FOR_ALARM"
+
+    def test_layer_b_decides(self, supported: Case) -> None:
+        verdict = concluded(supported, **targets_of(supported, "missed", "met", "missed"))
+        assert (verdict.label, verdict.reasons) == ("RANK_ONLY", ("fpr_uncontrolled",))
+        assert "1 of 3 false-alarm budgets hold, 2 must" in verdict.sentence
+
+    def test_a_score_that_does_not_rank_says_so(self, supported: Case) -> None:
+        verdict = concluded(supported, p=0.5, layer_a={"auc": 0.5})
+        assert verdict.reasons == ("no_better_than_chance", "no_ranking_signal")
+        assert "AUC 0.50" in verdict.sentence
+
+
+class TestStraddling:
+    def test_targets_that_could_still_be_met(self, supported: Case) -> None:
+        verdict = concluded(supported, **targets_of(supported, "missed", "met", "straddles"))
+        assert (verdict.label, verdict.reasons) == ("INCONCLUSIVE", ("interval_straddles",))
+
+    def test_targets_enough_without_the_open_one(self, supported: Case) -> None:
+        verdict = concluded(supported, **targets_of(supported, "straddles", "met", "met"))
+        assert verdict.label == "SUPPORTED_FOR_ALARM"
+
+    def test_targets_too_few_even_with_the_open_one(self, supported: Case) -> None:
+        verdict = concluded(supported, **targets_of(supported, "missed", "missed", "straddles"))
+        assert verdict.label == "RANK_ONLY"
+
+    def test_coverage_at_its_minimum(self, supported: Case) -> None:
+        values = {"coverage": 0.35, "coverage_interval": Interval(0.25, 0.45)}
+        verdict = concluded(supported, **primary_of(supported, **values))
+        assert (verdict.label, verdict.reasons) == ("INCONCLUSIVE", ("interval_straddles",))
+        # Half-width .10 must shrink to .05, and more for a power of .8: (2 * 2.8 / 1.96)^2.
+        assert verdict.runs_to_settle == pytest.approx(4 * (2.8016 / 1.96) ** 2 * 256, abs=1)
+        assert "coverage 0.35 [0.25, 0.45] straddles its minimum 0.30" in verdict.sentence
+        more = verdict.runs_to_settle - 256
+        assert f"({more} more) would settle it" in verdict.sentence
+
+    def test_coverage_surely_reached_at_the_line(self, supported: Case) -> None:
+        values = {"coverage": 0.35, "coverage_interval": Interval(0.30, 0.45)}
+        assert concluded(supported, **primary_of(supported, **values)).label == LABELS[0]
+
+    def test_an_estimate_on_its_line_gets_no_number(self, supported: Case) -> None:
+        values = {"coverage": 0.30, "coverage_interval": Interval(0.25, 0.35)}
+        verdict = concluded(supported, **primary_of(supported, **values))
+        assert verdict.label == "INCONCLUSIVE"
+        assert verdict.runs_to_settle is None
+        assert "would settle" not in verdict.sentence
+
+    def test_a_floor_needs_no_more_runs(self, supported: Case) -> None:
+        changes = targets_of(supported, "missed", "straddles", "straddles")
+        changes["layer_b"] |= {"fpr_floor_detected": True}
+        changes |= primary_of(supported, coverage=0.3, coverage_interval=Interval(0.2, 0.4))
+        verdict = concluded(supported, **changes)
+        assert verdict.label == "RANK_ONLY"
+        assert verdict.reasons[0] == "fpr_floor"
+
+    def test_coverage_far_below_needs_no_more_runs_either(self, supported: Case) -> None:
+        changes = targets_of(supported, "missed", "met", "straddles")
+        changes |= primary_of(supported, coverage=0.1, coverage_interval=Interval(0.05, 0.15))
+        assert concluded(supported, **changes).label == "RANK_ONLY"
+
+    def test_too_few_calibration_runs_are_no_fault_of_the_score(self) -> None:
+        verdict = judge(oracle(n_runs=60, n_explore=12)).verdict
+        assert verdict.label == "INCONCLUSIVE"
+        assert "few_runs" in verdict.reasons
+        assert (
+            "a threshold for 0.05 takes 19 calibration runs with negative windows, there are"
+            in (verdict.sentence)
+        )
+
+    def test_silence_over_few_runs_names_the_number_that_settles_it(self) -> None:
+        judgement = oracle(n_runs=40)
+        quiet = dict.fromkeys((0.01, 0.05, 0.1), 1e9)
+        prereg = judgement.prereg.replace(smoothing_sweep=[1])
+        verdict = judge(Judgement(judgement.evaluation, None, prereg, quiet)).verdict
+        # Coverage 0 of 40 is far below its minimum: concluded.
+        assert verdict.label == "RANK_ONLY"
+
+    def test_the_letter_knows_only_few_events(self) -> None:
+        verdict = judge(oracle(by=1.0, n_runs=40, protocol="v0.4")).verdict
+        assert verdict.label != "INCONCLUSIVE"
+
+    def test_the_nearest_targets_that_are_needed_set_the_number(self, supported: Case) -> None:
+        changes = targets_of(supported, "straddles", "straddles", "met")
+        one, five, ten = changes["layer_b"]["targets"]
+        # At .05: estimate .05, line .06, upper end .08. At .01: .01, line .015, .02.
+        one = dataclasses.replace(one, achieved=0.01, interval=Interval(0.0, 0.02))
+        five = dataclasses.replace(five, achieved=0.05, interval=Interval(0.02, 0.08))
+        changes["layer_b"]["targets"] = (one, five, ten)
+        verdict = concluded(supported, **changes)
+        # One more target suffices, and .01 is the nearer: its reach .01 must shrink to .005.
+        assert verdict.runs_to_settle == pytest.approx(4 * (2.8016 / 1.96) ** 2 * 256, abs=1)
+        missed = dataclasses.replace(one, met=False, achieved=0.02, interval=Interval(0.01, 0.03))
+        changes["layer_b"]["targets"] = (missed, five, ten)
+        # If .01 turns out missed, .05 decides: its reach .03 must shrink to .01.
+        verdict = concluded(supported, **changes)
+        assert verdict.runs_to_settle == pytest.approx(9 * (2.8016 / 1.96) ** 2 * 256, abs=1)
+
+
+def test_the_number_of_runs_is_honest() -> None:
+    """As many fresh runs as the first estimate asks for decide the question."""
+    decided = []
+    for seed in range(14):
+        first = judge(oracle(n_runs=40, seed=seed, smoothing_sweep=[1])).verdict
+        if first.runs_to_settle is not None and first.runs_to_settle <= 600:
+            again = oracle(n_runs=first.runs_to_settle, seed=seed + 100, smoothing_sweep=[1])
+            decided.append(judge(again).verdict.label != "INCONCLUSIVE")
+    assert len(decided) >= 3
+    assert np.mean(decided) >= 0.6
+
+
+class TestHolm:
+    def test_by_hand(self) -> None:
+        assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+        assert holm([0.5, 0.9]) == [1.0, 1.0]
+        assert holm([0.02]) == [0.02]
+        assert holm([]) == []
+
+    def test_what_has_no_p_value_still_counts(self) -> None:
+        assert holm([0.01, None]) == [0.02, None]
+
+    @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+    def test_rejects_what_the_step_down_test_rejects(self, p_values: list[float]) -> None:
+        adjusted = holm(p_values)
+        rejected = set()
+        for rank, index in enumerate(np.argsort(p_values, kind="stable")):
+            if p_values[index] * (len(p_values) - rank) > 0.05:
+                break
+            rejected.add(int(index))
+        assert {i for i, p in enumerate(adjusted) if p is not None and p <= 0.05} == rejected
+
+
+class TestRankingSignal:
+    def layer(self, auc: float | None, mean: float | None, sd: float | None, n: int) -> LayerA:
+        return LayerA(auc, None, mean, sd, None, None, n)
+
+    def test_needs_the_pool_and_the_runs(self) -> None:
+        assert has_ranking_signal(self.layer(0.7, 0.7, 0.2, 30))
+        assert not has_ranking_signal(self.layer(0.5, 0.7, 0.2, 30))
+        assert not has_ranking_signal(self.layer(0.7, 0.53, 0.2, 30))
+        assert not has_ranking_signal(self.layer(None, None, None, 0))
+        assert has_ranking_signal(self.layer(0.7, 0.7, None, 1))
+
+
+class TestJudgeAll:
+    def test_p_values_are_adjusted_over_candidates_and_not_controls(self) -> None:
+        good = oracle(n_runs=60, smoothing_sweep=[1])
+        noise = oracle(by=0.0, n_runs=60, smoothing_sweep=[1])
+        done: list[str] = []
+        found = judge_all(
+            {"good": good, "noise": noise, "clock": noise},
+            controls=["clock"],
+            on_done=done.append,
+        )
+        assert done == ["good", "noise", "clock"]
+        raw = {name: parts.layer_c.primary.p_value for name, parts in found.items()}
+        assert raw["good"] == 1 / 2001
+        assert found["good"].verdict.p_adjusted == pytest.approx(2 / 2001)
+        assert found["noise"].verdict.p_adjusted == raw["noise"]
+        assert found["clock"].verdict.p_adjusted >= raw["clock"]
+
+    def test_all_of_it_as_plain_data(self, supported: Case) -> None:
+        plain = supported[1].to_dict()
+        assert plain["verdict"]["label"] == "SUPPORTED_FOR_ALARM"
+        assert plain["layer_c"]["primary"]["shift_null"]["draws"] == 2000
+        assert isinstance(plain["layer_c"]["primary"]["lead_times"], list)
+
+    def test_the_same_seed_gives_the_same_verdict(self) -> None:
+        first = judge(oracle(by=1.5, n_runs=50, smoothing_sweep=[1])).to_dict()
+        again = judge(oracle(by=1.5, n_runs=50, smoothing_sweep=[1])).to_dict()
+        assert first == again
+
+
+def test_exact_binomial_is_what_the_silence_rule_uses() -> None:
+    assert exact_binomial(0, 40).high == pytest.approx(0.0881, abs=1e-4)
