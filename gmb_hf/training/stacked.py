@@ -178,6 +178,7 @@ def log_metadata(config: RunConfig) -> dict[str, Any]:
     """What made a run log: task, model, config, versions, and the content hash of the task."""
     training = config.training
     return {
+        "preset": config.preset,
         "task": config.task.name,
         "model": config.model.name,
         "optimizer": f"AdamW(lr={training.lr:g}, weight_decay={training.weight_decay:g}, "

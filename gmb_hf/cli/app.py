@@ -1,0 +1,43 @@
+"""The tree of commands. Each command's module is light; what it needs is imported when it runs."""
+
+from __future__ import annotations
+
+import typer
+
+from gmb_hf._version import __version__
+from gmb_hf.cli import data, evaluate, indicators, lock, prereg, run, train
+
+_HELP = """May an early-warning score of a training run be trusted as an alarm?
+
+Start with `gmb run --preset quick --out runs/quick`, or judge a column of your own logs:
+`gmb evaluate --runs 'my/*.csv' --score COL --metric COL --horizon H --safe-gap G`."""
+
+
+def build() -> typer.Typer:
+    """The application."""
+    app = typer.Typer(
+        name="gmb",
+        help=_HELP,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @app.callback(invoke_without_command=True)
+    def _root(
+        version: bool = typer.Option(False, "--version", help="Show the version and stop."),
+    ) -> None:
+        if version:
+            print(f"gmb-hf {__version__}")
+            raise typer.Exit
+
+    app.command("run")(run.run)
+    app.command("train")(train.train)
+    app.command("indicators")(indicators.indicators)
+    app.command("explore")(lock.explore)
+    app.command("lock")(lock.lock)
+    app.command("evaluate")(evaluate.evaluate)
+    app.add_typer(data.app, name="data", help="Export tasks.")
+    app.add_typer(prereg.app, name="prereg", help="Begin a preregistration.")
+    return app

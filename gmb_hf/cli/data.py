@@ -1,0 +1,34 @@
+"""`gmb data`: tasks as files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def _data() -> None:
+    """Export tasks."""
+
+
+@app.command()
+def export(
+    task: Annotated[str, typer.Option(help="A task, e.g. modular_add or parity_8.")],
+    out: Annotated[Path, typer.Option(help="Folder for train.bin and val.bin.")],
+    prime: Annotated[int | None, typer.Option(help="Modulus of a modular task.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the split and the order.")] = 42,
+    fraction: Annotated[float, typer.Option(help="Share of rows to train on.")] = 0.5,
+    op_token: Annotated[
+        str, typer.Option(help="shared: one token for all operations; distinct: one each.")
+    ] = "shared",
+) -> None:
+    """Write a task as binary shards in the llm.c format, byte for byte as the protocol's."""
+    from gmb_hf.cli.show import written
+    from gmb_hf.tasks import export_shards
+
+    paths = export_shards(task, prime, seed, out, fraction=fraction, op_token=op_token)
+    written(paths, following=f"train on {paths[0]} with any llm.c style trainer")

@@ -1,0 +1,38 @@
+"""`gmb train`: run logs only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def train(
+    out: Annotated[Path, typer.Option(help="Folder for the run logs; an earlier start resumes.")],
+    preset: Annotated[
+        str, typer.Option(help="smoke, quick, standard, paper or reference.")
+    ] = "quick",
+    seeds: Annotated[
+        str | None, typer.Option(help="E.g. 0:64 or 3,7; the preset's seeds by default.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a field: training.lr=3e-3.")
+    ] = None,
+    engine: Annotated[
+        str, typer.Option(help="stacked: many seeds at once; single: one model at a time.")
+    ] = "stacked",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Train many seeds of a preset and log what happens inside them."""
+    from gmb_hf.cli.show import written
+    from gmb_hf.training.presets import preset as named
+    from gmb_hf.training.seeds import parse_seeds
+    from gmb_hf.validation import choose
+    from gmb_hf.workflows.training import train_seeds
+
+    config = named(preset).changed(changes or [])
+    wanted = parse_seeds(seeds or f"{config.seeds.explore},{config.seeds.evaluate}")
+    choose("engine", engine, ("stacked", "single"), where="--engine")
+    paths = train_seeds(config, wanted, out, engine=engine, device=device)
+    written(paths, following=f"gmb explore --runs {out}/logs")
