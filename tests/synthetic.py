@@ -27,6 +27,7 @@ def synthetic_runlog(
     first_seed: int = 0,
     ragged: bool = False,
     share_with_event: float = 1.0,
+    corrupted: bool = False,
 ) -> RunLog:
     """A run log with every observable of a real one.
 
@@ -38,6 +39,7 @@ def synthetic_runlog(
         first_seed: seed of the first run.
         ragged: end about half of the runs early, after 60% of the checkpoints or later.
         share_with_event: share of runs that generalise within the log.
+        corrupted: add `correction_rate`, as where some training labels are wrong.
     """
     rng = np.random.default_rng(seed)
     steps = np.arange(n_checkpoints) * cadence
@@ -45,6 +47,8 @@ def synthetic_runlog(
     event = end * rng.uniform(0.3, 0.9, size=n_runs)
     event[rng.permutation(n_runs)[round(share_with_event * n_runs) :]] = 10 * end
     data = _observables(rng, steps[None, :].astype(float), event[:, None], end)
+    if corrupted:
+        data["correction_rate"] = np.clip(data["test_acc"] + 0.01, 0, 1)
     names = [f"seed_{first_seed + i}" for i in range(n_runs)]
     log = RunLog.from_arrays(
         names,

@@ -1,0 +1,132 @@
+"""What indicators are made of: trailing statistics of values [R, T] that never look ahead.
+
+Column t of every result depends on columns 0..t alone. Near the start a window holds what there is:
+the statistic of the first t + 1 checkpoints, and differences to the first checkpoint; a run's score
+is thus defined from its first checkpoint on.
+
+The loops below go over the lags within one window, never over runs, windows or time. Unlike
+differences of running sums they lose no digits, let a NaN spoil only the windows it lies in, and
+give a run the same bits in any company.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+
+
+def counts(length: int, width: int) -> NDArray[np.int64]:
+    """Checkpoints that a trailing window of `width` holds at each of `length` columns, [T]."""
+    return np.minimum(np.arange(1, length + 1), width)
+
+
+def trailing_mean(x: Values, width: int) -> Values:
+    """Mean of the last `width` checkpoints."""
+    total = x.copy()
+    for now, past, _ in _lags(x, width):
+        total[:, now] += x[:, past]
+    return total / counts(x.shape[1], width)
+
+
+def trailing_max(x: Values, width: int) -> Values:
+    """Largest of the last `width` checkpoints."""
+    best = x.copy()
+    for now, past, _ in _lags(x, width):
+        np.maximum(best[:, now], x[:, past], out=best[:, now])
+    return best
+
+
+def trailing_min(x: Values, width: int) -> Values:
+    """Smallest of the last `width` checkpoints."""
+    return -trailing_max(-x, width)
+
+
+def trailing_variance(x: Values, width: int) -> Values:
+    """Population variance of the last `width` checkpoints; 0 for one, exactly 0 for equal ones."""
+    n = counts(x.shape[1], width)
+    # Deviations from the newest value: no digits are lost where a trend is large.
+    mean = np.zeros_like(x)
+    for now, past, _ in _lags(x, width):
+        mean[:, now] += x[:, past] - x[:, now]
+    mean /= n
+    total = mean**2
+    for now, past, _ in _lags(x, width):
+        total[:, now] += (x[:, past] - x[:, now] - mean[:, now]) ** 2
+    return total / n
+
+
+def trailing_slope(x: Values, width: int) -> Values:
+    """Least-squares slope per checkpoint over the last `width` checkpoints; 0 for one."""
+    n = counts(x.shape[1], width)
+    total = np.zeros_like(x)
+    for now, past, lag in _lags(x, width):
+        total[:, now] += ((n[now] - 1) / 2 - lag) * (x[:, past] - x[:, now])
+    return total / np.where(n > 1, n * (n**2 - 1) / 12, 1)
+
+
+def detrended_moments(x: Values, width: int) -> tuple[Values, Values]:
+    """Variance and lag-1 autocorrelation of what a straight line leaves of the trailing window.
+
+    The critical-slowing-down statistics of Dakos et al. (2012), with a linear trend removed within
+    each window. The autocorrelation is 0 until the window is full and where nothing is left.
+    """
+    n = counts(x.shape[1], width)
+    slope = trailing_slope(x, width)
+    # The line's value now, relative to the newest value: mean deviation plus half a window's rise.
+    level = np.zeros_like(x)
+    for now, past, _ in _lags(x, width):
+        level[:, now] += x[:, past] - x[:, now]
+    level = level / n + slope * (n - 1) / 2
+
+    newer = -level
+    squares = newer**2
+    products = np.zeros_like(x)
+    for now, past, lag in _lags(x, width):
+        residual = x[:, past] - x[:, now] - level[:, now] + lag * slope[:, now]
+        squares[:, now] += residual**2
+        products[:, now] += residual * newer[:, now]
+        newer[:, now] = residual
+    # Below this, what is left is rounding, whose autocorrelation would be noise.
+    left = squares > n * (1e-12 * (1 + np.abs(x))) ** 2
+    full = (n == width) & (width > 2)
+    correlation = np.divide(products, squares, out=np.zeros_like(x), where=left & full)
+    return np.where(left, squares / n, 0 * squares), np.where(
+        np.isnan(squares), np.nan, correlation
+    )
+
+
+def lagged(x: Values, lag: int) -> Values:
+    """The value `lag` checkpoints ago; the first value where the run is younger."""
+    columns = np.maximum(np.arange(x.shape[1]) - lag, 0)
+    return x[:, columns]
+
+
+def difference(x: Values, lag: int = 1) -> Values:
+    """Change over the last `lag` checkpoints, or since the first one where the run is younger."""
+    return x - lagged(x, lag)
+
+
+def running_max(x: Values) -> Values:
+    """Largest value so far; a NaN counts at its own checkpoint only."""
+    return np.where(np.isnan(x), np.nan, np.fmax.accumulate(x, axis=1))
+
+
+def running_min(x: Values) -> Values:
+    """Smallest value so far; a NaN counts at its own checkpoint only."""
+    return np.where(np.isnan(x), np.nan, np.fmin.accumulate(x, axis=1))
+
+
+def log_floored(x: Values, floor: float = 1e-12) -> Values:
+    """Natural logarithm of max(x, floor), so that a loss or norm of 0 stays finite."""
+    return np.log(np.maximum(x, floor))
+
+
+def _lags(x: Values, width: int) -> Iterator[tuple[slice, slice, int]]:
+    """For each lag within the window: the columns that have it, where it leads to, and the lag."""
+    length = x.shape[1]
+    for lag in range(1, min(width, length)):
+        yield slice(lag, None), slice(0, length - lag), lag

@@ -1,0 +1,32 @@
+"""Controls that stand in every table: a monitor must beat the clock, and a constant must fail."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gmb_hf.indicators.causal import Values
+from gmb_hf.indicators.registry import Observables, register
+
+
+@register(
+    "clock",
+    family="control",
+    summary="the training step itself",
+    needs=("step",),
+    source="control: a monitor must beat the clock",
+)
+def clock(seen: Observables) -> Values:
+    """s(t) = t: what knowing the usual time of the event is worth."""
+    return seen["step"]
+
+
+@register(
+    "constant",
+    family="control",
+    summary="the same score everywhere",
+    needs=("step",),
+    source="control: no information, one tied value",
+)
+def constant(seen: Observables) -> Values:
+    """s(t) = 0: what an alarm without information does at every layer."""
+    return np.zeros_like(seen["step"])

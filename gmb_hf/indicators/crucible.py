@@ -1,0 +1,56 @@
+"""Crucible: how surely the model answers the rows that it trains on."""
+
+from __future__ import annotations
+
+from gmb_hf.indicators.causal import Values
+from gmb_hf.indicators.registry import Observables, register
+
+
+@register(
+    "train_margin_q10",
+    family="crucible",
+    summary="10% quantile of the answer margin on training rows",
+    needs=("train_margin_q10",),
+    source="CRUCIBLE metrics; Bartlett et al. (2017), Spectrally-normalized margin bounds",
+)
+def train_margin_q10(seen: Observables) -> Values:
+    """The hardest tenth of the training rows."""
+    return seen["train_margin_q10"]
+
+
+@register(
+    "train_margin_q50",
+    family="crucible",
+    summary="median answer margin on training rows",
+    needs=("train_margin_q50",),
+    source="CRUCIBLE metrics; Bartlett et al. (2017), Spectrally-normalized margin bounds",
+)
+def train_margin_q50(seen: Observables) -> Values:
+    """The typical training row."""
+    return seen["train_margin_q50"]
+
+
+@register(
+    "train_margin_spread",
+    family="crucible",
+    summary="distance of the 10% and 90% quantiles of the training margins, low meaning risk",
+    needs=("train_margin_q10", "train_margin_q90"),
+    source="CRUCIBLE metrics (difficulty tiers)",
+    orientation=-1,
+)
+def train_margin_spread(seen: Observables) -> Values:
+    """One rule serves every row alike; memorised rows differ."""
+    return seen["train_margin_q90"] - seen["train_margin_q10"]
+
+
+@register(
+    "correction_rate",
+    family="crucible",
+    summary="accuracy against the truth on training rows that carry a wrong label",
+    needs=("correction_rate",),
+    source="GMB v0.4 reference implementation (constraint signal of PT-MSS)",
+    sees_test_labels=True,  # the truth behind a wrong label is what a monitor does not have
+)
+def correction_rate(seen: Observables) -> Values:
+    """A model that overrules its wrong labels has found the rule; it needs corrupted rows."""
+    return seen["correction_rate"]

@@ -1,0 +1,198 @@
+"""Dynamics: how losses, norms and gradients move. None of these sees a held-out label."""
+
+from __future__ import annotations
+
+from gmb_hf.indicators.causal import (
+    Values,
+    detrended_moments,
+    difference,
+    lagged,
+    log_floored,
+    trailing_mean,
+    trailing_slope,
+    trailing_variance,
+)
+from gmb_hf.indicators.registry import Observables, register
+
+_SLOWING = "Scheffer et al. (2009), Early-warning signals for critical transitions, Nature 461"
+_DETRENDED = "Dakos et al. (2012), Methods for detecting early warnings, PLoS ONE 7"
+_NORMS = "Liu et al. (2023), Omnigrok: grokking beyond algorithmic data, ICLR"
+_CLEANUP = "Nanda et al. (2023), Progress measures for grokking via mechanistic interpretability"
+
+
+@register(
+    "csd_autocorrelation",
+    family="dynamics",
+    summary="lag-1 autocorrelation of the log training loss, detrended in a trailing window",
+    needs=("train_loss",),
+    source=f"{_SLOWING}; {_DETRENDED}",
+    window_parameter="window",
+)
+def csd_autocorrelation(seen: Observables, *, window: int = 200) -> Values:
+    """Critical slowing down: near a transition, fluctuations decay ever more slowly."""
+    width = seen.checkpoints(window, at_least=4)
+    return detrended_moments(log_floored(seen["train_loss"]), width)[1]
+
+
+@register(
+    "csd_variance",
+    family="dynamics",
+    summary="variance of the log training loss, detrended in a trailing window",
+    needs=("train_loss",),
+    source=f"{_SLOWING}; {_DETRENDED}",
+    window_parameter="window",
+)
+def csd_variance(seen: Observables, *, window: int = 200) -> Values:
+    """Critical slowing down: near a transition, fluctuations grow."""
+    width = seen.checkpoints(window, at_least=4)
+    return detrended_moments(log_floored(seen["train_loss"]), width)[0]
+
+
+@register(
+    "gradient_variance_explosion",
+    family="dynamics",
+    summary="variance explosion index of the log gradient norm: short over long window variance",
+    needs=("gradient_norm",),
+    source="GMB v0.4, section 3 (VEI)",
+    window_parameter="window",
+)
+def gradient_variance_explosion(
+    seen: Observables, *, window: int = 200, short_window: int = 50
+) -> Values:
+    """Log of the ratio of the two variances, each with a floor that lets 0 over 0 be 0."""
+    return _variance_explosion(seen, log_floored(seen["gradient_norm"]), window, short_window)
+
+
+@register(
+    "weight_variance_explosion",
+    family="dynamics",
+    summary="variance explosion index of the log weight norm: short over long window variance",
+    needs=("weight_norm",),
+    source="GMB v0.4, section 3 (VEI)",
+    window_parameter="window",
+)
+def weight_variance_explosion(
+    seen: Observables, *, window: int = 200, short_window: int = 50
+) -> Values:
+    """The same of the log weight norm."""
+    return _variance_explosion(seen, log_floored(seen["weight_norm"]), window, short_window)
+
+
+def _variance_explosion(seen: Observables, x: Values, window: int, short_window: int) -> Values:
+    long = trailing_variance(x, seen.checkpoints(window, at_least=2))
+    short = trailing_variance(x, seen.checkpoints(short_window, at_least=2, name="short_window"))
+    return log_floored(short) - log_floored(long)
+
+
+@register(
+    "curvature",
+    family="dynamics",
+    summary="curvature of the training loss along its gradient",
+    needs=("curvature",),
+    source="Cohen et al. (2021), Gradient descent typically occurs at the edge of stability, ICLR",
+)
+def curvature(seen: Observables) -> Values:
+    """As logged."""
+    return seen["curvature"]
+
+
+@register(
+    "gradient_norm",
+    family="dynamics",
+    summary="log of the gradient norm",
+    needs=("gradient_norm",),
+    source="Thilak et al. (2022), The slingshot mechanism",
+)
+def gradient_norm(seen: Observables) -> Values:
+    """The logarithm, so that a preregistered smoothing averages orders of magnitude."""
+    return log_floored(seen["gradient_norm"])
+
+
+@register(
+    "update_norm",
+    family="dynamics",
+    summary="log of the norm of the last weight update",
+    needs=("update_norm",),
+    source="Thilak et al. (2022), The slingshot mechanism",
+)
+def update_norm(seen: Observables) -> Values:
+    """The logarithm, so that a preregistered smoothing averages orders of magnitude."""
+    return log_floored(seen["update_norm"])
+
+
+@register(
+    "train_loss_slope",
+    family="dynamics",
+    summary="least-squares slope of the log training loss in a trailing window",
+    needs=("train_loss",),
+    source="GMB v0.4, section 3 (dynamics)",
+    window_parameter="window",
+)
+def train_loss_slope(seen: Observables, *, window: int = 200) -> Values:
+    """Per checkpoint; above 0 where the training loss rises again while circuits compete."""
+    return trailing_slope(log_floored(seen["train_loss"]), seen.checkpoints(window, at_least=2))
+
+
+@register(
+    "weight_norm_acceleration",
+    family="dynamics",
+    summary="downward bend of the log weight norm: second difference over a trailing window",
+    needs=("weight_norm",),
+    source="GMB v0.4, section 3 (dynamics)",
+    orientation=-1,
+    window_parameter="window",
+)
+def weight_norm_acceleration(seen: Observables, *, window: int = 200) -> Values:
+    """x(t) - 2 x(t - h) + x(t - 2h) of the log norm, h the window in checkpoints."""
+    lag = seen.checkpoints(window)
+    slope = difference(log_floored(seen["weight_norm"]), lag)
+    return slope - lagged(slope, lag)
+
+
+def _register_norm_drop(part: str, what: str, why: str) -> None:
+    """Enter `<part>_norm_drop`: the same function of each group of weights."""
+    column = f"{part}_norm"
+
+    @register(
+        f"{part}_norm_drop",
+        family="dynamics",
+        summary=f"fall of the log norm of {what} over a trailing window",
+        needs=(column,),
+        source=f"{_NORMS}; {why}",
+        window_parameter="window",
+    )
+    def norm_drop(seen: Observables, *, window: int = 100) -> Values:
+        return -difference(log_floored(seen[column]), seen.checkpoints(window))
+
+
+_register_norm_drop("weight", "all weights", "weight decay shrinks the memorising solution")
+_register_norm_drop("embedding", "the embedding", f"cleanup precedes the jump: {_CLEANUP}")
+_register_norm_drop("unembedding", "the unembedding", f"cleanup precedes the jump: {_CLEANUP}")
+_register_norm_drop("attention", "the attention weights", _CLEANUP)
+_register_norm_drop("mlp", "the MLP weights", _CLEANUP)
+
+
+@register(
+    "train_accuracy",
+    family="dynamics",
+    summary="training accuracy: ties at 1 leave no threshold at a small false positive rate",
+    needs=("train_acc",),
+    source="GMB v0.4, section 4.2 (FPR floor)",
+)
+def train_accuracy(seen: Observables) -> Values:
+    """The textbook failure: it ranks well, and cannot be an alarm."""
+    return seen["train_acc"]
+
+
+@register(
+    "train_loss_variance",
+    family="dynamics",
+    summary="log of the variance of the log training loss in a trailing window, trend included",
+    needs=("train_loss",),
+    source=_SLOWING,
+    window_parameter="window",
+)
+def train_loss_variance(seen: Observables, *, window: int = 200) -> Values:
+    """Rises with spikes and with steady movement alike; the detrended one is csd_variance."""
+    x = trailing_mean(log_floored(seen["train_loss"]), 2)
+    return log_floored(trailing_variance(x, seen.checkpoints(window, at_least=2)))

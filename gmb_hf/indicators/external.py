@@ -1,0 +1,33 @@
+"""Any column of somebody's own log as a score."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from gmb_hf.indicators.causal import Values
+from gmb_hf.indicators.registry import Indicator, Observables
+
+
+def external(column: str, sees_test_labels: bool | None = None) -> Indicator:
+    """The indicator whose score is `column` as it stands, +1 oriented; flip it with `sign=-1`.
+
+    Args:
+        column: a column of the run log, and the indicator's name.
+        sees_test_labels: whether held-out labels went into it; None if its owner does not say.
+    """
+
+    def read(seen: Observables) -> Values:
+        return seen[column]
+
+    return Indicator(
+        name=column,
+        family="external",
+        summary=f"column {column!r} of the run log, as it stands",
+        needs=(column,),
+        sees_test_labels=sees_test_labels,
+        orientation=1,
+        parameters=MappingProxyType({}),
+        source="the owner of the run log",
+        window_parameter=None,
+        function=read,
+    )

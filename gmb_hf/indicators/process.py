@@ -1,0 +1,47 @@
+"""Process: whether the model agrees with itself. These see held-out inputs, but no labels."""
+
+from __future__ import annotations
+
+from gmb_hf.indicators.causal import Values, running_max, trailing_mean
+from gmb_hf.indicators.registry import Observables, register
+
+
+@register(
+    "disagreement",
+    family="process",
+    summary="share of held-out answers that noise on the embedding changes, low meaning risk",
+    needs=("disagreement",),
+    source="GMB v0.4, section 3 (self-consistency disagreement)",
+    orientation=-1,
+)
+def disagreement(seen: Observables) -> Values:
+    """A general solution holds under perturbation where a memorised one breaks."""
+    return seen["disagreement"]
+
+
+@register(
+    "disagreement_drop",
+    family="process",
+    summary="fall of the smoothed disagreement from its largest value so far",
+    needs=("disagreement",),
+    source="GMB v0.4, section 3 (self-consistency disagreement)",
+    window_parameter="window",
+)
+def disagreement_drop(seen: Observables, *, window: int = 100) -> Values:
+    """Relative to the run's own past, so that runs share one threshold."""
+    smooth = trailing_mean(seen["disagreement"], seen.checkpoints(window))
+    return running_max(smooth) - smooth
+
+
+@register(
+    "prediction_change",
+    family="process",
+    summary="mean share of held-out answers that changed per checkpoint, low meaning risk",
+    needs=("prediction_change",),
+    source="GMB v0.4, section 3 (step instability)",
+    orientation=-1,
+    window_parameter="window",
+)
+def prediction_change(seen: Observables, *, window: int = 100) -> Values:
+    """Answers settle where a general rule takes over."""
+    return trailing_mean(seen["prediction_change"], seen.checkpoints(window))

@@ -1,0 +1,250 @@
+"""The catalogue of indicators: what each one is, what it needs, and how its score is computed.
+
+An indicator is a causal function of a run log's observables. Its orientation, defaults and needs
+are declared here, before any run is looked at; using them as they stand is no tuning.
+
+    @register("embedding_norm_drop", family="dynamics", needs=("embedding_norm",), ...)
+    def embedding_norm_drop(seen: Observables, *, window: int = 100) -> Values: ...
+
+    compute(log, "embedding_norm_drop", window=200).values      # float64 [runs, checkpoints]
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from gmb_hf.indicators.causal import Values
+from gmb_hf.runs.panel import Panel
+from gmb_hf.runs.runlog import RunLog
+from gmb_hf.validation import InputError, unknown
+
+Family = Literal["dynamics", "spectral", "process", "crucible", "external", "control", "oracle"]
+FAMILIES: tuple[str, ...] = get_args(Family)
+_MODULES = ("dynamics", "spectral", "process", "crucible", "controls", "oracles")
+
+
+class Observables:
+    """What an indicator sees of a run log: columns as arrays [R, T], and windows in checkpoints."""
+
+    def __init__(self, log: RunLog, *, cadence: int | None = None) -> None:
+        self._log = log
+        self._cadence = cadence
+        self.grid = log.panel("step")
+
+    def __getitem__(self, column: str) -> Values:
+        return self._log.panel(column).values
+
+    def checkpoints(self, window: int, *, at_least: int = 1, name: str = "window") -> int:
+        """How many checkpoints `window` steps are.
+
+        Raises:
+            InputError: not a positive multiple of the cadence, or fewer than `at_least`.
+        """
+        cadence = self.grid.cadence() if self._cadence is None else self._cadence
+        if window < 1 or window % cadence:
+            raise InputError(
+                f"{name} is {window} steps, but checkpoints are {cadence} steps apart; choose a "
+                f"positive multiple of {cadence}"
+            )
+        if window < at_least * cadence:
+            raise InputError(
+                f"{name} is {window} steps, {window // cadence} checkpoints; it needs at least "
+                f"{at_least} checkpoints, {at_least * cadence} steps"
+            )
+        return window // cadence
+
+
+@dataclass(frozen=True)
+class Indicator:
+    """One entry of the catalogue.
+
+    Attributes:
+        name: unique.
+        family: one of `FAMILIES`.
+        summary: one line.
+        needs: the observables that it reads.
+        sees_test_labels: True makes it an oracle, no monitor; None: its owner has not said.
+        orientation: +1 or -1; the score is the function's value times this, so that higher means
+            higher risk.
+        parameters: name -> default. Windows are in steps.
+        source: paper or specification.
+        window_parameter: the parameter that the robustness layer varies, or None.
+        function: `function(observables, **parameters)` -> values [R, T].
+    """
+
+    name: str
+    family: str
+    summary: str
+    needs: tuple[str, ...]
+    sees_test_labels: bool | None
+    orientation: int
+    parameters: Mapping[str, float | int]
+    source: str
+    window_parameter: str | None
+    function: Callable[..., Values] = field(repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.family not in FAMILIES:
+            raise unknown("family", self.family, FAMILIES, where=f"indicator {self.name!r}")
+        if self.orientation not in (1, -1):
+            raise InputError(
+                f"indicator {self.name!r}: orientation must be 1 or -1, got {self.orientation!r}"
+            )
+        if self.window_parameter is not None and self.window_parameter not in self.parameters:
+            raise unknown(
+                "window parameter",
+                self.window_parameter,
+                self.parameters,
+                where=f"indicator {self.name!r}",
+            )
+
+    def with_defaults(self, parameters: Mapping[str, Any]) -> dict[str, float | int]:
+        """All parameters, the given ones over the defaults, each of its default's type.
+
+        Raises:
+            InputError: an unknown parameter (the nearest is named), or not a number of its type.
+        """
+        where = f"indicator {self.name!r}"
+        merged = dict(self.parameters)
+        for name, value in parameters.items():
+            if name not in merged:
+                raise unknown("parameter", name, merged, where=where)
+            merged[name] = _number(value, type(merged[name]), f"{where}: parameter {name!r}")
+        return merged
+
+
+_REGISTRY: dict[str, Indicator] = {}
+
+
+def register(
+    name: str,
+    *,
+    family: Family,
+    summary: str,
+    needs: tuple[str, ...],
+    source: str,
+    orientation: int = 1,
+    sees_test_labels: bool = False,
+    window_parameter: str | None = None,
+) -> Callable[[Callable[..., Values]], Callable[..., Values]]:
+    """Enter the decorated function in the catalogue; see `Indicator` for the arguments.
+
+    Its keyword-only arguments are the parameters, their defaults the declared ones.
+
+    Raises:
+        InputError: the name is taken, or the declaration is inconsistent.
+    """
+
+    def enter(function: Callable[..., Values]) -> Callable[..., Values]:
+        if name in _REGISTRY:
+            raise InputError(f"indicator {name!r} is registered already; choose another name")
+        parameters = {
+            key: parameter.default
+            for key, parameter in inspect.signature(function).parameters.items()
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        }
+        _REGISTRY[name] = Indicator(
+            name=name,
+            family=family,
+            summary=summary,
+            needs=needs,
+            sees_test_labels=sees_test_labels,
+            orientation=orientation,
+            parameters=MappingProxyType(parameters),
+            source=source,
+            window_parameter=window_parameter,
+            function=function,
+        )
+        return function
+
+    return enter
+
+
+def names() -> tuple[str, ...]:
+    """Every indicator's name, by family and within it in order of registration."""
+    _load()
+    return tuple(sorted(_REGISTRY, key=lambda name: FAMILIES.index(_REGISTRY[name].family)))
+
+
+def available(log: RunLog) -> tuple[str, ...]:
+    """The names of the indicators whose observables `log` has."""
+    held = {"step", *log.observables}
+    return tuple(name for name in names() if held.issuperset(_REGISTRY[name].needs))
+
+
+def get(name: str) -> Indicator:
+    """The indicator of this name.
+
+    Raises:
+        InputError: unknown; the nearest name is given.
+    """
+    _load()
+    if name not in _REGISTRY:
+        raise unknown("indicator", name, _REGISTRY)
+    return _REGISTRY[name]
+
+
+def compute(
+    log: RunLog,
+    indicator: str | Indicator,
+    *,
+    sign: int | None = None,
+    cadence: int | None = None,
+    **parameters: Any,
+) -> Panel:
+    """The score of an indicator on every checkpoint of every run, higher meaning higher risk.
+
+    Args:
+        log: the run log.
+        indicator: a name, or an `Indicator` such as `external` makes.
+        sign: +1 or None for the declared orientation, -1 for its opposite.
+        cadence: steps between checkpoints, for a run too young to show it; None reads the log's.
+        **parameters: over the declared defaults.
+
+    Returns:
+        A panel named like the indicator, finite wherever its observables are.
+
+    Raises:
+        InputError: an unknown name or parameter, a missing observable, or a window that does not
+            fit the cadence.
+    """
+    entry = get(indicator) if isinstance(indicator, str) else indicator
+    if sign not in (None, 1, -1):
+        raise InputError(f"indicator {entry.name!r}: sign must be 1 or -1, got {sign!r}")
+    settings = entry.with_defaults(parameters)
+    seen = Observables(log, cadence=cadence)
+    try:
+        values = entry.function(seen, **settings)
+    except InputError as error:
+        raise InputError(f"indicator {entry.name!r}: {error}") from error
+    oriented = values * float(entry.orientation * (1 if sign is None else sign))
+    return seen.grid.with_values(np.asarray(oriented), name=entry.name)
+
+
+@cache
+def _load() -> None:
+    for module in _MODULES:
+        importlib.import_module(f"gmb_hf.indicators.{module}")
+
+
+def _number(value: Any, kind: type, what: str) -> float | int:
+    """`value` as a number of `kind`; YAML hands over 1e-3 as text."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if isinstance(value, bool) or not np.isfinite(number):
+        raise InputError(f"{what} must be a number, got {value!r}")
+    if kind is not int:
+        return number
+    if number != int(number):
+        raise InputError(f"{what} must be a whole number, got {value!r}")
+    return int(number)

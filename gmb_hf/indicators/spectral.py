@@ -1,0 +1,155 @@
+"""Spectral: what the weight matrices look like, and how evenly. None of these sees a label."""
+
+from __future__ import annotations
+
+from gmb_hf.indicators.causal import (
+    Values,
+    difference,
+    log_floored,
+    running_max,
+    running_min,
+    trailing_mean,
+)
+from gmb_hf.indicators.registry import Observables, register
+
+_FOURIER = "Nanda et al. (2023), Progress measures for grokking via mechanistic interpretability"
+_RANK = "Roy and Vetterli (2007), The effective rank, EUSIPCO"
+_RATIO = "Gao et al. (2017), A theory of multineuronal dimensionality"
+
+
+def _entropy_drop(seen: Observables, column: str, window: int, epsilon: float) -> Values:
+    """max(0, -MA(dH) / epsilon), dH the change of the entropy from checkpoint to checkpoint."""
+    width = seen.checkpoints(window)
+    return (-trailing_mean(difference(seen[column]), width) / epsilon).clip(min=0)
+
+
+@register(
+    "spectral_entropy_drop",
+    family="spectral",
+    summary="the reference baseline: mean fall of the unembedding's spectral entropy, cut at 0",
+    needs=("unembedding_entropy",),
+    source="GMB v0.4 reference implementation",
+    window_parameter="window",
+)
+def spectral_entropy_drop(seen: Observables, *, window: int = 100, epsilon: float = 1e-3) -> Values:
+    """max(0, -MA_w(dH) / epsilon); epsilon is a unit (nats per checkpoint) and moves no verdict."""
+    return _entropy_drop(seen, "unembedding_entropy", window, epsilon)
+
+
+@register(
+    "embedding_entropy_drop",
+    family="spectral",
+    summary="mean fall of the embedding's spectral entropy, cut at 0",
+    needs=("embedding_entropy",),
+    source="GMB v0.4 reference implementation, applied to the embedding",
+    window_parameter="window",
+)
+def embedding_entropy_drop(
+    seen: Observables, *, window: int = 100, epsilon: float = 1e-3
+) -> Values:
+    """The baseline's formula on the embedding."""
+    return _entropy_drop(seen, "embedding_entropy", window, epsilon)
+
+
+@register(
+    "attention_entropy_drop",
+    family="spectral",
+    summary="mean fall of the attention weights' spectral entropy, cut at 0",
+    needs=("attention_entropy",),
+    source="GMB v0.4 reference implementation, applied to the attention weights",
+    window_parameter="window",
+)
+def attention_entropy_drop(
+    seen: Observables, *, window: int = 100, epsilon: float = 1e-3
+) -> Values:
+    """The baseline's formula on the attention weights."""
+    return _entropy_drop(seen, "attention_entropy", window, epsilon)
+
+
+@register(
+    "effective_rank",
+    family="spectral",
+    summary="effective rank of the unembedding, low meaning risk",
+    needs=("unembedding_rank",),
+    source=_RANK,
+    orientation=-1,
+)
+def effective_rank(seen: Observables) -> Values:
+    """A general solution needs few frequencies, and so few directions."""
+    return seen["unembedding_rank"]
+
+
+@register(
+    "effective_rank_drop",
+    family="spectral",
+    summary="log of the unembedding's largest effective rank so far over its present one",
+    needs=("unembedding_rank",),
+    source=_RANK,
+)
+def effective_rank_drop(seen: Observables) -> Values:
+    """Relative to the run's own past, so that runs of different width share one threshold."""
+    rank = log_floored(seen["unembedding_rank"])
+    return running_max(rank) - rank
+
+
+@register(
+    "embedding_gini",
+    family="spectral",
+    summary="Gini coefficient of the embedding's Fourier power over residues",
+    needs=("embedding_gini",),
+    source=_FOURIER,
+)
+def embedding_gini(seen: Observables) -> Values:
+    """As logged: near 0 for an even spectrum, near 1 for one frequency."""
+    return seen["embedding_gini"]
+
+
+@register(
+    "unembedding_gini",
+    family="spectral",
+    summary="Gini coefficient of the unembedding's Fourier power over residues",
+    needs=("unembedding_gini",),
+    source=_FOURIER,
+)
+def unembedding_gini(seen: Observables) -> Values:
+    """As logged."""
+    return seen["unembedding_gini"]
+
+
+@register(
+    "embedding_gini_gain",
+    family="spectral",
+    summary="embedding Gini over its smallest value so far, as a log-ratio",
+    needs=("embedding_gini",),
+    source=_FOURIER,
+)
+def embedding_gini_gain(seen: Observables) -> Values:
+    """Structure that grew in this run, whatever the split and the initialisation began with."""
+    gini = log_floored(seen["embedding_gini"], 1e-6)
+    return gini - running_min(gini)
+
+
+@register(
+    "unembedding_gini_gain",
+    family="spectral",
+    summary="unembedding Gini over its smallest value so far, as a log-ratio",
+    needs=("unembedding_gini",),
+    source=_FOURIER,
+)
+def unembedding_gini_gain(seen: Observables) -> Values:
+    """The same of the unembedding."""
+    gini = log_floored(seen["unembedding_gini"], 1e-6)
+    return gini - running_min(gini)
+
+
+@register(
+    "participation_ratio",
+    family="spectral",
+    summary="participation ratio of the last hidden state, low meaning risk",
+    needs=("participation_ratio",),
+    source=_RATIO,
+    orientation=-1,
+)
+def participation_ratio(seen: Observables) -> Values:
+    """As logged; generalising states fill fewer dimensions than memorised ones."""
+    return seen["participation_ratio"]
