@@ -1,0 +1,158 @@
+"""Scores whose truth is known by construction, judged by the strict protocol."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+from score_builders import design, noise_scores, raised_before_event, scores_of
+
+from gmb_hf.benchmark.judge import judge
+from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.scores import Scores
+from gmb_hf.benchmark.utility import chance, operating_point, warnings_at
+from gmb_hf.benchmark.verdict import holm
+
+# A horizon of 20 checkpoints: noise that alarms one window in twenty covers half of the events.
+SETTINGS = {
+    "horizon": 200,
+    "safe_gap": 300,
+    "burn_in": 20,
+    "null_draws": 999,
+    "smoothing_sweep": [1],
+}
+
+
+def noise(rng: np.random.Generator, n_runs: int = 40, n_explore: int = 40) -> Judgement:
+    explore = noise_scores(n_explore, 100, rng, prefix="explore")
+    return Judgement(noise_scores(n_runs, 100, rng), explore, design(**SETTINGS))
+
+
+def p_value_of(judgement: Judgement) -> float:
+    primary = judgement.prereg.primary_fpr
+    covered = int(warnings_at(judgement, primary).covered.sum())
+    p_value = chance(judgement, primary, covered)[2]
+    assert p_value is not None
+    return p_value
+
+
+def bound(repeats: int, probability: float = 0.05) -> int:
+    """How often something of that probability may happen, in all but one of 1,000 test runs."""
+    return int(binom.ppf(0.999, repeats, probability))
+
+
+def test_noise_is_supported_in_no_more_than_a_twentieth_of_panels() -> None:
+    verdicts = [judge(noise(np.random.default_rng(seed))).verdict for seed in range(60)]
+    assert sum(verdict.alarm_eligible for verdict in verdicts) <= bound(60)
+
+
+def test_the_p_value_of_noise_is_no_smaller_than_it_says() -> None:
+    p_values = np.array([p_value_of(noise(np.random.default_rng(seed))) for seed in range(400)])
+    for level in (0.05, 0.2, 0.5):
+        assert (p_values <= level).sum() <= bound(400, level)
+
+
+def test_forty_noise_candidates_of_one_lock_crown_none() -> None:
+    crowned = 0
+    for repeat in range(40):
+        rng = np.random.default_rng([9, repeat])
+        events = 10.0 * rng.integers(33, 100, size=40)
+        p_values = []
+        for _ in range(40):
+            judgement = noise(rng)
+            evaluation = judgement.evaluation
+            shared = Scores(
+                evaluation.name,
+                evaluation.runs,
+                evaluation.values,
+                evaluation.steps,
+                evaluation.present,
+                events,
+                evaluation.last_step,
+            )
+            p_values.append(p_value_of(Judgement(shared, judgement.calibration, judgement.prereg)))
+        crowned += min(p for p in holm(p_values) if p is not None) <= 0.05
+    assert crowned <= bound(40)
+
+
+@pytest.mark.parametrize("stays", [False, True], ids=["falls back", "stays high"])
+def test_a_score_that_fires_within_the_horizon_is_supported(stays: bool) -> None:
+    rng = np.random.default_rng(5)
+    explore = noise_scores(136, 100, rng, spread=0.0, prefix="explore")
+    held_out = noise_scores(256, 100, rng, spread=0.0)
+    judgement = Judgement(
+        raised_before_event(held_out, 6.0, over=150, stays=stays),
+        raised_before_event(explore, 6.0, over=150, stays=stays),
+        design(**SETTINGS),
+    )
+    parts = judge(judgement)
+    assert parts.verdict.label == "SUPPORTED_FOR_ALARM"
+    assert parts.layer_c.primary.risk_set_null is not None
+    assert parts.layer_c.primary.risk_set_null.p_value == 1 / 1000
+    assert parts.layer_c.primary.lead_time_median == 150.0
+
+
+def clock_like(rng: np.random.Generator, n_runs: int, prefix: str) -> Scores:
+    """High late in training, whatever the run does; events are late too."""
+    steps = np.arange(100.0)
+    values = steps + 8 * rng.normal(size=(n_runs, 100))
+    events = 10.0 * np.clip(rng.normal(75, 8, size=n_runs).round(), 45, 99)
+    return scores_of(values, list(events), prefix=prefix)
+
+
+def test_a_score_good_only_on_average_late_in_training_fails_the_risk_set_null() -> None:
+    rng = np.random.default_rng(6)
+    explore, held_out = clock_like(rng, 136, "explore"), clock_like(rng, 256, "run")
+    judgement = Judgement(held_out, explore, design(**SETTINGS))
+    point = operating_point(judgement, 0.05)
+    assert point.coverage is not None
+    assert point.shift_null is not None
+    assert point.risk_set_null is not None
+    # It covers most events, more than a rotation would: the shift null alone is deceived.
+    assert point.coverage > 0.5
+    assert point.shift_null.p_value <= 0.05
+    assert point.risk_set_null.p_value > 0.05
+    verdict = judge(judgement).verdict
+    assert not verdict.alarm_eligible
+    assert "no_better_than_chance" in verdict.reasons
+
+
+def test_a_two_valued_score_is_refused_for_its_floor() -> None:
+    rng = np.random.default_rng(7)
+
+    def two_valued(n_runs: int, prefix: str) -> Scores:
+        raw = noise_scores(n_runs, 100, rng, prefix=prefix)
+        return scores_of((raw.values > 0).astype(float), list(raw.event_step), prefix=prefix)
+
+    held_out = two_valued(256, "run")
+    parts = judge(Judgement(held_out, two_valued(136, "explore"), design(**SETTINGS)))
+    assert parts.verdict.label == "RANK_ONLY"
+    assert parts.verdict.reasons[:2] == ("fpr_floor", "fpr_uncontrolled")
+    certificate = parts.layer_b.certificate
+    assert certificate is not None
+    assert certificate.tied_value == 1.0
+    negative = Judgement(held_out, None, design(**SETTINGS)).windows.negative
+    rates = [held_out.values[i][negative[i]].mean() for i in range(256) if negative[i].any()]
+    assert certificate.f_min_pos == pytest.approx(np.mean(rates))
+    # The threshold lies just above the tie, where a two-valued score never comes.
+    assert [result.state for result in parts.layer_b.targets] == ["missed"] * 3
+    assert parts.layer_c.primary.coverage == 0.0
+
+
+@pytest.mark.parametrize("control", ["clock", "constant"])
+def test_controls_are_never_eligible(control: str) -> None:
+    rng = np.random.default_rng(8)
+
+    def controlled(n_runs: int, prefix: str) -> Scores:
+        raw = noise_scores(n_runs, 100, rng, prefix=prefix)
+        values: Any = np.tile(np.arange(100.0) * 10, (n_runs, 1))
+        values = values if control == "clock" else np.zeros_like(values)
+        return scores_of(values, list(raw.event_step), prefix=prefix)
+
+    judgement = Judgement(controlled(256, "run"), controlled(136, "explore"), design(**SETTINGS))
+    verdict = judge(judgement).verdict
+    assert not verdict.alarm_eligible
+    assert verdict.p_adjusted is not None
+    assert verdict.p_adjusted > 0.9
