@@ -98,7 +98,7 @@ def judged(design: Prereg, n_runs: int = 40, with_events: bool = True) -> Result
         event[:-4] = np.round(rng.uniform(700, 1900, n_runs - 4) / 50) * 50
         event[0] = 100.0  # too early to be warned of
     noise = rng.normal(0, 0.2, steps.shape)
-    rise = 1 / (1 + np.exp(-(steps - np.nan_to_num(event, nan=1e9)[:, None] + 150) / 40))
+    rise = 1 / (1 + np.exp(-(steps - np.nan_to_num(event, nan=9000)[:, None] + 150) / 40))
     values = {"rise": 3 * rise + noise, "two": (noise > 0) * 1.0, "flat": 0 * noise}
 
     def score(name: str, series: NDArray[np.float64]) -> Scores:
@@ -151,31 +151,16 @@ def test_ours_round_trips_and_equal_results_give_equal_bytes(
     assert judged(prereg()).write(tmp_path / "b.yaml").read_bytes() == first
 
 
-def test_the_schema_s_own_fields_are_there(results: Results) -> None:
-    plain = results.plain()
-    expected = parse_yaml(FOREIGN, where="foreign")
-
-    def names(value: Any) -> Any:
-        if isinstance(value, list):
-            return names(value[0]) if value else None
-        if isinstance(value, dict) and not all(key.isdigit() for key in value):
-            return {key: names(item) for key, item in value.items()}
-        return None
-
-    def has(found: Any, wanted: Any, path: str = "") -> None:
-        if isinstance(wanted, dict):
+def test_every_field_of_the_schema_is_there(results: Results) -> None:
+    def check(found: Any, wanted: Any, path: str) -> None:
+        if isinstance(wanted, dict) and not any(key.isdigit() for key in wanted):
+            assert set(wanted) <= set(found), path
             for key, inner in wanted.items():
-                assert key in found, f"{path}.{key}"
-                has(found[key], inner, f"{path}.{key}")
+                check(found[key], inner, f"{path}.{key}")
+        elif isinstance(wanted, list) and wanted:
+            check(found[0], wanted[0], f"{path}[0]")
 
-    def first(value: Any) -> Any:
-        if isinstance(value, list):
-            return first(value[0]) if value else None
-        if isinstance(value, dict):
-            return {key: first(item) for key, item in value.items()}
-        return value
-
-    has(first(plain), names(expected))
+    check(results.plain(), parse_yaml(FOREIGN, where="foreign"), "results")
 
 
 @pytest.mark.parametrize("with_events", [True, False])
@@ -212,10 +197,9 @@ def test_what_has_no_number_says_why(results: Results) -> None:
 
 
 def test_an_abstaining_threshold_is_infinity_not_null(results: Results) -> None:
-    point = results.indicator("flat").achieved(0.05)
-    assert point is not None
-    assert point.x_threshold == math.inf or point.x_threshold is not None
-    assert results.indicator("rise").achieved(0.01) is not None
+    scarce = results.indicator("rise").achieved(0.01)  # it takes 99 runs with negatives
+    assert scarce is not None
+    assert (scarce.x_threshold, scarce.x_answer) == (math.inf, "ABSTAIN")
     assert results.indicator("rise").achieved(0.5) is None
 
 

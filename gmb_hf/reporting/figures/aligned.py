@@ -107,7 +107,7 @@ def scores_around_event(
                 axes.set_xlabel("steps relative to t*")
         for axes in grid[:, 0]:
             axes.set_ylabel("score (higher: riskier)")
-        figure.legend(handles=_legend(safe_gap), loc="outside upper left", ncols=6)
+        figure.legend(handles=_legend(safe_gap), loc="outside upper left", ncols=2 * columns)
         return figure
 
 
@@ -129,9 +129,8 @@ def _panel(axes: Axes, score: AlignedScore, horizon: int, safe_gap: int | None) 
     axes.axvline(0, color=INK, linewidth=1, zorder=4)
     if safe_gap is not None and safe_gap <= -offsets[0]:
         axes.axvline(-safe_gap, color=MUTED, linewidth=0.9, linestyle=(0, (1, 1.4)), zorder=4)
-    bottom, top = float(low.min()), float(high.max())
+    axes.set_ylim(*_limits(score, low, quarter, upper, high))
     if score.threshold is not None and np.isfinite(score.threshold):
-        bottom, top = min(bottom, score.threshold), max(top, score.threshold)
         axes.axhline(
             score.threshold, color=VERMILLION, linewidth=1.2, linestyle=(0, (5, 1.5)), zorder=4
         )
@@ -148,10 +147,27 @@ def _panel(axes: Axes, score: AlignedScore, horizon: int, safe_gap: int | None) 
             zorder=5,
             path_effects=HALO,
         )
-    margin = 0.12 * (top - bottom) or 0.5
-    axes.set_ylim(bottom - margin / 2, top + margin)
     axes.set_xlim(offsets[0], offsets[-1])
-    step_axis(axes, "", ticks=5)
+    step_axis(axes, "", ticks=4)
+
+
+def _limits(
+    score: AlignedScore,
+    low: NDArray[np.float64],
+    quarter: NDArray[np.float64],
+    upper: NDArray[np.float64],
+    high: NDArray[np.float64],
+) -> tuple[float, float]:
+    """Limits that show the threshold and the middle half; wild tails run out of the panel."""
+    finite = score.threshold is not None and np.isfinite(score.threshold)
+    marks = [score.threshold] if finite else []
+    middle = np.concatenate([quarter, upper, marks])
+    bottom, top = float(middle.min()), float(middle.max())
+    reach = 1.2 * (top - bottom) or 0.5 * (float(high.max()) - float(low.min())) or 0.5
+    bottom = min(bottom, max(float(low.min()), bottom - reach))
+    top = max(top, min(float(high.max()), top + reach))
+    margin = 0.1 * (top - bottom) or 0.5
+    return bottom - margin / 2, top + margin
 
 
 def _legend(safe_gap: int | None) -> list[Line2D | Patch]:

@@ -63,10 +63,12 @@ def fpr_control(curves: Sequence[FprCurve], *, eps: float = 0.01, cap: bool = Tr
         cap: the target is a cap (protocol strict): anything below it is kept; else a band.
 
     Returns:
-        A figure 9 inches wide, with 6 panels a row.
+        A figure 9 inches wide, with at most 6 panels a row.
     """
     with house_style():
-        figure, panels = panel_grid(len(curves), _COLUMNS, width=9.0, panel_height=1.4)
+        columns = min(_COLUMNS, max(3, len(curves)))
+        tall = 1.4 if columns == _COLUMNS else 1.9
+        figure, panels = panel_grid(len(curves), columns, width=9.0, panel_height=tall)
         targets = np.unique(np.concatenate([curve.targets for curve in curves]))
         for axes, curve in zip(panels, curves, strict=True):
             _background(axes, curves, targets, eps, cap)
