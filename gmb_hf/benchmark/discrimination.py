@@ -83,7 +83,7 @@ def ranking(
     row, column = np.nonzero(ends)
     true_positives, alarms = hits[row, column], seen[row, column]
     false_positives = alarms - true_positives
-    fresh = np.append(True, row[1:] != row[:-1])
+    fresh = np.diff(row, prepend=-1) > 0
     new_true = np.diff(true_positives, prepend=0)
     new_false = np.diff(false_positives, prepend=0)
     new_true[fresh], new_false[fresh] = true_positives[fresh], false_positives[fresh]

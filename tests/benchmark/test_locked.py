@@ -1,0 +1,66 @@
+"""Thresholds of explore runs through a lock and back: nothing changes on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from score_builders import design, noise_scores, raised_before_event
+
+from gmb_hf.benchmark.judge import judge
+from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.scores import Scores
+from gmb_hf.preregistration import Lock, LockedCandidate
+from gmb_hf.preregistration.lock import CENTRAL, member_key
+
+PREREG = design(horizon=100, safe_gap=150, burn_in=20, smoothing_sweep=[1, 3], null_draws=199)
+
+
+def explored(seed: int, n_runs: int, prefix: str) -> Scores:
+    raw = noise_scores(n_runs, 80, np.random.default_rng(seed), prefix=prefix)
+    return raised_before_event(raw, 4.0, over=100)
+
+
+def test_a_locked_score_is_judged_as_by_its_explore_runs(tmp_path: Path) -> None:
+    windows = {100: (explored(0, 40, "explore"), explored(7, 50, "run"))}
+    windows[150] = (explored(1, 40, "explore"), explored(8, 50, "run"))
+    explore, held_out = windows[100]
+    itself = Judgement(explore, explore, PREREG)
+    members = {
+        member_key(window=window, smooth=smooth): Judgement(one, one, PREREG)
+        .smoothed(smooth)
+        .calibrated.deployed
+        for window, (one, _) in windows.items()
+        for smooth in (1, 3)
+    }
+    lock = Lock.build(
+        PREREG,
+        {"score": LockedCandidate.freeze({CENTRAL: itself.calibrated.deployed, **members})},
+        explore_fingerprint="f",
+        explore_runs=explore.runs,
+        explore_seeds=range(40),
+        n_calibration_runs=itself.negatives.n_runs,
+    )
+    read = Lock.read(lock.write(tmp_path / "lock.yaml"))
+
+    def locked(window: int, scores: Scores) -> Judgement:
+        by_length = {
+            smooth: read.thresholds("score", member_key(window=window, smooth=smooth))
+            for smooth in (1, 3)
+        }
+        runs = read.x_lock.n_calibration_runs
+        return Judgement(scores, None, PREREG, by_length[1], by_length, calibration_runs=runs)
+
+    by_lock = judge(
+        locked(100, held_out),
+        {f"window={window}": locked(window, scores) for window, (_, scores) in windows.items()},
+    )
+    by_explore = judge(
+        Judgement(held_out, explore, PREREG),
+        {f"window={window}": Judgement(new, old, PREREG) for window, (old, new) in windows.items()},
+    )
+    assert by_lock.layer_b.targets == by_explore.layer_b.targets
+    assert by_lock.layer_c == by_explore.layer_c
+    assert by_lock.layer_d == by_explore.layer_d
+    assert by_lock.verdict == by_explore.verdict
+    assert (by_lock.layer_b.calibration, by_explore.layer_b.calibration) == ("locked", "explore")
