@@ -1,0 +1,227 @@
+"""Figures: they draw what they are given, save the same bytes, and survive the edge cases."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from evaluation_builders import NAMES, aligned_scores, curves, results
+from matplotlib.figure import Figure
+
+from gmb_hf.reporting.figures import (
+    AlignedScore,
+    FprCurve,
+    GrokkingCurves,
+    LeadTimes,
+    SummaryRow,
+    align,
+    fpr_control,
+    grokking_curves,
+    label_summary,
+    lead_time_distribution,
+    save_figure,
+    scores_around_event,
+)
+from gmb_hf.reporting.figures.curves import median_over_runs
+from gmb_hf.reporting.figures.from_results import fpr_curve, lead_times, summary_row
+from gmb_hf.reporting.figures.style import rate_text, shorten
+from gmb_hf.validation import InputError
+
+PANEL: dict[str, Any] = {"target": 0.05, "cap": 0.06, "coverage_min": 0.3}
+
+
+def texts(figure: Figure) -> list[str]:
+    """Every text that the figure shows, in the order in which it was made."""
+    found = [text for axes in figure.axes for text in axes.texts]
+    titles = [axes.title for axes in figure.axes] + [axes._left_title for axes in figure.axes]
+    legends = [text for legend in figure.legends for text in legend.get_texts()]
+    return [item.get_text() for item in [*found, *titles, *legends] if item.get_text()]
+
+
+def test_align_puts_runs_on_the_clock_of_their_event() -> None:
+    steps = np.array([[0, 10, 20, 30], [0, 10, 20, 0], [0, 10, 20, 30]])
+    present = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 1, 1]], dtype=bool)
+    values = np.array([[1.0, 2, 3, 4], [5, 6, 7, 99], [8, 8, 8, 8]])
+    offsets, aligned = align(values, steps, present, [20.0, 10.0, np.nan], reach=10)
+    assert offsets.tolist() == [-10, 0, 10]
+    np.testing.assert_array_equal(aligned, [[2, 3, 4], [5, 6, 7]])
+
+
+def test_align_leaves_a_gap_where_a_run_has_no_checkpoint() -> None:
+    offsets, aligned = align(
+        [[1.0, 2, 3], [4, 5, 6]],
+        [[0, 10, 20], [0, 15, 30]],
+        np.ones((2, 3), dtype=bool),
+        [10.0, 15.0],
+        reach=100,
+    )
+    assert offsets.tolist() == [-15, -10, 0, 10, 15]
+    np.testing.assert_array_equal(aligned, [[np.nan, 1, 2, 3, np.nan], [4, np.nan, 5, np.nan, 6]])
+
+
+def test_the_median_is_over_the_runs_that_got_there() -> None:
+    steps = np.array([[0, 10, 20], [0, 10, 0], [0, 10, 0]])
+    values = np.array([[1.0, 4, 9], [2, 6, np.nan], [3, 5, np.nan]])
+    grid, median = median_over_runs(steps, values)
+    assert (grid.tolist(), median.tolist()) == ([0, 10], [2.0, 5.0])
+
+
+def test_curves_show_every_run_and_every_event() -> None:
+    made = curves(12)
+    figure = grokking_curves(made)
+    top = figure.axes[0]
+    assert [len(collection.get_segments()) for collection in top.collections] == [12, 12]
+    dots = next(line for line in top.lines if line.get_marker() == ".")
+    assert len(dots.get_xdata()) == np.isfinite(made.event_step).sum()
+    assert top.get_ylabel() == "accuracy"
+    assert figure.axes[1].get_xlabel() == "training step"
+
+
+@pytest.mark.parametrize("events", [True, False])
+def test_curves_of_somebody_s_own_metric(events: bool) -> None:
+    made = curves(3)
+    event = made.event_step if events else np.full(3, np.nan)
+    own = GrokkingCurves(made.steps, 40 * made.test, event, metric="score_$x$")
+    figure = grokking_curves(own)
+    assert figure.axes[0].get_ylabel() == "score_$x$"
+    assert figure.axes[0].get_ylim()[1] > 30
+    assert any("no event in 3 runs" in text for text in texts(figure)) is not events
+
+
+def test_fpr_panels_do_not_share_a_label_and_show_the_floor() -> None:
+    found = results()
+    figure = fpr_control([fpr_curve(item) for item in found.indicators])
+    visible = [axes for axes in figure.axes if axes.get_visible()]
+    assert len(visible) == len(NAMES)
+    assert len({axes._left_title.get_text() for axes in visible}) == len(NAMES)
+    assert {"floor .58", "floor .13", "floor 1"} <= set(texts(figure))
+
+
+def test_a_single_score_and_a_band_instead_of_a_cap() -> None:
+    nan = np.array([np.nan])
+    one = FprCurve("one", np.array([0.05]), nan, nan, nan, np.array([False]), note="oracle")
+    figure = fpr_control([one], cap=False)
+    assert "oracle" in texts(figure)
+    assert "within tolerance" in texts(figure)
+
+
+def test_scores_around_the_event_draw_threshold_and_horizon(tmp_path: Path) -> None:
+    figure = scores_around_event(aligned_scores(), horizon=200, safe_gap=400)
+    assert sum(axes.get_visible() for axes in figure.axes) == 6
+    assert texts(figure).count("alarm at .05") == 6
+    assert save_figure(figure, tmp_path / "aligned", formats=("png",))[0].stat().st_size > 10_000
+
+
+def test_scores_without_events_thresholds_or_spread() -> None:
+    offsets = np.arange(-100, 101, 50)
+    empty = AlignedScore("no event", np.array([], dtype=np.int64), np.empty((0, 0)))
+    flat = AlignedScore("flat", offsets, np.ones((5, 5)), threshold=np.inf)
+    figure = scores_around_event([empty, flat], horizon=100)
+    assert "no event to align" in texts(figure)
+    assert "alarm" not in texts(figure)
+
+
+def test_a_wild_tail_does_not_hide_the_threshold() -> None:
+    offsets = np.arange(-100, 101, 10)
+    values = np.random.default_rng(0).normal(0, 1, (40, len(offsets)))
+    values[:2] = 1e9
+    score = AlignedScore("wild", offsets, values, threshold=2.0, target=0.05)
+    low, high = scores_around_event([score], horizon=50).axes[0].get_ylim()
+    assert -20 < low < -1
+    assert 2 < high < 20
+
+
+def test_lead_times_count_events_that_were_missed() -> None:
+    rows = [
+        LeadTimes("half", np.array([50.0, 100.0, 200.0, 200.0]), 8),
+        LeadTimes("none", np.array([]), 8, "control"),
+        LeadTimes("nothing to warn of", np.array([]), 0, "oracle"),
+    ]
+    figure = lead_time_distribution(
+        rows, horizon=200, lead_time_target=100, target=0.05, cadence=50
+    )
+    shown = texts(figure)
+    assert {"50%", "4 of 8", "0%", "0 of 8", "0 of 0"} <= set(shown)
+    heights = [bar.get_height() for bar in figure.axes[0].containers[0]]
+    np.testing.assert_allclose(heights, [0, 0.42, 0.42, 0, 0.84])
+    assert figure.axes[0].get_xlim()[0] > figure.axes[0].get_xlim()[1]
+
+
+def test_the_summary_groups_scores_and_keeps_controls_last() -> None:
+    found = results()
+    figure = label_summary(
+        [summary_row(item, 0.05) for item in found.indicators],
+        title="the answer",
+        subtitle="what was judged",
+        **PANEL,
+    )
+    shown = texts(figure)
+    order = [
+        shown.index(text)
+        for text in (
+            "the answer",
+            "Sees no test labels: a monitor",
+            "Sees test labels: an oracle, shown for comparison",
+            "Controls: what any monitor must beat",
+            "clock",
+        )
+    ]
+    assert order == sorted(order)
+    assert shown.count("RANK ONLY") == sum(item.label == "RANK_ONLY" for item in found.indicators)
+    assert "floor .58" in shown
+
+
+def test_the_summary_of_a_score_without_any_number() -> None:
+    bare = SummaryRow("x" * 90, "undeclared", "INCONCLUSIVE")
+    shown = texts(label_summary([bare], title="t" * 200, subtitle="s" * 300, **PANEL))
+    assert "abstains" in shown
+    assert all(len(text) <= 150 for text in shown)
+
+
+def test_figures_save_the_same_bytes_and_leave_no_trace(tmp_path: Path) -> None:
+    before = dict(mpl.rcParams)
+    for name in ("a", "b"):
+        save_figure(grokking_curves(curves(6)), tmp_path / name)
+    for suffix in ("png", "svg"):
+        first, second = (tmp_path / f"{name}.{suffix}" for name in ("a", "b"))
+        assert first.read_bytes() == second.read_bytes()
+    assert b"<dc:date>" not in (tmp_path / "a.svg").read_bytes()
+    assert dict(mpl.rcParams) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "a.svg", "b.png", "b.svg"]
+
+
+def test_a_figure_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(InputError, match="could not be written"):
+        save_figure(Figure(), tmp_path / "file" / "figure", formats=("png",))
+
+
+def test_pyplot_is_never_imported() -> None:
+    code = (
+        "import sys, gmb_hf.reporting.evaluation; "
+        "sys.exit('matplotlib.pyplot' in sys.modules or 'torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_what_a_results_file_lacks_is_left_out() -> None:
+    item = results(["csd_lag1"]).indicators[0]
+    assert lead_times(item, 0.5) is None
+    assert summary_row(item, 0.5).coverage is None
+    bare = item.model_copy(update={"x_sign": -1, "x_alarm_eligible": False, "x_reasons": ("odd",)})
+    assert summary_row(bare, 0.05).name == "csd_lag1 (reversed)"
+    assert summary_row(bare, 0.05).why == "odd"
+    assert dataclasses.replace(fpr_curve(item), floor=0.2).floor == 0.2
+
+
+def test_names_and_rates_are_short() -> None:
+    assert shorten("a_very_long_indicator_name", 12) == "a_very_…name"
+    assert shorten("  two\nlines ", 20) == "two lines"
+    assert shorten("", 9) == "(no name)"
+    assert [rate_text(value) for value in (0.05, 1.0, 0.0, 0.125)] == [".05", "1", "0", ".125"]

@@ -1,0 +1,213 @@
+"""The report: the answer first, everything that it rests on, and no markup from other people."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from evaluation_builders import aligned_scores, curves, indicator, results
+
+from gmb_hf.benchmark.result_records import IndicatorRecord
+from gmb_hf.benchmark.results import Results
+from gmb_hf.reporting.answer import answer, primary_target
+from gmb_hf.reporting.evaluation import draw, featured, subtitle, write_evaluation
+from gmb_hf.reporting.report import FIGURES, render_report, write_report
+from gmb_hf.reporting.words import GROUPS, group_of, reason
+
+
+def labelled(**labels: str) -> Results:
+    """Scores with the labels wanted, all without test labels but `clock`."""
+    made = results(list(labels))
+    items = [
+        item.model_copy(update={"label": labels[item.name], "x_sees_test_labels": False})
+        for item in made.indicators
+    ]
+    return made.model_copy(update={"indicators": tuple(items)})
+
+
+@pytest.fixture(scope="module")
+def found() -> Results:
+    return results()
+
+
+def test_it_opens_with_the_answer_and_one_table(found: Results) -> None:
+    lines = render_report(found).splitlines()
+    assert lines[0].startswith("# Which scores may raise an alarm")
+    assert lines[2] == f"**{answer(found).sentence}**"
+    assert lines[4].startswith("| score | label | false alarm rate at 0.05 |")
+
+
+def test_every_indicator_stands_in_its_group(found: Results) -> None:
+    report = render_report(found)
+    groups = report.split("## All scores")[1].split("## Why")[0]
+    for name, heading in GROUPS.items():
+        section = groups.partition(f"### {heading}\n")[2].partition("###")[0]
+        members = [item.name for item in found.indicators if group_of(item) == name]
+        rows = re.findall(r"^\| (\S+) \| [A-Z_]+ \|", section, flags=re.MULTILINE)
+        assert sorted(rows) == sorted(members)
+
+
+def test_every_failure_has_its_reason(found: Results) -> None:
+    section = render_report(found).split("## Why the others may not")[1].split("## Def")[0]
+    failing = [
+        item
+        for item in found.indicators
+        if item.label != "SUPPORTED_FOR_ALARM" and item.family != "control"
+    ]
+    assert section.count("\n- **") == len(failing)
+    assert all(item.x_sentence in section for item in failing)
+
+
+def test_the_definition_of_done_is_a_checklist(found: Results) -> None:
+    report = render_report(found)
+    assert report.count("- [x] ") == 4
+    assert "The run is acceptable by section 7" in report
+    few = found.model_copy(update={"summary": found.summary.model_copy(update={"n_events": 7})})
+    assert "- [ ] At least 30 events across seeds: 7 events" in render_report(few)
+    assert "**not** acceptable" in render_report(few)
+    assert "30 are needed for a verdict" in render_report(few)
+
+
+def test_figures_are_linked_relative_and_only_if_they_exist(found: Results) -> None:
+    bare = render_report(found)
+    assert "![" not in bare
+    linked = render_report(found, figures={name: f"fig ures/{name}.png" for name in FIGURES})
+    assert re.findall(r"\]\((fig[^)]*)\)", linked) == [
+        f"fig%20ures/{name}.png" for name in ("summary", "curves", "fpr", "aligned", "leads")
+    ]
+
+
+def test_a_note_and_the_next_command_are_shown(found: Results) -> None:
+    report = render_report(found, note="Few runs: `gmb run`.", next_command="gmb run --out a_b")
+    assert "\n> Few runs: `gmb run`.\n" in report
+    assert report.endswith("## Next\n\n```\ngmb run --out a_b\n```\n")
+    assert "## Next" not in render_report(found)
+
+
+def test_it_is_tidy_markdown(found: Results) -> None:
+    report = render_report(found, note="n", figures={"summary": "s.png"}, next_command="c")
+    assert "\n\n\n" not in report
+    assert all(line == line.rstrip() for line in report.splitlines())
+    for match in re.finditer(r"^#+ .*$", report, flags=re.MULTILINE):
+        if match.start():
+            assert report[match.start() - 2 : match.start()] == "\n\n"
+            assert report[match.end() : match.end() + 2] == "\n\n"
+    for table in re.findall(r"(?:^\|.*\n)+", report, flags=re.MULTILINE):
+        assert len({line.count(" | ") for line in table.splitlines()}) == 1
+
+
+def test_names_full_of_markup_stay_names() -> None:
+    nasty = "<script>|*x*_[l](u)"
+    report = render_report(results([nasty]))
+    assert nasty not in report
+    assert "\\<script\\>\\|\\*x\\*\\_\\[l\\](u)" in report
+
+
+def test_without_prereg_calibration_or_provenance_it_still_reports(found: Results) -> None:
+    bare = found.model_copy(
+        update={"x_prereg": None, "x_calibration": None, "x_provenance": None, "x_protocol": None}
+    )
+    report = render_report(bare)
+    assert "the preregistration is not stored with the results" in report
+    assert "Where the thresholds come from is not stored." in report
+    assert "By chance*:" not in report
+    assert draw(bare) == {}
+    assert primary_target(bare) == 0.05
+
+
+def test_calibration_says_what_its_runs_buy(found: Results) -> None:
+    report = render_report(found)
+    assert "Thresholds were locked on explore runs" in report
+    assert "| 0.05 | 0.041 |" in report
+    calibration = found.x_calibration
+    assert calibration is not None
+    few = found.model_copy(update={"x_calibration": calibration.model_copy(update={"n_runs": 32})})
+    assert "| 0.01 | no finite threshold: 99 runs are needed |" in render_report(few)
+
+
+def test_the_answer_counts_monitors_only() -> None:
+    made = labelled(
+        csd_lag1="SUPPORTED_FOR_ALARM", vei="RANK_ONLY", curvature="INCONCLUSIVE", clock="RANK_ONLY"
+    )
+    said = answer(made)
+    assert said.title == "1 of 3 scores may raise an alarm at a 5% false-alarm budget"
+    assert said.sentence.startswith(
+        "1 of 3 scores may raise an alarm at a false-alarm budget of 5%; it (csd_lag1) warned of "
+    )
+    assert "where chance at the same cost warns of" in said.sentence
+    assert [item.name for item in said.supported] == ["csd_lag1"]
+    assert said.ranked[0].name == "csd_lag1"
+    assert said.ranked[-1].name == "clock"
+    assert featured(said, 2) == ("csd_lag1", "curvature")
+
+
+def test_the_answer_when_there_is_none() -> None:
+    said = answer(labelled(vei="RANK_ONLY", curvature="INCONCLUSIVE", csd_lag1="RANK_ONLY"))
+    assert said.title == "No alarm yet at a 5% false-alarm budget: 1 of 3 scores not decided"
+    assert said.sentence == (
+        "None of 3 scores may raise an alarm yet at a false-alarm budget of 5%: 1 not decided by "
+        "256 held-out runs, 2 no more than a ranking."
+    )
+    none = answer(labelled(vei="RANK_ONLY", csd_lag1="ESTIMATOR_UNSTABLE"))
+    assert none.title == "None of 2 scores may raise an alarm at a 5% false-alarm budget"
+    assert none.supported == ()
+
+
+def test_two_supported_scores_name_the_best() -> None:
+    made = labelled(csd_lag1="SUPPORTED_FOR_ALARM", vei="SUPPORTED_FOR_ALARM")
+    best = answer(made).ranked[0].name
+    assert f"; the best, {best}, warned of " in answer(made).sentence
+
+
+def test_one_score_speaks_for_itself() -> None:
+    made = labelled(vei="RANK_ONLY", clock="RANK_ONLY")
+    assert answer(made).sentence == "vei: vei: a sentence about this verdict."
+
+
+def test_groups_and_reasons_in_words() -> None:
+    def group(**fields: object) -> str:
+        base: IndicatorRecord = indicator("vei", np.random.default_rng(0))
+        return group_of(base.model_copy(update=fields))
+
+    assert group(x_sees_test_labels=False) == "monitor"
+    assert group(x_sees_test_labels=True) == "oracle"
+    assert group(x_sees_test_labels=None) == "undeclared"
+    assert group(family="control", x_sees_test_labels=True) == "control"
+    assert reason("fpr_floor") == "false-alarm floor"
+    assert reason("some_new_code") == "some new code"
+
+
+def test_a_whole_evaluation_lies_in_its_folder(tmp_path: Path) -> None:
+    made = results(["csd_lag1", "train_accuracy", "clock"])
+    written = write_evaluation(
+        made,
+        tmp_path / "out",
+        curves=curves(8),
+        aligned=aligned_scores()[:1],
+        note="A note.",
+        next_command="gmb run",
+    )
+    assert all(path.is_file() for path in written)
+    assert written[0] == tmp_path / "out" / "report.md"
+    assert sorted({path.parent.name for path in written}) == ["figures", "out", "tables"]
+    assert Results.read(tmp_path / "out" / "results.yaml") == made
+    report = written[0].read_text()
+    links = re.findall(r"\]\(([^)]+)\)", report)
+    assert len(links) == 8
+    assert all((tmp_path / "out" / link).is_file() for link in links)
+    assert made.tables.gate_summary_path in links
+
+
+def test_the_subtitle_says_what_was_judged(found: Results) -> None:
+    assert subtitle(found) == (
+        "subtraction mod 29 · 1 layer, width 32 · 256 held-out runs, "
+        f"{found.summary.n_events} events · thresholds locked on 100 explore runs"
+    )
+
+
+def test_the_report_is_written_atomically(found: Results, tmp_path: Path) -> None:
+    path = write_report(found, tmp_path / "report.md")
+    assert path.read_text() == render_report(found)
+    assert list(tmp_path.iterdir()) == [path]
