@@ -231,7 +231,7 @@ def test_horizon_and_gap_have_no_default(path: str) -> None:
 
 def test_an_unknown_override_names_the_nearest() -> None:
     with pytest.raises(InputError, match="Did you mean 'burn_in'"):
-        Prereg.minimal(horizon=1, safe_gap=2, burnin=3)
+        Prereg.minimal(horizon=1, safe_gap=2, burn_inn=3)
 
 
 @pytest.mark.parametrize(

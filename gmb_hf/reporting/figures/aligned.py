@@ -17,7 +17,7 @@ from gmb_hf.reporting.figures.style import (
     HALO,
     INK,
     MUTED,
-    VERMILLION,
+    VERMILION,
     house_style,
     new_figure,
     rate_text,
@@ -132,7 +132,7 @@ def _panel(axes: Axes, score: AlignedScore, horizon: int, safe_gap: int | None) 
     axes.set_ylim(*_limits(score, low, quarter, upper, high))
     if score.threshold is not None and np.isfinite(score.threshold):
         axes.axhline(
-            score.threshold, color=VERMILLION, linewidth=1.2, linestyle=(0, (5, 1.5)), zorder=4
+            score.threshold, color=VERMILION, linewidth=1.2, linestyle=(0, (5, 1.5)), zorder=4
         )
         rate = "" if score.target is None else f" at {rate_text(score.target)}"
         axes.annotate(
@@ -142,7 +142,7 @@ def _panel(axes: Axes, score: AlignedScore, horizon: int, safe_gap: int | None) 
             xycoords=("axes fraction", "data"),
             textcoords="offset points",
             fontsize=6.8,
-            color=VERMILLION,
+            color=VERMILION,
             va="bottom",
             zorder=5,
             path_effects=HALO,
@@ -176,7 +176,7 @@ def _legend(safe_gap: int | None) -> list[Line2D | Patch]:
         Patch(color=_NARROW, label="middle half of runs"),
         Patch(color=_WIDE, label="5% to 95%"),
         Patch(color=_HORIZON, label="horizon"),
-        Line2D([], [], color=VERMILLION, linestyle=(0, (5, 1.5)), label="threshold"),
+        Line2D([], [], color=VERMILION, linestyle=(0, (5, 1.5)), label="threshold"),
     ]
     if safe_gap is not None:
         gap = Line2D([], [], color=MUTED, linestyle=(0, (1, 1.4)), label="end of the safe zone")

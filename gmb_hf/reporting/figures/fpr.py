@@ -17,7 +17,7 @@ from gmb_hf.reporting.figures.style import (
     INK,
     MUTED,
     RULE,
-    VERMILLION,
+    VERMILION,
     house_style,
     panel_grid,
     rate_text,
@@ -151,7 +151,7 @@ def _highlight(axes: Axes, curve: FprCurve) -> None:
     if curve.floor is not None:
         axes.axhline(
             max(curve.floor, _LOWEST),
-            color=VERMILLION,
+            color=VERMILION,
             linewidth=1.3,
             linestyle=(0, (5, 1.5)),
             zorder=2,
@@ -165,7 +165,7 @@ def _highlight(axes: Axes, curve: FprCurve) -> None:
             textcoords="offset points",
             va="bottom" if above else "top",
             fontsize=6.5,
-            color=VERMILLION,
+            color=VERMILION,
             weight="bold",
         )
     axes.set_title(shorten(curve.name, 22), fontsize=6.8, pad=3)
@@ -199,7 +199,7 @@ def _legend(cap: bool) -> list[Line2D | Patch]:
         Line2D(
             [],
             [],
-            color=VERMILLION,
+            color=VERMILION,
             linestyle=(0, (5, 1.5)),
             label="floor: least cost of any alarm",
         ),

@@ -80,11 +80,10 @@ def lead_time_distribution(
             )
         )
         bar = max(1, cadence or horizon // 40)
-        edges = np.arange(bar / 2, horizon + bar, bar)
+        # Leads are multiples of the cadence: a bar is centred on each.
+        edges = np.concatenate([[0.0], np.arange(bar / 2, horizon + bar, bar)])
         shares = [
-            np.histogram(score.leads, bins=np.concatenate([[0.0], edges]))[0][0:]
-            / max(1, score.n_events)
-            for score in scores
+            np.histogram(score.leads, bins=edges)[0] / max(1, score.n_events) for score in scores
         ]
         tallest = max((float(share.max(initial=0.0)) for share in shares), default=0.0) or 1.0
         for index, (score, share) in enumerate(zip(scores, shares, strict=True)):

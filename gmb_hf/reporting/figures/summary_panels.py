@@ -14,7 +14,7 @@ from gmb_hf.reporting.figures.style import (
     INK,
     MUTED,
     RULE,
-    VERMILLION,
+    VERMILION,
     rate_text,
 )
 
@@ -89,9 +89,9 @@ def false_alarms(axes: Axes, y: float, row: SummaryRow) -> None:
     if row.floor is not None:
         floor = max(row.floor, _FPR_LOWEST)
         axes.plot(
-            [floor, 1.3], [y, y], color=VERMILLION, linewidth=1.1, linestyle=(0, (2, 1)), zorder=3
+            [floor, 1.3], [y, y], color=VERMILION, linewidth=1.1, linestyle=(0, (2, 1)), zorder=3
         )
-        axes.plot([floor], [y], "|", color=VERMILLION, markersize=8, markeredgewidth=1.8, zorder=4)
+        axes.plot([floor], [y], "|", color=VERMILION, markersize=8, markeredgewidth=1.8, zorder=4)
         axes.annotate(
             f"floor {rate_text(round(row.floor, 2))}",
             (floor, y),
@@ -100,7 +100,7 @@ def false_alarms(axes: Axes, y: float, row: SummaryRow) -> None:
             ha="right",
             va="center_baseline",
             fontsize=6.3,
-            color=VERMILLION,
+            color=VERMILION,
             zorder=5,
             path_effects=HALO,
         )
