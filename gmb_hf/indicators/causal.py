@@ -120,6 +120,12 @@ def running_min(x: Values) -> Values:
     return np.where(np.isnan(x), np.nan, np.fmin.accumulate(x, axis=1))
 
 
+def gain(x: Values, width: int) -> Values:
+    """Rise of the trailing mean above its smallest value so far; never below 0."""
+    smooth = trailing_mean(x, width)
+    return smooth - running_min(smooth)
+
+
 def log_floored(x: Values, floor: float = 1e-12) -> Values:
     """Natural logarithm of max(x, floor), so that a loss or norm of 0 stays finite."""
     return np.log(np.maximum(x, floor))

@@ -26,11 +26,12 @@ _CLEANUP = "Nanda et al. (2023), Progress measures for grokking via mechanistic 
     summary="lag-1 autocorrelation of the log training loss, detrended in a trailing window",
     needs=("train_loss",),
     source=f"{_SLOWING}; {_DETRENDED}",
+    minimum_checkpoints={"window": 4},
     window_parameter="window",
 )
 def csd_autocorrelation(seen: Observables, *, window: int = 200) -> Values:
     """Critical slowing down: near a transition, fluctuations decay ever more slowly."""
-    width = seen.checkpoints(window, at_least=4)
+    width = seen.checkpoints(window)
     return detrended_moments(log_floored(seen["train_loss"]), width)[1]
 
 
@@ -40,11 +41,12 @@ def csd_autocorrelation(seen: Observables, *, window: int = 200) -> Values:
     summary="variance of the log training loss, detrended in a trailing window",
     needs=("train_loss",),
     source=f"{_SLOWING}; {_DETRENDED}",
+    minimum_checkpoints={"window": 4},
     window_parameter="window",
 )
 def csd_variance(seen: Observables, *, window: int = 200) -> Values:
     """Critical slowing down: near a transition, fluctuations grow."""
-    width = seen.checkpoints(window, at_least=4)
+    width = seen.checkpoints(window)
     return detrended_moments(log_floored(seen["train_loss"]), width)[0]
 
 
@@ -54,6 +56,7 @@ def csd_variance(seen: Observables, *, window: int = 200) -> Values:
     summary="variance explosion index of the log gradient norm: short over long window variance",
     needs=("gradient_norm",),
     source="GMB v0.4, section 3 (VEI)",
+    minimum_checkpoints={"window": 2, "short_window": 2},
     window_parameter="window",
 )
 def gradient_variance_explosion(
@@ -69,6 +72,7 @@ def gradient_variance_explosion(
     summary="variance explosion index of the log weight norm: short over long window variance",
     needs=("weight_norm",),
     source="GMB v0.4, section 3 (VEI)",
+    minimum_checkpoints={"window": 2, "short_window": 2},
     window_parameter="window",
 )
 def weight_variance_explosion(
@@ -79,8 +83,8 @@ def weight_variance_explosion(
 
 
 def _variance_explosion(seen: Observables, x: Values, window: int, short_window: int) -> Values:
-    long = trailing_variance(x, seen.checkpoints(window, at_least=2))
-    short = trailing_variance(x, seen.checkpoints(short_window, at_least=2, name="short_window"))
+    long = trailing_variance(x, seen.checkpoints(window))
+    short = trailing_variance(x, seen.checkpoints(short_window, name="short_window"))
     return log_floored(short) - log_floored(long)
 
 
@@ -126,11 +130,12 @@ def update_norm(seen: Observables) -> Values:
     summary="least-squares slope of the log training loss in a trailing window",
     needs=("train_loss",),
     source="GMB v0.4, section 3 (dynamics)",
+    minimum_checkpoints={"window": 2},
     window_parameter="window",
 )
 def train_loss_slope(seen: Observables, *, window: int = 200) -> Values:
     """Per checkpoint; above 0 where the training loss rises again while circuits compete."""
-    return trailing_slope(log_floored(seen["train_loss"]), seen.checkpoints(window, at_least=2))
+    return trailing_slope(log_floored(seen["train_loss"]), seen.checkpoints(window))
 
 
 @register(
@@ -190,9 +195,10 @@ def train_accuracy(seen: Observables) -> Values:
     summary="log of the variance of the log training loss in a trailing window, trend included",
     needs=("train_loss",),
     source=_SLOWING,
+    minimum_checkpoints={"window": 2},
     window_parameter="window",
 )
 def train_loss_variance(seen: Observables, *, window: int = 200) -> Values:
     """Rises with spikes and with steady movement alike; the detrended one is csd_variance."""
     x = trailing_mean(log_floored(seen["train_loss"]), 2)
-    return log_floored(trailing_variance(x, seen.checkpoints(window, at_least=2)))
+    return log_floored(trailing_variance(x, seen.checkpoints(window)))

@@ -27,6 +27,7 @@ def external(column: str, sees_test_labels: bool | None = None) -> Indicator:
         sees_test_labels=sees_test_labels,
         orientation=1,
         parameters=MappingProxyType({}),
+        minimum_checkpoints=MappingProxyType({}),
         source="the owner of the run log",
         window_parameter=None,
         function=read,

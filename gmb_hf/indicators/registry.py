@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
@@ -28,7 +29,7 @@ from gmb_hf.validation import InputError, unknown
 
 Family = Literal["dynamics", "spectral", "process", "crucible", "external", "control", "oracle"]
 FAMILIES: tuple[str, ...] = get_args(Family)
-_MODULES = ("dynamics", "spectral", "process", "crucible", "controls", "oracles")
+_MODULES = ("dynamics", "spectral", "process", "crucible", "controls", "oracles", "combined")
 
 
 class Observables:
@@ -42,13 +43,18 @@ class Observables:
     def __getitem__(self, column: str) -> Values:
         return self._log.panel(column).values
 
+    @cached_property
+    def cadence(self) -> int:
+        """Steps between checkpoints."""
+        return self.grid.cadence() if self._cadence is None else self._cadence
+
     def checkpoints(self, window: int, *, at_least: int = 1, name: str = "window") -> int:
         """How many checkpoints `window` steps are.
 
         Raises:
             InputError: not a positive multiple of the cadence, or fewer than `at_least`.
         """
-        cadence = self.grid.cadence() if self._cadence is None else self._cadence
+        cadence = self.cadence
         if window < 1 or window % cadence:
             raise InputError(
                 f"{name} is {window} steps, but checkpoints are {cadence} steps apart; choose a "
@@ -74,7 +80,8 @@ class Indicator:
         sees_test_labels: True makes it an oracle, no monitor; None: its owner has not said.
         orientation: +1 or -1; the score is the function's value times this, so that higher means
             higher risk.
-        parameters: name -> default. Windows are in steps.
+        parameters: name -> default. Those whose name ends in "window" are in steps.
+        minimum_checkpoints: window -> the fewest checkpoints with which it means anything.
         source: paper or specification.
         window_parameter: the parameter that the robustness layer varies, or None.
         function: `function(observables, **parameters)` -> values [R, T].
@@ -87,6 +94,7 @@ class Indicator:
     sees_test_labels: bool | None
     orientation: int
     parameters: Mapping[str, float | int]
+    minimum_checkpoints: Mapping[str, int]
     source: str
     window_parameter: str | None
     function: Callable[..., Values] = field(repr=False, compare=False)
@@ -105,6 +113,19 @@ class Indicator:
                 self.parameters,
                 where=f"indicator {self.name!r}",
             )
+
+    @property
+    def windows(self) -> tuple[str, ...]:
+        """The parameters that are windows, in steps."""
+        return tuple(name for name in self.parameters if name.endswith("window"))
+
+    def defaults_for(self, cadence: int) -> dict[str, float | int]:
+        """The defaults, each window that does not fit the cadence raised to the next that does."""
+        fitted = dict(self.parameters)
+        for name in self.windows:
+            count = math.ceil(fitted[name] / cadence)
+            fitted[name] = cadence * max(count, self.minimum_checkpoints.get(name, 1))
+        return fitted
 
     def with_defaults(self, parameters: Mapping[str, Any]) -> dict[str, float | int]:
         """All parameters, the given ones over the defaults, each of its default's type.
@@ -133,6 +154,7 @@ def register(
     source: str,
     orientation: int = 1,
     sees_test_labels: bool = False,
+    minimum_checkpoints: Mapping[str, int] | None = None,
     window_parameter: str | None = None,
 ) -> Callable[[Callable[..., Values]], Callable[..., Values]]:
     """Enter the decorated function in the catalogue; see `Indicator` for the arguments.
@@ -159,6 +181,7 @@ def register(
             sees_test_labels=sees_test_labels,
             orientation=orientation,
             parameters=MappingProxyType(parameters),
+            minimum_checkpoints=MappingProxyType(dict(minimum_checkpoints or {})),
             source=source,
             window_parameter=window_parameter,
             function=function,
@@ -222,6 +245,9 @@ def compute(
     settings = entry.with_defaults(parameters)
     seen = Observables(log, cadence=cadence)
     try:
+        for name in entry.windows:
+            least = entry.minimum_checkpoints.get(name, 1)
+            seen.checkpoints(int(settings[name]), at_least=least, name=name)
         values = entry.function(seen, **settings)
     except InputError as error:
         raise InputError(f"indicator {entry.name!r}: {error}") from error

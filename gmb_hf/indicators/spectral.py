@@ -5,9 +5,9 @@ from __future__ import annotations
 from gmb_hf.indicators.causal import (
     Values,
     difference,
+    gain,
     log_floored,
     running_max,
-    running_min,
     trailing_mean,
 )
 from gmb_hf.indicators.registry import Observables, register
@@ -119,27 +119,27 @@ def unembedding_gini(seen: Observables) -> Values:
 @register(
     "embedding_gini_gain",
     family="spectral",
-    summary="embedding Gini over its smallest value so far, as a log-ratio",
+    summary="rise of the smoothed embedding Gini above its smallest value so far",
     needs=("embedding_gini",),
     source=_FOURIER,
+    window_parameter="window",
 )
-def embedding_gini_gain(seen: Observables) -> Values:
+def embedding_gini_gain(seen: Observables, *, window: int = 100) -> Values:
     """Structure that grew in this run, whatever the split and the initialisation began with."""
-    gini = log_floored(seen["embedding_gini"], 1e-6)
-    return gini - running_min(gini)
+    return gain(seen["embedding_gini"], seen.checkpoints(window))
 
 
 @register(
     "unembedding_gini_gain",
     family="spectral",
-    summary="unembedding Gini over its smallest value so far, as a log-ratio",
+    summary="rise of the smoothed unembedding Gini above its smallest value so far",
     needs=("unembedding_gini",),
     source=_FOURIER,
+    window_parameter="window",
 )
-def unembedding_gini_gain(seen: Observables) -> Values:
+def unembedding_gini_gain(seen: Observables, *, window: int = 100) -> Values:
     """The same of the unembedding."""
-    gini = log_floored(seen["unembedding_gini"], 1e-6)
-    return gini - running_min(gini)
+    return gain(seen["unembedding_gini"], seen.checkpoints(window))
 
 
 @register(

@@ -51,6 +51,8 @@ def test_hand_computed() -> None:
     np.testing.assert_array_equal(causal.running_max(x), [[1, 3, 3, 6]])
     np.testing.assert_array_equal(causal.running_min(-x), [[-1, -3, -3, -6]])
     np.testing.assert_array_equal(causal.counts(4, 3), [1, 2, 3, 3])
+    np.testing.assert_allclose(causal.gain(-x, 2), [[0, 0, 0, 0]])
+    np.testing.assert_allclose(causal.gain(x, 1), [[0, 2, 1, 5]])
     np.testing.assert_allclose(causal.log_floored(np.array([[0.0, 1.0]])), [[np.log(1e-12), 0]])
 
 

@@ -125,6 +125,23 @@ def test_windows_must_fit_the_cadence(name: str, log: RunLog) -> None:
         compute(log, name, **{window: -10})
 
 
+@pytest.mark.parametrize("cadence", [1, 10, 30, 50, 500])
+def test_defaults_can_be_raised_to_any_cadence(cadence: int) -> None:
+    log = synthetic_runlog(2, 60, cadence, corrupted=True)
+    for name in ALL:
+        entry = get(name)
+        settings = entry.defaults_for(cadence)
+        assert np.isfinite(compute(log, name, **settings).values).all(), name
+        for window in entry.windows:
+            assert settings[window] >= entry.parameters[window]
+            least = entry.minimum_checkpoints.get(window, 1)
+            assert settings[window] == entry.parameters[window] or (
+                settings[window] - cadence < max(entry.parameters[window], least * cadence)
+            )
+    assert get("weight_norm_drop").defaults_for(30) == {"window": 120}
+    assert get("csd_variance").defaults_for(500) == {"window": 2000}
+
+
 def test_a_window_may_be_too_short(log: RunLog) -> None:
     with pytest.raises(InputError, match="window is 20 steps, 2 checkpoints; it needs at least 4"):
         compute(log, "csd_variance", window=20)
@@ -156,6 +173,34 @@ def test_norm_drop_by_hand() -> None:
     log = RunLog.from_arrays(["a"], np.arange(4) * 10, {"weight_norm": [[1, np.e, 1, 0]]})
     found = compute(log, "weight_norm_drop", window=20).values
     np.testing.assert_allclose(found, [[0, -1, 0, 1 - np.log(1e-12)]])
+
+
+def test_structure_and_rest_by_hand() -> None:
+    log = RunLog.from_arrays(
+        ["a"],
+        np.arange(4) * 10,
+        {
+            "unembedding_gini": [[0.3, 0.1, 0.3, 0.5]],
+            "prediction_change": [[0.0, 0.5, 0.5, 0.1]],
+            "attention_norm": [[2.0, 2.0, 4.0, 2.0]],
+        },
+    )
+    gain = np.array([[0, 0, 0, 0.2]])  # means over two checkpoints: .3 .2 .2 .4
+    found = {
+        name: compute(log, name, window=20).values
+        for name in (
+            "unembedding_gini_gain",
+            "settled_structure",
+            "settling_structure",
+            "shrinking_structure",
+        )
+    }
+    np.testing.assert_allclose(found["unembedding_gini_gain"], gain, atol=1e-12)
+    np.testing.assert_allclose(found["settled_structure"], gain * 0.7, atol=1e-12)
+    np.testing.assert_allclose(found["settling_structure"], gain * np.exp(0.4), atol=1e-12)
+    np.testing.assert_allclose(found["shrinking_structure"], gain, atol=1e-12)
+    narrow = compute(log, "shrinking_structure", window=10).values
+    np.testing.assert_allclose(narrow, [[0, 0, 0.2 / 4, 0.4 * 4]], atol=1e-12)
 
 
 def test_parameters_are_checked(log: RunLog) -> None:
