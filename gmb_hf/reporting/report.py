@@ -113,7 +113,8 @@ def _headline(found: Answer) -> tuple[IndicatorRecord, ...]:
         rows = [item for item in found.ranked if group_of(item) in groups]
         if rows:
             rows.sort(key=lambda item: item not in found.supported)
-            return tuple(rows[:_HEADLINE_ROWS])
+            supported = sum(item in found.supported for item in rows)
+            return tuple(rows[: max(supported, _HEADLINE_ROWS)])
     return ()
 
 

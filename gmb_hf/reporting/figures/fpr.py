@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -100,8 +101,8 @@ def _background(
     bottom = np.full_like(line, _LOWEST / 2) if cap else np.maximum(line - slack, _LOWEST / 2)
     axes.fill_between(line, bottom, line + slack, color=_KEPT, linewidth=0, zorder=0)
     axes.plot(line, line, color=MUTED, linewidth=0.8, linestyle=(0, (1, 1.2)), zorder=1)
-    for other in curves:
-        axes.plot(other.targets, _shown(other.achieved), color=RULE, linewidth=0.6, zorder=1)
+    others = [np.column_stack([other.targets, _shown(other.achieved)]) for other in curves]
+    axes.add_collection(LineCollection(others, colors=RULE, linewidths=0.6, zorder=1))
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(low, high)
@@ -168,7 +169,7 @@ def _highlight(axes: Axes, curve: FprCurve) -> None:
             color=VERMILION,
             weight="bold",
         )
-    axes.set_title(shorten(curve.name, 22), fontsize=6.8, pad=3)
+    axes.set_title(shorten(curve.name, 22), fontsize=6.5, pad=3)
     if curve.note:
         axes.text(
             0.98,

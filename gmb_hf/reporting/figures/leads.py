@@ -28,6 +28,7 @@ from gmb_hf.reporting.figures.style import (
 
 _COLOURS = {"monitor": BLUE, "undeclared": SKY, "oracle": ORANGE, "control": "#8C8C8C"}
 _ROW = 0.3
+_BARS = 40
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def lead_time_distribution(
         horizon: where leads are censored, in steps.
         lead_time_target: the lead that counts as success, in steps.
         target: the target false positive rate of the alarms, for the axis label.
-        cadence: width of a bar in steps; a fortieth of the horizon by default.
+        cadence: steps between checkpoints; bars are a multiple of it wide.
     """
     with house_style():
         head, foot, left, right, width = 0.42, 0.5, 1.75, 1.35, 7.2
@@ -79,8 +80,9 @@ def lead_time_distribution(
                 (height - head - foot) / height,
             )
         )
-        bar = max(1, cadence or horizon // 40)
-        # Leads are multiples of the cadence: a bar is centred on each.
+        # Leads are multiples of the cadence: a bar is centred on each, or on every few.
+        unit = cadence or 1
+        bar = unit * max(1, horizon // (unit * _BARS))
         edges = np.concatenate([[0.0], np.arange(bar / 2, horizon + bar, bar)])
         shares = [
             np.histogram(score.leads, bins=edges)[0] / max(1, score.n_events) for score in scores
@@ -143,7 +145,7 @@ def _row(
         1.02, base + 0.4, f"{share:.0%}", transform=label, va="center", fontsize=7, weight="bold"
     )
     axes.text(
-        1.1,
+        1.12,
         base + 0.4,
         f"{len(score.leads):,} of {score.n_events:,}",
         transform=label,

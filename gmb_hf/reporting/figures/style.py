@@ -112,7 +112,7 @@ def panel_grid(
         head: room above the panels for a legend, inches.
     """
     rows = max(1, -(-count // columns))
-    foot, left, right = 0.48, 0.62, 0.12
+    foot, left, right = 0.48, 0.62, 0.2
     height = head + rows * panel_height + foot
     figure = Figure(figsize=(width, height))
     grid = figure.subplots(
