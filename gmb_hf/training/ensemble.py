@@ -122,6 +122,7 @@ class Ensemble:
             self.weights.values(),
             lr=training.lr,
             betas=(training.beta1, training.beta2),
+            eps=training.eps,
             weight_decay=training.weight_decay,
             fused=True,
         )
@@ -179,7 +180,7 @@ class Ensemble:
                 continue
             step = float(state["step"])
             mean = state["exp_avg"] / (1 - training.beta1**step)
-            scale = (state["exp_avg_sq"] / (1 - training.beta2**step)).sqrt_().add_(1e-8)
+            scale = (state["exp_avg_sq"] / (1 - training.beta2**step)).sqrt_().add_(training.eps)
             move = mean.div_(scale).mul_(training.lr)
             kept = 1 - training.lr * training.weight_decay
             updates[name] = weight.detach() - (weight.detach() + move) / kept

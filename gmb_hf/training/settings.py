@@ -99,7 +99,7 @@ class TrainingSettings:
     Attributes:
         steps: full-batch updates.
         checkpoint_every: steps between two rows of the run log.
-        lr, weight_decay, beta1, beta2: of AdamW; decay acts on every parameter.
+        lr, weight_decay, beta1, beta2, eps: of AdamW; decay acts on every parameter.
         seeds_at_once: how many seeds are stacked; it changes speed and memory, not results.
         compile: compile the step with torch.compile: "always", "never", or "auto" where the
             work ahead is long enough to win back the time that compiling takes.
@@ -111,6 +111,7 @@ class TrainingSettings:
     weight_decay: float = 0.5
     beta1: float = 0.9
     beta2: float = 0.98
+    eps: float = 1e-8
     seeds_at_once: int = 36
     compile: str = "auto"
 
@@ -123,6 +124,7 @@ class TrainingSettings:
                 f"training.checkpoint_every={self.checkpoint_every}; change one of them"
             )
         _positive("training.lr", self.lr)
+        _positive("training.eps", self.eps)
         if not self.weight_decay >= 0:
             raise InputError(f"training.weight_decay must be at least 0, got {self.weight_decay!r}")
         fraction("training.beta1", self.beta1)

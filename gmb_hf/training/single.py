@@ -78,6 +78,7 @@ def train_seed(
         model.parameters(),
         lr=settings.lr,
         betas=(settings.beta1, settings.beta2),
+        eps=settings.eps,
         weight_decay=settings.weight_decay,
     )
     loader = full_batches(config, seed)

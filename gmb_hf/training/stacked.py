@@ -182,7 +182,7 @@ def log_metadata(config: RunConfig) -> dict[str, Any]:
         "task": config.task.name,
         "model": config.model.name,
         "optimizer": f"AdamW(lr={training.lr:g}, weight_decay={training.weight_decay:g}, "
-        f"betas=({training.beta1:g}, {training.beta2:g}))",
+        f"betas=({training.beta1:g}, {training.beta2:g}), eps={training.eps:g})",
         "schedule": f"constant, full batch, {training.steps} steps",
         "checkpoint_every_steps": training.checkpoint_every,
         "config": config.training_identity(),
