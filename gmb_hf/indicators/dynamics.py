@@ -29,7 +29,7 @@ _CLEANUP = "Nanda et al. (2023), Progress measures for grokking via mechanistic 
     minimum_checkpoints={"window": 4},
     window_parameter="window",
 )
-def csd_autocorrelation(seen: Observables, *, window: int = 200) -> Values:
+def csd_autocorrelation(seen: Observables, *, window: int = 100) -> Values:
     """Critical slowing down: near a transition, fluctuations decay ever more slowly."""
     width = seen.checkpoints(window)
     return detrended_moments(log_floored(seen["train_loss"]), width)[1]
@@ -44,7 +44,7 @@ def csd_autocorrelation(seen: Observables, *, window: int = 200) -> Values:
     minimum_checkpoints={"window": 4},
     window_parameter="window",
 )
-def csd_variance(seen: Observables, *, window: int = 200) -> Values:
+def csd_variance(seen: Observables, *, window: int = 100) -> Values:
     """Critical slowing down: near a transition, fluctuations grow."""
     width = seen.checkpoints(window)
     return detrended_moments(log_floored(seen["train_loss"]), width)[0]
@@ -60,7 +60,7 @@ def csd_variance(seen: Observables, *, window: int = 200) -> Values:
     window_parameter="window",
 )
 def gradient_variance_explosion(
-    seen: Observables, *, window: int = 200, short_window: int = 50
+    seen: Observables, *, window: int = 100, short_window: int = 50
 ) -> Values:
     """Log of the ratio of the two variances, each with a floor that lets 0 over 0 be 0."""
     return _variance_explosion(seen, log_floored(seen["gradient_norm"]), window, short_window)
@@ -76,7 +76,7 @@ def gradient_variance_explosion(
     window_parameter="window",
 )
 def weight_variance_explosion(
-    seen: Observables, *, window: int = 200, short_window: int = 50
+    seen: Observables, *, window: int = 100, short_window: int = 50
 ) -> Values:
     """The same of the log weight norm."""
     return _variance_explosion(seen, log_floored(seen["weight_norm"]), window, short_window)
@@ -133,7 +133,7 @@ def update_norm(seen: Observables) -> Values:
     minimum_checkpoints={"window": 2},
     window_parameter="window",
 )
-def train_loss_slope(seen: Observables, *, window: int = 200) -> Values:
+def train_loss_slope(seen: Observables, *, window: int = 100) -> Values:
     """Per checkpoint; above 0 where the training loss rises again while circuits compete."""
     return trailing_slope(log_floored(seen["train_loss"]), seen.checkpoints(window))
 
@@ -147,7 +147,7 @@ def train_loss_slope(seen: Observables, *, window: int = 200) -> Values:
     orientation=-1,
     window_parameter="window",
 )
-def weight_norm_acceleration(seen: Observables, *, window: int = 200) -> Values:
+def weight_norm_acceleration(seen: Observables, *, window: int = 100) -> Values:
     """x(t) - 2 x(t - h) + x(t - 2h) of the log norm, h the window in checkpoints."""
     lag = seen.checkpoints(window)
     slope = difference(log_floored(seen["weight_norm"]), lag)
@@ -182,7 +182,7 @@ _register_norm_drop("mlp", "the MLP weights", _CLEANUP)
     family="dynamics",
     summary="training accuracy: ties at 1 leave no threshold at a small false positive rate",
     needs=("train_acc",),
-    source="GMB v0.4, section 4.2 (FPR floor)",
+    source="GMB v0.4, section 4.2 (floor of the false positive rate)",
 )
 def train_accuracy(seen: Observables) -> Values:
     """The textbook failure: it ranks well, and cannot be an alarm."""
@@ -198,7 +198,7 @@ def train_accuracy(seen: Observables) -> Values:
     minimum_checkpoints={"window": 2},
     window_parameter="window",
 )
-def train_loss_variance(seen: Observables, *, window: int = 200) -> Values:
+def train_loss_variance(seen: Observables, *, window: int = 100) -> Values:
     """Rises with spikes and with steady movement alike; the detrended one is csd_variance."""
     x = trailing_mean(log_floored(seen["train_loss"]), 2)
     return log_floored(trailing_variance(x, seen.checkpoints(window)))

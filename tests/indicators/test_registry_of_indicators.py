@@ -204,8 +204,8 @@ def test_structure_and_rest_by_hand() -> None:
 
 
 def test_parameters_are_checked(log: RunLog) -> None:
-    with pytest.raises(InputError, match=r"parameter 'windo' is unknown.*Did you mean 'window'"):
-        compute(log, "weight_norm_drop", windo=100)
+    with pytest.raises(InputError, match=r"parameter 'window_' is unknown.*Did you mean 'window'"):
+        compute(log, "weight_norm_drop", window_=100)
     for bad in ("wide", True, float("nan"), 10.5, None):
         with pytest.raises(InputError, match="'weight_norm_drop': parameter 'window' must be a"):
             compute(log, "weight_norm_drop", window=bad)
