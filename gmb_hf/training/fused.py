@@ -1,8 +1,8 @@
-"""The two heavy pieces of a stacked step, with hand-written gradients and reused memory.
+"""The heavy pieces of a stacked step, with hand-written gradients and reused memory.
 
 Autograd would allocate every intermediate anew at each step; at these sizes the page faults of
-fresh memory cost more than the arithmetic. Both functions therefore write their large
-intermediates into a `Workspace` that lives as long as the training does. Their gradients are
+fresh memory cost more than the arithmetic. The MLP therefore writes its large intermediates into
+a `Workspace` that lives as long as the training does. All gradients here are
 checked against autograd in `tests/training/test_fused.py`.
 
 Shapes: S seeds, n rows, d width, f hidden units of the MLP, V vocabulary.
@@ -137,6 +137,41 @@ def mlp_block(
     hidden = torch.baddbmm(up_bias, normalise(x), up.transpose(1, 2))
     hidden = hidden.relu_() if activation == "relu" else functional.gelu(hidden, approximate="tanh")
     return torch.add(x, down_bias).baddbmm_(hidden, down.transpose(1, 2))
+
+
+class _WeightedMean(torch.autograd.Function):
+    """Numerators over denominators; autograd's own gradient would square the denominator."""
+
+    @staticmethod
+    def forward(ctx: Any, sums: Tensor, heads: int) -> Tensor:
+        numerator, denominator = sums.split([sums.shape[-1] - heads, heads], dim=-1)
+        inverse = denominator.reciprocal().unsqueeze(-1)
+        mean = numerator.view(*numerator.shape[:-1], heads, -1) * inverse  # [S, n, h, d/h]
+        ctx.save_for_backward(mean, inverse)
+        out: Tensor = mean.flatten(2)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        mean, inverse = ctx.saved_tensors
+        d_numerator = gradients[0].view(mean.shape) * inverse
+        d_denominator = -(d_numerator * mean).sum(-1)
+        return torch.cat([d_numerator.flatten(2), d_denominator], dim=-1), None
+
+
+def weighted_mean(sums: Tensor, heads: int) -> Tensor:
+    """The mean values of a softmax from its two sums, per head: [S, n, d].
+
+    The weights may be anything from exp(-80) to exp(80), also in float32: neither the mean nor
+    its gradient squares their sum.
+
+    Args:
+        sums: the weighted sums of the values [S, n, d] and, side by side with them, the sums of
+            the weights [S, n, h]; together [S, n, d + h].
+        heads: h.
+    """
+    mean: Tensor = _WeightedMean.apply(sums, heads)  # type: ignore[no-untyped-call]
+    return mean
 
 
 class _AnswerLoss(torch.autograd.Function):

@@ -27,9 +27,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gmb_hf.training.fused import Workspace, answer_loss, folded, mlp_block, normalise
+from gmb_hf.training.fused import (
+    Workspace,
+    answer_loss,
+    folded,
+    mlp_block,
+    normalise,
+    weighted_mean,
+)
 
-MAX_EXPONENT = 60.0  # exp(60) and sums of it stay finite in float32
+# In float32 sums of exp(60) are finite and exp(-80) is not yet zero, so the score of an operand may
+# stand 140 above those of BOS, OP and EQ.
+MAX_EXPONENT = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,7 +262,7 @@ def _attend_tables(
     table = torch.cat([_per_head(exponents, value), exponents], dim=-1)  # [S, 2p + 3, d + h]
     bos, a, operation, b, equals = table.split(counts, dim=1)
     sums = torch.baddbmm(bos + operation + equals, equations.first, a)
-    at_equals = _ratio(torch.baddbmm(sums, equations.second, b), h)  # [S, n, d]
+    at_equals = weighted_mean(torch.baddbmm(sums, equations.second, b), h)  # [S, n, d]
     bos, a, operation, b, equals = states.split(counts, dim=1)
     if last:
         return at_equals, equals
@@ -305,7 +314,7 @@ def _attend_second(
     weight = pairs.gather(1, equations.pair.unsqueeze(-1).expand(-1, -1, heads))  # [S, n, h]
     from_first = _per_head(weight, torch.bmm(equations.first, values[1]))
     added = torch.cat([from_first, weight], dim=-1)
-    return _ratio(torch.baddbmm(added, equations.second, table), heads)
+    return weighted_mean(torch.baddbmm(added, equations.second, table), heads)
 
 
 def _attend_rows(
@@ -349,9 +358,3 @@ def _mix(query: Tensor, keys: Rows, values: Rows, heads: int) -> Tensor:
     for weight, value in zip(weights[1:], values[1:], strict=True):
         mixed = mixed + _per_head(weight, value)
     return mixed
-
-
-def _ratio(sums: Tensor, heads: int) -> Tensor:
-    """Numerators [S, n, d] over denominators [S, n, h], stored side by side."""
-    numerator, denominator = sums.split([sums.shape[-1] - heads, heads], dim=-1)
-    return _per_head(denominator.reciprocal(), numerator)
