@@ -1,6 +1,6 @@
 # make demo   the whole story: install, train, judge, show where the figures lie
 # make test   the whole suite            make lint   ruff, mypy, codespell
-# make bench  measured ratios against their targets
+# make bench  measured figures against their targets; make bench ONLY="T1 T2" for some
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -22,7 +22,7 @@ lint: $(INSTALLED)
 	$(VENV)/bin/codespell
 
 bench: $(INSTALLED)
-	$(PYTHON) -m benchmarks
+	$(PYTHON) -m benchmarks $(ONLY)
 
 $(INSTALLED): setup.cfg constraints.txt pyproject.toml
 	@$(SYSTEM_PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \

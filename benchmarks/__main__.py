@@ -1,0 +1,37 @@
+"""Measure the targets that are named, or all of them: one line each, then its figures."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from benchmarks import commands, observing, steps
+from benchmarks.harness import Line
+
+TARGETS: dict[str, Callable[[], Line]] = {
+    "T1": steps.t1,
+    "T2": steps.t2,
+    "T3": commands.t3,
+    "T3b": commands.t3b,
+    "T8": commands.t8,
+    "T9": commands.t9,
+    "O1": observing.o1,
+}
+
+
+def main(names: list[str]) -> int:
+    """Measure; 0 if every target was reached."""
+    unknown = [name for name in names if name not in TARGETS]
+    if unknown:
+        print(f"error: unknown target {unknown[0]!r}; known: {', '.join(TARGETS)}", file=sys.stderr)
+        return 2
+    passed = True
+    for name in names or list(TARGETS):
+        line = TARGETS[name]()
+        print(line, flush=True)
+        passed &= line.passed
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

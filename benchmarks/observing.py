@@ -1,0 +1,56 @@
+"""O1: what all observables cost, as a share of the training time (quick preset)."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from benchmarks.harness import Line, median, side
+
+CHECKPOINTS = 12
+
+
+def o1() -> Line:
+    """The time that measuring takes over the time that training takes, target under 20%."""
+    found = [side("observing") for _ in range(3)]
+    share = median([each["measuring"] / each["training"] for each in found])
+    details = [
+        f"training {1e3 * found[-1]['training']:.1f} ms, measuring "
+        f"{1e3 * found[-1]['measuring']:.1f} ms a checkpoint interval; {found[-1]['count']} "
+        "observables"
+    ]
+    return Line("O1", f"{share:.1%}", "< 20%", share < 0.2, details)
+
+
+def _measure() -> dict[str, Any]:
+    from gmb_hf.training.ensemble import Ensemble
+    from gmb_hf.training.memory import keep_freed_memory
+    from gmb_hf.training.observables import Observer
+    from gmb_hf.training.presets import preset
+
+    keep_freed_memory()
+    config = preset("quick")
+    ensemble = Ensemble(config, range(config.training.seeds_at_once))
+    observer = Observer(ensemble)
+    training = measuring = 0.0
+    count = 0
+    every = config.training.checkpoint_every
+    for step in range(CHECKPOINTS * every):
+        kept = step % every == 0
+        start = time.perf_counter()
+        losses, logits = ensemble.gradients(keep_logits=kept)
+        middle = time.perf_counter()
+        if kept:
+            count = len(observer.measure(losses, logits))
+        after = time.perf_counter()
+        ensemble.update()
+        if step >= every:  # the first interval warms up
+            measuring += after - middle
+            training += (middle - start) + (time.perf_counter() - after)
+    intervals = CHECKPOINTS - 1
+    return {"training": training / intervals, "measuring": measuring / intervals, "count": count}
+
+
+if __name__ == "__main__":
+    print(json.dumps(_measure()))

@@ -1,0 +1,159 @@
+"""T1 and T2: the exact short forward against the project's own model on all eight tokens.
+
+A side runs in its own process: `python -m benchmarks.steps SIDE PRESET SEEDS STEPS` trains and
+prints seconds per seed and step, and the losses on the way.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+from benchmarks.harness import Line, median, side
+
+ROUNDS = 3
+LOSS_TOLERANCE = 1e-4
+GRADIENT_TOLERANCE = 1e-5
+
+
+def t1() -> Line:
+    """Seeds x steps per second of the quick preset, 50 steps, losses equal to 1e-4."""
+    plain, stacked = _rounds("quick", plain_seeds=2, stacked_seeds=36, steps=50)
+    worst = max(
+        abs(a - b)
+        for seed in ("0", "1")
+        for a, b in zip(plain[-1]["losses"][seed], stacked[-1]["losses"][seed], strict=True)
+    )
+    ratio, details = _compare(plain, stacked)
+    details.append(f"largest difference of the losses over 50 steps {worst:.1e}")
+    return Line("T1", f"{ratio:.1f}x", ">= 20x", ratio >= 20 and worst <= LOSS_TOLERANCE, details)
+
+
+def t2() -> Line:
+    """One step of the 2-layer p=97 model, loss and gradients equal to 1e-5 relative."""
+    plain, stacked = _rounds("paper", plain_seeds=1, stacked_seeds=1, steps=4)
+    ratio, details = _compare(plain, stacked)
+    check = side("steps", "check", "paper", "1", "1")
+    details.append(f"loss differs by {check['loss']:.1e}, gradients by {check['gradient']:.1e}")
+    equal = check["loss"] <= GRADIENT_TOLERANCE and check["gradient"] <= GRADIENT_TOLERANCE
+    return Line("T2", f"{ratio:.1f}x", ">= 9x", ratio >= 9 and equal, details)
+
+
+def _rounds(
+    preset: str, *, plain_seeds: int, stacked_seeds: int, steps: int
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    plain, stacked = [], []
+    for _ in range(ROUNDS):  # in turn, so that a slower spell of the machine meets both
+        plain.append(side("steps", "plain", preset, str(plain_seeds), str(steps)))
+        stacked.append(side("steps", "stacked", preset, str(stacked_seeds), str(steps)))
+    return plain, stacked
+
+
+def _compare(plain: list[dict[str, Any]], stacked: list[dict[str, Any]]) -> tuple[float, list[str]]:
+    ratio = median([a["seconds"] / b["seconds"] for a, b in zip(plain, stacked, strict=True)])
+    slow, fast = (median([each["seconds"] for each in runs]) for runs in (plain, stacked))
+    return ratio, [
+        f"plain loop   {1e3 * slow:8.3f} ms a seed and step   {1 / slow:9.1f} seed steps/s",
+        f"stacked      {1e3 * fast:8.3f} ms a seed and step   {1 / fast:9.1f} seed steps/s",
+    ]
+
+
+def _plain(preset_name: str, seeds: int, steps: int) -> dict[str, Any]:
+    """One model at a time, eager, full batch, all tokens."""
+    import torch
+
+    from gmb_hf.training.ensemble import initial_model, task_data
+    from gmb_hf.training.presets import preset
+
+    config = preset(preset_name)
+    losses: dict[str, list[float]] = {}
+    spent = 0.0
+    for seed in range(seeds):
+        data = task_data(config.task, seed)
+        batch = {
+            "input_ids": torch.from_numpy(data.input_ids[data.train_index]),
+            "labels": torch.from_numpy(data.labels[data.train_index]),
+        }
+        model = initial_model(config, seed)
+        model.set_attn_implementation("eager")
+        model.train()
+        optimizer = torch.optim.AdamW(model.parameters(), **_adamw(config))
+        seen = losses.setdefault(str(seed), [])
+        for step in range(steps + 2):  # two more, which warm up
+            start = time.perf_counter()
+            loss = model(**batch).loss
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if step >= 2:
+                spent += time.perf_counter() - start
+            seen.append(loss.item())
+    return {"seconds": spent / (seeds * steps), "losses": losses}
+
+
+def _stacked(preset_name: str, seeds: int, steps: int) -> dict[str, Any]:
+    from gmb_hf.training.ensemble import Ensemble
+    from gmb_hf.training.memory import keep_freed_memory
+    from gmb_hf.training.presets import preset
+
+    keep_freed_memory()
+    ensemble = Ensemble(preset(preset_name), range(seeds))
+    seen = []
+    spent = 0.0
+    for step in range(steps + 2):
+        start = time.perf_counter()
+        losses, _ = ensemble.gradients()
+        ensemble.update()
+        if step >= 2:
+            spent += time.perf_counter() - start
+        seen.append(losses.tolist())
+    by_seed = {str(seed): [row[seed] for row in seen] for seed in range(seeds)}
+    return {"seconds": spent / (seeds * steps), "losses": by_seed}
+
+
+def _check(preset_name: str) -> dict[str, float]:
+    """The largest relative differences of loss and gradients after one forward and backward."""
+    import torch
+
+    from gmb_hf.training.ensemble import Ensemble, initial_model, task_data
+    from gmb_hf.training.presets import preset
+
+    config = preset(preset_name)
+    ensemble = Ensemble(config, [0])
+    fast, _ = ensemble.gradients()
+    data = task_data(config.task, 0)
+    model = initial_model(config, 0)
+    model.set_attn_implementation("eager")
+    loss = model(
+        input_ids=torch.from_numpy(data.input_ids[data.train_index]),
+        labels=torch.from_numpy(data.labels[data.train_index]),
+    ).loss
+    loss.backward()
+    worst = 0.0
+    for name, parameter in model.named_parameters():
+        ours, theirs = ensemble.weights[name].grad, parameter.grad
+        assert ours is not None
+        assert theirs is not None
+        scale = theirs.norm().item()
+        if scale > 1e-8:  # a gradient that is rounding alone has no relative error
+            worst = max(worst, (ours[0] - theirs).norm().item() / scale)
+    return {"loss": abs(fast[0].item() - loss.item()) / loss.item(), "gradient": worst}
+
+
+def _adamw(config: Any) -> dict[str, Any]:
+    training = config.training
+    return {
+        "lr": training.lr,
+        "betas": (training.beta1, training.beta2),
+        "eps": training.eps,
+        "weight_decay": training.weight_decay,
+    }
+
+
+if __name__ == "__main__":
+    which, name, count, length = sys.argv[1:]
+    sides = {"plain": _plain, "stacked": _stacked}
+    found = _check(name) if which == "check" else sides[which](name, int(count), int(length))
+    print(json.dumps(found))
