@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.scores import Scores
+from gmb_hf.indicators import registry
 from gmb_hf.indicators.external import external
 from gmb_hf.indicators.registry import Indicator, compute, get, names
 from gmb_hf.preregistration.lock import CENTRAL, member_key
@@ -65,17 +66,16 @@ class Entry:
 
 def available(log: RunLog) -> list[Indicator]:
     """Every registered indicator but the controls whose observables the log has."""
-    have = set(log.observables) | {"step"}
-    entries = [get(name) for name in names()]
-    return [e for e in entries if e.family != "control" and set(e.needs) <= have]
+    entries = [get(name) for name in registry.available(log)]
+    return [entry for entry in entries if entry.name not in CONTROLS]
 
 
-def declared(indicator: Indicator) -> dict[str, Any]:
+def declared(indicator: Indicator, cadence: int) -> dict[str, Any]:
     """An indicator as a candidate of a preregistration, its defaults written out."""
     return {
         "name": indicator.name,
         "family": indicator.family,
-        "params": dict(indicator.parameters),
+        "params": indicator.defaults_for(cadence),
         "x_sees_test_labels": indicator.sees_test_labels,
     }
 

@@ -23,6 +23,7 @@ def prereg_from_config(config: RunConfig, log: RunLog) -> Prereg:
     from gmb_hf.training.seeds import parse_seeds
 
     design = config.benchmark
+    cadence = log.panel("step").cadence()
     return Prereg.parse(
         {
             "boundary": {
@@ -44,7 +45,7 @@ def prereg_from_config(config: RunConfig, log: RunLog) -> Prereg:
                 },
                 "negative_window": {"safe_gap_steps": design.safe_gap},
             },
-            "candidates": [declared(indicator) for indicator in available(log)],
+            "candidates": [declared(indicator, cadence) for indicator in available(log)],
             "decision_thresholds": {
                 "coverage_at_0_05_min": design.coverage_min,
                 "lead_time_median_min": design.lead_time_median_min,
