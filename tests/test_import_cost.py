@@ -1,0 +1,37 @@
+"""Importing the package and asking for help load nothing heavy; what counts is sys.modules."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "transformers", "accelerate", "sklearn", "scipy", "datasets", "matplotlib")
+LIGHT_COMMANDS = (["--help"], ["--version"], ["run", "--help"], ["evaluate", "--help"])
+
+
+def loaded_after(code: str) -> set[str]:
+    """Which of the heavy libraries a fresh interpreter has loaded after running `code`."""
+    probe = f"import sys\n{code}\nprint(*(m for m in {HEAVY} if m in sys.modules), file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, check=True, timeout=120
+    )
+    return set(done.stderr.split())
+
+
+def test_import_loads_nothing_heavy():
+    assert loaded_after("import gmb_hf; dir(gmb_hf); gmb_hf.__version__") == set()
+
+
+@pytest.mark.parametrize("command", LIGHT_COMMANDS, ids=" ".join)
+def test_help_loads_nothing_heavy(command: list[str]):
+    assert loaded_after(f"from gmb_hf.cli import main; main({command!r})") == set()
+
+
+def test_the_catalogue_needs_no_training_libraries():
+    assert loaded_after("from gmb_hf.cli import main; main(['indicators'])") == set()
+
+
+def test_the_probe_sees_what_is_loaded():
+    assert loaded_after("import scipy") == {"scipy"}
