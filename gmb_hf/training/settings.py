@@ -139,6 +139,7 @@ class BenchmarkSettings:
     Attributes:
         jump_window, jump_threshold: E_jump: test accuracy rises by the threshold in the window.
         event_floor: the accuracy that the jump must reach; None asks for none.
+        event_new_max: the jump must exceed all before it: regaining a level is no event.
         horizon: an alarm this long before the event is a warning.
         safe_gap: windows nearer to the event than this are no negatives.
         burn_in: windows before this step are ignored.
@@ -152,6 +153,7 @@ class BenchmarkSettings:
     jump_window: int = 100
     jump_threshold: float = 0.2
     event_floor: float | None = None
+    event_new_max: bool = False
     horizon: int = 200
     safe_gap: int = 400
     burn_in: int = 200

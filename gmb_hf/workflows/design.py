@@ -37,6 +37,7 @@ def prereg_from_config(config: RunConfig, log: RunLog) -> Prereg:
                 "window_W_event": design.jump_window,
                 "jump_threshold": design.jump_threshold,
                 "x_theta_floor": design.event_floor,
+                "x_require_new_max": design.event_new_max,
             },
             "labels": {
                 "positive_window": {
