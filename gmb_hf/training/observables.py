@@ -31,6 +31,7 @@ from torch.nn import functional
 
 from gmb_hf.training.ensemble import Ensemble
 from gmb_hf.training.trunk import answer_logits
+from gmb_hf.validation import InputError
 
 QUANTILES = (0.1, 0.5, 0.9)
 NOISE_PASSES = 2
@@ -69,8 +70,12 @@ class Observer:
             losses: training losses, [S].
             logits: training logits, [S, n, V].
             updates: the last change of each parameter; the ensemble's own when not given.
+
+        Raises:
+            InputError: a number is not finite; seed, observable and step are named.
         """
         ensemble = self.ensemble
+        self._check_finite("train_loss", losses.double().cpu().numpy())
         found: dict[str, Tensor] = {"train_loss": losses}
         found |= self._answers("train", logits, ensemble.train.answers)
         test_logits, hidden = answer_logits(ensemble.weights, ensemble.layout, ensemble.test)
@@ -88,7 +93,18 @@ class Observer:
             right = logits.argmax(-1) == ensemble.truth
             wrong = ensemble.corrupted
             found["correction_rate"] = (right & wrong).sum(1) / wrong.sum(1)
-        return {name: value.double().cpu().numpy() for name, value in found.items()}
+        values = {name: value.double().cpu().numpy() for name, value in found.items()}
+        for name, value in values.items():
+            self._check_finite(name, value)
+        return values
+
+    def _check_finite(self, name: str, values: NDArray[np.float64]) -> None:
+        bad = np.flatnonzero(~np.isfinite(values))
+        if bad.size:
+            raise InputError(
+                f"seed {self.ensemble.seeds[bad[0]]}: {name} is not finite at step "
+                f"{self.ensemble.step}; lower training.lr or training.weight_decay"
+            )
 
     def _answers(self, split: str, logits: Tensor, answers: Tensor) -> dict[str, Tensor]:
         index = answers.unsqueeze(-1)

@@ -14,9 +14,11 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 from accelerate.utils import DataLoaderConfiguration
+from datasets import Dataset, concatenate_datasets
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from gmb_hf.tasks.task import IGNORED
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.ensemble import Ensemble, build_task, initial_model
 from gmb_hf.training.observables import Observer
@@ -59,12 +61,23 @@ def train(
     return sorted((folder / "logs").glob("seeds-*.parquet"))
 
 
-def full_batches(config: RunConfig, seed: int) -> DataLoader[dict[str, Tensor]]:
-    """The training rows of a seed as a loader whose only batch is all of them."""
+def training_rows(config: RunConfig, seed: int) -> Dataset:
+    """The training rows of a seed: `input_ids` and `labels`, as tensors."""
     share = config.task.train_rows or config.task.train_fraction
     data_seed = seed if config.task.data_seed is None else config.task.data_seed
     dataset = build_task(config.task).to_dataset_dict(share, data_seed)["train"]
-    dataset = dataset.select_columns(["input_ids", "labels"]).with_format("torch")
+    return dataset.select_columns(["input_ids", "labels"]).with_format("torch")
+
+
+def full_batches(dataset: Dataset, processes: int) -> DataLoader[dict[str, Tensor]]:
+    """A loader whose only batch is the whole dataset, made divisible by `processes`.
+
+    Accelerate gives each process equally many rows; the rows added for that have no labels.
+    """
+    missing = -len(dataset) % processes
+    if missing:
+        blank = dataset.select([0] * missing).map(_without_labels)
+        dataset = concatenate_datasets([dataset, blank])
     return DataLoader(dataset, batch_size=len(dataset))
 
 
@@ -81,7 +94,8 @@ def train_seed(
         eps=settings.eps,
         weight_decay=settings.weight_decay,
     )
-    loader = full_batches(config, seed)
+    dataset = training_rows(config, seed)
+    loader = full_batches(dataset, accelerator.num_processes)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     model.train()
     probe = _Probe(config, seed)
@@ -92,9 +106,10 @@ def train_seed(
             probe.measure(step, accelerator.unwrap_model(model), rows, listener)
         if step == settings.steps:
             break
-        loss = model(**next(batches)).loss
+        # Each process sums over its rows; the gradients are then averaged over the processes.
+        loss = model(**next(batches), num_items_in_batch=len(dataset)).loss
         optimizer.zero_grad()
-        accelerator.backward(loss)
+        accelerator.backward(loss * accelerator.num_processes)
         if (step + 1) % settings.checkpoint_every == 0:
             probe.remember(accelerator.unwrap_model(model))
         optimizer.step()
@@ -119,6 +134,7 @@ class _Probe:
     def measure(self, step: int, model: torch.nn.Module, rows: Rows, listener: Listener) -> None:
         """Add the row of this checkpoint."""
         self._ensemble.load_member(0, model)
+        self._ensemble.step = step
         losses, logits = self._ensemble.gradients(keep_logits=True)
         updates = {
             name: weight.detach() - self._before.get(name, weight[0].detach())
@@ -127,6 +143,10 @@ class _Probe:
         found = self._observer.measure(losses, logits, updates)
         rows.add(step, found)
         listener.measured(self._ensemble.seeds, found["train_acc"], found["test_acc"])
+
+
+def _without_labels(row: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {"labels": torch.full_like(row["labels"], IGNORED)}
 
 
 def _endless(loader: DataLoader[dict[str, Tensor]]) -> Iterator[dict[str, Tensor]]:

@@ -62,6 +62,7 @@ def train(
     listener = listener or Silent()
     for group in pending_groups(config, seeds, folder):
         train_group(config, group, folder, listener=listener, device=device)
+    _drop_finished_states(folder, config)
     return sorted((folder / "logs").glob("seeds-*.parquet"))
 
 
@@ -99,12 +100,12 @@ def finished_seeds(folder: Path) -> set[int]:
 def pending_groups(config: RunConfig, seeds: Sequence[int], folder: Path) -> list[tuple[int, ...]]:
     """The groups still to train: interrupted ones first, the rest cut into even groups."""
     missing = set(seeds) - finished_seeds(folder)
-    identity = config.training_hash()
-    waiting = [
-        group for group in state.waiting_groups(folder / "state", identity) if set(group) <= missing
-    ]
-    begun = {seed for group in waiting for seed in group}
-    rest = [seed for seed in seeds if seed in missing - begun]
+    waiting: list[tuple[int, ...]] = []
+    for group in state.waiting_groups(folder / "state", config.training_hash()):
+        if missing.issuperset(group):
+            waiting.append(group)
+            missing.difference_update(group)
+    rest = [seed for seed in seeds if seed in missing]
     if not rest:
         return waiting
     count = math.ceil(len(rest) / config.training.seeds_at_once)
@@ -127,7 +128,7 @@ def train_group(
     rows = Rows()
     held = state.state_path(folder / "state", seeds)
     if held.exists():
-        saved = state.load(held)
+        saved = state.load(held, config.training_hash())
         ensemble.load_state(saved.tensors)
         observer.predictions = saved.predictions
         rows = saved.rows
@@ -138,7 +139,6 @@ def train_group(
         losses, logits = ensemble.gradients(keep_logits=at_checkpoint)
         if at_checkpoint and (not rows.steps or rows.steps[-1] < ensemble.step):
             found = observer.measure(losses, logits)
-            _check_finite(found["train_loss"], seeds, ensemble.step)
             rows.add(ensemble.step, found)
             listener.measured(ensemble.seeds, found["train_acc"], found["test_acc"])
             if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
@@ -197,10 +197,9 @@ def log_metadata(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def _check_finite(losses: np.ndarray[Any, Any], seeds: Sequence[int], step: int) -> None:
-    bad = np.flatnonzero(~np.isfinite(losses))
-    if bad.size:
-        raise InputError(
-            f"seed {seeds[bad[0]]}: the training loss is not finite at step {step}; "
-            "lower training.lr or training.weight_decay"
-        )
+def _drop_finished_states(folder: Path, config: RunConfig) -> None:
+    # A process that dies between writing a log and dropping its state leaves both.
+    finished = finished_seeds(folder)
+    for group in state.waiting_groups(folder / "state", config.training_hash()):
+        if finished.issuperset(group):
+            state.state_path(folder / "state", group).unlink(missing_ok=True)

@@ -6,19 +6,22 @@ step, the last predictions and every row of the log so far.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import safetensors.torch
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from gmb_hf.files import atomic_path, clear_os_errors
+from gmb_hf.files import write_bytes
+from gmb_hf.training.seeds import format_seeds
 from gmb_hf.validation import InputError
 
 _PREDICTIONS = "predictions"
@@ -54,8 +57,12 @@ def state_path(folder: Path, seeds: Sequence[int]) -> Path:
 
 
 def group_name(seeds: Sequence[int]) -> str:
-    """A file name for a group of seeds, e.g. `seeds-0-35-n36`."""
-    return f"seeds-{min(seeds)}-{max(seeds)}-n{len(seeds)}"
+    """A file name for a group of seeds, e.g. `seeds-0-35-n36`; with gaps also a hash of them."""
+    first, last, count = min(seeds), max(seeds), len(seeds)
+    name = f"seeds-{first}-{last}-n{count}"
+    if last - first + 1 == count:
+        return name
+    return f"{name}-{hashlib.sha256(format_seeds(seeds).encode()).hexdigest()[:8]}"
 
 
 def save(
@@ -67,7 +74,11 @@ def save(
     predictions: Tensor | None,
     rows: Rows,
 ) -> None:
-    """Write the state of a group; the old file stays until the new one is complete."""
+    """Write the state of a group; the old file stays until the new one is complete.
+
+    Raises:
+        InputError: the disk is full, or the place cannot be written to.
+    """
     content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     if predictions is not None:
         content[_PREDICTIONS] = predictions.cpu().contiguous()
@@ -78,40 +89,59 @@ def save(
         "identity": identity,
         "steps": json.dumps(rows.steps),
     }
-    with clear_os_errors(path), atomic_path(path) as temporary:
-        save_file(content, temporary, metadata=about)
+    # Through bytes: safetensors' own writer does not say in a readable way that a disk is full.
+    write_bytes(path, safetensors.torch.save(content, metadata=about))
 
 
 def waiting_groups(folder: Path, identity: str) -> list[tuple[int, ...]]:
-    """The groups of seeds whose training was interrupted, in order of their first seed."""
+    """The groups of seeds whose training was interrupted, in order of their first seed.
+
+    Raises:
+        InputError: a file there is no state, or one of another config.
+    """
     groups = []
-    for path in sorted(folder.glob("seeds-*.safetensors")):
-        about = _about(path)
-        if about.get("identity") == identity:
-            groups.append(tuple(json.loads(about["seeds"])))
+    for path in folder.glob("seeds-*.safetensors"):
+        # Another process may just have finished its group.
+        with contextlib.suppress(FileNotFoundError):
+            groups.append(_about(path, identity).seeds)
     return sorted(groups)
 
 
-def load(path: Path) -> Saved:
+def load(path: Path, identity: str) -> Saved:
     """Read what `save` wrote.
 
     Raises:
-        InputError: the file is no state that this package wrote.
+        InputError: the file is no state that this package wrote, or one of another config.
     """
-    about = _about(path)
-    content = load_file(path)
-    rows = Rows(steps=json.loads(about["steps"]))
+    about = _about(path, identity)
+    content = safetensors.torch.load_file(path)
+    rows = Rows(steps=about.steps)
     for name in [name for name in content if name.startswith(_ROW)]:
         rows.values[name.removeprefix(_ROW)] = list(content.pop(name).numpy())
     return Saved(content, content.pop(_PREDICTIONS, None), rows)
 
 
-def _about(path: Path) -> dict[str, str]:
+@dataclass(frozen=True)
+class _About:
+    seeds: tuple[int, ...]
+    steps: list[int]
+
+
+def _about(path: Path, identity: str) -> _About:
     try:
         with safe_open(path, framework="pt") as file:
-            return dict(file.metadata() or {})
-    except (SafetensorError, OSError) as error:
+            held = dict(file.metadata() or {})
+        about = _About(tuple(json.loads(held["seeds"])), json.loads(held["steps"]))
+    except FileNotFoundError:
+        raise
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
         raise InputError(
             f"{path}: not a state of an interrupted training ({error}); delete it to train "
             "its seeds again"
         ) from error
+    if held.get("identity") != identity:
+        raise InputError(
+            f"{path}: the interrupted training of another config; choose another --out, or "
+            "delete it"
+        )
+    return about
