@@ -3,7 +3,8 @@
 Autograd would allocate every intermediate anew at each step; at these sizes the page faults of
 fresh memory cost more than the arithmetic. The MLP therefore writes its large intermediates into
 a `Workspace` that lives as long as the training does. All gradients here are
-checked against autograd in `tests/training/test_fused.py`.
+checked against autograd in `tests/training/test_fused.py`. Under torch.compile, which plans memory
+itself, the same formulas are left to autograd.
 
 Shapes: S seeds, n rows, d width, f hidden units of the MLP, V vocabulary.
 """
@@ -130,13 +131,14 @@ def mlp_block(
         activation: "relu" or "gelu_new" (the tanh form of GPT-2).
         name: the layer, so that two layers of one workspace do not share buffers.
     """
-    arguments = (x, up, up_bias, down, down_bias)
-    if torch.is_grad_enabled():
-        out: Tensor = _MLPBlock.apply(*arguments, activation, workspace, name)  # type: ignore[no-untyped-call]
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        arguments = (x, up, up_bias, down, down_bias, activation, workspace, name)
+        out: Tensor = _MLPBlock.apply(*arguments)  # type: ignore[no-untyped-call]
         return out
     hidden = torch.baddbmm(up_bias, normalise(x), up.transpose(1, 2))
-    hidden = hidden.relu_() if activation == "relu" else functional.gelu(hidden, approximate="tanh")
-    return torch.add(x, down_bias).baddbmm_(hidden, down.transpose(1, 2))
+    relu = activation == "relu"
+    hidden = functional.relu(hidden) if relu else functional.gelu(hidden, approximate="tanh")
+    return torch.baddbmm(x + down_bias, hidden, down.transpose(1, 2))
 
 
 class _WeightedMean(torch.autograd.Function):
@@ -220,6 +222,11 @@ def answer_loss(
     Returns:
         losses [S] and logits [S, n, V] (empty unless kept).
     """
+    if torch.compiler.is_compiling():
+        logits = torch.baddbmm(head_bias, normalise(x), head.transpose(1, 2))
+        scores = torch.log_softmax(logits, dim=-1)
+        losses = -scores.gather(-1, answers.unsqueeze(-1)).squeeze(-1).mean(1)
+        return losses, logits.detach() if keep_logits else logits.new_empty(0)
     losses, logits = _AnswerLoss.apply(  # type: ignore[no-untyped-call]
         x, head, head_bias, answers, keep_logits
     )
