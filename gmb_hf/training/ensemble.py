@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
-from gmb_hf.tasks import ModularTask, TaskData
+from gmb_hf.tasks import TaskData
 from gmb_hf.tasks.vocabulary import operation_id
+from gmb_hf.training.compiled import CompiledLosses
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.fused import Workspace
 from gmb_hf.training.settings import TaskSettings
@@ -27,27 +28,14 @@ from gmb_hf.training.trunk import Equations, TrunkLayout, answer_losses
 from gmb_hf.validation import InputError
 
 
-def build_task(settings: TaskSettings) -> ModularTask:
-    """The task that the settings describe."""
-    return ModularTask(
-        settings.operation,
-        settings.prime,
-        op_token=settings.op_token,
-        corruption_rate=settings.corruption_rate,
-        keep_pairs_together=settings.keep_pairs_together,
-    )
-
-
 def task_data(settings: TaskSettings, seed: int) -> TaskData:
     """The rows of `seed`: its split and its wrong labels."""
-    data_seed = seed if settings.data_seed is None else settings.data_seed
-    share = settings.train_rows if settings.train_rows is not None else settings.train_fraction
-    return build_task(settings).data(share, data_seed)
+    return settings.build().data(settings.share, settings.data_seed_of(seed))
 
 
 def model_config(config: RunConfig) -> GrokkingTransformerConfig:
     """The shape of the model that a run trains."""
-    task, model = build_task(config.task), config.model
+    task, model = config.task.build(), config.model
     return GrokkingTransformerConfig.grokking(
         prime=config.task.prime,
         vocab_size=task.vocab_size,
@@ -69,7 +57,7 @@ def initial_model(config: RunConfig, seed: int) -> GrokkingTransformerForCausalL
 
 def trunk_layout(config: RunConfig) -> TrunkLayout:
     """What the short forward must know of the model and the task."""
-    vocabulary = build_task(config.task).vocabulary
+    vocabulary = config.task.build().vocabulary
     return TrunkLayout(
         layers=config.model.layers,
         heads=config.model.heads,
@@ -91,6 +79,8 @@ class Ensemble:
         truth: true answers of the training equations, [S, n].
         corrupted: which training equations carry a wrong label, [S, n].
         step: updates made so far.
+
+    With `compiled` the steps that keep no logits go through torch.compile.
     """
 
     def __init__(
@@ -100,6 +90,7 @@ class Ensemble:
         *,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
+        compiled: bool = False,
     ) -> None:
         if not seeds:
             raise InputError("no seeds to train; give at least one, e.g. --seeds 0:32")
@@ -109,6 +100,7 @@ class Ensemble:
         self.layout = trunk_layout(config)
         self.step = 0
         self._workspace = Workspace()
+        self._compiled = CompiledLosses(self.layout, self._workspace) if compiled else None
         states = [_parameters(initial_model(config, seed)) for seed in self.seeds]
         self.weights = {
             name: torch.stack([state[name] for state in states])
@@ -132,15 +124,22 @@ class Ensemble:
 
     def gradients(self, *, keep_logits: bool = False) -> tuple[Tensor, Tensor]:
         """Set every parameter's gradient; the losses [S] and, on request, the logits [S, n, V]."""
-        losses, logits = answer_losses(
-            self.weights, self.layout, self.train, self._workspace, keep_logits=keep_logits
-        )
+        losses, logits = self._losses(keep_logits)
         self.optimizer.zero_grad(set_to_none=True)
         losses.sum().backward()  # a sum: seeds do not share parameters, so none is averaged
         for weight in self.weights.values():
             if weight.grad is None:  # unused parameters must still decay
                 weight.grad = torch.zeros_like(weight)
         return losses.detach(), logits
+
+    def _losses(self, keep_logits: bool) -> tuple[Tensor, Tensor]:
+        if self._compiled is not None and self._compiled.works and not keep_logits:
+            losses = self._compiled(self.weights, self.train)
+            if losses is not None:
+                return losses, losses.new_empty(0)
+        return answer_losses(
+            self.weights, self.layout, self.train, self._workspace, keep_logits=keep_logits
+        )
 
     def update(self) -> None:
         """One AdamW step with the gradients that `gradients` set."""

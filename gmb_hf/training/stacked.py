@@ -25,8 +25,9 @@ from gmb_hf._version import __version__
 from gmb_hf.files import write_text
 from gmb_hf.runs import RunLog
 from gmb_hf.training import state
+from gmb_hf.training.compiled import wanted
 from gmb_hf.training.config import RunConfig, first_difference
-from gmb_hf.training.ensemble import Ensemble, build_task
+from gmb_hf.training.ensemble import Ensemble
 from gmb_hf.training.memory import keep_freed_memory
 from gmb_hf.training.observables import Observer
 from gmb_hf.training.progress import Listener, Silent
@@ -60,8 +61,9 @@ def train(
     folder = Path(out)
     claim(folder, config)
     listener = listener or Silent()
+    compiled = wanted(config, len(seeds))
     for group in pending_groups(config, seeds, folder):
-        train_group(config, group, folder, listener=listener, device=device)
+        train_group(config, group, folder, listener=listener, device=device, compiled=compiled)
     _drop_finished_states(folder, config)
     return sorted((folder / "logs").glob("seeds-*.parquet"))
 
@@ -120,10 +122,11 @@ def train_group(
     *,
     listener: Listener,
     device: str = "cpu",
+    compiled: bool = False,
 ) -> Path:
     """Train one group to its end, from its saved state if there is one; the path of its log."""
     training = config.training
-    ensemble = Ensemble(config, seeds, device=device)
+    ensemble = Ensemble(config, seeds, device=device, compiled=compiled)
     observer = Observer(ensemble)
     rows = Rows()
     held = state.state_path(folder / "state", seeds)
@@ -187,7 +190,7 @@ def log_metadata(config: RunConfig) -> dict[str, Any]:
         "checkpoint_every_steps": training.checkpoint_every,
         "config": config.training_identity(),
         "config_hash": config.training_hash(),
-        "task_fingerprint": build_task(config.task).fingerprint(),
+        "task_fingerprint": config.task.build().fingerprint(),
         "versions": {
             "gmb_hf": __version__,
             "torch": torch.__version__,
