@@ -43,13 +43,19 @@ class RunConfig:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, where: str = "config") -> RunConfig:
-        """Read what `to_dict` wrote; unknown sections and fields are refused."""
+        """Read what `to_dict` wrote.
+
+        Raises:
+            InputError: an unknown section or field, or a bad value.
+        """
         types = _section_types()
         sections: dict[str, Any] = {}
         for key, value in data.items():
             if key == "preset":
                 continue
             choose("section", key, tuple(types), where=where)
+            if not isinstance(value, Mapping):
+                raise InputError(f"{where}: {key} must hold fields with values, got {value!r}")
             names = tuple(entry.name for entry in dataclasses.fields(types[key]))
             for name in value:
                 choose("field", name, names, where=f"{where}: {key}")
@@ -62,11 +68,11 @@ class RunConfig:
         Raises:
             InputError: an assignment without `=`, an unknown section or field, or a bad value.
         """
-        config = self
+        types = _section_types()
+        values: dict[str, dict[str, Any]] = {}
         for assignment in assignments:
             path, equals, text = assignment.partition("=")
             section, dot, name = path.strip().partition(".")
-            types = _section_types()
             if not equals or not dot:
                 raise InputError(
                     f"--set {assignment!r}: write it as section.field=value, e.g. training.lr=3e-3"
@@ -75,9 +81,13 @@ class RunConfig:
             hints = typing.get_type_hints(types[section])
             choose("field", name, tuple(hints), where=f"--set {assignment}")
             value = _converted(text.strip(), hints[name], where=f"--set {assignment}")
-            part = dataclasses.replace(getattr(config, section), **{name: value})
-            config = dataclasses.replace(config, **{section: part})
-        return config
+            values.setdefault(section, {})[name] = value
+        # All of a section at once: two fields may be right only together.
+        parts = {
+            section: dataclasses.replace(getattr(self, section), **fields)
+            for section, fields in values.items()
+        }
+        return dataclasses.replace(self, **parts)
 
     def training_identity(self) -> dict[str, Any]:
         """The part of the config that decides a run's log, seed apart, as plain dictionaries."""

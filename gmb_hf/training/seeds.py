@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gmb_hf.validation import InputError
 
 MAX_SEED = 2**32  # the split's random stream takes 32 bits
+MOST_SEEDS = 10**6  # more are a slip of the keyboard
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -19,23 +20,27 @@ def parse_seeds(text: str) -> tuple[int, ...]:
         >>> parse_seeds("0:3,10")
         (0, 1, 2, 10)
     """
-    seeds: list[int] = []
-    for part in str(text).split(","):
-        first, colon, last = part.strip().partition(":")
+    seeds: dict[int, None] = {}  # in order
+    for part in (part.strip() for part in text.split(",")):
+        first, colon, last = part.partition(":")
         try:
             start = int(first)
             stop = int(last) if colon else start + 1
         except ValueError:
             raise InputError(
-                f"seeds {text!r}: {part.strip()!r} is no seed; write a number, a range such as "
+                f"seeds {text!r}: {part!r} is no seed; write a number, a range such as "
                 "0:32, or several with commas"
             ) from None
-        if stop <= start or start < 0 or stop > MAX_SEED:
-            raise InputError(f"seeds {text!r}: {part.strip()!r} is an empty or impossible range")
-        seeds.extend(range(start, stop))
-    repeated = {seed for seed in seeds if seeds.count(seed) > 1} if len(seeds) < 10_000 else set()
-    if repeated or len(set(seeds)) != len(seeds):
-        raise InputError(f"seeds {text!r}: {sorted(repeated)[:5]} given twice; give each seed once")
+        if start < 0 or stop > MAX_SEED:
+            raise InputError(f"seeds {text!r}: {part!r} is out of range; seeds are 0 to 2^32 - 1")
+        if stop <= start:
+            raise InputError(f"seeds {text!r}: {part!r} is empty; a:b runs from a to b - 1")
+        if stop - start + len(seeds) > MOST_SEEDS:
+            raise InputError(f"seeds {text!r}: more than {MOST_SEEDS:,} seeds; give fewer")
+        for seed in range(start, stop):
+            if seed in seeds:
+                raise InputError(f"seeds {text!r}: {seed} is given twice; give each seed once")
+            seeds[seed] = None
     return tuple(seeds)
 
 

@@ -5,8 +5,10 @@ Every field is documented where it stands and checked when the section is made.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+from gmb_hf.tasks.modular import ModularTask
 from gmb_hf.tasks.vocabulary import OP_TOKENS, OPERATIONS
 from gmb_hf.training.seeds import parse_seeds
 from gmb_hf.validation import InputError, choose, fraction, positive_int
@@ -48,11 +50,34 @@ class TaskSettings:
         fraction("task.corruption_rate", self.corruption_rate, closed=True)
         if self.train_rows is not None:
             positive_int("task.train_rows", self.train_rows)
+        try:
+            self.build().split(self.share, self.data_seed_of(0))
+        except InputError as error:
+            raise InputError(f"task: {error}") from None
 
     @property
     def name(self) -> str:
         """The task's name, e.g. `sub_p29`."""
         return f"{self.operation}_p{self.prime}"
+
+    @property
+    def share(self) -> float:
+        """The share of the rows to train on or, as an int, their number."""
+        return self.train_fraction if self.train_rows is None else self.train_rows
+
+    def data_seed_of(self, seed: int) -> int:
+        """The data seed of the run with this seed."""
+        return seed if self.data_seed is None else self.data_seed
+
+    def build(self) -> ModularTask:
+        """The task itself."""
+        return ModularTask(
+            self.operation,
+            self.prime,
+            op_token=self.op_token,
+            corruption_rate=self.corruption_rate,
+            keep_pairs_together=self.keep_pairs_together,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +150,7 @@ class TrainingSettings:
             )
         _positive("training.lr", self.lr)
         _positive("training.eps", self.eps)
-        if not self.weight_decay >= 0:
-            raise InputError(f"training.weight_decay must be at least 0, got {self.weight_decay!r}")
+        _number("training.weight_decay", self.weight_decay)
         fraction("training.beta1", self.beta1)
         fraction("training.beta2", self.beta2)
         choose("compile", self.compile, COMPILE_MODES, where="training.compile")
@@ -174,7 +198,13 @@ class BenchmarkSettings:
                 f"benchmark.horizon={self.horizon} must be less than "
                 f"benchmark.safe_gap={self.safe_gap}; else a window is positive and negative"
             )
-        fraction("benchmark.primary_fpr", self.primary_fpr)
+        for name in ("burn_in", "lead_time_target", "lead_time_median_min"):
+            _number(f"benchmark.{name}", getattr(self, name))
+        for name in ("jump_threshold", "primary_fpr"):
+            fraction(f"benchmark.{name}", getattr(self, name))
+        fraction("benchmark.coverage_min", self.coverage_min, closed=True)
+        if self.event_floor is not None:
+            fraction("benchmark.event_floor", self.event_floor, closed=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,6 +228,13 @@ class SeedSettings:
             )
 
 
+def _number(name: str, value: float) -> None:
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if not good or value < 0:
+        raise InputError(f"{name} must be a finite number of at least 0, got {value!r}")
+
+
 def _positive(name: str, value: float) -> None:
-    if not value > 0:
-        raise InputError(f"{name} must be positive, got {value!r}")
+    _number(name, value)
+    if value == 0:
+        raise InputError(f"{name} must be more than 0")

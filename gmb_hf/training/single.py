@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 
 from gmb_hf.tasks.task import IGNORED
 from gmb_hf.training.config import RunConfig
-from gmb_hf.training.ensemble import Ensemble, build_task, initial_model
+from gmb_hf.training.ensemble import Ensemble, initial_model
 from gmb_hf.training.observables import Observer
 from gmb_hf.training.progress import Listener, Silent
 from gmb_hf.training.stacked import claim, finished_seeds, write_log
@@ -63,10 +63,9 @@ def train(
 
 def training_rows(config: RunConfig, seed: int) -> Dataset:
     """The training rows of a seed: `input_ids` and `labels`, as tensors."""
-    share = config.task.train_rows or config.task.train_fraction
-    data_seed = seed if config.task.data_seed is None else config.task.data_seed
-    dataset = build_task(config.task).to_dataset_dict(share, data_seed)["train"]
-    return dataset.select_columns(["input_ids", "labels"]).with_format("torch")
+    task = config.task
+    splits = task.build().to_dataset_dict(task.share, task.data_seed_of(seed))
+    return splits["train"].select_columns(["input_ids", "labels"]).with_format("torch")
 
 
 def full_batches(dataset: Dataset, processes: int) -> DataLoader[dict[str, Tensor]]:

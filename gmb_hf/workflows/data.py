@@ -11,7 +11,6 @@ import yaml
 from gmb_hf._version import __version__
 from gmb_hf.files import atomic_path, write_text
 from gmb_hf.training.config import RunConfig
-from gmb_hf.training.ensemble import build_task
 
 
 def write_data(config: RunConfig, folder: Path) -> list[Path]:
@@ -22,7 +21,7 @@ def write_data(config: RunConfig, folder: Path) -> list[Path]:
     Returns:
         The card and the Parquet file. The same config gives the same bytes.
     """
-    task = build_task(config.task)
+    task = config.task.build()
     rows = task.rows()
     columns = {
         "input_ids": pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel()), rows.shape[1]),
@@ -32,10 +31,10 @@ def write_data(config: RunConfig, folder: Path) -> list[Path]:
     parquet = folder / task.name / "full.parquet"
     with atomic_path(parquet) as temporary:
         pq.write_table(pa.table(columns), temporary)
+    share = config.task.share
     split = (
         f"seed {config.task.data_seed}" if config.task.data_seed is not None else "each run's seed"
     )
-    share = config.task.train_rows or config.task.train_fraction
     header = {
         "license": "apache-2.0",
         "tags": ["grokking", "gmb", "modular-arithmetic"],
