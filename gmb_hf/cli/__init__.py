@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+_INTERRUPTED = 130
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `gmb` with the given arguments (those of the process by default); the exit code."""
@@ -21,16 +23,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CheckFailed as error:
         return _fail(f"no: {error}", 1)
     except KeyboardInterrupt:
-        return _fail("interrupted; the same command goes on from the last saved state", 130)
+        code = _INTERRUPTED
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        return _fail(f"error: {place}{error.strerror or error}", 2)
     except Exception as error:
-        # Usage errors of the command-line parser; its classes are not public.
-        message = getattr(error, "format_message", None)
-        if message is None:
-            raise
-        return _fail(f"error: {' '.join(message().split())} See gmb --help.", 2)
+        return _usage_error(error)
+    if code == _INTERRUPTED:  # the parser turns Ctrl-C into this code and says nothing
+        message = "interrupted; nothing finished is lost, the same command goes on from there"
+        return _fail(message, _INTERRUPTED)
     return code if isinstance(code, int) else 0
 
 
+def _usage_error(error: Exception) -> int:
+    """What the parser of the command line has to say; anything else is raised again."""
+    describe = getattr(error, "format_message", None)  # its classes are not public
+    if describe is None:
+        raise error
+    message = describe()
+    if not message:  # a bare `gmb`, which has shown its help
+        return 2
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context is not None else "gmb"
+    return _fail(f"error: {message} See {command} --help.", 2)
+
+
 def _fail(message: str, code: int) -> int:
-    print(message, file=sys.stderr)
+    from gmb_hf.reporting.escape import one_line
+
+    print(one_line(message), file=sys.stderr)
     return code
