@@ -26,13 +26,19 @@ from gmb_hf.validation import choose
 
 
 def quick() -> RunConfig:
-    """Subtraction modulo 29, one layer of width 32: memorised early, grokked later."""
+    """Subtraction modulo 29, one layer of width 32: memorised early, grokked later.
+
+    Weights that begin large memorise first and fall to weight decay slowly; the small learning
+    rate keeps Adam from the loss spikes that would make held-out accuracy jump by recovering.
+    """
     return RunConfig(
         preset="quick",
-        task=TaskSettings(operation="sub", prime=29, train_fraction=0.6),
-        model=ModelSettings(layers=1, heads=4, width=32, mlp_width=64, activation="relu"),
-        training=TrainingSettings(steps=2500, checkpoint_every=10, lr=5e-3, weight_decay=0.5),
-        benchmark=BenchmarkSettings(primary_fpr=0.10),
+        task=TaskSettings(operation="sub", prime=29, train_fraction=0.7),
+        model=ModelSettings(
+            layers=1, heads=4, width=32, mlp_width=64, activation="relu", initializer_range=0.1
+        ),
+        training=TrainingSettings(steps=2500, checkpoint_every=10, lr=1.5e-3, weight_decay=1.5),
+        benchmark=BenchmarkSettings(event_new_max=True, primary_fpr=0.10),
         seeds=SeedSettings(explore="0:32", evaluate="1000:1040"),
     )
 
