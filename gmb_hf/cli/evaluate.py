@@ -74,7 +74,7 @@ def evaluate(
         frozen = Lock.read(lock)
         log, aside = held_out_part(read([*runs, *(more_runs or [])]), frozen.prereg)
         if aside:
-            show.console.print(f"{aside} runs were set aside: they are not declared as held out.")
+            show.say(f"{aside} runs were set aside: they are not declared as held out.")
         with show.counting("judging", len(frozen.x_lock.candidates)) as done:
             evaluation = evaluate_lock(frozen, log, lock_path=str(lock), on_done=done)
         following = f"read {out / 'report.md'}"
@@ -128,7 +128,7 @@ def evaluate(
             "(gmb lock)"
         )
     paths = publish(evaluation, out, next_command=following)
-    show.verdicts(evaluation.results)
+    show.verdicts(evaluation.results, out / "report.md")
     show.written(paths, following=following)
     if require_supported and not any(
         item.x_alarm_eligible for item in evaluation.results.indicators

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,45 +10,73 @@ import typer
 def indicators(
     name: Annotated[str | None, typer.Argument(help="Show one indicator in full.")] = None,
     runs: Annotated[
-        Path | None, typer.Option(help="Show only those that these logs can feed.")
+        list[str] | None, typer.Option(help="List only those that these logs can feed.")
     ] = None,
 ) -> None:
     """List the indicators, a line each; with a name, everything about one."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    from gmb_hf.indicators.registry import get, names
-
-    console = Console()
     if name is not None:
-        entry = get(name)
-        console.print(f"[bold]{entry.name}[/bold]  {escape(entry.summary)}")
-        facts = {
-            "family": entry.family,
-            "needs": ", ".join(entry.needs) or "nothing",
-            "sees test labels": "yes: an oracle, no monitor" if entry.sees_test_labels else "no",
-            "orientation": f"{entry.orientation:+d}",
-            "parameters": ", ".join(f"{k}={v}" for k, v in entry.parameters.items()) or "none",
-            "source": entry.source,
-        }
-        for key, value in facts.items():
-            console.print(f"  {key:<17} {escape(value)}", highlight=False)
-        return
-    shown = [get(one) for one in names()]
-    if runs is not None:
+        _one(name)
+    else:
+        _list(runs)
+
+
+def _one(name: str) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from gmb_hf.cli import show
+    from gmb_hf.indicators.registry import get
+
+    entry = get(name)
+    facts = {
+        "family": entry.family,
+        "needs": ", ".join(entry.needs),
+        "sees test labels": "yes: an oracle, no monitor" if entry.sees_test_labels else "no",
+        "orientation": f"{entry.orientation:+d}",
+        "parameters": ", ".join(f"{k}={v}" for k, v in entry.parameters.items()) or "none",
+        "source": entry.source,
+    }
+    screen = show.console()
+    screen.print(Text.assemble((entry.name, "bold"), f": {entry.summary}"))
+    for key, value in facts.items():
+        screen.print(Padding(Text(f"{key}: {value}"), (0, 0, 0, 2)))
+    show.say_whole("next", f"gmb evaluate --runs RUNS --score {name} --horizon H --safe-gap G")
+
+
+def _list(runs: list[str] | None) -> None:
+    from rich.text import Text
+
+    from gmb_hf.cli import show
+    from gmb_hf.cli.table import Column, Group, lay_out
+    from gmb_hf.indicators.registry import available, get, names
+
+    known = names()
+    if runs:
         from gmb_hf.runs import RunLog
 
-        have = {*RunLog.read(runs).observables, "step"}
-        shown = [entry for entry in shown if set(entry.needs) <= have]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("indicator", "family", "labels", "what it is"):
-        table.add_column(column, no_wrap=column != "what it is")
-    for entry in shown:
-        labels = "test" if entry.sees_test_labels else ""
-        table.add_row(entry.name, entry.family, labels, escape(entry.summary))
-    console.print(table)
-    console.print(
-        f"{len(shown)} indicators; 'test' marks scores that see held-out labels: oracles to "
-        "compare with, no monitors. next: gmb indicators NAME"
+        known = available(RunLog.read(runs))
+    columns = (
+        Column("indicator"),
+        Column("family"),
+        Column("labels"),
+        Column("what it is", shrinks_to=12),
     )
+    entries = [get(one) for one in known]
+    rows = [
+        [
+            Text(entry.name),
+            Text(entry.family),
+            Text("test" if entry.sees_test_labels else ""),
+            Text(entry.summary),
+        ]
+        for entry in entries
+    ]
+    screen = show.console()
+    for part in lay_out(columns, [Group(rows)], screen.width):
+        screen.print(part)
+    screen.print()
+    show.say(
+        f"{len(entries)} indicators; 'test' marks scores that see held-out labels: oracles to "
+        "compare with, no monitors."
+    )
+    show.say_whole("next", "gmb indicators NAME")

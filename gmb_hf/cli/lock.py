@@ -31,11 +31,11 @@ def explore(
     design = design_for(log, prereg, preset)
     part, aside = explore_part(log, design)
     if aside:
-        show.console.print(f"{aside} runs were set aside: they are held out, or not declared.")
+        show.say(f"{aside} runs were set aside: they are held out, or not declared.")
     with show.counting("exploring", len(design.candidates) + 2) as done:
         rows = search(design, part, on_done=done)
-    show.explored(rows)
     path = write_explored(rows, out)
+    show.explored(rows, path)
     show.written([path], following=f"gmb lock --runs {runs[0]} --out lock.yaml")
 
 
@@ -67,7 +67,7 @@ def lock(
 
     if show_lock is not None:
         for sentence in Lock.read(show_lock).explain():
-            show.console.print(f"- {sentence}", markup=False)
+            show.say(f"- {sentence}")
         return
     if not runs:
         raise InputError("--runs is missing: name the explore logs, e.g. --runs runs/quick/logs")
@@ -80,13 +80,13 @@ def lock(
     design = design_for(log, prereg, preset)
     part, aside = explore_part(log, design)
     if aside:
-        show.console.print(f"{aside} runs were set aside: they are held out, or not declared.")
+        show.say(f"{aside} runs were set aside: they are held out, or not declared.")
     with show.counting("locking", len(design.candidates) + 2) as done:
         made, findings = make_lock(design, part, strict_lint=strict_lint, on_done=done)
     for finding in findings:
-        show.console.print(f"warning {finding.message} \\[{finding.code}]", soft_wrap=True)
+        show.say(str(finding))
     if explain:
         for sentence in made.explain():
-            show.console.print(f"- {sentence}", markup=False)
+            show.say(f"- {sentence}")
     made.write(out)
     show.written([out], following=f"gmb evaluate --lock {out} --runs {runs[0]} --out results")

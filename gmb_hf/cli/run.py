@@ -25,7 +25,7 @@ def run(
 
     config = named(preset).changed(changes or [])
     finished = run_everything(config, out, device=device, counting=show.counting)
-    show.verdicts(finished.evaluation.results)
+    show.verdicts(finished.evaluation.results, out / "report.md")
     if finished.note:
-        show.console.print(finished.note.replace("`", ""), soft_wrap=True)
+        show.say(finished.note.replace("`", ""))
     show.written(finished.paths, following=finished.following)

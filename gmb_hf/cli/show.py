@@ -1,20 +1,29 @@
-"""What commands print when they are done: tables, the files written, what to type next."""
+"""What commands print when they are done: tables, the files written, what to type next.
+
+Names come from other people's files, so they go into `Text`, where no markup is read, and without
+control characters.
+"""
 
 from __future__ import annotations
 
+import os
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
+
+from gmb_hf.cli.table import Column, Group, lay_out
+from gmb_hf.reporting.escape import number, one_line, p_value, steps
 
 if TYPE_CHECKING:
+    from gmb_hf.benchmark.result_records import IndicatorRecord, OperatingPointRecord
     from gmb_hf.benchmark.results import Results
     from gmb_hf.workflows.exploring import Explored
-
-console = Console(highlight=False)
 
 _STYLES = {
     "SUPPORTED_FOR_ALARM": "bold green",
@@ -23,16 +32,64 @@ _STYLES = {
     "INCONCLUSIVE": "cyan",
     "SCOPE_LIMITED": "green",
 }
+_FIRST_FILES = ("report.md", "label_summary.png", "results.yaml")
+_MOST_FILES = 6
+_MOST_SCORES = {"monitor": 10, "undeclared": 10, "oracle": 3, "control": 3}
+_MOST_EXPLORED = 20
+_WIDE = 140
+
+_VERDICT_COLUMNS = (
+    Column("score", shrinks_to=12),
+    Column("label"),
+    Column("AUC", right=True, from_width=100),
+    Column("FPR", right=True),
+    Column("cover", right=True),
+    Column("chance", right=True),
+    Column("p", right=True),
+    Column("lead", right=True, from_width=100),
+    Column("reasons", shrinks_to=24, wraps=True, from_width=120),
+)
+_EXPLORED_COLUMNS = (
+    Column("score", shrinks_to=12),
+    Column("sign", right=True),
+    Column("labels"),
+    Column("AUC", right=True),
+    Column("FPR", right=True),
+    Column("cover", right=True),
+    Column("chance", right=True),
+    Column("p", right=True),
+    Column("lead", right=True, from_width=100),
+)
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Where commands print. A file or a pipe, which has no width, gets whole lines."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDE
+    return Console(highlight=False, stderr=stderr, width=width)
+
+
+def say(text: str, style: str = "") -> None:
+    """Print a paragraph, folded between words."""
+    console().print(Text(one_line(text), style=style))
+
+
+def say_whole(label: str, text: str) -> None:
+    """Print a line that somebody may copy: it is folded by the terminal, never broken."""
+    console().print(Text(f"{label:<8}{one_line(text)}"), soft_wrap=True)
 
 
 def written(paths: Sequence[Path], *, following: str) -> None:
-    """Name the files that were written and the next command."""
-    shown = list(paths) if len(paths) <= 8 else [*paths[:3], *paths[-1:]]
-    for index, path in enumerate(shown):
-        if len(paths) > 8 and index == 3:
-            console.print(f"        ... {len(paths) - 4} more")
-        console.print(f"wrote   {escape(str(path))}", soft_wrap=True)
-    console.print(f"next    {escape(following)}", soft_wrap=True)
+    """Name the files that were written, the ones to look at first, and the next command."""
+    rank = {name: place for place, name in enumerate(_FIRST_FILES)}
+    ordered = sorted(paths, key=lambda path: rank.get(path.name, len(rank)))
+    shown = ordered if len(ordered) <= _MOST_FILES else ordered[: len(rank)]
+    for path in shown:
+        say_whole("wrote", str(path))
+    folders = Counter(path.parent for path in ordered[len(shown) :])
+    for folder, count in folders.items():
+        say_whole("", f"and {count} more in {folder}")
+    say_whole("next", following)
 
 
 @contextmanager
@@ -46,98 +103,114 @@ def counting(what: str, total: int | None = None) -> Iterator[Callable[[str], No
         TimeRemainingColumn,
     )
 
+    screen = console(stderr=True)
     with Progress(
         TextColumn(f"[bold]{what}"),
-        BarColumn(),
+        BarColumn(bar_width=20),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[item]}"),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        TextColumn("{task.fields[item]}", markup=False),
+        console=screen,
         transient=True,
+        disable=not screen.is_terminal,
     ) as progress:
         task = progress.add_task(what, total=total, item="")
 
         def done(item: str) -> None:
-            progress.update(task, advance=1, item=escape(item))
+            progress.update(task, advance=1, item=one_line(item))
 
         yield done
 
 
-def verdicts(results: Results) -> None:
-    """The answer in a sentence, then every score with its label."""
-    from rich.table import Table
-
+def verdicts(results: Results, report: Path) -> None:
+    """The answer in a sentence, then the best scores of each group with their labels."""
     from gmb_hf.reporting.answer import answer
     from gmb_hf.reporting.words import GROUPS
 
     found = answer(results)
-    console.print()
-    console.print(f"[bold]{escape(found.sentence)}[/bold]")
-    console.print()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("score", no_wrap=True)
-    table.add_column("label", no_wrap=True)
-    for name in ("AUC", f"FPR@{found.target:g}", f"coverage@{found.target:g}", "chance", "p"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("reasons", overflow="ellipsis", no_wrap=True)
-    for name, title in GROUPS.items():
-        group = found.group(name)
-        if group:
-            table.add_row(f"[dim]{escape(title)}[/dim]")
-        for item in group:
-            achieved, point = item.achieved(found.target), item.point(found.target)
-            nulls = [
-                null.mean_coverage
-                for null in (
-                    (point.x_shift_null, point.x_risk_set_null) if point is not None else ()
-                )
-                if null is not None and null.mean_coverage is not None
-            ]
-            table.add_row(
-                "  " + escape(item.name) + (" (reversed)" if item.x_sign == -1 else ""),
-                f"[{_STYLES.get(item.label, 'white')}]{item.label}[/]",
-                _number(item.layer_A.auc),
-                _number(achieved.achieved if achieved else None, 3),
-                _number(point.coverage if point else None),
-                _number(max(nulls) if nulls else None),
-                _number(item.x_p_adjusted, 3),
-                escape(", ".join(item.x_reasons)),
-            )
-    console.print(table)
-    console.print()
-
-
-def explored(rows: Sequence[Explored], most: int = 20) -> None:
-    """The best of both signs, and the warning that a search proves nothing."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("score", no_wrap=True)
-    for name in ("sign", "labels"):
-        table.add_column(name)
-    for name in ("AUC", "FPR", "coverage", "lead", "shift null", "risk null", "p"):
-        table.add_column(name, justify="right")
-    for row in rows[:most]:
-        table.add_row(
-            escape(row.indicator),
-            f"{row.sign:+d}",
-            "test" if row.sees_test_labels else "",
-            _number(row.auc),
-            _number(row.achieved_fpr, 3),
-            _number(row.coverage),
-            "-" if row.lead_time_median is None else f"{row.lead_time_median:g}",
-            _number(row.shift_null),
-            _number(row.risk_set_null),
-            _number(row.p_value, 3),
-        )
-    console.print(table)
-    if len(rows) > most:
-        console.print(f"... and {len(rows) - most} more rows")
-    console.print(
-        "Explore: nothing here is a claim. Both signs were tried on the runs that are shown; only "
-        "held-out runs, judged by a lock, can support an alarm."
+    groups = []
+    for name, heading in GROUPS.items():
+        items = found.group(name)
+        shown = items[: _MOST_SCORES[name]]
+        rest = len(items) - len(shown)
+        more = f"and {rest} more in {one_line(str(report))}" if rest else ""
+        if items:
+            rows = [_verdict(item, found.target) for item in shown]
+            groups.append(Group(rows, heading=heading, more=more))
+    screen = console()
+    screen.print()
+    say(found.sentence, style="bold")
+    screen.print()
+    for part in lay_out(_VERDICT_COLUMNS, groups, screen.width):
+        screen.print(part)
+    screen.print()
+    reversed_too = any(item.x_sign == -1 for item in found.ranked)
+    say(
+        f"FPR: false alarms, budget {found.target:g}. cover: share of events warned of. chance: "
+        "the same by chance at equal cost. p: adjusted over scores. –: no finite threshold."
+        + (" -score: reversed." if reversed_too else ""),
+        style="dim",
     )
 
 
-def _number(value: float | None, digits: int = 2) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
+def _verdict(item: IndicatorRecord, target: float) -> list[Text]:
+    achieved, point = item.achieved(target), item.point(target)
+    abstains = achieved is None or achieved.x_answer == "ABSTAIN"
+    # As in the report: the raw p stands where nothing was adjusted.
+    own = point.x_p_value if point else None
+    p = own if item.x_p_adjusted is None else item.x_p_adjusted
+    cells = (
+        number(item.layer_A.auc, 2),
+        "–" if achieved is None or abstains else number(achieved.achieved),
+        "–" if point is None or abstains else number(point.coverage, 2),
+        number(_chance(point), 2),
+        p_value(p),
+        steps(point.lead_time_median if point else None),
+        ", ".join(item.x_reasons),
+    )
+    return [
+        _name(item.name, item.x_sign),
+        Text(item.label, style=_STYLES[item.label]),
+        *(Text(one_line(cell)) for cell in cells),
+    ]
+
+
+def _name(name: str, sign: int | None) -> Text:
+    """A score's name; a reversed one begins with a minus, which no ellipsis takes away."""
+    return Text(("-" if sign == -1 else "") + one_line(name))
+
+
+def _chance(point: OperatingPointRecord | None) -> float | None:
+    """The coverage of the harder null."""
+    nulls = (point.x_shift_null, point.x_risk_set_null) if point is not None else ()
+    known = [null.mean_coverage for null in nulls if null is not None]
+    return max((value for value in known if value is not None), default=None)
+
+
+def explored(rows: Sequence[Explored], table: Path) -> None:
+    """The best of both signs, and the warning that a search proves nothing."""
+    shown, rest = rows[:_MOST_EXPLORED], len(rows) - len(rows[:_MOST_EXPLORED])
+    more = f"and {rest} more in {one_line(str(table))}" if rest else ""
+    cells = [
+        (
+            one_line(row.indicator),
+            f"{row.sign:+d}",
+            "test" if row.sees_test_labels else "",
+            number(row.auc, 2),
+            number(row.achieved_fpr),
+            number(row.coverage, 2),
+            number(row.chance, 2),
+            p_value(row.p_value),
+            steps(row.lead_time_median),
+        )
+        for row in shown
+    ]
+    screen = console()
+    body = [[Text(cell) for cell in row] for row in cells]
+    for part in lay_out(_EXPLORED_COLUMNS, [Group(body, more=more)], screen.width):
+        screen.print(part)
+    screen.print()
+    say(
+        "Explore: nothing here is a claim. Both signs were tried on the runs that are shown; only "
+        "held-out runs, judged by a lock, can support an alarm."
+    )

@@ -48,6 +48,12 @@ class Explored:
     risk_set_null: float | None
     p_value: float | None
 
+    @property
+    def chance(self) -> float | None:
+        """The coverage of the harder null."""
+        known = [null for null in (self.shift_null, self.risk_set_null) if null is not None]
+        return max(known, default=None)
+
 
 def explore(
     prereg: Prereg, log: RunLog, *, on_done: Callable[[str], None] | None = None

@@ -25,7 +25,7 @@ def train_seeds(
     import torch
 
     from gmb_hf.training import single, stacked
-    from gmb_hf.training.progress import Bar
+    from gmb_hf.training.progress import Bar, Listener
 
     choose("device", device, ("auto", "cpu", "cuda"), where="--device")
     has_cuda = torch.cuda.is_available()
@@ -35,9 +35,15 @@ def train_seeds(
     steps = config.training.steps
     folder = Path(out)
     stacked.claim(folder, config)
-    done = len(set(seeds) & stacked.finished_seeds(folder))
-    with Bar(len(seeds) * steps, done * steps) as bar:
+
+    def work(listener: Listener | None) -> list[Path]:
         if engine == "single":
             accelerator = single.make_accelerator(cpu=chosen == "cpu")
-            return single.train(config, seeds, folder, accelerator=accelerator, listener=bar)
-        return stacked.train(config, seeds, folder, listener=bar, device=chosen)
+            return single.train(config, seeds, folder, accelerator=accelerator, listener=listener)
+        return stacked.train(config, seeds, folder, listener=listener, device=chosen)
+
+    done = len(set(seeds) & stacked.finished_seeds(folder))
+    if done == len(seeds):
+        return work(None)
+    with Bar(len(seeds) * steps, done * steps) as bar:
+        return work(bar)
