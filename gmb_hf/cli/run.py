@@ -26,6 +26,8 @@ def run(
     config = named(preset).changed(changes or [])
     finished = run_everything(config, out, device=device, counting=show.counting)
     show.verdicts(finished.evaluation.results, out / "report.md")
+    for warning in finished.warnings:
+        show.say(warning)
     if finished.note:
         show.say(finished.note.replace("`", ""))
     show.written(finished.paths, following=finished.following)

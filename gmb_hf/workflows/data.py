@@ -52,7 +52,7 @@ def write_data(config: RunConfig, folder: Path) -> list[Path]:
         f"All {len(rows)} equations `BOS a OP b EQ c EOS EOS` of {config.task.operation} modulo "
         f"{config.task.prime}.\nRuns train on {share:g} of them, drawn from {split}.\n\n"
         "```python\nfrom datasets import load_dataset\n\n"
-        f'rows = load_dataset("{folder.as_posix()}", "{task.name}", split="full")\n```\n\n'
+        f'rows = load_dataset("data", "{task.name}", split="full")  # this folder\n```\n\n'
         f"Made by gmb-hf {__version__}; the fingerprint is the SHA-256 of the rows' content.\n"
     )
     return [write_text(folder / "README.md", card), parquet]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gmb_hf.preregistration.prereg import Prereg
@@ -20,14 +20,22 @@ def prereg_from_config(config: RunConfig, log: RunLog) -> Prereg:
         config: its `benchmark` and `seeds` sections are the design.
         log: explore runs; their metadata names task, model and optimizer.
     """
+    cadence = log.panel("step").cadence()
+    candidates = [declared(indicator, cadence) for indicator in available(log)]
+    return prereg_of(config, boundary=boundary_of(log), candidates=candidates)
+
+
+def prereg_of(
+    config: RunConfig, *, boundary: Mapping[str, Any], candidates: Sequence[Mapping[str, Any]]
+) -> Prereg:
+    """The design that a preset fixes, about this system and these candidates."""
     from gmb_hf.training.seeds import parse_seeds
 
     design = config.benchmark
-    cadence = log.panel("step").cadence()
     return Prereg.parse(
         {
             "boundary": {
-                **boundary_of(log),
+                **boundary,
                 "seeds_explore": list(parse_seeds(config.seeds.explore)),
                 "seeds_eval": list(parse_seeds(config.seeds.evaluate)),
             },
@@ -46,7 +54,7 @@ def prereg_from_config(config: RunConfig, log: RunLog) -> Prereg:
                 },
                 "negative_window": {"safe_gap_steps": design.safe_gap},
             },
-            "candidates": [declared(indicator, cadence) for indicator in available(log)],
+            "candidates": list(candidates),
             "decision_thresholds": {
                 "coverage_at_0_05_min": design.coverage_min,
                 "lead_time_median_min": design.lead_time_median_min,
@@ -60,6 +68,11 @@ def prereg_from_config(config: RunConfig, log: RunLog) -> Prereg:
 
 
 def boundary_of(log: RunLog) -> dict[str, Any]:
-    """What a log says about the system it comes from; keys of the prereg's `boundary`."""
-    keys: Iterable[str] = ("task", "model", "optimizer", "schedule", "checkpoint_every_steps")
-    return {key: log.metadata[key] for key in keys if log.metadata.get(key) is not None}
+    """What a log says about the system it comes from; keys of the prereg's `boundary`.
+
+    Metadata is anybody's JSON: what is no text, or no number of steps, says nothing here.
+    """
+    kinds: dict[str, type] = dict.fromkeys(("task", "model", "optimizer", "schedule"), str)
+    kinds["checkpoint_every_steps"] = int
+    found = {key: log.metadata.get(key) for key in kinds}
+    return {key: value for key, value in found.items() if isinstance(value, kinds[key])}

@@ -7,26 +7,32 @@ OUT/lock.yaml     the sealed design OUT/results.yaml  tables/ figures/ report.md
 
 from __future__ import annotations
 
+import shlex
+import textwrap
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gmb_hf.preregistration.documents import canonical_hash
 from gmb_hf.preregistration.lock import Lock
-from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.runs import RunLog
-from gmb_hf.training.config import RunConfig
+from gmb_hf.training.config import RunConfig, first_difference
+from gmb_hf.training.presets import preset
 from gmb_hf.training.seeds import parse_seeds
 from gmb_hf.validation import InputError
 from gmb_hf.workflows.data import write_data
-from gmb_hf.workflows.design import prereg_from_config
+from gmb_hf.workflows.design import prereg_from_config, prereg_of
 from gmb_hf.workflows.evaluating import Evaluation, evaluate_lock
 from gmb_hf.workflows.exploring import explore, write_explored
 from gmb_hf.workflows.locking import make_lock
 from gmb_hf.workflows.publishing import publish
 from gmb_hf.workflows.sources import explore_part, held_out_part
 from gmb_hf.workflows.training import train_seeds
+
+_FOLLOWING = {
+    "smoke": "gmb run --preset quick --out runs/quick",
+    "quick": "gmb run --preset standard --out runs/standard",
+}
 
 Counting = Callable[[str, int | None], AbstractContextManager[Callable[[str], None]]]
 """Shows how many of so many items are done, e.g. `cli.show.counting`."""
@@ -39,12 +45,14 @@ class Finished:
     Attributes:
         evaluation: of the held-out runs.
         paths: the files to look at, the report first.
+        warnings: of the design's linter, where it was locked just now.
         note: a remark for the reader, or None.
         following: the command to type next.
     """
 
     evaluation: Evaluation
     paths: list[Path]
+    warnings: tuple[str, ...]
     note: str | None
     following: str
 
@@ -59,55 +67,65 @@ def run_everything(
             folder cannot be written to.
     """
     folder = Path(out)
+    lock_path = folder / "lock.yaml"
+    held = _held_lock(lock_path, config)
     explore_seeds = parse_seeds(config.seeds.explore)
     held_out_seeds = parse_seeds(config.seeds.evaluate)
     train_seeds(config, [*explore_seeds, *held_out_seeds], folder, device=device)
     data = write_data(config, folder / "data")
     log = RunLog.read(folder / "logs")
-    prereg = prereg_from_config(config, log)
+    prereg = prereg_from_config(config, log) if held is None else held.prereg
     explored, _ = explore_part(log, prereg)
+    if held is not None and held.x_lock.explore_fingerprint != explored.fingerprint():
+        raise InputError(
+            f"{lock_path}: was made on other explore runs than those in {folder / 'logs'}; choose "
+            "another --out"
+        )
     count = len(prereg.candidates) + 2
     with counting("exploring", count) as done:
         table = write_explored(explore(prereg, explored, on_done=done), folder / "explore.csv")
-    lock_path = folder / "lock.yaml"
-    with counting("locking", count) as done:
-        lock = _locked(lock_path, prereg, explored, done)
+    warnings: tuple[str, ...] = ()
+    if held is None:
+        with counting("locking", count) as done:
+            held, findings = make_lock(prereg, explored, on_done=done)
+        held.write(lock_path)
+        warnings = tuple(str(finding) for finding in findings)
     held_out, _ = held_out_part(log, prereg)
     with counting("judging", count) as done:
-        evaluation = evaluate_lock(lock, held_out, lock_path="lock.yaml", on_done=done)
+        evaluation = evaluate_lock(held, held_out, lock_path="lock.yaml", on_done=done)
     note = _note(config, evaluation)
-    following = (
-        "gmb run --preset standard --out runs/standard"
-        if config.preset in ("quick", "smoke")
-        else f"gmb lock --explain --lock {lock_path}"
+    following = _FOLLOWING.get(
+        config.preset, f"gmb lock --explain --lock {shlex.quote(str(lock_path))}"
     )
     written = publish(evaluation, folder, note=note, next_command=following)
-    return Finished(evaluation, [*written, lock_path, table, *data], note, following)
+    return Finished(evaluation, [*written, lock_path, table, *data], warnings, note, following)
 
 
-def _locked(path: Path, prereg: Prereg, explored: RunLog, done: Callable[[str], None]) -> Lock:
-    """The lock of this design; one that is there must be of the same design and runs."""
-    if path.exists():
-        held = Lock.read(path)
-        same_design = canonical_hash(held.prereg.plain()) == canonical_hash(prereg.plain())
-        if not same_design or held.x_lock.explore_fingerprint != explored.fingerprint():
-            raise InputError(
-                f"{path}: this folder was locked with another design or other explore runs; "
-                "choose another --out: held-out runs are judged once, by the design locked first"
-            )
-        return held
-    lock, _ = make_lock(prereg, explored, on_done=done)
-    lock.write(path)
-    return lock
+def _held_lock(path: Path, config: RunConfig) -> Lock | None:
+    """The lock in the folder, if any; it must be of this design, or nothing is begun."""
+    if not path.exists():
+        return None
+    held = Lock.read(path)
+    locked = held.prereg.plain()
+    wanted = prereg_of(config, boundary=locked["boundary"], candidates=locked["candidates"])
+    difference = first_difference(locked, wanted.plain())
+    if difference:
+        raise InputError(
+            f"{path}: this folder was locked with another design "
+            f"({textwrap.shorten(difference, 120, placeholder=' ...')}); choose another --out: "
+            "held-out runs are judged once, by the design locked first"
+        )
+    return held
 
 
 def _note(config: RunConfig, evaluation: Evaluation) -> str | None:
-    """Why a small preset leaves verdicts open, and what settles them."""
-    if config.preset not in ("quick", "smoke"):
+    """Why the quick preset leaves verdicts open, and what settles them."""
+    if config.preset != "quick":
         return None
     runs = evaluation.results.summary.n_seeds
+    more = len(parse_seeds(preset("standard").seeds.evaluate))
     return (
         f"With {runs} held-out runs an honest interval is wide, so most verdicts stay "
-        "INCONCLUSIVE. `gmb run --preset standard --out runs/standard` judges the same scores on "
-        "256 held-out runs, and concludes."
+        f"INCONCLUSIVE. `{_FOLLOWING['quick']}` judges the same scores on {more} held-out runs, "
+        "and concludes."
     )
