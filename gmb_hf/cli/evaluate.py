@@ -3,13 +3,47 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+if TYPE_CHECKING:
+    from gmb_hf.runs import RunLog
+    from gmb_hf.workflows.evaluating import Evaluation
+
+# Without a lock there is no file: errors speak in the options that were typed.
+_OPTION_OF = {
+    "prereg: ": "",
+    "labels.positive_window.horizon_steps": "--horizon",
+    "labels.positive_window.lead_time_target": "--lead-target",
+    "labels.negative_window.safe_gap_steps": "--safe-gap",
+    "event.window_W_event": "--window",
+    "event.jump_threshold": "--jump",
+    "event.x_event_t_min": "--event-after",
+    "event.x_theta_floor": "--floor",
+    "decision_thresholds.lead_time_median_min": "--lead-min",
+    "operating_points.fpr_targets": "--fpr",
+    "operating_points: fpr_targets": "--fpr",
+    "x_primary_fpr": "--primary-fpr",
+    "x_burn_in": "--burn-in",
+    "x_nan: ignore": "--nan ignore",
+    "candidates: the name": "--score: the name",
+}
+_BESIDE_A_LOCK = {
+    "runs",
+    "more_runs",
+    "lock",
+    "out",
+    "step_column",
+    "run_column",
+    "require_supported",
+    "help",
+}
+
 
 def evaluate(
-    runs: Annotated[list[str], typer.Option(help="Run logs: files, folders or quoted globs.")],
+    context: typer.Context,
+    runs: Annotated[list[str], typer.Option(help="Run logs: files, folders or globs.")],
     more_runs: Annotated[
         list[str] | None, typer.Argument(hidden=True, help="What an unquoted glob leaves.")
     ] = None,
@@ -57,29 +91,20 @@ def evaluate(
 ) -> None:
     """Judge scores on held-out runs: may any of them raise an alarm?"""
     from gmb_hf.cli import show
-    from gmb_hf.preregistration.lock import Lock
-    from gmb_hf.preregistration.prereg import Prereg
     from gmb_hf.runs import RunLog
-    from gmb_hf.validation import CheckFailed, InputError, choose
-    from gmb_hf.workflows.evaluating import evaluate_lock, evaluate_runs
+    from gmb_hf.validation import CheckFailed, InputError
     from gmb_hf.workflows.publishing import publish
-    from gmb_hf.workflows.sources import held_out_part
 
     def read(sources: list[str]) -> RunLog:
         return RunLog.read(sources, step_column=step_column, run_column=run_column)
 
+    sources = [*runs, *(more_runs or [])]
     if lock is not None:
-        if score or horizon is not None or safe_gap is not None:
-            raise InputError("--lock fixes the design; leave out --score, --horizon, --safe-gap")
-        frozen = Lock.read(lock)
-        log, aside = held_out_part(read([*runs, *(more_runs or [])]), frozen.prereg)
-        if aside:
-            show.say(f"{aside} runs were set aside: they are not declared as held out.")
-        with show.counting("judging", len(frozen.x_lock.candidates)) as done:
-            evaluation = evaluate_lock(frozen, log, lock_path=str(lock), on_done=done)
-        following = f"read {out / 'report.md'}"
+        _refuse_design_options(context)
+        evaluation = _by_lock(lock, read(sources))
+        following = f"gmb lock --explain --lock {lock}"
     else:
-        missing = [
+        lacking = [
             flag
             for flag, value in (
                 ("--score", score),
@@ -88,52 +113,105 @@ def evaluate(
             )
             if not value
         ]
-        if missing or not score or horizon is None or safe_gap is None:
+        if lacking:
             raise InputError(
-                f"{', '.join(missing)} missing: without --lock say what to judge, e.g. "
+                f"{', '.join(lacking)} missing: without --lock say what to judge, e.g. "
                 "--score COLUMN --metric COLUMN --horizon 2000 --safe-gap 4000"
             )
-        choose("protocol", protocol, ("strict", "v0.4"), where="--protocol")
-        choose("value", nan, ("error", "ignore"), where="--nan")
-        if sign not in (1, -1):
-            raise InputError(f"--sign must be +1 or -1, got {sign}")
         targets = _rates(fpr)
-        design = Prereg.minimal(
-            horizon=horizon,
-            safe_gap=safe_gap,
-            metric=metric,
-            w_event=window,
-            jump_threshold=jump,
-            theta_floor=floor,
-            event_t_min=event_after,
-            burn_in=burn_in,
-            fpr_targets=targets,
-            min_targets_ok=min(2, len(targets)),
-            primary_fpr=primary_fpr,
-            protocol=protocol,
-            lead_time_target=lead_target,
-            lead_time_median_min=lead_min,
-            nan=nan,
-            candidates=[
-                {"name": name, "x_sign": sign, "x_sees_test_labels": sees_test_labels}
-                for name in score
+        design = {
+            "horizon": horizon,
+            "safe_gap": safe_gap,
+            "metric": metric,
+            "w_event": window,
+            "jump_threshold": jump,
+            "theta_floor": floor,
+            "event_t_min": event_after,
+            "burn_in": burn_in,
+            "fpr_targets": targets,
+            "min_targets_ok": min(2, len(targets)),
+            "primary_fpr": primary_fpr,
+            "protocol": _one_of("--protocol", protocol, ("strict", "v0.4")),
+            "lead_time_target": lead_target,
+            "lead_time_median_min": lead_min,
+            "nan": _one_of("--nan", nan, ("error", "ignore")),
+            "candidates": [
+                {"name": name, "x_sign": _sign(sign), "x_sees_test_labels": sees_test_labels}
+                for name in score or ()
             ],
-        )
-        log = read([*runs, *(more_runs or [])])
-        explored = read(explore_runs) if explore_runs else None
-        with show.counting("judging", len(score) + 2) as done:
-            evaluation = evaluate_runs(design, log, explore=explored, on_done=done)
-        following = (
-            f"read {out / 'report.md'}; for a claim, preregister (gmb prereg init) and lock "
-            "(gmb lock)"
-        )
+        }
+        earlier = read(explore_runs) if explore_runs else None
+        evaluation = _by_options(design, read(sources), earlier)
+        following = "gmb prereg init --out prereg.yaml"
     paths = publish(evaluation, out, next_command=following)
     show.verdicts(evaluation.results, out / "report.md")
+    if lock is None:
+        show.say("For a claim, fix the design and lock it before you look at held-out runs.")
     show.written(paths, following=following)
-    if require_supported and not any(
-        item.x_alarm_eligible for item in evaluation.results.indicators
-    ):
+    judged = [item for item in evaluation.results.indicators if item.family != "control"]
+    if require_supported and not any(item.x_alarm_eligible for item in judged):
         raise CheckFailed("no score is SUPPORTED_FOR_ALARM")
+
+
+def _by_lock(path: Path, log: RunLog) -> Evaluation:
+    from gmb_hf.cli import show
+    from gmb_hf.preregistration.lock import Lock
+    from gmb_hf.workflows.evaluating import evaluate_lock
+    from gmb_hf.workflows.sources import held_out_part
+
+    lock = Lock.read(path)
+    part, aside = held_out_part(log, lock.prereg)
+    if aside:
+        show.say(f"{aside} runs were set aside: they are not declared as held out.")
+    with show.counting("judging", len(lock.x_lock.candidates)) as done:
+        return evaluate_lock(lock, part, lock_path=str(path), on_done=done)
+
+
+def _by_options(design: dict[str, Any], log: RunLog, earlier: RunLog | None) -> Evaluation:
+    from gmb_hf.cli import show
+    from gmb_hf.preregistration.prereg import Prereg
+    from gmb_hf.validation import InputError
+    from gmb_hf.workflows.candidates import CONTROLS
+    from gmb_hf.workflows.evaluating import evaluate_runs
+
+    try:
+        prereg = Prereg.minimal(**design)
+        count = len({*CONTROLS, *(candidate.name for candidate in prereg.candidates)})
+        with show.counting("judging", count) as done:
+            return evaluate_runs(prereg, log, explore=earlier, on_done=done)
+    except InputError as error:
+        message = str(error)
+        for field, option in _OPTION_OF.items():
+            message = message.replace(field, option)
+        raise InputError(message) from error
+
+
+def _refuse_design_options(context: typer.Context) -> None:
+    """A lock fixes the design; an option that would change it must not be passed over."""
+    from gmb_hf.validation import InputError
+
+    typed = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name not in _BESIDE_A_LOCK
+        and getattr(context.get_parameter_source(str(parameter.name)), "name", "") == "COMMANDLINE"
+    ]
+    if typed:
+        raise InputError(f"--lock fixes the design; leave out {', '.join(typed)}")
+
+
+def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
+    from gmb_hf.validation import choose
+
+    return choose("value", value, known, where=option)
+
+
+def _sign(sign: int) -> int:
+    from gmb_hf.validation import InputError
+
+    if sign not in (1, -1):
+        raise InputError(f"--sign must be +1 or -1, got {sign}")
+    return sign
 
 
 def _rates(text: str) -> list[float]:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-Runs = Annotated[list[str], typer.Option(help="Run logs: files, folders or quoted globs.")]
+if TYPE_CHECKING:
+    from gmb_hf.preregistration.lock import Lock
+
+MoreRuns = Annotated[
+    list[str] | None, typer.Argument(hidden=True, help="What an unquoted glob leaves.")
+]
 Prereg = Annotated[Path | None, typer.Option(help="A preregistration (gmb prereg init).")]
 Preset = Annotated[
-    str | None, typer.Option(help="The design of a preset; the one that made the logs by default.")
+    str | None, typer.Option(help="The design of a preset; that of the logs by default.")
 ]
 
 
 def explore(
-    runs: Runs,
+    runs: Annotated[list[str], typer.Option(help="Run logs: files, folders or globs.")],
+    more_runs: MoreRuns = None,
     prereg: Prereg = None,
     preset: Preset = None,
     out: Annotated[Path, typer.Option(help="Where to write the table.")] = Path("explore.csv"),
@@ -27,7 +35,8 @@ def explore(
     from gmb_hf.workflows.exploring import write_explored
     from gmb_hf.workflows.sources import design_for, explore_part
 
-    log = RunLog.read(runs)
+    sources = [*runs, *(more_runs or [])]
+    log = RunLog.read(sources)
     design = design_for(log, prereg, preset)
     part, aside = explore_part(log, design)
     if aside:
@@ -36,13 +45,15 @@ def explore(
         rows = search(design, part, on_done=done)
     path = write_explored(rows, out)
     show.explored(rows, path)
-    show.written([path], following=f"gmb lock --runs {runs[0]} --out lock.yaml")
+    given = {"--prereg": prereg, "--preset": preset, "--out": Path("lock.yaml")}
+    show.written([path], following=_command("gmb lock", sources, given))
 
 
 def lock(
     runs: Annotated[
-        list[str] | None, typer.Option(help="Explore logs: files, folders or quoted globs.")
+        list[str] | None, typer.Option(help="Explore logs: files, folders or globs.")
     ] = None,
+    more_runs: MoreRuns = None,
     prereg: Prereg = None,
     preset: Preset = None,
     out: Annotated[Path, typer.Option(help="Where to write the lock.")] = Path("lock.yaml"),
@@ -52,7 +63,7 @@ def lock(
     explain: Annotated[
         bool, typer.Option("--explain", help="Print each frozen choice in a sentence.")
     ] = False,
-    show_lock: Annotated[
+    made: Annotated[
         Path | None, typer.Option("--lock", help="With --explain: a lock that exists already.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a lock that is there.")] = False,
@@ -65,28 +76,53 @@ def lock(
     from gmb_hf.workflows.locking import make_lock
     from gmb_hf.workflows.sources import design_for, explore_part
 
-    if show_lock is not None:
-        for sentence in Lock.read(show_lock).explain():
-            show.say(f"- {sentence}")
+    sources = [*(runs or []), *(more_runs or [])]
+    if made is not None:
+        if not explain or sources:
+            raise InputError(
+                "--lock names a lock to explain: gmb lock --explain --lock FILE; a new one is "
+                "made with --runs and --out"
+            )
+        _explain(Lock.read(made))
+        judging = {"--lock": made, "--out": Path("results")}
+        show.say_whole("next", _command("gmb evaluate", ["HELD_OUT_RUNS"], judging))
         return
-    if not runs:
+    if not sources:
         raise InputError("--runs is missing: name the explore logs, e.g. --runs runs/quick/logs")
     if out.exists() and not force:
         raise InputError(
             f"{out}: a lock is there already; thresholds are locked once. Choose another --out, "
             "or pass --force and judge on new seeds"
         )
-    log = RunLog.read(runs)
+    log = RunLog.read(sources)
     design = design_for(log, prereg, preset)
     part, aside = explore_part(log, design)
     if aside:
         show.say(f"{aside} runs were set aside: they are held out, or not declared.")
     with show.counting("locking", len(design.candidates) + 2) as done:
-        made, findings = make_lock(design, part, strict_lint=strict_lint, on_done=done)
+        frozen, findings = make_lock(design, part, strict_lint=strict_lint, on_done=done)
     for finding in findings:
         show.say(str(finding))
     if explain:
-        for sentence in made.explain():
-            show.say(f"- {sentence}")
-    made.write(out)
-    show.written([out], following=f"gmb evaluate --lock {out} --runs {runs[0]} --out results")
+        _explain(frozen)
+    frozen.write(out)
+    # Where explore and held-out runs lie together, evaluate takes its own from among them.
+    held_out = sources if aside else ["HELD_OUT_RUNS"]
+    judging = {"--lock": out, "--out": Path("results")}
+    show.written([out], following=_command("gmb evaluate", held_out, judging))
+
+
+def _explain(lock: Lock) -> None:
+    from gmb_hf.cli import show
+
+    for sentence in lock.explain():
+        show.say(f"- {sentence}")
+
+
+def _command(name: str, sources: Sequence[str], options: Mapping[str, object]) -> str:
+    """A command to type next, quoted for a shell."""
+    words = [*name.split(), "--runs", *sources]
+    for flag, value in options.items():
+        if value is not None:
+            words += [flag, str(value)]
+    return shlex.join(words)

@@ -100,6 +100,13 @@ class RunConfig:
             "training": training,
         }
 
+    def design(self) -> dict[str, Any]:
+        """The part that says how runs are to be judged, as plain dictionaries."""
+        return {
+            "benchmark": dataclasses.asdict(self.benchmark),
+            "seeds": dataclasses.asdict(self.seeds),
+        }
+
     def training_hash(self) -> str:
         """SHA-256 of `training_identity`, 64 hex digits."""
         text = json.dumps(self.training_identity(), sort_keys=True)

@@ -190,6 +190,7 @@ def log_metadata(config: RunConfig) -> dict[str, Any]:
         "checkpoint_every_steps": training.checkpoint_every,
         "config": config.training_identity(),
         "config_hash": config.training_hash(),
+        "design": config.design(),
         "task_fingerprint": config.task.build().fingerprint(),
         "versions": {
             "gmb_hf": __version__,

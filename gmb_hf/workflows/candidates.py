@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
+import pyarrow as pa
 
 from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.scores import Scores
@@ -18,10 +18,11 @@ from gmb_hf.preregistration.lock import CENTRAL, member_key
 from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.preregistration.sections import Candidate
 from gmb_hf.runs import RunLog
-from gmb_hf.validation import InputError, unknown
+from gmb_hf.validation import InputError, nearest
 
 CONTROLS = ("clock", "constant")
 _CAUSALITY_RUNS = 4
+_COLUMNS_SHOWN = 24
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,21 @@ def resolve(candidate: Candidate, log: RunLog) -> Entry:
     elif candidate.name in log.observables:
         indicator = external(candidate.name, candidate.x_sees_test_labels)
     else:
-        raise unknown("candidate", candidate.name, [*names(), *log.observables])
+        raise _unknown_candidate(candidate.name, log)
     return Entry(indicator, candidate.x_sign or 1, candidate.params)
+
+
+def _unknown_candidate(name: str, log: RunLog) -> InputError:
+    if name in log.set_aside:
+        return InputError(log.set_aside[name])
+    guess = nearest(name, [*log.observables, *names()])
+    columns = ", ".join(log.observables[:_COLUMNS_SHOWN])
+    more = ", ..." if len(log.observables) > _COLUMNS_SHOWN else ""
+    hint = f" Did you mean {guess!r}?" if guess else ""
+    return InputError(
+        f"{log.origin}: {name!r} is neither a column nor an indicator; columns: {columns}{more}; "
+        f"gmb indicators lists the others.{hint}"
+    )
 
 
 def entries_of(prereg: Prereg, log: RunLog) -> list[Entry]:
@@ -123,16 +137,23 @@ def members(entry: Entry, prereg: Prereg) -> Iterator[tuple[str, int | None, int
 
 
 def non_causal(entries: Sequence[Entry], log: RunLog) -> tuple[str, ...]:
-    """The scores whose past changes when the future is cut off, on a few runs."""
+    """The scores whose past changes when the future is cut off, on a few runs.
+
+    Each run is cut at half of its checkpoints.
+    """
     some = log.select(log.runs[:_CAUSALITY_RUNS])
     grid = some.panel("step")
-    middle = int(np.median(grid.steps[grid.present]))
-    cut = RunLog.from_table(some.table.filter(pc.less_equal(some.table["step"], middle)))
+    halves = np.maximum(grid.lengths // 2, 1)
+    early = np.arange(grid.values.shape[1]) < halves[:, None]
+    # The rows of a log stand run by run, as those of a panel do.
+    cut = RunLog.from_table(some.table.filter(pa.array(early[grid.present])))
     found = []
     for entry in entries:
         whole, part = (
-            compute(part, entry.indicator, sign=entry.sign, **entry.parameters)
-            for part in (some, cut)
+            compute(
+                rows, entry.indicator, sign=entry.sign, cadence=grid.cadence(), **entry.parameters
+            )
+            for rows in (some, cut)
         )
         past = whole.values[:, : part.values.shape[1]][part.present]
         if not np.allclose(past, part.values[part.present], rtol=1e-9, atol=1e-12, equal_nan=True):

@@ -6,27 +6,37 @@ from pathlib import Path
 
 from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.runs import RunLog
+from gmb_hf.runs.metadata import DIFFERS
 from gmb_hf.validation import InputError
 from gmb_hf.workflows.design import prereg_from_config
 
 
 def design_for(log: RunLog, prereg_path: str | Path | None, preset_name: str | None) -> Prereg:
-    """The preregistration that was given, or that of the preset which made the log.
+    """The preregistration or preset that was given, or the design that the log was trained for.
 
     Raises:
-        InputError: neither was given and the log does not come from a preset.
+        InputError: both were given, or neither and the log does not say; or the log's parts were
+            trained for different designs.
     """
+    if prereg_path is not None and preset_name is not None:
+        raise InputError("--prereg and --preset are two designs; give one of them")
     if prereg_path is not None:
         return Prereg.read(prereg_path)
-    name = preset_name or log.metadata.get("preset")
-    if name is None:
-        raise InputError(
-            "no design: pass --prereg FILE (gmb prereg init writes one to fill in), or --preset "
-            "for logs of gmb train"
-        )
+    from gmb_hf.training.config import RunConfig
     from gmb_hf.training.presets import preset
 
-    return prereg_from_config(preset(str(name)), log)
+    if preset_name is not None:
+        return prereg_from_config(preset(preset_name), log)
+    differing = [key for key in log.metadata.get(DIFFERS, {}) if key.startswith("design.")]
+    design = log.metadata.get("design")
+    if differing or not isinstance(design, dict):
+        why = f"the logs were trained for different ones ({differing[0]})" if differing else ""
+        raise InputError(
+            f"no design{': ' * bool(why)}{why}; pass --prereg FILE (gmb prereg init writes one to "
+            "fill in), or --preset NAME"
+        )
+    name = log.metadata.get("preset", "custom")
+    return prereg_from_config(RunConfig.from_dict({"preset": name, **design}), log)
 
 
 def explore_part(log: RunLog, prereg: Prereg) -> tuple[RunLog, int]:
