@@ -15,23 +15,26 @@ from typing import Any
 from benchmarks.harness import Line, median, side
 
 ROUNDS = 3
-# Not seed 0: at step 40 one of its ReLU units sits on the kink for a row, where a rounding decides
-# which way the run goes, and its losses differ by 2e-4 (in float64 they agree; see the tests).
-PLAIN_SEEDS = (1, 2, 3)
+PLAIN_SEEDS = (0, 1, 2)
 LOSS_TOLERANCE = 1e-4
 GRADIENT_TOLERANCE = 1e-5
 
 
 def t1() -> Line:
-    """Seeds x steps per second of the quick preset, 50 steps, losses equal to 1e-4."""
+    """Seeds x steps per second of the quick preset, 50 steps, losses equal to 1e-4 relative.
+
+    Where a ReLU unit sits on its kink for a row, a rounding decides which way the run goes: after
+    50 steps the losses of such a seed differ in the fourth digit, those of all others in the sixth.
+    In float64 they agree to 1e-12 (`tests/training`).
+    """
     plain, stacked = _rounds("quick", PLAIN_SEEDS, range(36), steps=50)
     worst = max(
-        abs(a - b)
+        abs(a - b) / a
         for seed, losses in plain[-1]["losses"].items()
         for a, b in zip(losses, stacked[-1]["losses"][seed], strict=True)
     )
     ratio, details = _compare(plain, stacked)
-    details.append(f"largest difference of the losses over 50 steps {worst:.1e}")
+    details.append(f"losses over 50 steps differ by {worst:.1e} at most, relative")
     return Line("T1", f"{ratio:.1f}x", ">= 20x", ratio >= 20 and worst <= LOSS_TOLERANCE, details)
 
 
