@@ -73,7 +73,8 @@ def evaluate(
     sees_test_labels: Annotated[
         bool | None,
         typer.Option(
-            "--sees-test-labels/--no-test-labels", help="Whether held-out labels went into it."
+            "--sees-test-labels/--no-test-labels",
+            help="Whether held-out labels went into these columns.",
         ),
     ] = None,
     explore_runs: Annotated[
@@ -135,10 +136,7 @@ def evaluate(
             "lead_time_target": lead_target,
             "lead_time_median_min": lead_min,
             "nan": _one_of("--nan", nan, ("error", "ignore")),
-            "candidates": [
-                {"name": name, "x_sign": _sign(sign), "x_sees_test_labels": sees_test_labels}
-                for name in score or ()
-            ],
+            "candidates": [_candidate(name, sign, sees_test_labels) for name in score or ()],
         }
         earlier = read(explore_runs) if explore_runs else None
         evaluation = _by_options(design, read(sources), earlier)
@@ -148,9 +146,17 @@ def evaluate(
     if lock is None:
         show.say("For a claim, fix the design and lock it before you look at held-out runs.")
     show.written(paths, following=following)
-    judged = [item for item in evaluation.results.indicators if item.family != "control"]
-    if require_supported and not any(item.x_alarm_eligible for item in judged):
+    if require_supported and not _supported(evaluation):
         raise CheckFailed("no score is SUPPORTED_FOR_ALARM")
+
+
+def _supported(evaluation: Evaluation) -> bool:
+    """Whether a monitor may raise an alarm; an oracle counts where there is nothing else."""
+    from gmb_hf.reporting.answer import answer
+
+    found = answer(evaluation.results)
+    judged = [*found.group("monitor"), *found.group("undeclared")] or found.group("oracle")
+    return any(item.x_alarm_eligible for item in judged)
 
 
 def _by_lock(path: Path, log: RunLog) -> Evaluation:
@@ -206,12 +212,15 @@ def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
     return choose("value", value, known, where=option)
 
 
-def _sign(sign: int) -> int:
+def _candidate(name: str, sign: int, sees_test_labels: bool | None) -> dict[str, Any]:
+    """A score as a candidate; what a registered indicator sees is known already."""
+    from gmb_hf.indicators.registry import names
     from gmb_hf.validation import InputError
 
     if sign not in (1, -1):
         raise InputError(f"--sign must be +1 or -1, got {sign}")
-    return sign
+    seen = None if name in names() else sees_test_labels
+    return {"name": name, "x_sign": sign, "x_sees_test_labels": seen}
 
 
 def _rates(text: str) -> list[float]:

@@ -85,12 +85,19 @@ def resolve(candidate: Candidate, log: RunLog) -> Entry:
     """The score that a candidate names: a registered indicator, or a column of the log.
 
     Raises:
-        InputError: it is neither; the nearest name is given.
+        InputError: it is neither (the nearest name is given), or it is said to see other labels
+            than its registration says.
     """
+    declared_to_see = candidate.x_sees_test_labels
     if candidate.name in names():
         indicator = get(candidate.name)
+        if declared_to_see not in (None, indicator.sees_test_labels):
+            raise InputError(
+                f"candidate {candidate.name!r}: x_sees_test_labels is {declared_to_see}, but this "
+                f"indicator is registered with {indicator.sees_test_labels}; leave the key out"
+            )
     elif candidate.name in log.observables:
-        indicator = external(candidate.name, candidate.x_sees_test_labels)
+        indicator = external(candidate.name, declared_to_see)
     else:
         raise _unknown_candidate(candidate.name, log)
     return Entry(indicator, candidate.x_sign or 1, candidate.params)

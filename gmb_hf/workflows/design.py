@@ -76,3 +76,14 @@ def boundary_of(log: RunLog) -> dict[str, Any]:
     kinds["checkpoint_every_steps"] = int
     found = {key: log.metadata.get(key) for key in kinds}
     return {key: value for key, value in found.items() if isinstance(value, kinds[key])}
+
+
+def with_boundary(prereg: Prereg, log: RunLog) -> Prereg:
+    """The design with what it leaves open about the system filled in from a log.
+
+    A lock that was made without saying so then still refuses logs of another task or cadence.
+    """
+    stated = {key: value for key, value in prereg.boundary.plain().items() if value}
+    found = {"checkpoint_every_steps": log.panel("step").cadence(), **boundary_of(log)}
+    boundary = type(prereg.boundary).parse({**found, **stated}, where="boundary")
+    return prereg.model_copy(update={"boundary": boundary})

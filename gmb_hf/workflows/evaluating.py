@@ -18,7 +18,7 @@ from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.runs import RunLog
 from gmb_hf.validation import InputError
 from gmb_hf.workflows.candidates import CONTROLS, Entry, entries_of, resolve
-from gmb_hf.workflows.design import boundary_of
+from gmb_hf.workflows.design import with_boundary
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,11 +108,7 @@ def evaluate_runs(
     Raises:
         InputError: explore and evaluation runs overlap, or a column is missing.
     """
-    known = boundary_of(log)
-    held = {key: value for key, value in prereg.boundary.plain().items() if value}
-    prereg = prereg.model_copy(
-        update={"boundary": type(prereg.boundary).parse({**known, **held}, where="boundary")}
-    )
+    prereg = with_boundary(prereg, log)
     both = sorted(set(log.runs) & set(explore.runs)) if explore is not None else []
     if both:
         raise InputError(

@@ -14,6 +14,7 @@ from gmb_hf.preregistration.lock import Lock, LockedCandidate
 from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.runs import RunLog
 from gmb_hf.workflows.candidates import CONTROLS, Entry, entries_of, members, non_causal
+from gmb_hf.workflows.design import with_boundary
 
 
 def make_lock(
@@ -37,6 +38,7 @@ def make_lock(
     Raises:
         InputError: the design is unsound (each fault is named), or a held-out seed is in the log.
     """
+    prereg = with_boundary(prereg, log)
     events = find_events(log.panel, prereg)
     entries = entries_of(prereg, log)
     with_negatives = runs_with_negatives(entries[-1], log, events, prereg)

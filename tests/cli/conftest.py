@@ -1,0 +1,87 @@
+"""An empty folder for each command, and what several of them work on, made once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.csv
+import pytest
+from command_line import COLUMNS, SMOKE, Outcome, gmb, locking
+from synthetic import synthetic_runlog
+
+from gmb_hf.preregistration.prereg import Prereg
+
+
+@pytest.fixture(autouse=True)
+def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Default outputs land here, and the terminal that runs the tests does not matter."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the figures out where nothing is asked about them: they take most of the time."""
+    monkeypatch.setattr("gmb_hf.reporting.evaluation.draw", lambda *_, **__: {})
+
+
+@pytest.fixture(scope="session")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    """One `gmb run --preset smoke` that many tests look at and none changes."""
+    folder = tmp_path_factory.mktemp("smoke") / "run"
+    done = gmb(*SMOKE, "--out", folder)
+    assert done.code == 0, done
+    return folder, done
+
+
+@pytest.fixture(scope="session")
+def csv_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """48 synthetic runs of 121 checkpoints in one CSV."""
+    path = tmp_path_factory.mktemp("logs") / "all.csv"
+    pyarrow.csv.write_csv(synthetic_runlog(48).table.select(COLUMNS), path)
+    return path
+
+
+@pytest.fixture
+def small_csv(tmp_path: Path) -> Path:
+    """Six short synthetic runs in one CSV, to be spoiled."""
+    path = tmp_path / "small.csv"
+    pyarrow.csv.write_csv(synthetic_runlog(6, 41).table.select(COLUMNS), path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with explore.csv (30 runs), heldout.csv (32 runs), prereg.yaml and lock.yaml."""
+    folder = tmp_path_factory.mktemp("chain")
+    for name, runs, first in (("explore", 30, 0), ("heldout", 60, 100)):
+        log = synthetic_runlog(runs, seed=first, first_seed=first)
+        pyarrow.csv.write_csv(log.table.select(COLUMNS), folder / f"{name}.csv")
+    prereg = Prereg.minimal(
+        horizon=100,
+        safe_gap=200,
+        w_event=50,
+        jump_threshold=0.2,
+        burn_in=150,
+        lead_time_target=30,
+        lead_time_median_min=20,
+        seeds_explore=list(range(30)),
+        seeds_eval=list(range(100, 160)),
+        window_sweep=[80, 100, 120],
+        candidates=[{"name": "embedding_gini"}, {"name": "test_loss_drop"}],
+    )
+    prereg.write(folder / "prereg.yaml")
+    done = gmb("lock", *locking(folder), "--out", folder / "lock.yaml")
+    assert done.code == 0, done
+    return folder

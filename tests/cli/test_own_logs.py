@@ -1,0 +1,118 @@
+"""`gmb evaluate --runs FILES --score COLUMN`: somebody's own logs, no training and no lock."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.csv
+import pytest
+from command_line import COLUMNS, DESIGN, gmb, refused
+from synthetic import synthetic_runlog
+
+from gmb_hf import Results
+
+SCORES = ("--score=embedding_gini", "--score=train_acc", "--no-test-labels")
+
+
+def labels(folder: str | Path) -> dict[str, str]:
+    results = Results.read(Path(folder) / "results.yaml")
+    return {item.name: item.label for item in results.indicators}
+
+
+def test_from_logs_to_a_verdict_with_every_file(csv_logs: Path):
+    done = gmb("evaluate", "--runs", csv_logs, *SCORES, "--score=test_loss_drop", *DESIGN)
+    assert done.code == 0, done
+    assert labels("results")["embedding_gini"] == "SUPPORTED_FOR_ALARM"
+    assert labels("results")["train_acc"] != "SUPPORTED_FOR_ALARM"
+    assert {"clock", "constant"} <= labels("results").keys()
+    assert "1 of 2 scores may raise an alarm at a false-alarm budget of 5%" in done.out
+    assert done.next_command == "gmb prereg init --out prereg.yaml"
+    names = {path.name for path in Path("results").rglob("*")}
+    for table in ("gate_summary", "utility_at_fpr", "robustness"):
+        assert {f"{table}.csv", f"{table}.md", f"{table}.tex"} <= names
+    for figure in ("label_summary", "fpr_control", "grokking_curves", "lead_times"):
+        assert {f"{figure}.png", f"{figure}.svg"} <= names
+    assert "report.md" in names
+    files = [line for line in done.out.splitlines() if line.startswith("wrote")]
+    assert files[:2] == [
+        "wrote   results/report.md",
+        "wrote   results/figures/label_summary.png",
+    ]
+
+
+@pytest.mark.usefixtures("no_figures")
+class TestGates:
+    """Exit code 1 is for a check that was asked for, and only then."""
+
+    def test_supported(self, csv_logs: Path):
+        done = gmb("evaluate", "--runs", csv_logs, *SCORES, *DESIGN, "--require-supported")
+        assert done.code == 0
+
+    def test_not_supported(self, csv_logs: Path):
+        options = ("--score=train_acc", *DESIGN, "--require-supported")
+        message = refused("evaluate", "--runs", csv_logs, *options, code=1)
+        assert message == "no: no score is SUPPORTED_FOR_ALARM"
+        assert Path("results/results.yaml").exists()
+
+    def test_not_asked_for(self, csv_logs: Path):
+        assert gmb("evaluate", "--runs", csv_logs, "--score=train_acc", *DESIGN).code == 0
+
+    def test_a_control_supports_nothing(self, csv_logs: Path):
+        options = ("--score=clock", *DESIGN, "--require-supported")
+        assert gmb("evaluate", "--runs", csv_logs, *options).code == 1
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_same_command_same_bytes(csv_logs: Path):
+    for out in ("one", "two"):
+        assert gmb("evaluate", "--runs", csv_logs, *SCORES, *DESIGN, "--out", out).code == 0
+    for name in ("results.yaml", "report.md", "tables/gate_summary.csv"):
+        assert (Path("one") / name).read_bytes() == (Path("two") / name).read_bytes()
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_a_reversed_score_says_so(csv_logs: Path):
+    done = gmb("evaluate", "--runs", csv_logs, "--score=test_acc", "--sign=-1", *DESIGN)
+    assert done.code == 0
+    assert "-test_acc " in done.out
+    assert "-score: reversed" in done.out
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_files_of_a_glob_that_the_shell_has_opened(tmp_path: Path):
+    log = synthetic_runlog(6, 61)
+    for run in log.runs:
+        pyarrow.csv.write_csv(log.select([run]).table.select(COLUMNS[1:]), tmp_path / f"{run}.csv")
+    files = sorted(tmp_path.glob("*.csv"))
+    score = ("--score=embedding_gini", "--horizon=100", "--safe-gap=150")
+    opened = gmb("evaluate", "--out=opened", *score, "--runs", *files)
+    quoted = gmb("evaluate", "--out=quoted", *score, "--runs", tmp_path / "*.csv")
+    assert opened.code == quoted.code == 0
+    first, second = (Path(out, "results.yaml").read_bytes() for out in ("opened", "quoted"))
+    assert first == second
+    assert len(Results.read("opened/results.yaml").event.t_event_by_seed) == 6
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_thresholds_from_explore_runs(chain: Path):
+    options = ("--score=embedding_gini", *DESIGN, "--explore-runs", chain / "explore.csv")
+    assert gmb("evaluate", "--runs", chain / "heldout.csv", *options).code == 0
+    calibration = Results.read("results/results.yaml").x_calibration
+    assert calibration is not None
+    assert calibration.method == "explore"
+    assert calibration.n_runs is not None
+    assert 19 <= calibration.n_runs <= 30  # those of the 30 that have negative windows
+
+
+def test_the_reference_runs_end_in_a_verdict_with_reasons(reference_runs: Path):
+    options = ("--score=score", "--metric=acc_test", "--horizon=20000", "--safe-gap=25000")
+    options += ("--window=1000", "--jump=0.04", "--floor=0.85", "--burn-in=10000")
+    done = gmb("evaluate", "--runs", reference_runs / "*.csv", *options)
+    assert done.code == 0, done
+    results = Results.read("results/results.yaml")
+    score = next(item for item in results.indicators if item.name == "score")
+    assert score.label == "INCONCLUSIVE"
+    assert score.x_reasons == ("few_events",)
+    assert "20 events are fewer than 30" in done.out
+    assert any("rows of restarted logs were dropped" in note for note in results.summary.x_notes)
+    assert "seed_140" in Path("results/report.md").read_text(encoding="utf-8")
