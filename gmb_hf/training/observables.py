@@ -36,7 +36,8 @@ from gmb_hf.validation import InputError
 QUANTILES = (0.1, 0.5, 0.9)
 NOISE_PASSES = 2
 NOISE_SCALE = 0.25  # of the embedding's root mean square
-CURVATURE_STEP = 2.0**-8  # of the weight norm
+CURVATURE_STEP = 2.0**-9  # of the weight norm, and no further than
+CURVATURE_FALL = 2.0**-7  # of the loss would fall along a straight line
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
 
@@ -158,10 +159,15 @@ class Observer:
         return found
 
     def _curvature(self, losses: Tensor) -> Tensor:
-        """2 (L(w + e u) - L(w) - e |g|) / e^2 along the unit gradient u, [S]."""
+        """2 (L(w + e u) - L(w) - e |g|) / e^2 along the unit gradient u, [S].
+
+        Once a model has memorised, the loss bends within a thousandth of the weight norm; a step
+        e in proportion to L / |g| stays inside the bend and above the rounding of the loss.
+        """
         weights = self.ensemble.weights
         slope = sum_of([_square(w.grad) for w in weights.values() if w.grad is not None]).sqrt()
         length = CURVATURE_STEP * sum_of([_square(w) for w in weights.values()]).sqrt()
+        length = torch.minimum(length, CURVATURE_FALL * losses / slope)  # inf where slope is 0
         scale = torch.where(slope > 0, length / slope, 0.0)
         moved = {
             name: torch.addcmul(w, w.grad, scale.view(-1, *[1] * (w.dim() - 1)))

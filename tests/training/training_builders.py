@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -82,9 +82,4 @@ def train_together(ensemble: Ensemble, steps: int) -> Tensor:
     for _ in range(steps):
         losses.append(ensemble.gradients()[0])
         ensemble.update()
-    return torch.stack(losses)
-
-
-def seeds_of(paths: Sequence[object]) -> list[str]:
-    """The names of the files, sorted."""
-    return sorted(getattr(path, "name", str(path)) for path in paths)
+    return torch.stack(losses) if losses else torch.empty(0, len(ensemble))

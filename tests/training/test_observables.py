@@ -1,0 +1,395 @@
+"""Each observable, against plain loops over one member's own Hugging Face model."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from training_builders import (
+    EQUALS,
+    equations,
+    lively_model,
+    own_loss,
+    small_config,
+    stacked,
+    train_together,
+)
+
+from gmb_hf.training import observables
+from gmb_hf.training.ensemble import Ensemble, task_data
+from gmb_hf.training.observables import (
+    EMBEDDING,
+    HEAD,
+    NOISE_PASSES,
+    NOISE_SCALE,
+    QUANTILES,
+    Observer,
+)
+from gmb_hf.validation import InputError
+
+SEEDS = (3, 8)
+CASES = {
+    "one layer": {},
+    "tied, two layers": {"model": {"layers": 2, "tied": True, "activation": "gelu_new"}},
+    "wrong labels": {"task": {"prime": 7, "corruption_rate": 0.25}},
+    "more channels than tokens": {"model": {"width": 12}, "task": {"prime": 3}},
+}
+
+
+class Measured:
+    """Two lively models as an ensemble, what was observed of it, and the models themselves."""
+
+    def __init__(self, sections, dtype=torch.float64):
+        self.config = small_config(**sections)
+        self.models = {seed: lively_model(self.config, seed, dtype) for seed in SEEDS}
+        self.ensemble = stacked(self.config, self.models, dtype)
+        self.observer = Observer(self.ensemble)
+        self.found = self.measure()
+
+    def measure(self):
+        return self.observer.measure(*self.ensemble.gradients(keep_logits=True))
+
+    def __iter__(self):
+        """For every member: seed, model, and its row of what was observed."""
+        for index, (seed, model) in enumerate(self.models.items()):
+            yield seed, model, {name: values[index] for name, values in self.found.items()}
+
+    @torch.no_grad()
+    def logits(self, seed, split, **inputs):
+        """Logits of a member at EQ, numpy [rows, V]."""
+        given = inputs or {"input_ids": equations(self.config, seed, split)[0]}
+        return self.models[seed](**given).logits[:, EQUALS].numpy()
+
+    def answers(self, seed, split):
+        """The answers that the rows carry, numpy [rows]."""
+        return equations(self.config, seed, split)[1][:, EQUALS + 1].numpy()
+
+
+@pytest.fixture(params=CASES.values(), ids=CASES.keys(), scope="module")
+def measured(request):
+    return Measured(request.param)
+
+
+def test_every_observable_is_one_finite_float64_per_seed(measured):
+    expected = {
+        *("train_loss", "test_loss", "train_acc", "test_acc", "weight_norm", "embedding_norm"),
+        *("unembedding_norm", "attention_norm", "mlp_norm", "gradient_norm", "update_norm"),
+        *("embedding_entropy", "unembedding_entropy", "attention_entropy", "embedding_rank"),
+        *("unembedding_rank", "attention_rank", "embedding_gini", "unembedding_gini"),
+        *("participation_ratio", "train_margin_q10", "train_margin_q50", "train_margin_q90"),
+        *("test_margin_q10", "test_margin_q50", "test_margin_q90", "curvature", "disagreement"),
+        "prediction_change",
+    }
+    if measured.config.task.corruption_rate:
+        expected.add("correction_rate")
+    assert measured.found.keys() == expected
+    for name, values in measured.found.items():
+        assert values.dtype == np.float64, name
+        assert values.shape == (2,), name
+        assert np.isfinite(values).all(), name
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_losses_accuracies_and_margins(measured, split):
+    for seed, _, found in measured:
+        losses, margins, right = [], [], []
+        for row, answer in zip(
+            measured.logits(seed, split), measured.answers(seed, split), strict=True
+        ):
+            others = [logit for token, logit in enumerate(row) if token != answer]
+            losses.append(math.log(sum(math.exp(logit) for logit in row)) - row[answer])
+            margins.append(row[answer] - max(others))
+            right.append(int(np.argmax(row)) == answer)
+        assert found[f"{split}_loss"] == pytest.approx(np.mean(losses), rel=1e-11)
+        assert found[f"{split}_acc"] == pytest.approx(np.mean(right))
+        for q in QUANTILES:
+            expected = np.quantile(margins, q)
+            assert found[f"{split}_margin_q{100 * q:.0f}"] == pytest.approx(expected, rel=1e-9)
+
+
+def test_an_answer_that_ties_with_another_is_not_right():
+    measured = Measured({})
+    with torch.no_grad():
+        measured.ensemble.weights[HEAD].zero_()
+    found = measured.measure()
+    assert found["train_acc"].tolist() == found["test_acc"].tolist() == [0.0, 0.0]
+    assert found["train_margin_q90"].tolist() == [0.0, 0.0]
+    assert found["test_loss"] == pytest.approx(math.log(9))  # V = p + 4
+
+
+def test_norms_of_weights_and_gradient(measured):
+    def norm(tensors):
+        return math.sqrt(sum(float(np.square(t.detach().numpy()).sum()) for t in tensors))
+
+    for seed, model, found in measured:
+        model.zero_grad()
+        own_loss(model, measured.config, seed)[0].backward()
+        blocks = model.model.layers
+        expected = {
+            "weight_norm": norm(model.parameters()),
+            "embedding_norm": norm([model.get_input_embeddings().weight]),
+            "unembedding_norm": norm([model.get_output_embeddings().weight]),
+            "attention_norm": norm([p for b in blocks for p in b.attention.parameters()]),
+            "mlp_norm": norm([p for b in blocks for p in b.mlp.parameters()]),
+            "gradient_norm": norm([p.grad for p in model.parameters()]),
+        }
+        assert {name: found[name] for name in expected} == pytest.approx(expected, rel=1e-10)
+
+
+def test_update_norm_is_that_of_the_step_before():
+    config = small_config(model={"layers": 2})
+    ensemble = Ensemble(config, SEEDS, dtype=torch.float64)
+    observer = Observer(ensemble)
+    first = observer.measure(*ensemble.gradients(keep_logits=True))
+    assert first["update_norm"].tolist() == [0.0, 0.0]
+    for _ in range(3):
+        before = {name: weight.detach().clone() for name, weight in ensemble.weights.items()}
+        train_together(ensemble, 1)
+        found = observer.measure(*ensemble.gradients(keep_logits=True))
+        moved = [w.detach() - before[name] for name, w in ensemble.weights.items()]
+        expected = torch.cat([change.flatten(1) for change in moved], dim=1).norm(dim=1)
+        assert found["update_norm"] == pytest.approx(expected.numpy(), rel=1e-9)
+
+
+def test_updates_may_be_given():
+    measured = Measured({})
+    losses, logits = measured.ensemble.gradients(keep_logits=True)
+    updates = {name: torch.ones_like(w) for name, w in measured.ensemble.weights.items()}
+    found = measured.observer.measure(losses, logits, updates)
+    count = sum(weight[0].numel() for weight in measured.ensemble.weights.values())
+    assert found["update_norm"] == pytest.approx(math.sqrt(count))
+
+
+def test_spectral_entropies_and_effective_ranks(measured):
+    for _, model, found in measured:
+        matrices = {
+            "embedding": model.get_input_embeddings().weight,
+            "unembedding": model.get_output_embeddings().weight,
+            "attention": torch.cat([b.attention.qkv.weight for b in model.model.layers]),
+        }
+        for part, matrix in matrices.items():
+            singular = torch.linalg.svdvals(matrix.detach()).numpy()
+            share = singular[singular > 0] / singular.sum()
+            entropy = -sum(p * math.log(p) for p in share)
+            # The Gram matrix halves the digits of a singular value that is zero.
+            assert found[f"{part}_entropy"] == pytest.approx(entropy, abs=1e-6)
+            assert found[f"{part}_rank"] == pytest.approx(math.exp(entropy), rel=1e-6)
+            assert 1 <= found[f"{part}_rank"] <= min(matrix.shape) + 1e-6
+
+
+def test_effective_rank_counts_equal_singular_values():
+    measured = Measured({})
+    embedding = measured.ensemble.weights[EMBEDDING]
+    with torch.no_grad():
+        embedding[0] = 0.3 * torch.eye(*embedding.shape[1:])
+        embedding[1] = 1.0  # rank one
+    ranks = measured.measure()["embedding_rank"]
+    assert ranks == pytest.approx([8.0, 1.0], rel=1e-5)
+
+
+def gini(values):
+    """Half the relative mean absolute difference of all pairs."""
+    return np.abs(np.subtract.outer(values, values)).mean() / (2 * np.mean(values))
+
+
+def test_fourier_gini(measured):
+    prime = measured.config.task.prime
+    for _, model, found in measured:
+        for part, layer in (
+            ("embedding", model.get_input_embeddings()),
+            ("unembedding", model.get_output_embeddings()),
+        ):
+            matrix = layer.weight.detach().numpy()[:prime]
+            spectrum = np.fft.rfft(matrix, axis=0)[1:]  # without the mean
+            power = (np.abs(spectrum) ** 2).sum(1)
+            assert found[f"{part}_gini"] == pytest.approx(gini(power), abs=1e-10)
+
+
+def test_fourier_gini_of_one_frequency_and_of_all_alike():
+    measured = Measured({"task": {"prime": 7}})
+    embedding = measured.ensemble.weights[EMBEDDING]
+    residues = torch.arange(7, dtype=torch.float64)
+    with torch.no_grad():
+        embedding[0, :7] = torch.cos(2 * math.pi * 2 * residues / 7)[:, None]
+        embedding[1, :7] = 0.0
+        embedding[1, 0] = 1.0  # an impulse holds every frequency alike
+    found = measured.measure()["embedding_gini"]
+    assert found == pytest.approx([2 / 3, 0.0], abs=1e-9)  # (k - 1) / k of k = 3 frequencies
+
+
+def test_fourier_gini_without_a_frequency_is_zero():
+    assert Measured({"task": {"prime": 2}}).found["embedding_gini"].tolist() == [0.0, 0.0]
+
+
+def test_participation_ratio_of_the_held_out_states(measured):
+    for seed, model, found in measured:
+        with torch.no_grad():
+            input_ids = equations(measured.config, seed, "test")[0]
+            hidden = model(input_ids=input_ids, output_hidden_states=True).hidden_states[-1]
+        values = np.linalg.eigvalsh(np.cov(hidden[:, EQUALS].numpy().T))
+        expected = values.sum() ** 2 / (values**2).sum()
+        assert found["participation_ratio"] == pytest.approx(expected, rel=1e-9)
+
+
+def bend_along_gradient(model, config, seed):
+    """u' H u of the training loss for the unit gradient u, by a second backward pass."""
+    parameters = list(model.parameters())
+    loss, _ = own_loss(model, config, seed)
+    gradient = torch.autograd.grad(loss, parameters, create_graph=True)
+    norm = torch.sqrt(sum((g.detach() ** 2).sum() for g in gradient))
+    unit = [g.detach() / norm for g in gradient]
+    slope = sum((g * u).sum() for g, u in zip(gradient, unit, strict=True))
+    product = torch.autograd.grad(slope, parameters)
+    return float(sum((h * u).sum() for h, u in zip(product, unit, strict=True)))
+
+
+SMOOTH = {"model": {"layers": 2, "activation": "gelu_new", "width": 16}, "task": {"prime": 7}}
+
+
+@pytest.mark.parametrize(("fall", "tolerance"), [(2.0**-16, 1e-3), (2.0**-7, 0.2)])
+def test_curvature_is_the_second_derivative_along_the_gradient(monkeypatch, fall, tolerance):
+    """A step e gives it to order e: to 0.1% where e is small, to 20% at the e that is used."""
+    monkeypatch.setattr(observables, "CURVATURE_FALL", fall)
+    measured = Measured(SMOOTH)
+    for seed, model, found in measured:
+        expected = bend_along_gradient(model, measured.config, seed)
+        assert found["curvature"] == pytest.approx(expected, rel=tolerance)
+
+
+def test_curvature_holds_all_along_a_training():
+    """In float32, as it is trained, while the loss falls and bends within ever smaller steps."""
+    config = small_config(
+        task={"prime": 7, "train_fraction": 0.8},
+        model={"width": 16, "mlp_width": 32, "activation": "gelu_new"},
+    )
+    ensemble = Ensemble(config, SEEDS)
+    observer = Observer(ensemble)
+    expected = []
+    for _ in range(6):
+        train_together(ensemble, 40)
+        found = observer.measure(*ensemble.gradients(keep_logits=True))["curvature"]
+        for index, seed in enumerate(SEEDS):
+            model = ensemble.member(index).double()
+            model.set_attn_implementation("eager")  # sdpa has no second derivative
+            expected.append(bend_along_gradient(model, config, seed))
+            assert found[index] == pytest.approx(expected[-1], rel=0.25)
+    assert max(expected) > 10 * min(expected) > 0
+
+
+def test_curvature_and_the_rest_survive_float32():
+    double, single = Measured(SMOOTH), Measured(SMOOTH, torch.float32)
+    for name, values in double.found.items():
+        tolerance = 2e-2 if name == "curvature" else 1e-3  # a difference of nearly equal losses
+        assert single.found[name] == pytest.approx(values, rel=tolerance, abs=1e-4), name
+
+
+def test_curvature_of_a_flat_loss_is_zero():
+    measured = Measured({})
+    losses, logits = measured.ensemble.gradients(keep_logits=True)
+    for weight in measured.ensemble.weights.values():
+        weight.grad.zero_()
+    found = measured.observer.measure(losses, logits)
+    assert found["curvature"].tolist() == found["gradient_norm"].tolist() == [0.0, 0.0]
+
+
+def test_disagreement_of_noisy_passes(measured):
+    embedding_shape = measured.ensemble.weights[EMBEDDING].shape[1:]
+    generator = torch.Generator().manual_seed(0)
+    noises = [torch.randn(embedding_shape, generator=generator) for _ in range(NOISE_PASSES)]
+    for seed, model, found in measured:
+        embedding = model.get_input_embeddings().weight.detach()
+        scale = NOISE_SCALE * math.sqrt(float((embedding**2).mean()))
+        input_ids = equations(measured.config, seed, "test")[0]
+        predicted = measured.logits(seed, "test").argmax(-1)
+        shares = []
+        for noise in noises:  # on the input alone, also where the head is tied to it
+            states = (embedding + scale * noise.double())[input_ids]
+            noisy = measured.logits(seed, "test", inputs_embeds=states).argmax(-1)
+            shares.append(np.mean(noisy != predicted))
+        assert found["disagreement"] == pytest.approx(np.mean(shares))
+
+
+def test_disagreement_grows_with_the_noise(monkeypatch):
+    shares = []
+    for scale in (0.0, 0.25, 4.0):
+        monkeypatch.setattr(observables, "NOISE_SCALE", scale)
+        shares.append(Measured({"task": {"prime": 7}}).found["disagreement"].mean())
+    assert shares[0] == 0.0
+    assert 0 < shares[1] < shares[2]
+
+
+def test_prediction_change_is_against_the_checkpoint_before():
+    measured = Measured({"task": {"prime": 7}})
+    assert measured.found["prediction_change"].tolist() == [0.0, 0.0]
+    assert measured.measure()["prediction_change"].tolist() == [0.0, 0.0]
+    before = [measured.logits(seed, "test").argmax(-1) for seed in SEEDS]
+    for index, seed in enumerate(SEEDS):
+        measured.models[seed] = lively_model(measured.config, seed + 100)
+        measured.ensemble.load_member(index, measured.models[seed])
+    found = measured.measure()["prediction_change"]
+    after = [measured.logits(seed, "test").argmax(-1) for seed in SEEDS]
+    expected = [np.mean(old != new) for old, new in zip(before, after, strict=True)]
+    assert found == pytest.approx(expected)
+    assert min(found) > 0
+    assert np.array_equal(measured.observer.predictions.numpy(), np.stack(after))
+
+
+def test_correction_rate_is_accuracy_against_the_truth_on_wrong_labels():
+    measured = Measured(CASES["wrong labels"])
+    for seed, _, found in measured:
+        data = task_data(measured.config.task, seed)
+        predicted = measured.logits(seed, "train").argmax(-1)
+        wrong = data.corrupted[data.train_index]
+        right = predicted == data.true_answers[data.train_index, 0]
+        assert wrong.sum() == 7  # a quarter of 29 rows
+        assert found["correction_rate"] == pytest.approx(right[wrong].mean())
+
+
+def test_correction_rate_of_a_model_that_knows_the_truth_is_one():
+    measured = Measured(CASES["wrong labels"])
+    losses, logits = measured.ensemble.gradients(keep_logits=True)
+    knowing = torch.nn.functional.one_hot(measured.ensemble.truth, logits.shape[-1]).double()
+    found = measured.observer.measure(losses, knowing)
+    assert found["correction_rate"].tolist() == [1.0, 1.0]
+    assert found["train_acc"] == pytest.approx(22 / 29)  # the wrong labels are missed
+
+
+def test_a_seed_is_measured_alike_alone_and_in_company():
+    together = Measured(SMOOTH)
+    for index, seed in enumerate(SEEDS):
+        ensemble = stacked(together.config, {seed: together.models[seed]})
+        alone = Observer(ensemble).measure(*ensemble.gradients(keep_logits=True))
+        for name, values in together.found.items():
+            assert alone[name][0] == pytest.approx(values[index], rel=1e-7), name
+
+
+def test_measuring_changes_neither_weights_nor_gradients():
+    measured = Measured({})
+    kept = {
+        name: (weight.detach().clone(), weight.grad.clone())
+        for name, weight in measured.ensemble.weights.items()
+    }
+    measured.measure()
+    for name, (weight, gradient) in kept.items():
+        assert torch.equal(measured.ensemble.weights[name], weight), name
+        assert torch.equal(measured.ensemble.weights[name].grad, gradient), name
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_number_that_is_not_finite_names_seed_and_step(value):
+    measured = Measured({})
+    measured.ensemble.step = 120
+    with torch.no_grad():
+        measured.ensemble.weights[EMBEDDING][1, 2] = value
+    message = "seed 8: train_loss is not finite at step 120; lower training.lr or"
+    with pytest.raises(InputError, match=message):
+        measured.measure()
+
+
+def test_an_observable_that_overflows_is_named():
+    measured = Measured({})
+    losses, logits = measured.ensemble.gradients(keep_logits=True)
+    updates = {name: torch.zeros_like(w) for name, w in measured.ensemble.weights.items()}
+    updates[EMBEDDING][0, 0, 0] = 1e200  # its square is infinite
+    with pytest.raises(InputError, match="seed 3: update_norm is not finite at step 0"):
+        measured.observer.measure(losses, logits, updates)
