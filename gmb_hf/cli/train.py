@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -35,4 +36,4 @@ def train(
     wanted = parse_seeds(seeds or f"{config.seeds.explore},{config.seeds.evaluate}")
     choose("engine", engine, ("stacked", "single"), where="--engine")
     paths = train_seeds(config, wanted, out, engine=engine, device=device)
-    written(paths, following=f"gmb explore --runs {out}/logs")
+    written(paths, following=shlex.join(["gmb", "explore", "--runs", str(out / "logs")]))

@@ -12,7 +12,6 @@ from rich.progress import (
     BarColumn,
     Progress,
     ProgressColumn,
-    SpinnerColumn,
     Task,
     TextColumn,
     TimeRemainingColumn,
@@ -64,13 +63,12 @@ class Bar:
 
     def __init__(self, total: int, done: int = 0, console: Console | None = None) -> None:
         self._progress = Progress(
-            SpinnerColumn(),
+            # One line at 80 columns, with hundreds of seeds.
             TextColumn("[bold]training"),
-            BarColumn(),
+            BarColumn(bar_width=12),
             TextColumn("{task.percentage:>3.0f}%"),
             _Rate(),
-            TextColumn("memorised {task.fields[memorised]}  grokked {task.fields[grokked]}"),
-            TextColumn("left"),
+            TextColumn("memorised {task.fields[memorised]} grokked {task.fields[grokked]}"),
             TimeRemainingColumn(),
             console=console or Console(stderr=True),
         )

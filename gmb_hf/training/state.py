@@ -88,6 +88,7 @@ def save(
         "seeds": json.dumps(list(seeds)),
         "identity": identity,
         "steps": json.dumps(rows.steps),
+        "columns": json.dumps(list(rows.values)),  # tensors are stored in an order of their own
     }
     # Through bytes: safetensors' own writer does not say in a readable way that a disk is full.
     write_bytes(path, safetensors.torch.save(content, metadata=about))
@@ -116,8 +117,8 @@ def load(path: Path, identity: str) -> Saved:
     about = _about(path, identity)
     content = safetensors.torch.load_file(path)
     rows = Rows(steps=about.steps)
-    for name in [name for name in content if name.startswith(_ROW)]:
-        rows.values[name.removeprefix(_ROW)] = list(content.pop(name).numpy())
+    for name in about.columns:
+        rows.values[name] = list(content.pop(_ROW + name).numpy())
     return Saved(content, content.pop(_PREDICTIONS, None), rows)
 
 
@@ -125,13 +126,15 @@ def load(path: Path, identity: str) -> Saved:
 class _About:
     seeds: tuple[int, ...]
     steps: list[int]
+    columns: list[str]
 
 
 def _about(path: Path, identity: str) -> _About:
     try:
         with safe_open(path, framework="pt") as file:
             held = dict(file.metadata() or {})
-        about = _About(tuple(json.loads(held["seeds"])), json.loads(held["steps"]))
+        seeds, steps, columns = (json.loads(held[key]) for key in ("seeds", "steps", "columns"))
+        about = _About(tuple(seeds), steps, columns)
     except FileNotFoundError:
         raise
     except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:

@@ -1,0 +1,265 @@
+"""`gmb run` and `gmb train`: from seeds to a verdict in one folder that resumes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command_line import SMOKE, Outcome, gmb, refused
+
+from gmb_hf import Results, RunLog
+from gmb_hf.preregistration.lock import Lock
+from gmb_hf.training.ensemble import Ensemble
+
+TINY = (
+    "train",
+    "--preset=smoke",
+    "--set=training.steps=20",
+    "--set=task.prime=7",
+    "--set=training.compile=never",
+)
+Smoke = tuple[Path, Outcome]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder by its relative path."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+class TestWhatARunLeaves:
+    def test_every_file_of_the_plan(self, smoke: Smoke):
+        names = contents(smoke[0]).keys()
+        expected = {
+            "config.yaml",
+            "data/README.md",
+            "data/add_p19/full.parquet",
+            "explore.csv",
+            "lock.yaml",
+            "results.yaml",
+            "report.md",
+        }
+        tables = ("gate_summary", "utility_at_fpr", "robustness")
+        expected |= {f"tables/{name}.{kind}" for name in tables for kind in ("csv", "md", "tex")}
+        figures = ("label_summary", "fpr_control", "grokking_curves", "scores_around_event")
+        expected |= {f"figures/{name}.{kind}" for name in figures for kind in ("png", "svg")}
+        assert expected <= names
+        others = names - expected
+        assert all(name.startswith(("logs/seeds-", "figures/lead_times")) for name in others)
+        assert not any("state" in name or name.endswith(".tmp") for name in others)
+
+    def test_ends_with_answer_table_files_and_next_command(self, smoke: Smoke):
+        folder, done = smoke
+        lines = done.out.splitlines()
+        assert "may raise an alarm yet at a false-alarm budget of 10%" in done.out
+        assert any(line.startswith("score ") and "cover" in line for line in lines)
+        assert any(line.startswith("clock ") for line in lines)
+        written = [line.removeprefix("wrote   ") for line in lines if line.startswith("wrote")]
+        assert written[0] == str(folder / "report.md")
+        assert written[1] == str(folder / "figures" / "label_summary.png")
+        assert done.next_command == "gmb run --preset quick --out runs/quick"
+
+    def test_the_linters_warnings_are_shown(self, smoke: Smoke):
+        assert "warning [few_runs_for_target]" in smoke[1].out
+
+    def test_logs_hold_every_seed_and_what_made_them(self, smoke: Smoke):
+        log = RunLog.read(smoke[0] / "logs")
+        assert set(log.seeds) == {*range(22), *range(1000, 1006)}
+        assert log.metadata["preset"] == "smoke"
+        assert log.metadata["design"]["seeds"]["explore"] == "0:22"
+        assert {"train_loss", "test_acc", "embedding_gini", "disagreement"} <= set(log.observables)
+
+    def test_held_out_runs_alone_are_judged(self, smoke: Smoke):
+        lock, results = Lock.read(smoke[0] / "lock.yaml"), Results.read(smoke[0] / "results.yaml")
+        assert set(lock.x_lock.explore_seeds) == set(range(22))
+        assert set(results.boundary.seeds_eval) == set(range(1000, 1006))
+        assert results.x_provenance is not None
+        assert results.x_provenance.lock_hash == lock.hash
+
+    def test_the_data_loads_as_a_dataset(self, smoke: Smoke, monkeypatch: pytest.MonkeyPatch):
+        rows = pq.read_table(smoke[0] / "data" / "add_p19" / "full.parquet")
+        assert rows.num_rows == 19 * 19
+        first = rows.slice(5, 1).to_pylist()[0]
+        assert first["answer"] == (first["a"] + first["b"]) % 19
+        card = (smoke[0] / "data" / "README.md").read_text(encoding="utf-8")
+        assert "gmb_fingerprint:" in card
+        assert str(smoke[0]) not in card, "the card must not depend on where it lies"
+
+
+@pytest.fixture(scope="module")
+def copy(smoke: Smoke, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run once more, to be tried to change."""
+    folder = tmp_path_factory.mktemp("resume") / "run"
+    shutil.copytree(smoke[0], folder)
+    return folder
+
+
+class TestResume:
+    def test_trains_nothing_and_writes_the_same_bytes(
+        self, copy: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr("gmb_hf.training.stacked.train_group", _must_not_run)
+        before = contents(copy)
+        assert gmb(*SMOKE, "--out", copy).code == 0
+        assert contents(copy) == before
+
+    @pytest.mark.parametrize(
+        ("change", "named"),
+        [
+            ("training.lr=1e-3", "config.yaml: this folder holds runs of another config"),
+            ("task.prime=23", "task.prime: 19 -> 23"),
+            ("benchmark.horizon=70", "positive_window.horizon_steps: 60 -> 70"),
+            ("seeds.explore=0:30", "lock.yaml: this folder was locked with another design"),
+            ("seeds.evaluate=1000:1009", "boundary.seeds_eval"),
+        ],
+    )
+    def test_another_config_or_design_is_refused_and_nothing_changes(
+        self, copy: Path, change: str, named: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr("gmb_hf.training.stacked.train_group", _must_not_run)
+        before = contents(copy)
+        message = refused(*SMOKE, "--out", copy, f"--set={change}")
+        assert named in message
+        assert "choose another --out" in message
+        assert contents(copy) == before
+
+    def test_an_edited_lock_is_refused_before_anything_else(self, copy: Path):
+        lock = copy / "lock.yaml"
+        text = lock.read_text(encoding="utf-8")
+        lock.write_text(text.replace("sign: 1", "sign: -1", 1), encoding="utf-8")
+        assert "was edited after it was locked" in refused(*SMOKE, "--out", copy)
+        lock.write_text(text, encoding="utf-8")
+
+    def test_other_explore_runs_than_the_locked_ones(self, copy: Path):
+        path = next((copy / "logs").glob("*.parquet"))
+        kept = path.read_bytes()
+        log = RunLog.read(path)
+        index = log.table.column_names.index("curvature")
+        values = pa.array(log.table["curvature"].to_numpy() + 1)
+        changed = log.table.set_column(index, "curvature", values)
+        RunLog.from_table(changed, metadata=log.metadata).write(path)
+        message = refused(*SMOKE, "--out", copy)
+        assert "was made on other explore runs" in message
+        path.write_bytes(kept)
+
+
+class TestAfterTheRun:
+    """The logs of a run are input for the other commands."""
+
+    def test_explore_uses_the_design_the_logs_were_trained_for(self, smoke: Smoke):
+        done = gmb("explore", "--runs", smoke[0] / "logs")
+        assert done.code == 0, done
+        assert "6 runs were set aside" in done.out
+        assert Path("explore.csv").read_bytes() == (smoke[0] / "explore.csv").read_bytes()
+
+    def test_lock_and_evaluate_find_the_same_numbers(self, smoke: Smoke, no_figures: None):
+        assert gmb("lock", "--runs", smoke[0] / "logs", "--out=new.yaml").code == 0
+        ours, theirs = Lock.read("new.yaml"), Lock.read(smoke[0] / "lock.yaml")
+        assert ours.x_lock.candidates == theirs.x_lock.candidates
+        assert ours.prereg == theirs.prereg
+        done = gmb("evaluate", "--lock=new.yaml", "--runs", smoke[0] / "logs")
+        assert done.code == 0, done
+        assert "22 runs were set aside" in done.out
+        again = Results.read("results/results.yaml").indicators
+        assert again == Results.read(smoke[0] / "results.yaml").indicators
+
+    def test_indicators_that_the_logs_can_feed(self, smoke: Smoke):
+        done = gmb("indicators", "--runs", smoke[0] / "logs")
+        assert "embedding_gini " in done.out
+        assert "correction_rate" not in done.out, "no label is corrupted in these logs"
+
+
+class TestTrain:
+    def test_run_logs_only(self):
+        done = gmb(*TINY, "--seeds=3,5", "--out=logs only")
+        assert done.code == 0, done
+        assert set(RunLog.read("logs only/logs").seeds) == {3, 5}
+        assert {path.name for path in Path("logs only").iterdir()} >= {"config.yaml", "logs"}
+        assert not Path("logs only/results.yaml").exists()
+        assert done.next_command == "gmb explore --runs 'logs only/logs'"
+
+    def test_more_seeds_are_added_and_none_is_trained_twice(self):
+        assert gmb(*TINY, "--seeds=3,5", "--out=t").code == 0
+        before = contents(Path("t"))
+        assert gmb(*TINY, "--seeds=3:7", "--out=t").code == 0
+        assert set(RunLog.read("t/logs").seeds) == {3, 4, 5, 6}
+        assert before.items() <= contents(Path("t")).items()
+
+    def test_engine_single_gives_the_same_losses(self):
+        for engine in ("single", "stacked"):
+            assert gmb(*TINY, "--seeds=3", f"--engine={engine}", f"--out={engine}").code == 0
+        single, stacked = (RunLog.read(f"{name}/logs") for name in ("single", "stacked"))
+        assert single.panel("train_loss").values == pytest.approx(
+            stacked.panel("train_loss").values, rel=1e-4
+        )
+
+    def test_one_field_changes_with_set(self):
+        assert gmb(*TINY, "--seeds=1", "--set=training.lr=3e-3", "--out=t").code == 0
+        assert RunLog.read("t/logs").metadata["config"]["training"]["lr"] == 3e-3
+
+
+class TestInterrupted:
+    """Ctrl-C at any moment, and the same command goes on."""
+
+    @pytest.fixture
+    def interrupt(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
+        """Press Ctrl-C after so many updates; states are saved at every checkpoint."""
+        monkeypatch.setattr("gmb_hf.training.stacked.SAVE_EVERY_SECONDS", 0.0)
+        update = Ensemble.update
+
+        def press_after(updates: int) -> None:
+            left = iter(range(updates))
+
+            def pressed(self: Ensemble) -> None:
+                if next(left, None) is None:
+                    raise KeyboardInterrupt
+                update(self)
+
+            monkeypatch.setattr(Ensemble, "update", pressed)
+
+        yield press_after
+        monkeypatch.setattr(Ensemble, "update", update)
+
+    def test_says_how_to_go_on_and_ends_with_the_same_log(self, interrupt: Callable[[int], None]):
+        assert gmb(*TINY, "--seeds=0:3", "--out=whole").code == 0
+        interrupt(15)
+        done = gmb(*TINY, "--seeds=0:3", "--out=t")
+        assert done.code == 130
+        message = done.err.splitlines()[-1]  # the progress bar stands above it
+        assert message.startswith("interrupted; ")
+        assert "the same command goes on" in message
+        assert not list(Path("t/logs").glob("*"))
+        assert list(Path("t/state").glob("*.safetensors"))
+        interrupt(10)  # the ten updates from step 10, where the state was saved, to the end
+        assert gmb(*TINY, "--seeds=0:3", "--out=t").code == 0
+        whole, resumed = contents(Path("whole")), contents(Path("t"))
+        assert resumed == whole
+
+    def test_another_config_in_the_same_folder_is_refused_and_the_state_kept(
+        self, interrupt: Callable[[int], None]
+    ):
+        interrupt(15)
+        assert gmb(*TINY, "--seeds=0:3", "--out=t").code == 130
+        before = contents(Path("t"))
+        message = refused(*TINY, "--seeds=0:3", "--out=t", "--set=training.lr=1e-3")
+        assert "training.lr: 0.01 -> 0.001" in message
+        assert contents(Path("t")) == before
+
+
+def _must_not_run(*_: object, **__: object) -> None:
+    pytest.fail("nothing was left to train")
+
+
+def test_metadata_is_plain_json(smoke: Smoke):
+    path = next((smoke[0] / "logs").glob("*.parquet"))
+    held = json.loads(pq.read_schema(path).metadata[b"gmb"])
+    assert held["task"] == "add_p19"
+    assert held["checkpoint_every_steps"] == 10
