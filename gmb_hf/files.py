@@ -19,6 +19,7 @@ from gmb_hf.validation import InputError
 _REASONS = {
     errno.ENOSPC: "the disk is full; free some space and run the same command again",
     errno.EDQUOT: "the disk quota is used up; free some space and run the same command again",
+    errno.EFBIG: "files may not be so large here; raise the limit (ulimit -f) and run it again",
     errno.EACCES: "no permission to write here; choose another folder",
     errno.EPERM: "no permission to write here; choose another folder",
     errno.EROFS: "the file system is read-only; choose another folder",

@@ -80,7 +80,8 @@ def claim(folder: Path, config: RunConfig) -> None:
         try:
             held = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise InputError(f"{path}: not readable ({error}); choose another folder") from error
+            reason = " ".join(str(error).split())
+            raise InputError(f"{path}: not readable ({reason}); choose another folder") from error
         difference = first_difference(held if isinstance(held, dict) else {}, identity)
         if difference:
             raise InputError(
