@@ -21,11 +21,17 @@ class CheckFailed(Exception):
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word most like `word`, or None when nothing is close."""
+    """The known word most like `word`, or None when nothing is close.
+
+    Another case of a known word, or the beginning of just one, is that word.
+    """
     pool = list(known)
     folded = {name.casefold(): name for name in pool}
     if word.casefold() in folded:
         return folded[word.casefold()]
+    begun = [name for fold, name in folded.items() if word and fold.startswith(word.casefold())]
+    if len(begun) == 1:
+        return begun[0]
     found = difflib.get_close_matches(word, pool, n=1, cutoff=0.5)
     return found[0] if found else None
 

@@ -87,7 +87,12 @@ def paper() -> RunConfig:
             steps=10_000, checkpoint_every=50, lr=1e-3, weight_decay=1.0, seeds_at_once=8
         ),
         benchmark=BenchmarkSettings(
-            jump_window=200, horizon=1000, safe_gap=2000, burn_in=500, lead_time_target=200
+            jump_window=200,
+            horizon=1000,
+            safe_gap=2000,
+            burn_in=500,
+            lead_time_target=200,
+            window_sweep=(400, 500, 600),
         ),
         seeds=SeedSettings(explore="0:136", evaluate="1000:1256"),
     )
@@ -110,6 +115,7 @@ def reference() -> RunConfig:
             burn_in=10_000,
             lead_time_target=2000,
             lead_time_median_min=1000,
+            window_sweep=(8000, 10_000, 12_000),
         ),
     )
 

@@ -1,0 +1,234 @@
+"""The config: changed by assignments, written and read, and every mistake with its message."""
+
+import dataclasses
+import json
+import re
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gmb_hf.training.config import RunConfig, first_difference
+from gmb_hf.training.presets import PRESETS, preset
+from gmb_hf.training.settings import (
+    BenchmarkSettings,
+    ModelSettings,
+    SeedSettings,
+    TaskSettings,
+    TrainingSettings,
+)
+from gmb_hf.validation import InputError
+
+
+def changed(*assignments):
+    return preset("quick").changed(assignments)
+
+
+@pytest.mark.parametrize(
+    ("assignment", "expected"),
+    [
+        ("training.lr=3e-3", 0.003),
+        ("training.lr=1", 1.0),
+        ("training.steps=500", 500),
+        (" training.steps = 500 ", 500),
+        ("task.train_rows=400", 400),
+        ("task.train_rows=none", None),
+        ("task.data_seed=42", 42),
+        ("task.data_seed=null", None),
+        ("task.operation=x2_xy_y2", "x2_xy_y2"),
+        ("model.tied=true", True),
+        ("model.tied=no", False),
+        ("benchmark.event_floor=none", None),
+        ("benchmark.event_floor=0.85", 0.85),
+        ("benchmark.window_sweep=60, 80,100", (60, 80, 100)),
+        ("seeds.explore=0:4,9", "0:4,9"),
+    ],
+)
+def test_an_assignment_is_read_as_the_type_of_its_field(assignment, expected):
+    section, name = assignment.partition("=")[0].strip().split(".")
+    value = getattr(getattr(changed(assignment), section), name)
+    assert value == expected
+    assert type(value) is type(expected)
+
+
+def test_only_the_named_fields_change_and_the_config_itself_stays():
+    before = preset("quick")
+    after = before.changed(["training.lr=1e-4", "model.width=64"])
+    assert before == preset("quick")
+    expected = before.to_dict()
+    expected["training"]["lr"], expected["model"]["width"] = 1e-4, 64
+    assert after.to_dict() == expected
+
+
+def test_no_assignment_changes_nothing():
+    assert changed() == preset("quick")
+
+
+def test_the_last_of_two_assignments_to_a_field_counts():
+    assert changed("training.lr=1", "training.lr=2").training.lr == 2.0
+
+
+def test_fields_that_are_right_only_together_may_change_together():
+    config = changed("training.steps=21", "training.checkpoint_every=7")
+    assert (config.training.steps, config.training.checkpoint_every) == (21, 7)
+    config = changed("benchmark.horizon=900", "benchmark.safe_gap=1000")
+    assert (config.benchmark.horizon, config.benchmark.safe_gap) == (900, 1000)
+
+
+MISTAKES = {
+    "training.lr": "--set 'training.lr': write it as section.field=value, e.g. training.lr=3e-3",
+    "lr=1": "--set 'lr=1': write it as section.field=value",
+    "": "--set '': write it as section.field=value",
+    "trainig.lr=1": "section 'trainig' is unknown; .* Did you mean 'training'?",
+    "training.learning_rate=1": "--set training.learning_rate=1: field 'learning_rate' is unknown",
+    "training.weight_deca=1": "Did you mean 'weight_decay'?",
+    "training.lr=fast": "--set training.lr=fast: expected a number, got 'fast'",
+    "training.steps=1e3": "expected a whole number, got '1e3'",
+    "training.steps=": "expected a whole number, got ''",
+    "training.steps=none": "expected a whole number, got 'none'",
+    "model.tied=maybe": "expected true or false, got 'maybe'",
+    "model.tied=1": "expected true or false, got '1'",
+    "model.tied=[": "expected true or false",
+    "benchmark.window_sweep=80,x": "expected a whole number, got 'x'",
+    "benchmark.window_sweep=80,0": "benchmark.window_sweep must be a whole number of at least 1",
+    "task.operation=subtract": "task.operation: operation 'subtract' is unknown; .*mean 'sub'?",
+    "task.op_token=share": "task.op_token: op_token 'share' is unknown; .*mean 'shared'?",
+    "task.prime=28": "task: prime must be a prime number, got 28; 29 is one",
+    "task.train_fraction=1": r"task.train_fraction must be a number in \(0, 1\), got 1.0",
+    "task.train_fraction=0.001": "task: fraction 0.001 of 841 rows leaves 0 to train on",
+    "task.train_rows=0": "task.train_rows must be a whole number of at least 1, got 0",
+    "task.train_rows=841": "task: fraction 841 of 841 rows leaves 841 to train on and 0 held out",
+    "task.corruption_rate=1.5": r"task.corruption_rate must be a number in \[0, 1\], got 1.5",
+    "task.data_seed=-1": r"task: data_seed must be a whole number in \[0, 2\*\*32\), got -1",
+    "task.keep_pairs_together=true": "task: keep_pairs_together: sub does not commute",
+    "model.layers=0": "model.layers must be a whole number of at least 1, got 0",
+    "model.heads=5": "model.heads=5 does not divide model.width=32; choose a width that is",
+    "model.activation=gelu": "model.activation: activation 'gelu' is unknown; .*mean 'gelu_new'?",
+    "model.initializer_range=0": "model.initializer_range must be more than 0",
+    "training.steps=25": "training.steps=25 is no multiple of training.checkpoint_every=10; change",
+    "training.seeds_at_once=0": "training.seeds_at_once must be a whole number of at least 1",
+    "training.lr=-1": "training.lr must be a finite number of at least 0, got -1.0",
+    "training.lr=nan": "training.lr must be a finite number of at least 0, got nan",
+    "training.lr=inf": "training.lr must be a finite number of at least 0, got inf",
+    "training.eps=0": "training.eps must be more than 0",
+    "training.weight_decay=-0.1": "training.weight_decay must be a finite number of at least 0",
+    "training.beta1=1": r"training.beta1 must be a number in \(0, 1\), got 1.0",
+    "training.beta2=0": r"training.beta2 must be a number in \(0, 1\), got 0.0",
+    "training.compile=allways": "training.compile: compile 'allways' is unknown; .*mean 'always'?",
+    "benchmark.horizon=0": "benchmark.horizon must be a whole number of at least 1",
+    "benchmark.horizon=400": "benchmark.horizon=400 must be less than benchmark.safe_gap=400; else",
+    "benchmark.jump_threshold=2": r"benchmark.jump_threshold must be a number in \(0, 1\), got 2.0",
+    "benchmark.event_floor=85": r"benchmark.event_floor must be a number in \[0, 1\], got 85.0",
+    "benchmark.burn_in=-10": "benchmark.burn_in must be a finite number of at least 0, got -10",
+    "benchmark.primary_fpr=0": r"benchmark.primary_fpr must be a number in \(0, 1\), got 0.0",
+    "benchmark.coverage_min=1.1": r"benchmark.coverage_min must be a number in \[0, 1\]",
+    "seeds.explore=a": "seeds 'a': 'a' is no seed; write a number, a range such as 0:32",
+    "seeds.explore=10000:10002": r"overlap in \[10000, 10001\]; held-out seeds must be ones that",
+}
+
+
+@pytest.mark.parametrize("assignment", MISTAKES)
+def test_a_mistake_is_one_line_that_says_what_to_do(assignment):
+    with pytest.raises(InputError, match=MISTAKES[assignment].replace("?", r"\?")) as caught:
+        changed(assignment)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_config_survives_json_and_yaml(name):
+    config = preset(name)
+    assert RunConfig.from_dict(config.to_dict()) == config
+    assert RunConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    text = yaml.safe_dump(json.loads(json.dumps(config.to_dict())))
+    assert RunConfig.from_dict(yaml.safe_load(text)) == config
+
+
+def test_a_dictionary_may_leave_out_what_is_the_default():
+    config = RunConfig.from_dict({"training": {"lr": 0.1}})
+    assert config == RunConfig(preset="custom", training=TrainingSettings(lr=0.1))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"trainin": {}}, "mine.yaml: section 'trainin' is unknown; .* mean 'training'?"),
+        ({"training": {"lrr": 1}}, "mine.yaml: training: field 'lrr' is unknown; .* mean 'lr'?"),
+        ({"training": 3}, "mine.yaml: training must hold fields with values, got 3"),
+        ({"training": {"steps": "20"}}, "training.steps must be a whole number .*got '20'"),
+        ({"training": {"lr": "fast"}}, "training.lr must be a finite number .*got 'fast'"),
+        ({"training": {"lr": None}}, "training.lr must be a finite number .*got None"),
+        ({"task": {"prime": 29.0}}, "prime must be a whole number of at least 1, got 29.0"),
+    ],
+)
+def test_a_dictionary_with_a_mistake(data, message):
+    with pytest.raises(InputError, match=message.replace("?", r"\?")):
+        RunConfig.from_dict(data, where="mine.yaml")
+
+
+def test_the_identity_is_what_decides_a_log():
+    config = preset("quick")
+    same = [
+        "training.seeds_at_once=1",
+        "training.compile=never",
+        "benchmark.horizon=100",
+        "seeds.explore=0:5",
+    ]
+    for assignment in same:
+        assert config.changed([assignment]).training_hash() == config.training_hash(), assignment
+    different = ["training.lr=1e-4", "training.eps=1e-7", "task.data_seed=1", "model.width=64"]
+    hashes = {config.changed([assignment]).training_hash() for assignment in different}
+    assert len(hashes - {config.training_hash()}) == len(different)
+    assert re.fullmatch("[0-9a-f]{64}", config.training_hash())
+
+
+def test_every_field_is_in_the_identity_or_the_design():
+    config = preset("quick")
+    held = {**config.training_identity(), **config.design()}
+    held["training"] = {**held["training"], "seeds_at_once": 36, "compile": "auto"}
+    assert held == {key: value for key, value in config.to_dict().items() if key != "preset"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "difference"),
+    [
+        ({}, {}, None),
+        ({"a": 1}, {"a": 1.0}, None),
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}, "a.c: 2 -> 3"),
+        ({"a": {"b": 1}}, {}, "a: {'b': 1} -> None"),
+        ({"b": 1, "a": "x"}, {"b": 2, "a": "y"}, "a: 'x' -> 'y'"),
+    ],
+)
+def test_the_first_difference(old, new, difference):
+    assert first_difference(old, new) == difference
+
+
+def test_settings_cannot_be_changed_in_place():
+    for settings in (TaskSettings(), ModelSettings(), TrainingSettings(), BenchmarkSettings()):
+        name = dataclasses.fields(settings)[0].name
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(settings, name, 1)
+
+
+def test_a_task_knows_its_rows_and_seeds():
+    assert TaskSettings(train_fraction=0.5).share == 0.5
+    assert TaskSettings(train_rows=100).share == 100
+    assert TaskSettings().data_seed_of(7) == 7
+    assert TaskSettings(data_seed=0).data_seed_of(7) == 0
+    task = TaskSettings(operation="add", prime=7, op_token="distinct", corruption_rate=0.5)
+    assert task.name == task.build().name == "add_p7"
+    assert (task.build().op_token, task.build().corruption_rate) == ("distinct", 0.5)
+
+
+def test_a_model_names_its_shape():
+    assert ModelSettings(layers=2, heads=4, width=128).name == "transformer-2x4x128"
+
+
+@given(st.sets(st.integers(0, 50), min_size=1), st.sets(st.integers(0, 50), min_size=1))
+def test_explore_and_held_out_seeds_may_not_overlap(explore, evaluate):
+    first, second = (",".join(map(str, seeds)) for seeds in (explore, evaluate))
+    if explore & evaluate:
+        with pytest.raises(InputError, match=r"seeds\.explore and seeds\.evaluate overlap in"):
+            SeedSettings(explore=first, evaluate=second)
+    else:
+        assert SeedSettings(explore=first, evaluate=second).explore == first
