@@ -1,0 +1,163 @@
+"""The small commands: `gmb --version`, `--help`, `indicators`, `data export`, `prereg init`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from command_line import gmb, refused
+
+import gmb_hf
+from gmb_hf import InputError, Prereg
+from gmb_hf.cli.app import build
+from gmb_hf.indicators.registry import get, names
+from gmb_hf.tasks import export_shards, read_shard
+
+
+def test_version():
+    done = gmb("--version")
+    assert (done.code, done.out, done.err) == (0, f"gmb-hf {gmb_hf.__version__}\n", "")
+
+
+class TestHelp:
+    @pytest.mark.parametrize("flag", ["-h", "--help"])
+    def test_names_every_command_and_where_to_start(self, flag: str):
+        done = gmb(flag)
+        assert done.code == 0
+        for command in ("run", "train", "explore", "lock", "evaluate", "indicators", "data"):
+            assert re.search(rf"\b{command}\b", done.out)
+        assert "gmb run --preset quick --out runs/quick" in " ".join(done.out.split())
+
+    def test_a_bare_command_shows_it_too(self):
+        done = gmb()
+        assert (done.code, done.err) == (2, "")
+        assert "Usage: gmb" in done.out
+
+    @pytest.mark.parametrize(
+        ("command", "options"),
+        [
+            (("run",), "--out --preset --set --device"),
+            (("train",), "--out --preset --seeds --set --engine --device"),
+            (("explore",), "--runs --prereg --preset --out"),
+            (
+                ("lock",),
+                "--runs --prereg --preset --out --strict-lint --explain --lock --force",
+            ),
+            (
+                ("evaluate",),
+                "--runs --lock --out --score --metric --horizon --safe-gap --window --jump --floor "
+                "--burn-in --event-after --fpr --primary-fpr --sign --sees-test-labels "
+                "--no-test-labels --explore-runs --protocol --lead-target --lead-min "
+                "--step-column --run-column --nan --require-supported",
+            ),
+            (("indicators",), "--runs"),
+            (("data", "export"), "--task --out --prime --seed --fraction --op-token"),
+            (("prereg", "init"), "--out --force"),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+    )
+    def test_the_surface_is_frozen(self, command: tuple[str, ...], options: str):
+        """An option that is renamed or dropped breaks somebody's script: change this on purpose."""
+        done = gmb(*command, "--help")
+        assert done.code == 0
+        found: Any = typer.main.get_command(build())
+        for word in command:
+            found = found.commands[word]
+        listed = {
+            name
+            for parameter in found.params
+            for name in (*parameter.opts, *parameter.secondary_opts)
+            if name.startswith("--")
+        }
+        assert listed - {"--help"} == set(options.split())
+        assert all(parameter.help for parameter in found.params), "every option says what it is"
+
+
+class TestIndicators:
+    def test_one_line_each_on_a_wide_terminal(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setenv("COLUMNS", "100")
+        done = gmb("indicators")
+        assert done.code == 0
+        lines = [line.rstrip() for line in done.out.splitlines()]
+        assert all(len(line) <= 100 for line in lines)
+        assert [line.split()[0] for line in lines[1 : len(names()) + 1]] == list(names())
+
+    def test_narrow_terminals_cut_summaries_and_nothing_else(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setenv("COLUMNS", "80")
+        lines = [line.rstrip() for line in gmb("indicators").out.splitlines()]
+        assert all(len(line) <= 80 for line in lines)
+        longest = max(names(), key=len)
+        row = next(line for line in lines if line.startswith(longest))
+        assert row.split()[:2] == [longest, get(longest).family]
+        assert row.endswith("…")
+
+    def test_a_pipe_gets_whole_lines(self):
+        out = gmb("indicators").out
+        assert "…" not in out
+        assert all(get(name).summary in out for name in names())
+
+    @pytest.mark.parametrize("name", ["test_loss_drop", "csd_variance", "clock"])
+    def test_everything_about_one(self, name: str):
+        done = gmb("indicators", name)
+        entry = get(name)
+        text = " ".join(done.out.split())
+        assert entry.summary in text
+        assert entry.source in text
+        assert f"needs: {', '.join(entry.needs)}" in text
+        assert ("an oracle, no monitor" in text) is entry.sees_test_labels
+        for parameter, value in entry.parameters.items():
+            assert f"{parameter}={value}" in text
+        assert done.next_command.startswith(f"gmb evaluate --runs RUNS --score {name} ")
+
+    def test_oracles_are_marked(self):
+        rows = {line.split()[0]: line for line in gmb("indicators").out.splitlines() if line}
+        assert " test " in rows["test_loss"]
+        assert " test " not in rows["train_accuracy"]
+
+
+class TestData:
+    def test_export_writes_what_the_library_writes(self, tmp_path: Path):
+        options = ("--task=modular_sub", "--prime=7", "--seed=3")
+        done = gmb("data", "export", *options, "--out=shards")
+        assert done.code == 0, done
+        theirs = export_shards("modular_sub", 7, 3, tmp_path / "theirs")
+        for path in theirs:
+            assert (Path("shards") / path.name).read_bytes() == path.read_bytes()
+            assert f"wrote   shards/{path.name}" in done.out
+        tokens = sum(read_shard(path).size for path in theirs)
+        assert tokens == 7 * 7 * 8
+
+    def test_distinct_operation_tokens_and_another_share(self):
+        for token in ("shared", "distinct"):
+            options = ("--task=mul_p5", f"--op-token={token}", "--fraction=0.8")
+            assert gmb("data", "export", *options, f"--out={token}").code == 0
+        shared, distinct = (read_shard(Path(name) / "train.bin") for name in ("shared", "distinct"))
+        assert shared.size == distinct.size == 20 * 8
+        assert (shared != distinct).sum() == 20, "one token a row is another"
+
+
+class TestPreregInit:
+    def test_writes_a_template_that_loads(self):
+        done = gmb("prereg", "init")
+        assert done.code == 0
+        assert "wrote   prereg.yaml" in done.out
+        assert "gmb lock --prereg prereg.yaml" in done.next_command
+        text = Path("prereg.yaml").read_text(encoding="utf-8")
+        assert text.count("#") > 40, "a comment beside each field"
+        assert Prereg.read("prereg.yaml").safe_gap > Prereg.read("prereg.yaml").horizon
+
+    def test_keeps_what_is_there(self):
+        Path("prereg.yaml").write_text("mine", encoding="utf-8")
+        assert "is there already" in refused("prereg", "init")
+        assert Path("prereg.yaml").read_text(encoding="utf-8") == "mine"
+        assert gmb("prereg", "init", "--force").code == 0
+        Prereg.read("prereg.yaml")
+
+    def test_an_unfilled_template_is_no_design_for_any_log(self, small_csv: Path):
+        assert gmb("prereg", "init").code == 0
+        message = refused("lock", "--prereg=prereg.yaml", "--runs", small_csv)
+        with pytest.raises(InputError, match="CSD_lag1"):
+            raise InputError(message)
