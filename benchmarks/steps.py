@@ -105,12 +105,17 @@ def _plain(preset_name: str, seeds: Sequence[int], steps: int) -> dict[str, Any]
 
 
 def _stacked(preset_name: str, seeds: Sequence[int], steps: int) -> dict[str, Any]:
+    """The seeds stacked, compiled if the preset's own rule says so."""
+    from gmb_hf.training.compiled import wanted
     from gmb_hf.training.ensemble import Ensemble
     from gmb_hf.training.memory import keep_freed_memory
     from gmb_hf.training.presets import preset
+    from gmb_hf.training.seeds import parse_seeds
 
     keep_freed_memory()
-    ensemble = Ensemble(preset(preset_name), seeds)
+    config = preset(preset_name)
+    all_seeds = parse_seeds(f"{config.seeds.explore},{config.seeds.evaluate}")
+    ensemble = Ensemble(config, seeds, compiled=wanted(config, len(all_seeds)))
     seen = []
     spent = 0.0
     for step in range(steps + 2):
