@@ -17,11 +17,12 @@ from gmb_hf.indicators.registry import Indicator, compute, get, names
 from gmb_hf.preregistration.lock import CENTRAL, member_key
 from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.preregistration.sections import Candidate
-from gmb_hf.runs import RunLog
+from gmb_hf.runs import Panel, RunLog
 from gmb_hf.validation import InputError, nearest
 
 CONTROLS = ("clock", "constant")
 _CAUSALITY_RUNS = 4
+_CAUSALITY_CUTS = (1 / 16, 1 / 4, 1 / 2, 3 / 4, 15 / 16)  # of a run's checkpoints
 _COLUMNS_SHOWN = 24
 
 
@@ -146,23 +147,28 @@ def members(entry: Entry, prereg: Prereg) -> Iterator[tuple[str, int | None, int
 def non_causal(entries: Sequence[Entry], log: RunLog) -> tuple[str, ...]:
     """The scores whose past changes when the future is cut off, on a few runs.
 
-    Each run is cut at half of its checkpoints.
+    Each run is cut at several of its checkpoints: what peeks at the largest value, say, is found
+    only by a cut before it.
     """
     some = log.select(log.runs[:_CAUSALITY_RUNS])
     grid = some.panel("step")
-    halves = np.maximum(grid.lengths // 2, 1)
-    early = np.arange(grid.values.shape[1]) < halves[:, None]
-    # The rows of a log stand run by run, as those of a panel do.
-    cut = RunLog.from_table(some.table.filter(pa.array(early[grid.present])))
-    found = []
-    for entry in entries:
-        whole, part = (
-            compute(
-                rows, entry.indicator, sign=entry.sign, cadence=grid.cadence(), **entry.parameters
-            )
-            for rows in (some, cut)
-        )
-        past = whole.values[:, : part.values.shape[1]][part.present]
-        if not np.allclose(past, part.values[part.present], rtol=1e-9, atol=1e-12, equal_nan=True):
-            found.append(entry.name)
-    return tuple(found)
+    cadence = grid.cadence()
+
+    def series(rows: RunLog, entry: Entry) -> Panel:
+        parameters = {**entry.parameters, "sign": entry.sign, "cadence": cadence}
+        return compute(rows, entry.indicator, **parameters)
+
+    whole = {entry.name: series(some, entry) for entry in entries}
+    found = set()
+    for share in _CAUSALITY_CUTS:
+        kept = np.maximum(grid.lengths * share, 1).astype(int)
+        early = np.arange(grid.values.shape[1]) < kept[:, None]
+        # The rows of a log stand run by run, as those of a panel do.
+        cut = RunLog.from_table(some.table.filter(pa.array(early[grid.present])))
+        for entry in entries:
+            part = series(cut, entry)
+            now, then = part.values, whole[entry.name].values[:, : part.values.shape[1]]
+            same = np.isclose(now, then, rtol=1e-9, atol=1e-12, equal_nan=True)
+            if not same[part.present].all():
+                found.add(entry.name)
+    return tuple(entry.name for entry in entries if entry.name in found)

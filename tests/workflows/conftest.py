@@ -1,0 +1,42 @@
+"""Explore and held-out runs of one made-up system, and a design for them."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic import synthetic_runlog
+
+from gmb_hf import Prereg, RunLog
+
+
+@pytest.fixture(scope="session")
+def explore_log() -> RunLog:
+    """30 runs, seeds 0 to 29."""
+    return synthetic_runlog(30)
+
+
+@pytest.fixture(scope="session")
+def held_out_log() -> RunLog:
+    """40 runs, seeds 100 to 139."""
+    return synthetic_runlog(40, seed=1, first_seed=100)
+
+
+@pytest.fixture(scope="session")
+def design() -> Prereg:
+    """One windowed candidate, one without a window, one column, one reversed."""
+    return Prereg.minimal(
+        horizon=100,
+        safe_gap=200,
+        w_event=50,
+        jump_threshold=0.2,
+        burn_in=150,
+        lead_time_target=30,
+        lead_time_median_min=20,
+        window_sweep=[50, 100, 150],
+        null_draws=200,
+        bootstrap_draws=200,
+        candidates=[
+            {"name": "embedding_norm_drop", "family": "dynamics", "params": {"window": 100}},
+            {"name": "embedding_gini"},
+            {"name": "embedding_rank", "x_sign": -1, "x_sees_test_labels": False},
+        ],
+    )

@@ -1,0 +1,195 @@
+"""Which score a candidate is, its family of members, and the test for causality."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from synthetic import synthetic_runlog
+
+from gmb_hf import InputError, Prereg, RunLog
+from gmb_hf.benchmark.events import find_events
+from gmb_hf.indicators.registry import Indicator, get, names
+from gmb_hf.preregistration.sections import Candidate
+from gmb_hf.workflows.candidates import (
+    CONTROLS,
+    Entry,
+    available,
+    declared,
+    entries_of,
+    members,
+    non_causal,
+    resolve,
+)
+
+
+def candidate(name: str, **more: object) -> Candidate:
+    return Candidate.parse({"name": name, **more}, where="test")
+
+
+class TestResolve:
+    def test_a_registered_indicator_with_its_parameters(self, explore_log: RunLog):
+        entry = resolve(candidate("csd_variance", params={"window": 80}), explore_log)
+        assert (entry.name, entry.sign, entry.window) == ("csd_variance", 1, 80)
+        assert entry.indicator is get("csd_variance")
+
+    def test_a_column_of_the_log(self, explore_log: RunLog):
+        column = candidate("embedding_rank", x_sign=-1, x_sees_test_labels=True)
+        entry = resolve(column, explore_log)
+        assert (entry.indicator.family, entry.sign, entry.window) == ("external", -1, None)
+        assert entry.indicator.sees_test_labels is True
+
+    def test_the_score_is_the_column_times_the_sign(self, explore_log: RunLog, design: Prereg):
+        events = find_events(explore_log.panel, design)
+        entry = resolve(candidate("embedding_rank", x_sign=-1), explore_log)
+        scores = entry.scores(explore_log, events)
+        assert np.array_equal(scores.values, -explore_log.panel("embedding_rank").values)
+        assert np.array_equal(scores.event_step, events.step, equal_nan=True)
+
+    def test_another_window_changes_a_windowed_score_only(
+        self, explore_log: RunLog, design: Prereg
+    ):
+        events = find_events(explore_log.panel, design)
+        windowed, plain = (
+            resolve(candidate(name), explore_log) for name in ("embedding_norm_drop", "test_loss")
+        )
+        assert windowed.window == get("embedding_norm_drop").parameters["window"]
+        for entry, changes in ((windowed, True), (plain, False)):
+            first, second = (entry.scores(explore_log, events, window=w).values for w in (50, 150))
+            assert np.array_equal(first, second, equal_nan=True) is not changes
+
+    def test_an_unknown_name(self, explore_log: RunLog):
+        with pytest.raises(InputError, match=r"'embeding_gini' is neither a column nor an indic"):
+            resolve(candidate("embeding_gini"), explore_log)
+        with pytest.raises(InputError, match=r"Did you mean 'embedding_gini'\?"):
+            resolve(candidate("embeding_gini"), explore_log)
+
+    def test_what_an_indicator_sees_is_not_a_matter_of_opinion(self, explore_log: RunLog):
+        with pytest.raises(InputError, match="'test_loss': x_sees_test_labels is False, but"):
+            resolve(candidate("test_loss", x_sees_test_labels=False), explore_log)
+        assert resolve(candidate("test_loss", x_sees_test_labels=True), explore_log).name
+
+    def test_a_column_of_text_says_why_it_is_no_score(self):
+        log = synthetic_runlog(2, 5)
+        table = log.table.append_column("host", [["node"] * log.table.num_rows])
+        with pytest.raises(InputError, match="column 'host' holds 'node', not a number"):
+            resolve(candidate("host"), RunLog.from_table(table))
+
+
+class TestEntries:
+    def test_controls_come_last_and_once(self, explore_log: RunLog, design: Prereg):
+        found = [entry.name for entry in entries_of(design, explore_log)]
+        assert found == ["embedding_norm_drop", "embedding_gini", "embedding_rank", *CONTROLS]
+        more = design.replace(candidates=[{"name": "clock"}, {"name": "test_loss"}])
+        assert [entry.name for entry in entries_of(more, explore_log)] == [
+            "clock",
+            "test_loss",
+            "constant",
+        ]
+
+    def test_a_design_without_candidates(self, explore_log: RunLog, design: Prereg):
+        with pytest.raises(InputError, match="the preregistration has no candidates"):
+            entries_of(design.replace(candidates=[]), explore_log)
+
+
+class TestAvailable:
+    def test_whatever_the_log_can_feed_but_the_controls(self, explore_log: RunLog):
+        found = {indicator.name for indicator in available(explore_log)}
+        assert found == set(names()) - {*CONTROLS, "correction_rate"}
+
+    def test_corrupted_labels_feed_one_more(self):
+        found = {indicator.name for indicator in available(synthetic_runlog(2, corrupted=True))}
+        assert "correction_rate" in found
+
+    def test_a_bare_log_feeds_little(self):
+        log = RunLog.from_table(synthetic_runlog(2).table.select(["run", "step", "test_acc"]))
+        assert [indicator.name for indicator in available(log)] == ["test_accuracy"]
+
+    def test_declared_windows_fit_the_cadence(self):
+        document = declared(get("csd_variance"), cadence=30)
+        assert document["params"]["window"] % 30 == 0
+        assert Candidate.parse(document, where="test").name == "csd_variance"
+
+
+class TestMembers:
+    def test_windows_times_smoothing(self, explore_log: RunLog, design: Prereg):
+        entry = entries_of(design, explore_log)[0]
+        assert list(members(entry, design)) == [
+            ("central", None, 1),
+            ("smooth=3", None, 3),
+            ("smooth=5", None, 5),
+            ("window=50,smooth=1", 50, 1),
+            ("window=50,smooth=3", 50, 3),
+            ("window=50,smooth=5", 50, 5),
+            ("window=150,smooth=1", 150, 1),
+            ("window=150,smooth=3", 150, 3),
+            ("window=150,smooth=5", 150, 5),
+        ]
+
+    def test_no_window_no_sweep(self, explore_log: RunLog, design: Prereg):
+        entry = entries_of(design, explore_log)[1]
+        assert [key for key, _, _ in members(entry, design)] == ["central", "smooth=3", "smooth=5"]
+
+    def test_the_raw_series_is_a_member_even_where_the_sweep_leaves_it_out(
+        self, explore_log: RunLog, design: Prereg
+    ):
+        entry = entries_of(design, explore_log)[0]
+        keys = [key for key, _, _ in members(entry, design.replace(smoothing_sweep=[3]))]
+        assert keys[:2] == ["central", "smooth=3"]
+        assert "window=50,smooth=1" in keys
+
+
+def centred_mean(seen):
+    """A plausible mistake: smoothing that looks one checkpoint ahead."""
+    values = seen["test_loss"]
+    ahead = np.concatenate([values[:, 1:], values[:, -1:]], axis=1)
+    return np.where(np.isnan(ahead), values, (values + ahead) / 2)
+
+
+def standardised(seen):
+    """A plausible mistake: each run divided by its own largest value, the future's included."""
+    values = seen["weight_norm"]
+    return values / np.nanmax(values, axis=1, keepdims=True)
+
+
+def planted(function) -> Entry:
+    return Entry(
+        dataclasses.replace(
+            get("clock"),
+            name=function.__name__,
+            family="dynamics",
+            function=function,
+        )
+    )
+
+
+class TestNonCausal:
+    @pytest.mark.parametrize("function", [centred_mean, standardised])
+    @pytest.mark.parametrize("ragged", [False, True])
+    def test_a_planted_mistake_is_found(self, function, ragged: bool):
+        log = synthetic_runlog(6, ragged=ragged)
+        honest = Entry(get("embedding_norm_drop"))
+        assert non_causal([planted(function), honest], log) == (function.__name__,)
+
+    def test_every_registered_indicator_passes(self):
+        log = synthetic_runlog(4, 61, corrupted=True)
+        assert non_causal([Entry(get(name)) for name in names()], log) == ()
+
+    def test_runs_that_begin_late_or_are_short(self):
+        early, late = synthetic_runlog(2, 31), synthetic_runlog(2, 31, first_seed=7)
+        moved = late.table.set_column(
+            late.table.column_names.index("step"),
+            "step",
+            [np.asarray(late.table["step"]) + 5000],
+        )
+        short = synthetic_runlog(1, 3, first_seed=20)
+        log = RunLog.concat([early, RunLog.from_table(moved), short])
+        entries = [planted(standardised), Entry(get("test_loss_drop")), Entry(get("clock"))]
+        assert non_causal(entries, log) == ("standardised",)
+
+
+def test_an_entry_is_an_indicator_with_a_sign():
+    entry = Entry(get("csd_variance"), -1, {"window": 120})
+    assert isinstance(entry.indicator, Indicator)
+    assert entry.windows(Prereg.minimal(horizon=1, safe_gap=2, window_sweep=[50, 60])) == (50, 60)
