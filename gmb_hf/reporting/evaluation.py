@@ -96,7 +96,7 @@ def draw(
             aligned, horizon=prereg.horizon, safe_gap=prereg.safe_gap
         )
     leads = [lead_times(item, found.target) for item in found.ranked]
-    stored = [item for item in leads if item is not None]
+    stored = [item for item in leads if item is not None and item.n_events]
     if stored:
         figures["leads"] = lead_time_distribution(
             stored,

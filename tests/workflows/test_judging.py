@@ -1,0 +1,220 @@
+"""Explore, lock, evaluate: the same runs give the same numbers on every way to a verdict."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from synthetic import synthetic_runlog
+
+from gmb_hf import InputError, Lock, Prereg, RunLog
+from gmb_hf.workflows.evaluating import Evaluation, evaluate_lock, evaluate_runs
+from gmb_hf.workflows.exploring import Explored, explore, write_explored
+from gmb_hf.workflows.locking import make_lock
+
+NAMES = ("embedding_norm_drop", "embedding_gini", "embedding_rank", "clock", "constant")
+
+
+@pytest.fixture(scope="module")
+def lock(explore_log: RunLog, design: Prereg) -> Lock:
+    return make_lock(design, explore_log)[0]
+
+
+@pytest.fixture(scope="module")
+def by_lock(lock: Lock, held_out_log: RunLog) -> Evaluation:
+    return evaluate_lock(lock, held_out_log, lock_path="lock.yaml")
+
+
+@pytest.fixture(scope="module")
+def by_runs(design: Prereg, explore_log: RunLog, held_out_log: RunLog) -> Evaluation:
+    return evaluate_runs(design, held_out_log, explore=explore_log)
+
+
+class TestOneWayOrTheOther:
+    """A lock made on the explore runs, or the same explore runs given along."""
+
+    def test_thresholds(self, by_lock: Evaluation, by_runs: Evaluation):
+        for name in NAMES:
+            locked, found = (way.judgements[name].calibrated for way in (by_lock, by_runs))
+            assert locked.deployed == found.deployed
+
+    @pytest.mark.parametrize("layer", ["layer_A", "layer_C", "layer_D", "diagnostics", "label"])
+    def test_every_number_of(self, layer: str, by_lock: Evaluation, by_runs: Evaluation):
+        for locked, found in zip(
+            by_lock.results.indicators, by_runs.results.indicators, strict=True
+        ):
+            assert locked.name == found.name
+            assert getattr(locked, layer) == getattr(found, layer), locked.name
+
+    def test_layer_b_but_for_where_the_thresholds_come_from(
+        self, by_lock: Evaluation, by_runs: Evaluation
+    ):
+        for locked, found in zip(
+            by_lock.results.indicators, by_runs.results.indicators, strict=True
+        ):
+            ours, theirs = (
+                item.layer_B.model_copy(update={"x_calibration": None}) for item in (locked, found)
+            )
+            assert ours == theirs
+
+    def test_the_results_say_which(self, by_lock: Evaluation, by_runs: Evaluation):
+        for way, method in ((by_lock, "locked"), (by_runs, "explore")):
+            assert way.results.x_calibration is not None
+            assert way.results.x_calibration.method == method
+        assert by_lock.lock is not None
+        assert by_runs.lock is None
+        assert by_lock.results.meta.prereg_path == "lock.yaml"
+
+    def test_a_lock_that_went_through_its_file(
+        self, lock: Lock, held_out_log: RunLog, by_lock: Evaluation, tmp_path: Path
+    ):
+        again = evaluate_lock(Lock.read(lock.write(tmp_path / "l.yaml")), held_out_log)
+        assert again.results.indicators == by_lock.results.indicators
+
+
+class TestLocking:
+    def test_candidates_and_controls_with_every_member(self, lock: Lock):
+        assert tuple(lock.x_lock.candidates) == NAMES
+        assert len(lock.candidate("embedding_norm_drop").members) == 3 + 2 * 3
+        assert len(lock.candidate("embedding_gini").members) == 3
+        assert lock.candidate("embedding_rank").sign == -1
+
+    def test_what_the_explore_runs_are(self, lock: Lock, explore_log: RunLog):
+        assert lock.x_lock.explore_runs == explore_log.runs
+        assert lock.x_lock.explore_fingerprint == explore_log.fingerprint()
+        assert 19 <= lock.x_lock.n_calibration_runs <= 30
+        assert lock.prereg.boundary.checkpoint_every_steps == 10
+
+    def test_what_30_runs_cannot_pay_for_is_infinite(self, lock: Lock):
+        thresholds = lock.thresholds("embedding_gini")
+        assert math.isinf(thresholds[0.01])
+        assert math.isfinite(thresholds[0.05])
+        assert thresholds[0.05] >= thresholds[0.10]
+
+    def test_progress_is_told(self, design: Prereg, explore_log: RunLog):
+        told: list[str] = []
+        make_lock(design, explore_log, on_done=told.append)
+        assert tuple(told) == NAMES
+
+    def test_held_out_seeds_among_the_explore_runs(self, design: Prereg, explore_log: RunLog):
+        held_out = list(range(3, 100))
+        with pytest.raises(
+            InputError, match=r"boundary\.seeds_eval: 27 also used to explore \(3, "
+        ):
+            make_lock(design.replace(seeds_eval=held_out), explore_log)
+
+    def test_a_candidate_that_sees_the_future(
+        self, design: Prereg, explore_log: RunLog, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr("gmb_hf.workflows.locking.non_causal", lambda *_: ("peeks",))
+        with pytest.raises(InputError, match="peeks changes its past when the future is cut off"):
+            make_lock(design, explore_log)
+
+    def test_warnings_come_back_and_refuse_on_request(self, design: Prereg, explore_log: RunLog):
+        _, findings = make_lock(design, explore_log)
+        assert {item.code for item in findings} >= {"few_runs_for_target", "thin_budget"}
+        assert {item.level for item in findings} == {"warning"}
+        with pytest.raises(InputError, match="design refused"):
+            make_lock(design, explore_log, strict_lint=True)
+
+
+class TestEvaluating:
+    def test_every_held_out_run_and_its_event(self, by_lock: Evaluation, held_out_log: RunLog):
+        found = by_lock.results.event.t_event_by_seed
+        assert len(found) == 40
+        assert by_lock.results.summary.n_events == by_lock.events.n_events == 40
+        assert by_lock.log is held_out_log
+
+    def test_the_boundary_of_the_lock(self, lock: Lock, held_out_log: RunLog):
+        sparse = held_out_log.table.filter(
+            pa.array(np.asarray(held_out_log.table["step"]) % 50 == 0)
+        )
+        with pytest.raises(InputError, match=r"checkpoint_every_steps: locked 10, found 50"):
+            evaluate_lock(lock, RunLog.from_table(sparse))
+
+    def test_runs_that_the_lock_was_made_on(self, lock: Lock, explore_log: RunLog):
+        with pytest.raises(InputError, match="are the explore runs that this lock was made on"):
+            evaluate_lock(lock, explore_log)
+
+    def test_a_run_on_both_sides_without_a_lock(self, design: Prereg, explore_log: RunLog):
+        some = explore_log.select(explore_log.runs[:2])
+        with pytest.raises(InputError, match="run 'seed_0' is among the explore runs and the"):
+            evaluate_runs(design, explore_log, explore=some)
+
+    def test_alone_the_runs_calibrate_one_another(self, design: Prereg, held_out_log: RunLog):
+        results = evaluate_runs(design, held_out_log).results
+        assert results.x_calibration is not None
+        assert results.x_calibration.method == "cross_run"
+        literal = evaluate_runs(design.replace(protocol="v0.4"), held_out_log).results
+        assert literal.x_calibration is not None
+        assert literal.x_calibration.method == "in_sample"
+        assert literal.x_protocol == "v0.4"
+
+    def test_no_events_is_a_note_and_no_verdict(self, design: Prereg, held_out_log: RunLog):
+        flat = design.replace(jump_threshold=5.0)
+        results = evaluate_runs(flat, held_out_log).results
+        assert {item.label for item in results.indicators} == {"INCONCLUSIVE"}
+        assert (
+            "No run has an event: test_acc never jumps as E_jump asks." in results.summary.x_notes
+        )
+
+    def test_p_values_are_adjusted_over_the_candidates(self, by_lock: Evaluation, design: Prereg):
+        for item in by_lock.results.indicators:
+            point = item.point(design.primary_fpr)
+            assert point is not None
+            assert item.x_p_adjusted is not None
+            assert point.x_p_value is not None
+            assert point.x_p_value <= item.x_p_adjusted <= 1
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[Explored]:
+    """Both signs of two candidates and the controls on 24 explore runs."""
+    log = synthetic_runlog(24, 81)
+    design = Prereg.minimal(
+        horizon=100,
+        safe_gap=150,
+        w_event=50,
+        jump_threshold=0.2,
+        candidates=[{"name": "embedding_gini"}, {"name": "train_acc", "x_sign": -1}],
+    )
+    return explore(design, log)
+
+
+class TestExploring:
+    def test_both_signs_best_first(self, rows: list[Explored]):
+        tried = {(row.indicator, row.sign) for row in rows}
+        names = ("embedding_gini", "train_acc", "clock", "constant")
+        assert tried == {(name, sign) for name in names for sign in (1, -1)}
+        assert (rows[0].indicator, rows[0].sign) == ("embedding_gini", 1)
+        coverages = [row.coverage or 0.0 for row in rows]
+        assert coverages == sorted(coverages, reverse=True)
+
+    def test_opposite_signs_rank_oppositely(self, rows: list[Explored]):
+        area = {(row.indicator, row.sign): row.auc for row in rows}
+        for name in ("embedding_gini", "train_acc", "clock"):
+            up, down = area[name, 1], area[name, -1]
+            assert up is not None
+            assert down is not None
+            assert up + down == pytest.approx(1)
+
+    def test_chance_is_the_harder_null(self, rows: list[Explored]):
+        one = dataclasses.replace(rows[0], shift_null=0.2, risk_set_null=0.4)
+        assert one.chance == 0.4
+        assert dataclasses.replace(one, risk_set_null=None).chance == 0.2
+        assert dataclasses.replace(one, shift_null=None, risk_set_null=None).chance is None
+
+    def test_the_table_reads_back(self, rows: list[Explored], tmp_path: Path):
+        path = write_explored(rows, tmp_path / "explore.csv")
+        with path.open(encoding="utf-8", newline="") as file:
+            found = list(csv.DictReader(file))
+        assert list(found[0]) == [field.name for field in dataclasses.fields(Explored)]
+        assert [row["indicator"] for row in found] == [row.indicator for row in rows]
+        missing = [row for row, text in zip(rows, found, strict=True) if text["p_value"] == ""]
+        assert all(row.p_value is None for row in missing)
+        assert float(found[0]["auc"]) == rows[0].auc
