@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from interruptions import Counting, Interrupted, interrupting, killed_training
+from child_processes import Counting, Interrupted, interrupting, killed_training
 from safetensors.torch import load_file, save_file
 from training_builders import small_config
 

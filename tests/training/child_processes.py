@@ -1,17 +1,23 @@
-"""Trainings that die: by an exception of their listener, or by SIGKILL at a chosen moment."""
+"""Trainings in processes of their own: some die by SIGKILL at a chosen moment, some work together.
+
+The processes are forked from a server that has imported torch once, so each starts at once.
+"""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Sequence
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import torch
 
 import gmb_hf.files
-from gmb_hf.training import stacked
+from gmb_hf.training import single, stacked
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.progress import Silent
 
@@ -94,10 +100,50 @@ def train_and_die(config: RunConfig, seeds: Sequence[int], out: Path, moment: st
 
 def killed_training(config: RunConfig, seeds: Sequence[int], out: Path, moment: str) -> int:
     """Run `train_and_die` in another process; its exit code, -9 when it was killed."""
+    return _exit_code(_started(train_and_die, config, seeds, out, moment))
+
+
+def train_data_parallel(
+    environment: Mapping[str, str], config: RunConfig, seeds: Sequence[int], out: Path
+) -> None:
+    """Train with the single engine as one of several processes; runs in a child."""
+    os.environ.update(environment)
+    torch.set_num_threads(1)
+    accelerator = single.make_accelerator(cpu=True)
+    assert accelerator.num_processes == int(environment["WORLD_SIZE"])
+    single.train(config, seeds, out, accelerator=accelerator)
+
+
+def data_parallel_training(
+    config: RunConfig, seeds: Sequence[int], out: Path, processes: int
+) -> list[int]:
+    """Run `train_data_parallel` in so many processes; their exit codes."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    started = [
+        _started(
+            train_data_parallel,
+            {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            config,
+            seeds,
+            out,
+        )
+        for rank in range(processes)
+    ]
+    return [_exit_code(process) for process in started]
+
+
+def _started(target: Callable[..., None], *arguments: Any) -> BaseProcess:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["gmb_hf.training.stacked", "interruptions"])
-    process = context.Process(target=train_and_die, args=(config, seeds, out, moment))
+    context.set_forkserver_preload(["gmb_hf.training.single", "gmb_hf.training.stacked"])
+    process = context.Process(target=target, args=arguments)
     process.start()
+    return process
+
+
+def _exit_code(process: BaseProcess) -> int:
     process.join(timeout=120)
-    assert process.exitcode is not None, "the training neither ended nor died"
+    assert process.exitcode is not None, "the process neither ended nor died"
     return process.exitcode

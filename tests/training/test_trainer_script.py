@@ -1,0 +1,134 @@
+"""trainers/train_grokking.py, run as its users run it."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gmb_hf.runs import RunLog
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "trainers" / "train_grokking.py"
+SMALL = ["--preset", "smoke", "--set", "task.prime=7", "--set", "training.steps=20"]
+
+
+def run(*command, **environment):
+    """Run a command from the project's root, with one thread and no terminal."""
+    plain = {name: value for name, value in os.environ.items() if name != "WORLD_SIZE"}
+    return subprocess.run(
+        [str(part) for part in command],
+        cwd=ROOT,
+        env={**plain, "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def script():
+    """The script as a module, for what need not be a process of its own."""
+    spec = importlib.util.spec_from_file_location("train_grokking", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory):
+    """A finished folder, and what the command said."""
+    out = tmp_path_factory.mktemp("one")
+    return out, run(sys.executable, SCRIPT, "--cpu", *SMALL, "--seeds", "0:5", "--out", out)
+
+
+def test_a_user_trains_a_preset(one_process):
+    out, done = one_process
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        f"{out}/logs/seeds-0-4-n5.parquet",
+        f"next: gmb explore --runs {out}/logs",
+    ]
+    assert "100%" in done.stderr  # the bar keeps to standard error
+    log = RunLog.read(out / "logs")
+    assert log.seeds == (0, 1, 2, 3, 4)
+    assert log.panel("train_loss").steps[0].tolist() == [0, 10, 20]
+
+
+def test_two_processes_share_the_seeds_and_log_the_same(one_process, tmp_path):
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    done = run(*launch, SCRIPT, "--cpu", *SMALL, "--seeds", "0:5", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("next: gmb explore") == 1  # one process speaks
+    names = sorted(path.name.rpartition("-")[0] for path in (tmp_path / "logs").iterdir())
+    assert names == ["seeds-0-4-n3", "seeds-1-3-n2"]
+    two, one = RunLog.read(tmp_path / "logs"), RunLog.read(one_process[0] / "logs")
+    assert two.runs == one.runs
+    assert two.metadata == one.metadata
+    for name in one.observables:
+        found, expected = two.panel(name).values, one.panel(name).values
+        # Another number of stacked seeds may sum in another order.
+        scale = max(float(np.abs(expected).max()), 1e-6)
+        tolerance = 2e-2 if name == "curvature" else 1e-3
+        assert float(np.abs(found - expected).max()) <= tolerance * scale, name
+
+
+def test_processes_that_do_not_know_of_each_other_are_refused(tmp_path):
+    """As under torchrun without --cpu on a machine without a GPU."""
+    done = run(
+        sys.executable, SCRIPT, *SMALL, "--out", tmp_path, WORLD_SIZE="2", ACCELERATE_USE_CPU="0"
+    )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "error: 2 processes were launched but each sees 1; on a CPU pass --cpu and launch with "
+        "torchrun --nproc_per_node N\n"
+    )
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--preset", "smok"], "preset 'smok' is unknown; .* Did you mean 'smoke'?"),
+        (["--preset", "smoke", "--set", "training.lrr=1"], "Did you mean 'lr'?"),
+        (["--preset", "smoke", "--seeds", "3:1"], "seeds '3:1': '3:1' is empty"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(script, capsys, tmp_path, arguments, message):
+    out = tmp_path / "out"
+    assert script.main([*arguments, "--out", str(out)]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("error: ")
+    assert said.err.count("\n") == 1
+    assert re.search(message.replace("?", r"\?"), said.err)
+    assert not out.exists()
+
+
+def test_a_mistake_is_answered_before_anything_heavy_is_imported():
+    code = (
+        f"import sys, runpy; sys.argv = ['train', '--preset', 'smok', '--out', 'x']\n"
+        f"try: runpy.run_path({str(SCRIPT)!r}, run_name='__main__')\n"
+        "except SystemExit as end: print(end.code, 'torch' in sys.modules)"
+    )
+    assert run(sys.executable, "-c", code).stdout == "2 False\n"
+
+
+def test_an_unknown_option_is_refused(script, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        script.main(["--pre", "smoke", "--lr", "3"])
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_ctrl_c_says_how_to_go_on(script, monkeypatch, capsys, tmp_path):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(script, "train", interrupted)
+    assert script.main([*SMALL, "--out", str(tmp_path)]) == 130
+    assert capsys.readouterr().err.startswith("interrupted; the same command goes on from")
