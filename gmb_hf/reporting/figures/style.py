@@ -6,6 +6,7 @@ told by colour alone, so that figures also read in grayscale.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from matplotlib.patheffects import AbstractPathEffect, Normal, Stroke
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from gmb_hf.files import atomic_path
+from gmb_hf.reporting.escape import one_line
 
 BLACK = "#000000"
 ORANGE = "#E69F00"
@@ -156,7 +158,10 @@ def save_figure(
             target = stem.with_name(f"{stem.name}.{suffix}")
             metadata = {"Date": None} if suffix == "svg" else {"Software": None}
             with atomic_path(target) as temporary:
-                figure.savefig(temporary, format=suffix, dpi=200, metadata=metadata)
+                with warnings.catch_warnings():
+                    # A name in a script that the font lacks is drawn as boxes; the tables spell it.
+                    warnings.filterwarnings("ignore", message="Glyph .* missing from")
+                    figure.savefig(temporary, format=suffix, dpi=200, metadata=metadata)
             written.append(target)
     return written
 
@@ -183,7 +188,7 @@ def rate_text(value: float) -> str:
 
 def shorten(name: str, length: int) -> str:
     """The name on one line, cut in the middle with an ellipsis beyond `length` characters."""
-    flat = " ".join(name.split()) or "(no name)"
+    flat = one_line(name) or "(no name)"
     if len(flat) <= length:
         return flat
     head = (length - 1) * 2 // 3
