@@ -50,10 +50,8 @@ MAY_IMPORT = {
 ON_TOP = {"metrics", "trainers", "dataset_scripts", "benchmarks", "tests"}
 """Top-level folders of scripts: nothing in the package imports them."""
 
-WITHOUT_TORCH = ("tasks", "runs", "preregistration", "indicators", "benchmark", "crucible")
+GROUND_FLOOR = ("tasks", "runs", "preregistration", "indicators", "benchmark", "crucible")
 TORCH = {"torch", "transformers", "accelerate"}
-HEAVY_AT_TOP = {"datasets": ("tasks",)}
-"""Library -> folders that may import it inside functions only."""
 
 
 class Import(NamedTuple):
@@ -168,18 +166,18 @@ def test_ground_floor_knows_no_torch():
     faults = [
         found.at(f"{found.home} is on the ground floor: no {', '.join(sorted(TORCH))}")
         for found in IMPORTS
-        if found.home in WITHOUT_TORCH and found.module.split(".")[0] in TORCH
+        if found.home in GROUND_FLOOR and found.module.split(".")[0] in TORCH
     ]
     assert not faults, show(faults)
 
 
-def test_heavy_libraries_only_inside_functions_of_their_folder():
+def test_datasets_only_inside_functions_of_tasks():
     faults = [
-        found.at(f"only {', '.join(homes)} may, inside a function")
+        found.at("on the ground floor only tasks may, inside a function")
         for found in IMPORTS
-        for library, homes in HEAVY_AT_TOP.items()
-        if found.module.split(".")[0] == library
-        and (found.home not in homes or not found.inside_function)
+        if found.home in GROUND_FLOOR
+        and found.module.split(".")[0] == "datasets"
+        and (found.home != "tasks" or not found.inside_function)
     ]
     assert not faults, show(faults)
 

@@ -157,11 +157,10 @@ def save_figure(
         for suffix in formats:
             target = stem.with_name(f"{stem.name}.{suffix}")
             metadata = {"Date": None} if suffix == "svg" else {"Software": None}
-            with atomic_path(target) as temporary:
-                with warnings.catch_warnings():
-                    # A name in a script that the font lacks is drawn as boxes; the tables spell it.
-                    warnings.filterwarnings("ignore", message="Glyph .* missing from")
-                    figure.savefig(temporary, format=suffix, dpi=200, metadata=metadata)
+            with atomic_path(target) as temporary, warnings.catch_warnings():
+                # A name in a script that the font lacks is drawn as boxes; the tables spell it.
+                warnings.filterwarnings("ignore", message="Glyph .* missing from")
+                figure.savefig(temporary, format=suffix, dpi=200, metadata=metadata)
             written.append(target)
     return written
 
