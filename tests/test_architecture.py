@@ -19,7 +19,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "gmb_hf"
 
 BASE = {"_version", "validation", "files"}
-GROUND = BASE | {"tasks", "runs", "preregistration", "indicators", "benchmark", "crucible"}
+GROUND_FLOOR = {"tasks", "runs", "preregistration", "indicators", "benchmark", "crucible"}
+GROUND = BASE | GROUND_FLOOR
 TRAINING = {"modeling", "training"}
 MAY_IMPORT = {
     "_version": set(),
@@ -50,7 +51,6 @@ MAY_IMPORT = {
 ON_TOP = {"metrics", "trainers", "dataset_scripts", "benchmarks", "tests"}
 """Top-level folders of scripts: nothing in the package imports them."""
 
-GROUND_FLOOR = ("tasks", "runs", "preregistration", "indicators", "benchmark", "crucible")
 TORCH = {"torch", "transformers", "accelerate"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -103,7 +104,7 @@ def evaluate(
     if lock is not None:
         _refuse_design_options(context)
         evaluation = _by_lock(lock, read(sources))
-        following = f"gmb lock --explain --lock {lock}"
+        following = shlex.join(["gmb", "lock", "--explain", "--lock", str(lock)])
     else:
         lacking = [
             flag

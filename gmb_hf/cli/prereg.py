@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -29,4 +30,5 @@ def init(
     if out.exists() and not force:
         raise InputError(f"{out}: is there already; choose another --out, or pass --force")
     write_text(out, Prereg.template())
-    written([out], following=f"edit it, then gmb lock --prereg {out} --runs RUNS --out lock.yaml")
+    lock = shlex.join(["gmb", "lock", "--prereg", str(out), "--runs", "RUNS", "--out", "lock.yaml"])
+    written([out], following=f"edit it, then {lock}")

@@ -29,11 +29,9 @@ def train(
     from gmb_hf.cli.show import written
     from gmb_hf.training.presets import preset as named
     from gmb_hf.training.seeds import parse_seeds
-    from gmb_hf.validation import choose
     from gmb_hf.workflows.training import train_seeds
 
     config = named(preset).changed(changes or [])
     wanted = parse_seeds(seeds or f"{config.seeds.explore},{config.seeds.evaluate}")
-    choose("engine", engine, ("stacked", "single"), where="--engine")
     paths = train_seeds(config, wanted, out, engine=engine, device=device)
     written(paths, following=shlex.join(["gmb", "explore", "--runs", str(out / "logs")]))

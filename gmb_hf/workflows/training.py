@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gmb_hf.training.config import RunConfig
+from gmb_hf.training.settings import DEVICES, ENGINES
 from gmb_hf.validation import InputError, choose
 
 
@@ -20,14 +21,16 @@ def train_seeds(
     """Train what is missing in `out` and return the files of all logs; see `stacked.train`.
 
     Raises:
-        InputError: no such device, another config in the folder, or it cannot be written to.
+        InputError: no such engine or device, another config in the folder, or it cannot be
+            written to.
     """
+    choose("engine", engine, ENGINES, where="--engine")
+    choose("device", device, DEVICES, where="--device")
     import torch
 
     from gmb_hf.training import single, stacked
     from gmb_hf.training.progress import Bar, Listener
 
-    choose("device", device, ("auto", "cpu", "cuda"), where="--device")
     has_cuda = torch.cuda.is_available()
     if device == "cuda" and not has_cuda:
         raise InputError("--device cuda: torch sees no CUDA device here; use --device cpu")
