@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from gmb_hf.training.config import RunConfig
+from gmb_hf.training.equations import Equations, TrunkLayout
 from gmb_hf.training.fused import Workspace
-from gmb_hf.training.trunk import Equations, TrunkLayout, Weights, answer_losses
+from gmb_hf.training.trunk import Weights, answer_losses
 
 WORTH_COMPILING = 3e12  # multiply-adds: some three minutes of two CPU cores
 

@@ -22,9 +22,10 @@ from gmb_hf.tasks import TaskData
 from gmb_hf.tasks.vocabulary import operation_id
 from gmb_hf.training.compiled import CompiledLosses
 from gmb_hf.training.config import RunConfig
+from gmb_hf.training.equations import Equations, TrunkLayout
 from gmb_hf.training.fused import Workspace
 from gmb_hf.training.settings import TaskSettings
-from gmb_hf.training.trunk import Equations, TrunkLayout, answer_losses
+from gmb_hf.training.trunk import answer_losses
 from gmb_hf.validation import InputError
 
 
