@@ -5,13 +5,11 @@ from __future__ import annotations
 import csv
 import errno
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command_line import DESIGN, SMOKE, gmb, locking, refused
+from command_line import SMOKE, gmb, locking, refused
 
 from gmb_hf import Results
 
@@ -412,18 +410,3 @@ def test_an_error_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("gmb_hf.indicators.registry.names", broken)
     with pytest.raises(ZeroDivisionError, match="a bug"):
         gmb("indicators")
-
-
-def test_the_installed_command_exits_with_the_code(small_csv: Path):
-    command = Path(sys.executable).with_name("gmb")
-    if not command.exists():
-        pytest.skip("gmb is not installed beside this Python")
-    done = subprocess.run(
-        [command, "evaluate", "--runs", "gone.csv", *DESIGN, "--score=x"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: gone.csv: no such file or folder\n"

@@ -1,0 +1,58 @@
+"""The installed `gmb` as a process of its own: exit codes, streams, signals."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from command_line import DESIGN
+
+import gmb_hf
+
+GMB = Path(sys.executable).with_name("gmb")
+
+pytestmark = pytest.mark.skipif(not GMB.exists(), reason="gmb is not installed beside this Python")
+
+
+def installed(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [GMB, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_version():
+    done = installed("--version")
+    assert (done.returncode, done.stdout) == (0, f"gmb-hf {gmb_hf.__version__}\n")
+
+
+def test_bad_input_is_one_line_on_standard_error_and_exit_code_2():
+    done = installed("evaluate", "--runs=gone.csv", *DESIGN, "--score=x")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: gone.csv: no such file or folder\n"
+
+
+def test_a_verdict_through_a_pipe_keeps_its_columns(csv_logs: Path):
+    done = installed("evaluate", "--runs", csv_logs, "--score=embedding_gini", *DESIGN)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "reasons" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert done.stdout.rstrip().endswith("next    gmb prereg init --out prereg.yaml")
+
+
+def test_ctrl_c_while_training():
+    command = [GMB, "train", "--preset=smoke", "--seeds=0:4", "--out=t"]
+    command += ["--set=training.steps=1000000", "--set=training.compile=never"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 100
+        while not Path("t/config.yaml").exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told.splitlines()[-1].startswith("interrupted; ")
+    assert "Traceback" not in told
