@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -19,8 +20,14 @@ pytestmark = pytest.mark.skipif(not GMB.exists(), reason="gmb is not installed b
 
 
 def installed(*arguments: object) -> subprocess.CompletedProcess[str]:
+    # Stated, not inherited: readline, which pytest loads, puts COLUMNS where os.environ is blind.
     return subprocess.run(
-        [GMB, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False
+        [GMB, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=dict(os.environ),
     )
 
 
