@@ -250,12 +250,12 @@ class TestWords:
     @pytest.mark.parametrize(
         ("arguments", "hint"),
         [
-            (("evalute",), "No such command 'evalute'. Did you mean 'evaluate'?"),
+            (("evaluates",), "No such command 'evaluates'. Did you mean 'evaluate'?"),
             (("run", "--out=x", "--preste=quick"), "No such option: --preste"),
             (("run", "--out=x", "--preset=quik"), "Did you mean 'quick'?"),
-            (("train", "--out=x", "--preset=standart"), "Did you mean 'standard'?"),
+            (("train", "--out=x", "--preset=standards"), "Did you mean 'standard'?"),
             ((*TRAIN, "--set=training.lrr=1"), "field 'lrr' is unknown"),
-            ((*TRAIN, "--set=trainin.lr=1"), "Did you mean 'training'?"),
+            ((*TRAIN, "--set=trainings.lr=1"), "Did you mean 'training'?"),
             ((*TRAIN, "--set=lr=1"), "write it as section.field=value"),
             ((*TRAIN, "--set=training.lr"), "write it as section.field=value"),
             ((*TRAIN, "--set=training.steps=many"), "expected a whole number"),
