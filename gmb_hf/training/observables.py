@@ -189,7 +189,9 @@ class Observer:
                 noisy[HEAD] = embedding
             logits, _ = answer_logits(noisy, ensemble.layout, ensemble.test)
             differs.append((logits.argmax(-1) != predictions).double().mean(1))
-        before = predictions if self.predictions is None else self.predictions
+        # A resumed run reads its predictions from disk, wherever it trains.
+        held = predictions if self.predictions is None else self.predictions
+        before = held.to(predictions.device)
         self.predictions = predictions
         return {
             "disagreement": sum_of(differs) / len(differs),
