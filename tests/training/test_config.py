@@ -80,7 +80,7 @@ MISTAKES = {
     "training.lr": "--set 'training.lr': write it as section.field=value, e.g. training.lr=3e-3",
     "lr=1": "--set 'lr=1': write it as section.field=value",
     "": "--set '': write it as section.field=value",
-    "trainig.lr=1": "section 'trainig' is unknown; .* Did you mean 'training'?",
+    "trainings.lr=1": "section 'trainings' is unknown; .* Did you mean 'training'?",
     "training.learning_rate=1": "--set training.learning_rate=1: field 'learning_rate' is unknown",
     "training.weight_deca=1": "Did you mean 'weight_decay'?",
     "training.lr=fast": "--set training.lr=fast: expected a number, got 'fast'",
@@ -115,7 +115,7 @@ MISTAKES = {
     "training.weight_decay=-0.1": "training.weight_decay must be a finite number of at least 0",
     "training.beta1=1": r"training.beta1 must be a number in \(0, 1\), got 1.0",
     "training.beta2=0": r"training.beta2 must be a number in \(0, 1\), got 0.0",
-    "training.compile=allways": "training.compile: compile 'allways' is unknown; .*mean 'always'?",
+    "training.compile=alwais": "training.compile: compile 'alwais' is unknown; .*mean 'always'?",
     "benchmark.horizon=0": "benchmark.horizon must be a whole number of at least 1",
     "benchmark.horizon=400": "benchmark.horizon=400 must be less than benchmark.safe_gap=400; else",
     "benchmark.jump_threshold=2": r"benchmark.jump_threshold must be a number in \(0, 1\), got 2.0",
@@ -152,7 +152,7 @@ def test_a_dictionary_may_leave_out_what_is_the_default():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ({"trainin": {}}, "mine.yaml: section 'trainin' is unknown; .* mean 'training'?"),
+        ({"trainings": {}}, "mine.yaml: section 'trainings' is unknown; .* mean 'training'?"),
         ({"training": {"lrr": 1}}, "mine.yaml: training: field 'lrr' is unknown; .* mean 'lr'?"),
         ({"training": 3}, "mine.yaml: training must hold fields with values, got 3"),
         ({"training": {"steps": "20"}}, "training.steps must be a whole number .*got '20'"),
