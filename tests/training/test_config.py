@@ -115,7 +115,7 @@ MISTAKES = {
     "training.weight_decay=-0.1": "training.weight_decay must be a finite number of at least 0",
     "training.beta1=1": r"training.beta1 must be a number in \(0, 1\), got 1.0",
     "training.beta2=0": r"training.beta2 must be a number in \(0, 1\), got 0.0",
-    "training.compile=alwais": "training.compile: compile 'alwais' is unknown; .*mean 'always'?",
+    "training.compile=alwaysx": "training.compile: compile 'alwaysx' is unknown; .*mean 'always'?",
     "benchmark.horizon=0": "benchmark.horizon must be a whole number of at least 1",
     "benchmark.horizon=400": "benchmark.horizon=400 must be less than benchmark.safe_gap=400; else",
     "benchmark.jump_threshold=2": r"benchmark.jump_threshold must be a number in \(0, 1\), got 2.0",

@@ -94,5 +94,5 @@ def test_reference_has_wrong_labels_and_little_decay():
 
 
 def test_an_unknown_preset_names_the_nearest():
-    with pytest.raises(InputError, match=r"preset 'quikc' is unknown; .* Did you mean 'quick'\?"):
-        preset("quikc")
+    with pytest.raises(InputError, match=r"preset 'quickk' is unknown; .* Did you mean 'quick'\?"):
+        preset("quickk")
