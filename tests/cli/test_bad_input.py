@@ -40,8 +40,8 @@ def with_cell(line: int, column: str, text: str) -> Callable[[Rows], Rows]:
 
 class TestFiles:
     def test_missing_file(self, small_csv: Path):
-        message = refused("evaluate", "--runs=smal.csv", *JUDGE)
-        assert message == "error: smal.csv: no such file or folder. Did you mean 'small.csv'?"
+        message = refused("evaluate", "--runs=smaller.csv", *JUDGE)
+        assert message == "error: smaller.csv: no such file or folder. Did you mean 'small.csv'?"
         assert not Path("results").exists()
 
     def test_empty_file(self):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -27,16 +28,17 @@ NAMES = (
 JUDGE = ("--horizon=60", "--safe-gap=100", "--burn-in=20")
 
 
-def write_log(path: Path, *, score: str, run: str) -> None:
-    """Six short runs with a score and run names of this kind."""
+def write_log(path: Path, *, scores: Sequence[str], run: str) -> None:
+    """Six short runs with scores and run names of this kind."""
     log = synthetic_runlog(6, 41)
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(["run", "step", "test_acc", score])
+    writer.writerow(["run", "step", "test_acc", *scores])
     rows = log.table.select(["run", "step", "test_acc", "embedding_gini"]).to_pylist()
     for row in rows:
         name = f"{run} {row['run']}"
-        writer.writerow([name, row["step"], row["test_acc"], row["embedding_gini"]])
+        values = [row["embedding_gini"]] * len(scores)
+        writer.writerow([name, row["step"], row["test_acc"], *values])
     path.write_text(text.getvalue(), encoding="utf-8", newline="")
 
 
@@ -45,9 +47,10 @@ def visible(name: str) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in name).split())
 
 
+@pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
 def test_columns_and_runs_through_every_output(name: str):
-    write_log(Path("log.csv"), score=name, run=name)
+    write_log(Path("log.csv"), scores=[name], run=name)
     done = gmb("evaluate", "--runs=log.csv", f"--score={name}", *JUDGE)
     assert done.code == 0, done
     assert "\x1b" not in done.out
@@ -75,11 +78,22 @@ def test_columns_and_runs_through_every_output(name: str):
         assert len(bars - {0}) == 1, f"{table}: {bars}"
 
 
+@pytest.mark.filterwarnings("error")
+def test_figures_of_all_of_them():
+    write_log(Path("log.csv"), scores=NAMES, run="<run>\n$x")
+    named = [f"--score={name}" for name in NAMES]
+    done = gmb("evaluate", "--runs=log.csv", *named, *JUDGE)
+    assert done.code == 0, done
+    drawing = Path("results/figures/label_summary.svg").read_text(encoding="utf-8")
+    assert "<script>" not in drawing
+    assert len(list(Path("results/figures").glob("*.png"))) == 5
+
+
+@pytest.mark.usefixtures("no_figures")
 def test_a_table_of_reversed_hostile_scores_keeps_its_columns(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("gmb_hf.reporting.evaluation.draw", lambda *_, **__: {})
     name = "[red]" + "very long " * 12
-    write_log(Path("log.csv"), score=name, run="r")
+    write_log(Path("log.csv"), scores=[name], run="r")
     done = gmb("evaluate", "--runs=log.csv", f"--score={name.strip()}", "--sign=-1", *JUDGE)
     assert done.code == 0, done
     row = next(line for line in done.out.splitlines() if line.startswith("-[red]very long"))
