@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,13 +35,16 @@ class Equations:
     """The equations of every seed.
 
     Attributes:
-        first, second: one-hot operands, [S, n, p].
+        operands: one-hot first operand, one-hot second operand, and a one: [S, n, 2p + 1].
+        first_row, second_row: row of each operand in the tables [p, ...] of all seeds laid end to
+            end, [S n].
         pair: second * p + first, [S, n].
         answers: token ids, [S, n].
     """
 
-    first: Tensor
-    second: Tensor
+    operands: Tensor
+    first_row: Tensor
+    second_row: Tensor
     pair: Tensor
     answers: Tensor
 
@@ -49,9 +53,59 @@ class Equations:
         cls, first: Tensor, second: Tensor, answers: Tensor, *, residues: int, dtype: torch.dtype
     ) -> Equations:
         """Build from integer operands and answers, [S, n] each."""
+        start = residues * torch.arange(len(first), device=first.device).unsqueeze(1)
+        one_hot = [functional.one_hot(operand, residues) for operand in (first, second)]
         return cls(
-            functional.one_hot(first, residues).to(dtype),
-            functional.one_hot(second, residues).to(dtype),
+            torch.cat([*one_hot, torch.ones_like(first).unsqueeze(-1)], dim=-1).to(dtype),
+            (start + first).flatten(),
+            (start + second).flatten(),
             second * residues + first,
             answers,
         )
+
+    @property
+    def first(self) -> Tensor:
+        """One-hot first operands, [S, n, p]."""
+        return self.operands[..., : self.operands.shape[-1] // 2]
+
+    @property
+    def second(self) -> Tensor:
+        """One-hot second operands, [S, n, p]."""
+        residues = self.operands.shape[-1] // 2
+        return self.operands[..., residues : 2 * residues]
+
+    def pick_first(self, table: Tensor) -> Tensor:
+        """The row of each equation's first operand, [S, p, c] -> [S, n, c]."""
+        return _pick(table, self.first_row, self.first)
+
+    def pick_second(self, table: Tensor) -> Tensor:
+        """The row of each equation's second operand, [S, p, c] -> [S, n, c]."""
+        return _pick(table, self.second_row, self.second)
+
+    def sum_operands(self, first: Tensor, second: Tensor, constant: Tensor) -> Tensor:
+        """first[a] + second[b] + constant of every equation, [S, n, c].
+
+        Args:
+            first, second: [S, p, c]. constant: [S, 1, c].
+        """
+        return torch.bmm(self.operands, torch.cat([first, second, constant], dim=1))
+
+
+class _Pick(torch.autograd.Function):
+    """Rows of a table; a one-hot product adds up the gradient, in a fixed order on any device."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, rows: Tensor, one_hot: Tensor) -> Tensor:
+        ctx.save_for_backward(one_hot)
+        picked = table.reshape(-1, table.shape[-1]).index_select(0, rows)
+        return picked.view(len(table), -1, table.shape[-1])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (one_hot,) = ctx.saved_tensors
+        return torch.bmm(one_hot.transpose(1, 2), gradients[0]), None, None
+
+
+def _pick(table: Tensor, rows: Tensor, one_hot: Tensor) -> Tensor:
+    picked: Tensor = _Pick.apply(table, rows, one_hot)  # type: ignore[no-untyped-call]
+    return picked

@@ -1,8 +1,7 @@
 """Attention over the few distinct rows of `BOS a OP b EQ`; see `trunk` for what is left out.
 
 In the first layer the scores are tables over residues; in later layers `b` and EQ have one row per
-equation. An equation's rows are picked out of a table by a one-hot product, which is deterministic
-and runs at the speed of a matrix product.
+equation, and those of the positions before are picked out of tables.
 
 Shapes: S seeds, n equations, p residues, d width, h heads.
 """
@@ -76,8 +75,8 @@ def attend_tables(
     exponents = (scores - _anchor(shared, scores)).exp()
     table = torch.cat([_per_head(exponents, value), exponents], dim=-1)  # [S, 2p + 3, d + h]
     bos, a, operation, b, equals = table.split(counts, dim=1)
-    sums = torch.baddbmm(bos + operation + equals, equations.first, a)
-    at_equals = weighted_mean(torch.baddbmm(sums, equations.second, b), h)  # [S, n, d]
+    sums = equations.sum_operands(a, b, bos + operation + equals)
+    at_equals = weighted_mean(sums, h)  # [S, n, d]
     bos, a, operation, b, equals = states.split(counts, dim=1)
     if last:
         return at_equals, equals
@@ -90,7 +89,7 @@ def attend_tables(
             bos,
             a,
             operation.expand_as(a),
-            torch.bmm(equations.second, b),
+            equations.pick_second(b),
             equals.expand(-1, equations.answers.shape[1], -1),
         ],
         dim=1,
@@ -127,9 +126,9 @@ def _attend_second(
     table = torch.cat([kept, at_bos + at_operation + at_own], dim=-1)  # [S, p, d + h]
     pairs = (pair_score - anchor.unsqueeze(2)).exp().flatten(1, 2)  # [S, b * p + a, h]
     weight = pairs.gather(1, equations.pair.unsqueeze(-1).expand(-1, -1, heads))  # [S, n, h]
-    from_first = _per_head(weight, torch.bmm(equations.first, values[1]))
+    from_first = _per_head(weight, equations.pick_first(values[1]))
     added = torch.cat([from_first, weight], dim=-1)
-    return weighted_mean(torch.baddbmm(added, equations.second, table), heads)
+    return weighted_mean(equations.pick_second(table) + added, heads)
 
 
 def attend_rows(
@@ -147,10 +146,9 @@ def attend_rows(
     counts = [1, p, p, n, n]
     query, key, value = query_key_value
     keys, values = key.split(counts, dim=1), value.split(counts, dim=1)
-    tables = torch.cat([keys[1], values[1], keys[2], values[2]], dim=-1)  # [S, p, 4d]
-    a_key, a_value, operation_key, operation_value = torch.bmm(equations.first, tables).chunk(4, -1)
-    seen_keys = (keys[0], a_key, operation_key, keys[3], keys[4])
-    seen_values = (values[0], a_value, operation_value, values[3], values[4])
+    by_first = equations.pick_first
+    seen_keys = (keys[0], by_first(keys[1]), by_first(keys[2]), keys[3], keys[4])
+    seen_values = (values[0], by_first(values[1]), by_first(values[2]), values[3], values[4])
     if last:
         return attend_few(query, seen_keys, seen_values, h), states.split(counts, dim=1)[4]
     queries = query.split(counts, dim=1)
