@@ -92,18 +92,34 @@ class Equations:
 
 
 class _Pick(torch.autograd.Function):
-    """Rows of a table; a one-hot product adds up the gradient, in a fixed order on any device."""
+    """Rows of a table; the gradient adds up in a fixed order on any device."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, rows: Tensor, one_hot: Tensor) -> Tensor:
-        ctx.save_for_backward(one_hot)
+        ctx.save_for_backward(rows, one_hot)
         picked = table.reshape(-1, table.shape[-1]).index_select(0, rows)
         return picked.view(len(table), -1, table.shape[-1])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        (one_hot,) = ctx.saved_tensors
-        return torch.bmm(one_hot.transpose(1, 2), gradients[0]), None, None
+        rows, one_hot = ctx.saved_tensors
+        return _add_rows(gradients[0], rows, one_hot), None, None
+
+
+# An operator of its own, because inductor would turn index_add into atomic additions.
+@torch.library.custom_op("gmb_hf::add_rows", mutates_args=())
+def _add_rows(gradient: Tensor, rows: Tensor, one_hot: Tensor) -> Tensor:
+    """Add up the rows of [S, n, c] by the table row that they were picked from: [S, p, c]."""
+    if gradient.device.type != "cpu":  # there index_add adds in any order
+        return torch.bmm(one_hot.transpose(1, 2), gradient)
+    seeds, _, columns = gradient.shape
+    table = gradient.new_zeros(seeds * one_hot.shape[-1], columns)
+    return table.index_add_(0, rows, gradient.reshape(-1, columns)).view(seeds, -1, columns)
+
+
+@_add_rows.register_fake
+def _(gradient: Tensor, rows: Tensor, one_hot: Tensor) -> Tensor:
+    return gradient.new_empty(len(gradient), one_hot.shape[-1], gradient.shape[-1])
 
 
 def _pick(table: Tensor, rows: Tensor, one_hot: Tensor) -> Tensor:
