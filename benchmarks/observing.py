@@ -24,6 +24,7 @@ def o1() -> Line:
 
 
 def _measure() -> dict[str, Any]:
+    from gmb_hf.training.compiled import wanted
     from gmb_hf.training.ensemble import Ensemble
     from gmb_hf.training.memory import keep_freed_memory
     from gmb_hf.training.observables import Observer
@@ -31,7 +32,8 @@ def _measure() -> dict[str, Any]:
 
     keep_freed_memory()
     config = preset("quick")
-    ensemble = Ensemble(config, range(config.training.seeds_at_once))
+    seeds = range(config.training.seeds_at_once)
+    ensemble = Ensemble(config, seeds, compiled=wanted(config, 2 * len(seeds)))
     observer = Observer(ensemble)
     training = measuring = 0.0
     count = 0
@@ -45,10 +47,10 @@ def _measure() -> dict[str, Any]:
             count = len(observer.measure(losses, logits))
         after = time.perf_counter()
         ensemble.update()
-        if step >= every:  # the first interval warms up
+        if step >= 2 * every:  # the first intervals compile and warm up
             measuring += after - middle
             training += (middle - start) + (time.perf_counter() - after)
-    intervals = CHECKPOINTS - 1
+    intervals = CHECKPOINTS - 2
     return {"training": training / intervals, "measuring": measuring / intervals, "count": count}
 
 

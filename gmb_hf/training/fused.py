@@ -222,7 +222,7 @@ def answer_loss(
     Returns:
         losses [S] and logits [S, n, V] (empty unless kept).
     """
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
         logits = torch.baddbmm(head_bias, normalise(x), head.transpose(1, 2))
         scores = torch.log_softmax(logits, dim=-1)
         losses = -scores.gather(-1, answers.unsqueeze(-1)).squeeze(-1).mean(1)

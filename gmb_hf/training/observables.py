@@ -34,7 +34,7 @@ from gmb_hf.training.trunk import answer_logits
 from gmb_hf.validation import InputError
 
 QUANTILES = (0.1, 0.5, 0.9)
-NOISE_PASSES = 2
+NOISE_PASSES = 1
 NOISE_SCALE = 0.25  # of the embedding's root mean square
 CURVATURE_STEP = 2.0**-9  # of the weight norm, and no further than
 CURVATURE_FALL = 2.0**-7  # of the loss would fall along a straight line
