@@ -152,6 +152,13 @@ class OperatingPointRecord(ResultSection):
     x_risk_set_null: NullRecord | None = None
     x_p_value: Number = None
 
+    @property
+    def by_chance(self) -> float | None:
+        """The coverage that the harder of the two nulls gives; None where there is none."""
+        nulls = (self.x_shift_null, self.x_risk_set_null)
+        known = [null.mean_coverage for null in nulls if null is not None]
+        return max((value for value in known if value is not None), default=None)
+
 
 class LayerCRecord(ResultSection):
     """Utility at the operating points."""

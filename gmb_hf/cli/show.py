@@ -21,7 +21,7 @@ from gmb_hf.cli.table import Column, Group, lay_out
 from gmb_hf.reporting.escape import number, one_line, p_value, steps
 
 if TYPE_CHECKING:
-    from gmb_hf.benchmark.result_records import IndicatorRecord, OperatingPointRecord
+    from gmb_hf.benchmark.result_records import IndicatorRecord
     from gmb_hf.benchmark.results import Results
     from gmb_hf.workflows.exploring import Explored
 
@@ -163,7 +163,7 @@ def _verdict(item: IndicatorRecord, target: float) -> list[Text]:
         number(item.layer_A.auc, 2),
         "–" if achieved is None or abstains else number(achieved.achieved),
         "–" if point is None or abstains else number(point.coverage, 2),
-        number(_chance(point), 2),
+        number(point.by_chance if point else None, 2),
         p_value(p),
         steps(point.lead_time_median if point else None),
         ", ".join(item.x_reasons),
@@ -178,13 +178,6 @@ def _verdict(item: IndicatorRecord, target: float) -> list[Text]:
 def _name(name: str, sign: int | None) -> Text:
     """A score's name; a reversed one begins with a minus, which no ellipsis takes away."""
     return Text(("-" if sign == -1 else "") + one_line(name))
-
-
-def _chance(point: OperatingPointRecord | None) -> float | None:
-    """The coverage of the harder null."""
-    nulls = (point.x_shift_null, point.x_risk_set_null) if point is not None else ()
-    known = [null.mean_coverage for null in nulls if null is not None]
-    return max((value for value in known if value is not None), default=None)
 
 
 def explored(rows: Sequence[Explored], table: Path) -> None:

@@ -69,7 +69,7 @@ def lint(prereg: Prereg, facts: DesignFacts | None = None) -> list[Finding]:
         *_windows(prereg, facts),
         *_seeds(prereg),
         *_events(prereg, facts),
-        *_indicators(facts),
+        *_indicators(prereg, facts),
         *_grids(prereg, facts),
         *_power(prereg, facts),
     ]
@@ -182,7 +182,14 @@ def _events(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
         )
 
 
-def _indicators(facts: DesignFacts) -> Iterator[Finding]:
+def _indicators(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
+    reversed_ones = [item.name for item in prereg.candidates if item.x_sign == -1]
+    if reversed_ones and facts.n_explore is not None:
+        yield _warning(
+            "reversed_sign",
+            f"{', '.join(reversed_ones)}: reversed; if these explore runs suggested that, find the "
+            "thresholds on other explore runs, or they are not exchangeable with held-out ones",
+        )
     for name in facts.non_causal:
         yield _error(
             "non_causal_indicator",

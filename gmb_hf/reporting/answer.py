@@ -121,9 +121,10 @@ def _best(eligible: Sequence[IndicatorRecord], target: float) -> str:
         if point.lead_time_median is None
         else (f", {point.lead_time_median:,.0f} steps ahead in the median")
     )
-    nulls = [null.mean_coverage for null in (point.x_shift_null, point.x_risk_set_null) if null]
-    known = [value for value in nulls if value is not None]
-    chance = f", where chance at the same cost warns of {max(known):.0%}" if known else ""
+    by_chance = point.by_chance
+    chance = (
+        "" if by_chance is None else f", where chance at the same cost warns of {by_chance:.0%}"
+    )
     first = "the best" if len(eligible) > 1 else "it"
     name = f", {best.name}," if len(eligible) > 1 else f" ({best.name})"
     return f"; {first}{name} warned of {point.coverage:.0%} of events{lead}{chance}"

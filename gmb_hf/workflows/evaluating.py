@@ -77,20 +77,12 @@ def evaluate_lock(
         candidates=[entry.name for entry in entries],
     )
     events = find_events(log.panel, prereg)
-    judgements, variants = {}, {}
-    for entry in entries:
-        judgements[entry.name] = _locked_judgement(entry, lock, log, events)
-        variants[entry.name] = {
-            f"window={window}": (
-                judgements[entry.name]
-                if window == entry.window
-                else _locked_judgement(entry, lock, log, events, window=window)
-            )
-            for window in entry.windows(prereg)
-        }
-    return _judged(
-        entries, judgements, variants, events, log, prereg, lock, lock_path, notes, on_done
-    )
+
+    def judgement(entry: Entry, window: int | None) -> Judgement:
+        return _locked_judgement(entry, lock, log, events, window=window)
+
+    case = _Case(entries, events, log, prereg, lock=lock, lock_path=lock_path, notes=notes)
+    return _judged(case, judgement, on_done)
 
 
 def evaluate_runs(
@@ -118,10 +110,8 @@ def evaluate_runs(
     entries = entries_of(prereg, log)
     events = find_events(log.panel, prereg)
     earlier = None if explore is None else find_events(explore.panel, prereg)
-    judgements: dict[str, Judgement] = {}
-    variants: dict[str, dict[str, Judgement]] = {}
 
-    def judgement(entry: Entry, window: int | None = None) -> Judgement:
+    def judgement(entry: Entry, window: int | None) -> Judgement:
         calibration = (
             None
             if explore is None or earlier is None
@@ -129,12 +119,7 @@ def evaluate_runs(
         )
         return Judgement(entry.scores(log, events, window=window), calibration, prereg)
 
-    for entry in entries:
-        judgements[entry.name] = judgement(entry)
-        variants[entry.name] = {
-            f"window={window}": judgement(entry, window) for window in entry.windows(prereg)
-        }
-    return _judged(entries, judgements, variants, events, log, prereg, None, None, (), on_done)
+    return _judged(_Case(entries, events, log, prereg), judgement, on_done)
 
 
 def _locked_entry(name: str, lock: Lock, log: RunLog) -> Entry:
@@ -170,29 +155,50 @@ def _locked_judgement(
     )
 
 
+@dataclass(frozen=True)
+class _Case:
+    """What is judged: the scores, the runs and their events, and the design."""
+
+    entries: Sequence[Entry]
+    events: Events
+    log: RunLog
+    prereg: Prereg
+    lock: Lock | None = None
+    lock_path: str | None = None
+    notes: Sequence[str] = ()
+
+    def all_notes(self) -> list[str]:
+        """What a reader must know, the log's own peculiarities included."""
+        notes = list(self.notes)
+        if not self.events.n_events:
+            event = self.prereg.event
+            notes.append(f"No run has an event: {event.metric} never jumps as {event.type} asks.")
+        dropped = self.log.dropped_duplicates
+        if dropped:
+            runs = ", ".join(f"{run} ({count})" for run, count in dropped.items())
+            total = sum(dropped.values())
+            notes.append(f"{total} rows of restarted logs were dropped: {runs}.")
+        return notes
+
+
 def _judged(
-    entries: Sequence[Entry],
-    judgements: Mapping[str, Judgement],
-    variants: Mapping[str, Mapping[str, Judgement]],
-    events: Events,
-    log: RunLog,
-    prereg: Prereg,
-    lock: Lock | None,
-    lock_path: str | None,
-    notes: Sequence[str],
+    case: _Case,
+    judgement: Callable[[Entry, int | None], Judgement],
     on_done: Callable[[str], None] | None,
 ) -> Evaluation:
-    if not events.n_events:
-        notes = [
-            *notes,
-            f"No run has an event: {prereg.metric} never jumps as {prereg.event.type} asks.",
-        ]
-    parts = judge_all(
-        judgements,
-        {name: family for name, family in variants.items() if family},
-        controls=CONTROLS,
-        on_done=on_done,
-    )
+    """Judge every score of a case; `judgement(entry, window)` says by which thresholds."""
+    judgements = {entry.name: judgement(entry, None) for entry in case.entries}
+    variants = {
+        entry.name: {
+            f"window={window}": (
+                judgements[entry.name] if window == entry.window else judgement(entry, window)
+            )
+            for window in entry.windows(case.prereg)
+        }
+        for entry in case.entries
+        if entry.windows(case.prereg)
+    }
+    parts = judge_all(judgements, variants, controls=CONTROLS, on_done=on_done)
     records = [
         indicator_record(
             entry.name,
@@ -201,28 +207,24 @@ def _judged(
             sign=entry.sign,
             sees_test_labels=entry.indicator.sees_test_labels,
         )
-        for entry in entries
+        for entry in case.entries
     ]
-    dropped = sum(log.dropped_duplicates.values())
-    if dropped:
-        runs = ", ".join(f"{run} ({count})" for run, count in log.dropped_duplicates.items())
-        notes = [*notes, f"{dropped} rows of restarted logs were dropped: {runs}."]
     calibrated = next(iter(judgements.values())).calibrated
-    grid = log.panel("step")
+    log, prereg = case.log, case.prereg
     results = Results.assemble(
         records,
         prereg=prereg,
         runs=log.runs,
         seeds=log.seeds,
-        event_steps=[float(step) for step in events.step],
-        last_steps=[int(step) for step in grid.last_step],
+        event_steps=[float(step) for step in case.events.step],
+        last_steps=[int(step) for step in log.panel("step").last_step],
         calibration=_calibration_record(calibrated.method, calibrated.n_runs, prereg),
-        lock=lock,
-        prereg_path=lock_path,
+        lock=case.lock,
+        prereg_path=case.lock_path,
         evaluation_fingerprint=log.fingerprint(),
-        notes=list(notes),
+        notes=case.all_notes(),
     )
-    return Evaluation(results, judgements, parts, events, log, prereg, lock)
+    return Evaluation(results, judgements, parts, case.events, log, prereg, case.lock)
 
 
 def _calibration_record(method: str, n_runs: int | None, prereg: Prereg) -> CalibrationRecord:
