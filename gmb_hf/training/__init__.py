@@ -1,0 +1,1 @@
+"""Training: configs and presets, many seeds stacked into one exact step, and one model alone."""
