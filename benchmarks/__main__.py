@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 
@@ -27,7 +28,11 @@ def main(names: list[str]) -> int:
         return 2
     passed = True
     for name in names or list(TARGETS):
-        line = TARGETS[name]()
+        try:
+            line = TARGETS[name]()
+        except (RuntimeError, subprocess.CalledProcessError) as error:
+            output = getattr(error, "stderr", None) or error
+            line = Line(name, "WRONG", "-", passed=False, details=str(output)[-800:].splitlines())
         print(line, flush=True)
         passed &= line.passed
     return 0 if passed else 1

@@ -41,10 +41,21 @@ def t9() -> Line:
 
 
 def _main_job(target: str, preset: str, *, seconds: float, gigabytes: float) -> Line:
+    from gmb_hf.benchmark.results import Results
+
     with tempfile.TemporaryDirectory() as folder:
-        spent, peak = timed([GMB, "run", "--preset", preset, "--out", f"{folder}/{preset}"])
-    passed = spent <= seconds and peak <= gigabytes
-    details = [f"peak memory {peak:.2f} GB (target <= {gigabytes:g} GB)"]
+        out = Path(folder) / preset
+        spent, peak = timed([GMB, "run", "--preset", preset, "--out", str(out)])
+        results = Results.read(out / "results.yaml")
+    calibration = results.x_calibration
+    explored = (calibration.n_runs or 0) if calibration is not None else 0
+    events = results.summary.n_events
+    enough = explored >= 19 and events >= 30
+    passed = spent <= seconds and peak <= gigabytes and enough
+    details = [
+        f"peak memory {peak:.2f} GB (target <= {gigabytes:g} GB); {explored} explore runs with "
+        f"negatives (>= 19), {events} held-out events (>= 30)"
+    ]
     return Line(target, f"{spent:.0f} s", f"<= {seconds:g} s", passed, details)
 
 

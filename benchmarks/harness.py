@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import resource
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,12 +51,23 @@ def side(module: str, *arguments: str) -> dict[str, Any]:
 
 
 def timed(command: Sequence[str]) -> tuple[float, float]:
-    """Wall-clock seconds and peak memory (GB) of a command; its output goes to the terminal."""
+    """Wall-clock seconds and peak memory (GB, of the largest process) of a command.
+
+    Raises:
+        RuntimeError: the command failed; the end of what it printed is in the message.
+    """
     start = time.perf_counter()
-    subprocess.run(list(command), check=True)
-    seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024**2
-    return seconds, peak
+    with tempfile.TemporaryFile("w+") as output:
+        child = subprocess.Popen(list(command), stdout=output, stderr=subprocess.STDOUT)
+        _, status, usage = os.wait4(child.pid, 0)
+        seconds = time.perf_counter() - start
+        child.returncode = os.waitstatus_to_exitcode(status)
+        if child.returncode:
+            output.seek(0)
+            raise RuntimeError(
+                f"{' '.join(command)} exited {child.returncode}: {output.read()[-800:]}"
+            )
+    return seconds, usage.ru_maxrss / 1024**2
 
 
 def median(values: Sequence[float]) -> float:

@@ -38,24 +38,24 @@ def wanted(config: RunConfig, n_seeds: int) -> bool:
 
 
 class CompiledLosses:
-    """`answer_losses` without logits, compiled at the first call.
+    """`answer_losses` with the logits kept, compiled at the first call.
 
     Attributes:
         works: False once compiling has failed; the caller then goes on without it.
     """
 
     def __init__(self, layout: TrunkLayout, workspace: Workspace) -> None:
-        def losses(weights: Weights, equations: Equations) -> Tensor:
-            return answer_losses(weights, layout, equations, workspace)[0]
+        def losses(weights: Weights, equations: Equations) -> tuple[Tensor, Tensor]:
+            return answer_losses(weights, layout, equations, workspace, keep_logits=True)
 
         self._losses = torch.compile(losses, dynamic=False)
         self._proved = False
         self.works = True
 
-    def __call__(self, weights: Weights, equations: Equations) -> Tensor | None:
-        """The losses [S], or None where this machine cannot compile."""
+    def __call__(self, weights: Weights, equations: Equations) -> tuple[Tensor, Tensor] | None:
+        """The losses [S] and logits [S, n, V], or None where this machine cannot compile."""
         try:
-            found: Tensor = self._losses(weights, equations)
+            found: tuple[Tensor, Tensor] = self._losses(weights, equations)
         except Exception as error:
             if self._proved:
                 raise

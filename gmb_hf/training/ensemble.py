@@ -81,7 +81,7 @@ class Ensemble:
         corrupted: which training equations carry a wrong label, [S, n].
         step: updates made so far.
 
-    With `compiled` the steps that keep no logits go through torch.compile.
+    With `compiled` the steps go through torch.compile.
     """
 
     def __init__(
@@ -134,10 +134,10 @@ class Ensemble:
         return losses.detach(), logits
 
     def _losses(self, keep_logits: bool) -> tuple[Tensor, Tensor]:
-        if self._compiled is not None and self._compiled.works and not keep_logits:
-            losses = self._compiled(self.weights, self.train)
-            if losses is not None:
-                return losses, losses.new_empty(0)
+        if self._compiled is not None and self._compiled.works:
+            found = self._compiled(self.weights, self.train)
+            if found is not None:
+                return found
         return answer_losses(
             self.weights, self.layout, self.train, self._workspace, keep_logits=keep_logits
         )

@@ -76,15 +76,15 @@ def smoke() -> RunConfig:
 
 
 def paper() -> RunConfig:
-    """The evaluation protocol's addition task and hyperparameters (phase 2a)."""
+    """The evaluation protocol's addition task, hyperparameters and split (phase 2a)."""
     return RunConfig(
         preset="paper",
-        task=TaskSettings(operation="add", prime=97, train_fraction=0.5),
+        task=TaskSettings(operation="add", prime=97, train_fraction=0.5, data_seed=42),
         model=ModelSettings(
             layers=2, heads=4, width=128, mlp_width=512, activation="gelu_new", tied=True
         ),
         training=TrainingSettings(
-            steps=10_000, checkpoint_every=50, lr=1e-3, weight_decay=1.0, seeds_at_once=8
+            steps=50_000, checkpoint_every=100, lr=1e-3, weight_decay=1.0, seeds_at_once=8
         ),
         benchmark=BenchmarkSettings(
             jump_window=200,

@@ -59,6 +59,7 @@ def test_a_sound_design_has_no_finding() -> None:
         ("dip_recoveries", "warning", {}, {"dip_recoveries": 3}),
         ("duplicate_steps", "warning", {}, {"duplicates_dropped": {"seed_140": 63, "b": 0}}),
         ("non_causal_indicator", "error", {}, {"non_causal": ("smoothed",)}),
+        ("reversed_sign", "warning", {"candidates": [{"name": "csd", "x_sign": -1}]}, {}),
         ("window_off_cadence", "error", {"window_sweep": [100, 175]}, {}),
         ("sweep_without_effect", "warning", {"window_sweep": [100, 110]}, {}),
         ("sweep_without_effect", "warning", {"window_sweep": [100]}, {}),

@@ -83,6 +83,7 @@ def test_paper_is_the_protocols_hyperparameters():
     assert (model.activation, model.tied) == ("gelu_new", True)
     assert (training.lr, training.weight_decay) == (1e-3, 1.0)
     assert (training.beta1, training.beta2) == (0.9, 0.98)
+    assert (training.steps, task.data_seed, task.op_token) == (50_000, 42, "shared")
     parameters = sum(p.numel() for p in initial_model(config, 0).parameters())
     assert 405_000 < parameters < 415_000  # "about 411k"
 
