@@ -6,6 +6,7 @@ sample size, D5 abstain rate. All but the last look at negative windows only.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,7 +87,12 @@ def diagnose(judgement: Judgement, *, coverage: float | None) -> Diagnostics:
 
 def effective_support(values: NDArray[np.float64]) -> float:
     """D1: exp(entropy in nats) of a histogram with 50 equal-width bins, between 1 and 50."""
-    return _perplexity(np.histogram(values, bins=_BINS)[0])
+    low, high = float(values.min()), float(values.max())
+    if math.isinf(high - low):
+        values, low, high = values / 2, low / 2, high / 2
+    # As np.histogram, which refuses values that lie too close together for 50 distinct edges.
+    bins = np.searchsorted(np.linspace(low, high, _BINS + 1), values, side="right") - 1
+    return _perplexity(np.bincount(np.minimum(bins, _BINS - 1)))
 
 
 def tail_support(values: NDArray[np.float64]) -> float:

@@ -28,6 +28,35 @@ def test_effective_support_by_hand() -> None:
     assert effective_support(np.arange(50.0)) == pytest.approx(50.0)
 
 
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (0.3, 0.1 + 0.2),
+        (1.0, np.nextafter(1.0, 2.0)),
+        (1e17, np.nextafter(1e17, np.inf)),
+        (-1e308, 1e308),
+        (0.0, 5e-324),
+    ],
+)
+def test_effective_support_of_two_values_at_any_distance(pair: tuple[float, float]) -> None:
+    assert effective_support(np.array(pair)) == pytest.approx(2.0)
+    assert effective_support(np.array([pair[0]] * 4)) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("values", [np.arange(51) / 50, np.random.default_rng(0).normal(size=999)])
+def test_effective_support_is_that_of_the_histogram(values: np.ndarray) -> None:
+    shares = np.histogram(values, bins=50)[0] / len(values)
+    shares = shares[shares > 0]
+    assert effective_support(values) == pytest.approx(np.exp(-(shares * np.log(shares)).sum()))
+
+
+def test_nearly_constant_scores_can_be_diagnosed() -> None:
+    values = np.where(np.arange(30) % 3, 0.3, 0.1 + 0.2)
+    found = diagnose(judged([values] * 5, [300.0] * 5), coverage=None)
+    assert found.effective_support_size is not None
+    assert 1.0 < found.effective_support_size <= 2.0
+
+
 def test_tail_support_counts_exact_values() -> None:
     # 90th percentile of 0..10: 9, so the tail is {9, 10}.
     assert tail_support(np.arange(11.0)) == pytest.approx(2.0)
