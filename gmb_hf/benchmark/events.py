@@ -32,7 +32,8 @@ class Events:
         runs: R run names.
         step: float64 [R], t* in steps, NaN where there is no event.
         first_step: int64 [R], the first step at which the run could have had an event.
-        dip_recovery: bool [R], the metric after the event is no higher than it had been before.
+        dip_recovery: bool [R], the metric a window W after the event is no higher than it
+            had been up to the event.
     """
 
     kind: str
@@ -47,21 +48,9 @@ class Events:
         return int(np.isfinite(self.step).sum())
 
     @property
-    def n_on_first_step(self) -> int:
-        """How many events fall on the first evaluated step, where nothing can warn of them."""
-        return int((self.step <= self.first_step).sum())
-
-    @property
     def n_dip_recoveries(self) -> int:
         """How many events only regain a level that the metric had reached before."""
         return int(self.dip_recovery.sum())
-
-    def by_run(self) -> dict[str, int | None]:
-        """t* of each run, None where there is no event."""
-        return {
-            run: None if np.isnan(step) else int(step)
-            for run, step in zip(self.runs, self.step, strict=True)
-        }
 
 
 def find_events(observables: Observables, prereg: Prereg) -> Events:
@@ -89,7 +78,8 @@ def jump_events(metric: Panel, prereg: Prereg) -> Events:
 
     W counts checkpoints of the panel's cadence, so a log that begins 1, 500, 1000 with W = 1000
     compares its first row with its third. Options: `x_event_t_min` (no event before that step),
-    `x_theta_floor` (least m(t + W)), `x_require_new_max` (m(t + W) above all before).
+    `x_theta_floor` (least m(t + W)), `x_require_new_max` (m(t + W) above every value up to t:
+    levels within the window belong to the jump itself, and refuse nothing).
 
     Raises:
         InputError: W is no positive multiple of the cadence, or the metric is NaN.

@@ -24,7 +24,7 @@ def metric(*rows: list[float], steps: list[int] | None = None) -> Panel:
 def test_the_first_jump_counts() -> None:
     events = jump_events(metric([0.1, 0.1, 0.2, 0.6, 0.9, 0.9]), design())
     assert events.step.tolist() == [20.0]
-    assert events.by_run() == {"run_0": 20}
+    assert events.runs == ("run_0",)
 
 
 def test_a_longer_window_sees_the_jump_earlier() -> None:
@@ -42,10 +42,8 @@ def test_runs_of_unequal_length_and_without_event() -> None:
     events = jump_events(metric([0.0, 0.0, 0.0, 0.0], [0.0, 0.5]), design(w_event=20))
     assert np.isnan(events.step).all()
     assert events.n_events == 0
-    assert jump_events(metric([0.0, 0.0, 0.5], [0.0, 0.5]), design()).by_run() == {
-        "run_0": 10,
-        "run_1": 0,
-    }
+    shorter = jump_events(metric([0.0, 0.0, 0.5], [0.0, 0.5]), design())
+    assert shorter.step.tolist() == [10.0, 0.0]
 
 
 def test_a_log_that_begins_one_five_hundred_thousand() -> None:
@@ -78,10 +76,10 @@ def test_dip_recoveries_are_counted_and_can_be_refused() -> None:
     assert strict.n_dip_recoveries == 0
 
 
-def test_events_on_the_first_evaluated_step_are_counted() -> None:
-    panel = metric([0.0, 0.5, 0.5], [0.0, 0.0, 0.5])
-    assert jump_events(panel, design()).n_on_first_step == 1
-    assert jump_events(panel, design(event_t_min=10)).n_on_first_step == 1
+def test_a_new_maximum_is_one_above_every_value_up_to_the_event() -> None:
+    # Within the window the metric stands higher than at its end: that is the jump, and no dip.
+    panel = metric([0.1, 0.9, 0.5, 0.5])
+    assert jump_events(panel, design(require_new_max=True, w_event=20)).step.tolist() == [0.0]
 
 
 def test_detectors_ask_for_the_metric_by_name() -> None:
