@@ -29,6 +29,14 @@ def export(
     """Write a task as binary shards in the llm.c format, byte for byte as the protocol's."""
     from gmb_hf.cli.show import written
     from gmb_hf.tasks import export_shards
+    from gmb_hf.validation import InputError
 
-    paths = export_shards(task, prime, seed, out, fraction=fraction, op_token=op_token)
+    try:
+        paths = export_shards(task, prime, seed, out, fraction=fraction, op_token=op_token)
+    except InputError as error:
+        # Shards have the protocol's row length, which is no option here.
+        message, _, way_out = str(error).partition(", or a sequence_length of at least")
+        if not way_out:
+            raise
+        raise InputError(f"{message}; shards have rows of the protocol's length") from error
     written(paths, following=f"train on {paths[0]} with any llm.c style trainer")

@@ -56,10 +56,11 @@ class ModularTask(Task):
     def __post_init__(self) -> None:
         operation_id(self.operation, 0, self.op_token)
         positive_int("prime", self.prime)
+        # The size first: trial division takes hours on what is too large anyway.
+        check_row_count(f"{self.operation} modulo {self.prime}", self.prime**2)
         if not is_prime(self.prime):
             guess = nearest_prime(self.prime)
             raise InputError(f"prime must be a prime number, got {self.prime}; {guess} is one")
-        check_row_count(f"{self.operation} modulo {self.prime}", self.prime**2)
         checked_fraction("corruption_rate", self.corruption_rate, closed=True)
         if self.keep_pairs_together and self.operation not in COMMUTATIVE:
             raise InputError(

@@ -274,6 +274,10 @@ class TestWords:
             (("data", "export", "--task=modular_ad", "--out=x"), "Did you mean 'modular_add'?"),
             (("data", "export", "--task=parity_8", "--prime=7", "--out=x"), "takes no prime"),
             (("data", "export", "--task=add_p97", "--op-token=one", "--out=x"), "'one'"),
+            (
+                ("data", "export", "--task=copy_16", "--out=x"),
+                "choose an input_length of at most 8; shards have rows of the protocol's length",
+            ),
             (("data", "export", "--task=add_p97", "--fraction=2", "--out=x"), "fraction"),
             (("prereg",), ""),
         ],

@@ -150,6 +150,7 @@ def test_dataset_dict_is_the_same_each_time_and_touches_no_cache():
         ({"operation": "add", "prime": 1}, "must be a prime number, got 1; 2 is one"),
         ({"operation": "add", "prime": 0}, "prime must be a whole number of at least 1"),
         ({"operation": "add", "prime": 97.0}, "prime must be a whole number"),
+        ({"operation": "add", "prime": 999999999999999989}, "rows, at most 16777216"),
         ({"operation": "add", "prime": 10007}, "has 100140049 rows, at most 16777216"),
         ({"operation": "add", "op_token": "own"}, "op_token 'own' is unknown"),
         ({"operation": "add", "corruption_rate": 2}, r"corruption_rate must be .* \[0, 1\]"),
