@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.scores import Scores
@@ -144,13 +145,22 @@ def members(entry: Entry, prereg: Prereg) -> Iterator[tuple[str, int | None, int
                 yield member_key(window=window, smooth=smooth), window, smooth
 
 
+def _empty_as_nan(log: RunLog) -> RunLog:
+    """The log with NaN in its empty cells, so that a run may be cut before a score begins."""
+    table = log.table
+    for place, name in enumerate(table.column_names):
+        if name in log.observables and table[name].null_count:
+            table = table.set_column(place, name, pc.fill_null(table[name], np.nan))
+    return RunLog.from_table(table)
+
+
 def non_causal(entries: Sequence[Entry], log: RunLog) -> tuple[str, ...]:
     """The scores whose past changes when the future is cut off, on a few runs.
 
     Each run is cut at several of its checkpoints: what peeks at the largest value, say, is found
     only by a cut before it.
     """
-    some = log.select(log.runs[:_CAUSALITY_RUNS])
+    some = _empty_as_nan(log.select(log.runs[:_CAUSALITY_RUNS]))
     grid = some.panel("step")
     cadence = grid.cadence()
 

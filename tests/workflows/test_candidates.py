@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from synthetic import synthetic_runlog
 
@@ -175,6 +176,14 @@ class TestNonCausal:
     def test_every_registered_indicator_passes(self):
         log = synthetic_runlog(4, 61, corrupted=True)
         assert non_causal([Entry(get(name)) for name in names()], log) == ()
+
+    def test_a_column_that_is_empty_before_its_window_is_full(self):
+        log = synthetic_runlog(4, 61)
+        rolling = [None if step < 200 else step / 2 for step in log.table["step"].to_pylist()]
+        table = log.table.append_column("rolling", pa.array(rolling))
+        log = RunLog.from_table(table)
+        entry = resolve(candidate("rolling"), log)
+        assert non_causal([entry, planted(standardised)], log) == ("standardised",)
 
     def test_runs_that_begin_late_or_are_short(self):
         early, late = synthetic_runlog(2, 31), synthetic_runlog(2, 31, first_seed=7)
