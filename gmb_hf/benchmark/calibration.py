@@ -136,6 +136,13 @@ def folds(n_runs: int) -> NDArray[np.int64]:
     return np.arange(n_runs) % (n_runs if n_runs <= _LEAVE_ONE_OUT_UP_TO else _FOLDS)
 
 
+def runs_to_cross_fit(n_needed: int) -> int:
+    """The fewest runs of which, by `folds`, `n_needed` at least lie outside every fold."""
+    if n_needed < _LEAVE_ONE_OUT_UP_TO:
+        return n_needed + 1
+    return math.ceil(Fraction(n_needed * _FOLDS, _FOLDS - 1))
+
+
 def _constant(
     method: Method, chosen: Mapping[float, float], n_runs: int, calibration_runs: int | None
 ) -> Calibration:

@@ -10,6 +10,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
+from gmb_hf.benchmark.calibration import runs_to_cross_fit
 from gmb_hf.benchmark.intervals import Interval, runs_for_zero
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.operationality import LayerB, TargetResult, pass_line
@@ -108,9 +109,9 @@ def _target_question(judgement: Judgement, result: TargetResult) -> OpenQuestion
             f"a threshold for {result.target:g} takes {needed} calibration runs with negative "
             f"windows, there are {found}"
         )
-        # Cross-fitted runs calibrate each other, and each leaves its own fold out.
+        # Cross-fitted runs calibrate each other; further held-out runs help no other calibration.
         crossed = judgement.calibrated.method == "cross_run"
-        return OpenQuestion("few_runs", text, needed + 1 if crossed else None)
+        return OpenQuestion("few_runs", text, runs_to_cross_fit(needed) if crossed else None)
     if result.interval is None or result.achieved is None:
         return OpenQuestion("no_negative_windows", "no held-out run has a negative window", None)
     line = pass_line(result.target, judgement.prereg.fpr_eps)
