@@ -122,16 +122,20 @@ class Judgement:
         )
 
     def select(self, rows: NDArray[Any]) -> Judgement:
-        """The same judgement of some of the held-out runs."""
+        """The same judgement of some of the held-out runs.
+
+        Each keeps its threshold, under `cross_run` that of its fold: fewer runs to calibrate on
+        could starve a target, which would say nothing of the score. `in_sample` calibrates on what
+        it measures, here the chosen runs.
+        """
         chosen = dataclasses.replace(self, evaluation=self.evaluation.select(rows))
-        # A run's labels do not depend on its company, and its threshold only when that is what
-        # it was calibrated on: carry over what stays, since layer D selects many times.
+        # A run's labels do not depend on its company: carry them over, since layer D selects often.
         known: dict[str, Any] = {
             "windows": self.windows.select(rows),
             "negatives": self.negatives.select(rows),
             "risk_sets": self.risk_sets.select(rows),
         }
-        if self.calibrated.method in ("locked", "explore"):
+        if self.calibrated.method != "in_sample":
             thresholds = {f: tau[rows] for f, tau in self.calibrated.thresholds.items()}
             carried = dataclasses.replace(self.calibrated, thresholds=thresholds)
             known["calibrated"] = carried

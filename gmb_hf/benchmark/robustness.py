@@ -1,7 +1,8 @@
 """Layer D: whether the answer survives small admissible changes (spec 4.4).
 
 The family is (the candidate's own window) x (smoothing) x (one group of runs left out). A score
-without a window of its own is judged at .8, 1 and 1.25 times the horizon instead. Members are
+without a window of its own is judged at .8, 1 and 1.25 times the horizon instead; since no lead
+exceeds the horizon, a shorter one asks for a proportionally shorter median lead. Members are
 labelled by their point verdict: leaving runs out must not count as a flip for want of events.
 """
 
@@ -122,10 +123,12 @@ def _horizons(judgement: Judgement) -> dict[str, Judgement]:
         min(round(prereg.horizon * factor), prereg.safe_gap - 1): None
         for factor in _HORIZON_FACTORS
     }
-    return {
-        f"horizon={horizon}": dataclasses.replace(judgement, prereg=prereg.replace(horizon=horizon))
-        for horizon in horizons
-    }
+    variants = {}
+    for horizon in horizons:
+        lead = prereg.lead_time_median_min * min(horizon / prereg.horizon, 1)
+        changed = prereg.replace(horizon=horizon, lead_time_median_min=lead)
+        variants[f"horizon={horizon}"] = dataclasses.replace(judgement, prereg=changed)
+    return variants
 
 
 def _notes(members: tuple[Member, ...], flipped: list[Member]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from gmb_hf.benchmark.calibration import (
     calibrate,
     conformal_threshold,
     folds,
+    runs_to_cross_fit,
     spec_threshold,
 )
 from gmb_hf.benchmark.judgement import Judgement
@@ -196,6 +197,18 @@ class TestCalibrate:
         assert folds(40).tolist() == list(range(40))
         assert np.bincount(folds(41)).tolist() == [5] + [4] * 9
 
+    @pytest.mark.parametrize("needed", [1, 19, 38, 39, 40, 41, 44, 45, 99, 100])
+    def test_the_fewest_runs_that_leave_enough_outside_every_fold(self, needed: int) -> None:
+        def outside(n_runs: int) -> int:
+            return n_runs - int(np.bincount(folds(n_runs)).max())
+
+        found = runs_to_cross_fit(needed)
+        assert outside(found) >= needed
+        assert all(outside(fewer) < needed for fewer in range(1, found))
+
+    def test_a_target_of_a_hundredth_takes_a_hundred_and_ten_runs(self) -> None:
+        assert (runs_to_cross_fit(19), runs_to_cross_fit(99)) == (20, 110)
+
     def test_a_run_never_sees_its_own_scores(self) -> None:
         rng = np.random.default_rng(3)
         runs = [list(rng.normal(size=5)) for _ in range(12)]
@@ -236,7 +249,7 @@ class TestJudgement:
         with pytest.raises(InputError, match=r"no locked thresholds for smoothing over 5"):
             judgement.smoothed(5)
 
-    def test_selected_runs_are_judged_as_if_alone(self) -> None:
+    def test_selected_runs_are_judged_by_the_thresholds_they_had(self) -> None:
         rng = np.random.default_rng(0)
         values, events = rng.normal(size=(30, 40)), [*rng.integers(9, 40, 25) * 10, *[None] * 5]
         explore = scores_of(rng.normal(size=(20, 40)), [None] * 20, prefix="explore")
@@ -247,6 +260,6 @@ class TestJudgement:
             alone = Judgement(whole.evaluation.select(rows), calibration, whole.prereg)
             assert (chosen.windows.negative == alone.windows.negative).all()
             assert (chosen.negatives.values == alone.negatives.values).all()
-            assert (chosen.alarms(0.10) == alone.alarms(0.10)).all()
+            assert (chosen.alarms(0.10) == whole.alarms(0.10)[rows]).all()
             assert (chosen.risk_sets.at_risk == alone.risk_sets.at_risk).all()
             assert (chosen.risk_sets.end == alone.risk_sets.end).all()
