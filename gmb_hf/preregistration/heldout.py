@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gmb_hf.preregistration.record import LockRecord
@@ -17,7 +17,7 @@ def check_held_out(
     seeds: Sequence[int | None],
     *,
     fingerprint: str | None,
-    declared: Mapping[str, Any],
+    declared: Mapping[str, Sequence[Any]],
 ) -> tuple[str, ...]:
     """Refuse held-out logs that overlap the explore runs or come from another system.
 
@@ -25,7 +25,7 @@ def check_held_out(
         boundary, record: the lock's two sides.
         runs, seeds: names and seeds of the held-out runs (a seed may be unknown: None).
         fingerprint: content hash of the held-out log.
-        declared: what the log says about itself, by boundary field; None is not compared.
+        declared: what the parts of the log say about themselves, by boundary field.
 
     Returns:
         Notes for the report, e.g. that a declared held-out seed is missing.
@@ -37,19 +37,44 @@ def check_held_out(
         raise InputError(
             "held-out runs are the explore runs that this lock was made on; give new runs"
         )
-    known = [seed for seed in seeds if seed is not None]
-    refuse_overlap(record.explore_seeds, known, "held-out runs")
-    # A run without a seed is told by its name; with one, names may repeat across folders.
+    refuse_shared_runs(record.explore_runs, record.explore_seeds, runs, seeds, "held-out runs")
+    for field, locked, found in differing(boundary, declared):
+        raise InputError(
+            f"held-out runs differ from the lock's boundary.{field}: locked {locked!r}, "
+            f"found {found!r}; a verdict does not carry over, lock that system anew"
+        )
+    return _compare_seeds(boundary.seeds_eval, [seed for seed in seeds if seed is not None])
+
+
+def differing(
+    boundary: Boundary, declared: Mapping[str, Sequence[Any]]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Each field, what the boundary states and what a log says instead.
+
+    What either side leaves open (None, or no entry) is not compared.
+    """
+    for field, said in declared.items():
+        stated = getattr(boundary, field)
+        for found in said:
+            if stated is not None and found is not None and stated != found:
+                yield field, stated, found
+
+
+def refuse_shared_runs(
+    explore_runs: Sequence[str],
+    explore_seeds: Sequence[int | None],
+    runs: Sequence[str],
+    seeds: Sequence[int | None],
+    where: str,
+) -> None:
+    """Raise `InputError` if a run was used to explore and is judged too.
+
+    A run is told by its seed; without one by its name, since names may repeat across folders.
+    """
+    known = [[seed for seed in side if seed is not None] for side in (explore_seeds, seeds)]
+    refuse_overlap(*known, where)
     nameless = [run for run, seed in zip(runs, seeds, strict=True) if seed is None]
-    refuse_overlap(record.explore_runs, nameless, "held-out runs")
-    for field, found in declared.items():
-        locked = getattr(boundary, field)
-        if locked is not None and found is not None and locked != found:
-            raise InputError(
-                f"held-out runs differ from the lock's boundary.{field}: locked {locked!r}, "
-                f"found {found!r}; a verdict does not carry over, lock that system anew"
-            )
-    return _compare_seeds(boundary.seeds_eval, known)
+    refuse_overlap(explore_runs, nameless, where)
 
 
 def refuse_overlap(explore: Sequence[Any], held_out: Sequence[Any], where: str) -> None:

@@ -159,9 +159,7 @@ class Lock:
         seeds: Sequence[int | None],
         *,
         fingerprint: str | None = None,
-        cadence: int | None = None,
-        task: str | None = None,
-        model: str | None = None,
+        declared: Mapping[str, Sequence[Any]] | None = None,
         candidates: Iterable[str] = (),
     ) -> tuple[str, ...]:
         """Refuse held-out logs that this lock does not speak about.
@@ -169,7 +167,8 @@ class Lock:
         Args:
             runs, seeds: names and seeds of the held-out runs (a seed may be unknown: None).
             fingerprint: content hash of the held-out log.
-            cadence, task, model: what the log says about itself; None is not compared.
+            declared: what the log's parts say about themselves, by field of the boundary (task,
+                model, optimizer, schedule, checkpoint_every_steps); None is not compared.
             candidates: the names to be judged.
 
         Returns:
@@ -187,7 +186,7 @@ class Lock:
             runs,
             seeds,
             fingerprint=fingerprint,
-            declared={"checkpoint_every_steps": cadence, "task": task, "model": model},
+            declared=declared or {},
         )
 
     def explain(self) -> tuple[str, ...]:

@@ -39,6 +39,8 @@ Draws = Annotated[int, Field(ge=1)]
 _FLAT: dict[str, tuple[str, ...]] = {
     "task": ("boundary", "task"),
     "model": ("boundary", "model"),
+    "optimizer": ("boundary", "optimizer"),
+    "schedule": ("boundary", "schedule"),
     "cadence": ("boundary", "checkpoint_every_steps"),
     "seeds_explore": ("boundary", "seeds_explore"),
     "seeds_eval": ("boundary", "seeds_eval"),

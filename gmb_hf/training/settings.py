@@ -57,8 +57,24 @@ class TaskSettings:
 
     @property
     def name(self) -> str:
-        """The task's name, e.g. `sub_p29`."""
-        return f"{self.operation}_p{self.prime}"
+        """What is learned from what, in words: `sub_p29, 60% train, shared tokens`.
+
+        Everything that makes it another task to learn is named, so that logs of the one are not
+        judged by thresholds of the other.
+        """
+        rows = self.train_rows
+        parts = [
+            f"{self.operation}_p{self.prime}",
+            f"{100 * self.train_fraction:g}% train" if rows is None else f"{rows} rows train",
+            f"{self.op_token} tokens",
+        ]
+        if self.corruption_rate:
+            parts.append(f"{100 * self.corruption_rate:g}% wrong labels")
+        if self.keep_pairs_together:
+            parts.append("pairs together")
+        if self.data_seed is not None:
+            parts.append(f"data seed {self.data_seed}")
+        return ", ".join(parts)
 
     @property
     def share(self) -> float:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.runs import RunLog
+from gmb_hf.runs.metadata import DIFFERS
 from gmb_hf.workflows.candidates import available, declared
 
 if TYPE_CHECKING:
@@ -70,12 +71,31 @@ def prereg_of(
 def boundary_of(log: RunLog) -> dict[str, Any]:
     """What a log says about the system it comes from; keys of the prereg's `boundary`.
 
+    Where its parts disagree it says nothing; `statements_of` has what each of them says.
+    """
+    said = statements_of(log)
+    return {key: values[0] for key, values in said.items() if len(values) == 1}
+
+
+def statements_of(log: RunLog) -> dict[str, list[Any]]:
+    """What the parts of a log say about the system, by key of the prereg's `boundary`.
+
     Metadata is anybody's JSON: what is no text, or no number of steps, says nothing here.
     """
     kinds: dict[str, type] = dict.fromkeys(("task", "model", "optimizer", "schedule"), str)
     kinds["checkpoint_every_steps"] = int
-    found = {key: log.metadata.get(key) for key in kinds}
-    return {key: value for key, value in found.items() if isinstance(value, kinds[key])}
+    differs = log.metadata.get(DIFFERS)
+    said = {}
+    for key, kind in kinds.items():
+        parts = differs.get(key) if isinstance(differs, dict) else None
+        values = parts if isinstance(parts, list) else [log.metadata.get(key)]
+        said[key] = [value for value in values if isinstance(value, kind)]
+    return {key: values for key, values in said.items() if values}
+
+
+def system_of(log: RunLog) -> dict[str, list[Any]]:
+    """What there is to compare with a lock's boundary: the cadence is measured, not claimed."""
+    return {**statements_of(log), "checkpoint_every_steps": [log.panel("step").cadence()]}
 
 
 def with_boundary(prereg: Prereg, log: RunLog) -> Prereg:
@@ -84,6 +104,6 @@ def with_boundary(prereg: Prereg, log: RunLog) -> Prereg:
     A lock that was made without saying so then still refuses logs of another task or cadence.
     """
     stated = {key: value for key, value in prereg.boundary.plain().items() if value}
-    found = {"checkpoint_every_steps": log.panel("step").cadence(), **boundary_of(log)}
+    found = {**boundary_of(log), "checkpoint_every_steps": log.panel("step").cadence()}
     boundary = type(prereg.boundary).parse({**found, **stated}, where="boundary")
     return prereg.model_copy(update={"boundary": boundary})

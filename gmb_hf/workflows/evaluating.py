@@ -18,7 +18,7 @@ from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.runs import RunLog
 from gmb_hf.validation import InputError
 from gmb_hf.workflows.candidates import CONTROLS, Entry, entries_of, resolve
-from gmb_hf.workflows.design import with_boundary
+from gmb_hf.workflows.design import system_of, with_boundary
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,9 +71,7 @@ def evaluate_lock(
         log.runs,
         log.seeds,
         fingerprint=log.fingerprint(),
-        cadence=log.panel(prereg.metric).cadence(),
-        task=log.metadata.get("task"),
-        model=log.metadata.get("model"),
+        declared=system_of(log),
         candidates=[entry.name for entry in entries],
     )
     events = find_events(log.panel, prereg)
@@ -211,6 +209,7 @@ def _judged(
     ]
     calibrated = next(iter(judgements.values())).calibrated
     log, prereg = case.log, case.prereg
+    fingerprint = log.fingerprint()
     results = Results.assemble(
         records,
         prereg=prereg,
@@ -221,10 +220,19 @@ def _judged(
         calibration=_calibration_record(calibrated.method, calibrated.n_runs, prereg),
         lock=case.lock,
         prereg_path=case.lock_path,
-        evaluation_fingerprint=log.fingerprint(),
+        evaluation_fingerprint=fingerprint,
+        run_id=_run_id(prereg, fingerprint),
+        # A lock has its day; with it a run that is taken up again leaves equal bytes.
+        date=None if case.lock is None else case.lock.x_lock.created.partition("T")[0],
         notes=case.all_notes(),
     )
     return Evaluation(results, judgements, parts, case.events, log, prereg, case.lock)
+
+
+def _run_id(prereg: Prereg, fingerprint: str) -> str:
+    """The task's name, without what qualifies it, and the runs' fingerprint."""
+    name = (prereg.boundary.task or "runs").partition(",")[0]
+    return f"{name.replace(' ', '_')}_{fingerprint[:8]}"
 
 
 def _calibration_record(method: str, n_runs: int | None, prereg: Prereg) -> CalibrationRecord:

@@ -9,12 +9,16 @@ import numpy as np
 from gmb_hf.benchmark.events import Events, find_events
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.windows import label_windows
+from gmb_hf.preregistration.heldout import differing
 from gmb_hf.preregistration.lint import DesignFacts, Finding, lint, refuse_unsound
 from gmb_hf.preregistration.lock import Lock, LockedCandidate
 from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.runs import RunLog
+from gmb_hf.validation import InputError
 from gmb_hf.workflows.candidates import CONTROLS, Entry, entries_of, members, non_causal
-from gmb_hf.workflows.design import with_boundary
+from gmb_hf.workflows.design import statements_of, with_boundary
+
+_CADENCE = "checkpoint_every_steps"  # it is measured, and the linter's to judge
 
 
 def make_lock(
@@ -38,6 +42,7 @@ def make_lock(
     Raises:
         InputError: the design is unsound (each fault is named), or a held-out seed is in the log.
     """
+    _refuse_another_system(prereg, log)
     prereg = with_boundary(prereg, log)
     events = find_events(log.panel, prereg)
     entries = entries_of(prereg, log)
@@ -59,6 +64,16 @@ def make_lock(
         n_calibration_runs=with_negatives,
     )
     return lock, findings
+
+
+def _refuse_another_system(prereg: Prereg, log: RunLog) -> None:
+    """A boundary that the logs contradict would refuse held-out logs of the same system."""
+    said = {key: value for key, value in statements_of(log).items() if key != _CADENCE}
+    for field, stated, found in differing(prereg.boundary, said):
+        raise InputError(
+            f"boundary.{field} is {stated!r}, the explore logs say {found!r}; leave it out and it "
+            "is filled in from them, or give the logs of that system"
+        )
 
 
 def freeze(entry: Entry, log: RunLog, events: Events, prereg: Prereg) -> LockedCandidate:

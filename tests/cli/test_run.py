@@ -261,5 +261,5 @@ def _must_not_run(*_: object, **__: object) -> None:
 def test_metadata_is_plain_json(smoke: Smoke):
     path = next((smoke[0] / "logs").glob("*.parquet"))
     held = json.loads(pq.read_schema(path).metadata[b"gmb"])
-    assert held["task"] == "add_p19"
+    assert held["task"] == "add_p19, 60% train, shared tokens"
     assert held["checkpoint_every_steps"] == 10

@@ -199,9 +199,11 @@ class TestEvaluation:
             self.RUNS,
             self.SEEDS,
             fingerprint="cd" * 32,
-            cadence=25,
-            task="modular subtraction",
-            model="whatever the lock left open",
+            declared={
+                "checkpoint_every_steps": [25],
+                "task": ["modular subtraction"],
+                "model": ["whatever the lock left open"],
+            },
             candidates=["csd", "clock"],
         )
         assert notes == ()
@@ -224,13 +226,18 @@ class TestEvaluation:
     @pytest.mark.parametrize(
         ("facts", "message"),
         [
-            ({"cadence": 50}, "checkpoint_every_steps: locked 25, found 50"),
-            ({"task": "copy"}, "task: locked 'modular subtraction', found 'copy'"),
+            ({"checkpoint_every_steps": [50]}, "checkpoint_every_steps: locked 25, found 50"),
+            ({"task": ["copy"]}, "task: locked 'modular subtraction', found 'copy'"),
+            ({"task": [None, "modular subtraction", "copy"]}, "found 'copy'"),
+            ({"optimizer": ["SGD"]}, "optimizer: locked 'AdamW', found 'SGD'"),
+            ({"schedule": ["cosine"]}, "schedule: locked 'constant', found 'cosine'"),
         ],
     )
     def test_another_boundary_is_refused(self, facts: dict[str, Any], message: str) -> None:
         with pytest.raises(InputError, match=message):
-            build().check_evaluation(self.RUNS, self.SEEDS, **facts)
+            build(design(optimizer="AdamW", schedule="constant")).check_evaluation(
+                self.RUNS, self.SEEDS, declared=facts
+            )
 
     def test_a_candidate_that_is_not_locked_is_refused(self) -> None:
         with pytest.raises(InputError, match=r"'csdd' is unknown; .* Did you mean 'csd'"):

@@ -216,8 +216,27 @@ def test_a_task_knows_its_rows_and_seeds():
     assert TaskSettings().data_seed_of(7) == 7
     assert TaskSettings(data_seed=0).data_seed_of(7) == 0
     task = TaskSettings(operation="add", prime=7, op_token="distinct", corruption_rate=0.5)
-    assert task.name == task.build().name == "add_p7"
+    assert task.build().name == "add_p7"
+    assert task.name == "add_p7, 60% train, distinct tokens, 50% wrong labels"
     assert (task.build().op_token, task.build().corruption_rate) == ("distinct", 0.5)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"prime": 7},
+        {"operation": "add"},
+        {"train_fraction": 0.7},
+        {"train_rows": 500},
+        {"op_token": "distinct"},
+        {"corruption_rate": 0.1},
+        {"operation": "add", "keep_pairs_together": True},
+        {"data_seed": 0},
+    ],
+)
+def test_another_task_has_another_name(other):
+    plain = TaskSettings(operation=other["operation"]) if len(other) > 1 else TaskSettings()
+    assert TaskSettings(**other).name != plain.name
 
 
 def test_a_model_names_its_shape():

@@ -9,7 +9,12 @@ from synthetic import synthetic_runlog
 
 from gmb_hf import InputError, Prereg, RunLog, preset
 from gmb_hf.training.config import RunConfig
-from gmb_hf.workflows.design import boundary_of, prereg_from_config, with_boundary
+from gmb_hf.workflows.design import (
+    boundary_of,
+    prereg_from_config,
+    statements_of,
+    with_boundary,
+)
 from gmb_hf.workflows.sources import design_for, explore_part, held_out_part
 
 
@@ -114,6 +119,15 @@ class TestBoundary:
     def test_metadata_of_another_shape_say_nothing(self, explore_log: RunLog):
         log = described(explore_log, task={"name": "x"}, model=3, checkpoint_every_steps="10")
         assert boundary_of(log) == {}
+
+    def test_where_the_parts_disagree(self, explore_log: RunLog, held_out_log: RunLog):
+        parts = [
+            described(explore_log, task="t", model="m"),
+            described(held_out_log, task="u", model="m"),
+        ]
+        log = RunLog.concat(parts)
+        assert boundary_of(log) == {"model": "m"}
+        assert statements_of(log) == {"task": ["t", "u"], "model": ["m"]}
 
     def test_what_is_open_is_filled_in(self, explore_log: RunLog, design: Prereg):
         filled = with_boundary(design, described(explore_log, task="t", model="m"))

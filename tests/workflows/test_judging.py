@@ -35,6 +35,10 @@ def by_runs(design: Prereg, explore_log: RunLog, held_out_log: RunLog) -> Evalua
     return evaluate_runs(design, held_out_log, explore=explore_log)
 
 
+def described(log: RunLog, **metadata: str) -> RunLog:
+    return RunLog.from_table(log.table, metadata=metadata)
+
+
 class TestOneWayOrTheOther:
     """A lock made on the explore runs, or the same explore runs given along."""
 
@@ -69,6 +73,14 @@ class TestOneWayOrTheOther:
         assert by_lock.lock is not None
         assert by_runs.lock is None
         assert by_lock.results.meta.prereg_path == "lock.yaml"
+
+    def test_a_lock_dates_its_results(self, lock: Lock, held_out_log: RunLog):
+        earlier = dataclasses.replace(
+            lock, x_lock=lock.x_lock.model_copy(update={"created": "2020-02-29T23:59:59+00:00"})
+        )
+        meta = evaluate_lock(earlier, held_out_log).results.meta
+        assert meta.date == "2020-02-29"
+        assert meta.run_id == f"runs_{held_out_log.fingerprint()[:8]}"
 
     def test_a_lock_that_went_through_its_file(
         self, lock: Lock, held_out_log: RunLog, by_lock: Evaluation, tmp_path: Path
@@ -108,6 +120,13 @@ class TestLocking:
         ):
             make_lock(design.replace(seeds_eval=held_out), explore_log)
 
+    def test_a_boundary_that_the_explore_logs_contradict(
+        self, design: Prereg, explore_log: RunLog
+    ):
+        log = described(explore_log, optimizer="SGD")
+        with pytest.raises(InputError, match=r"boundary\.optimizer is 'AdamW', the explore logs"):
+            make_lock(design.replace(optimizer="AdamW"), log)
+
     def test_a_candidate_that_sees_the_future(
         self, design: Prereg, explore_log: RunLog, monkeypatch: pytest.MonkeyPatch
     ):
@@ -136,6 +155,28 @@ class TestEvaluating:
         )
         with pytest.raises(InputError, match=r"checkpoint_every_steps: locked 10, found 50"):
             evaluate_lock(lock, RunLog.from_table(sparse))
+
+    @pytest.mark.parametrize("field", ["task", "model", "optimizer", "schedule"])
+    def test_every_part_of_the_boundary(
+        self, field: str, design: Prereg, explore_log: RunLog, held_out_log: RunLog
+    ):
+        system = {"task": "t", "model": "m", "optimizer": "o", "schedule": "s"}
+        lock = make_lock(design, described(explore_log, **system))[0]
+        assert evaluate_lock(lock, described(held_out_log, **system)).results.indicators
+        other = described(held_out_log, **{**system, field: "other"})
+        with pytest.raises(InputError, match=rf"boundary\.{field}: locked '.', found 'other'"):
+            evaluate_lock(lock, other)
+
+    def test_one_part_of_the_logs_from_another_system(
+        self, design: Prereg, explore_log: RunLog, held_out_log: RunLog
+    ):
+        lock = make_lock(design, described(explore_log, task="t"))[0]
+        halves = (held_out_log.select(held_out_log.runs[i::2]) for i in (0, 1))
+        mixed = [
+            described(half, task=task) for half, task in zip(halves, ("t", "other"), strict=True)
+        ]
+        with pytest.raises(InputError, match=r"boundary\.task: locked 't', found 'other'"):
+            evaluate_lock(lock, RunLog.concat(mixed))
 
     def test_runs_that_the_lock_was_made_on(self, lock: Lock, explore_log: RunLog):
         with pytest.raises(InputError, match="are the explore runs that this lock was made on"):
