@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ State = Literal["met", "missed", "straddles"]
 
 # .04 misses .05 by .010000000000000002: a tolerance of .01 must still hold.
 _SLACK = 1e-12
+# With fewer alarming runs than this, most resamples see the same few: their spread says little.
+_FEW_ALARMING_RUNS = 5
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,8 @@ class TargetResult(Record):
         achieved: the rate that decides. `strict`: mean over runs of each run's rate; `v0.4`:
             pooled over windows. None without negative windows.
         achieved_pooled: the pooled rate.
-        interval: 95% run-cluster interval of `achieved`.
+        interval: 95% run-cluster interval of `achieved`; exact at its upper end where few runs
+            alarm (see `_interval`).
         budget_used: achieved / target.
         effective_budget: the rate to expect from so many calibration runs; None in `v0.4`, and
             where their number is not known.
@@ -78,6 +82,14 @@ class FloorCertificate(Record):
     gaps: Mapping[float, float]
     tied_value: float | None
     tied_windows: int
+
+    def forbids(self, rate: float) -> bool:
+        """Whether the score, by ties, keeps every threshold that alarms above a rate.
+
+        A single window at the top is no property of the score: it counts 1/(runs x windows of its
+        run), which only tells how few of them there are, and more runs would bring smaller steps.
+        """
+        return self.tied_windows > 1 and self.f_min_pos > rate + _SLACK
 
 
 @dataclass(frozen=True)
@@ -138,7 +150,8 @@ def layer_b(judgement: Judgement, *, intervals: bool = True) -> LayerB:
     )
     floor = fpr_min is not None and fpr_min > prereg.fpr_floor_max + _SLACK
     if judgement.strict and certificate is not None:
-        floor |= certificate.f_min_pos > min(prereg.fpr_targets) + prereg.fpr_eps + _SLACK
+        floor &= certificate.tied_windows > 1
+        floor |= certificate.forbids(min(prereg.fpr_targets) + prereg.fpr_eps)
     ok_targets = sum(result.met for result in targets)
     controllable = ok_targets >= prereg.min_targets_ok
     return LayerB(
@@ -185,7 +198,7 @@ def _target(
     finite = math.isfinite(tau) and bool(np.isfinite(calibrated.thresholds[target]).all())
     few_runs = judgement.strict and not finite and m is not None and m < runs_needed(target)
     if judgement.strict:
-        able = finite and certificate is not None and certificate.f_min_pos <= target + _SLACK
+        able = finite and certificate is not None and not certificate.forbids(target)
         line = pass_line(target, judgement.prereg.fpr_eps) + _SLACK
         met = able and achieved is not None and achieved <= line
         undecidable = achieved is None or few_runs
@@ -220,15 +233,30 @@ def _state(met: bool, interval: Interval | None, line: float, undecidable: bool)
 def _interval(
     judgement: Judgement, false: NDArray[np.int64], rates: NDArray[np.float64]
 ) -> Interval | None:
-    counts = judgement.negatives.counts
-    if not false.any():
-        # Every resample is 0 too; bound the share of runs that ever alarm, which bounds the rate.
-        return exact_binomial(0, judgement.negatives.n_runs)
+    """The run-cluster bootstrap; where few runs alarm, with an exact bound as its upper end.
+
+    Resamples of zeros are zeros, and resamples of one alarmed window never see more of it than a
+    few times: such a bootstrap takes the runs that alarm for all that ever will. A rate is at most
+    the share of runs that alarm times the rate of the worst of them, so the exact (Clopper-Pearson)
+    bound on the share, times the largest rate observed, is put in its place if higher. Silence
+    shows no rate; the worst is then 1. Alarms must not pass for better evidence than silence of as
+    many runs: its bound holds for them as well.
+    """
+    counts, n_runs = judgement.negatives.counts, judgement.negatives.n_runs
+    alarming = int((false > 0).sum())
+    silence = exact_binomial(0, n_runs)
+    if not alarming:
+        return silence
     prereg = judgement.prereg
     weights = resamples(len(counts), prereg.x_bootstrap_draws, prereg.x_seed)
     if judgement.strict:
-        return ratio_interval(rates, (counts > 0).astype(np.float64), weights)
-    return ratio_interval(false.astype(np.float64), counts.astype(np.float64), weights)
+        interval = ratio_interval(rates, (counts > 0).astype(np.float64), weights)
+    else:
+        interval = ratio_interval(false.astype(np.float64), counts.astype(np.float64), weights)
+    if interval is None or alarming >= _FEW_ALARMING_RUNS:
+        return interval
+    bound = max(exact_binomial(alarming, n_runs).high * float(rates.max()), silence.high)
+    return dataclasses.replace(interval, high=max(interval.high, bound))
 
 
 def _floor(

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from score_builders import design, noise_scores, scores_of
 
+from gmb_hf.benchmark.intervals import exact_binomial
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.operationality import layer_b, pass_line
 
@@ -106,6 +107,36 @@ class TestStates:
             assert layer.targets[0].interval.method == "exact binomial"
             assert layer.targets[0].interval.high == pytest.approx(1 - 0.025 ** (1 / n_runs))
 
+    def test_few_alarms_are_no_better_evidence_than_none(self) -> None:
+        quiet = np.random.default_rng(1).random((40, 34))  # 30 negatives a run
+        highs = []
+        for alarming in range(5):
+            values = quiet.copy()
+            values[:alarming, 3] = 2.0 + np.arange(alarming)
+            layer = layer_b(locked(values, [300.0] * 40, 2.0))
+            five = layer.at(0.05)
+            assert five.interval is not None
+            highs.append(five.interval.high)
+            assert (five.state, five.met) == ("straddles", True)
+        assert highs == sorted(highs)
+        assert highs[0] == pytest.approx(1 - 0.025 ** (1 / 40))
+
+    def test_few_alarming_runs_are_bounded_by_the_worst_of_them(self) -> None:
+        values = np.random.default_rng(1).random((40, 34))
+        values[:2] += 2.0  # throughout: run rates of 1
+        interval = layer_b(locked(values, [300.0] * 40, 2.0)).at(0.05).interval
+        assert interval is not None
+        assert interval.low == 0.0
+        assert interval.high == pytest.approx(exact_binomial(2, 40).high)
+
+    def test_alarms_spread_over_runs_are_left_to_the_bootstrap(self) -> None:
+        values = np.random.default_rng(1).random((40, 34))
+        values[:20, 3] = 2.0
+        five = layer_b(locked(values, [300.0] * 40, 2.0)).at(0.05)
+        assert five.interval is not None
+        assert five.interval.high < exact_binomial(0, 40).high
+        assert five.state == "met"
+
     def test_too_few_calibration_runs_leave_the_target_open(self) -> None:
         values = np.random.default_rng(1).random((40, 34))
         explore = scores_of(values[:10], [300.0] * 10, prefix="explore")
@@ -167,6 +198,25 @@ class TestFloor:
             layer = layer_b(
                 Judgement(scores_of(values, self.events), None, design(protocol=protocol))
             )
+            assert layer.fpr_floor_detected is floor
+
+    def test_a_single_window_at_the_top_is_no_floor(self) -> None:
+        values = np.random.default_rng(0).random((40, 30))
+        values[0, 0] = 2.0
+        events = [40.0, *self.events[1:]]  # run 0 has this negative only: 1/40 > .01 + .01
+        layer = layer_b(locked(values, events, 3.0))
+        assert layer.certificate is not None
+        assert layer.certificate.f_min_pos == pytest.approx(1 / 40)
+        assert not layer.certificate.forbids(0.01)
+        assert not layer.fpr_floor_detected
+        assert layer.targets[0].state == "straddles"
+
+    def test_few_runs_with_single_windows_are_no_floor_in_strict(self) -> None:
+        values = [[3.0] + [9.0] * 4, [2.0] + [9.0] * 4, [1.0] + [9.0] * 4]
+        for protocol, floor in (("strict", False), ("v0.4", True)):
+            layer = layer_b(locked(values, [40.0] * 3, 4.0, protocol=protocol))
+            assert layer.n_windows == 3
+            assert layer.fpr_min == pytest.approx(1 / 3)
             assert layer.fpr_floor_detected is floor
 
     def test_a_continuous_score_has_none(self) -> None:
