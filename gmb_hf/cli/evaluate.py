@@ -29,6 +29,14 @@ _OPTION_OF = {
     "x_burn_in": "--burn-in",
     "x_nan: ignore": "--nan ignore",
     "candidates: the name": "--score: the name",
+    # The linter names fields without their sections.
+    "lead_time_median_min": "--lead-min",
+    "lead_time_target": "--lead-target",
+    "safe_gap_steps": "--safe-gap",
+    "horizon_steps": "--horizon",
+    "window_W_event": "--window",
+    "x_event_t_min or x_theta_floor": "--event-after or --floor",
+    "set x_require_new_max: true": "set x_require_new_max: true in a preregistration",
 }
 _BESIDE_A_LOCK = {
     "runs",
@@ -95,6 +103,7 @@ def evaluate(
     from gmb_hf.cli import show
     from gmb_hf.runs import RunLog
     from gmb_hf.validation import CheckFailed, InputError
+    from gmb_hf.workflows.candidates import own_score
     from gmb_hf.workflows.publishing import publish
 
     def read(sources: list[str]) -> RunLog:
@@ -137,14 +146,21 @@ def evaluate(
             "lead_time_target": lead_target,
             "lead_time_median_min": lead_min,
             "nan": _one_of("--nan", nan, ("error", "ignore")),
-            "candidates": [_candidate(name, sign, sees_test_labels) for name in score or ()],
         }
-        earlier = read(explore_runs) if explore_runs else None
-        evaluation = _by_options(design, read(sources), earlier)
+        if sign not in (1, -1):
+            raise InputError(f"--sign must be +1 or -1, got {sign}")
+        log, earlier = read(sources), read(explore_runs) if explore_runs else None
+        design["candidates"] = [
+            own_score(name, log, sign=sign, sees_test_labels=sees_test_labels)
+            for name in score or ()
+        ]
+        evaluation = _by_options(design, log, earlier)
         following = "gmb prereg init --out prereg.yaml"
     paths = publish(evaluation, out, next_command=following)
     show.verdicts(evaluation.results, out / "report.md")
     if lock is None:
+        for note in evaluation.results.summary.x_notes:
+            show.say(f"note: {_in_options(note)}")
         show.say("For a claim, fix the design and lock it before you look at held-out runs.")
     show.written(paths, following=following)
     if require_supported and not _supported(evaluation):
@@ -187,10 +203,13 @@ def _by_options(design: dict[str, Any], log: RunLog, earlier: RunLog | None) -> 
         with show.counting("judging", count) as done:
             return evaluate_runs(prereg, log, explore=earlier, on_done=done)
     except InputError as error:
-        message = str(error)
-        for field, option in _OPTION_OF.items():
-            message = message.replace(field, option)
-        raise InputError(message) from error
+        raise InputError(_in_options(str(error))) from error
+
+
+def _in_options(message: str) -> str:
+    for field, option in _OPTION_OF.items():
+        message = message.replace(field, option)
+    return message
 
 
 def _refuse_design_options(context: typer.Context) -> None:
@@ -211,17 +230,6 @@ def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
     from gmb_hf.validation import choose
 
     return choose("value", value, known, where=option)
-
-
-def _candidate(name: str, sign: int, sees_test_labels: bool | None) -> dict[str, Any]:
-    """A score as a candidate; what a registered indicator sees is known already."""
-    from gmb_hf.indicators.registry import names
-    from gmb_hf.validation import InputError
-
-    if sign not in (1, -1):
-        raise InputError(f"--sign must be +1 or -1, got {sign}")
-    seen = None if name in names() else sees_test_labels
-    return {"name": name, "x_sign": sign, "x_sees_test_labels": seen}
 
 
 def _rates(text: str) -> list[float]:

@@ -22,6 +22,7 @@ from gmb_hf.runs import Panel, RunLog
 from gmb_hf.validation import InputError, nearest
 
 CONTROLS = ("clock", "constant")
+EXTERNAL = "external"  # the family of a column of somebody's log
 _CAUSALITY_RUNS = 4
 _CAUSALITY_CUTS = (1 / 16, 1 / 4, 1 / 2, 3 / 4, 15 / 16)  # of a run's checkpoints
 _COLUMNS_SHOWN = 24
@@ -83,22 +84,67 @@ def declared(indicator: Indicator, cadence: int) -> dict[str, Any]:
     }
 
 
+def own_score(
+    name: str, log: RunLog, *, sign: int = 1, sees_test_labels: bool | None = None
+) -> dict[str, Any]:
+    """A score of somebody's own log as a candidate: its column, else the indicator of that name.
+
+    Args:
+        name: of the column or the indicator.
+        log: the runs to judge.
+        sign: +1 or -1.
+        sees_test_labels: of a column; what an indicator sees is known.
+    """
+    candidate: dict[str, Any] = {"name": name, "x_sign": sign}
+    if name in log.observables and name not in CONTROLS:
+        return {**candidate, "family": EXTERNAL, "x_sees_test_labels": sees_test_labels}
+    if name in names():
+        return {**candidate, "family": get(name).family}
+    return candidate  # `resolve` says what there is instead
+
+
+def namesakes(entries: Sequence[Entry], log: RunLog) -> list[str]:
+    """Notes that say which was taken where a column and an indicator have the same name."""
+    both = [entry for entry in entries if entry.name in log.observables and entry.name in names()]
+    columns = [entry.name for entry in both if entry.indicator.family == EXTERNAL]
+    others = [entry.name for entry in both if entry.indicator.family != EXTERNAL]
+    notes = []
+    if columns:
+        notes.append(f"Columns of the log, not the indicators of that name: {', '.join(columns)}.")
+    if others:
+        notes.append(f"Indicators, not the columns of the log of that name: {', '.join(others)}.")
+    return notes
+
+
 def resolve(candidate: Candidate, log: RunLog) -> Entry:
     """The score that a candidate names: a registered indicator, or a column of the log.
 
+    A candidate of the family "external" is a column; one that has the name of an indicator and
+    another family is the indicator.
+
     Raises:
-        InputError: it is neither (the nearest name is given), or it is said to see other labels
-            than its registration says.
+        InputError: it is neither (the nearest name is given), it may be either, or it is said to
+            see other labels than its registration says.
     """
     declared_to_see = candidate.x_sees_test_labels
-    if candidate.name in names():
+    registered, column = candidate.name in names(), candidate.name in log.observables
+    if candidate.name in CONTROLS and candidate.family == EXTERNAL:
+        raise InputError(
+            f"candidate {candidate.name!r}: is the name of a control; rename the column"
+        )
+    if registered and column and candidate.family is None and candidate.name not in CONTROLS:
+        raise InputError(
+            f"candidate {candidate.name!r}: is a column of the log and an indicator; set family: "
+            f"{EXTERNAL} for the column, or family: {get(candidate.name).family} for the indicator"
+        )
+    if registered and candidate.family != EXTERNAL:
         indicator = get(candidate.name)
         if declared_to_see not in (None, indicator.sees_test_labels):
             raise InputError(
                 f"candidate {candidate.name!r}: x_sees_test_labels is {declared_to_see}, but this "
                 f"indicator is registered with {indicator.sees_test_labels}; leave the key out"
             )
-    elif candidate.name in log.observables:
+    elif column:
         indicator = external(candidate.name, declared_to_see)
     else:
         raise _unknown_candidate(candidate.name, log)

@@ -6,19 +6,27 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from gmb_hf.benchmark.events import Events, find_events
 from gmb_hf.benchmark.indicator_record import indicator_record
 from gmb_hf.benchmark.judge import IndicatorVerdictParts, judge_all
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.result_records import CalibrationRecord
 from gmb_hf.benchmark.results import Results
+from gmb_hf.preregistration.heldout import refuse_shared_runs
+from gmb_hf.preregistration.lint import DesignFacts, lint, refuse_unsound
 from gmb_hf.preregistration.lock import CENTRAL, Lock, member_key
 from gmb_hf.preregistration.plan import effective_budget
 from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.runs import RunLog
 from gmb_hf.validation import InputError
-from gmb_hf.workflows.candidates import CONTROLS, Entry, entries_of, resolve
+from gmb_hf.workflows.candidates import CONTROLS, Entry, entries_of, namesakes, resolve
 from gmb_hf.workflows.design import system_of, with_boundary
+from gmb_hf.workflows.locking import runs_with_negatives
+
+# With too few runs there is no verdict but INCONCLUSIVE, which says so itself.
+_FEW_RUNS = ("run_groups_exceed_runs",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,18 +104,32 @@ def evaluate_runs(
     themselves and `v0.4` calibrates on what it measures. The results say which.
 
     Raises:
-        InputError: explore and evaluation runs overlap, or a column is missing.
+        InputError: the design is unsound, explore and evaluation runs overlap or differ in
+            cadence, or a column is missing.
     """
     prereg = with_boundary(prereg, log)
-    both = sorted(set(log.runs) & set(explore.runs)) if explore is not None else []
-    if both:
-        raise InputError(
-            f"run {both[0]!r} is among the explore runs and the evaluated ones; a run must not "
-            "be judged by a threshold that it helped to find"
-        )
+    if explore is not None:
+        _refuse_explore(explore, log)
     entries = entries_of(prereg, log)
     events = find_events(log.panel, prereg)
     earlier = None if explore is None else find_events(explore.panel, prereg)
+    calibrating = 0
+    if explore is not None and earlier is not None:
+        calibrating = runs_with_negatives(entries[-1], explore, earlier, prereg)
+    facts = DesignFacts(
+        cadence=log.panel("step").cadence(),
+        n_explore=None if explore is None else len(explore.runs),
+        n_explore_with_negatives=None if explore is None else calibrating,
+        n_eval=len(log.runs),
+        # That no run has an event, and what was dropped, is noted in any case.
+        event_steps=tuple(np.asarray(events.step).tolist()) if events.n_events else (),
+        first_steps=tuple(np.asarray(events.first_step).tolist()) if events.n_events else (),
+        dip_recoveries=events.n_dip_recoveries,
+        windowed=tuple(entry.name for entry in entries if entry.window is not None),
+    )
+    findings = lint(prereg, facts)
+    refuse_unsound(finding for finding in findings if finding.code not in _FEW_RUNS)
+    notes = [*namesakes(entries, log), *(f"[{item.code}] {item.message}" for item in findings)]
 
     def judgement(entry: Entry, window: int | None) -> Judgement:
         calibration = (
@@ -117,14 +139,28 @@ def evaluate_runs(
         )
         return Judgement(entry.scores(log, events, window=window), calibration, prereg)
 
-    return _judged(_Case(entries, events, log, prereg), judgement, on_done)
+    return _judged(_Case(entries, events, log, prereg, notes=notes), judgement, on_done)
+
+
+def _refuse_explore(explore: RunLog, log: RunLog) -> None:
+    """Thresholds must come from other runs than those judged, seen at the same cadence."""
+    if explore.fingerprint() == log.fingerprint():
+        raise InputError("the explore runs are the runs to judge; give other runs")
+    refuse_shared_runs(explore.runs, explore.seeds, log.runs, log.seeds, "the runs to judge")
+    earlier, now = (rows.panel("step").cadence() for rows in (explore, log))
+    if earlier != now:
+        raise InputError(
+            f"the explore runs have a checkpoint every {earlier} steps, the runs to judge every "
+            f"{now}; a threshold does not carry over to another cadence"
+        )
 
 
 def _locked_entry(name: str, lock: Lock, log: RunLog) -> Entry:
     frozen = lock.candidate(name)
     declared = {candidate.name: candidate for candidate in lock.prereg.candidates}
     if name in declared:
-        candidate = declared[name].model_copy(update={"params": frozen.params})
+        taken = {"params": frozen.params, "family": frozen.family}
+        candidate = declared[name].model_copy(update=taken)
         return resolve(candidate, log)
     return next(entry for entry in entries_of(lock.prereg, log) if entry.name == name)
 

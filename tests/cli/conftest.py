@@ -79,7 +79,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
         seeds_explore=list(range(30)),
         seeds_eval=list(range(100, 160)),
         window_sweep=[80, 100, 120],
-        candidates=[{"name": "embedding_gini"}, {"name": "test_loss_drop"}],
+        candidates=[{"name": "embedding_gini", "family": "spectral"}, {"name": "test_loss_drop"}],
     )
     prereg.write(folder / "prereg.yaml")
     done = gmb("lock", *locking(folder), "--out", folder / "lock.yaml")

@@ -199,9 +199,10 @@ class TestDesign:
         ("options", "message"),
         [
             (("--window=25",), "--window is 25 steps, but 'test_acc' is logged every 10 steps"),
-            (("--horizon=100",), "safe gap 100 must be larger than horizon 100"),
-            (("--horizon=200",), "safe gap 100 must be larger than horizon 200"),
+            (("--horizon=100",), "--safe-gap 100 must be larger than --horizon 100"),
+            (("--horizon=200",), "--safe-gap 100 must be larger than --horizon 200"),
             (("--horizon=-5",), "--horizon must be greater than or equal to 1, got -5"),
+            (("--lead-min=80",), "--lead-min 80 exceeds the horizon 60"),
             (("--jump=0",), "--jump must be greater than 0"),
             (("--burn-in=-1",), "--burn-in must be greater than or equal to 0"),
             (("--fpr=a,b",), "--fpr 'a,b': write rates with commas, e.g. 0.01,0.05,0.10"),
@@ -241,7 +242,7 @@ class TestDesign:
 
     def test_explore_and_evaluated_runs_overlap(self, small_csv: Path):
         message = refused("evaluate", "--runs", small_csv, *JUDGE, "--explore-runs", small_csv)
-        assert "run 'seed_0' is among the explore runs and the evaluated ones" in message
+        assert "the explore runs are the runs to judge" in message
 
 
 class TestWords:

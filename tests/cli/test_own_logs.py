@@ -71,6 +71,27 @@ def test_same_command_same_bytes(csv_logs: Path):
 
 
 @pytest.mark.usefixtures("no_figures")
+def test_a_column_comes_before_the_indicator_of_its_name(csv_logs: Path):
+    done = gmb("evaluate", "--runs", csv_logs, *SCORES, "--score=test_loss_drop", *DESIGN)
+    assert done.code == 0, done
+    results = Results.read("results/results.yaml")
+    families = {item.name: item.family for item in results.indicators}
+    assert families["embedding_gini"] == "external"
+    assert families["test_loss_drop"] != "external"
+    note = "Columns of the log, not the indicators of that name: embedding_gini."
+    assert note in results.summary.x_notes
+    assert f"note: {note}" in done.out
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_what_the_linter_warns_of_is_printed_in_options(csv_logs: Path):
+    options = (*SCORES, "--horizon=100", "--safe-gap=200", "--burn-in=150")
+    done = gmb("evaluate", "--runs", csv_logs, *options)
+    assert done.code == 0, done
+    assert "note: [lead_target_beyond_horizon] --lead-target 200 exceeds" in done.out
+
+
+@pytest.mark.usefixtures("no_figures")
 def test_a_reversed_score_says_so(csv_logs: Path):
     done = gmb("evaluate", "--runs", csv_logs, "--score=test_acc", "--sign=-1", *DESIGN)
     assert done.code == 0

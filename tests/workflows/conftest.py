@@ -36,7 +36,7 @@ def design() -> Prereg:
         bootstrap_draws=200,
         candidates=[
             {"name": "embedding_norm_drop", "family": "dynamics", "params": {"window": 100}},
-            {"name": "embedding_gini"},
+            {"name": "embedding_gini", "family": "spectral"},
             {"name": "embedding_rank", "x_sign": -1, "x_sees_test_labels": False},
         ],
     )

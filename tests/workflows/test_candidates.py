@@ -20,7 +20,9 @@ from gmb_hf.workflows.candidates import (
     declared,
     entries_of,
     members,
+    namesakes,
     non_causal,
+    own_score,
     resolve,
 )
 
@@ -53,7 +55,8 @@ class TestResolve:
     ):
         events = find_events(explore_log.panel, design)
         windowed, plain = (
-            resolve(candidate(name), explore_log) for name in ("embedding_norm_drop", "test_loss")
+            resolve(candidate(name, family=get(name).family), explore_log)
+            for name in ("embedding_norm_drop", "test_loss")
         )
         assert windowed.window == get("embedding_norm_drop").parameters["window"]
         for entry, changes in ((windowed, True), (plain, False)):
@@ -68,8 +71,21 @@ class TestResolve:
 
     def test_what_an_indicator_sees_is_not_a_matter_of_opinion(self, explore_log: RunLog):
         with pytest.raises(InputError, match="'test_loss': x_sees_test_labels is False, but"):
-            resolve(candidate("test_loss", x_sees_test_labels=False), explore_log)
-        assert resolve(candidate("test_loss", x_sees_test_labels=True), explore_log).name
+            resolve(candidate("test_loss", family="oracle", x_sees_test_labels=False), explore_log)
+        honest = candidate("test_loss", family="oracle", x_sees_test_labels=True)
+        assert resolve(honest, explore_log).name
+
+    def test_a_column_with_the_name_of_an_indicator(self, explore_log: RunLog):
+        taken = resolve(candidate("disagreement", family="process"), explore_log)
+        assert taken.indicator is get("disagreement")
+        column = resolve(candidate("disagreement", family="external"), explore_log)
+        assert (column.indicator.family, column.indicator.orientation) == ("external", 1)
+        with pytest.raises(InputError, match="set family: external for the column, or family: pro"):
+            resolve(candidate("disagreement"), explore_log)
+
+    def test_a_control_is_no_column(self, explore_log: RunLog):
+        with pytest.raises(InputError, match="'clock': is the name of a control; rename the col"):
+            resolve(candidate("clock", family="external"), explore_log)
 
     def test_a_column_of_text_says_why_it_is_no_score(self):
         log = synthetic_runlog(2, 5)
@@ -78,14 +94,44 @@ class TestResolve:
             resolve(candidate("host"), RunLog.from_table(table))
 
 
+class TestOwnScore:
+    """Of somebody's own log the column is meant, where there is one."""
+
+    def test_the_column_comes_first(self, explore_log: RunLog):
+        found = own_score("disagreement", explore_log, sign=-1, sees_test_labels=False)
+        entry = resolve(Candidate.parse(found, where="test"), explore_log)
+        assert (entry.indicator.family, entry.sign) == ("external", -1)
+        assert entry.indicator.sees_test_labels is False
+        assert namesakes([entry], explore_log) == [
+            "Columns of the log, not the indicators of that name: disagreement."
+        ]
+
+    def test_an_indicator_where_there_is_no_such_column(self, explore_log: RunLog):
+        found = own_score("test_loss_drop", explore_log, sees_test_labels=False)
+        entry = resolve(Candidate.parse(found, where="test"), explore_log)
+        assert entry.indicator is get("test_loss_drop")
+        assert namesakes([entry], explore_log) == []
+
+    def test_a_declared_indicator_is_named_too(self, explore_log: RunLog):
+        assert namesakes([Entry(get("disagreement"))], explore_log) == [
+            "Indicators, not the columns of the log of that name: disagreement."
+        ]
+
+    @pytest.mark.parametrize("name", ["clock", "nothing_like_it"])
+    def test_a_control_or_nothing(self, explore_log: RunLog, name: str):
+        found = own_score(name, explore_log)
+        assert found["name"] == name
+        assert found.get("family") in (None, "control")
+
+
 class TestEntries:
     def test_controls_come_last_and_once(self, explore_log: RunLog, design: Prereg):
         found = [entry.name for entry in entries_of(design, explore_log)]
         assert found == ["embedding_norm_drop", "embedding_gini", "embedding_rank", *CONTROLS]
-        more = design.replace(candidates=[{"name": "clock"}, {"name": "test_loss"}])
+        more = design.replace(candidates=[{"name": "clock"}, {"name": "test_loss_drop"}])
         assert [entry.name for entry in entries_of(more, explore_log)] == [
             "clock",
-            "test_loss",
+            "test_loss_drop",
             "constant",
         ]
 

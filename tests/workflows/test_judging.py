@@ -120,9 +120,7 @@ class TestLocking:
         ):
             make_lock(design.replace(seeds_eval=held_out), explore_log)
 
-    def test_a_boundary_that_the_explore_logs_contradict(
-        self, design: Prereg, explore_log: RunLog
-    ):
+    def test_a_boundary_that_the_explore_logs_contradict(self, design: Prereg, explore_log: RunLog):
         log = described(explore_log, optimizer="SGD")
         with pytest.raises(InputError, match=r"boundary\.optimizer is 'AdamW', the explore logs"):
             make_lock(design.replace(optimizer="AdamW"), log)
@@ -184,8 +182,41 @@ class TestEvaluating:
 
     def test_a_run_on_both_sides_without_a_lock(self, design: Prereg, explore_log: RunLog):
         some = explore_log.select(explore_log.runs[:2])
-        with pytest.raises(InputError, match="run 'seed_0' is among the explore runs and the"):
+        with pytest.raises(InputError, match=r"to judge: 2 also used to explore \(0, 1\)"):
             evaluate_runs(design, explore_log, explore=some)
+        with pytest.raises(InputError, match="the explore runs are the runs to judge"):
+            evaluate_runs(design, explore_log, explore=explore_log)
+
+    def test_the_same_seeds_under_other_names_without_a_lock(
+        self, design: Prereg, explore_log: RunLog
+    ):
+        table = explore_log.table
+        names = pa.array([f"late_{name}" for name in table["run"].to_pylist()])
+        renamed = RunLog.from_table(table.set_column(0, "run", names)).select(["late_seed_3"])
+        assert renamed.seeds == (3,)
+        with pytest.raises(InputError, match=r"1 also used to explore \(3\)"):
+            evaluate_runs(design, renamed, explore=explore_log)
+
+    def test_explore_runs_of_another_cadence_without_a_lock(
+        self, design: Prereg, explore_log: RunLog, held_out_log: RunLog
+    ):
+        sparse = RunLog.from_table(
+            explore_log.table.filter(pa.array(np.asarray(explore_log.table["step"]) % 50 == 0))
+        )
+        with pytest.raises(InputError, match="checkpoint every 50 steps, the runs to judge every"):
+            evaluate_runs(design, held_out_log, explore=sparse)
+
+    def test_without_a_lock_the_design_is_linted_too(
+        self, design: Prereg, held_out_log: RunLog, by_runs: Evaluation
+    ):
+        notes = by_runs.results.summary.x_notes
+        assert any(note.startswith("[thin_budget] with ") for note in notes)
+        with pytest.raises(InputError, match="lead_minimum_beyond_horizon"):
+            evaluate_runs(design.replace(lead_time_median_min=500), held_out_log)
+
+    def test_a_note_says_which_namesake_was_taken(self, by_runs: Evaluation):
+        note = "Indicators, not the columns of the log of that name: embedding_gini."
+        assert note in by_runs.results.summary.x_notes
 
     def test_alone_the_runs_calibrate_one_another(self, design: Prereg, held_out_log: RunLog):
         results = evaluate_runs(design, held_out_log).results
@@ -222,7 +253,10 @@ def rows() -> list[Explored]:
         safe_gap=150,
         w_event=50,
         jump_threshold=0.2,
-        candidates=[{"name": "embedding_gini"}, {"name": "train_acc", "x_sign": -1}],
+        candidates=[
+            {"name": "embedding_gini", "family": "spectral"},
+            {"name": "train_acc", "x_sign": -1},
+        ],
     )
     return explore(design, log)
 
