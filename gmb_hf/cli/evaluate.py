@@ -130,7 +130,7 @@ def evaluate(
                 "--score COLUMN --metric COLUMN --horizon 2000 --safe-gap 4000"
             )
         targets = _rates(fpr)
-        design = {
+        design: dict[str, Any] = {
             "horizon": horizon,
             "safe_gap": safe_gap,
             "metric": metric,

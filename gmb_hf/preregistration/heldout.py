@@ -71,8 +71,10 @@ def refuse_shared_runs(
 
     A run is told by its seed; without one by its name, since names may repeat across folders.
     """
-    known = [[seed for seed in side if seed is not None] for side in (explore_seeds, seeds)]
-    refuse_overlap(*known, where)
+    explored, known = (
+        [seed for seed in side if seed is not None] for side in (explore_seeds, seeds)
+    )
+    refuse_overlap(explored, known, where)
     nameless = [run for run, seed in zip(runs, seeds, strict=True) if seed is None]
     refuse_overlap(explore_runs, nameless, where)
 

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
+from gmb_hf.preregistration.lint import DesignFacts, lint, refuse_unsound
 from gmb_hf.preregistration.lock import Lock
 from gmb_hf.runs import RunLog
 from gmb_hf.training.config import RunConfig, first_difference
@@ -71,6 +72,7 @@ def run_everything(
     held = _held_lock(lock_path, config)
     explore_seeds = parse_seeds(config.seeds.explore)
     held_out_seeds = parse_seeds(config.seeds.evaluate)
+    _refuse_unsound(config)
     train_seeds(config, [*explore_seeds, *held_out_seeds], folder, device=device)
     data = write_data(config, folder / "data")
     log = RunLog.read(folder / "logs")
@@ -99,6 +101,24 @@ def run_everything(
     )
     written = publish(evaluation, folder, note=note, next_command=following)
     return Finished(evaluation, [*written, lock_path, table, *data], warnings, note, following)
+
+
+def _refuse_unsound(config: RunConfig) -> None:
+    """Refuse, before anything is trained, a design that could not be locked afterwards.
+
+    What runs will show is not known yet; that each explore run has negative windows is the best
+    case, and what fails even so is refused.
+    """
+    explored = len(parse_seeds(config.seeds.explore))
+    cadence = config.training.checkpoint_every
+    facts = DesignFacts(
+        cadence=cadence,
+        n_explore=explored,
+        n_explore_with_negatives=explored,
+        n_eval=len(parse_seeds(config.seeds.evaluate)),
+    )
+    prereg = prereg_of(config, boundary={"checkpoint_every_steps": cadence}, candidates=[])
+    refuse_unsound(lint(prereg, facts))
 
 
 def _held_lock(path: Path, config: RunConfig) -> Lock | None:

@@ -102,6 +102,25 @@ def copy(smoke: Smoke, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+class TestUnsound:
+    """What cannot be locked is refused before it is trained for."""
+
+    @pytest.mark.parametrize(
+        ("change", "named"),
+        [
+            ("benchmark.primary_fpr=0.07", "x_primary_fpr 0.07 is not among"),
+            ("benchmark.jump_window=55", "[event_window_off_cadence] window_W_event 55"),
+            ("benchmark.window_sweep=55,60", "[window_off_cadence] window_sweep 55"),
+            ("seeds.explore=0:5", "[few_runs_for_primary] a threshold for"),
+            ("seeds.evaluate=1000:1002", "[run_groups_exceed_runs]"),
+        ],
+    )
+    def test_nothing_is_trained(self, change: str, named: str, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr("gmb_hf.training.stacked.train_group", _must_not_run)
+        assert named in refused(*SMOKE, "--out=x", f"--set={change}")
+        assert not Path("x").exists()
+
+
 class TestResume:
     def test_trains_nothing_and_writes_the_same_bytes(
         self, copy: Path, monkeypatch: pytest.MonkeyPatch
@@ -261,5 +280,5 @@ def _must_not_run(*_: object, **__: object) -> None:
 def test_metadata_is_plain_json(smoke: Smoke):
     path = next((smoke[0] / "logs").glob("*.parquet"))
     held = json.loads(pq.read_schema(path).metadata[b"gmb"])
-    assert held["task"] == "add_p19, 60% train, shared tokens"
+    assert held["task"] == "add_p19, 80% train, shared tokens"
     assert held["checkpoint_every_steps"] == 10
