@@ -145,7 +145,11 @@ class Candidate(Section):
     name: Annotated[str, Field(min_length=1)] = Field(
         description="a registered indicator, or a column of the log", examples=["CSD_lag1"]
     )
-    family: Text = Field(None, description="dynamics, process, ...; external: a column of the log", examples=["dynamics"])
+    family: Text = Field(
+        None,
+        description="dynamics, process, ...; external: a column of the log",
+        examples=["dynamics"],
+    )
     params: dict[str, ParamValue] = Field(
         default_factory=dict,
         description="the indicator's parameters; windows in steps",
