@@ -153,9 +153,12 @@ _StrictLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in Loader.yaml_implicit_resolvers.items()
 }
-_StrictLoader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?\d[\d.]*[eE][-+]?\d+$"), list("-+0123456789")
+_BARE_EXPONENT = (
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?\d[\d.]*[eE][-+]?\d+$"),
+    list("-+0123456789"),
 )
+_StrictLoader.add_implicit_resolver(*_BARE_EXPONENT)
 
 
 class _PlainDumper(Dumper):  # type: ignore[misc]
@@ -174,6 +177,8 @@ def _represent_dict(dumper: Any, data: Any) -> Any:
     return dumper.represent_mapping("tag:yaml.org,2002:map", data.items(), flow_style=short)
 
 
+# What the loader takes for a number is written in quotes where it is text: a name such as 0E0.
+_PlainDumper.add_implicit_resolver(*_BARE_EXPONENT)
 _PlainDumper.add_representer(list, _represent_list)
 _PlainDumper.add_representer(dict, _represent_dict)
 _PlainDumper.add_representer(tuple, _represent_list)

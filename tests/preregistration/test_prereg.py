@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gmb_hf.preregistration import Prereg
@@ -153,6 +153,8 @@ def test_it_survives_a_round_trip(reference: Path, tmp_path: Path) -> None:
     target=st.floats(1e-6, 0.999),
     name=st.text(min_size=1).filter(lambda text: text.isprintable()),
 )
+@example(horizon=1, gap=1, target=0.5, name="0E0")
+@example(horizon=1, gap=1, target=0.5, name="2020-01-01")
 def test_any_design_survives_yaml(horizon: int, gap: int, target: float, name: str) -> None:
     prereg = Prereg.minimal(
         horizon=horizon,
