@@ -147,5 +147,5 @@ def _note(config: RunConfig, evaluation: Evaluation) -> str | None:
     return (
         f"With {runs} held-out runs an honest interval is wide, so most verdicts stay "
         f"INCONCLUSIVE. `{_FOLLOWING['quick']}` judges the same scores on {more} held-out runs, "
-        "and concludes."
+        "enough to conclude on many of them."
     )
