@@ -5,9 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from synthetic import synthetic_runlog
 
 from gmb_hf.runs.runlog import RunLog
+
+# The same examples on every machine, however slow: a failure here is a failure there.
+settings.register_profile(
+    "suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("suite")
 
 REFERENCE_RUNS = Path(__file__).resolve().parents[2] / "shared" / "data" / "reference_runs"
 
