@@ -134,7 +134,8 @@ class Ensemble:
         return losses.detach(), logits
 
     def _losses(self, keep_logits: bool) -> tuple[Tensor, Tensor]:
-        if self._compiled is not None and self._compiled.works:
+        # Logits are kept by the plain path: inductor reuses their buffer in the backward pass.
+        if self._compiled is not None and self._compiled.works and not keep_logits:
             found = self._compiled(self.weights, self.train)
             if found is not None:
                 return found
