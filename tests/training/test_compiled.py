@@ -109,3 +109,17 @@ def test_a_folder_trained_without_a_compiler_is_whole(broken, tmp_path):
     config = small_config(training={"compile": "always"})
     stacked.train(config, [0, 1], tmp_path)
     assert RunLog.read(tmp_path / "logs").seeds == (0, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:torch.compile does not work here")
+def test_logits_survive_the_backward_pass_of_the_real_compiler():
+    config = small_config()
+    compiled, plain = Ensemble(config, [0, 1], compiled=True), Ensemble(config, [0, 1])
+    compiled.gradients()
+    plain.gradients()
+    if not compiled._compiled.works:
+        pytest.skip("torch.compile does not work on this machine")
+    expected = plain.gradients(keep_logits=True)[1]
+    torch.testing.assert_close(compiled.gradients(keep_logits=True)[1], expected)
+    assert expected.abs().max() > 0
