@@ -38,7 +38,7 @@ def wanted(config: RunConfig, n_seeds: int) -> bool:
 
 
 class CompiledLosses:
-    """`answer_losses` without logits, compiled at the first call.
+    """`answer_losses` with its logits, compiled at the first call.
 
     Attributes:
         works: False once compiling has failed; the caller then goes on without it.
@@ -46,14 +46,15 @@ class CompiledLosses:
 
     def __init__(self, layout: TrunkLayout, workspace: Workspace) -> None:
         def losses(weights: Weights, equations: Equations) -> tuple[Tensor, Tensor]:
-            return answer_losses(weights, layout, equations, workspace)
+            # One graph with logits serves all steps: a copy costs less than a second compilation.
+            return answer_losses(weights, layout, equations, workspace, keep_logits=True)
 
         self._losses = torch.compile(losses, dynamic=False)
         self._proved = False
         self.works = True
 
     def __call__(self, weights: Weights, equations: Equations) -> tuple[Tensor, Tensor] | None:
-        """The losses [S] and no logits, or None where this machine cannot compile."""
+        """The losses [S] and the logits [S, n, V], or None where this machine cannot compile."""
         try:
             found: tuple[Tensor, Tensor] = self._losses(weights, equations)
         except Exception as error:

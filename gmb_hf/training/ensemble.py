@@ -134,8 +134,7 @@ class Ensemble:
         return losses.detach(), logits
 
     def _losses(self, keep_logits: bool) -> tuple[Tensor, Tensor]:
-        # Logits are kept by the plain path: inductor reuses their buffer in the backward pass.
-        if self._compiled is not None and self._compiled.works and not keep_logits:
+        if self._compiled is not None and self._compiled.works:
             found = self._compiled(self.weights, self.train)
             if found is not None:
                 return found

@@ -226,7 +226,8 @@ def answer_loss(
         logits = torch.baddbmm(head_bias, normalise(x), head.transpose(1, 2))
         scores = torch.log_softmax(logits, dim=-1)
         losses = -scores.gather(-1, answers.unsqueeze(-1)).squeeze(-1).mean(1)
-        return losses, logits.detach() if keep_logits else logits.new_empty(0)
+        # A copy: inductor reuses the buffer of the logits in the backward pass.
+        return losses, logits.detach().clone() if keep_logits else logits.new_empty(0)
     losses, logits = _AnswerLoss.apply(  # type: ignore[no-untyped-call]
         x, head, head_bias, answers, keep_logits
     )
