@@ -71,6 +71,7 @@ def fpr_control(curves: Sequence[FprCurve], *, eps: float = 0.01, cap: bool = Tr
         tall = 1.4 if columns == _COLUMNS else 1.9
         figure, panels = panel_grid(len(curves), columns, width=9.0, panel_height=tall)
         targets = np.unique(np.concatenate([curve.targets for curve in curves]))
+        _scale(panels[0], targets)
         for axes, curve in zip(panels, curves, strict=True):
             _background(axes, curves, targets, eps, cap)
             _highlight(axes, curve)
@@ -88,6 +89,18 @@ def fpr_control(curves: Sequence[FprCurve], *, eps: float = 0.01, cap: bool = Tr
         return figure
 
 
+def _scale(axes: Axes, targets: NDArray[np.float64]) -> None:
+    """Both axes of all panels: they share them, and setting one anew would set all."""
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(float(targets.min()) / 1.8, float(targets.max()) * 1.8)
+    axes.set_ylim(_LOWEST / 1.5, 1.15)
+    axes.minorticks_off()
+    axes.set_xticks(targets, [rate_text(value) for value in targets])
+    ticks = [_LOWEST, 0.01, 0.05, 0.2, 1.0]
+    axes.set_yticks(ticks, [f"≤{rate_text(_LOWEST)}", *(rate_text(value) for value in ticks[1:])])
+
+
 def _background(
     axes: Axes,
     curves: Sequence[FprCurve],
@@ -95,22 +108,15 @@ def _background(
     eps: float,
     cap: bool,
 ) -> None:
-    low, high = float(targets.min()) / 1.8, float(targets.max()) * 1.8
-    line = np.geomspace(low, high, 60)
+    line = np.geomspace(float(targets.min()) / 1.8, float(targets.max()) * 1.8, 60)
     slack = np.minimum(eps, line / 2) if cap else np.full_like(line, eps)
     bottom = np.full_like(line, _LOWEST / 2) if cap else np.maximum(line - slack, _LOWEST / 2)
     axes.fill_between(line, bottom, line + slack, color=_KEPT, linewidth=0, zorder=0)
     axes.plot(line, line, color=MUTED, linewidth=0.8, linestyle=(0, (1, 1.2)), zorder=1)
     others = [np.column_stack([other.targets, _shown(other.achieved)]) for other in curves]
-    axes.add_collection(LineCollection(others, colors=RULE, linewidths=0.6, zorder=1))
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlim(low, high)
-    axes.set_ylim(_LOWEST / 1.5, 1.15)
-    axes.minorticks_off()
-    axes.set_xticks(targets, [rate_text(value) for value in targets])
-    ticks = [_LOWEST, 0.01, 0.05, 0.2, 1.0]
-    axes.set_yticks(ticks, [f"≤{rate_text(_LOWEST)}", *(rate_text(value) for value in ticks[1:])])
+    axes.add_collection(
+        LineCollection(others, colors=RULE, linewidths=0.6, zorder=1), autolim=False
+    )
 
 
 def _highlight(axes: Axes, curve: FprCurve) -> None:
