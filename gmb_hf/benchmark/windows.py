@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.benchmark.events import unregistered_steps
+from gmb_hf.benchmark.events.registrable import registrable_until
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.validation import InputError
@@ -42,8 +42,8 @@ class Windows:
 def label_windows(scores: Scores, prereg: Prereg) -> Windows:
     """Label every checkpoint of every run.
 
-    A run without an event is negative up to safe gap + W_event before its last step: an event just
-    past the end could not have been registered.
+    A run without an event is negative up to a safe gap before the last step at which one would have
+    been registered (see `registrable_until`). Runs that an event excludes do not belong in here.
 
     Raises:
         InputError: the safe gap is not larger than the horizon, or a labelled window's score is
@@ -58,7 +58,7 @@ def label_windows(scores: Scores, prereg: Prereg) -> Windows:
     happened = scores.has_event[:, None]
     steps = scores.steps
     usable = scores.present & (steps >= prereg.burn_in)
-    quiet_until = scores.last_step[:, None] - unregistered_steps(prereg) - prereg.safe_gap
+    quiet_until = registrable_until(scores, prereg)[:, None] - prereg.safe_gap
 
     # Comparisons with NaN are False: a run without an event has no positives.
     positive = usable & (steps < event) & (event - steps <= prereg.horizon)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, FiniteFloat, field_validator, model_validator
 
 from gmb_hf.preregistration.documents import Many, Section
 
@@ -58,7 +58,7 @@ class Event(Section):
     type: Literal["E_jump", "E_plateau", "E_regime"] = Field(
         "E_jump", description="E_jump, E_plateau or E_regime"
     )
-    metric: str = Field("test_acc", description="the observable that jumps")
+    metric: str = Field("test_acc", description="the observable that jumps or settles")
     window_W_event: Steps = Field(
         50, description="steps over which it jumps; a multiple of the cadence"
     )
@@ -76,17 +76,47 @@ class Event(Section):
     x_plateau_checkpoints: Steps | None = Field(
         None, description="E_plateau: consecutive checkpoints needed", examples=[5]
     )
-    x_plateau_threshold: float | None = Field(
+    x_plateau_threshold: FiniteFloat | None = Field(
         None, description="E_plateau: level that they must hold", examples=[0.95]
     )
+    x_plateau_regression: Annotated[int, Field(ge=0)] | None = Field(
+        None,
+        description="E_plateau: so many of them in a row may lie below; null: none",
+        examples=[0],
+    )
+    x_regime_quantile: Share | None = Field(
+        None, description="E_regime: share of quiet checkpoints, e.g. 0.99", examples=[0.99]
+    )
+    x_regime_radius: Steps | None = Field(
+        None,
+        description="E_regime: steps from t to the signals; the cadence or more",
+        examples=[20],
+    )
+    x_regime_tolerance: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="E_regime: steps by which both estimates may differ", examples=[15]
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _published_regime(cls, data: Any) -> Any:
+        # What is frozen must stand in the file, not in the code that reads it.
+        if not isinstance(data, dict) or data.get("type") != "E_regime":
+            return data
+        given = {key: value for key, value in data.items() if value is not None}
+        return {"x_regime_quantile": 0.99, "x_regime_tolerance": 15, **given}
 
     @model_validator(mode="after")
-    def _plateau_is_whole(self) -> Event:
-        if self.type == "E_plateau" and None in (
-            self.x_plateau_checkpoints,
-            self.x_plateau_threshold,
-        ):
+    def _whole(self) -> Event:
+        length = self.x_plateau_checkpoints
+        if self.type == "E_plateau" and None in (length, self.x_plateau_threshold):
             raise ValueError("E_plateau needs x_plateau_checkpoints and x_plateau_threshold")
+        if length is not None and (self.x_plateau_regression or 0) >= length:
+            raise ValueError(
+                f"x_plateau_regression {self.x_plateau_regression} must be less than "
+                f"x_plateau_checkpoints {length}"
+            )
+        if self.type == "E_regime" and self.x_regime_radius is None:
+            raise ValueError("E_regime needs x_regime_radius, in steps")
         return self
 
 

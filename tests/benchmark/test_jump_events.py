@@ -93,12 +93,6 @@ def test_detectors_ask_for_the_metric_by_name() -> None:
     assert asked == ["val_acc"]
 
 
-def test_an_event_type_without_detector_is_refused() -> None:
-    prereg = design(event_type="E_plateau", plateau_checkpoints=3, plateau_threshold=0.9)
-    with pytest.raises(InputError, match=r"'E_plateau' is not supported.*supported: E_jump"):
-        find_events(lambda name: metric([0.0, 0.5]), prereg)
-
-
 def test_a_window_off_the_cadence_is_refused() -> None:
     panel = metric([0.0, 0.1, 0.2, 0.2], steps=[1, 500, 1000, 1500])
     with pytest.raises(
