@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from gmb_hf.benchmark.diagnostics import Diagnostics, diagnose
@@ -11,8 +11,11 @@ from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.operationality import LayerB, layer_b
 from gmb_hf.benchmark.record import Record
 from gmb_hf.benchmark.robustness import LayerD, layer_d
+from gmb_hf.benchmark.scope import conclude_stratum
+from gmb_hf.benchmark.strata import MeasuredStratum, StratumResult, measure_strata
 from gmb_hf.benchmark.utility import LayerC, layer_c
 from gmb_hf.benchmark.verdict import Verdict, conclude, holm
+from gmb_hf.preregistration.strata import Facts
 
 Variants = Mapping[str, Judgement]
 
@@ -32,21 +35,27 @@ class Measured(Record):
 class IndicatorVerdictParts(Measured):
     """Everything measured about one score, and what follows from it."""
 
+    strata: tuple[StratumResult, ...]
     verdict: Verdict
 
 
-def judge(judgement: Judgement, variants: Variants | None = None) -> IndicatorVerdictParts:
+def judge(
+    judgement: Judgement, variants: Variants | None = None, *, facts: Facts | None = None
+) -> IndicatorVerdictParts:
     """Judge one score on its own.
 
     Args:
         judgement: the score as declared.
         variants: the same score with other values of its own window (see `layer_d`).
+        facts: numbers of each run by name, float64 [R], that the strata of the preregistration
+            ask for; the step of the event is known without them.
 
     Raises:
-        InputError: the scores do not fit the preregistration (see `label_windows`).
+        InputError: the scores do not fit the preregistration (see `label_windows`), or a stratum
+            asks for a number that is not known.
     """
-    measured = _measure(judgement, variants)
-    return _conclude(judgement, measured, measured.layer_c.primary.p_value)
+    case = _Case(judgement, variants or {}, facts or {})
+    return case.conclude(holm(case.p_values))
 
 
 def judge_all(
@@ -54,53 +63,75 @@ def judge_all(
     variants: Mapping[str, Variants] | None = None,
     *,
     controls: Collection[str] = (),
+    facts: Facts | None = None,
     on_done: Callable[[str], None] | None = None,
 ) -> dict[str, IndicatorVerdictParts]:
     """Judge every candidate of a lock, p-values Holm-adjusted over all of them.
+
+    Strata belong to the family: each candidate brings its p-value over all runs and one for each
+    stratum.
 
     Args:
         judgements: each candidate by name.
         variants: its window variants by name, for those that have any.
         controls: names that stand in the tables for comparison and are no candidates; each is
             adjusted as if it alone had been added to the family.
+        facts: as in `judge`.
         on_done: called with the name of each score that is measured.
     """
-    measured = {}
+    cases = {}
     for name, judgement in judgements.items():
-        measured[name] = _measure(judgement, (variants or {}).get(name))
+        cases[name] = _Case(judgement, (variants or {}).get(name) or {}, facts or {})
         if on_done is not None:
             on_done(name)
-    raw = {name: parts.layer_c.primary.p_value for name, parts in measured.items()}
-    candidates = [name for name in raw if name not in controls]
-    adjusted = dict(zip(candidates, holm([raw[name] for name in candidates]), strict=True))
-    for name in raw:
+    family = [p for name, case in cases.items() if name not in controls for p in case.p_values]
+    adjusted = iter(holm(family))
+    found = {}
+    for name, case in cases.items():
         if name in controls:
-            adjusted[name] = holm([*(raw[other] for other in candidates), raw[name]])[-1]
-    return {
-        name: _conclude(judgements[name], parts, adjusted[name]) for name, parts in measured.items()
-    }
+            found[name] = case.conclude(holm([*family, *case.p_values])[len(family) :])
+        else:
+            found[name] = case.conclude([next(adjusted) for _ in case.p_values])
+    return found
 
 
-def _measure(judgement: Judgement, variants: Variants | None) -> Measured:
-    utility = layer_c(judgement)
-    return Measured(
-        layer_a=layer_a(judgement),
-        layer_b=layer_b(judgement),
-        layer_c=utility,
-        layer_d=layer_d(judgement, variants),
-        diagnostics=diagnose(judgement, coverage=utility.primary.coverage),
-    )
+class _Case:
+    """One score, measured; concluding waits for the p-values of the whole family."""
 
+    def __init__(self, judgement: Judgement, variants: Variants, facts: Facts) -> None:
+        self.judgement, self.variants = judgement, variants
+        self.layer_a, self.layer_b = layer_a(judgement), layer_b(judgement)
+        self.layer_c, self.layer_d = layer_c(judgement), layer_d(judgement, variants)
+        self.diagnostics = diagnose(judgement, coverage=self.layer_c.primary.coverage)
+        self.strata: tuple[MeasuredStratum, ...] = measure_strata(judgement, facts)
 
-def _conclude(
-    judgement: Judgement, parts: Measured, p_adjusted: float | None
-) -> IndicatorVerdictParts:
-    verdict = conclude(
-        judgement,
-        parts.layer_a,
-        parts.layer_b,
-        parts.layer_c,
-        parts.layer_d,
-        p_adjusted=p_adjusted,
-    )
-    return IndicatorVerdictParts(**vars(parts), verdict=verdict)
+    @property
+    def p_values(self) -> list[float | None]:
+        """Over all runs, then in each stratum."""
+        return [self.layer_c.primary.p_value, *(part.p_value for part in self.strata)]
+
+    def conclude(self, adjusted: Sequence[float | None]) -> IndicatorVerdictParts:
+        """Label the score by its adjusted p-values, in the order of `p_values`."""
+        overall, *others = adjusted
+        strata = tuple(
+            conclude_stratum(part, self.layer_a, self.variants, p_adjusted=p)
+            for part, p in zip(self.strata, others, strict=True)
+        )
+        verdict = conclude(
+            self.judgement,
+            self.layer_a,
+            self.layer_b,
+            self.layer_c,
+            self.layer_d,
+            p_adjusted=overall,
+            strata=strata,
+        )
+        return IndicatorVerdictParts(
+            self.layer_a,
+            self.layer_b,
+            self.layer_c,
+            self.layer_d,
+            self.diagnostics,
+            strata,
+            verdict,
+        )

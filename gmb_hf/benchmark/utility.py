@@ -80,6 +80,12 @@ class OperatingPoint(Record):
     risk_set_null: Null | None
     p_value: float | None
 
+    @property
+    def by_chance(self) -> float | None:
+        """The coverage that the harder of the two nulls gives; None without events."""
+        nulls = [null for null in (self.shift_null, self.risk_set_null) if null is not None]
+        return max((null.mean_coverage for null in nulls), default=None)
+
 
 @dataclass(frozen=True)
 class LayerC(Record):
@@ -142,13 +148,13 @@ def shortfalls(
     """The reason codes for which an operating point is not materially useful; empty if it is.
 
     Coverage must reach its minimum, the median lead its own, and in `strict` the p-value (adjusted
-    or not, as the caller has it) must not exceed alpha.
+    or not, as the caller has it) must not exceed alpha, split over the looks that are locked.
     """
     prereg = judgement.prereg
     found = []
     if coverage is None or coverage < prereg.coverage_min - _SLACK:
         found.append("coverage_low")
-    if judgement.strict and (p_value is None or p_value > prereg.x_alpha):
+    if judgement.strict and (p_value is None or p_value > prereg.alpha_per_look):
         found.append("no_better_than_chance")
     if lead_median is None or lead_median < prereg.lead_time_median_min:
         found.append("lead_short")

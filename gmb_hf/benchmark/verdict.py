@@ -14,12 +14,21 @@ from gmb_hf.benchmark.operationality import LayerB
 from gmb_hf.benchmark.power import OpenQuestion, few_events, open_questions
 from gmb_hf.benchmark.record import Record
 from gmb_hf.benchmark.robustness import RANK_ONLY, SUPPORTED, LayerD
+from gmb_hf.benchmark.strata import StratumResult
 from gmb_hf.benchmark.utility import LayerC, OperatingPoint, shortfalls
-from gmb_hf.benchmark.wording import clause, supported
+from gmb_hf.benchmark.wording import clause, flips, supported
 
 INCONCLUSIVE, UNSTABLE = "INCONCLUSIVE", "ESTIMATOR_UNSTABLE"
 SCOPE_LIMITED = "SCOPE_LIMITED"
 LABELS = (SUPPORTED, RANK_ONLY, UNSTABLE, INCONCLUSIVE, SCOPE_LIMITED)
+
+
+@dataclass(frozen=True)
+class Scope(Record):
+    """The stratum that a `SCOPE_LIMITED` verdict is bound to: its name and its predicate."""
+
+    name: str
+    where: str
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,7 @@ class Verdict(Record):
             candidates; None without events.
         runs_to_settle: held-out runs in total that would settle an INCONCLUSIVE, where a number
             can be given.
+        scope: where a SCOPE_LIMITED verdict holds.
     """
 
     label: str
@@ -43,6 +53,7 @@ class Verdict(Record):
     alarm_eligible: bool
     p_adjusted: float | None
     runs_to_settle: int | None
+    scope: Scope | None = None
 
 
 def conclude(
@@ -53,6 +64,7 @@ def conclude(
     layer_d: LayerD,
     *,
     p_adjusted: float | None,
+    strata: Sequence[StratumResult] = (),
 ) -> Verdict:
     """Label one score by its four layers, in the order of the rules.
 
@@ -60,6 +72,8 @@ def conclude(
         judgement: what was judged.
         layer_a, layer_b, layer_c, layer_d: its layers.
         p_adjusted: the p-value after adjustment over all candidates of the lock (`holm`).
+        strata: what came out in each stratum named in the lock, in its order; the first that
+            passes everything is the scope.
     """
     primary = layer_c.primary
     scarce = few_events(judgement)
@@ -72,20 +86,27 @@ def conclude(
 
     allowed = judgement.prereg.max_label_flip_rate
     if layer_d.label_flip_rate > allowed:
-        sentence = (
-            f"Not to be trusted either way: {layer_d.label_flip_rate:.0%} of "
-            f"{layer_d.family_size} admissible variants get another label, {allowed:.0%} may."
-        )
+        sentence = f"Not to be trusted either way: {flips(layer_d, allowed)}."
         return Verdict(UNSTABLE, ("label_flips",), sentence, False, p_adjusted, None)
 
-    faults = _faults(judgement, layer_b, primary, p_adjusted)
+    faults = faults_of(judgement, layer_b, primary, p_adjusted)
     if not faults:
         sentence = f"May raise an alarm: {supported(layer_b, primary)}."
         return Verdict(SUPPORTED, (), sentence, True, p_adjusted, None)
-    # A stratum named in the lock that passes everything would be SCOPE_LIMITED here.
     reasons = (*faults, *(() if has_ranking_signal(layer_a) else ("no_ranking_signal",)))
-    clauses = (clause(code, judgement, layer_a, layer_b, primary, p_adjusted) for code in reasons)
-    sentence = f"May not raise an alarm: {'; '.join(clauses)}."
+    clauses = "; ".join(
+        clause(code, judgement, layer_a, layer_b, primary, p_adjusted) for code in reasons
+    )
+    for part in strata:
+        if part.passed:
+            scope = Scope(part.name, part.where)
+            sentence = (
+                f"Holds only where {part.where} ({part.name}: {part.n_runs} of "
+                f"{judgement.evaluation.n_runs} runs): there, {part.sentence}. Over all runs it "
+                f"may not raise an alarm: {clauses}."
+            )
+            return Verdict(SCOPE_LIMITED, reasons, sentence, False, p_adjusted, None, scope)
+    sentence = f"May not raise an alarm: {clauses}."
     return Verdict(RANK_ONLY, reasons, sentence, False, p_adjusted, None)
 
 
@@ -121,9 +142,10 @@ def has_ranking_signal(layer_a: LayerA) -> bool:
     return bool(layer_a.auc_run_mean - reach > 0.5)
 
 
-def _faults(
+def faults_of(
     judgement: Judgement, layer_b: LayerB, primary: OperatingPoint, p_adjusted: float | None
 ) -> tuple[str, ...]:
+    """The reason codes for which layers B and C do not pass; empty if they do."""
     found = []
     if layer_b.fpr_floor_detected:
         found.append("fpr_floor")

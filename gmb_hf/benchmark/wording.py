@@ -5,6 +5,7 @@ from __future__ import annotations
 from gmb_hf.benchmark.discrimination import LayerA
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.operationality import LayerB
+from gmb_hf.benchmark.robustness import LayerD
 from gmb_hf.benchmark.utility import OperatingPoint
 
 
@@ -15,6 +16,14 @@ def supported(layer_b: LayerB, primary: OperatingPoint) -> str:
         f"{primary.n_events} events{_by_chance(primary)}, in the median "
         f"{primary.lead_time_median:g} steps ahead, and {layer_b.ok_targets} of "
         f"{len(layer_b.targets)} budgets held"
+    )
+
+
+def flips(layer_d: LayerD, allowed: float) -> str:
+    """How often the label flips, and how often it may."""
+    return (
+        f"{layer_d.label_flip_rate:.0%} of {layer_d.family_size} admissible variants get another "
+        f"label, {allowed:.0%} may"
     )
 
 

@@ -30,6 +30,7 @@ from gmb_hf.preregistration.sections import (
     Share,
     Steps,
 )
+from gmb_hf.preregistration.strata import Stratum
 from gmb_hf.preregistration.template import template
 from gmb_hf.validation import unknown
 
@@ -81,6 +82,9 @@ _FLAT: dict[str, tuple[str, ...]] = {
     "run_groups": ("x_run_groups",),
     "refractory": ("x_refractory_steps",),
     "nan": ("x_nan",),
+    "strata": ("x_strata",),
+    "looks": ("x_looks",),
+    "max_eval_seeds": ("x_max_eval_seeds",),
 }
 
 
@@ -119,6 +123,17 @@ class Prereg(Section):
     x_nan: Literal["error", "ignore"] = Field(
         "error", description="NaN scores in labelled windows: error, or ignore"
     )
+    x_strata: Many[Stratum] = Field(
+        (),
+        description="parts of the runs judged as well, e.g. {name: late, where: event_step > 1000}",
+        examples=[()],
+    )
+    x_looks: Draws = Field(
+        1, description="how often held-out runs may be judged, runs added in between; splits alpha"
+    )
+    x_max_eval_seeds: Draws | None = Field(
+        None, description="most held-out runs over all looks", examples=[400]
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Prereg:
@@ -133,6 +148,25 @@ class Prereg(Section):
             )
         if not self.x_smoothing_sweep:
             raise ValueError("x_smoothing_sweep must name at least one length; 1 is no smoothing")
+        return self
+
+    @model_validator(mode="after")
+    def _strata_and_looks(self) -> Prereg:
+        names = [stratum.name for stratum in self.x_strata]
+        repeated = [name for name in names if names.count(name) > 1]
+        if repeated:
+            raise ValueError(f"x_strata: the name {repeated[0]!r} is used twice")
+        planned, most = len(self.boundary.seeds_eval), self.x_max_eval_seeds
+        if most is not None and planned > most:
+            raise ValueError(
+                f"x_max_eval_seeds is {most}, but boundary.seeds_eval lists {planned} seeds; "
+                "raise the one, or shorten the other"
+            )
+        if self.x_looks > 1 and most is None and not planned:
+            raise ValueError(
+                f"x_looks is {self.x_looks}, but nothing bounds the runs that may be added; set "
+                "x_max_eval_seeds, or list boundary.seeds_eval"
+            )
         return self
 
     @classmethod
@@ -261,6 +295,11 @@ class Prereg(Section):
     def event_count_min(self) -> int:
         """Fewer events than this make every verdict INCONCLUSIVE."""
         return self.x_event_count_min
+
+    @property
+    def alpha_per_look(self) -> float:
+        """Level of the tests at each look: alpha is split evenly (Bonferroni) over the looks."""
+        return self.x_alpha / self.x_looks
 
     @property
     def refractory(self) -> int:

@@ -29,7 +29,7 @@ def _section(model: type[BaseModel], indent: str) -> list[str]:
     lines: list[str] = []
     for name, field in model.model_fields.items():
         inner = section_in(field.annotation)
-        if inner is None:
+        if inner is None or field.examples == [()]:  # a list that is best begun empty
             lines.append(_line(f"{indent}{name}: {_value(field)}", field.description))
         elif "tuple" in str(field.annotation):
             lines.append(f"{indent}{name}:" + _comment(f"{indent}{name}:", inner.__doc__))
