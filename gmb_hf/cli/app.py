@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from gmb_hf._version import __version__
-from gmb_hf.cli import data, evaluate, indicators, lock, prereg, run, train
+from gmb_hf.cli import audit, data, evaluate, indicators, lock, prereg, run, train
 
 _HELP = """May an early-warning score of a training run be trusted as an alarm?
 
@@ -38,6 +38,7 @@ def build() -> typer.Typer:
     app.command("explore")(lock.explore)
     app.command("lock")(lock.lock)
     app.command("evaluate")(evaluate.evaluate)
+    app.command("audit")(audit.audit)
     app.add_typer(data.app, name="data", help="Export tasks.")
     app.add_typer(prereg.app, name="prereg", help="Begin a preregistration.")
     return app

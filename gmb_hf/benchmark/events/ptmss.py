@@ -97,20 +97,26 @@ def label_regimes(
         transitions(family, quantile=quantile, radius=radius, not_before=not_before)
         for family in (primary, alternate)
     )
-    known = ~np.isnan(first.step)
     # A comparison with NaN is False: where the alternate has no t they do not agree.
     close = np.abs(first.step - second.step) <= tolerance
-    agree = np.asarray(close & (first.order == second.order).all(axis=1))
-    dense = np.hstack([first.admissible, second.admissible]).all(axis=1)
-    found: list[RegimeLabel] = []
-    for row in range(len(known)):
-        if not dense[row]:
-            found.append("INCONCLUSIVE")
-        elif not known[row]:
-            found.append("NO_TRANSITION")
-        else:
-            found.append("REGISTERED_TRANSITION" if agree[row] else "ESTIMATOR_UNSTABLE")
-    return Regimes(primary[0].runs, tuple(found), first, second)
+    same = (first.order == second.order).all(axis=1)
+    rare = (first.admissible & second.admissible).all(axis=1)
+    labels = tuple(
+        _label(*row)
+        for row in zip(
+            rare.tolist(), (~np.isnan(first.step)).tolist(), (close & same).tolist(), strict=True
+        )
+    )
+    return Regimes(primary[0].runs, labels, first, second)
+
+
+def _label(rare: bool, moved: bool, agree: bool) -> RegimeLabel:
+    """The first that applies: members too many or too few, no t, families that disagree."""
+    if not rare:
+        return "INCONCLUSIVE"
+    if not moved:
+        return "NO_TRANSITION"
+    return "REGISTERED_TRANSITION" if agree else "ESTIMATOR_UNSTABLE"
 
 
 def transitions(

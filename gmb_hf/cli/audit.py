@@ -1,0 +1,93 @@
+"""`gmb audit`: which runs register a transition by PT-MSS."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from gmb_hf.workflows.auditing import Audit
+
+# The labels that need a look come first.
+_LABELS = ("REGISTERED_TRANSITION", "ESTIMATOR_UNSTABLE", "NO_TRANSITION", "INCONCLUSIVE")
+_MOST_RUNS = 12
+
+
+def audit(
+    runs: Annotated[list[str], typer.Option(help="Run logs: files, folders or globs.")],
+    more_runs: Annotated[
+        list[str] | None, typer.Argument(hidden=True, help="What an unquoted glob leaves.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Where to write the labels.")] = Path("audit.json"),
+    quantile: Annotated[
+        float, typer.Option(help="A signal moves where it is at this quantile of its run.")
+    ] = 0.99,
+    radius: Annotated[int, typer.Option(help="Signals this many steps from t move together.")] = 20,
+    tolerance: Annotated[
+        int, typer.Option(help="Steps by which the alternate signals may differ in t.")
+    ] = 15,
+    step_column: Annotated[str, typer.Option(help="Column of steps.")] = "step",
+    run_column: Annotated[str, typer.Option(help="Column that tells runs apart.")] = "run",
+) -> None:
+    """Say of each run whether force, info and constraint move together: PT-MSS, per run."""
+    from gmb_hf.cli import show
+    from gmb_hf.workflows.auditing import audit_runs
+
+    sources = [*runs, *(more_runs or [])]
+    found = audit_runs(
+        sources,
+        quantile=quantile,
+        radius=radius,
+        tolerance=tolerance,
+        step_column=step_column,
+        run_column=run_column,
+    )
+    path = found.write(out)
+    _print(found, path)
+    settings = f"--event E_regime --quantile {quantile:g} --radius {radius}".split()
+    judging = [*settings, "--score", "COLUMN", "--horizon", "H", "--safe-gap", "G"]
+    following = shlex.join(["gmb", "evaluate", "--runs", *sources, *judging])
+    show.written([path], following=following)
+
+
+def _print(found: Audit, path: Path) -> None:
+    from rich.text import Text
+
+    from gmb_hf.cli import show
+    from gmb_hf.cli.table import Column, Group, lay_out
+    from gmb_hf.reporting.escape import one_line
+
+    columns = (
+        Column("run", shrinks_to=12),
+        Column("t", right=True),
+        Column("order"),
+        Column("why", shrinks_to=20, wraps=True, from_width=100),
+    )
+    groups = []
+    for label in _LABELS:
+        items = [item for item in found.runs if item.label == label]
+        if not items:
+            continue
+        rows = [
+            [
+                Text(one_line(item.run)),
+                Text("–" if item.step is None else f"{item.step:,}"),
+                Text(" ".join(item.order)),
+                Text(item.reason),
+            ]
+            for item in items[:_MOST_RUNS]
+        ]
+        rest = len(items) - len(rows)
+        more = f"and {rest} more in {one_line(str(path))}" if rest else ""
+        heading = f"{label}, {len(items)} of {len(found.runs)} runs"
+        groups.append(Group(rows, heading=heading, more=more))
+    screen = show.console()
+    for part in lay_out(columns, groups, screen.width):
+        screen.print(part)
+    screen.print()
+    show.say(f"Signals: {', '.join(found.columns)}.", style="dim")
+    for note in found.notes:
+        show.say(f"note: {note}")
