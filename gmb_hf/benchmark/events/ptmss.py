@@ -99,14 +99,14 @@ def label_regimes(
     )
     # A comparison with NaN is False: where the alternate has no t they do not agree.
     close = np.abs(first.step - second.step) <= tolerance
-    same = (first.order == second.order).all(axis=1)
-    rare = (first.admissible & second.admissible).all(axis=1)
-    labels = tuple(
-        _label(*row)
-        for row in zip(
-            rare.tolist(), (~np.isnan(first.step)).tolist(), (close & same).tolist(), strict=True
-        )
+    facts = np.column_stack(
+        [
+            (first.admissible & second.admissible).all(axis=1),
+            ~np.isnan(first.step),
+            close & (first.order == second.order).all(axis=1),
+        ]
     )
+    labels = tuple(_label(rare, moved, agree) for rare, moved, agree in facts)
     return Regimes(primary[0].runs, labels, first, second)
 
 
