@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gmb_hf.benchmark.judge import IndicatorVerdictParts
 from gmb_hf.benchmark.result_records import IndicatorRecord
 from gmb_hf.benchmark.utility import OperatingPoint
 from gmb_hf.preregistration.documents import json_like, path_text
+
+Location = tuple[int | str, ...]
+"""Where in an entry: keys and list indices from the top."""
 
 _NO_EVENT = "no held-out run has an event"
 _NO_WARNING = "no event was warned of at this target"
@@ -54,6 +57,15 @@ _REASONS = {
     "x_n_eff": "the score is constant over negative windows, or there are none",
     "x_design_effect": "the score is constant over negative windows, or there are none",
     "x_abstain_rate": _NO_EVENT,
+    "x_scope": "the label is not SCOPE_LIMITED",
+}
+
+# The same for an entry of `x_strata`.
+_STRATUM_REASONS = {
+    "achieved": "no run of the stratum has a negative window",
+    "interval": "no run of the stratum has a negative window",
+    "lead_time_median": "no event of the stratum was warned of",
+    "label_flip_rate": "not measured, since something else already fails",
 }
 
 
@@ -113,6 +125,8 @@ def indicator_record(
         "x_sentence": verdict.sentence,
         "x_p_adjusted": verdict.p_adjusted,
         "x_runs_to_settle": verdict.runs_to_settle,
+        "x_scope": verdict.scope.to_dict() if verdict.scope else None,
+        "x_strata": [part.to_dict() for part in parts.strata],
     }
     plain["x_null_reasons"] = dict(null_reasons(plain))
     return IndicatorRecord.parse(plain, where=f"results: {name}")
@@ -135,13 +149,20 @@ def _diagnostics(parts: IndicatorVerdictParts) -> dict[str, Any]:
     return {**plain, "comments": "; ".join(found.comments)}
 
 
-def null_reasons(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The path of each null in an entry, and why it is null."""
+def null_reasons(
+    entry: Mapping[str, Any], reason: Callable[[Location, Mapping[str, Any]], str] | None = None
+) -> Iterator[tuple[str, str]]:
+    """The path of each null in an entry, and why it is null.
+
+    Args:
+        entry: an indicator as plain data.
+        reason: says why, from the null's location and the entry; by default as the layers do.
+    """
     for location in _nulls(json_like(entry), ()):
-        yield path_text(location), _reason(location, entry)
+        yield path_text(location), (reason or _reason)(location, entry)
 
 
-def _nulls(value: Any, location: tuple[int | str, ...]) -> Iterator[tuple[int | str, ...]]:
+def _nulls(value: Any, location: Location) -> Iterator[Location]:
     if value is None:
         yield location
     elif isinstance(value, dict):
@@ -152,8 +173,10 @@ def _nulls(value: Any, location: tuple[int | str, ...]) -> Iterator[tuple[int | 
             yield from _nulls(item, (*location, index))
 
 
-def _reason(location: tuple[int | str, ...], entry: Mapping[str, Any]) -> str:
+def _reason(location: Location, entry: Mapping[str, Any]) -> str:
     field = str(location[-1])
+    if location[0] == "x_strata":
+        return _STRATUM_REASONS.get(field, "no run of the stratum has an event")
     if field == "x_runs_to_settle":
         if entry["label"] == "INCONCLUSIVE":
             return "no number can be given"

@@ -198,6 +198,35 @@ class DiagnosticsRecord(ResultSection):
     x_achievable: Many[Many[FiniteFloat]] = ()
 
 
+class ScopeRecord(ResultSection):
+    """The stratum that a `SCOPE_LIMITED` label is bound to."""
+
+    name: str
+    where: str
+
+
+class StratumRecord(ResultSection):
+    """What came out in one stratum, at the primary operating point."""
+
+    name: str
+    where: str
+    n_runs: Count
+    n_events: Count
+    passed: bool
+    reasons: Many[str] = ()
+    sentence: str = ""
+    ok_targets: Count | None = None
+    achieved: Number = None
+    interval: IntervalRecord | None = None
+    coverage: Number = None
+    coverage_interval: IntervalRecord | None = None
+    chance: Number = None
+    lead_time_median: Number = None
+    p_value: Number = None
+    p_adjusted: Number = None
+    label_flip_rate: Number = None
+
+
 class IndicatorRecord(ResultSection):
     """One score, its four layers and its one label."""
 
@@ -216,6 +245,8 @@ class IndicatorRecord(ResultSection):
     x_sentence: str = ""
     x_p_adjusted: Number = None
     x_runs_to_settle: Count | None = None
+    x_scope: ScopeRecord | None = None
+    x_strata: Many[StratumRecord] = ()
     x_null_reasons: dict[str, str] = Field(default_factory=dict)
 
     def point(self, fpr: float) -> OperatingPointRecord | None:
@@ -275,7 +306,7 @@ class TablesRecord(ResultSection):
 class CalibrationRecord(ResultSection):
     """Where the thresholds come from and what their budgets are worth."""
 
-    method: Literal["locked", "explore", "cross_run", "in_sample"]
+    method: Literal["locked", "explore", "cross_run", "in_sample", "given"]
     n_runs: Count | None = None
     effective_budget: dict[str, Number] = Field(default_factory=dict)
 

@@ -148,9 +148,7 @@ class Results(ResultSection):
             date: by default today, UTC.
             notes: what a reader must know, e.g. dropped rows or missing seeds.
         """
-        keys = [run if seed is None else str(seed) for run, seed in zip(runs, seeds, strict=True)]
-        if len(set(keys)) < len(keys):
-            keys = list(runs)
+        keys = run_keys(runs, seeds)
         records = list(indicators)
         points = [point for item in records[:1] for point in item.layer_C.at_fpr[:1]]
         steps = [None if step != step else float(step) for step in event_steps]
@@ -201,19 +199,25 @@ class Results(ResultSection):
         )
 
 
+def run_keys(runs: Sequence[str], seeds: Sequence[int | None]) -> list[str]:
+    """How `t_event_by_seed` calls the runs: by seed; by name where seeds do not tell them apart."""
+    keys = [run if seed is None else str(seed) for run, seed in zip(runs, seeds, strict=True)]
+    return keys if len(set(keys)) == len(keys) else list(runs)
+
+
 def provenance(
-    prereg: Prereg, lock: Lock | None, evaluation_fingerprint: str | None
+    prereg: Prereg | None, lock: Lock | None, evaluation_fingerprint: str | None
 ) -> Mapping[str, Any]:
     """What would have to be the same for the same numbers to come out."""
     return {
         "package_version": __version__,
         "python": platform.python_version(),
         "packages": _loaded_versions(),
-        "prereg_hash": canonical_hash(prereg.plain()),
+        "prereg_hash": canonical_hash(prereg.plain()) if prereg else None,
         "lock_hash": lock.hash if lock else None,
         "explore_fingerprint": lock.x_lock.explore_fingerprint if lock else None,
         "evaluation_fingerprint": evaluation_fingerprint,
-        "seed_of_draws": prereg.x_seed,
+        "seed_of_draws": prereg.x_seed if prereg else None,
     }
 
 

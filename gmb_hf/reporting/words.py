@@ -22,6 +22,7 @@ GROUPS = {
 """The groups that indicators are shown in, in this order."""
 
 REASONS = {
+    "compat_protocol": "repeats the published computation",
     "coverage_low": "warns of too few events",
     "few_events": "too few events",
     "few_runs": "too few calibration runs",

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gmb_hf.validation import InputError
 
-OnDuplicate = Literal["last", "keep"]
+OnDuplicate = Literal["last", "keep", "sort"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +63,8 @@ def order_rows(
         names: distinct run names, each of which has a row.
         steps: int64 [N].
         on_duplicate: "last" keeps the last row of a repeated step; "keep" keeps all of them, in a
-            stable order, for protocols that were published that way.
+            stable order; "sort" keeps all and does not ask whether steps went backwards, for
+            protocols that were published that way.
         where: file or source, put before the message.
 
     Raises:
@@ -91,7 +92,9 @@ def order_rows(
     dropped = {}
     for run in np.unique(np.searchsorted(ends, back, side="right")):
         part = slice(starts[run], ends[run])
-        stable = _merge_restart(steps[part], f"{where}: run {runs[run]!r}")
+        if on_duplicate != "sort":
+            _refuse_backwards(steps[part], f"{where}: run {runs[run]!r}")
+        stable = np.argsort(steps[part], kind="stable")
         moved[part] = moved[part][stable]
         if on_duplicate == "last":
             again = np.diff(steps[part][stable]) == 0
@@ -102,8 +105,8 @@ def order_rows(
     return RowOrder(runs, moved[kept], lengths, dropped)
 
 
-def _merge_restart(steps: NDArray[np.int64], where: str) -> NDArray[np.int64]:
-    """The stable order by step of one run's rows, after checking that none is out of order."""
+def _refuse_backwards(steps: NDArray[np.int64], where: str) -> None:
+    """Check that no row of one run is out of order."""
     highest = np.maximum.accumulate(steps)
     _, first = np.unique(steps, return_index=True)
     wrong = np.sort(first[steps[first] < highest[first]])
@@ -114,4 +117,3 @@ def _merge_restart(steps: NDArray[np.int64], where: str) -> NDArray[np.int64]:
             "before it; sort the rows by step (a restarted log may repeat steps, not go back to "
             "new ones), or give each run its own name"
         )
-    return np.argsort(steps, kind="stable")

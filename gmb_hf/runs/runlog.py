@@ -34,7 +34,8 @@ from gmb_hf.runs.order import OnDuplicate, order_rows
 from gmb_hf.runs.panel import Panel, prefix_mask
 from gmb_hf.runs.readers import read_file
 from gmb_hf.runs.sources import find_files
-from gmb_hf.validation import InputError, choose, unknown
+from gmb_hf.runs.tail import keep_last_rows
+from gmb_hf.validation import InputError, choose, positive_int, unknown
 
 
 class RunLog:
@@ -61,7 +62,7 @@ class RunLog:
         origin: str = "run log",
     ) -> None:
         """Order a table whose columns are typed already; `from_table` takes any table."""
-        choose("on_duplicate", on_duplicate, ("last", "keep"))
+        choose("on_duplicate", on_duplicate, ("last", "keep", "sort"))
         encoded = pc.dictionary_encode(table["run"].combine_chunks())
         codes = np.asarray(encoded.indices, dtype=np.int64)
         names = encoded.dictionary.to_pylist()
@@ -87,6 +88,7 @@ class RunLog:
         run_column: str = "run",
         columns: Sequence[str] | None = None,
         on_duplicate: OnDuplicate = "last",
+        last_rows: int | None = None,
     ) -> RunLog:
         """Read run logs from files (Parquet, CSV, JSONL), folders or globs, as one.
 
@@ -96,7 +98,9 @@ class RunLog:
                 run, named by the file's stem.
             columns: read these observables only; None reads every column of numbers.
             on_duplicate: "last" keeps the last row of a step that a restart logged again and counts
-                the others in `dropped_duplicates`; "keep" keeps all rows.
+                the others in `dropped_duplicates`; "keep" keeps all rows; "sort" does too, and
+                sorts rows that are out of order instead of refusing them.
+            last_rows: read only so many rows at the end of each run's log, as it was written.
 
         Raises:
             InputError: nothing to read, a missing column, a cell that is no number (file and line
@@ -106,6 +110,9 @@ class RunLog:
         parts = []
         for path in find_files(sources):
             raw = read_file(path, step_column=step_column, run_column=run_column, columns=columns)
+            if last_rows is not None:
+                count = positive_int("last_rows", last_rows)
+                raw = keep_last_rows(raw, count, run_column=run_column)
             part = cls.from_table(
                 raw,
                 step_column=step_column,
