@@ -10,8 +10,8 @@ _HOME = {
     "Prereg": "prereg",
     "Lock": "lock",
     "LockedCandidate": "record",
-    "DesignFacts": "lint",
-    "Finding": "lint",
+    "DesignFacts": "findings",
+    "Finding": "findings",
 }
 
 __all__ = ["Candidate", "DesignFacts", "Finding", "Lock", "LockedCandidate", "Prereg"]

@@ -14,7 +14,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gmb_hf.preregistration.lint import DesignFacts, lint, refuse_unsound
+from gmb_hf.preregistration.findings import DesignFacts
+from gmb_hf.preregistration.lint import lint, refuse_unsound
 from gmb_hf.preregistration.lock import Lock
 from gmb_hf.runs import RunLog
 from gmb_hf.training.config import RunConfig, first_difference
