@@ -2,7 +2,7 @@
 
 A threshold that is conformal over runs treats the m calibration runs as exchangeable with the
 next one: it weighs each of them 1/(m+1) and leaves 1/(m+1) at infinity. That has a price, which
-these functions state.
+these functions state. `gmb_hf.preregistration.power` has the price of a conclusive verdict.
 """
 
 from __future__ import annotations
@@ -34,3 +34,12 @@ def effective_budget(target: float, n_runs: int) -> float:
     if n_runs < runs_needed(target):
         return 0.0
     return max(0.0, target - (1 - target) / n_runs)
+
+
+def draws_needed(candidates: int, alpha: float) -> int:
+    """Draws of a null below which no p-value survives Holm's adjustment over the candidates.
+
+    The least p-value is 1/(1 + draws), and the first of K candidates is multiplied by K: it takes
+    K/alpha - 1 draws, e.g. 19 for one candidate at .05 and 599 for thirty.
+    """
+    return math.ceil(candidates / alpha - _SLACK) - 1
