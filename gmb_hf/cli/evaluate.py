@@ -160,7 +160,7 @@ def evaluate(
     show.verdicts(evaluation.results, out / "report.md")
     if lock is None:
         for note in evaluation.results.summary.x_notes:
-            show.say(f"note: {_in_options(note)}")
+            show.say(f"note: {in_options(note)}")
         show.say("For a claim, fix the design and lock it before you look at held-out runs.")
     show.written(paths, following=following)
     if require_supported and not _supported(evaluation):
@@ -203,10 +203,10 @@ def _by_options(design: dict[str, Any], log: RunLog, earlier: RunLog | None) -> 
         with show.counting("judging", count) as done:
             return evaluate_runs(prereg, log, explore=earlier, on_done=done)
     except InputError as error:
-        raise InputError(_in_options(str(error))) from error
+        raise InputError(in_options(str(error))) from error
 
 
-def _in_options(message: str) -> str:
+def in_options(message: str) -> str:
     for field, option in _OPTION_OF.items():
         message = message.replace(field, option)
     return message
