@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gmb_hf.cli import compat
+
 if TYPE_CHECKING:
     from gmb_hf.runs import RunLog
     from gmb_hf.workflows.evaluating import Evaluation
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 # Without a lock there is no file: errors speak in the options that were typed.
 _OPTION_OF = {
     "prereg: ": "",
+    **event_options.OPTION_OF,
     "labels.positive_window.horizon_steps": "--horizon",
     "labels.positive_window.lead_time_target": "--lead-target",
     "labels.negative_window.safe_gap_steps": "--safe-gap",
@@ -38,6 +41,7 @@ _OPTION_OF = {
     "x_event_t_min or x_theta_floor": "--event-after or --floor",
     "set x_require_new_max: true": "set x_require_new_max: true in a preregistration",
 }
+_COMPAT = "Protocol compat"
 _BESIDE_A_LOCK = {
     "runs",
     "more_runs",
@@ -62,6 +66,7 @@ def evaluate(
         list[str] | None,
         typer.Option(help="A column, or an indicator, to judge; may be given several times."),
     ] = None,
+    event: EventType = "E_jump",
     metric: Annotated[str, typer.Option(help="Column that the event is read from.")] = "test_acc",
     horizon: Annotated[
         int | None, typer.Option(help="Steps before the event in which an alarm is a warning.")
@@ -74,6 +79,12 @@ def evaluate(
     floor: Annotated[
         float | None, typer.Option(help="Level that the metric must reach in the jump.")
     ] = None,
+    plateau_checkpoints: PlateauCheckpoints = None,
+    plateau_level: PlateauLevel = None,
+    plateau_regression: PlateauRegression = None,
+    quantile: Quantile = None,
+    radius: Radius = None,
+    tolerance: Tolerance = None,
     burn_in: Annotated[int, typer.Option(help="Ignore windows before this step.")] = 0,
     event_after: Annotated[int | None, typer.Option(help="No event before this step.")] = None,
     fpr: Annotated[str, typer.Option(help="Target false positive rates.")] = "0.01,0.05,0.10",
@@ -89,7 +100,9 @@ def evaluate(
     explore_runs: Annotated[
         list[str] | None, typer.Option(help="Find the thresholds on these runs.")
     ] = None,
-    protocol: Annotated[str, typer.Option(help="strict or v0.4.")] = "strict",
+    protocol: Annotated[
+        str, typer.Option(help="strict, v0.4, or compat (the reference's own numbers).")
+    ] = "strict",
     lead_target: Annotated[int, typer.Option(help="A warning this early is a success.")] = 200,
     lead_min: Annotated[float, typer.Option(help="The least median lead, in steps.")] = 50,
     step_column: Annotated[str, typer.Option(help="Column of steps.")] = "step",
@@ -98,6 +111,25 @@ def evaluate(
     require_supported: Annotated[
         bool, typer.Option("--require-supported", help="Exit 1 unless a score is supported.")
     ] = False,
+    thresholds: Annotated[
+        str | None,
+        typer.Option(help="Thresholds from outside, one a target.", rich_help_panel=_COMPAT),
+    ] = None,
+    last_rows: Annotated[
+        int | None, typer.Option(help="Keep the end of each log.", rich_help_panel=_COMPAT)
+    ] = None,
+    jump_checkpoints: Annotated[
+        int, typer.Option(help="The jump, and the mean before it.", rich_help_panel=_COMPAT)
+    ] = 2,
+    hold_checkpoints: Annotated[
+        int, typer.Option(help="How long the level must hold.", rich_help_panel=_COMPAT)
+    ] = 5,
+    fall_back: Annotated[
+        float, typer.Option(help="How far it may fall back.", rich_help_panel=_COMPAT)
+    ] = 0.03,
+    smoothing: Annotated[
+        int, typer.Option(help="Checkpoints to average a score over.", rich_help_panel=_COMPAT)
+    ] = 1,
 ) -> None:
     """Judge scores on held-out runs: may any of them raise an alarm?"""
     from gmb_hf.cli import show
@@ -109,6 +141,10 @@ def evaluate(
     def read(sources: list[str]) -> RunLog:
         return RunLog.read(sources, step_column=step_column, run_column=run_column)
 
+    protocol = _one_of("--protocol", protocol, ("strict", "v0.4", "compat"))
+    if protocol == "compat":
+        compat.reproduce(context)
+        return
     sources = [*runs, *(more_runs or [])]
     if lock is not None:
         _refuse_design_options(context)
@@ -129,20 +165,28 @@ def evaluate(
                 f"{', '.join(lacking)} missing: without --lock say what to judge, e.g. "
                 "--score COLUMN --metric COLUMN --horizon 2000 --safe-gap 4000"
             )
+        compat.refuse_own(context)
         targets = _rates(fpr)
         design: dict[str, Any] = {
             "horizon": horizon,
             "safe_gap": safe_gap,
+            "event_type": event_options.check_event(context, event),
             "metric": metric,
             "w_event": window,
             "jump_threshold": jump,
             "theta_floor": floor,
+            "plateau_checkpoints": plateau_checkpoints,
+            "plateau_threshold": plateau_level,
+            "plateau_regression": plateau_regression,
+            "regime_quantile": quantile,
+            "regime_radius": radius,
+            "regime_tolerance": tolerance,
             "event_t_min": event_after,
             "burn_in": burn_in,
             "fpr_targets": targets,
             "min_targets_ok": min(2, len(targets)),
             "primary_fpr": primary_fpr,
-            "protocol": _one_of("--protocol", protocol, ("strict", "v0.4")),
+            "protocol": protocol,
             "lead_time_target": lead_target,
             "lead_time_median_min": lead_min,
             "nan": _one_of("--nan", nan, ("error", "ignore")),
@@ -217,10 +261,9 @@ def _refuse_design_options(context: typer.Context) -> None:
     from gmb_hf.validation import InputError
 
     typed = [
-        parameter.opts[0]
-        for parameter in context.command.params
-        if parameter.name not in _BESIDE_A_LOCK
-        and getattr(context.get_parameter_source(str(parameter.name)), "name", "") == "COMMANDLINE"
+        option
+        for name, option in event_options.typed(context).items()
+        if name not in _BESIDE_A_LOCK
     ]
     if typed:
         raise InputError(f"--lock fixes the design; leave out {', '.join(typed)}")

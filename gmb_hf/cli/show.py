@@ -166,7 +166,7 @@ def _verdict(item: IndicatorRecord, target: float) -> list[Text]:
         number(point.by_chance if point else None, 2),
         p_value(p),
         steps(point.lead_time_median if point else None),
-        ", ".join(item.x_reasons),
+        ", ".join([*_scope(item), *item.x_reasons]),
     )
     return [
         _name(item.name, item.x_sign),
@@ -175,9 +175,17 @@ def _verdict(item: IndicatorRecord, target: float) -> list[Text]:
     ]
 
 
+def _scope(item: IndicatorRecord) -> list[str]:
+    return [f"only where {item.x_scope.where}"] if item.x_scope else []
+
+
 def _name(name: str, sign: int | None) -> Text:
+    return Text(signed(name, sign))
+
+
+def signed(name: str, sign: int | None) -> str:
     """A score's name; a reversed one begins with a minus, which no ellipsis takes away."""
-    return Text(("-" if sign == -1 else "") + one_line(name))
+    return ("-" if sign == -1 else "") + one_line(name)
 
 
 def explored(rows: Sequence[Explored], table: Path) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from gmb_hf.benchmark.compat.record import settings_of
 from gmb_hf.benchmark.operationality import pass_line
 from gmb_hf.benchmark.results import Results
 from gmb_hf.reporting.answer import Answer, answer
+from gmb_hf.reporting.compat_tables import compat_tables
 from gmb_hf.reporting.figures.aligned import AlignedScore, scores_around_event
 from gmb_hf.reporting.figures.curves import GrokkingCurves, grokking_curves
 from gmb_hf.reporting.figures.fpr import fpr_control
@@ -18,7 +20,7 @@ from gmb_hf.reporting.figures.leads import lead_time_distribution
 from gmb_hf.reporting.figures.style import save_figure
 from gmb_hf.reporting.figures.summary import label_summary
 from gmb_hf.reporting.report import write_report
-from gmb_hf.reporting.tables import write_tables
+from gmb_hf.reporting.tables import write_each, write_tables
 
 _NAMES = {
     "summary": "label_summary",
@@ -54,7 +56,11 @@ def write_evaluation(
         The files written: report.md first, then results.yaml, tables and figures.
     """
     place = Path(folder)
-    written = [results.write(place / "results.yaml"), *write_tables(results, place / "tables")]
+    written = [
+        results.write(place / "results.yaml"),
+        *write_tables(results, place / "tables"),
+        *write_each(compat_tables(results), place / "tables"),
+    ]
     drawn = draw(results, curves=curves, aligned=aligned, cadence=cadence)
     for name, figure in drawn.items():
         written += save_figure(figure, place / "figures" / _NAMES[name])
@@ -75,35 +81,40 @@ def draw(
     """Every figure that there is data for, by the names in `report.FIGURES`."""
     found = answer(results)
     prereg = results.prereg
+    # The reference has its settings in place of a design; its labels need no summary.
+    design = prereg or settings_of(results)
     figures: dict[str, Figure] = {}
-    if prereg is None or not found.ranked:
+    if design is None or not found.ranked:
         return figures
     strict = results.x_protocol == "strict"
-    eps = prereg.fpr_eps
-    figures["summary"] = label_summary(
-        [summary_row(item, found.target) for item in found.ranked],
-        title=found.title,
-        subtitle=subtitle(results),
-        target=found.target,
-        cap=pass_line(found.target, eps) if strict else found.target + eps,
-        coverage_min=prereg.coverage_min,
-    )
+    eps = design.fpr_eps
+    if prereg is not None:
+        figures["summary"] = label_summary(
+            [summary_row(item, found.target) for item in found.ranked],
+            title=found.title,
+            subtitle=subtitle(results),
+            target=found.target,
+            cap=pass_line(found.target, eps) if strict else found.target + eps,
+            coverage_min=prereg.coverage_min,
+        )
     if curves is not None:
         figures["curves"] = grokking_curves(curves)
-    figures["fpr"] = fpr_control([fpr_curve(item) for item in found.ranked], eps=eps, cap=strict)
+    if design.fpr_targets:
+        curves_of = [fpr_curve(item) for item in found.ranked]
+        figures["fpr"] = fpr_control(curves_of, eps=eps, cap=strict)
     if aligned:
         figures["aligned"] = scores_around_event(
-            aligned, horizon=prereg.horizon, safe_gap=prereg.safe_gap
+            aligned, horizon=design.horizon, safe_gap=prereg.safe_gap if prereg else None
         )
     leads = [lead_times(item, found.target) for item in found.ranked]
     stored = [item for item in leads if item is not None and item.n_events]
     if stored:
         figures["leads"] = lead_time_distribution(
             stored,
-            horizon=prereg.horizon,
-            lead_time_target=prereg.lead_time_target,
+            horizon=design.horizon,
+            lead_time_target=design.lead_time_target,
             target=found.target,
-            cadence=cadence or prereg.boundary.checkpoint_every_steps,
+            cadence=cadence or (prereg.boundary.checkpoint_every_steps if prereg else None),
         )
     return figures
 
@@ -122,6 +133,7 @@ def subtitle(results: Results) -> str:
         "explore": "thresholds from {} explore runs",
         "cross_run": "thresholds cross-fitted over runs",
         "in_sample": "thresholds from the same runs",
+        "given": "thresholds from outside",
     }
     parts = [
         results.boundary.task,

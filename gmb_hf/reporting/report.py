@@ -12,6 +12,8 @@ from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from gmb_hf.benchmark.compat.record import settings_of
+from gmb_hf.benchmark.compat.settings import explain_settings
 from gmb_hf.benchmark.done import definition_of_done
 from gmb_hf.benchmark.result_records import IndicatorRecord, IntervalRecord
 from gmb_hf.benchmark.results import Results
@@ -21,7 +23,7 @@ from gmb_hf.preregistration.plan import runs_needed
 from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.reporting import escape
 from gmb_hf.reporting.answer import Answer, answer
-from gmb_hf.reporting.words import GROUPS, group_of
+from gmb_hf.reporting.words import GROUPS, group_of, reason
 
 _HEADLINE_ROWS = 8
 FIGURES = ("summary", "curves", "fpr", "aligned", "leads")
@@ -32,6 +34,7 @@ _SOURCES = {
     "explore": "Thresholds were found on explore runs.",
     "cross_run": "There were no explore runs: each held-out run was judged by thresholds found on "
     "the other runs (grouped cross-fitting). A deployed threshold would come from all of them.",
+    "given": "Thresholds were given from outside.",
     "in_sample": "Thresholds were found on the same negative windows that they were measured on, "
     "as the specification allows; this makes the gate easy to pass.",
 }
@@ -53,7 +56,8 @@ def render_report(
         next_command: what to type next.
     """
     found = answer(results)
-    design = results.prereg
+    design, compat = results.prereg, settings_of(results)
+    horizon = design.horizon if design else compat.horizon if compat else None
     done = definition_of_done(results)
     environment = Environment(
         loader=PackageLoader("gmb_hf.reporting", "."),
@@ -70,21 +74,27 @@ def render_report(
         note=note,
         figures={name: (figures or {}).get(name) for name in FIGURES},
         results=results,
-        design=design,
+        horizon="declared" if horizon is None else escape.steps(horizon),
+        compat=compat is not None,
         strict=results.x_protocol == "strict",
-        boundary=_boundary(results, design),
+        boundary=explain_settings(compat) if compat else _boundary(results, design),
         events=_events(results),
         calibration=_calibration(results),
         budgets=_budgets(results),
         groups=[
             (heading, found.group(name)) for name, heading in GROUPS.items() if found.group(name)
         ],
+        strata=[(item.name, part) for item in found.ranked for part in item.x_strata],
         failures=[
             item
             for item in found.ranked
             if item.label != "SUPPORTED_FOR_ALARM" and group_of(item) != "control"
         ],
-        tables=[(name.removesuffix("_path"), path) for name, path in results.tables if path],
+        tables=[
+            (name.removeprefix("x_").removesuffix("_path"), path)
+            for name, path in results.tables
+            if path
+        ],
         done=done,
         accepted=all(check.passed for check in done),
         provenance=list(_provenance(results)),
@@ -164,6 +174,15 @@ def _filters(found: Answer) -> dict[str, object]:
         "chance": chance,
         "lead": lead,
         "p": p,
+        "p_number": escape.p_value,
+        "share": lambda value: "–" if value is None else f"{value:.0%}",
+        "reasons": lambda codes: "; ".join(reason(code) for code in codes),
+        "stratum_alarms": lambda part: f"{escape.number(part.achieved)}{_bracket(part.interval)}",
+        "stratum_warned": lambda part: (
+            "–"
+            if part.coverage is None
+            else f"{part.coverage:.0%}{_bracket(part.coverage_interval, percent=True)}"
+        ),
     }
 
 
@@ -199,6 +218,8 @@ def _events(results: Results) -> str:
         text += f" {summary.x_event_count_min} are needed for a verdict."
     if summary.x_n_too_early:
         text += f" {summary.x_n_too_early:,} came too early to be warned of and count as uncovered."
+    if summary.x_n_excluded:
+        text += f" {summary.x_n_excluded:,} runs are excluded: neither events nor negatives."
     return text
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,6 +112,7 @@ def gate_summary(results: Results) -> Table:
         Column("f_min_pos", escape.number),
         Column("p_adjusted", escape.p_value),
         Column("reasons", align="l"),
+        Column("scope", align="l"),
     )
     rows = []
     for item in results.indicators:
@@ -131,6 +132,7 @@ def gate_summary(results: Results) -> Table:
                 certificate.f_min_pos if certificate else None,
                 item.x_p_adjusted,
                 "; ".join(reason(code) for code in item.x_reasons),
+                item.x_scope.where if item.x_scope else "",
             )
         )
     return Table("gate_summary", "Operationality gate summary", columns, tuple(rows))
@@ -222,8 +224,13 @@ def robustness(results: Results) -> Table:
 
 def write_tables(results: Results, folder: str | Path) -> list[Path]:
     """Write the three tables as .csv, .md and .tex, each atomically; returns the nine paths."""
+    return write_each((gate_summary(results), utility_at_fpr(results), robustness(results)), folder)
+
+
+def write_each(tables: Iterable[Table], folder: str | Path) -> list[Path]:
+    """Write each table as .csv, .md and .tex."""
     written = []
-    for table in (gate_summary(results), utility_at_fpr(results), robustness(results)):
+    for table in tables:
         stem = Path(folder) / table.name
         written.append(write_text(stem.with_suffix(".csv"), table.to_csv()))
         written.append(write_text(stem.with_suffix(".md"), table.to_markdown()))

@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gmb_hf.reporting.answer import answer
 from gmb_hf.reporting.evaluation import featured, write_evaluation
 from gmb_hf.reporting.figures.aligned import AlignedScore, align
 from gmb_hf.reporting.figures.curves import GrokkingCurves
+from gmb_hf.runs import RunLog
 from gmb_hf.workflows.evaluating import Evaluation
 
-_REACH = 3  # horizons on each side of t* in the aligned figure
+REACH = 3
+"""Horizons on each side of t* in the aligned figure."""
 _METRICS = {"test_acc": ("train_acc", "accuracy"), "acc_test": ("acc_train", "accuracy")}
 
 
@@ -44,14 +47,22 @@ def publish(
     )
 
 
-def _curves(evaluation: Evaluation) -> GrokkingCurves:
+def _curves(evaluation: Evaluation) -> GrokkingCurves | None:
+    """None where no run logs the metric: E_regime reads its event from other columns."""
     log, metric = evaluation.log, evaluation.prereg.metric
+    if metric not in log.observables:
+        return None
+    return grokking_curves_of(log, metric, evaluation.events.step)
+
+
+def grokking_curves_of(log: RunLog, metric: str, event_step: NDArray[np.float64]) -> GrokkingCurves:
+    """The metric of every run with its event, and the same on training rows where it is logged."""
     test = log.panel(metric)
     beside, shown = _METRICS.get(metric, (None, metric))
     return GrokkingCurves(
         steps=test.steps,
         test=np.where(test.present, test.values, np.nan),
-        event_step=evaluation.events.step,
+        event_step=event_step,
         train=log.panel(beside).values if beside in log.observables else None,
         metric=shown,
     )
@@ -65,6 +76,6 @@ def _aligned(name: str, evaluation: Evaluation) -> AlignedScore:
         scores.steps,
         scores.present,
         scores.event_step,
-        reach=_REACH * evaluation.prereg.horizon,
+        reach=REACH * evaluation.prereg.horizon,
     )
     return AlignedScore(name, offsets, values, judgement.calibrated.deployed.get(target), target)

@@ -21,10 +21,9 @@ def event_steps(metric: Panel, settings: CompatSettings) -> NDArray[np.float64]:
     short = np.flatnonzero(metric.lengths < settings.least_rows)
     if len(short):
         run = int(short[0])
-        need = "w_jump + 2" if settings.w_jump + 2 >= settings.smoothing else "the smoothing"
         raise InputError(
-            f"run {metric.runs[run]!r} has {metric.lengths[run]} rows, {need} asks for at least "
-            f"{settings.least_rows}; leave the run out, or lower that setting"
+            f"run {metric.runs[run]!r} has {metric.lengths[run]} rows, but its event and the means "
+            f"of these settings need at least {settings.least_rows}; leave the run out"
         )
     found = np.full(metric.n_runs, np.nan)
     for run, length in enumerate(metric.lengths):

@@ -17,6 +17,8 @@ from gmb_hf.benchmark.record import Record
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.validation import InputError
 
+_PRIMARY = 0.05
+
 
 @dataclass(frozen=True)
 class RunRow(Record):
@@ -86,6 +88,11 @@ class Measured:
     points: tuple[AlarmPoint, ...]
     negatives: NDArray[np.float64]
 
+    @property
+    def primary(self) -> AlarmPoint:
+        """The point that summaries speak of: the one whose target is nearest to .05."""
+        return min(self.points, key=lambda point: abs(point.target - _PRIMARY))
+
 
 def measure(scores: Scores, settings: CompatSettings) -> Measured:
     """Measure one score, signed so that higher means higher risk.
@@ -97,8 +104,8 @@ def measure(scores: Scores, settings: CompatSettings) -> Measured:
     positive, values = pooled(labels, scores)
     if positive.all():
         raise InputError(
-            f"score {scores.name!r}: no run has a negative window, horizon {settings.horizon} "
-            "covers all of them; give longer runs or a shorter horizon"
+            f"score {scores.name!r}: no run has a negative window, since a horizon of "
+            f"{settings.horizon} steps covers all of them; give longer runs or a shorter horizon"
         )
     if settings.thresholds is None:
         thresholds, rates = nearest_thresholds(positive, values, settings.fpr_targets)

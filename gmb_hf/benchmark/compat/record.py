@@ -14,8 +14,8 @@ from gmb_hf.benchmark.compat.verdict import Gate, conclude, gate
 from gmb_hf.benchmark.indicator_record import Location, null_reasons
 from gmb_hf.benchmark.result_records import IndicatorRecord
 from gmb_hf.benchmark.results import TABLES, Results, provenance, run_keys
+from gmb_hf.validation import InputError
 
-_PRIMARY = 0.05  # the operating point that summaries speak of, or the one nearest to it
 _NO_EVENT = "no run has an event"
 _NOT_COMPUTED = "compat repeats the reference, which does not compute it"
 _NO_FAMILY = "the reference has no robustness family"
@@ -79,7 +79,6 @@ def compat_indicator(
         sees_test_labels: whether it is an oracle; None where that is not known.
     """
     found, verdict = gate(measured, settings), conclude(measured, settings)
-    primary = min(measured.points, key=lambda point: abs(point.target - _PRIMARY))
     plain: dict[str, Any] = {
         "name": name,
         "family": family,
@@ -93,7 +92,7 @@ def compat_indicator(
             "sensitivity_notes": f"not measured: {_NO_FAMILY}",
         },
         "label": verdict.label,
-        "diagnostics": _diagnostics(measured, primary),
+        "diagnostics": _diagnostics(measured),
         "x_sign": sign,
         "x_sees_test_labels": sees_test_labels,
         "x_alarm_eligible": False,
@@ -179,6 +178,20 @@ def compat_results(
     )
 
 
+def settings_of(results: Results) -> CompatSettings | None:
+    """The settings that a results file of this protocol was made with; None for any other file."""
+    held = (results.model_extra or {}).get("x_compat")
+    if results.x_protocol != "compat" or not isinstance(held, dict):
+        return None
+    try:
+        plain: dict[str, Any] = {
+            key: tuple(v) if isinstance(v, list) else v for key, v in held.items()
+        }
+        return CompatSettings(**plain)
+    except TypeError as error:
+        raise InputError(f"results: x_compat: {error}") from None
+
+
 def _layer_a(measured: Measured) -> dict[str, Any]:
     rows = [row for row in measured.rows if row.roc_auc is not None]
     auc_mean, auc_sd = _spread([row.roc_auc for row in rows])
@@ -254,7 +267,7 @@ def _point(point: AlarmPoint, settings: CompatSettings) -> dict[str, Any]:
     }
 
 
-def _diagnostics(measured: Measured, primary: AlarmPoint) -> dict[str, Any]:
+def _diagnostics(measured: Measured) -> dict[str, Any]:
     rows = [row for row in measured.rows if row.n_neg]
     ratio_mean, ratio_sd = _spread([row.n_eff_ratio for row in rows])
     k_mean, k_sd = _spread([row.k_eff for row in rows])
@@ -267,7 +280,7 @@ def _diagnostics(measured: Measured, primary: AlarmPoint) -> dict[str, Any]:
         "x_tie_dominance_sd": tie_sd,
         "x_n_eff_ratio_mean": ratio_mean,
         "x_n_eff_ratio_sd": ratio_sd,
-        "x_abstain_rate": primary.abstain_rate,
+        "x_abstain_rate": measured.primary.abstain_rate,
     }
 
 

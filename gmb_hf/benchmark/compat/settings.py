@@ -91,3 +91,21 @@ class CompatSettings:
     def plain(self) -> dict[str, object]:
         """The settings as a results file holds them."""
         return dataclasses.asdict(self)
+
+
+def explain_settings(settings: CompatSettings) -> tuple[str, ...]:
+    """What was computed, a sentence for each choice."""
+    event = (
+        f"Event: the first checkpoint at which the mean of {settings.metric} over "
+        f"{settings.w_jump} checkpoints has risen by {settings.delta_jump:g} in {settings.w_jump} "
+        f"checkpoints, is at least {settings.theta_floor:g}, and falls back by no more than "
+        f"{settings.delta_back:g} within {settings.hold_k} checkpoints."
+    )
+    labels = (
+        f"A window is positive in the {settings.horizon:,} steps up to t*, t* included; every "
+        "other window is negative, also after the event."
+    )
+    protocol = "Protocol: compat, the reference implementation's own computation."
+    if settings.smoothing == 1:
+        return protocol, event, labels
+    return protocol, event, labels, f"Score: its mean over {settings.smoothing} checkpoints."

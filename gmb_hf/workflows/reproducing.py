@@ -1,0 +1,155 @@
+"""Runs through the reference's computation (protocol `compat`), and the files that it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gmb_hf.benchmark.compat.events import event_steps, refuse_gaps
+from gmb_hf.benchmark.compat.measure import Measured, measure
+from gmb_hf.benchmark.compat.record import compat_indicator, compat_results
+from gmb_hf.benchmark.compat.settings import CompatSettings
+from gmb_hf.benchmark.results import Results
+from gmb_hf.benchmark.scores import Scores
+from gmb_hf.indicators.registry import compute
+from gmb_hf.preregistration.sections import Candidate
+from gmb_hf.reporting.answer import answer
+from gmb_hf.reporting.compat_tables import TABLES
+from gmb_hf.reporting.evaluation import featured, write_evaluation
+from gmb_hf.reporting.figures.aligned import AlignedScore, align
+from gmb_hf.runs import RunLog
+from gmb_hf.validation import InputError
+from gmb_hf.workflows.candidates import Entry, namesakes, resolve
+from gmb_hf.workflows.publishing import REACH, grokking_curves_of
+
+
+@dataclass(frozen=True, eq=False)
+class Reproduction:
+    """What the reference's computation gives, with all that its report needs.
+
+    Attributes:
+        results: what results.yaml will say.
+        measured: each score, by name.
+        events: the step of each run's event, float64 [R], NaN where there is none.
+        log: the runs.
+        settings: the reference's settings.
+    """
+
+    results: Results
+    measured: Mapping[str, Measured]
+    events: NDArray[np.float64]
+    log: RunLog
+    settings: CompatSettings
+
+
+def reproduce(
+    log: RunLog,
+    candidates: Sequence[Mapping[str, Any]],
+    settings: CompatSettings,
+    *,
+    notes: Sequence[str] = (),
+) -> Reproduction:
+    """Put scores through the reference's computation.
+
+    Args:
+        log: the runs, read with `on_duplicate="sort"`.
+        candidates: the scores, as `candidates.own_score` gives them.
+        settings: the reference's settings.
+        notes: what a reader must know beside what is found here.
+
+    Raises:
+        InputError: a score is unknown or given twice, a value is not finite, a run is too short,
+            or no window is negative.
+    """
+    entries = [resolve(Candidate.parse(item, where="score"), log) for item in candidates]
+    names = [entry.name for entry in entries]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise InputError(f"score {twice[0]!r} is given twice; name it once")
+    events = event_steps(log.panel(settings.metric), settings)
+    measured = {entry.name: _measured(entry, log, events, settings) for entry in entries}
+    steps = log.panel("step")
+    results = compat_results(
+        [
+            compat_indicator(
+                entry.name,
+                measured[entry.name],
+                settings,
+                family=entry.indicator.family,
+                sign=entry.sign,
+                sees_test_labels=entry.indicator.sees_test_labels,
+            )
+            for entry in entries
+        ],
+        settings=settings,
+        runs=log.runs,
+        seeds=log.seeds,
+        event_steps=events.tolist(),
+        last_steps=steps.last_step.tolist(),
+        fingerprint=log.fingerprint(),
+        notes=[*notes, *namesakes(entries, log), *_repeats(log)],
+        tables=TABLES,
+    )
+    return Reproduction(results, measured, events, log, settings)
+
+
+def publish_reproduction(
+    found: Reproduction, out: str | Path, *, next_command: str | None = None
+) -> list[Path]:
+    """Write results.yaml, tables, figures and report.md; returns the files, the report first."""
+    names = featured(answer(found.results)) if np.isfinite(found.events).any() else ()
+    return write_evaluation(
+        found.results,
+        out,
+        curves=grokking_curves_of(found.log, found.settings.metric, found.events),
+        aligned=[_aligned(found.measured[name], found.settings) for name in names],
+        cadence=_cadence(found.log),
+        next_command=next_command,
+    )
+
+
+def _measured(
+    entry: Entry, log: RunLog, events: NDArray[np.float64], settings: CompatSettings
+) -> Measured:
+    panel = compute(log, entry.indicator, sign=entry.sign)
+    refuse_gaps(panel, "score")
+    scores = Scores.from_panel(panel, events)
+    return measure(scores.smooth(settings.smoothing), settings)
+
+
+def _repeats(log: RunLog) -> list[str]:
+    """A note on steps that were logged twice: the reference keeps every row."""
+    grid = log.panel("step")
+    again = ((np.diff(grid.steps, axis=1) == 0) & grid.present[:, 1:]).sum(axis=1)
+    runs = [f"{run} ({count})" for run, count in zip(log.runs, again, strict=True) if count]
+    if not runs:
+        return []
+    return [
+        f"{again.sum()} rows repeat a step and are kept, as the reference does: {', '.join(runs)}."
+    ]
+
+
+def _aligned(measured: Measured, settings: CompatSettings) -> AlignedScore:
+    scores = measured.scores
+    offsets, values = align(
+        scores.values,
+        scores.steps,
+        scores.present,
+        scores.event_step,
+        reach=REACH * settings.horizon,
+    )
+    point = measured.primary
+    return AlignedScore(scores.name, offsets, values, point.threshold, point.target)
+
+
+def _cadence(log: RunLog) -> int | None:
+    """Steps between checkpoints; None where a restarted log repeats some."""
+    try:
+        return log.panel("step").cadence()
+    except InputError:
+        return None
