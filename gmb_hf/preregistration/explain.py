@@ -36,9 +36,9 @@ def explain_design(prereg: Prereg) -> tuple[str, ...]:
     lines.append(_event(prereg))
     if event.x_event_t_min:
         lines.append(f"No event is registered before step {event.x_event_t_min:,}.")
-    if event.x_theta_floor is not None:
+    if event.type == "E_jump" and event.x_theta_floor is not None:
         lines.append(f"The jump must reach {event.x_theta_floor:g}.")
-    if event.x_require_new_max:
+    if event.type == "E_jump" and event.x_require_new_max:
         lines.append("A recovery from a dip is no event: the jump must set a new maximum.")
     lines.append(
         f"An alarm in the {prereg.horizon:,} steps before t* is early warning; one at "
@@ -58,7 +58,7 @@ def explain_design(prereg: Prereg) -> tuple[str, ...]:
         f"score whose label flips in more than {prereg.max_label_flip_rate:.0%} of small "
         "variations is ESTIMATOR_UNSTABLE."
     )
-    return (*lines, _family(prereg), _protocol(prereg))
+    return (*lines, _family(prereg), _protocol(prereg), *_strata(prereg), *_looks(prereg))
 
 
 def _event(prereg: Prereg) -> str:
@@ -69,11 +69,19 @@ def _event(prereg: Prereg) -> str:
             f"{event.jump_threshold:g} within {event.window_W_event:,} steps."
         )
     if event.type == "E_plateau":
+        dips = event.x_plateau_regression
+        allowed = f", of which up to {dips} in a row may lie below" if dips else ""
         return (
             f"The event t* is the first of {event.x_plateau_checkpoints} consecutive checkpoints "
-            f"with {event.metric} at or above {event.x_plateau_threshold:g}."
+            f"with {event.metric} at or above {event.x_plateau_threshold:g}{allowed}."
         )
-    return "The event t* is the step at which force, info and constraint move together (PT-MSS)."
+    return (
+        f"The event t* is the step at which force, info and constraint, each at or above its "
+        f"{event.x_regime_quantile:g} quantile of the run, move together within "
+        f"{event.x_regime_radius:,} steps (PT-MSS); alternate estimates must see it within "
+        f"{event.x_regime_tolerance:,} steps and in the same order. Runs that PT-MSS finds "
+        "INCONCLUSIVE or ESTIMATOR_UNSTABLE are excluded."
+    )
 
 
 def _targets(prereg: Prereg) -> str:
@@ -104,10 +112,32 @@ def _protocol(prereg: Prereg) -> str:
         return "The protocol is v0.4: the specification to the letter, without chance nulls."
     return (
         f"The protocol is strict: coverage must beat two chance nulls of "
-        f"{prereg.x_null_draws:,} draws at p <= {prereg.x_alpha:g}, adjusted over all candidates "
-        f"(Holm); intervals rest on {prereg.x_bootstrap_draws:,} bootstrap draws; the seed of "
-        f"all draws is {prereg.x_seed}."
+        f"{prereg.x_null_draws:,} draws at p <= {prereg.alpha_per_look:g}, adjusted over all "
+        f"candidates (Holm); intervals rest on {prereg.x_bootstrap_draws:,} bootstrap draws; the "
+        f"seed of all draws is {prereg.x_seed}."
     )
+
+
+def _strata(prereg: Prereg) -> list[str]:
+    return [
+        f"A score that passes everything only where {item.where} (stratum {item.name}) is "
+        "SCOPE_LIMITED to that; the test there joins the family over which p-values are adjusted."
+        for item in prereg.x_strata
+    ]
+
+
+def _looks(prereg: Prereg) -> list[str]:
+    most = prereg.x_max_eval_seeds
+    bound = "" if most is None else f", at most {most:,} over all looks"
+    if prereg.x_looks == 1:
+        return [
+            "Held-out runs are looked at once: to add some after that takes a new lock, judged on "
+            f"new seeds alone{bound}."
+        ]
+    return [
+        f"Held-out runs may be added and looked at again, {prereg.x_looks} looks in all{bound}; "
+        f"each look tests at {prereg.x_alpha:g} / {prereg.x_looks} = {prereg.alpha_per_look:g}."
+    ]
 
 
 def _record(record: LockRecord) -> list[str]:

@@ -104,11 +104,20 @@ def _sentence(
         "INCONCLUSIVE": f"not decided by {results.summary.n_seeds:,} held-out runs",
         "RANK_ONLY": "no more than a ranking",
         "ESTIMATOR_UNSTABLE": "unstable",
-        "SCOPE_LIMITED": "good in a stated scope only",
+        "SCOPE_LIMITED": f"good in a stated scope only{_scopes(subject)}",
     }
     parts = [f"{counts[label]} {what}" for label, what in words.items() if counts[label]]
     yet = " yet" if counts["INCONCLUSIVE"] else ""
     return f"None of {total} may raise an alarm{yet} at {budget}: {', '.join(parts)}."
+
+
+def _scopes(subject: Sequence[IndicatorRecord]) -> str:
+    """The first scope, which such a label must state (spec 5)."""
+    limited = [(item.name, item.x_scope.where) for item in subject if item.x_scope]
+    if not limited:
+        return ""
+    name, where = limited[0]
+    return f" ({name} where {where}{', ...' if len(limited) > 1 else ''})"
 
 
 def _best(eligible: Sequence[IndicatorRecord], target: float) -> str:

@@ -113,7 +113,7 @@ class TestLooks:
         assert Prereg.minimal(**SHORT, looks=2, seeds_eval=[1, 2]).x_looks == 2
 
     def test_declared_seeds_fit_the_bound(self) -> None:
-        with pytest.raises(InputError, match="x_max_eval_seeds is 1, but .* lists 2 seeds"):
+        with pytest.raises(InputError, match=r"x_max_eval_seeds is 1, but .* lists 2 seeds"):
             Prereg.minimal(**SHORT, seeds_eval=[1, 2], max_eval_seeds=1)
 
     @pytest.mark.parametrize("field", ["looks", "max_eval_seeds"])
