@@ -282,6 +282,7 @@ class EventRecord(ResultSection):
     type: Literal["E_jump", "E_plateau", "E_regime"]
     t_event_by_seed: dict[str, int | FiniteFloat | None] = Field(default_factory=dict)
     x_without_event: dict[str, str] = Field(default_factory=dict)
+    x_excluded: dict[str, str] = Field(default_factory=dict)
 
 
 class SummaryRecord(ResultSection):
@@ -293,6 +294,7 @@ class SummaryRecord(ResultSection):
     x_notes: Many[str] = ()
     x_event_count_min: Count | None = None
     x_n_too_early: Count | None = None
+    x_n_excluded: Count | None = None
 
 
 class TablesRecord(ResultSection):

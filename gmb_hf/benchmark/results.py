@@ -132,6 +132,7 @@ class Results(ResultSection):
         run_id: str | None = None,
         date: str | None = None,
         notes: Sequence[str] = (),
+        excluded: Mapping[str, str] | None = None,
     ) -> Self:
         """Put an evaluation together.
 
@@ -147,7 +148,10 @@ class Results(ResultSection):
             run_id: by default the task and the first characters of the fingerprint.
             date: by default today, UTC.
             notes: what a reader must know, e.g. dropped rows or missing seeds.
+            excluded: run name -> label, of the runs that the event excludes; no score was judged
+                on them.
         """
+        apart = dict(excluded or {})
         keys = run_keys(runs, seeds)
         records = list(indicators)
         points = [point for item in records[:1] for point in item.layer_C.at_fpr[:1]]
@@ -176,8 +180,11 @@ class Results(ResultSection):
                     "t_event_by_seed": {key: _whole(step) for key, step, _ in rows},
                     "x_without_event": {
                         key: f"no event by step {int(last)}"
-                        for key, step, last in rows
-                        if step is None
+                        for (key, step, last), run in zip(rows, runs, strict=True)
+                        if step is None and run not in apart
+                    },
+                    "x_excluded": {
+                        key: apart[run] for key, run in zip(keys, runs, strict=True) if run in apart
                     },
                 },
                 "summary": {
@@ -187,6 +194,7 @@ class Results(ResultSection):
                     "x_notes": list(notes),
                     "x_event_count_min": prereg.event_count_min,
                     "x_n_too_early": points[0].x_n_too_early if points else None,
+                    "x_n_excluded": len(apart),
                 },
                 "indicators": [item.model_dump(mode="python") for item in records],
                 "tables": TABLES,

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gmb_hf.cli import compat
+from gmb_hf.cli import compat, event_options
+from gmb_hf.cli.event_options import (
+    EventType,
+    PlateauCheckpoints,
+    PlateauLevel,
+    PlateauRegression,
+    Quantile,
+    Radius,
+    Tolerance,
+)
 
 if TYPE_CHECKING:
     from gmb_hf.runs import RunLog

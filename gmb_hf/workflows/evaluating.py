@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from gmb_hf.benchmark.events import Events, find_events
+from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.indicator_record import indicator_record
 from gmb_hf.benchmark.judge import IndicatorVerdictParts, judge_all
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.result_records import CalibrationRecord
 from gmb_hf.benchmark.results import Results
+from gmb_hf.preregistration.findings import DesignFacts
 from gmb_hf.preregistration.heldout import refuse_shared_runs
-from gmb_hf.preregistration.lint import DesignFacts, lint, refuse_unsound
+from gmb_hf.preregistration.lint import lint, refuse_unsound
 from gmb_hf.preregistration.lock import CENTRAL, Lock, member_key
 from gmb_hf.preregistration.plan import effective_budget
 from gmb_hf.preregistration.prereg import Prereg
@@ -23,8 +25,15 @@ from gmb_hf.runs import RunLog
 from gmb_hf.validation import InputError
 from gmb_hf.workflows.candidates import CONTROLS, Entry, entries_of, namesakes, resolve
 from gmb_hf.workflows.design import system_of, with_boundary
+from gmb_hf.workflows.facts import run_facts
 from gmb_hf.workflows.locking import runs_with_negatives
+from gmb_hf.workflows.occurring import count_labels, decided_runs
 
+_NO_EVENT = {
+    "E_jump": "{metric} never jumps as E_jump asks",
+    "E_plateau": "{metric} never settles as E_plateau asks",
+    "E_regime": "PT-MSS registers no transition",
+}
 # With too few runs there is no verdict but INCONCLUSIVE, which says so itself.
 _FEW_RUNS = ("run_groups_exceed_runs",)
 
@@ -37,8 +46,8 @@ class Evaluation:
         results: what results.yaml will say.
         judgements: each score, by name.
         parts: what was measured of it.
-        events: of the held-out runs.
-        log: the held-out runs.
+        events: of the held-out runs that were judged; `excluded` names the others.
+        log: the held-out runs that were judged.
         prereg: the design.
         lock: the lock it was judged by, if any.
     """
@@ -82,12 +91,12 @@ def evaluate_lock(
         declared=system_of(log),
         candidates=[entry.name for entry in entries],
     )
-    events = find_events(log.panel, prereg)
+    judged, events = decided_runs(prereg, log)
 
     def judgement(entry: Entry, window: int | None) -> Judgement:
-        return _locked_judgement(entry, lock, log, events, window=window)
+        return _locked_judgement(entry, lock, judged, events, window=window)
 
-    case = _Case(entries, events, log, prereg, lock=lock, lock_path=lock_path, notes=notes)
+    case = _Case(entries, events, judged, log, prereg, lock, lock_path, notes)
     return _judged(case, judgement, on_done)
 
 
@@ -111,16 +120,14 @@ def evaluate_runs(
     if explore is not None:
         _refuse_explore(explore, log)
     entries = entries_of(prereg, log)
-    events = find_events(log.panel, prereg)
-    earlier = None if explore is None else find_events(explore.panel, prereg)
-    calibrating = 0
-    if explore is not None and earlier is not None:
-        calibrating = runs_with_negatives(entries[-1], explore, earlier, prereg)
+    judged, events = decided_runs(prereg, log)
+    earlier = None if explore is None else decided_runs(prereg, explore)
+    calibrating = None if earlier is None else runs_with_negatives(entries[-1], *earlier, prereg)
     facts = DesignFacts(
         cadence=log.panel("step").cadence(),
         n_explore=None if explore is None else len(explore.runs),
-        n_explore_with_negatives=None if explore is None else calibrating,
-        n_eval=len(log.runs),
+        n_explore_with_negatives=calibrating,
+        n_eval=len(judged.runs),
         # That no run has an event, and what was dropped, is noted in any case.
         event_steps=tuple(np.asarray(events.step).tolist()) if events.n_events else (),
         first_steps=tuple(np.asarray(events.first_step).tolist()) if events.n_events else (),
@@ -132,14 +139,10 @@ def evaluate_runs(
     notes = [*namesakes(entries, log), *(f"[{item.code}] {item.message}" for item in findings)]
 
     def judgement(entry: Entry, window: int | None) -> Judgement:
-        calibration = (
-            None
-            if explore is None or earlier is None
-            else entry.scores(explore, earlier, window=window)
-        )
-        return Judgement(entry.scores(log, events, window=window), calibration, prereg)
+        calibration = None if earlier is None else entry.scores(*earlier, window=window)
+        return Judgement(entry.scores(judged, events, window=window), calibration, prereg)
 
-    return _judged(_Case(entries, events, log, prereg, notes=notes), judgement, on_done)
+    return _judged(_Case(entries, events, judged, log, prereg, notes=notes), judgement, on_done)
 
 
 def _refuse_explore(explore: RunLog, log: RunLog) -> None:
@@ -191,11 +194,15 @@ def _locked_judgement(
 
 @dataclass(frozen=True)
 class _Case:
-    """What is judged: the scores, the runs and their events, and the design."""
+    """What is judged: the scores, the runs and their events, and the design.
+
+    `log` holds the runs that are judged, `given` those that the event excludes as well.
+    """
 
     entries: Sequence[Entry]
     events: Events
     log: RunLog
+    given: RunLog
     prereg: Prereg
     lock: Lock | None = None
     lock_path: str | None = None
@@ -205,9 +212,15 @@ class _Case:
         """What a reader must know, the log's own peculiarities included."""
         notes = list(self.notes)
         if not self.events.n_events:
-            event = self.prereg.event
-            notes.append(f"No run has an event: {event.metric} never jumps as {event.type} asks.")
-        dropped = self.log.dropped_duplicates
+            why = _NO_EVENT[self.prereg.event.type].format(metric=self.prereg.metric)
+            notes.append(f"No run has an event: {why}.")
+        if self.events.excluded:
+            notes.append(
+                f"{len(self.events.excluded)} of {len(self.given.runs)} runs are excluded, neither "
+                "events nor negatives: PT-MSS cannot say whether they have a transition "
+                f"({count_labels(self.events)})."
+            )
+        dropped = self.given.dropped_duplicates
         if dropped:
             runs = ", ".join(f"{run} ({count})" for run, count in dropped.items())
             total = sum(dropped.values())
@@ -232,7 +245,13 @@ def _judged(
         for entry in case.entries
         if entry.windows(case.prereg)
     }
-    parts = judge_all(judgements, variants, controls=CONTROLS, on_done=on_done)
+    parts = judge_all(
+        judgements,
+        variants,
+        controls=CONTROLS,
+        facts=run_facts(case.prereg, case.log),
+        on_done=on_done,
+    )
     records = [
         indicator_record(
             entry.name,
@@ -244,15 +263,17 @@ def _judged(
         for entry in case.entries
     ]
     calibrated = next(iter(judgements.values())).calibrated
-    log, prereg = case.log, case.prereg
-    fingerprint = log.fingerprint()
+    given, prereg = case.given, case.prereg
+    fingerprint = given.fingerprint()
+    step_of = dict(zip(case.events.runs, case.events.step.tolist(), strict=True))
     results = Results.assemble(
         records,
         prereg=prereg,
-        runs=log.runs,
-        seeds=log.seeds,
-        event_steps=[float(step) for step in case.events.step],
-        last_steps=[int(step) for step in log.panel("step").last_step],
+        runs=given.runs,
+        seeds=given.seeds,
+        event_steps=[step_of.get(run, math.nan) for run in given.runs],
+        last_steps=[int(step) for step in given.panel("step").last_step],
+        excluded=case.events.excluded,
         calibration=_calibration_record(calibrated.method, calibrated.n_runs, prereg),
         lock=case.lock,
         prereg_path=case.lock_path,
@@ -262,7 +283,7 @@ def _judged(
         date=None if case.lock is None else case.lock.x_lock.created.partition("T")[0],
         notes=case.all_notes(),
     )
-    return Evaluation(results, judgements, parts, case.events, log, prereg, case.lock)
+    return Evaluation(results, judgements, parts, case.events, case.log, prereg, case.lock)
 
 
 def _run_id(prereg: Prereg, fingerprint: str) -> str:

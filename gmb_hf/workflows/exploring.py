@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gmb_hf.benchmark.discrimination import layer_a
-from gmb_hf.benchmark.events import find_events
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.utility import layer_c
@@ -18,6 +17,7 @@ from gmb_hf.files import write_text
 from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.runs import RunLog
 from gmb_hf.workflows.candidates import entries_of
+from gmb_hf.workflows.occurring import decided_runs
 
 DRAWS = 200  # of the nulls and the bootstrap: a search needs no third digit
 
@@ -63,11 +63,11 @@ def explore(
     Thresholds are cross-fitted over the runs, so no run is judged by one that it helped to find.
     """
     quick = prereg.model_copy(update={"x_null_draws": DRAWS, "x_bootstrap_draws": DRAWS})
-    events = find_events(log.panel, quick)
+    decided, events = decided_runs(quick, log)
     rows = []
     for entry in entries_of(quick, log):
         for sign in (entry.sign, -entry.sign):
-            scores = dataclasses.replace(entry, sign=sign).scores(log, events)
+            scores = dataclasses.replace(entry, sign=sign).scores(decided, events)
             judgement = Judgement(scores, None, quick)
             ranking, point = layer_a(judgement), layer_c(judgement).primary
             gate = layer_b(judgement, intervals=False)

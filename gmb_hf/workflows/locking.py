@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from gmb_hf.benchmark.events import Events, find_events
+from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.windows import label_windows
+from gmb_hf.preregistration.findings import DesignFacts, Finding
 from gmb_hf.preregistration.heldout import differing
-from gmb_hf.preregistration.lint import DesignFacts, Finding, lint, refuse_unsound
+from gmb_hf.preregistration.lint import lint, refuse_unsound
 from gmb_hf.preregistration.lock import Lock, LockedCandidate
 from gmb_hf.preregistration.prereg import Prereg
+from gmb_hf.preregistration.strata import event_facts
 from gmb_hf.runs import RunLog
 from gmb_hf.validation import InputError
 from gmb_hf.workflows.candidates import CONTROLS, Entry, entries_of, members, non_causal
 from gmb_hf.workflows.design import statements_of, with_boundary
+from gmb_hf.workflows.facts import run_facts
+from gmb_hf.workflows.occurring import decided_runs
 
 _CADENCE = "checkpoint_every_steps"  # it is measured, and the linter's to judge
 
@@ -44,15 +49,15 @@ def make_lock(
     """
     _refuse_another_system(prereg, log)
     prereg = with_boundary(prereg, log)
-    events = find_events(log.panel, prereg)
     entries = entries_of(prereg, log)
-    with_negatives = runs_with_negatives(entries[-1], log, events, prereg)
-    facts = design_facts(prereg, log, events, entries, with_negatives)
+    decided, events = decided_runs(prereg, log)
+    with_negatives = runs_with_negatives(entries[-1], decided, events, prereg)
+    facts = design_facts(prereg, decided, events, entries, with_negatives)
     findings = lint(prereg, facts)
     refuse_unsound(findings, warnings_too=strict_lint)
     locked = {}
     for entry in entries:
-        locked[entry.name] = freeze(entry, log, events, prereg)
+        locked[entry.name] = freeze(entry, decided, events, prereg)
         if on_done is not None:
             on_done(entry.name)
     lock = Lock.build(
@@ -106,19 +111,28 @@ def design_facts(
     entries: Sequence[Entry],
     with_negatives: int,
 ) -> DesignFacts:
-    """What the explore runs say about the design."""
-    metric = log.panel(prereg.metric)
+    """What the explore runs say about the design; `log` holds those that the event decides."""
     candidates = [entry for entry in entries if entry.name not in CONTROLS]
     return DesignFacts(
-        cadence=metric.cadence(),
-        n_explore=len(log.runs),
+        cadence=log.panel("step").cadence(),
+        n_explore=len(log.runs) + len(events.excluded),
         n_explore_with_negatives=with_negatives,
         n_eval=len(prereg.boundary.seeds_eval) or None,
         event_steps=tuple(np.asarray(events.step).tolist()),
         first_steps=tuple(np.asarray(events.first_step).tolist()),
         duplicates_dropped=log.dropped_duplicates,
         dip_recoveries=events.n_dip_recoveries,
+        excluded=Counter(events.excluded.values()),
         non_causal=non_causal(candidates, log),
         windowed=tuple(entry.name for entry in candidates if entry.window is not None),
         n_candidates=len(candidates),
+        stratum_events=_stratum_events(prereg, log, events),
     )
+
+
+def _stratum_events(prereg: Prereg, log: RunLog, events: Events) -> dict[str, int]:
+    facts = {**event_facts(np.asarray(events.step)), **run_facts(prereg, log)}
+    happened = np.isfinite(events.step)
+    return {
+        stratum.name: int((stratum.holds(facts) & happened).sum()) for stratum in prereg.x_strata
+    }

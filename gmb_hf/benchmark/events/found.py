@@ -21,7 +21,7 @@ class Events:
         dip_recovery: bool [R], E_jump: the metric a window W after the event is no higher than
             it had been up to the event.
         excluded: run -> label, E_regime: runs of which nobody can say whether they had an event.
-            They are no negatives either, and no score is judged on them.
+            They are no negatives either: judge scores on the `decided` runs only.
     """
 
     kind: str
@@ -42,12 +42,12 @@ class Events:
         return int(self.dip_recovery.sum())
 
     def decided(self) -> Events:
-        """The events of the runs that are not excluded."""
+        """The events of the runs that are not excluded; `excluded` still names the others."""
         rows = [row for row, run in enumerate(self.runs) if run not in self.excluded]
-        return Events(
-            self.kind,
-            tuple(self.runs[row] for row in rows),
-            self.step[rows],
-            self.first_step[rows],
-            self.dip_recovery[rows],
+        return dataclasses.replace(
+            self,
+            runs=tuple(self.runs[row] for row in rows),
+            step=self.step[rows],
+            first_step=self.first_step[rows],
+            dip_recovery=self.dip_recovery[rows],
         )
