@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from gmb_hf._version import __version__
-from gmb_hf.cli import audit, data, evaluate, indicators, lock, prereg, run, train
+from gmb_hf.cli import audit, data, evaluate, indicators, lock, plan, prereg, run, train
 
 _HELP = """May an early-warning score of a training run be trusted as an alarm?
 
@@ -35,6 +35,7 @@ def build() -> typer.Typer:
     app.command("run")(run.run)
     app.command("train")(train.train)
     app.command("indicators")(indicators.indicators)
+    app.command("plan")(plan.plan)
     app.command("explore")(lock.explore)
     app.command("lock")(lock.lock)
     app.command("evaluate")(evaluate.evaluate)

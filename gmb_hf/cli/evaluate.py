@@ -175,7 +175,7 @@ def evaluate(
                 "--score COLUMN --metric COLUMN --horizon 2000 --safe-gap 4000"
             )
         compat.refuse_own(context)
-        targets = _rates(fpr)
+        targets = rates(fpr)
         design: dict[str, Any] = {
             "horizon": horizon,
             "safe_gap": safe_gap,
@@ -260,6 +260,7 @@ def _by_options(design: dict[str, Any], log: RunLog, earlier: RunLog | None) -> 
 
 
 def in_options(message: str) -> str:
+    """A message about fields of a preregistration, in the options that set them."""
     for field, option in _OPTION_OF.items():
         message = message.replace(field, option)
     return message
@@ -284,11 +285,12 @@ def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
     return choose("value", value, known, where=option)
 
 
-def _rates(text: str) -> list[float]:
+def rates(text: str) -> list[float]:
+    """False positive rates from text such as `0.01,0.05`."""
     from gmb_hf.validation import InputError, fraction
 
     try:
-        rates = [float(part) for part in text.split(",")]
+        found = [float(part) for part in text.split(",")]
     except ValueError:
         raise InputError(f"--fpr {text!r}: write rates with commas, e.g. 0.01,0.05,0.10") from None
-    return [fraction("--fpr", rate) for rate in rates]
+    return [fraction("--fpr", rate) for rate in found]

@@ -1,0 +1,274 @@
+"""`gmb plan`: before any training, the runs that a verdict will need."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gmb_hf.preregistration.power import Assumed, Goal
+    from gmb_hf.preregistration.prereg import Prereg
+    from gmb_hf.runs import RunLog
+    from gmb_hf.workflows.planning import Pilot
+
+# Without a pilot, supposed unless said otherwise.
+_COVERAGE, _WINDOWS, _EVENTS, _NEGATIVES = 0.5, 10.0, 0.9, 0.75
+_OF_THE_DESIGN = {
+    "f",
+    "primary_fpr",
+    "eps",
+    "coverage_min",
+    "event_count_min",
+    "alpha",
+    "metric",
+    "horizon",
+    "safe_gap",
+    "window",
+    "jump",
+    "floor",
+    "event_after",
+    "burn_in",
+}
+_OF_THE_PILOT = {
+    "metric",
+    "horizon",
+    "safe_gap",
+    "window",
+    "jump",
+    "floor",
+    "event_after",
+    "burn_in",
+    "score",
+    "sign",
+    "nan",
+    "step_column",
+    "run_column",
+}
+
+
+def plan(
+    context: typer.Context,
+    f: Annotated[
+        str, typer.Option("--f", "--fpr", help="Target false positive rates, e.g. .05 or .05,.10.")
+    ] = "0.05",
+    coverage: Annotated[
+        float | None,
+        typer.Option(help="Share of events that the score warns of, at the rate it is given."),
+    ] = None,
+    power: Annotated[
+        float, typer.Option(help="Probability of a conclusive verdict, if the score is so good.")
+    ] = 0.8,
+    primary_fpr: Annotated[
+        float | None, typer.Option(help="The rate that the verdict is about; 0.05, or the first.")
+    ] = None,
+    eps: Annotated[float, typer.Option(help="Tolerance above a target.")] = 0.01,
+    coverage_min: Annotated[float, typer.Option(help="Least coverage that passes.")] = 0.30,
+    event_count_min: Annotated[
+        int, typer.Option("--events-min", help="Least number of held-out events.")
+    ] = 30,
+    candidates: Annotated[
+        int | None, typer.Option(help="Scores in the lock; 1, or those of --prereg.")
+    ] = None,
+    alpha: Annotated[float, typer.Option(help="Level of the test against chance.")] = 0.05,
+    assume_windows: Annotated[
+        float | None,
+        typer.Option(
+            help="Independent negative windows a run: runs' rates vary by f(1-f)/this. [10]"
+        ),
+    ] = None,
+    assume_events: Annotated[
+        float | None, typer.Option(help="Share of runs that have an event. [0.9]")
+    ] = None,
+    assume_negatives: Annotated[
+        float | None, typer.Option(help="Share of runs that have negative windows. [0.75]")
+    ] = None,
+    assume_chance: Annotated[
+        float | None, typer.Option(help="Coverage by chance at equal cost; left out unless given.")
+    ] = None,
+    prereg: Annotated[
+        Path | None, typer.Option(help="Take the design from this preregistration.")
+    ] = None,
+    pilot: Annotated[
+        list[str] | None, typer.Option(help="Measure instead of assume: logs of pilot runs.")
+    ] = None,
+    more_runs: Annotated[
+        list[str] | None, typer.Argument(hidden=True, help="What an unquoted glob leaves.")
+    ] = None,
+    score: Annotated[str | None, typer.Option(help="Pilot: a column, or an indicator.")] = None,
+    metric: Annotated[
+        str, typer.Option(help="Pilot: column that the event is read from.")
+    ] = "test_acc",
+    horizon: Annotated[
+        int | None, typer.Option(help="Pilot: steps before the event that are early warning.")
+    ] = None,
+    safe_gap: Annotated[
+        int | None, typer.Option(help="Pilot: steps before the event up to which alarms are false.")
+    ] = None,
+    window: Annotated[int, typer.Option(help="Pilot: window of the jump, in steps.")] = 50,
+    jump: Annotated[float, typer.Option(help="Pilot: rise of the metric in a jump.")] = 0.15,
+    floor: Annotated[
+        float | None, typer.Option(help="Pilot: level that the metric must reach.")
+    ] = None,
+    event_after: Annotated[
+        int | None, typer.Option(help="Pilot: no event before this step.")
+    ] = None,
+    burn_in: Annotated[int, typer.Option(help="Pilot: ignore windows before this step.")] = 0,
+    sign: Annotated[int, typer.Option(help="Pilot: +1, or -1 where low scores mean risk.")] = 1,
+    nan: Annotated[str, typer.Option(help="Pilot: NaN scores: error, or ignore.")] = "error",
+    step_column: Annotated[str, typer.Option(help="Pilot: column of steps.")] = "step",
+    run_column: Annotated[str, typer.Option(help="Pilot: column that tells runs apart.")] = "run",
+    out: Annotated[
+        Path | None, typer.Option(help="Write the plan, as .json or .yaml; else nothing is.")
+    ] = None,
+) -> None:
+    """Say how many explore and held-out runs to train for a verdict, and what each number buys."""
+    from gmb_hf.cli import show
+    from gmb_hf.cli.evaluate import in_options
+    from gmb_hf.cli.plan_table import show_plan
+    from gmb_hf.preregistration.power import plan as make_plan
+    from gmb_hf.preregistration.prereg import Prereg
+    from gmb_hf.runs import RunLog
+    from gmb_hf.validation import CheckFailed, InputError, fraction
+    from gmb_hf.workflows.planning import check_ending, goal_of, write_plan
+
+    if out is not None:
+        check_ending(out)
+    fraction("--power", power)
+    if candidates is not None and candidates < 1:
+        raise InputError(f"--candidates must be at least 1, got {candidates}")
+    sources = [*(pilot or []), *(more_runs or [])]
+    if not sources:
+        _refuse(context, _OF_THE_PILOT, "describes a pilot: give its logs with --pilot")
+    if prereg is not None:
+        _refuse(context, _OF_THE_DESIGN, "is fixed by --prereg: leave it out")
+        design = Prereg.read(prereg)
+    else:
+        if sources and not (score and horizon and safe_gap):
+            raise InputError(
+                "--pilot needs --score COLUMN, --horizon H and --safe-gap G (and --metric COLUMN), "
+                "or --prereg FILE"
+            )
+        try:
+            design = Prereg.minimal(
+                # Nothing is read from these lengths without a pilot.
+                horizon=horizon or 1,
+                safe_gap=safe_gap or 2,
+                metric=metric,
+                w_event=window,
+                jump_threshold=jump,
+                theta_floor=floor,
+                event_t_min=event_after,
+                burn_in=burn_in,
+                nan=nan,
+                alpha=alpha,
+                fpr_eps=eps,
+                coverage_min=coverage_min,
+                event_count_min=event_count_min,
+                **_targets(f, primary_fpr),
+            )
+        except InputError as error:
+            raise InputError(in_options(str(error))) from error
+    goal = goal_of(design, power=power, candidates=candidates)
+    shares = {
+        "coverage": _share("--coverage", coverage),
+        "event_share": _share("--assume-events", assume_events),
+        "negative_share": _share("--assume-negatives", assume_negatives),
+        "chance": _share("--assume-chance", assume_chance),
+    }
+    typed = {name: value for name, value in shares.items() if value is not None}
+    if assume_windows is not None and not 1 <= assume_windows < float("inf"):
+        raise InputError(f"--assume-windows must be a number of at least 1, got {assume_windows:g}")
+    measured = None
+    if sources:
+        log = RunLog.read(sources, step_column=step_column, run_column=run_column)
+        measured = _pilot(log, design, score, sign)
+    supposed = _supposed(goal, measured, typed, assume_windows)
+    if "coverage" in typed and typed["coverage"] <= goal.coverage_min:
+        raise InputError(
+            f"--coverage {typed['coverage']:g} must exceed the minimum {goal.coverage_min:g}: what "
+            "lies at it is never surely above it"
+        )
+    found = make_plan(goal, supposed)
+    show_plan(found, measured, design.x_null_draws)
+    following = shlex.join(["gmb", "prereg", "init", "--out", "prereg.yaml"])
+    if prereg is not None:
+        following = shlex.join(["gmb", "lock", "--prereg", str(prereg), "--runs", "EXPLORE_RUNS"])
+    show.written([write_plan(found, out)] if out is not None else [], following=following)
+    if found.chosen is None:
+        most = found.rows[-1].calibration
+        raise CheckFailed(
+            f"no plan: up to {most:,} calibration runs and 100,000 held-out runs do not reach a "
+            f"power of {power:g}"
+        )
+
+
+def _supposed(
+    goal: Goal, measured: Pilot | None, typed: dict[str, float], windows: float | None
+) -> Callable[[int], Assumed]:
+    """What to suppose for each number of calibration runs; what was typed goes before all."""
+    from gmb_hf.preregistration.power import Assumed
+
+    fixed: dict[str, Any] = dict(typed)
+    if windows is not None:
+        fixed["windows"] = dict.fromkeys(goal.targets, windows)
+    if measured is not None:
+        return lambda m: replace(measured.assumed(m), **fixed)
+    standard: dict[str, Any] = {
+        "coverage": _COVERAGE,
+        "windows": dict.fromkeys(goal.targets, _WINDOWS),
+        "event_share": _EVENTS,
+        "negative_share": _NEGATIVES,
+    }
+    assumed = Assumed(**{**standard, **fixed})
+    return lambda m: assumed
+
+
+def _pilot(log: RunLog, design: Prereg, score: str | None, sign: int) -> Pilot:
+    from gmb_hf.cli.evaluate import in_options
+    from gmb_hf.validation import InputError
+    from gmb_hf.workflows.candidates import own_score
+    from gmb_hf.workflows.planning import pilot
+
+    if sign not in (1, -1):
+        raise InputError(f"--sign must be +1 or -1, got {sign}")
+    try:
+        if score is not None:
+            design = design.replace(candidates=[own_score(score, log, sign=sign)])
+        return pilot(design, log)
+    except InputError as error:
+        raise InputError(in_options(str(error))) from error
+
+
+def _targets(text: str, primary: float | None) -> dict[str, Any]:
+    from gmb_hf.cli.evaluate import rates
+
+    targets = rates(text)
+    return {
+        "fpr_targets": targets,
+        "min_targets_ok": min(2, len(targets)),
+        "primary_fpr": primary or (0.05 if 0.05 in targets else targets[0]),
+    }
+
+
+def _share(option: str, value: float | None) -> float | None:
+    from gmb_hf.validation import InputError
+
+    if value is not None and not 0 < value <= 1:
+        raise InputError(f"{option} must be a number above 0 and at most 1, got {value:g}")
+    return value
+
+
+def _refuse(context: typer.Context, names: set[str], why: str) -> None:
+    """Options that would be passed over are refused."""
+    from gmb_hf.validation import InputError
+
+    for parameter in context.command.params:
+        source = getattr(context.get_parameter_source(str(parameter.name)), "name", "")
+        if parameter.name in names and source == "COMMANDLINE":
+            raise InputError(f"{parameter.opts[0]} {why}")
