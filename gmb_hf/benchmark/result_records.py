@@ -295,6 +295,8 @@ class SummaryRecord(ResultSection):
     x_event_count_min: Count | None = None
     x_n_too_early: Count | None = None
     x_n_excluded: Count | None = None
+    x_look: Count | None = None
+    x_looks: Count | None = None
 
 
 class TablesRecord(ResultSection):

@@ -130,6 +130,7 @@ class Results(ResultSection):
         prereg_path: str | None = None,
         evaluation_fingerprint: str | None = None,
         run_id: str | None = None,
+        look: int | None = None,
         date: str | None = None,
         notes: Sequence[str] = (),
         excluded: Mapping[str, str] | None = None,
@@ -146,6 +147,7 @@ class Results(ResultSection):
             prereg_path: where the preregistration or the lock lies.
             evaluation_fingerprint: content hash of the held-out log.
             run_id: by default the task and the first characters of the fingerprint.
+            look: which look at held-out runs this is, where a lock counts them.
             date: by default today, UTC.
             notes: what a reader must know, e.g. dropped rows or missing seeds.
             excluded: run name -> label, of the runs that the event excludes; no score was judged
@@ -194,6 +196,8 @@ class Results(ResultSection):
                     "x_notes": list(notes),
                     "x_event_count_min": prereg.event_count_min,
                     "x_n_too_early": points[0].x_n_too_early if points else None,
+                    "x_look": look,
+                    "x_looks": prereg.x_looks,
                     "x_n_excluded": len(apart),
                 },
                 "indicators": [item.model_dump(mode="python") for item in records],

@@ -233,14 +233,16 @@ def _by_lock(path: Path, log: RunLog) -> Evaluation:
     from gmb_hf.cli import show
     from gmb_hf.preregistration.lock import Lock
     from gmb_hf.workflows.evaluating import evaluate_lock
+    from gmb_hf.workflows.looks import next_look
     from gmb_hf.workflows.sources import held_out_part
 
     lock = Lock.read(path)
     part, aside = held_out_part(log, lock.prereg)
     if aside:
         show.say(f"{aside} runs were set aside: they are not declared as held out.")
+    look = next_look(lock, path, part)
     with show.counting("judging", len(lock.x_lock.candidates)) as done:
-        return evaluate_lock(lock, part, lock_path=str(path), on_done=done)
+        return evaluate_lock(lock, part, lock_path=str(path), look=look, on_done=done)
 
 
 def _by_options(design: dict[str, Any], log: RunLog, earlier: RunLog | None) -> Evaluation:

@@ -176,10 +176,16 @@ class Lock:
 
         Raises:
             InputError: explore and held-out runs overlap, the boundary differs, a seed was not
-                declared, or a candidate is not in the lock.
+                declared, there are more runs than may be judged, or a candidate is not in the lock.
         """
         for name in candidates:
             self.candidate(name)
+        most = self.prereg.x_max_eval_seeds
+        if most is not None and len(runs) > most:
+            raise InputError(
+                f"{len(runs)} held-out runs are more than the lock's x_max_eval_seeds {most}; "
+                "leave some out, or lock again and judge new seeds alone"
+            )
         return check_held_out(
             self.prereg.boundary,
             self.x_lock,

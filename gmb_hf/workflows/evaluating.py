@@ -27,6 +27,7 @@ from gmb_hf.workflows.candidates import CONTROLS, Entry, entries_of, namesakes, 
 from gmb_hf.workflows.design import system_of, with_boundary
 from gmb_hf.workflows.facts import run_facts
 from gmb_hf.workflows.locking import runs_with_negatives
+from gmb_hf.workflows.looks import Look, look_notes
 from gmb_hf.workflows.occurring import count_labels, decided_runs
 
 _NO_EVENT = {
@@ -66,6 +67,7 @@ def evaluate_lock(
     log: RunLog,
     *,
     lock_path: str | None = None,
+    look: Look | None = None,
     on_done: Callable[[str], None] | None = None,
 ) -> Evaluation:
     """Judge held-out runs by a lock.
@@ -74,6 +76,8 @@ def evaluate_lock(
         lock: what was frozen.
         log: held-out runs, none of which the lock has seen.
         lock_path: where the lock lies, for the record.
+        look: which look at held-out runs this is (`next_look`), written down when all is judged;
+            None where no runs can be added, as in a folder of the main job.
         on_done: called with each score's name when it has been measured.
 
     Raises:
@@ -96,8 +100,13 @@ def evaluate_lock(
     def judgement(entry: Entry, window: int | None) -> Judgement:
         return _locked_judgement(entry, lock, judged, events, window=window)
 
-    case = _Case(entries, events, judged, log, prereg, lock, lock_path, notes)
-    return _judged(case, judgement, on_done)
+    notes = (*notes, *look_notes(lock, look))
+    number = look.number if look else 1
+    case = _Case(entries, events, judged, log, prereg, lock, lock_path, notes, number)
+    evaluation = _judged(case, judgement, on_done)
+    if look is not None:
+        look.keep()
+    return evaluation
 
 
 def evaluate_runs(
@@ -207,6 +216,7 @@ class _Case:
     lock: Lock | None = None
     lock_path: str | None = None
     notes: Sequence[str] = ()
+    look: int | None = None
 
     def all_notes(self) -> list[str]:
         """What a reader must know, the log's own peculiarities included."""
@@ -277,6 +287,7 @@ def _judged(
         calibration=_calibration_record(calibrated.method, calibrated.n_runs, prereg),
         lock=case.lock,
         prereg_path=case.lock_path,
+        look=case.look,
         evaluation_fingerprint=fingerprint,
         run_id=_run_id(prereg, fingerprint),
         # A lock has its day; with it a run that is taken up again leaves equal bytes.
