@@ -16,6 +16,7 @@ from gmb_hf.benchmark.events.ptmss import SIGNALS, RegimeLabel, Regimes, label_r
 from gmb_hf.benchmark.events.signals import PUBLISHED, regime_signals, signal_columns
 from gmb_hf.files import write_text
 from gmb_hf.runs import Panel, RunLog
+from gmb_hf.runs.order import OnDuplicate
 from gmb_hf.validation import InputError, fraction, positive_int
 
 
@@ -117,12 +118,12 @@ def audit_runs(
     if tolerance < 0:
         raise InputError(f"--tolerance must be a whole number of at least 0, got {tolerance}")
 
-    def read(on_duplicate: Any) -> RunLog:
+    def read(on_duplicate: OnDuplicate) -> RunLog:
         return RunLog.read(
             sources, step_column=step_column, run_column=run_column, on_duplicate=on_duplicate
         )
 
-    log = read("keep")
+    log = read("sort")
     if signal_columns(log.observables, where=log.origin)[0] not in PUBLISHED:
         log = read("last")
     signals = regime_signals(log.panel, log.observables, ignore_nan=True, where=log.origin)
