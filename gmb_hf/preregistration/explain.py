@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import math
-
-from gmb_hf.preregistration.plan import runs_needed
+from gmb_hf.preregistration.explain_record import ORIENTATION, explain_record, seeds_of, traits
 from gmb_hf.preregistration.prereg import Prereg
-from gmb_hf.preregistration.record import CENTRAL, LockedCandidate, LockRecord
+from gmb_hf.preregistration.record import LockRecord
 
 
 def explain(prereg: Prereg, record: LockRecord) -> tuple[str, ...]:
     """One sentence for each frozen choice, in the order of the file."""
-    return (*explain_design(prereg), *_record(record))
+    return (*_design(prereg), *explain_record(record))
 
 
 def explain_design(prereg: Prereg) -> tuple[str, ...]:
-    """One sentence for each choice of a preregistration, locked or not."""
+    """One sentence for each choice of a preregistration that is not locked yet."""
+    candidates = [
+        f"Candidate {item.name}{traits(item.family, item.params, item.x_sees_test_labels)} is "
+        f"taken {ORIENTATION[item.x_sign or 1]}."
+        for item in prereg.candidates
+    ]
+    return (*_design(prereg), *candidates)
+
+
+def _design(prereg: Prereg) -> tuple[str, ...]:
     boundary, event = prereg.boundary, prereg.event
     facts = [
         f"{label} {value}"
@@ -28,11 +35,13 @@ def explain_design(prereg: Prereg) -> tuple[str, ...]:
         if value
     ]
     about = "; ".join(facts) or "whatever system the runs come from"
-    lines = [f"The verdict speaks about {about}, and about nothing else."]
+    lines = [_meta(prereg), f"The verdict speaks about {about}, and about nothing else."]
     if boundary.checkpoint_every_steps:
         lines.append(f"A checkpoint is taken every {boundary.checkpoint_every_steps:,} steps.")
+    if boundary.seeds_explore:
+        lines.append(f"Free search is confined to {seeds_of(boundary.seeds_explore)}.")
     if boundary.seeds_eval:
-        lines.append(f"{len(boundary.seeds_eval):,} seeds are held out and looked at once.")
+        lines.append(f"Held out, for evaluate alone, are {seeds_of(boundary.seeds_eval)}.")
     lines.append(_event(prereg))
     if event.x_event_t_min:
         lines.append(f"No event is registered before step {event.x_event_t_min:,}.")
@@ -49,16 +58,43 @@ def explain_design(prereg: Prereg) -> tuple[str, ...]:
     lines.append(_targets(prereg))
     lines.append(
         f"At a rate of {prereg.primary_fpr:g} an alarm must warn of at least "
-        f"{prereg.coverage_min:.0%} of events, with a median lead of at least "
+        f"{_percent(prereg.coverage_min)} of events, with a median lead of at least "
         f"{prereg.lead_time_median_min:g} steps; {prereg.lead_time_target:,} steps of lead count "
         "as success."
     )
     lines.append(
         f"With fewer than {prereg.event_count_min} events every verdict is INCONCLUSIVE, and a "
-        f"score whose label flips in more than {prereg.max_label_flip_rate:.0%} of small "
+        f"score whose label flips in more than {_percent(prereg.max_label_flip_rate)} of small "
         "variations is ESTIMATOR_UNSTABLE."
     )
-    return (*lines, _family(prereg), _protocol(prereg), *_strata(prereg), *_looks(prereg))
+    lines += [_family(prereg), _protocol(prereg), *_strata(prereg), *_looks(prereg)]
+    return (*lines, *_remarks(prereg))
+
+
+def _meta(prereg: Prereg) -> str:
+    meta = prereg.meta
+    who = f" by {meta.researcher}" if meta.researcher else ""
+    when = f" on {meta.date_locked}" if meta.date_locked else ""
+    code = (
+        f"the code is that of commit {meta.commit_hash}"
+        if meta.commit_hash
+        else "no commit of the code is on record"
+    )
+    return f"The design was fixed{who}{when}; {code}."
+
+
+def _remarks(prereg: Prereg) -> list[str]:
+    nan = (
+        "A labelled window without a finite score is left out and counted."
+        if prereg.x_nan == "ignore"
+        else "A labelled window without a finite score is an error."
+    )
+    tables = ", ".join(prereg.reporting.required_tables) or "none"
+    return [
+        f"Alarms less than {prereg.refractory:,} steps apart are one episode.",
+        nan,
+        f"The tables to report are {tables}, with every indicator and every failure.",
+    ]
 
 
 def _event(prereg: Prereg) -> str:
@@ -140,42 +176,5 @@ def _looks(prereg: Prereg) -> list[str]:
     ]
 
 
-def _record(record: LockRecord) -> list[str]:
-    runs = record.n_calibration_runs
-    lines = [
-        f"Thresholds were found on {len(record.explore_runs):,} explore runs, {runs:,} of them "
-        f"with negative windows (fingerprint {record.explore_fingerprint[:16]})."
-    ]
-    lines.extend(
-        _budget(float(key), budget, runs) for key, budget in record.effective_budget.items()
-    )
-    lines.extend(_candidate(name, item) for name, item in record.candidates.items())
-    lines.append(
-        f"All of this was locked on {record.created} by gmb-hf {record.package_version} under "
-        f"the hash {record.hash[:16]}."
-    )
-    return lines
-
-
-def _budget(target: float, budget: float, runs: int) -> str:
-    if runs < runs_needed(target):
-        return (
-            f"A budget of {target:g} has no finite threshold with {runs:,} calibration runs: it "
-            f"takes {runs_needed(target):,}, and the answer is ABSTAIN."
-        )
-    return (
-        f"A budget of {target:g} buys an expected false positive rate of {budget:.3f} with "
-        f"{runs:,} calibration runs."
-    )
-
-
-def _candidate(name: str, item: LockedCandidate) -> str:
-    how = "as declared" if item.sign == 1 else "reversed"
-    answers = [
-        f"{tau:.6g} for a budget of {float(key):g}"
-        for key, tau in item.members[CENTRAL].items()
-        if math.isfinite(tau)
-    ]
-    if not answers:
-        return f"{name}, oriented {how}, never alarms: no budget has a finite threshold."
-    return f"{name}, oriented {how}, alarms at scores of at least {', '.join(answers)}."
+def _percent(share: float) -> str:
+    return f"{100 * share:.6g}%"

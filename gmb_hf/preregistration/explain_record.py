@@ -1,0 +1,93 @@
+"""What explore runs fixed, in plain sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from gmb_hf.preregistration.plan import runs_needed
+from gmb_hf.preregistration.record import CENTRAL, LockedCandidate, LockRecord
+from gmb_hf.preregistration.sections import ParamValue
+
+ORIENTATION = {1: "as declared", -1: "reversed"}
+
+
+def traits(
+    family: str | None,
+    params: Mapping[str, ParamValue],
+    sees_test_labels: bool | None,
+    needs: Sequence[str] = (),
+) -> str:
+    """What is known of a candidate, in brackets; empty where nothing is."""
+    known = [
+        *([family] if family else []),
+        *(f"{key} {value}" for key, value in params.items()),
+        *([f"from {', '.join(needs)}"] if needs else []),
+    ]
+    if sees_test_labels is not None:
+        known.append("sees held-out labels" if sees_test_labels else "sees no held-out labels")
+    return f" ({'; '.join(known)})" if known else ""
+
+
+def seeds_of(seeds: tuple[int, ...]) -> str:
+    """Every seed, stretches of successive ones in short: `4 seeds: 0-2, 7`."""
+    stretches: list[list[int]] = []
+    for seed in sorted(seeds):
+        if stretches and seed == stretches[-1][-1] + 1:
+            stretches[-1].append(seed)
+        else:
+            stretches.append([seed])
+    shown = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in stretches]
+    return f"{len(seeds):,} seed{'' if len(seeds) == 1 else 's'}: {', '.join(shown)}"
+
+
+def explain_record(record: LockRecord) -> list[str]:
+    """One sentence for each choice that explore runs made."""
+    runs = record.n_calibration_runs
+    lines = [
+        f"Thresholds were found on {len(record.explore_runs):,} explore runs, {runs:,} of them "
+        f"with negative windows ({_explored(record)}fingerprint {record.explore_fingerprint[:16]})."
+    ]
+    lines.extend(
+        _budget(float(key), budget, runs) for key, budget in record.effective_budget.items()
+    )
+    lines.extend(_candidate(name, item) for name, item in record.candidates.items())
+    lines.append(
+        f"All of this was locked on {record.created} by gmb-hf {record.package_version} under "
+        f"the hash {record.hash[:16]} (lock format {record.format})."
+    )
+    return lines
+
+
+def _explored(record: LockRecord) -> str:
+    return f"{seeds_of(record.explore_seeds)}; " if record.explore_seeds else ""
+
+
+def _budget(target: float, budget: float, runs: int) -> str:
+    if runs < runs_needed(target):
+        return (
+            f"A budget of {target:g} has no finite threshold with {runs:,} calibration runs: it "
+            f"takes {runs_needed(target):,}, and the answer is ABSTAIN."
+        )
+    return (
+        f"A budget of {target:g} buys an expected false positive rate of {budget:.3f} with "
+        f"{runs:,} calibration runs."
+    )
+
+
+def _candidate(name: str, item: LockedCandidate) -> str:
+    about = traits(item.family, item.params, item.sees_test_labels, item.needs)
+    score = f"{name}, oriented {ORIENTATION[item.sign]}"
+    answers = [
+        f"{tau:.6g} for a budget of {float(key):g}"
+        for key, tau in item.members[CENTRAL].items()
+        if math.isfinite(tau)
+    ]
+    if not answers:
+        return f"{score}, never alarms: no budget has a finite threshold{about}."
+    variants = len(item.members) - 1
+    noun = (
+        "variant has a threshold of its" if variants == 1 else "variants have thresholds of their"
+    )
+    others = f"; {variants} {noun} own" if variants else ""
+    return f"{score}, alarms at scores of at least {', '.join(answers)}{others}{about}."

@@ -1,0 +1,247 @@
+"""Every field of a design, and of a lock's record, has its sentence: change it, and that changes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+from pydantic import BaseModel
+
+from gmb_hf.preregistration import Prereg
+from gmb_hf.preregistration.documents import section_in
+from gmb_hf.preregistration.explain import explain, explain_design
+from gmb_hf.preregistration.record import LockRecord
+
+# What a design may hold, so that each field matters in one of them at least.
+PLAIN: dict[str, Any] = {
+    "meta": {"date_locked": "2026-01-27", "researcher": "A. R.", "commit_hash": "a" * 40},
+    "boundary": {
+        "task": "t",
+        "model": "m",
+        "optimizer": "o",
+        "schedule": "s",
+        "checkpoint_every_steps": 10,
+        "seeds_explore": [1, 2, 3],
+        "seeds_eval": [11, 12, 13],
+    },
+    "event": {
+        "type": "E_jump",
+        "metric": "test_acc",
+        "x_event_t_min": 100,
+        "x_theta_floor": 0.5,
+        "x_require_new_max": True,
+        "x_plateau_checkpoints": 5,
+        "x_plateau_threshold": 0.9,
+        "x_plateau_regression": 1,
+        "x_regime_quantile": 0.99,
+        "x_regime_radius": 20,
+        "x_regime_tolerance": 15,
+    },
+    "labels": {
+        "positive_window": {"horizon_steps": 200},
+        "negative_window": {"safe_gap_steps": 400},
+    },
+    "candidates": [
+        {
+            "name": "csd",
+            "family": "dynamics",
+            "params": {"window": 200},
+            "x_sign": 1,
+            "x_sees_test_labels": False,
+        }
+    ],
+    "x_refractory_steps": 50,
+    "x_strata": [{"name": "late", "where": "event_step > 1000"}],
+    "x_looks": 2,
+    "x_max_eval_seeds": 400,
+}
+VARIATIONS: tuple[tuple[str, Any], ...] = (
+    ("event.type", "E_plateau"),
+    ("event.type", "E_regime"),
+    ("x_protocol", "v0.4"),
+    ("x_looks", 1),
+    ("x_nan", "ignore"),
+)
+RECORD: dict[str, Any] = {
+    "format": 1,
+    "created": "2026-01-27T12:00:00+00:00",
+    "package_version": "0.1",
+    "explore_fingerprint": "ab" * 32,
+    "explore_runs": ["a", "b"],
+    "explore_seeds": [1, 2],
+    "n_calibration_runs": 100,
+    "effective_budget": {"0.05": 0.04},
+    "candidates": {
+        "csd": {
+            "sign": 1,
+            "family": "dynamics",
+            "needs": ["test_loss"],
+            "params": {"window": 200},
+            "sees_test_labels": False,
+            "members": {"central": {"0.05": 1.5}, "smooth=3": {"0.05": 1.25}},
+        }
+    },
+    "hash": "cd" * 32,
+}
+
+
+def leaves(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, Any]]:
+    """The path and the annotation of every field that is no section of its own."""
+    for name, field in model.model_fields.items():
+        inner = section_in(field.annotation)
+        listed = "tuple" in str(field.annotation)
+        if inner is None:
+            yield f"{path}{name}", field.annotation
+        else:
+            yield from leaves(inner, f"{path}{name}.{'0.' if listed else ''}")
+
+
+def others(value: Any) -> Iterator[Any]:
+    """Values of the same kind that are not this one."""
+    if isinstance(value, bool):
+        yield not value
+    elif isinstance(value, int):
+        yield from (value + 1, -value)
+    elif isinstance(value, float):
+        yield from (value * 1.001, value / 2, 0.1)
+    elif isinstance(value, str):
+        choices = ("E_plateau", "E_regime", "v0.4", "ignore", "event_step > 1001")
+        yield from (f"{value}x", f"x{value}", *choices)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            for other in others(item):
+                yield {**value, key: other}
+    elif isinstance(value, (list, tuple)):
+        yield list(value)[1:]
+        for other in others(value[0]):
+            yield [other, *list(value)[1:]]
+
+
+def at(document: Any, path: str) -> tuple[Any, Any]:
+    """The section that holds a field, and the key of it there."""
+    *parents, last = path.split(".")
+    for parent in parents:
+        document = document[int(parent) if parent.isdigit() else parent]
+    return document, last
+
+
+def changed(document: Any, path: str, value: Any) -> Any:
+    copied = copy.deepcopy(document)
+    section, last = at(copied, path)
+    section[last] = value
+    return copied
+
+
+def parsed(document: Any) -> Prereg | None:
+    try:
+        return Prereg.parse(document, where="test")
+    except ValueError:
+        return None  # not admissible: not a change that anybody could make
+
+
+def is_constant(annotation: Any) -> bool:
+    return get_origin(annotation) is Literal and len(get_args(annotation)) == 1
+
+
+FIELDS = [path for path, annotation in leaves(Prereg) if not is_constant(annotation)]
+
+
+def bases() -> Iterator[Any]:
+    full = Prereg.parse(PLAIN, where="test").plain()
+    yield full
+    for path, value in VARIATIONS:
+        varied = parsed(changed(full, path, value))
+        assert varied is not None, path
+        yield varied.plain()
+
+
+BASES = list(bases())
+
+
+def is_told(path: str) -> bool:
+    """Whether some change of the field changes the sentences of some design."""
+    for base in BASES:
+        before = explain_design(Prereg.parse(base, where="test"))
+        section, last = at(base, path)
+        if last not in section:
+            continue
+        for value in others(section[last]):
+            design = parsed(changed(base, path, value))
+            if design is not None and explain_design(design) != before:
+                return True
+    return False
+
+
+@pytest.mark.parametrize("path", FIELDS)
+def test_every_field_of_a_design_has_its_sentence(path: str) -> None:
+    assert is_told(path), f"{path} has no sentence: add one to explain.py"
+
+
+def test_a_field_without_a_sentence_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        f"{__name__}.explain_design", lambda prereg: (f"{prereg.horizon}", f"{prereg.safe_gap}")
+    )
+    assert is_told("labels.positive_window.horizon_steps")
+    assert not is_told("x_burn_in")
+
+
+@pytest.mark.parametrize("path", [path for path in FIELDS if not path.startswith("candidates")])
+def test_a_lock_tells_the_design_as_well(path: str) -> None:
+    record = LockRecord.parse(RECORD, where="test")
+    for base in BASES:
+        section, last = at(base, path)
+        for value in others(section.get(last)):
+            design = parsed(changed(base, path, value))
+            now = Prereg.parse(base, where="test")
+            if design is not None and explain_design(design) != explain_design(now):
+                assert explain(design, record) != explain(now, record)
+                return
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(name for name in LockRecord.model_fields if name != "candidates"),
+        *(f"candidates.csd.{name}" for name in RECORD["candidates"]["csd"]),
+    ],
+)
+def test_every_field_of_a_record_has_its_sentence(path: str) -> None:
+    design = Prereg.parse(PLAIN, where="test")
+    before = explain(design, LockRecord.parse(RECORD, where="test"))
+    section, last = at(RECORD, path)
+    told = False
+    for value in others(section[last]):
+        try:
+            record = LockRecord.parse(changed(RECORD, path, value), where="test")
+        except ValueError:
+            continue
+        told |= explain(design, record) != before
+    assert told, f"x_lock.{path} has no sentence"
+
+
+def test_the_fields_tested_are_those_of_the_models() -> None:
+    assert set(RECORD) == set(LockRecord.model_fields)
+    assert "event.x_theta_floor" in FIELDS
+    assert "candidates.0.x_sees_test_labels" in FIELDS
+    assert "meta.benchmark" not in FIELDS  # it can only be GMB
+
+
+def test_numbers_are_told_exactly() -> None:
+    design = Prereg.parse(changed(PLAIN, "decision_thresholds", {}), where="test")
+    sentences = " ".join(explain_design(design.replace(coverage_min=0.305)))
+    assert "at least 30.5% of events" in sentences
+
+
+def test_seeds_are_told_in_short_and_in_full() -> None:
+    design = Prereg.minimal(horizon=1, safe_gap=2, seeds_explore=[7, 0, 2, 1], seeds_eval=[9])
+    sentences = explain_design(design)
+    assert "Free search is confined to 4 seeds: 0-2, 7." in sentences
+    assert "Held out, for evaluate alone, are 1 seed: 9." in sentences
+
+
+def test_what_is_not_given_is_said_not_to_be() -> None:
+    sentences = explain_design(Prereg.minimal(horizon=1, safe_gap=2))
+    assert sentences[0] == "The design was fixed; no commit of the code is on record."
+    assert all(sentence.endswith(".") and "None" not in sentence for sentence in sentences)
