@@ -8,7 +8,7 @@ column of numbers with a wrong cell in it is an error at once.
 
 from __future__ import annotations
 
-import dataclasses
+import difflib
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -16,45 +16,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from gmb_hf.runs.raw import KEYS, RUN, RawTable, Wanted, find_step
 from gmb_hf.validation import InputError, nearest
 
-KEYS = ("run", "step", "seed")
 _EMPTY = pa.array(["", "NA", "N/A", "n/a", "null", "NULL", "None"])
 _NUMBER = r"(?i)^[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf(inity)?)$"
 
 
-@dataclasses.dataclass(frozen=True)
-class RawTable:
-    """A file as read, before its columns are understood.
-
-    Attributes:
-        table: any columns; text where the file's numbers could not be read as numbers.
-        where: the file, for messages.
-        place: the spot of a row number in the file, e.g. "line 17".
-        names: every column of the file, those that were not read included.
-    """
-
-    table: pa.Table
-    where: str
-    place: Callable[[int], str]
-    names: tuple[str, ...]
-
-
 def typed_columns(
-    raw: RawTable,
-    *,
-    step_column: str = "step",
-    run_column: str = "run",
-    run_name: str | None = None,
-    columns: Sequence[str] | None = None,
+    raw: RawTable, wanted: Wanted, *, run_name: str | None = None
 ) -> tuple[pa.Table, dict[str, str]]:
     """Return the table with typed columns run, step, [seed], observables, and what was set aside.
 
     Args:
         raw: the file.
-        step_column, run_column: their names in the file.
+        wanted: its keys, and the observables to take.
         run_name: the name of the one run of a file that has no `run` column.
-        columns: the observables wanted; None for every column of numbers.
 
     Returns:
         The table, and column name -> reason for each column that holds no numbers.
@@ -68,30 +45,33 @@ def typed_columns(
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(f"{raw.where}: column {twice!r} stands twice in the header")
-    wanted = [step_column, *(columns or ())]
-    if run_column in names or run_column != "run" or run_name is None:
-        wanted.append(run_column)
-    for column in wanted:
+    step = find_step(names, wanted.step, raw.where)
+    needed = [step, *(wanted.columns or ())]
+    if wanted.run in names or wanted.run != RUN or run_name is None:
+        needed.append(wanted.run)
+    for column in needed:
+        if column in raw.aside:
+            raise InputError(raw.aside[column])
         if column not in names:
             raise missing_column(column, names, raw.where)
     if not table.num_rows:
         raise InputError(f"{raw.where}: no rows below the header; is the training still starting?")
 
     typed = {
-        "run": _runs(raw, run_column, run_name),
-        "step": _whole_numbers(raw, step_column, required=True),
+        "run": _runs(raw, wanted.run, run_name),
+        "step": _whole_numbers(raw, step, required=True),
     }
     if "seed" in names:
         typed["seed"] = _whole_numbers(raw, "seed", required=False)
-    aside: dict[str, str] = {}
-    taken = {step_column, run_column, *KEYS}
-    for name in names if columns is None else columns:
+    aside = dict(raw.aside)
+    taken = {step, wanted.run, *KEYS, *aside}
+    for name in names if wanted.columns is None else wanted.columns:
         if name in taken:
             continue
         column, reason = _numbers(raw, name)
         if reason is None:
             typed[name] = column
-        elif columns is not None:
+        elif wanted.columns is not None:
             raise InputError(reason)
         else:
             aside[name] = reason
@@ -102,8 +82,16 @@ def missing_column(column: str, known: Sequence[str], where: str) -> InputError:
     """The error for a column that is not there; names what is, and the nearest."""
     guess = nearest(column, known)
     hint = f". Did you mean {guess!r}?" if guess else ""
-    shown = ", ".join(known[:40]) + (", ..." if len(known) > 40 else "")
-    return InputError(f"{where}: column {column!r} missing; found: {shown or 'none'}{hint}")
+    found = listing(column, known) or "none"
+    return InputError(f"{where}: column {column!r} missing; found: {found}{hint}")
+
+
+def listing(column: str, known: Sequence[str], most: int = 40) -> str:
+    """The columns there are; of many the `most` that are most like `column`, the nearest first."""
+    if len(known) <= most:
+        return ", ".join(known)
+    near = sorted(known, key=_unlike(column))[:most]
+    return ", ".join(near) + f", ... ({len(known) - most} more)"
 
 
 def check_seeds(
@@ -136,6 +124,16 @@ def float_column(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
     flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     values: NDArray[np.float64] = flat.to_numpy(zero_copy_only=False)
     return values.astype(np.float64, copy=False)
+
+
+def _unlike(column: str) -> Callable[[str], float]:
+    matcher = difflib.SequenceMatcher(b=column.casefold())
+
+    def distance(name: str) -> float:
+        matcher.set_seq1(name.casefold())
+        return -matcher.ratio()
+
+    return distance
 
 
 def _runs(raw: RawTable, run_column: str, run_name: str | None) -> pa.ChunkedArray:

@@ -1,6 +1,6 @@
 """The run log: one row per (run, step), one column per observable, and what is known of the runs.
 
-log = RunLog.read("runs/quick/logs")        # Parquet, CSV or JSONL; a file, a folder or a glob
+log = RunLog.read("runs/quick/logs")        # a file, a folder or a glob, of any known format
 log.panel("test_acc").values                # float64 [runs, checkpoints]
 log.write("all_runs.parquet")
 """
@@ -21,19 +21,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from gmb_hf.files import atomic_path
 from gmb_hf.runs import metadata as meta
-from gmb_hf.runs.columns import (
-    KEYS,
-    RawTable,
-    check_seeds,
-    float_column,
-    missing_column,
-    typed_columns,
-)
+from gmb_hf.runs.columns import check_seeds, float_column, missing_column, typed_columns
 from gmb_hf.runs.fingerprint import content_hash
+from gmb_hf.runs.joining import add_counts, join_pieces
 from gmb_hf.runs.order import OnDuplicate, order_rows
 from gmb_hf.runs.panel import Panel, prefix_mask
-from gmb_hf.runs.readers import read_file
-from gmb_hf.runs.sources import find_files
+from gmb_hf.runs.raw import KEYS, RawTable, Wanted, find_step
+from gmb_hf.runs.reading import read_sources
+from gmb_hf.runs.rectangle import rectangle
 from gmb_hf.runs.tail import keep_last_rows
 from gmb_hf.validation import InputError, choose, positive_int, unknown
 
@@ -48,6 +43,7 @@ class RunLog:
         metadata: a JSON object about the runs (task, model, preset, versions).
         dropped_duplicates: run -> rows dropped because a restart logged their step again.
         set_aside: column -> why it is no observable (text, lists).
+        notes: what to know of how the files were read, a sentence each.
         origin: where the rows came from, for messages.
     """
 
@@ -58,11 +54,14 @@ class RunLog:
         *,
         dropped_duplicates: Mapping[str, int] | None = None,
         set_aside: Mapping[str, str] | None = None,
+        notes: Sequence[str] = (),
         on_duplicate: OnDuplicate = "last",
         origin: str = "run log",
     ) -> None:
         """Order a table whose columns are typed already; `from_table` takes any table."""
         choose("on_duplicate", on_duplicate, ("last", "keep", "sort"))
+        if on_duplicate == "last":
+            table = join_pieces(table)
         encoded = pc.dictionary_encode(table["run"].combine_chunks())
         codes = np.asarray(encoded.indices, dtype=np.int64)
         names = encoded.dictionary.to_pylist()
@@ -73,8 +72,9 @@ class RunLog:
         plain = table.replace_schema_metadata(None)
         self.table: pa.Table = plain if order.rows is None else plain.take(pa.array(order.rows))
         self.metadata: dict[str, Any] = dict(metadata or {})
-        self.dropped_duplicates = _add_counts([dropped_duplicates or {}, order.dropped])
+        self.dropped_duplicates = add_counts([dropped_duplicates or {}, order.dropped])
         self.set_aside = dict(set_aside or {})
+        self.notes = tuple(dict.fromkeys(notes))
         self.origin = origin
         self._runs = order.runs
         self._lengths = order.lengths
@@ -90,16 +90,20 @@ class RunLog:
         on_duplicate: OnDuplicate = "last",
         last_rows: int | None = None,
     ) -> RunLog:
-        """Read run logs from files (Parquet, CSV, JSONL), folders or globs, as one.
+        """Read run logs from files of any known format, folders or globs, as one.
 
         Args:
-            sources: what to read; a folder stands for the run log files directly in it.
-            step_column, run_column: their names in the files. A file without a `run` column is one
-                run, named by the file's stem.
+            sources: what to read; a folder stands for the run log files directly in it, or for the
+                trainings in its subfolders.
+            step_column: its name in the files; for `step`, where a file has none, the one column
+                of another known name is taken, which `notes` says.
+            run_column: its name in the files. A file without it is one run, named by the file's
+                stem; a training's state or event files are one run, named by its folder.
             columns: read these observables only; None reads every column of numbers.
             on_duplicate: "last" keeps the last row of a step that a restart logged again and counts
-                the others in `dropped_duplicates`; "keep" keeps all rows; "sort" does too, and
-                sorts rows that are out of order instead of refusing them.
+                the others in `dropped_duplicates`, and joins a step's row that was logged in
+                pieces; "keep" keeps all rows; "sort" does too, and sorts rows that are out of
+                order instead of refusing them.
             last_rows: read only so many rows at the end of each run's log, as it was written.
 
         Raises:
@@ -108,26 +112,19 @@ class RunLog:
         """
         home: dict[str, Path] = {}
         parts = []
-        for path in find_files(sources):
-            raw = read_file(path, step_column=step_column, run_column=run_column, columns=columns)
+        wanted = Wanted(step_column, run_column, None if columns is None else tuple(columns))
+        for source, raw in read_sources(sources, wanted):
             if last_rows is not None:
                 count = positive_int("last_rows", last_rows)
                 raw = keep_last_rows(raw, count, run_column=run_column)
-            part = cls.from_table(
-                raw,
-                step_column=step_column,
-                run_column=run_column,
-                run_name=path.stem,
-                columns=columns,
-                on_duplicate=on_duplicate,
-            )
+            part = cls._from_raw(raw, wanted, run_name=source.run_name, on_duplicate=on_duplicate)
             for run in part.runs:
                 if run in home:
                     raise InputError(
-                        f"run {run!r} is in two files, {home[run]} and {path}; leave one out, or "
-                        "give the runs different names"
+                        f"run {run!r} is in two files, {home[run]} and {source.place}; leave one "
+                        "out, or give the runs different names"
                     )
-                home[run] = path
+                home[run] = source.place
             parts.append(part)
         if len(parts) == 1:
             return parts[0]
@@ -137,7 +134,7 @@ class RunLog:
     @classmethod
     def from_table(
         cls,
-        table: pa.Table | RawTable,
+        table: pa.Table,
         *,
         metadata: Mapping[str, Any] | None = None,
         step_column: str = "step",
@@ -151,22 +148,28 @@ class RunLog:
         `run_name` names the one run of a table that has no `run` column. Metadata that an earlier
         `write` left in the table is used where `metadata` is not given.
         """
-        raw = table if isinstance(table, RawTable) else _raw(table)
-        typed, aside = typed_columns(
-            raw,
-            step_column=step_column,
-            run_column=run_column,
-            run_name=run_name,
-            columns=columns,
-        )
+        names = tuple(table.column_names)
+        raw = RawTable(table, "run log", lambda row: f"row {row + 1}", names)
+        wanted = Wanted(step_column, run_column, None if columns is None else tuple(columns))
+        log = cls._from_raw(raw, wanted, run_name=run_name, on_duplicate=on_duplicate)
+        if metadata is not None:
+            log.metadata = dict(metadata)
+        return log
+
+    @classmethod
+    def _from_raw(
+        cls, raw: RawTable, wanted: Wanted, *, run_name: str | None, on_duplicate: OnDuplicate
+    ) -> RunLog:
+        typed, aside = typed_columns(raw, wanted, run_name=run_name)
+        step = find_step(raw.names, wanted.step, raw.where)
+        guessed = [f"The steps are the column {step!r}."] if step != wanted.step else []
         held = raw.table.schema.metadata or {}
         return cls(
             typed,
-            meta.from_json(held.get(meta.METADATA_KEY), raw.where)
-            if metadata is None
-            else metadata,
+            meta.from_json(held.get(meta.METADATA_KEY), raw.where),
             dropped_duplicates=meta.from_json(held.get(meta.DROPPED_KEY), raw.where),
             set_aside=aside,
+            notes=[*raw.notes, *guessed],
             on_duplicate=on_duplicate,
             origin=raw.where,
         )
@@ -193,20 +196,7 @@ class RunLog:
         Raises:
             InputError: a shape that differs, or steps out of order.
         """
-        grid = np.atleast_1d(np.asarray(steps))
-        shape = (len(runs), grid.shape[-1])
-        data: dict[str, Any] = {
-            "run": np.repeat(np.asarray(runs, dtype=object), shape[1]),
-            "step": np.broadcast_to(grid, shape).ravel(),
-        }
-        if seeds is not None:
-            data["seed"] = np.repeat(np.asarray(seeds), shape[1])
-        for name, values in observables.items():
-            array = np.asarray(values, dtype=np.float64)
-            if array.shape != shape:
-                raise InputError(f"observable {name!r} has shape {array.shape}, expected {shape}")
-            data[name] = array.ravel()
-        return cls.from_table(pa.table(data), metadata=metadata or {})
+        return cls.from_table(rectangle(runs, steps, observables, seeds), metadata=metadata or {})
 
     @classmethod
     def concat(cls, logs: Sequence[RunLog]) -> RunLog:
@@ -235,8 +225,9 @@ class RunLog:
         return cls(
             table.drop_columns([name for name in table.column_names if name in aside]),
             meta.merge([log.metadata for log in logs]),
-            dropped_duplicates=_add_counts([log.dropped_duplicates for log in logs]),
+            dropped_duplicates=add_counts([log.dropped_duplicates for log in logs]),
             set_aside=aside,
+            notes=[note for log in logs for note in log.notes],
             on_duplicate="keep",  # each part has been through the rule already
             origin=origin,
         )
@@ -315,6 +306,7 @@ class RunLog:
             self.metadata,
             dropped_duplicates={k: n for k, n in self.dropped_duplicates.items() if k in kept},
             set_aside=self.set_aside,
+            notes=self.notes,
             on_duplicate="keep",
             origin=self.origin,
         )
@@ -357,15 +349,3 @@ class RunLog:
         steps[self._present] = np.asarray(self.table["step"])
         steps.flags.writeable = False
         return steps
-
-
-def _raw(table: pa.Table) -> RawTable:
-    return RawTable(table, "run log", lambda row: f"row {row + 1}", tuple(table.column_names))
-
-
-def _add_counts(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for part in parts:
-        for run, count in part.items():
-            total[run] = total.get(run, 0) + count
-    return total

@@ -6,16 +6,16 @@ import glob
 from collections.abc import Sequence
 from pathlib import Path
 
+from gmb_hf.runs.readers.registry import KNOWN, reader_of
 from gmb_hf.validation import InputError, nearest
-
-SUFFIXES = (".parquet", ".csv", ".jsonl", ".ndjson")
 
 
 def find_files(sources: str | Path | Sequence[str | Path]) -> list[Path]:
     """Every run log file that `sources` name, in their order, each once.
 
-    A folder stands for the run log files directly in it (hidden files are passed over); a glob for
-    what it matches, `**` included.
+    A folder stands for the run log files directly in it (hidden files are passed over); where it
+    has none, for the logs of the trainings in its subfolders that left event files or a Trainer's
+    state. A glob stands for what it matches, `**` included.
 
     Raises:
         InputError: no sources, a missing file, a folder or glob without a run log file, or a file
@@ -35,8 +35,8 @@ def _expand(source: str | Path) -> list[Path]:
     if path.is_dir():
         return _in_folder(path)
     if path.exists():
-        if path.suffix.lower() not in SUFFIXES:
-            raise InputError(f"{path}: not a run log; known endings: {', '.join(SUFFIXES)}")
+        if reader_of(path) is None:
+            raise InputError(f"{path}: not a run log; known endings: {KNOWN}")
         return [path]
     if glob.has_magic(str(path)):
         return _matching(str(path))
@@ -44,28 +44,48 @@ def _expand(source: str | Path) -> list[Path]:
 
 
 def _in_folder(folder: Path) -> list[Path]:
-    files = sorted(p for p in folder.iterdir() if p.is_file() and _is_log(p))
+    entries = sorted(folder.iterdir())
+    files = [path for path in entries if path.is_file() and _is_log(path)] + _of_training(folder)
+    inside = [path for path in entries if path.is_dir()]
     if not files:
-        inside = sorted(p.name for p in folder.iterdir() if p.is_dir())[:6]
-        hint = f"; it has the folders {', '.join(inside)}" if inside else ""
-        raise InputError(f"{folder}: no run log ({', '.join(SUFFIXES)}) in this folder{hint}")
-    return files
+        files = [file for child in inside for file in _of_training(child)]
+    if not files:
+        shown = ", ".join(path.name for path in inside[:6])
+        hint = f"; it has the folders {shown}" if shown else ""
+        raise InputError(f"{folder}: no run log ({KNOWN}) in this folder{hint}")
+    return list(dict.fromkeys(files))
+
+
+def _of_training(folder: Path) -> list[Path]:
+    """The files that a training left in its folder: event files, states of it or its checkpoints.
+
+    Tables are not among them: they stand for themselves, in whatever folder.
+    """
+    held = [path for path in sorted(folder.iterdir()) if path.is_file() and _is_log(path)]
+    found = [path for path in held if _folder_is_run(path)]
+    return found + sorted(folder.glob("checkpoint-*/trainer_state.json"))
+
+
+def _folder_is_run(path: Path) -> bool:
+    reader = reader_of(path)
+    return reader is not None and reader.run_folder is not None
 
 
 def _matching(pattern: str) -> list[Path]:
-    files = sorted(p for p in map(Path, glob.glob(pattern, recursive=True)) if p.is_file())
-    logs = [path for path in files if _is_log(path)]
+    seen = sorted(map(Path, glob.glob(pattern, recursive=True)))
+    logs = [path for path in seen if path.is_file() and _is_log(path)]
+    logs += [file for path in seen if path.is_dir() for file in _of_training(path)]
     if not logs:
-        seen = f"; it matches {files[0]}, which is no run log" if files else ""
+        other = f"; it matches {seen[0]}, which is no run log" if seen else ""
         raise InputError(
-            f"{pattern}: no run log ({', '.join(SUFFIXES)}) matches this pattern{seen}; "
+            f"{pattern}: no run log ({KNOWN}) matches this pattern{other}; "
             "check the folder and the quotes around it"
         )
-    return logs
+    return list(dict.fromkeys(logs))
 
 
 def _is_log(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES and not path.name.startswith((".", "_"))
+    return reader_of(path) is not None and not path.name.startswith((".", "_"))
 
 
 def _neighbour(path: Path) -> str:

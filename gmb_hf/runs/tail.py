@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gmb_hf.runs.columns import RawTable
+from gmb_hf.runs.raw import RawTable
 
 
 def keep_last_rows(raw: RawTable, count: int, *, run_column: str = "run") -> RawTable:
