@@ -112,12 +112,17 @@ class Lock:
             )
         # The content of the file is checked, not that of the parsed lock: a field that a later
         # version adds, with its default, must not make an honest lock look edited.
-        _check_seal(data, where=str(path))
         design = {key: value for key, value in data.items() if key != "x_lock"}
-        return cls(
-            Prereg.parse(design, where=str(path)),
-            LockRecord.parse(record, where=f"{path}: x_lock"),
-        )
+        try:
+            lock = cls(
+                Prereg.parse(design, where=str(path)),
+                LockRecord.parse(record, where=f"{path}: x_lock"),
+            )
+        except InputError:
+            _check_seal(data, where=str(path))  # an edit is the likelier reason
+            raise
+        _check_seal(_as_typed(data, lock.plain()), where=str(path))
+        return lock
 
     def write(self, path: str | Path) -> Path:
         """Write the lock as YAML, atomically."""
@@ -212,6 +217,16 @@ def _check_seal(content: Mapping[str, Any], *, where: str) -> None:
             f"{where}: was edited after it was locked (its hash is {recorded[:16]}, its content "
             f"hashes to {actual[:16]}); restore the file, or lock again and judge on new seeds"
         )
+
+
+def _as_typed(content: Any, parsed: Any) -> Any:
+    """The file's content with its numbers as the fields' types have them: 50 and 50.0 are one."""
+    if isinstance(content, Mapping) and isinstance(parsed, Mapping):
+        return {key: _as_typed(item, parsed.get(key)) for key, item in content.items()}
+    if isinstance(content, list) and isinstance(parsed, list) and len(content) == len(parsed):
+        return [_as_typed(item, other) for item, other in zip(content, parsed, strict=True)]
+    same = isinstance(parsed, float) and type(content) is int and content == parsed
+    return parsed if same else content
 
 
 def _check_candidates(prereg: Prereg, candidates: Mapping[str, LockedCandidate]) -> None:

@@ -1,4 +1,4 @@
-"""Every field of a design, and of a lock's record, has its sentence: change it, and that changes."""
+"""Every field of a design, and of a lock's record, has its sentence, which changes with it."""
 
 from __future__ import annotations
 
