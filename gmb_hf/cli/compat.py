@@ -199,6 +199,8 @@ def _show(results: Results, report: Path) -> None:
     screen = show.console()
     screen.print()
     show.say(answer(results).sentence, style="bold")
+    if len(results.indicators) > 1:
+        show.say("compat repeats the published computation and never supports an alarm.")
     screen.print()
     for part in lay_out(columns, groups, screen.width):
         screen.print(part)

@@ -90,7 +90,8 @@ class CompatSettings:
 
     def plain(self) -> dict[str, object]:
         """The settings as a results file holds them."""
-        return dataclasses.asdict(self)
+        held = dataclasses.asdict(self)
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in held.items()}
 
 
 def explain_settings(settings: CompatSettings) -> tuple[str, ...]:

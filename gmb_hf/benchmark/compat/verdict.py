@@ -71,51 +71,44 @@ def conclude(measured: Measured, settings: CompatSettings) -> CompatVerdict:
     what would be SUPPORTED_FOR_ALARM by the published rules is INCONCLUSIVE here.
     """
     found = gate(measured, settings)
+    faults = _faults(measured, found, settings)
     n_events = measured.points[0].n_events
     if n_events < settings.event_count_min:
         few = f"{n_events} events are fewer than {settings.event_count_min}"
-        return _verdict("INCONCLUSIVE", ("few_events",), few, settings)
-    reasons, clauses = _faults(measured, found, settings)
-    if reasons:
-        return _verdict("RANK_ONLY", reasons, clauses, settings)
-    if found.met:
-        held = f"{sum(found.met)} of {len(found.met)} false-alarm budgets hold on these runs"
-    else:
-        held = "thresholds without targets have no budget to keep"
-    return _verdict("INCONCLUSIVE", (), held, settings)
+        return _verdict("INCONCLUSIVE", {"few_events": few, **faults}, settings)
+    if faults:
+        return _verdict("RANK_ONLY", faults, settings)
+    return _verdict("INCONCLUSIVE", {}, settings)
 
 
-def _faults(
-    measured: Measured, found: Gate, settings: CompatSettings
-) -> tuple[tuple[str, ...], str]:
-    reasons, clauses = [], []
+def _faults(measured: Measured, found: Gate, settings: CompatSettings) -> dict[str, str]:
+    """What stands against an alarm whatever the protocol: code -> clause."""
+    faults = {}
     if found.floor:
-        reasons.append("fpr_floor")
-        clauses.append(f"no threshold has a false positive rate below {found.fpr_min:.3f}")
+        faults["fpr_floor"] = f"no threshold has a false positive rate below {found.fpr_min:.3f}"
     if found.controllable is False:
-        reasons.append("fpr_uncontrolled")
-        clauses.append(
+        faults["fpr_uncontrolled"] = (
             f"{sum(found.met)} of {len(found.met)} false-alarm budgets hold, "
             f"{settings.min_targets_ok} must"
         )
-    if reasons and (measured.auc is None or measured.auc <= 0.5):
-        reasons.append("no_ranking_signal")
+    if faults and (measured.auc is None or measured.auc <= 0.5):
         auc = "undefined" if measured.auc is None else f"{measured.auc:.2f}"
-        clauses.append(f"it does not rank the windows before an event higher (AUC {auc})")
-    return tuple(reasons), "; ".join(clauses)
+        faults["no_ranking_signal"] = (
+            f"it does not rank the windows before an event higher (AUC {auc})"
+        )
+    return faults
 
 
-def _verdict(
-    label: str, reasons: tuple[str, ...], because: str, settings: CompatSettings
-) -> CompatVerdict:
+def _verdict(label: str, reasons: dict[str, str], settings: CompatSettings) -> CompatVerdict:
     opening = "May not raise an alarm" if label == "RANK_ONLY" else "Not decided"
     source = (
-        "finds thresholds on the windows that it measures them on"
+        "measures thresholds on the windows that they come from"
         if settings.thresholds is None
         else "takes thresholds from outside"
     )
-    sentence = (
-        f"{opening}: {because}; compat repeats the published computation, which {source} and "
-        "tests nothing against chance, so it never supports an alarm; --protocol strict can."
+    protocol = (
+        f"compat repeats the published computation, which {source} and tests nothing against "
+        "chance, so it never supports an alarm (--protocol strict can)"
     )
-    return CompatVerdict(label, (*reasons, PROTOCOL_REASON), sentence)
+    clauses = "; ".join([*reasons.values(), protocol])
+    return CompatVerdict(label, (*reasons, PROTOCOL_REASON), f"{opening}: {clauses}.")
