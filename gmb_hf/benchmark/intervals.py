@@ -24,12 +24,17 @@ _BOOTSTRAP_STREAM = 1
 
 @dataclass(frozen=True)
 class Interval(Record):
-    """An interval of confidence `level`; `method` is how it was found."""
+    """An interval of confidence `level`; `method` is how it was found.
+
+    Where both are named, the lower end is the bootstrap's and the upper one lies between the two.
+    """
 
     low: float
     high: float
     level: float = LEVEL
-    method: Literal["run bootstrap", "exact binomial"] = "run bootstrap"
+    method: Literal["run bootstrap", "exact binomial", "run bootstrap and exact binomial"] = (
+        "run bootstrap"
+    )
 
 
 @lru_cache(maxsize=4)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,14 +10,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.benchmark.intervals import (
-    Interval,
-    exact_binomial,
-    ratio_interval,
-    resamples,
-)
+from gmb_hf.benchmark.intervals import Interval
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.negatives import NegativeScores
+from gmb_hf.benchmark.rates import rate_interval, run_rates
 from gmb_hf.benchmark.record import Record
 from gmb_hf.preregistration.plan import effective_budget, runs_needed
 
@@ -26,8 +21,6 @@ State = Literal["met", "missed", "straddles"]
 
 # .04 misses .05 by .010000000000000002: a tolerance of .01 must still hold.
 _SLACK = 1e-12
-# With fewer alarming runs than this, most resamples see the same few: their spread says little.
-_FEW_ALARMING_RUNS = 5
 
 
 @dataclass(frozen=True)
@@ -43,7 +36,8 @@ class TargetResult(Record):
             pooled over windows. None without negative windows.
         achieved_pooled: the pooled rate.
         interval: 95% run-cluster interval of `achieved`; exact at its upper end where few runs
-            alarm (see `_interval`).
+            alarm (see `rate_interval`).
+        alarming_runs: runs with a false alarm.
         budget_used: achieved / target.
         effective_budget: the rate to expect from so many calibration runs; None in `v0.4`, and
             where their number is not known.
@@ -59,6 +53,7 @@ class TargetResult(Record):
     achieved: float | None
     achieved_pooled: float | None
     interval: Interval | None
+    alarming_runs: int
     budget_used: float | None
     effective_budget: float | None
     met: bool
@@ -174,24 +169,17 @@ def pass_line(target: float, eps: float) -> float:
     return target + min(eps, target / 2)
 
 
-def false_alarms(judgement: Judgement, target: float) -> NDArray[np.int64]:
-    """Alarmed negative windows of each run, int64 [R]."""
-    alarmed = judgement.alarms(target) & judgement.windows.negative
-    return np.asarray(alarmed.sum(axis=1, dtype=np.int64))
-
-
 def _target(
     judgement: Judgement, target: float, certificate: FloorCertificate | None, intervals: bool
 ) -> TargetResult:
     counts = judgement.negatives.counts
     known = counts > 0
-    false = false_alarms(judgement, target)
-    rates = np.divide(false, counts, out=np.zeros(len(counts)), where=known)
+    false, rates = run_rates(judgement, target)
     achieved = pooled = interval = None
     if known.any():
         pooled = float(false.sum() / counts.sum())
         achieved = float(rates.sum() / known.sum()) if judgement.strict else pooled
-        interval = _interval(judgement, false, rates) if intervals else None
+        interval = rate_interval(judgement, false, rates) if intervals else None
 
     calibrated, m = judgement.calibrated, judgement.calibrated.n_runs
     tau = calibrated.deployed[target]
@@ -214,6 +202,7 @@ def _target(
         achieved=achieved,
         achieved_pooled=pooled,
         interval=interval,
+        alarming_runs=int((false > 0).sum()),
         budget_used=None if achieved is None else achieved / target,
         effective_budget=(
             effective_budget(target, m) if judgement.strict and m is not None else None
@@ -228,35 +217,6 @@ def _state(met: bool, interval: Interval | None, line: float, undecidable: bool)
     if undecidable or (interval is not None and interval.low <= line < interval.high):
         return "straddles"
     return "met" if met else "missed"
-
-
-def _interval(
-    judgement: Judgement, false: NDArray[np.int64], rates: NDArray[np.float64]
-) -> Interval | None:
-    """The run-cluster bootstrap; where few runs alarm, with an exact bound as its upper end.
-
-    Resamples of zeros are zeros, and resamples of one alarmed window never see more of it than a
-    few times: such a bootstrap takes the runs that alarm for all that ever will. A rate is at most
-    the share of runs that alarm times the rate of the worst of them, so the exact (Clopper-Pearson)
-    bound on the share, times the largest rate observed, is put in its place if higher. Silence
-    shows no rate; the worst is then 1. Alarms must not pass for better evidence than silence of as
-    many runs: its bound holds for them as well.
-    """
-    counts, n_runs = judgement.negatives.counts, judgement.negatives.n_runs
-    alarming = int((false > 0).sum())
-    silence = exact_binomial(0, n_runs)
-    if not alarming:
-        return silence
-    prereg = judgement.prereg
-    weights = resamples(len(counts), prereg.x_bootstrap_draws, prereg.x_seed)
-    if judgement.strict:
-        interval = ratio_interval(rates, (counts > 0).astype(np.float64), weights)
-    else:
-        interval = ratio_interval(false.astype(np.float64), counts.astype(np.float64), weights)
-    if interval is None or alarming >= _FEW_ALARMING_RUNS:
-        return interval
-    bound = max(exact_binomial(alarming, n_runs).high * float(rates.max()), silence.high)
-    return dataclasses.replace(interval, high=max(interval.high, bound))
 
 
 def _floor(

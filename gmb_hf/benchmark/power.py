@@ -14,6 +14,7 @@ from gmb_hf.benchmark.calibration import runs_to_cross_fit
 from gmb_hf.benchmark.intervals import Interval, runs_for_zero
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.operationality import LayerB, TargetResult, pass_line
+from gmb_hf.benchmark.rates import bootstrap_rate, run_rates
 from gmb_hf.benchmark.utility import OperatingPoint
 from gmb_hf.preregistration.plan import runs_needed
 
@@ -116,16 +117,28 @@ def _target_question(judgement: Judgement, result: TargetResult) -> OpenQuestion
         return OpenQuestion("no_negative_windows", "no held-out run has a negative window", None)
     line = pass_line(result.target, judgement.prereg.fpr_eps)
     low, high = result.interval.low, result.interval.high
-    n_runs = judgement.evaluation.n_runs
-    if result.interval.method == "exact binomial":
-        runs: int | None = math.ceil(n_runs * runs_for_zero(line) / judgement.negatives.n_runs)
-    else:
-        runs = _runs_to_clear(n_runs, result.achieved, line, result.interval)
     text = (
         f"the rate {result.achieved:.3f} [{low:.3f}, {high:.3f}] at target {result.target:g} "
         f"straddles its line {line:g}"
     )
-    return OpenQuestion("interval_straddles", text, runs)
+    return OpenQuestion("interval_straddles", text, _runs_for_rate(judgement, result, line))
+
+
+def _runs_for_rate(judgement: Judgement, result: TargetResult, line: float) -> int | None:
+    """Runs after which the interval clears the line: its bootstrap, and what silence proves."""
+    interval, n_runs = result.interval, judgement.evaluation.n_runs
+    if interval is None or result.achieved is None:
+        return None
+    if interval.method == "run bootstrap":
+        return _runs_to_clear(n_runs, result.achieved, line, interval)
+    silent = math.ceil(n_runs * runs_for_zero(line) / judgement.negatives.n_runs)
+    if interval.method == "exact binomial":
+        return silent
+    sampled = bootstrap_rate(judgement, *run_rates(judgement, result.target))
+    if sampled is None or not sampled.low <= line < sampled.high:
+        return max(silent, n_runs + 1)
+    enough = _runs_to_clear(n_runs, result.achieved, line, sampled)
+    return None if enough is None else max(silent, enough)
 
 
 def _runs_to_clear(n_runs: int, estimate: float, line: float, interval: Interval) -> int | None:

@@ -89,6 +89,7 @@ class AchievedRecord(ResultSection):
     x_answer: Literal["THRESHOLD", "ABSTAIN"] | None = None
     x_achieved_pooled: Number = None
     x_interval: IntervalRecord | None = None
+    x_alarming_runs: Count | None = None
     x_budget_used: Number = None
     x_effective_budget: Number = None
     x_met: bool | None = None

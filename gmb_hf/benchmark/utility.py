@@ -19,7 +19,7 @@ from gmb_hf.benchmark.intervals import (
 )
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.nulls import Null, risk_set_null, shift_null
-from gmb_hf.benchmark.operationality import false_alarms
+from gmb_hf.benchmark.rates import false_alarms
 from gmb_hf.benchmark.record import Record
 
 # Coverage .3 of 10 events must reach a minimum of .3.

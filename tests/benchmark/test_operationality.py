@@ -12,6 +12,7 @@ from score_builders import design, noise_scores, scores_of
 from gmb_hf.benchmark.intervals import exact_binomial
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.operationality import layer_b, pass_line
+from gmb_hf.benchmark.rates import bootstrap_rate, run_rates
 
 ALL_TARGETS = (0.01, 0.05, 0.10)
 
@@ -107,19 +108,47 @@ class TestStates:
             assert layer.targets[0].interval.method == "exact binomial"
             assert layer.targets[0].interval.high == pytest.approx(1 - 0.025 ** (1 / n_runs))
 
-    def test_few_alarms_are_no_better_evidence_than_none(self) -> None:
-        quiet = np.random.default_rng(1).random((40, 34))  # 30 negatives a run
-        highs = []
-        for alarming in range(5):
+    def highs(self, n_runs: int, counts: range) -> list[float]:
+        """Upper ends at .05 of `counts` runs that alarm once in 30 negatives."""
+        quiet = np.random.default_rng(1).random((n_runs, 34))
+        found = []
+        for alarming in counts:
             values = quiet.copy()
             values[:alarming, 3] = 2.0 + np.arange(alarming)
-            layer = layer_b(locked(values, [300.0] * 40, 2.0))
-            five = layer.at(0.05)
-            assert five.interval is not None
-            highs.append(five.interval.high)
-            assert (five.state, five.met) == ("straddles", True)
-        assert highs == sorted(highs)
-        assert highs[0] == pytest.approx(1 - 0.025 ** (1 / 40))
+            result = layer_b(locked(values, [300.0] * n_runs, 2.0)).at(0.05)
+            assert result.interval is not None
+            assert result.alarming_runs == alarming
+            found.append(result.interval.high)
+        return found
+
+    def test_few_alarms_are_no_better_evidence_than_none(self) -> None:
+        assert self.highs(40, range(4)) == pytest.approx([1 - 0.025 ** (1 / 40)] * 4)
+
+    @pytest.mark.parametrize("n_runs", [40, 256])
+    def test_the_exact_bound_fades_and_no_run_makes_it_jump(self, n_runs: int) -> None:
+        highs = self.highs(n_runs, range(3, 13))
+        silence, bootstrap = highs[0], highs[-1]
+        assert silence == pytest.approx(1 - 0.025 ** (1 / n_runs))
+        falls = -np.diff(highs)
+        # It falls over four runs and more; then it rises with the bootstrap.
+        assert (falls[:4] > 0).all()
+        assert falls.max() < 0.55 * (silence - bootstrap)
+        assert (falls[6:] <= 1e-3).all()
+
+    def test_the_weight_by_hand(self) -> None:
+        # Five of 40 alarm: .875^40 = .00479 of the resamples are blind, .1916 of the tail.
+        values = np.random.default_rng(1).random((40, 34))
+        values[:5, 3] = 2.0
+        judgement = locked(values, [300.0] * 40, 2.0)
+        found = layer_b(judgement).at(0.05).interval
+        assert found is not None
+        assert found.method == "run bootstrap and exact binomial"
+        plain = bootstrap_rate(judgement, *run_rates(judgement, 0.05))
+        assert plain is not None
+        weight = 0.875**40 / 0.025
+        silence = exact_binomial(0, 40).high
+        assert found.high == pytest.approx(weight * silence + (1 - weight) * plain.high)
+        assert found.low == plain.low
 
     def test_few_alarming_runs_are_bounded_by_the_worst_of_them(self) -> None:
         values = np.random.default_rng(1).random((40, 34))
@@ -135,6 +164,7 @@ class TestStates:
         five = layer_b(locked(values, [300.0] * 40, 2.0)).at(0.05)
         assert five.interval is not None
         assert five.interval.high < exact_binomial(0, 40).high
+        assert five.interval.method == "run bootstrap"
         assert five.state == "met"
 
     def test_too_few_calibration_runs_leave_the_target_open(self) -> None:
