@@ -48,6 +48,7 @@ _OPTION_OF = {
     "horizon_steps": "--horizon",
     "window_W_event": "--window",
     "x_event_t_min or x_theta_floor": "--event-after or --floor",
+    "set x_event_t_min": "set --event-after",
     "set x_require_new_max: true": "set x_require_new_max: true in a preregistration",
 }
 _COMPAT = "Protocol compat"

@@ -44,7 +44,8 @@ def _settings(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
         yield below(
             "radius_below_cadence",
             f"x_regime_radius {radius} is below the cadence {cadence}: signals move together only "
-            f"at one and the same checkpoint, whatever the radius; use {cadence} or more",
+            "at one and the same checkpoint, and no radius below it can give another result; use "
+            f"{cadence} or more",
         )
     if quantile <= QUANTILE_MIN:
         yield error(
@@ -72,15 +73,16 @@ def _occurrences(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
         labels = ", ".join(f"{count} {label}" for label, count in facts.excluded.items())
         yield warning(
             "runs_excluded",
-            f"PT-MSS cannot say of {sum(facts.excluded.values())} runs whether they have an event "
-            f"({labels}); they are neither events nor negatives",
+            f"{sum(facts.excluded.values())} of {facts.n_explore} excluded, as neither events nor "
+            f"negatives: PT-MSS cannot say whether they have a transition ({labels})",
         )
     at_first = sum(event <= first for event, first in events)
+    floor = " or x_theta_floor" if prereg.event.type == "E_jump" else ""
     if events and at_first > FIRST_STEP_SHARE_MAX * len(events):
         yield warning(
             "events_on_first_step",
             f"{at_first} of {len(events)} events fall on the first evaluated step, so nothing "
-            "can warn of them; set x_event_t_min or x_theta_floor",
+            f"can warn of them; set x_event_t_min{floor}",
         )
     early = sum(event <= prereg.burn_in for event, _ in events)
     if prereg.burn_in and early:

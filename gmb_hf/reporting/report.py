@@ -219,7 +219,7 @@ def _events(results: Results) -> str:
     if summary.x_n_too_early:
         text += f" {summary.x_n_too_early:,} came too early to be warned of and count as uncovered."
     if summary.x_n_excluded:
-        text += f" {summary.x_n_excluded:,} runs are excluded: neither events nor negatives."
+        text += f" Excluded, as neither events nor negatives: {summary.x_n_excluded:,}."
     return text
 
 

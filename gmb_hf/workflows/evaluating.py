@@ -226,8 +226,8 @@ class _Case:
             notes.append(f"No run has an event: {why}.")
         if self.events.excluded:
             notes.append(
-                f"{len(self.events.excluded)} of {len(self.given.runs)} runs are excluded, neither "
-                "events nor negatives: PT-MSS cannot say whether they have a transition "
+                f"Excluded, as neither events nor negatives: {len(self.events.excluded)} of "
+                f"{len(self.given.runs)} runs; PT-MSS cannot say whether they have a transition "
                 f"({count_labels(self.events)})."
             )
         dropped = self.given.dropped_duplicates
