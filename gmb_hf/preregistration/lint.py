@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
+from gmb_hf.preregistration.commit import is_placeholder
 from gmb_hf.preregistration.findings import DesignFacts, Finding, error, warning
 from gmb_hf.preregistration.lint_events import event_findings
 from gmb_hf.preregistration.plan import effective_budget, runs_advised, runs_needed
@@ -21,6 +22,7 @@ def lint(prereg: Prereg, facts: DesignFacts | None = None) -> list[Finding]:
     """Every fault of the design, errors first; facts that are not known are not judged."""
     facts = facts or DesignFacts(cadence=prereg.boundary.checkpoint_every_steps)
     found = [
+        *_left_to_fill_in(prereg),
         *_windows(prereg, facts),
         *_seeds(prereg),
         *event_findings(prereg, facts),
@@ -38,6 +40,27 @@ def refuse_unsound(findings: Iterable[Finding], *, warnings_too: bool = False) -
     if faults:
         named = "; ".join(f"[{item.code}] {item.message}" for item in faults)
         raise InputError(f"design refused, {len(faults)} fault(s): {named}")
+
+
+def _left_to_fill_in(prereg: Prereg) -> Iterator[Finding]:
+    fields = {
+        f"{section}.{name}": value
+        for section in ("meta", "boundary")
+        for name, value in getattr(prereg, section).plain().items()
+    }
+    # The day and the commit are filled in by the lock.
+    open_ones = [
+        name
+        for name, value in fields.items()
+        if isinstance(value, str)
+        and is_placeholder(value)
+        and name not in ("meta.date_locked", "meta.commit_hash")
+    ]
+    if open_ones:
+        yield warning(
+            "left_to_fill_in",
+            f"{', '.join(open_ones)} still as the template has it; write what it is, or null",
+        )
 
 
 def _windows(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 
 import numpy as np
 
 from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.windows import label_windows
+from gmb_hf.preregistration.commit import filled_in, git_commit
 from gmb_hf.preregistration.findings import DesignFacts, Finding
 from gmb_hf.preregistration.heldout import differing
 from gmb_hf.preregistration.lint import lint, refuse_unsound
@@ -42,7 +44,8 @@ def make_lock(
         on_done: called with each candidate's name when its thresholds are found.
 
     Returns:
-        The lock, and the linter's warnings.
+        The lock, and the linter's warnings. Where the design leaves open the day and the commit of
+        the code, the lock has today's (UTC) and that of the working folder, if git knows one.
 
     Raises:
         InputError: the design is unsound (each fault is named), or a held-out seed is in the log.
@@ -60,13 +63,16 @@ def make_lock(
         locked[entry.name] = freeze(entry, decided, events, prereg)
         if on_done is not None:
             on_done(entry.name)
+    now = datetime.now(UTC)
+    meta = filled_in(prereg.meta, date=now.date().isoformat(), commit=git_commit())
     lock = Lock.build(
-        prereg,
+        prereg.model_copy(update={"meta": meta}),
         locked,
         explore_fingerprint=log.fingerprint(),
         explore_runs=log.runs,
         explore_seeds=log.seeds,
         n_calibration_runs=with_negatives,
+        created=now.isoformat(timespec="seconds"),
     )
     return lock, findings
 

@@ -47,6 +47,7 @@ def test_a_sound_design_has_no_finding() -> None:
 @pytest.mark.parametrize(
     ("code", "level", "overrides", "facts"),
     [
+        ("left_to_fill_in", "warning", {"task": "<task name>"}, {}),
         ("horizon_reaches_gap", "error", {"safe_gap": 200}, {}),
         ("lead_minimum_beyond_horizon", "error", {"lead_time_median_min": 201}, {}),
         ("lead_target_beyond_horizon", "warning", {"lead_time_target": 201}, {}),
