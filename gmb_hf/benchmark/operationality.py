@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gmb_hf.benchmark.intervals import Interval
 from gmb_hf.benchmark.judgement import Judgement

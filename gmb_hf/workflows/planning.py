@@ -11,7 +11,8 @@ import numpy as np
 
 from gmb_hf.benchmark.intervals import Interval, exact_binomial
 from gmb_hf.benchmark.judgement import Judgement
-from gmb_hf.benchmark.operationality import false_alarms, layer_b
+from gmb_hf.benchmark.operationality import layer_b
+from gmb_hf.benchmark.rates import false_alarms
 from gmb_hf.benchmark.utility import chance, warnings_at
 from gmb_hf.files import write_text
 from gmb_hf.preregistration.documents import json_like, write_yaml
