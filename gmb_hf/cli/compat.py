@@ -112,9 +112,8 @@ def refuse_own(context: typer.Context) -> None:
 
     wrong = [parameter.opts[0] for parameter in typed(context) if parameter.name in OWN]
     if wrong:
-        raise InputError(
-            f"{', '.join(wrong)}: only --protocol compat has it; add that, or leave it"
-        )
+        shown = ", ".join(wrong)
+        raise InputError(f"only --protocol compat has {shown}; add it, or leave that out")
 
 
 def _refuse_foreign(context: typer.Context) -> None:
