@@ -15,22 +15,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from gmb_hf.files import atomic_path
 from gmb_hf.runs import metadata as meta
-from gmb_hf.runs.columns import check_seeds, float_column, missing_column, typed_columns
+from gmb_hf.runs.columns import float_column, missing_column
+from gmb_hf.runs.complete import filled, require_rows
 from gmb_hf.runs.fingerprint import content_hash
-from gmb_hf.runs.joining import add_counts, join_pieces
-from gmb_hf.runs.order import OnDuplicate, order_rows
+from gmb_hf.runs.order import OnDuplicate
 from gmb_hf.runs.panel import Panel, prefix_mask
-from gmb_hf.runs.raw import KEYS, RawTable, Wanted, find_step
-from gmb_hf.runs.reading import read_sources
+from gmb_hf.runs.part import Part, join_parts, order_raw, read_parts
+from gmb_hf.runs.raw import KEYS, RawTable, Wanted
 from gmb_hf.runs.rectangle import rectangle
-from gmb_hf.runs.tail import keep_last_rows
-from gmb_hf.validation import InputError, choose, positive_int, unknown
+from gmb_hf.validation import InputError, unknown
 
 
 class RunLog:
@@ -47,37 +45,16 @@ class RunLog:
         origin: where the rows came from, for messages.
     """
 
-    def __init__(
-        self,
-        table: pa.Table,
-        metadata: Mapping[str, Any] | None = None,
-        *,
-        dropped_duplicates: Mapping[str, int] | None = None,
-        set_aside: Mapping[str, str] | None = None,
-        notes: Sequence[str] = (),
-        on_duplicate: OnDuplicate = "last",
-        origin: str = "run log",
-    ) -> None:
-        """Order a table whose columns are typed already; `from_table` takes any table."""
-        choose("on_duplicate", on_duplicate, ("last", "keep", "sort"))
-        if on_duplicate == "last":
-            table = join_pieces(table)
-        encoded = pc.dictionary_encode(table["run"].combine_chunks())
-        codes = np.asarray(encoded.indices, dtype=np.int64)
-        names = encoded.dictionary.to_pylist()
-        check_seeds(table, codes, names, origin)
-        order = order_rows(
-            codes, names, np.asarray(table["step"]), on_duplicate=on_duplicate, where=origin
-        )
-        plain = table.replace_schema_metadata(None)
-        self.table: pa.Table = plain if order.rows is None else plain.take(pa.array(order.rows))
-        self.metadata: dict[str, Any] = dict(metadata or {})
-        self.dropped_duplicates = add_counts([dropped_duplicates or {}, order.dropped])
-        self.set_aside = dict(set_aside or {})
-        self.notes = tuple(dict.fromkeys(notes))
-        self.origin = origin
-        self._runs = order.runs
-        self._lengths = order.lengths
+    def __init__(self, part: Part) -> None:
+        """Wrap rows that are in order already."""
+        self.table: pa.Table = part.table.replace_schema_metadata(None)
+        self.metadata: dict[str, Any] = dict(part.metadata)
+        self.dropped_duplicates = dict(part.dropped)
+        self.set_aside = dict(part.aside)
+        self.notes = part.notes
+        self.origin = part.origin
+        self._runs = part.runs
+        self._lengths = part.lengths
 
     @classmethod
     def read(
@@ -110,26 +87,8 @@ class RunLog:
             InputError: nothing to read, a missing column, a cell that is no number (file and line
                 are named), steps out of order, or one run in two files.
         """
-        home: dict[str, Path] = {}
-        parts = []
         wanted = Wanted(step_column, run_column, None if columns is None else tuple(columns))
-        for source, raw in read_sources(sources, wanted):
-            if last_rows is not None:
-                count = positive_int("last_rows", last_rows)
-                raw = keep_last_rows(raw, count, run_column=run_column)
-            part = cls._from_raw(raw, wanted, run_name=source.run_name, on_duplicate=on_duplicate)
-            for run in part.runs:
-                if run in home:
-                    raise InputError(
-                        f"run {run!r} is in two files, {home[run]} and {source.place}; leave one "
-                        "out, or give the runs different names"
-                    )
-                home[run] = source.place
-            parts.append(part)
-        if len(parts) == 1:
-            return parts[0]
-        shown = sources if isinstance(sources, (str, Path)) else f"{len(parts)} files"
-        return cls._join(parts, str(shown))
+        return cls(read_parts(sources, wanted, on_duplicate=on_duplicate, last_rows=last_rows))
 
     @classmethod
     def from_table(
@@ -151,28 +110,10 @@ class RunLog:
         names = tuple(table.column_names)
         raw = RawTable(table, "run log", lambda row: f"row {row + 1}", names)
         wanted = Wanted(step_column, run_column, None if columns is None else tuple(columns))
-        log = cls._from_raw(raw, wanted, run_name=run_name, on_duplicate=on_duplicate)
+        log = cls(order_raw(raw, wanted, run_name=run_name, on_duplicate=on_duplicate))
         if metadata is not None:
             log.metadata = dict(metadata)
         return log
-
-    @classmethod
-    def _from_raw(
-        cls, raw: RawTable, wanted: Wanted, *, run_name: str | None, on_duplicate: OnDuplicate
-    ) -> RunLog:
-        typed, aside = typed_columns(raw, wanted, run_name=run_name)
-        step = find_step(raw.names, wanted.step, raw.where)
-        guessed = [f"The steps are the column {step!r}."] if step != wanted.step else []
-        held = raw.table.schema.metadata or {}
-        return cls(
-            typed,
-            meta.from_json(held.get(meta.METADATA_KEY), raw.where),
-            dropped_duplicates=meta.from_json(held.get(meta.DROPPED_KEY), raw.where),
-            set_aside=aside,
-            notes=[*raw.notes, *guessed],
-            on_duplicate=on_duplicate,
-            origin=raw.where,
-        )
 
     @classmethod
     def from_arrays(
@@ -216,21 +157,7 @@ class RunLog:
             if twice:
                 raise InputError(f"run {twice[0]!r} is in two of the run logs to join")
             seen.update(log.runs)
-        return cls._join(logs, logs[0].origin if len(logs) == 1 else f"{len(logs)} run logs")
-
-    @classmethod
-    def _join(cls, logs: Sequence[RunLog], origin: str) -> RunLog:
-        aside = {name: why for log in logs for name, why in log.set_aside.items()}
-        table = pa.concat_tables([log.table for log in logs], promote_options="default")
-        return cls(
-            table.drop_columns([name for name in table.column_names if name in aside]),
-            meta.merge([log.metadata for log in logs]),
-            dropped_duplicates=add_counts([log.dropped_duplicates for log in logs]),
-            set_aside=aside,
-            notes=[note for log in logs for note in log.notes],
-            on_duplicate="keep",  # each part has been through the rule already
-            origin=origin,
-        )
+        return cls(join_parts([log._part for log in logs], f"{len(logs)} run logs"))
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -266,20 +193,11 @@ class RunLog:
         if column == "step":
             clock = np.where(self._present, self._steps, np.nan)
             return Panel(column, self._runs, clock, self._steps, self._present)
-        if column in self.set_aside:
-            raise InputError(self.set_aside[column])
-        if column not in self.observables:
-            raise missing_column(column, self.observables, self.origin)
+        self._require(column)
         cells = self.table[column]
         if cells.null_count:
-            full = np.asarray(pc.is_valid(cells), dtype=np.int64)
-            bare = np.flatnonzero(np.add.reduceat(full, self._starts) == 0)
-            if len(bare):
-                more = f" (and {len(bare) - 1} more)" if len(bare) > 1 else ""
-                raise InputError(
-                    f"{self.origin}: column {column!r} has no value in run "
-                    f"{self._runs[bare[0]]!r}{more}; leave the run out or choose another column"
-                )
+            has_value = filled(self.table, [column])
+            require_rows(has_value, self._starts, self._runs, [column], self.origin)
         values = np.full(self._present.shape, np.nan)
         values[self._present] = float_column(cells)
         return Panel(column, self._runs, values, self._steps, self._present)
@@ -300,16 +218,29 @@ class RunLog:
         table = pa.concat_tables(
             [self.table.slice(self._starts[row], self._lengths[row]) for row in rows]
         )
-        kept = {self._runs[row] for row in rows}
-        return RunLog(
-            table,
-            self.metadata,
-            dropped_duplicates={k: n for k, n in self.dropped_duplicates.items() if k in kept},
-            set_aside=self.set_aside,
-            notes=self.notes,
-            on_duplicate="keep",
-            origin=self.origin,
+        return RunLog(self._part.with_rows(table))
+
+    def complete(self, columns: Sequence[str]) -> RunLog:
+        """The run log of those rows in which all these columns have a value.
+
+        It is what makes columns comparable that were logged at different steps; `notes` says how
+        many rows are left.
+
+        Raises:
+            InputError: a column is missing, or a run has no such row.
+        """
+        for column in columns:
+            self._require(column)
+        rows = filled(self.table, columns)
+        if rows.all():
+            return self
+        for some in (*([column] for column in columns), columns):
+            require_rows(filled(self.table, some), self._starts, self._runs, some, self.origin)
+        note = (
+            f"Kept are the {int(rows.sum())} of {len(rows)} rows in which {', '.join(columns)} "
+            "have a value."
         )
+        return RunLog(self._part.with_rows(self.table.filter(pa.array(rows)), note=note))
 
     def fingerprint(self) -> str:
         """SHA-256 (64 hex digits) of the content: runs, steps, seeds and every observable's bits.
@@ -332,6 +263,25 @@ class RunLog:
         with atomic_path(path) as temporary:
             pq.write_table(table, temporary, compression="zstd")
         return Path(path)
+
+    def _require(self, column: str) -> None:
+        if column in self.set_aside:
+            raise InputError(self.set_aside[column])
+        if column not in self.observables:
+            raise missing_column(column, self.observables, self.origin)
+
+    @property
+    def _part(self) -> Part:
+        return Part(
+            self.table,
+            self._runs,
+            self._lengths,
+            self.origin,
+            self.metadata,
+            self.dropped_duplicates,
+            self.set_aside,
+            self.notes,
+        )
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Rows of one step put together, and tables and notes of several logs.
+"""Rows of one step put together.
 
 Trainers log in pieces: the training loss of a step in one row, its evaluation in the next. Rows
 that follow one another and belong to one run and one step are one row in pieces where each holds a
@@ -7,8 +7,6 @@ logged again, which `order` deals with.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -55,15 +53,6 @@ def join_pieces(table: pa.Table) -> pa.Table:
             source = np.where(joined[group[kept]] & (at[group[kept]] >= 0), at[group[kept]], kept)
         columns[name] = table[name].take(pa.array(source))
     return pa.table(columns, metadata=table.schema.metadata)
-
-
-def add_counts(parts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """The sum of counts by name."""
-    total: dict[str, int] = {}
-    for part in parts:
-        for run, count in part.items():
-            total[run] = total.get(run, 0) + count
-    return total
 
 
 def _starts(table: pa.Table) -> NDArray[np.int64]:
