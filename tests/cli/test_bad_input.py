@@ -217,7 +217,7 @@ class TestDesign:
             (("--horizon=1e3",), "Invalid value for '--horizon'"),
             (
                 ("--protocol=strickt",),
-                "--protocol: value 'strickt' is unknown; known: strict, v0.4.",
+                "--protocol: value 'strickt' is unknown; known: compat, strict, v0.4.",
             ),
             (("--nan=drop",), "--nan: value 'drop' is unknown; known: error, ignore."),
             (("--score=embedding_gini",), "--score: the name 'embedding_gini' is used twice"),
