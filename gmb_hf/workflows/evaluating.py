@@ -29,6 +29,7 @@ from gmb_hf.workflows.facts import run_facts
 from gmb_hf.workflows.locking import runs_with_negatives
 from gmb_hf.workflows.looks import Look, look_notes
 from gmb_hf.workflows.occurring import count_labels, decided_runs
+from gmb_hf.workflows.shared_steps import judged_rows
 
 _NO_EVENT = {
     "E_jump": "{metric} never jumps as E_jump asks",
@@ -125,10 +126,12 @@ def evaluate_runs(
         InputError: the design is unsound, explore and evaluation runs overlap or differ in
             cadence, or a column is missing.
     """
+    entries = entries_of(prereg, log)
+    log = judged_rows(log, prereg, entries)
     prereg = with_boundary(prereg, log)
     if explore is not None:
+        explore = judged_rows(explore, prereg, entries)
         _refuse_explore(explore, log)
-    entries = entries_of(prereg, log)
     judged, events = decided_runs(prereg, log)
     earlier = None if explore is None else decided_runs(prereg, explore)
     calibrating = None if earlier is None else runs_with_negatives(entries[-1], *earlier, prereg)
@@ -230,6 +233,7 @@ class _Case:
                 f"{len(self.given.runs)} runs; PT-MSS cannot say whether they have a transition "
                 f"({count_labels(self.events)})."
             )
+        notes.extend(self.given.notes)
         dropped = self.given.dropped_duplicates
         if dropped:
             runs = ", ".join(f"{run} ({count})" for run, count in dropped.items())
