@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from benchmarks import commands, observing, steps
+from benchmarks import commands, judging, observing, steps
 from benchmarks.harness import Line
 
 TARGETS: dict[str, Callable[[], Line]] = {
@@ -14,6 +14,9 @@ TARGETS: dict[str, Callable[[], Line]] = {
     "T2": steps.t2,
     "T3": commands.t3,
     "T3b": commands.t3b,
+    "T4": judging.t4,
+    "T5": judging.t5,
+    "T4b": scanning.t4b,
     "T8": commands.t8,
     "T9": commands.t9,
     "O1": observing.o1,
