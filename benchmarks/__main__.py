@@ -16,7 +16,6 @@ TARGETS: dict[str, Callable[[], Line]] = {
     "T3b": commands.t3b,
     "T4": judging.t4,
     "T5": judging.t5,
-    "T4b": scanning.t4b,
     "T8": commands.t8,
     "T9": commands.t9,
     "O1": observing.o1,
