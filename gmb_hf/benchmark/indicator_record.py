@@ -8,7 +8,8 @@ from typing import Any
 from gmb_hf.benchmark.judge import IndicatorVerdictParts
 from gmb_hf.benchmark.result_records import IndicatorRecord
 from gmb_hf.benchmark.utility import OperatingPoint
-from gmb_hf.preregistration.documents import json_like, path_text
+from gmb_hf.preregistration.document_errors import path_text
+from gmb_hf.preregistration.documents import json_like
 
 Location = tuple[int | str, ...]
 """Where in an entry: keys and list indices from the top."""

@@ -11,17 +11,16 @@ import hashlib
 import json
 import math
 import re
-import reprlib
 from collections.abc import Mapping
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Self, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Self, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gmb_hf.files import write_text
-from gmb_hf.validation import InputError, nearest
+from gmb_hf.preregistration.document_errors import explain
+from gmb_hf.validation import InputError
 
 T = TypeVar("T")
 Many = Annotated[tuple[T, ...], Field(strict=False)]
@@ -46,7 +45,7 @@ class Section(BaseModel):
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            raise InputError(f"{where}: {_explain(error, cls)}") from None
+            raise InputError(f"{where}: {explain(error, cls)}") from None
 
     def plain(self) -> dict[str, Any]:
         """The document as dicts, lists, strings and numbers; optional fields that are unset
@@ -62,15 +61,47 @@ def load_yaml(path: str | Path) -> Any:
         InputError: the file is missing, empty, not UTF-8, no YAML, or repeats a key.
     """
     source = Path(path)
+    return parse_yaml(_read(source), where=str(source))
+
+
+def _read(source: Path) -> str:
     try:
-        text = source.read_text(encoding="utf-8")
+        return source.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise InputError(f"{source}: there is no such file") from None
     except IsADirectoryError:
         raise InputError(f"{source}: this is a folder; name the YAML file in it") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{source}: is not UTF-8 text (byte {error.start})") from None
-    return parse_yaml(text, where=str(source))
+
+
+def load_document(path: str | Path) -> Any:
+    """Parse a YAML file, or a JSON file where the name ends in .json.
+
+    Raises:
+        InputError: as `load_yaml`; or it is no JSON, or repeats a key.
+    """
+    source = Path(path)
+    if source.suffix != ".json":
+        return load_yaml(source)
+    text = _read(source)
+    try:
+        return json.loads(text, object_pairs_hook=_each_key_once)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{source}: line {error.lineno}: is not JSON: {error.msg}") from None
+    except RecursionError:
+        raise InputError(f"{source}: is nested too deeply") from None
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
+
+
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise InputError(f"key {twice!r} is given twice")
+    return found
 
 
 def parse_yaml(text: str, *, where: str) -> Any:
@@ -182,74 +213,3 @@ _PlainDumper.add_implicit_resolver(*_BARE_EXPONENT)
 _PlainDumper.add_representer(list, _represent_list)
 _PlainDumper.add_representer(dict, _represent_dict)
 _PlainDumper.add_representer(tuple, _represent_list)
-
-
-def _explain(error: ValidationError, model: type[BaseModel]) -> str:
-    lines = [_explain_one(item, model) for item in error.errors(include_url=False)]
-    # A union reports each branch that failed: the same sentence once is enough.
-    lines = list(dict.fromkeys(lines))
-    more = f" (and {len(lines) - 3} more)" if len(lines) > 3 else ""
-    return "; ".join(lines[:3]) + more
-
-
-_KINDS = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "string_type": "text (put it in quotes)",
-    "tuple_type": "a list",
-    "dict_type": "a mapping",
-    "model_type": "a mapping of keys to values",
-    "model_attributes_type": "a mapping of keys to values",
-}
-
-
-def _explain_one(item: Any, model: type[BaseModel]) -> str:
-    location, kind, got = item["loc"], item["type"], item["input"]
-    path = path_text(location)
-    if kind == "extra_forbidden":
-        known = _fields_at(model, location[:-1])
-        guess = nearest(str(location[-1]), known)
-        hint = f"did you mean {guess}?" if guess else f"known: {', '.join(known)}"
-        return f"{path} is unknown; {hint}"
-    if kind == "missing":
-        return f"{path} is required; add it"
-    subject = path or "the document"
-    shown = f", got {reprlib.repr(got)}"
-    if kind in _KINDS:
-        return f"{subject} must be {_KINDS[kind]}{shown}"
-    if kind == "value_error":
-        return f"{subject}: {item['ctx']['error']}" if path else str(item["ctx"]["error"])
-    message = item["msg"].replace("Input should be", "must be")
-    return f"{subject} {message}{shown}"
-
-
-def path_text(location: tuple[int | str, ...]) -> str:
-    """`("candidates", 0, "name")` as `candidates[0].name`."""
-    text = ""
-    for part in location:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
-    return text
-
-
-def _fields_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """The field names of the section at `location`, found by walking the annotations."""
-    current = model
-    for part in location:
-        field = current.model_fields.get(part) if isinstance(part, str) else None
-        if field is not None:
-            current = section_in(field.annotation) or current
-    return list(current.model_fields)
-
-
-def section_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    if get_origin(annotation) in (tuple, list, dict, Union, UnionType, Annotated):
-        for inner in get_args(annotation):
-            found = section_in(inner)
-            if found is not None:
-                return found
-    return None

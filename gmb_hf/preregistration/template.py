@@ -10,7 +10,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from gmb_hf.preregistration.documents import dump_yaml, json_like, section_in
+from gmb_hf.preregistration.document_errors import section_in
+from gmb_hf.preregistration.documents import dump_yaml, json_like
 
 _HEAD = """\
 # GMB preregistration, schema v0.4: fix it before a held-out run is looked at.

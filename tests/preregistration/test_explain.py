@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 
 from gmb_hf.preregistration import Prereg
-from gmb_hf.preregistration.documents import section_in
+from gmb_hf.preregistration.document_errors import section_in
 from gmb_hf.preregistration.explain import explain, explain_design
 from gmb_hf.preregistration.record import LockRecord
 
