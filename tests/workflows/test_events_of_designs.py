@@ -1,0 +1,144 @@
+"""Explore, lock and evaluate by each event; runs that the event excludes stay out of all three."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from gmb_hf import Prereg, RunLog
+from gmb_hf.benchmark.events.signals import PUBLISHED, PUBLISHED_ALTERNATES
+from gmb_hf.preregistration.lock import Lock
+from gmb_hf.validation import InputError
+from gmb_hf.workflows.evaluating import evaluate_lock, evaluate_runs
+from gmb_hf.workflows.exploring import explore
+from gmb_hf.workflows.locking import make_lock
+from gmb_hf.workflows.occurring import decided_runs
+
+REGIME = {"event_type": "E_regime", "regime_radius": 20}
+PLATEAU = {"event_type": "E_plateau", "plateau_checkpoints": 5, "plateau_threshold": 0.9}
+
+
+def with_signals(log: RunLog, *, unstable: int = 0, inconclusive: int = 0) -> RunLog:
+    """The log with published signals that move together where the accuracy passes one half.
+
+    The first runs are unstable, those after them inconclusive.
+    """
+    accuracy = log.panel("test_acc")
+    rows = np.arange(accuracy.n_runs)
+    at = np.maximum((accuracy.values > 0.5).argmax(axis=1), 1)
+    table = log.table
+    for place, name in enumerate((*PUBLISHED, *PUBLISHED_ALTERNATES)):
+        values = np.zeros(accuracy.values.shape)
+        values[rows, at] = 2.0
+        values[:, 4 + 5 * (place % 3)] = 1.0  # early, and never together
+        if place == 3:
+            values[rows[:unstable], at[:unstable]] = 0.0
+            values[:unstable, 25] = 2.0
+        if place == 1:
+            values[unstable : unstable + inconclusive] = 1.0
+        table = table.append_column(name, pa.array(values[accuracy.present]))
+    return RunLog.from_table(table)
+
+
+@pytest.fixture(scope="module")
+def explored(explore_log: RunLog) -> RunLog:
+    return with_signals(explore_log, unstable=2, inconclusive=1)
+
+
+@pytest.fixture(scope="module")
+def held_out(held_out_log: RunLog) -> RunLog:
+    return with_signals(held_out_log, unstable=3)
+
+
+@pytest.fixture(scope="module")
+def lock(design: Prereg, explored: RunLog) -> Lock:
+    made, findings = make_lock(design.replace(**REGIME), explored)
+    assert [item.code for item in findings if item.code == "runs_excluded"] == ["runs_excluded"]
+    return made
+
+
+def test_the_lock_knows_all_explore_runs_and_calibrates_on_the_decided_ones(
+    design: Prereg, explored: RunLog, lock: Lock
+) -> None:
+    assert len(lock.x_lock.explore_runs) == 30
+    decided, events = decided_runs(design.replace(**REGIME), explored)
+    assert len(decided.runs) == 27
+    assert events.excluded == {
+        "seed_0": "ESTIMATOR_UNSTABLE",
+        "seed_1": "ESTIMATOR_UNSTABLE",
+        "seed_2": "INCONCLUSIVE",
+    }
+    alone, findings = make_lock(design.replace(**REGIME), decided)
+    assert "runs_excluded" not in {item.code for item in findings}
+    assert lock.x_lock.candidates == alone.x_lock.candidates
+    assert lock.x_lock.n_calibration_runs == alone.x_lock.n_calibration_runs <= 27
+
+
+def test_a_run_that_explore_excluded_is_not_held_out_either(
+    lock: Lock, explored: RunLog, held_out: RunLog
+) -> None:
+    with pytest.raises(InputError, match=r"1 also used to explore \(0\)"):
+        evaluate_lock(lock, RunLog.concat([explored.select(["seed_0"]), held_out]))
+
+
+def test_held_out_runs_that_are_excluded_are_reported_and_not_judged(
+    lock: Lock, held_out: RunLog
+) -> None:
+    found = evaluate_lock(lock, held_out)
+    results = found.results
+    assert results.event.x_excluded == dict.fromkeys(("100", "101", "102"), "ESTIMATOR_UNSTABLE")
+    assert (results.summary.n_seeds, results.summary.x_n_excluded) == (40, 3)
+    assert results.x_provenance is not None
+    assert results.x_provenance.evaluation_fingerprint == held_out.fingerprint()
+    assert len(found.log.runs) == 37
+    for judgement in found.judgements.values():
+        assert judgement.evaluation.runs == found.events.runs == found.log.runs
+
+
+def test_without_a_lock_explore_runs_are_sifted_too(
+    design: Prereg, explored: RunLog, held_out: RunLog
+) -> None:
+    prereg = design.replace(**REGIME)
+    whole = evaluate_runs(prereg, held_out, explore=explored)
+    decided, _ = decided_runs(prereg, explored)
+    part = evaluate_runs(prereg, held_out, explore=decided)
+    assert whole.results.indicators == part.results.indicators
+
+
+def test_exploring_leaves_them_out(design: Prereg, explored: RunLog) -> None:
+    prereg = design.replace(**REGIME)
+    decided, _ = decided_runs(prereg, explored)
+    assert explore(prereg, explored) == explore(prereg, decided)
+
+
+def test_a_plateau_from_lock_to_verdict(
+    design: Prereg, explore_log: RunLog, held_out_log: RunLog
+) -> None:
+    made, _ = make_lock(design.replace(**PLATEAU), explore_log)
+    results = evaluate_lock(made, held_out_log).results
+    assert results.event.type == "E_plateau"
+    assert results.summary.n_events == 40
+    assert results.event.x_excluded == {}
+    labels = {item.name: item.label for item in results.indicators}
+    assert labels["constant"] != "SUPPORTED_FOR_ALARM"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [REGIME, {**PLATEAU, "plateau_regression": 1}, {"event_type": "E_regime", "regime_radius": 9}],
+)
+def test_the_file_brings_the_event_back(
+    tmp_path: Any, design: Prereg, settings: dict[str, Any]
+) -> None:
+    prereg = design.replace(**settings)
+    assert Prereg.read(prereg.write(tmp_path / "prereg.yaml")) == prereg
+
+
+def test_regimes_need_no_metric(design: Prereg, explored: RunLog) -> None:
+    table = explored.table.drop_columns(["test_acc"])
+    prereg = design.replace(**REGIME)
+    found = evaluate_runs(prereg, RunLog.from_table(table))
+    assert found.results.summary.n_events == 27
