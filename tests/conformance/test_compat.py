@@ -108,7 +108,7 @@ def test_the_file_has_what_its_readers_look_for(results: dict[str, Any]) -> None
         assert point["x_abstain_rate"] == pytest.approx(1 - point["coverage"])
 
 
-def test_the_reversed_score_has_the_published_floor(results: dict[str, Any], sign: str) -> None:
+def test_both_signs_and_the_published_floor(results: dict[str, Any], sign: str) -> None:
     (item,) = results["indicators"]
     floor = item["layer_B"]["fpr_floor_detected"]
     assert (item["label"], item["x_alarm_eligible"]) == ("INCONCLUSIVE", False)
@@ -116,6 +116,9 @@ def test_the_reversed_score_has_the_published_floor(results: dict[str, Any], sig
     assert item["x_reasons"][-1] == "compat_protocol"
     if sign == "plus":
         assert (floor, item["layer_B"]["ok_targets"]) == (False, 4)
+        points = item["layer_C"]["at_fpr"]
+        assert [point["x_n_covered"] for point in points] == [0, 6, 10, 12]
+        assert [point["x_lead_time_mean"] for point in points] == [None, 16000, 10700, 12250]
         return
     # Published for all 40 runs: .438, whatever the target; coverage 1.
     assert (floor, item["layer_B"]["ok_targets"]) == (True, 0)
