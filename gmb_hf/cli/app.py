@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from gmb_hf._version import __version__
-from gmb_hf.cli import audit, data, evaluate, indicators, lock, plan, prereg, run, train
+from gmb_hf.cli import audit, data, evaluate, indicators, lock, plan, prereg, run, runs, train
 
 _HELP = """May an early-warning score of a training run be trusted as an alarm?
 
@@ -41,5 +41,6 @@ def build() -> typer.Typer:
     app.command("evaluate")(evaluate.evaluate)
     app.command("audit")(audit.audit)
     app.add_typer(data.app, name="data", help="Export tasks.")
+    app.add_typer(runs.app, name="runs", help="Anybody's logs to one table, and a look at them.")
     app.add_typer(prereg.app, name="prereg", help="Begin a preregistration.")
     return app

@@ -45,25 +45,29 @@ def _expand(source: str | Path) -> list[Path]:
 
 def _in_folder(folder: Path) -> list[Path]:
     entries = sorted(folder.iterdir())
-    files = [path for path in entries if path.is_file() and _is_log(path)] + _of_training(folder)
-    inside = [path for path in entries if path.is_dir()]
+    tables = [path for path in entries if _is_log(path) and not _folder_is_run(path)]
+    files = tables + _of_training(folder) or _of_trainings(folder)
     if not files:
-        files = [file for child in inside for file in _of_training(child)]
-    if not files:
-        shown = ", ".join(path.name for path in inside[:6])
-        hint = f"; it has the folders {shown}" if shown else ""
+        inside = ", ".join([path.name for path in entries if path.is_dir()][:6])
+        hint = f"; it has the folders {inside}" if inside else ""
         raise InputError(f"{folder}: no run log ({KNOWN}) in this folder{hint}")
-    return list(dict.fromkeys(files))
+    return files
 
 
 def _of_training(folder: Path) -> list[Path]:
-    """The files that a training left in its folder: event files, states of it or its checkpoints.
+    """What a training left in its folder besides tables, which stand for themselves.
 
-    Tables are not among them: they stand for themselves, in whatever folder.
+    Event files and a Trainer's state, those of its checkpoints included; where there are none, the
+    event files where a Trainer puts them.
     """
-    held = [path for path in sorted(folder.iterdir()) if path.is_file() and _is_log(path)]
-    found = [path for path in held if _folder_is_run(path)]
-    return found + sorted(folder.glob("checkpoint-*/trainer_state.json"))
+    found = [path for path in sorted(folder.iterdir()) if _is_log(path) and _folder_is_run(path)]
+    found += sorted(folder.glob("checkpoint-*/trainer_state.json"))
+    return found or sorted(path for path in folder.glob("runs/*/*") if _is_log(path))
+
+
+def _of_trainings(folder: Path) -> list[Path]:
+    inside = sorted(path for path in folder.iterdir() if path.is_dir())
+    return [file for child in inside for file in _of_training(child)]
 
 
 def _folder_is_run(path: Path) -> bool:
@@ -73,19 +77,21 @@ def _folder_is_run(path: Path) -> bool:
 
 def _matching(pattern: str) -> list[Path]:
     seen = sorted(map(Path, glob.glob(pattern, recursive=True)))
-    logs = [path for path in seen if path.is_file() and _is_log(path)]
-    logs += [file for path in seen if path.is_dir() for file in _of_training(path)]
+    folders = [path for path in seen if path.is_dir()]
+    logs = [path for path in seen if _is_log(path)]
+    logs += [file for folder in folders for file in _of_training(folder)]
+    logs = logs or [file for folder in folders for file in _of_trainings(folder)]
     if not logs:
         other = f"; it matches {seen[0]}, which is no run log" if seen else ""
         raise InputError(
             f"{pattern}: no run log ({KNOWN}) matches this pattern{other}; "
             "check the folder and the quotes around it"
         )
-    return list(dict.fromkeys(logs))
+    return logs
 
 
 def _is_log(path: Path) -> bool:
-    return reader_of(path) is not None and not path.name.startswith((".", "_"))
+    return reader_of(path) is not None and path.name[0] not in "._" and path.is_file()
 
 
 def _neighbour(path: Path) -> str:

@@ -7,8 +7,10 @@ library passes over an incomplete record in silence, and a log that was cut must
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator, Sequence
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 _HEADER = struct.Struct("<Q4x")
 _CHECKSUM_BYTES = 4
+_TRAINER_FOLDER = re.compile(r"[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_")
 _SCALARS = "scalars"  # the plugin of add_scalar and tf.summary.scalar
 
 
@@ -32,8 +35,14 @@ def is_event_file(name: str) -> bool:
 
 
 def run_folder(path: Path) -> Path:
-    """The folder that names the run."""
-    return path.absolute().parent
+    """The folder that names the run: that of the file, of a Trainer's event files its output's.
+
+    A Trainer writes `OUTPUT/runs/Nov21_03-11-44_host/`, another such folder after each restart.
+    """
+    folder = path.absolute().parent
+    if folder.parent.name == "runs" and _TRAINER_FOLDER.match(folder.name):
+        return folder.parent.parent
+    return folder
 
 
 def read_event_files(paths: Sequence[Path], wanted: Wanted) -> RawTable:
@@ -48,11 +57,13 @@ def read_event_files(paths: Sequence[Path], wanted: Wanted) -> RawTable:
     rows: dict[int, dict[str, float]] = {}
     repeats: dict[str, int] = {}
     folder = run_folder(paths[0])
-    # The name begins with the time at which the file was begun.
-    for path in sorted(paths):
+    # A file is named by the time at which it was begun.
+    for path in sorted(paths, key=lambda each: each.name):
         for step, tag, value in _scalars(path):
             row = rows.setdefault(step, {})
-            repeats[tag] = repeats.get(tag, 0) + (tag in row)
+            # A Trainer logs the epoch twice in a step; only another value is another logging.
+            other = tag in row and row[tag] != value and not (isnan(row[tag]) and isnan(value))
+            repeats[tag] = repeats.get(tag, 0) + other
             row[tag] = value
     if not rows:
         raise InputError(f"{folder}: the event files hold no scalars: no rows")
@@ -68,7 +79,7 @@ def read_event_files(paths: Sequence[Path], wanted: Wanted) -> RawTable:
     if dropped:
         counted = meta.to_json({folder.name: dropped}, str(folder))
         table = table.replace_schema_metadata({meta.DROPPED_KEY: counted})
-    where = str(paths[0]) if len(paths) == 1 else str(paths[0].parent)
+    where = str(paths[0] if len(paths) == 1 else folder)
     return RawTable(table, where, lambda row: f"step {steps[row]}", tuple(table.column_names))
 
 

@@ -1,0 +1,168 @@
+"""`gmb runs`: anybody's logs to one table, and a look at them before they are judged."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from gmb_hf.runs.verify import Verification
+
+app = typer.Typer(no_args_is_help=True)
+
+Sources = Annotated[list[str], typer.Option("--runs", help="Run logs: files, folders or globs.")]
+More = Annotated[
+    list[str] | None, typer.Argument(hidden=True, help="What an unquoted glob leaves.")
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(help="Metric and scores, with commas: only rows in which all have a value."),
+]
+StepColumn = Annotated[str, typer.Option(help="Column of steps.")]
+RunColumn = Annotated[str, typer.Option(help="Column that tells runs apart.")]
+
+_MOST_COLUMNS = 24
+_WINDOW = 50  # of `gmb evaluate`, in steps
+
+
+@app.command("merge", hidden=True)  # reading many logs into one table is merging them
+@app.command("read")
+def read(
+    runs: Sources,
+    more_runs: More = None,
+    out: Annotated[Path, typer.Option(help="The Parquet file to write.")] = Path("runs.parquet"),
+    columns: Columns = None,
+    step_column: StepColumn = "step",
+    run_column: RunColumn = "run",
+    last_rows: Annotated[
+        int | None, typer.Option(help="Only so many rows at the end of each log.")
+    ] = None,
+) -> None:
+    """Read logs of any known format into one table."""
+    from gmb_hf.cli import show
+    from gmb_hf.runs import RunLog
+    from gmb_hf.validation import InputError
+
+    if out.suffix != ".parquet":
+        raise InputError(f"--out {out}: the table is written as Parquet; name it *.parquet")
+    asked = _names(columns)
+    log = RunLog.read(
+        [*runs, *(more_runs or [])],
+        step_column=step_column,
+        run_column=run_column,
+        columns=asked or None,
+        last_rows=last_rows,
+    )
+    log = log.complete(asked)
+    path = log.write(out)
+    clock = log.panel("step")
+    first, last = clock.first_step.min(), clock.last_step.max()
+    show.say(
+        f"{len(log.runs)} runs, {log.table.num_rows} rows, {len(log.observables)} columns, steps "
+        f"{first:,} to {last:,}."
+    )
+    _say_notes(log.notes)
+    show.written([path], following=_judging([str(path)], asked))
+
+
+@app.command("verify")
+def verify(
+    runs: Sources,
+    more_runs: More = None,
+    columns: Columns = None,
+    step_column: StepColumn = "step",
+    run_column: RunColumn = "run",
+) -> None:
+    """Look at logs before they are judged; exit 1 where something is wrong with them."""
+    from gmb_hf.cli import show
+    from gmb_hf.runs import RunLog
+    from gmb_hf.runs import verify as verifying
+    from gmb_hf.validation import CheckFailed
+
+    sources = [*runs, *(more_runs or [])]
+    asked = _names(columns)
+    log = RunLog.read(
+        sources, step_column=step_column, run_column=run_column, columns=asked or None
+    )
+    found = verifying.verify(log, asked)
+    _print(found)
+    for fault in found.faults:
+        show.say_whole("fault", fault)
+    if found.faults:
+        count = len(found.faults)
+        raise CheckFailed(f"{count} fault{'s' * (count > 1)} in these logs, named above")
+    show.say("Nothing is wrong with these logs.")
+    keys = ["--step-column", step_column] if step_column != "step" else []
+    keys += ["--run-column", run_column] if run_column != "run" else []
+    show.written([], following=_judging([*sources, *keys], asked, spacing=found.spacing))
+
+
+def _print(found: Verification) -> None:
+    from rich.text import Text
+
+    from gmb_hf.cli import show
+    from gmb_hf.cli.table import Column, Group, lay_out
+    from gmb_hf.reporting.escape import one_line
+
+    first, last = found.steps
+    spacing = f", every {found.spacing:,}" if found.spacing else ""
+    show.say_whole("runs", f"{len(found.runs):,}: {found.runs[0]} to {found.runs[-1]}")
+    show.say_whole("rows", f"{found.rows:,}, steps {first:,} to {last:,}{spacing}")
+    show.say_whole("hash", found.fingerprint)
+    heads = (
+        Column("column", shrinks_to=16),
+        Column("values", right=True),
+        Column("empty", right=True),
+        Column("NaN", right=True),
+        Column("infinite", right=True),
+        Column("lowest", right=True),
+        Column("highest", right=True),
+    )
+    rows = [
+        [
+            Text(one_line(column.name)),
+            *(Text(f"{count:,}") for count in (column.values, column.empty)),
+            *(Text(f"{count:,}") for count in (column.nan, column.infinite)),
+            *(Text(f"{value:.4g}") for value in (column.low, column.high)),
+        ]
+        for column in found.columns
+    ]
+    rest = len(rows) - _MOST_COLUMNS
+    more = f"and {rest} more columns; --columns chooses" if rest > 0 else ""
+    screen = show.console()
+    screen.print()
+    for part in lay_out(heads, [Group(rows[:_MOST_COLUMNS], more=more)], screen.width):
+        screen.print(part)
+    screen.print()
+    _say_notes(found.facts)
+
+
+def _say_notes(notes: Sequence[str]) -> None:
+    from gmb_hf.cli import show
+
+    for note in notes:
+        show.say(f"note: {note}")
+
+
+def _names(text: str | None) -> list[str]:
+    from gmb_hf.validation import InputError
+
+    names = [] if text is None else [name.strip() for name in text.split(",")]
+    if "" in names:
+        raise InputError(f"--columns {text!r}: write names with commas, e.g. test_acc,score")
+    return list(dict.fromkeys(names))
+
+
+def _judging(sources: Sequence[str], columns: Sequence[str], spacing: int | None = None) -> str:
+    """The command that judges these logs: the first column is the metric, the others are scores."""
+    metric, *scores = columns or ["COLUMN"]
+    command = ["gmb", "evaluate", "--runs", *sources, "--metric", metric]
+    for score in scores or ["COLUMN"]:
+        command += ["--score", score]
+    if spacing and _WINDOW % spacing:
+        command += ["--window", str(spacing)]
+    return shlex.join([*command, "--horizon", "H", "--safe-gap", "G"])

@@ -1,0 +1,204 @@
+"""What to know of run logs before they are judged: facts, and faults that would stand in the way.
+
+A fault is what an evaluation refuses or what would make its answer wrong; a restart that logged
+some steps again, or columns that were logged at different steps, are facts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from gmb_hf.runs.columns import float_column
+from gmb_hf.runs.panel import Panel
+from gmb_hf.runs.rhythm import at_shared_steps
+from gmb_hf.runs.runlog import RunLog
+from gmb_hf.validation import InputError
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """One observable over all runs.
+
+    Attributes:
+        name: the column.
+        values: cells that hold a number.
+        empty, nan, infinite: cells that hold none, a logged NaN, or an infinity.
+        low, high: the least and the largest finite value, NaN where there is none.
+    """
+
+    name: str
+    values: int
+    empty: int
+    nan: int
+    infinite: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was found.
+
+    Attributes:
+        runs: R run names.
+        rows: of all runs.
+        steps: the first and the last step of any run.
+        spacing: steps between checkpoints, as most of them have it; None where no run has two.
+        columns: the observables that were looked at.
+        fingerprint: of the run log, 64 hex digits.
+        facts: sentences that need no action.
+        faults: one line each; empty where the logs may be judged.
+    """
+
+    runs: tuple[str, ...]
+    rows: int
+    steps: tuple[int, int]
+    spacing: int | None
+    columns: tuple[ColumnFacts, ...]
+    fingerprint: str
+    facts: tuple[str, ...]
+    faults: tuple[str, ...]
+
+
+def verify(log: RunLog, columns: Sequence[str] = ()) -> Verification:
+    """Look at a run log before it is judged.
+
+    Args:
+        log: the runs.
+        columns: the metric and the scores that are to be judged, at the steps that they share;
+            none given, all of them are looked at, and an empty cell is no fault.
+
+    Raises:
+        InputError: a column is missing.
+    """
+    fingerprint = log.fingerprint()
+    judged, faults = _judged(log, columns)
+    names = tuple(dict.fromkeys(columns)) or judged.observables
+    clock = judged.panel("step")
+    spacing = _spacing(clock)
+    faults += _gaps(clock, spacing)
+    for name in names:
+        faults += _not_numbers(judged, name, asked=bool(columns))
+    faults += _copies(judged, names)
+    facts = list(judged.notes)
+    dropped = log.dropped_duplicates
+    if dropped:
+        runs = ", ".join(f"{run} ({count})" for run, count in dropped.items())
+        facts.append(f"{sum(dropped.values())} rows of restarted logs were dropped: {runs}.")
+    return Verification(
+        runs=log.runs,
+        rows=judged.table.num_rows,
+        steps=(int(clock.first_step.min()), int(clock.last_step.max())),
+        spacing=spacing,
+        columns=tuple(_facts(judged, name) for name in names),
+        fingerprint=fingerprint,
+        facts=tuple(facts),
+        faults=tuple(faults),
+    )
+
+
+def _judged(log: RunLog, columns: Sequence[str]) -> tuple[RunLog, list[str]]:
+    """The rows that would be judged; what keeps a run from having any is a fault."""
+    for column in columns:
+        if column not in log.observables:
+            log.panel(column)  # says what is there instead
+    try:
+        return at_shared_steps(log, columns), []
+    except InputError as error:
+        return log, [str(error)]
+
+
+def _spacing(clock: Panel) -> int | None:
+    """The distance that most neighbouring checkpoints have; a run's first one does not count."""
+    both = clock.present[:, 1:].copy()
+    if both[:, 1:].any():
+        both[:, 0] = False
+    if not both.any():
+        return None
+    distances, counts = np.unique(np.diff(clock.steps, axis=1)[both], return_counts=True)
+    return int(distances[counts.argmax()])
+
+
+def _gaps(clock: Panel, spacing: int | None) -> list[str]:
+    faults = []
+    for row, run in enumerate(clock.runs):
+        steps = clock.steps[row, : clock.lengths[row]]
+        if len(steps) == 1:
+            faults.append(f"run {run!r} has one checkpoint, at step {steps[0]}")
+            continue
+        distance = np.diff(steps)
+        if len(distance) > 1:
+            distance[0] = spacing or distance[0]
+        wrong = np.flatnonzero(distance != spacing)
+        if len(wrong):
+            at = wrong[0]
+            more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+            faults.append(
+                f"run {run!r}: step {steps[at + 1]} comes {distance[at]} after the one before it, "
+                f"not {spacing}{more}"
+            )
+    return faults
+
+
+def _not_numbers(log: RunLog, name: str, *, asked: bool) -> list[str]:
+    cells = log.table[name]
+    values, empty = float_column(cells), np.asarray(pc.is_null(cells), dtype=bool)
+    kinds = {"NaN": np.isnan(values) & ~empty, "infinite": np.isinf(values)}
+    if asked:
+        kinds["empty"] = empty
+    runs, steps = log.table["run"], log.table["step"]
+    faults = []
+    for kind, wrong in kinds.items():
+        if wrong.any():
+            row = int(wrong.argmax())
+            faults.append(
+                f"column {name!r} is {kind} in {_cells(wrong)}, first in run "
+                f"{runs[row].as_py()!r} at step {steps[row].as_py()}"
+            )
+    return faults
+
+
+def _cells(wrong: NDArray[np.bool_]) -> str:
+    count = int(wrong.sum())
+    if count == len(wrong):
+        return "every cell"
+    return f"{count} of {len(wrong)} cells"
+
+
+def _copies(log: RunLog, names: Sequence[str]) -> list[str]:
+    """Runs that are one run under two names: they would count as two, and agree too well."""
+    seen: dict[bytes, str] = {}
+    faults = []
+    columns = [np.asarray(log.table["step"]), *(float_column(log.table[name]) for name in names)]
+    ends = np.cumsum(log.panel("step").lengths)
+    for run, first, end in zip(log.runs, np.append(0, ends), ends, strict=False):
+        digest = hashlib.sha256()
+        for column in columns:
+            digest.update(column[first:end].tobytes())
+        other = seen.setdefault(digest.digest(), run)
+        if names and other != run:
+            faults.append(f"run {run!r} is a copy of run {other!r}")
+    return faults
+
+
+def _facts(log: RunLog, name: str) -> ColumnFacts:
+    cells = log.table[name]
+    values = float_column(cells)
+    finite = values[np.isfinite(values)]
+    empty = int(cells.null_count)
+    infinite = int(np.isinf(values).sum())
+    return ColumnFacts(
+        name=name,
+        values=len(finite),
+        empty=empty,
+        nan=len(values) - len(finite) - infinite - empty,
+        infinite=infinite,
+        low=float(finite.min()) if len(finite) else float("nan"),
+        high=float(finite.max()) if len(finite) else float("nan"),
+    )
