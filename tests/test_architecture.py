@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "preregistration": BASE,
     "indicators": BASE | {"tasks", "runs", "preregistration"},
     "benchmark": BASE | {"tasks", "runs", "preregistration", "indicators"},
-    "crucible": BASE | {"tasks", "runs", "preregistration", "indicators"},
+    "crucible": BASE | {"tasks", "runs", "preregistration", "indicators", "benchmark"},
     # Models are trained on tasks and leave runs.
     "modeling": BASE | {"tasks", "runs"},
     "training": BASE | {"tasks", "runs", "modeling"},

@@ -1,0 +1,48 @@
+"""Crucible: does the model still rank its hardest known cases right?
+
+An item is an anchor with one positive and some negatives. `similarities` holds what a model makes
+of many items; `margins` and `ranks` measure it, `tiers` keeps the hard ones apart by frozen
+cutoffs, `scoreboard` sums up and refuses to compare what was measured on different data, and
+`guardrails` says when a training is losing them. Spec: Crucible Metrics Reference.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_HOME = {
+    "AggregateStats": "aggregate",
+    "Bundle": "bundles",
+    "EmptyTierWarning": "tiers",
+    "EvalHeader": "scoreboard",
+    "FingerprintMismatchError": "scoreboard",
+    "Pool": "exposure",
+    "Scoreboard": "scoreboard",
+    "Similarities": "similarities",
+    "TierStats": "scoreboard",
+    "Tiers": "tiers",
+    "aggregate": "aggregate",
+    "assign_tiers": "tiers",
+    "compare_scoreboards": "comparison",
+    "expected_exposures": "exposure",
+    "fit_tiers": "tiers",
+    "margin_stats": "margins",
+    "margins": "margins",
+    "pareto_frontier": "pareto",
+    "rank_stats": "ranks",
+    "ranks": "ranks",
+    "read_bundles": "bundles",
+}
+
+__all__ = sorted(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

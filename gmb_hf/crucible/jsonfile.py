@@ -1,0 +1,78 @@
+"""JSON as evaluation data needs it: a key given twice, NaN and infinities are refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from gmb_hf.files import write_text
+from gmb_hf.validation import InputError
+
+
+def parse_json(text: str, *, where: str) -> Any:
+    """Parse JSON text; `where` (file and line) opens the message of an error.
+
+    Raises:
+        InputError: it is not JSON, repeats a key, or holds NaN or an infinity.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where}: is not JSON: {error.msg} (column {error.colno})") from None
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InputError(f"{where}: {reason}") from None
+
+
+def read_json(path: str | Path) -> Any:
+    """Parse one JSON file.
+
+    Raises:
+        InputError: the file is missing, a folder, not UTF-8, or no such JSON.
+    """
+    return parse_json(read_text(path), where=str(path))
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a UTF-8 file, with or without a byte order mark.
+
+    Raises:
+        InputError: the file is missing, a folder, or not UTF-8.
+    """
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: is not UTF-8 text (byte {error.start})") from None
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The bytes of a file; an `InputError` where there is none."""
+    check_file(path)
+    return Path(path).read_bytes()
+
+
+def check_file(path: str | Path) -> None:
+    """Refuse a path that is no file."""
+    if Path(path).is_dir():
+        raise InputError(f"{path}: this is a folder; name a file in it")
+    if not Path(path).exists():
+        raise InputError(f"{path}: there is no such file")
+
+
+def write_json(path: str | Path, data: Any) -> Path:
+    """Write plain data as indented JSON, atomically."""
+    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+    return write_text(path, text + "\n")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} is given twice")
+    return made
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"is not JSON: {name} is no number")
