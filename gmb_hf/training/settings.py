@@ -17,6 +17,12 @@ ACTIVATIONS = ("gelu_new", "relu")
 ENGINES = ("stacked", "single")
 COMPILE_MODES = ("auto", "always", "never")
 DEVICES = ("auto", "cpu", "cuda")
+EVENTS = ("E_jump", "E_plateau", "E_regime")
+_NEEDED_BY: dict[str, tuple[str, ...]] = {
+    "E_jump": (),
+    "E_plateau": ("plateau_checkpoints", "plateau_threshold"),
+    "E_regime": ("regime_radius",),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,9 +183,14 @@ class BenchmarkSettings:
     """The design of the evaluation, in training steps; it becomes the preregistration.
 
     Attributes:
+        event: "E_jump", "E_plateau" or "E_regime".
         jump_window, jump_threshold: E_jump: test accuracy rises by the threshold in the window.
         event_floor: the accuracy that the jump must reach; None asks for none.
         event_new_max: the jump must exceed all before it: regaining a level is no event.
+        plateau_checkpoints, plateau_threshold: E_plateau: so many checkpoints hold this accuracy.
+        plateau_regression: so many of them in a row may lie below it; None allows none.
+        regime_radius: E_regime: signals so many steps from t move together.
+        regime_quantile, regime_tolerance: of PT-MSS; None takes the published ones.
         horizon: an alarm this long before the event is a warning.
         safe_gap: windows nearer to the event than this are no negatives.
         burn_in: windows before this step are ignored.
@@ -190,10 +201,17 @@ class BenchmarkSettings:
         window_sweep: values of an indicator's own window that robustness is judged over.
     """
 
+    event: str = "E_jump"
     jump_window: int = 100
     jump_threshold: float = 0.2
     event_floor: float | None = None
     event_new_max: bool = False
+    plateau_checkpoints: int | None = None
+    plateau_threshold: float | None = None
+    plateau_regression: int | None = None
+    regime_radius: int | None = None
+    regime_quantile: float | None = None
+    regime_tolerance: int | None = None
     horizon: int = 200
     safe_gap: int = 400
     burn_in: int = 200
@@ -221,6 +239,21 @@ class BenchmarkSettings:
         fraction("benchmark.coverage_min", self.coverage_min, closed=True)
         if self.event_floor is not None:
             fraction("benchmark.event_floor", self.event_floor, closed=True)
+        self._check_event()
+
+    def _check_event(self) -> None:
+        choose("event", self.event, EVENTS, where="benchmark.event")
+        for name in _NEEDED_BY[self.event]:
+            if getattr(self, name) is None:
+                raise InputError(f"benchmark.event={self.event} needs benchmark.{name}")
+        for name in ("plateau_checkpoints", "regime_radius"):
+            if getattr(self, name) is not None:
+                positive_int(f"benchmark.{name}", getattr(self, name))
+        for name in ("plateau_threshold", "plateau_regression", "regime_tolerance"):
+            if getattr(self, name) is not None:
+                _number(f"benchmark.{name}", getattr(self, name))
+        if self.regime_quantile is not None:
+            fraction("benchmark.regime_quantile", self.regime_quantile)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

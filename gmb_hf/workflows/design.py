@@ -41,12 +41,18 @@ def prereg_of(
                 "seeds_eval": list(parse_seeds(config.seeds.evaluate)),
             },
             "event": {
-                "type": "E_jump",
+                "type": design.event,
                 "metric": "test_acc",
                 "window_W_event": design.jump_window,
                 "jump_threshold": design.jump_threshold,
                 "x_theta_floor": design.event_floor,
                 "x_require_new_max": design.event_new_max,
+                "x_plateau_checkpoints": design.plateau_checkpoints,
+                "x_plateau_threshold": design.plateau_threshold,
+                "x_plateau_regression": design.plateau_regression,
+                "x_regime_radius": design.regime_radius,
+                "x_regime_quantile": design.regime_quantile,
+                "x_regime_tolerance": design.regime_tolerance,
             },
             "labels": {
                 "positive_window": {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 from score_builders import design, scores_of
 from synthetic import synthetic_runlog
@@ -87,6 +88,18 @@ class TestEvents:
         scores = scores_of([[0.0] * 12], [None])
         windows = label_windows(scores, regime(regime_radius=30, w_event=70))
         assert (10 * np.flatnonzero(windows.negative[0])).tolist() == [0, 10, 20, 30, 40]
+
+    def test_runs_too_short_for_a_rarity_are_refused(self) -> None:
+        log = log_of("together", "together")
+
+        def cut(checkpoints: int) -> RunLog:
+            early = pc.less(log.table["step"], 10 * checkpoints)
+            return RunLog.from_table(log.table.filter(early))
+
+        message = r"the longest run has 49 checkpoint\(s\), .* more than 2% .* at least 50 a run"
+        with pytest.raises(InputError, match=message):
+            events_of(cut(49))
+        assert events_of(cut(50)).n_events == 0
 
     def test_the_columns_must_be_named(self) -> None:
         log = log_of("together")

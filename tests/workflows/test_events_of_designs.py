@@ -8,10 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from gmb_hf import Prereg, RunLog
+from gmb_hf import Prereg, RunLog, preset
 from gmb_hf.benchmark.events.signals import PUBLISHED, PUBLISHED_ALTERNATES
 from gmb_hf.preregistration.lock import Lock
 from gmb_hf.validation import InputError
+from gmb_hf.workflows.design import prereg_from_config
 from gmb_hf.workflows.evaluating import evaluate_lock, evaluate_runs
 from gmb_hf.workflows.exploring import explore
 from gmb_hf.workflows.locking import make_lock
@@ -142,3 +143,48 @@ def test_regimes_need_no_metric(design: Prereg, explored: RunLog) -> None:
     prereg = design.replace(**REGIME)
     found = evaluate_runs(prereg, RunLog.from_table(table))
     assert found.results.summary.n_events == 27
+
+
+class TestConfigs:
+    """The event of a preset can be set as well: `gmb run --set benchmark.event=...`."""
+
+    @pytest.mark.parametrize("name", ["smoke", "quick", "standard"])
+    def test_a_preset_asks_for_a_jump(self, name: str, explore_log: RunLog) -> None:
+        assert prereg_from_config(preset(name), explore_log).event.type == "E_jump"
+
+    def test_a_plateau(self, explore_log: RunLog) -> None:
+        config = preset("smoke").changed(
+            [
+                "benchmark.event=E_plateau",
+                "benchmark.plateau_checkpoints=5",
+                "benchmark.plateau_threshold=0.9",
+                "benchmark.plateau_regression=1",
+            ]
+        )
+        event = prereg_from_config(config, explore_log).event
+        found = (event.type, event.x_plateau_checkpoints, event.x_plateau_threshold)
+        assert (*found, event.x_plateau_regression) == ("E_plateau", 5, 0.9, 1)
+
+    def test_a_regime_takes_the_published_settings(self, explore_log: RunLog) -> None:
+        config = preset("smoke").changed(["benchmark.event=E_regime", "benchmark.regime_radius=20"])
+        event = prereg_from_config(config, explore_log).event
+        found = (event.type, event.x_regime_radius, event.x_regime_quantile)
+        assert (*found, event.x_regime_tolerance) == ("E_regime", 20, 0.99, 15)
+
+    @pytest.mark.parametrize(
+        ("assignments", "message"),
+        [
+            (["event=E_plateu"], "benchmark.event: event 'E_plateu' is unknown"),
+            (["event=E_plateau"], "event=E_plateau needs benchmark.plateau_checkpoints"),
+            (["event=E_regime"], "benchmark.event=E_regime needs benchmark.regime_radius"),
+            (["regime_radius=0"], "benchmark.regime_radius must be a whole number of at least 1"),
+            (["regime_quantile=1"], r"benchmark.regime_quantile must be a number in \(0, 1\)"),
+            (["plateau_threshold=nan"], "benchmark.plateau_threshold must be a finite number"),
+            (["plateau_regression=-1"], "benchmark.plateau_regression must be a finite number"),
+        ],
+    )
+    def test_what_makes_no_event_is_refused_before_anything_is_trained(
+        self, assignments: list[str], message: str
+    ) -> None:
+        with pytest.raises(InputError, match=message):
+            preset("smoke").changed([f"benchmark.{item}" for item in assignments])
