@@ -290,7 +290,7 @@ class SummaryRecord(ResultSection):
     """How much there was to judge by."""
 
     n_seeds: Count
-    n_events: Count
+    n_events: Count | None
     notes: str = ""
     x_notes: Many[str] = ()
     x_event_count_min: Count | None = None

@@ -28,11 +28,12 @@ from gmb_hf.benchmark.result_records import (
     SummaryRecord,
     TablesRecord,
 )
+from gmb_hf.benchmark.schema_check import Checked, check
 from gmb_hf.preregistration.documents import (
     Many,
     canonical_hash,
     json_like,
-    load_yaml,
+    load_document,
     write_yaml,
 )
 from gmb_hf.preregistration.lock import Lock
@@ -72,6 +73,20 @@ class Results(ResultSection):
             raise ValueError(f"indicators: the name {repeated[0]!r} is used twice")
         return self
 
+    @model_validator(mode="after")
+    def _only_what_holds_may_alarm(self) -> Results:
+        for place, item in enumerate(self.indicators):
+            if item.label != "SUPPORTED_FOR_ALARM" and item.x_alarm_eligible:
+                raise ValueError(
+                    f"indicators[{place}].x_alarm_eligible is true, the label is {item.label}"
+                )
+            if item.label == "SUPPORTED_FOR_ALARM" and self.x_protocol == "compat":
+                raise ValueError(
+                    f"indicators[{place}].label is {item.label}, which x_protocol compat cannot "
+                    "support: its thresholds are found on the windows that they are judged by"
+                )
+        return self
+
     @classmethod
     def read(cls, path: str | Path) -> Self:
         """Read a results file, ours or anybody's.
@@ -79,11 +94,22 @@ class Results(ResultSection):
         Raises:
             InputError: it does not match the schema; the path of each fault is named.
         """
-        data = load_yaml(path)
+        data = load_document(path)
         found = data.get("schema_version") if isinstance(data, dict) else None
         if found != "v0.4":
             raise InputError(f"{path}: schema_version is {found!r}, this version reads 'v0.4' only")
-        return cls.parse(data, where=str(path))
+        checked = cls.check(data)
+        if checked.faults:
+            more = f" (and {len(checked.faults) - 3} more)" if len(checked.faults) > 3 else ""
+            raise InputError(f"{path}: {'; '.join(checked.faults[:3])}{more}")
+        return cls.parse(checked.content, where=str(path))
+
+    @classmethod
+    def check(cls, data: Any) -> Checked:
+        """Hold plain data against the schema: every fault, and what of others is no part of it."""
+        source = data.get("x_provenance") if isinstance(data, dict) else None
+        ours = isinstance(source, dict) and "package_version" in source
+        return check(cls, data, ours=ours)
 
     def write(self, path: str | Path) -> Path:
         """Write the YAML atomically; equal results give equal bytes."""
@@ -113,6 +139,8 @@ class Results(ResultSection):
     def json_schema(cls) -> dict[str, Any]:
         """The JSON Schema (draft 2020-12) of a results file."""
         schema = cls.model_json_schema()
+        # Ours to leave out when a file is made in Python, and nobody else's.
+        schema["required"] = ["schema_version", *schema["required"]]
         return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
     @classmethod

@@ -91,6 +91,7 @@ def reproduce(context: typer.Context) -> None:
     following = "gmb prereg init --out prereg.yaml"
     paths = reproducing.publish_reproduction(found, given["out"], next_command=following)
     _show(found.results, given["out"] / "report.md")
+    show.checklist(found.results, given["out"])
     for note in found.results.summary.x_notes:
         show.say(f"note: {note}")
     show.written(paths, following=following)

@@ -212,6 +212,7 @@ def evaluate(
         following = "gmb prereg init --out prereg.yaml"
     paths = publish(evaluation, out, next_command=following)
     show.verdicts(evaluation.results, out / "report.md")
+    show.checklist(evaluation.results, out)
     if lock is None:
         for note in evaluation.results.summary.x_notes:
             show.say(f"note: {in_options(note)}")

@@ -26,6 +26,7 @@ def run(
     config = named(preset).changed(changes or [])
     finished = run_everything(config, out, device=device, counting=show.counting)
     show.verdicts(finished.evaluation.results, out / "report.md")
+    show.checklist(finished.evaluation.results, out)
     for warning in finished.warnings:
         show.say(warning)
     if finished.note:

@@ -153,6 +153,29 @@ def verdicts(results: Results, report: Path) -> None:
     )
 
 
+def checklist(results: Results, folder: Path) -> None:
+    """The specification's definition of done (section 7), box by box."""
+    from gmb_hf.benchmark.done import definition_of_done
+
+    checks = definition_of_done(results, folder)
+    missing = sum(not check.passed for check in checks)
+    verdict = "every box is checked" if not missing else f"{missing} of {len(checks)} boxes open"
+    columns = (Column(""), Column("", shrinks_to=24, wraps=True))
+    rows = [
+        [
+            Text("[x]" if check.passed else "[ ]", style="green" if check.passed else "bold red"),
+            Text(one_line(f"{check.requirement}: {check.detail}")),
+        ]
+        for check in checks
+    ]
+    screen = console()
+    screen.print()
+    screen.print(Text(f"Definition of done (specification, section 7): {verdict}"))
+    for part in list(lay_out(columns, [Group(rows)], screen.width))[1:]:
+        screen.print(part)
+    screen.print()
+
+
 def _verdict(item: IndicatorRecord, target: float) -> list[Text]:
     achieved, point = item.achieved(target), item.point(target)
     abstains = achieved is None or achieved.x_answer == "ABSTAIN"

@@ -12,6 +12,7 @@ from gmb_hf.benchmark.operationality import pass_line
 from gmb_hf.benchmark.results import Results
 from gmb_hf.reporting.answer import Answer, answer
 from gmb_hf.reporting.compat_tables import compat_tables
+from gmb_hf.reporting.escape import steps
 from gmb_hf.reporting.figures.aligned import AlignedScore, scores_around_event
 from gmb_hf.reporting.figures.curves import GrokkingCurves, grokking_curves
 from gmb_hf.reporting.figures.fpr import fpr_control
@@ -66,7 +67,12 @@ def write_evaluation(
         written += save_figure(figure, place / "figures" / _NAMES[name])
     links = {name: f"figures/{_NAMES[name]}.png" for name in drawn}
     report = write_report(
-        results, place / "report.md", figures=links, note=note, next_command=next_command
+        results,
+        place / "report.md",
+        figures=links,
+        note=note,
+        next_command=next_command,
+        folder=place,
     )
     return [report, *written]
 
@@ -138,7 +144,7 @@ def subtitle(results: Results) -> str:
     parts = [
         results.boundary.task,
         results.boundary.model,
-        f"{summary.n_seeds:,} held-out runs, {summary.n_events:,} events",
+        f"{summary.n_seeds:,} held-out runs, {steps(summary.n_events)} events",
     ]
     if calibration is not None:
         count = "the" if calibration.n_runs is None else f"{calibration.n_runs:,}"

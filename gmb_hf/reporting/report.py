@@ -46,6 +46,7 @@ def render_report(
     figures: Mapping[str, str] | None = None,
     note: str | None = None,
     next_command: str | None = None,
+    folder: str | Path | None = None,
 ) -> str:
     """The report as Markdown.
 
@@ -54,11 +55,12 @@ def render_report(
         figures: paths relative to the report, by the names in `FIGURES`; absent ones are left out.
         note: a remark below the answer, in Markdown, e.g. that few runs leave verdicts open.
         next_command: what to type next.
+        folder: where the results file lies, for the definition of done to look into the table.
     """
     found = answer(results)
     design, compat = results.prereg, settings_of(results)
     horizon = design.horizon if design else compat.horizon if compat else None
-    done = definition_of_done(results)
+    done = definition_of_done(results, folder)
     environment = Environment(
         loader=PackageLoader("gmb_hf.reporting", "."),
         undefined=StrictUndefined,
@@ -110,11 +112,13 @@ def write_report(
     figures: Mapping[str, str] | None = None,
     note: str | None = None,
     next_command: str | None = None,
+    folder: str | Path | None = None,
 ) -> Path:
     """Write the report atomically; the arguments are those of `render_report`."""
-    return write_text(
-        path, render_report(results, figures=figures, note=note, next_command=next_command)
+    text = render_report(
+        results, figures=figures, note=note, next_command=next_command, folder=folder
     )
+    return write_text(path, text)
 
 
 def _headline(found: Answer) -> tuple[IndicatorRecord, ...]:
@@ -209,12 +213,14 @@ def _events(results: Results) -> str:
     steps = sorted(
         float(step) for step in results.event.t_event_by_seed.values() if step is not None
     )
-    text = f"{summary.n_events:,} of {summary.n_seeds:,} held-out runs have an event"
+    events = summary.n_events
+    known = "an unknown number" if events is None else f"{events:,}"
+    text = f"{known} of {summary.n_seeds:,} held-out runs have an event"
     if steps:
         middle = (steps[(len(steps) - 1) // 2] + steps[len(steps) // 2]) / 2
         text += f", between step {steps[0]:,.0f} and {steps[-1]:,.0f} (median {middle:,.0f})"
     text += "."
-    if summary.x_event_count_min is not None and summary.n_events < summary.x_event_count_min:
+    if summary.x_event_count_min is not None and (events or 0) < summary.x_event_count_min:
         text += f" {summary.x_event_count_min} are needed for a verdict."
     if summary.x_n_too_early:
         text += f" {summary.x_n_too_early:,} came too early to be warned of and count as uncovered."
