@@ -121,6 +121,18 @@ class Judgement:
             thresholds=locked,
         )
 
+    def with_horizon(self, prereg: Prereg) -> Judgement:
+        """The same judgement by a preregistration that differs in what is positive, and only there.
+
+        Negative windows end at the safe gap, so that they, the thresholds found on them and the
+        alarms that these raise stay what they are.
+        """
+        changed = dataclasses.replace(self, prereg=prereg)
+        changed.__dict__.update(
+            negatives=self.negatives, calibrated=self.calibrated, _alarms=self._alarms
+        )
+        return changed
+
     def select(self, rows: NDArray[Any]) -> Judgement:
         """The same judgement of some of the held-out runs.
 

@@ -8,9 +8,8 @@ labelled by their point verdict: leaving runs out must not count as a flip for w
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +19,7 @@ from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.record import Record
 from gmb_hf.benchmark.utility import chance, shortfalls, warnings_at
+from gmb_hf.preregistration.prereg import Prereg
 
 _HORIZON_FACTORS = (0.8, 1.0, 1.25)
 SUPPORTED, RANK_ONLY = "SUPPORTED_FOR_ALARM", "RANK_ONLY"
@@ -86,18 +86,31 @@ def family(
     judgement: Judgement, variants: Mapping[str, Judgement]
 ) -> Iterator[tuple[str, Judgement]]:
     """Every member with its name, e.g. "window=150,smooth=3,without=2"."""
-    n_runs = judgement.evaluation.n_runs
+    sweep, n_runs = judgement.prereg.x_smoothing_sweep, judgement.evaluation.n_runs
     groups = run_groups(n_runs, judgement.prereg.x_run_groups)
-    for window, variant in (variants or _horizons(judgement)).items():
-        for checkpoints in judgement.prereg.x_smoothing_sweep:
-            whole = variant.smoothed(checkpoints)
-            for left_out in range(int(groups.max()) + 1):
-                kept = np.flatnonzero(groups != left_out)
-                if len(kept):
-                    name = f"{window},smooth={checkpoints},without={left_out}"
-                    yield name, whole.select(kept)
-                else:
-                    yield f"{window},smooth={checkpoints}", whole
+    for setting, checkpoints, whole in _whole(judgement, variants, sweep):
+        for left_out in range(int(groups.max()) + 1):
+            kept = np.flatnonzero(groups != left_out)
+            if len(kept):
+                name = f"{setting},smooth={checkpoints},without={left_out}"
+                yield name, whole.select(kept)
+            else:
+                yield f"{setting},smooth={checkpoints}", whole
+
+
+def _whole(
+    judgement: Judgement, variants: Mapping[str, Judgement], sweep: Sequence[int]
+) -> Iterator[tuple[str, int, Judgement]]:
+    """Setting, smoothing and judgement of each member before runs are left out."""
+    if variants:
+        for setting, variant in variants.items():
+            for checkpoints in sweep:
+                yield setting, checkpoints, variant.smoothed(checkpoints)
+        return
+    smoothed = {checkpoints: judgement.smoothed(checkpoints) for checkpoints in sweep}
+    for setting, prereg in _horizons(judgement.prereg).items():
+        for checkpoints, one in smoothed.items():
+            yield setting, checkpoints, one.with_horizon(prereg)
 
 
 def run_groups(n_runs: int, n_groups: int) -> NDArray[np.int64]:
@@ -117,18 +130,14 @@ def _useful(judgement: Judgement) -> bool:
     return not shortfalls(judgement, coverage, lead_median, p_value)
 
 
-def _horizons(judgement: Judgement) -> dict[str, Judgement]:
-    prereg = judgement.prereg
-    horizons = {
-        min(round(prereg.horizon * factor), prereg.safe_gap - 1): None
-        for factor in _HORIZON_FACTORS
-    }
-    variants = {}
-    for horizon in horizons:
+def _horizons(prereg: Prereg) -> dict[str, Prereg]:
+    """The preregistration at each horizon of the family, by the name of the setting."""
+    found = {}
+    for factor in _HORIZON_FACTORS:
+        horizon = min(round(prereg.horizon * factor), prereg.safe_gap - 1)
         lead = prereg.lead_time_median_min * min(horizon / prereg.horizon, 1)
-        changed = prereg.replace(horizon=horizon, lead_time_median_min=lead)
-        variants[f"horizon={horizon}"] = dataclasses.replace(judgement, prereg=changed)
-    return variants
+        found[f"horizon={horizon}"] = prereg.replace(horizon=horizon, lead_time_median_min=lead)
+    return found
 
 
 def _notes(members: tuple[Member, ...], flipped: list[Member]) -> tuple[str, ...]:
