@@ -81,19 +81,19 @@ class Event(Section):
     )
     x_plateau_regression: Annotated[int, Field(ge=0)] | None = Field(
         None,
-        description="E_plateau: so many of them in a row may lie below; null: none",
+        description="E_plateau: so many in a row may lie below; null: 0",
         examples=[0],
     )
     x_regime_quantile: Share | None = Field(
-        None, description="E_regime: share of quiet checkpoints, e.g. 0.99", examples=[0.99]
+        None, description="E_regime: a signal moves at this quantile; null: 0.99", examples=[0.99]
     )
     x_regime_radius: Steps | None = Field(
         None,
-        description="E_regime: steps from t to the signals; the cadence or more",
+        description="E_regime: steps from t to the signals, >= the cadence",
         examples=[20],
     )
     x_regime_tolerance: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="E_regime: steps by which both estimates may differ", examples=[15]
+        None, description="E_regime: steps between both estimates; null: 15", examples=[15]
     )
 
     @model_validator(mode="before")

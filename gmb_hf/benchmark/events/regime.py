@@ -32,7 +32,8 @@ def regime_events(signals: Signals, prereg: Prereg) -> Events:
     if longest < least:
         raise InputError(
             f"E_regime: the longest run has {longest} checkpoint(s), and PT-MSS is INCONCLUSIVE "
-            f"where a signal moves in more than {DENSITY[1]:.0%} of them; log at least {least} a run"
+            f"where a signal moves in more than {DENSITY[1]:.0%} of them; log at least {least} "
+            "a run"
         )
     not_before = event.x_event_t_min or 0
     # The preregistration has filled in or refused what the type needs.
