@@ -20,6 +20,7 @@ from gmb_hf.runs.raw import KEYS, RUN, RawTable, Wanted, find_step
 from gmb_hf.validation import InputError, nearest
 
 _EMPTY = pa.array(["", "NA", "N/A", "n/a", "null", "NULL", "None"])
+_LARGEST = 2**53  # whole numbers are exact in float64 up to here
 _NUMBER = r"(?i)^[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf(inity)?)$"
 
 
@@ -162,7 +163,8 @@ def _whole_numbers(raw: RawTable, name: str, *, required: bool) -> pa.ChunkedArr
             raise InputError(reason)
         values = float_column(column)
         empty = np.isnan(values)
-        wrong = ~empty & (~np.isfinite(values) | (np.floor(values) != values))
+        with np.errstate(invalid="ignore"):
+            wrong = ~empty & ((np.floor(values) != values) | (values > _LARGEST))
     else:
         empty = np.asarray(pc.is_null(column))
         values = np.asarray(pc.fill_null(column, 0))
@@ -173,9 +175,10 @@ def _whole_numbers(raw: RawTable, name: str, *, required: bool) -> pa.ChunkedArr
     if wrong.any():
         row = int(wrong.argmax())
         shown = "empty" if empty[row] else f"{values[row]:g}"
+        large = " and below 2^53" if not empty[row] and values[row] > _LARGEST else ""
         raise InputError(
             f"{raw.where}: {raw.place(row)}: column {name!r} is {shown}; it must be a whole "
-            "number from 0 on"
+            f"number from 0 on{large}"
         )
     return pa.chunked_array([pa.array(np.where(empty, 0, values).astype(np.int64), mask=empty)])
 

@@ -126,7 +126,8 @@ class Panel:
             counted[:, 0] = False
         if not counted.any():
             raise InputError(
-                f"{self.name!r}: no run has two checkpoints, so there is no spacing between them"
+                f"{self.name!r}: no run has two checkpoints, so there is no spacing between them; "
+                "log more of them"
             )
         cadence = int(spacing[counted][0])
         wrong = np.argwhere(counted & (spacing != cadence))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,7 @@ from gmb_hf.runs.columns import check_seeds, typed_columns
 from gmb_hf.runs.order import OnDuplicate, order_rows
 from gmb_hf.runs.pieces import join_pieces
 from gmb_hf.runs.raw import RawTable, Wanted, find_step
-from gmb_hf.runs.reading import read_sources
-from gmb_hf.runs.tail import keep_last_rows
-from gmb_hf.validation import InputError, choose, positive_int
+from gmb_hf.validation import choose
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,33 +58,6 @@ class Part:
             dropped={run: count for run, count in self.dropped.items() if run in runs},
             notes=(*self.notes, note) if note else self.notes,
         )
-
-
-def read_parts(
-    sources: str | Path | Sequence[str | Path],
-    wanted: Wanted,
-    *,
-    on_duplicate: OnDuplicate,
-    last_rows: int | None,
-) -> Part:
-    """Everything that `sources` name, as one part; `RunLog.read` says what the arguments mean."""
-    home: dict[str, Path] = {}
-    parts = []
-    for source, raw in read_sources(sources, wanted):
-        if last_rows is not None:
-            count = positive_int("last_rows", last_rows)
-            raw = keep_last_rows(raw, count, run_column=wanted.run)
-        part = order_raw(raw, wanted, run_name=source.run_name, on_duplicate=on_duplicate)
-        for run in part.runs:
-            if run in home:
-                raise InputError(
-                    f"run {run!r} is in two files, {home[run]} and {source.place}; leave one out, "
-                    "or give the runs different names"
-                )
-            home[run] = source.place
-        parts.append(part)
-    named = isinstance(sources, (str, Path))
-    return join_parts(parts, str(sources) if named else f"{len(parts)} files")
 
 
 def order_raw(

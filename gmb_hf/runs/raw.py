@@ -52,6 +52,7 @@ class RawTable:
         names: every column of the file, those that were not read included.
         aside: column -> why it is no observable, where the reader knows.
         notes: what a user should know of how the file was read, a sentence each.
+        chart: whether it holds some columns of its runs, and other files may hold others.
     """
 
     table: pa.Table
@@ -60,6 +61,7 @@ class RawTable:
     names: tuple[str, ...]
     aside: Mapping[str, str] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    chart: bool = False
 
 
 def find_step(names: Sequence[str], asked: str, where: str) -> str:

@@ -20,12 +20,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from gmb_hf.files import atomic_path
 from gmb_hf.runs import metadata as meta
+from gmb_hf.runs.assemble import read_parts
 from gmb_hf.runs.columns import float_column, missing_column
 from gmb_hf.runs.complete import filled, require_rows
 from gmb_hf.runs.fingerprint import content_hash
 from gmb_hf.runs.order import OnDuplicate
 from gmb_hf.runs.panel import Panel, prefix_mask
-from gmb_hf.runs.part import Part, join_parts, order_raw, read_parts
+from gmb_hf.runs.part import Part, join_parts, order_raw
 from gmb_hf.runs.raw import KEYS, RawTable, Wanted
 from gmb_hf.runs.rectangle import rectangle
 from gmb_hf.validation import InputError, unknown
@@ -236,10 +237,8 @@ class RunLog:
             return self
         for some in (*([column] for column in columns), columns):
             require_rows(filled(self.table, some), self._starts, self._runs, some, self.origin)
-        note = (
-            f"Kept are the {int(rows.sum())} of {len(rows)} rows in which {', '.join(columns)} "
-            "have a value."
-        )
+        names = " and ".join(columns)
+        note = f"Kept are the {rows.sum()} of {len(rows)} rows in which {names} have a value."
         return RunLog(self._part.with_rows(self.table.filter(pa.array(rows)), note=note))
 
     def fingerprint(self) -> str:

@@ -19,6 +19,7 @@ from gmb_hf.preregistration.lock import CENTRAL, member_key
 from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.preregistration.sections import Candidate
 from gmb_hf.runs import Panel, RunLog
+from gmb_hf.runs.columns import listing
 from gmb_hf.validation import InputError, nearest
 
 CONTROLS = ("clock", "constant")
@@ -155,11 +156,10 @@ def _unknown_candidate(name: str, log: RunLog) -> InputError:
     if name in log.set_aside:
         return InputError(log.set_aside[name])
     guess = nearest(name, [*log.observables, *names()])
-    columns = ", ".join(log.observables[:_COLUMNS_SHOWN])
-    more = ", ..." if len(log.observables) > _COLUMNS_SHOWN else ""
+    columns = listing(name, log.observables, most=_COLUMNS_SHOWN)
     hint = f" Did you mean {guess!r}?" if guess else ""
     return InputError(
-        f"{log.origin}: {name!r} is neither a column nor an indicator; columns: {columns}{more}; "
+        f"{log.origin}: {name!r} is neither a column nor an indicator; columns: {columns}; "
         f"gmb indicators lists the others.{hint}"
     )
 

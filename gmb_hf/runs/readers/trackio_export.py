@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from gmb_hf.runs.raw import RUN, RawTable, Wanted
 from gmb_hf.validation import InputError
 
-_BOOKS = ("id", "run_id", "log_id", "space_id", "series_key", "data_type", "timestamp", "time")
+_SERIES = "series_key"  # of the dashboard alone
+_BOOKS = ("id", "run_id", "log_id", "space_id", _SERIES, "data_type", "timestamp", "time")
 _NAME = "run_name"
 _ID = "run_id"
 
@@ -20,7 +21,7 @@ _ID = "run_id"
 def is_trackio(names: Sequence[str]) -> bool:
     """Whether these are columns of trackio's Parquet or of its dashboard's CSV."""
     held = set(names)
-    return {_NAME, "step", "timestamp"} <= held or {RUN, _ID, "series_key", "step"} <= held
+    return {_NAME, "step", "timestamp"} <= held or {RUN, _ID, _SERIES, "step"} <= held
 
 
 def from_trackio(raw: RawTable, wanted: Wanted) -> RawTable:
@@ -37,7 +38,8 @@ def from_trackio(raw: RawTable, wanted: Wanted) -> RawTable:
     kept = [name for name in raw.names if name not in dropped]
     names = [renamed.get(name, name) for name in kept]
     table = raw.table.select(kept).rename_columns(names)
-    return dataclasses.replace(raw, table=table, names=tuple(names))
+    chart = _SERIES in raw.names
+    return dataclasses.replace(raw, table=table, names=tuple(names), chart=chart)
 
 
 def _refuse_namesakes(raw: RawTable, named: str) -> None:

@@ -79,6 +79,7 @@ def from_chart(raw: RawTable, wanted: Wanted) -> RawTable:
         names=tuple(joined.column_names),
         place=lambda row: raw.place(int(origin[row])),
         notes=(*raw.notes, *_averaged(raw, series)),
+        chart=True,
     )
 
 
