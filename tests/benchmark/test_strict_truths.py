@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom
 from score_builders import design, noise_scores, raised_before_event, scores_of
 
-from gmb_hf.benchmark.judge import judge
+from gmb_hf.benchmark.judge import judge, judge_all
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import chance, operating_point, warnings_at
@@ -44,8 +44,8 @@ def bound(repeats: int, probability: float = 0.05) -> int:
 
 
 def test_noise_is_supported_in_no_more_than_a_twentieth_of_panels() -> None:
-    verdicts = [judge(noise(np.random.default_rng(seed))).verdict for seed in range(60)]
-    assert sum(verdict.alarm_eligible for verdict in verdicts) <= bound(60)
+    verdicts = [judge(noise(np.random.default_rng(seed))).verdict for seed in range(40)]
+    assert sum(verdict.alarm_eligible for verdict in verdicts) <= bound(40)
 
 
 @pytest.mark.parametrize(("cross_fitted", "panels"), [(False, 400), (True, 150)])
@@ -60,27 +60,53 @@ def test_the_p_value_of_noise_is_no_smaller_than_it_says(cross_fitted: bool, pan
         assert (np.array(found) <= level).sum() <= bound(panels, level)
 
 
+def with_shared_events(rng: np.random.Generator, count: int, n_runs: int) -> list[Judgement]:
+    """So many noise scores of the same runs: one lock's candidates."""
+    events = 10.0 * rng.integers(33, 100, size=n_runs)
+    found = []
+    for _ in range(count):
+        judgement = noise(rng, n_runs)
+        raw = judgement.evaluation
+        shared = Scores(
+            raw.name, raw.runs, raw.values, raw.steps, raw.present, events, raw.last_step
+        )
+        found.append(Judgement(shared, judgement.calibration, judgement.prereg))
+    return found
+
+
 def test_forty_noise_candidates_of_one_lock_crown_none() -> None:
-    crowned = 0
+    """999 draws: with 199 the smallest p-value, .005, could not pass times forty."""
+    crowned = unadjusted = 0
     for repeat in range(40):
-        rng = np.random.default_rng([9, repeat])
-        events = 10.0 * rng.integers(33, 100, size=40)
-        p_values = []
-        for _ in range(40):
-            judgement = noise(rng)
-            evaluation = judgement.evaluation
-            shared = Scores(
-                evaluation.name,
-                evaluation.runs,
-                evaluation.values,
-                evaluation.steps,
-                evaluation.present,
-                events,
-                evaluation.last_step,
-            )
-            p_values.append(p_value_of(Judgement(shared, judgement.calibration, judgement.prereg)))
-        crowned += min(p for p in holm(p_values) if p is not None) <= 0.05
+        candidates = with_shared_events(np.random.default_rng([9, repeat]), 40, 40)
+        p_values = [p_value_of(judgement) for judgement in candidates]
+        adjusted = [p for p in holm(p_values) if p is not None]
+        crowned += min(adjusted) <= 0.05
+        unadjusted += min(p_values) <= 0.05
     assert crowned <= bound(40)
+    # The test can fail: it is the adjustment that keeps luck out.
+    assert unadjusted > bound(40)
+
+
+def test_eight_noise_candidates_of_one_lock_crown_none_either() -> None:
+    """199 draws give p = .005 at best, which passes times eight; all of `judge_all` is run."""
+    crowned, below = 0, 0
+    for repeat in range(40):
+        rng = np.random.default_rng([10, repeat])
+        candidates = {
+            f"noise_{index}": Judgement(
+                one.evaluation,
+                one.calibration,
+                one.prereg.replace(null_draws=199, bootstrap_draws=199, run_groups=2),
+            )
+            for index, one in enumerate(with_shared_events(rng, 8, 40))
+        }
+        found = judge_all(candidates)
+        crowned += any(parts.verdict.alarm_eligible for parts in found.values())
+        adjusted = [parts.verdict.p_adjusted for parts in found.values()]
+        below += min(p for p in adjusted if p is not None) <= 0.05
+    assert crowned <= bound(40)
+    assert below <= bound(40)
 
 
 @pytest.mark.parametrize("stays", [False, True], ids=["falls back", "stays high"])
