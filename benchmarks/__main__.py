@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from benchmarks import commands, judging, observing, steps
+from benchmarks import commands, judging, observing, steps, truths
 from benchmarks.harness import Line
 
 TARGETS: dict[str, Callable[[], Line]] = {
@@ -19,6 +19,7 @@ TARGETS: dict[str, Callable[[], Line]] = {
     "T8": commands.t8,
     "T9": commands.t9,
     "O1": observing.o1,
+    "V1": truths.v1,
 }
 
 
