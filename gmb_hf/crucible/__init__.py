@@ -13,7 +13,7 @@ from typing import Any
 
 _HOME = {
     "AggregateStats": "aggregate",
-    "Bundle": "bundles",
+    "Bundle": "bundle",
     "EmptyTierWarning": "tiers",
     "EvalHeader": "scoreboard",
     "FingerprintMismatchError": "scoreboard",
@@ -22,16 +22,13 @@ _HOME = {
     "Similarities": "similarities",
     "TierStats": "scoreboard",
     "Tiers": "tiers",
-    "aggregate": "aggregate",
     "assign_tiers": "tiers",
     "compare_scoreboards": "comparison",
     "expected_exposures": "exposure",
     "fit_tiers": "tiers",
     "margin_stats": "margins",
-    "margins": "margins",
     "pareto_frontier": "pareto",
     "rank_stats": "ranks",
-    "ranks": "ranks",
     "read_bundles": "bundles",
 }
 

@@ -55,10 +55,14 @@ class ContentHash:
             InputError: the item is no JSON: NaN, an infinity, or another type.
         """
         digest = item_hash(item, where=where)
+        self.add_hash(digest)
+        return digest
+
+    def add_hash(self, digest: bytes) -> None:
+        """Add an item by its hash, 32 bytes."""
         self._held.append(digest)
         if len(self._held) >= self._in_memory:
             self._spill()
-        return digest
 
     def extend(self, items: Iterable[Any]) -> None:
         """Add items."""

@@ -209,6 +209,8 @@ def make_scoreboard(
     lengths = {len(margins), len(places), *([] if labels is None else [len(labels)])}
     if len(lengths) > 1:
         raise InputError(f"margins, ranks and tiers differ in length: {sorted(lengths)}")
+    if not np.isfinite(margins).all():
+        raise InputError("a margin is not finite; leave out items without one")
     if labels is not None:
         check_names(np.unique(labels).tolist())
     by_tier = {
@@ -223,15 +225,16 @@ def make_scoreboard(
         tier_distribution={name: stats.n for name, stats in by_tier.items()},
         version=version,
     )
-    return Scoreboard(
-        eval_header=header,
-        overall=tier_stats(margins, places),
-        by_tier=by_tier,
-        timestamp=timestamp or utc_now(),
-        checkpoint_path=checkpoint_path,
-        x_n_skipped=n_skipped,
-        x_scores=scores,
-    )
+    data = {
+        "eval_header": header,
+        "overall": tier_stats(margins, places),
+        "by_tier": by_tier,
+        "timestamp": timestamp or utc_now(),
+        "checkpoint_path": checkpoint_path,
+        "x_n_skipped": n_skipped,
+        "x_scores": scores,
+    }
+    return Scoreboard.parse(data, where="scoreboard")
 
 
 def utc_now() -> str:

@@ -1,0 +1,278 @@
+"""Mining hard items: a candidate is dangerous if it is so in many lineups, not in one.
+
+A lineup is a random choice of negatives from a pool. Each candidate is tried in several; how many
+it passes (its danger reaches the threshold) says how dependable its danger is. One lineup would
+select the lucky ones. Spec: Crucible metrics, "Multi-Lineup Validation Metrics".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from gmb_hf.benchmark.record import Record
+from gmb_hf.validation import InputError, positive_int
+
+Strength = Literal["ultra", "mid", "low", "none"]
+Outcome = Literal["accepted", "quarantined", "rejected"]
+
+# Least share of lineups passed, in tenths (spec: 8-10, 5-7 and 2-4 passes of 10).
+_TENTHS: tuple[tuple[int, Strength], ...] = ((8, "ultra"), (5, "mid"), (2, "low"))
+_CHUNK = 256
+
+
+@dataclass(frozen=True)
+class Settings(Record):
+    """How candidates are tried.
+
+    Attributes:
+        lineups: how many each candidate meets.
+        lineup_size: negatives in each.
+        threshold: least danger that passes.
+        min_passes: least passes that are accepted.
+        near_duplicate: cosine from which two texts count as the same.
+        seed: of the lineups.
+    """
+
+    lineups: int = 10
+    lineup_size: int = 10
+    threshold: float = 0.0
+    min_passes: int = 3
+    near_duplicate: float = 0.95
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("lineups", "lineup_size", "min_passes"):
+            positive_int(name, getattr(self, name))
+        if self.min_passes > self.lineups:
+            raise InputError(
+                f"min_passes {self.min_passes} is above the number of lineups, {self.lineups}"
+            )
+        if not math.isfinite(self.threshold):
+            raise InputError(f"threshold must be a finite number, got {self.threshold!r}")
+        if not 0 < self.near_duplicate <= 1:
+            raise InputError(f"near_duplicate must be in (0, 1], got {self.near_duplicate!r}")
+        if self.seed < 0:
+            raise InputError(f"seed must be at least 0, got {self.seed}")
+
+
+@dataclass(frozen=True)
+class Mined(Record):
+    """What became of one candidate.
+
+    Attributes:
+        id: its name.
+        outcome: accepted, quarantined (somebody should look) or rejected.
+        reason: why it was not accepted, "" where it was.
+        passes: lineups in which its danger reached the threshold.
+        strength: by the share of passes.
+        danger: of its median lineup; None where it was not tried.
+        lineup: places in the pool of that lineup's negatives.
+        duplicate_of: the earlier candidate that it nearly repeats, or None.
+    """
+
+    id: str
+    outcome: Outcome
+    reason: str
+    passes: int
+    strength: Strength
+    danger: float | None
+    lineup: tuple[int, ...]
+    duplicate_of: str | None = None
+
+
+@dataclass(frozen=True)
+class MiningResult(Record):
+    """All candidates, and the mining pass rate (spec) with its 95% Wilson interval.
+
+    Attributes:
+        settings: how they were tried.
+        candidates: in their order.
+        accepted, tested: numbers of candidates; near duplicates are not tested.
+        pass_rate: accepted / tested; None where nothing was tested.
+        ci_low, ci_high: of the pass rate.
+    """
+
+    settings: Settings
+    candidates: tuple[Mined, ...]
+    accepted: int
+    tested: int
+    pass_rate: float | None
+    ci_low: float | None
+    ci_high: float | None
+
+    def of(self, outcome: Outcome) -> list[Mined]:
+        """The candidates with this outcome."""
+        return [item for item in self.candidates if item.outcome == outcome]
+
+    def summary(self) -> dict[str, Any]:
+        """Everything but the single candidates, as plain data."""
+        plain = self.to_dict()
+        del plain["candidates"]
+        strengths = [item.strength for item in self.of("accepted")]
+        plain["strengths"] = {name: strengths.count(name) for name in ("ultra", "mid", "low")}
+        plain["quarantined"] = len(self.of("quarantined"))
+        return plain
+
+
+def mine(
+    anchors: NDArray[np.float64],
+    positives: NDArray[np.float64],
+    pool: NDArray[np.float64],
+    ids: Sequence[str],
+    settings: Settings | None = None,
+) -> MiningResult:
+    """Try every candidate in seeded lineups.
+
+    A text of the pool that nearly repeats a candidate's anchor or positive is no negative of it and
+    stays out of its lineups. The lineups of a candidate depend on the seed and on its place only.
+
+    Args:
+        anchors, positives: unit rows, float64 [C, D].
+        pool: unit rows from which negatives are drawn, float64 [P, D].
+        ids: names of the candidates, C.
+        settings: defaults where None.
+
+    Returns:
+        Candidates with `min_passes` are accepted; those with fewer that are still of strength low
+        or more, and near duplicates of an earlier candidate, are quarantined; others are rejected.
+
+    Raises:
+        InputError: arrays that do not fit, or a pool that leaves too few negatives.
+    """
+    given = settings or Settings()
+    _check(anchors, positives, pool, ids)
+    earlier = near_duplicates(anchors, given.near_duplicate)
+    found: list[Mined] = []
+    for place, similar, level in _against_pool(anchors, positives, pool):
+        if earlier[place] >= 0:
+            original = ids[earlier[place]]
+            reason = f"nearly repeats {original!r}"
+            found.append(Mined(ids[place], "quarantined", reason, 0, "none", None, (), original))
+            continue
+        allowed = np.flatnonzero(
+            (similar < given.near_duplicate) & (pool @ positives[place] < given.near_duplicate)
+        )
+        if len(allowed) < given.lineup_size:
+            raise InputError(
+                f"candidate {ids[place]!r}: the pool has {len(allowed)} negatives for it, a lineup "
+                f"needs {given.lineup_size}; give a larger pool or a smaller lineup"
+            )
+        rng = np.random.default_rng([given.seed, place])
+        lineups = np.stack(
+            [rng.choice(allowed, given.lineup_size, replace=False) for _ in range(given.lineups)]
+        )
+        found.append(_judge(ids[place], lineups, similar[lineups].max(axis=1) - level, given))
+    tested = int((earlier < 0).sum())
+    accepted = sum(item.outcome == "accepted" for item in found)
+    low, high = wilson_interval(accepted, tested)
+    rate = accepted / tested if tested else None
+    return MiningResult(given, tuple(found), accepted, tested, rate, low, high)
+
+
+def pass_strength(passes: int, lineups: int) -> Strength:
+    """ultra from 8 of 10 passes, mid from 5, low from 2, else none; by share for other numbers.
+
+    >>> [pass_strength(passes, 10) for passes in (10, 8, 7, 5, 4, 2, 1)]
+    ['ultra', 'ultra', 'mid', 'mid', 'low', 'low', 'none']
+    >>> pass_strength(4, 5)
+    'ultra'
+    """
+    positive_int("lineups", lineups)
+    if not 0 <= passes <= lineups:
+        raise InputError(f"passes must be from 0 to {lineups}, got {passes}")
+    # Whole numbers: a share of .8 in float64 might be just below .8.
+    return next((name for tenths, name in _TENTHS if 10 * passes >= tenths * lineups), "none")
+
+
+def wilson_interval(successes: int, trials: int) -> tuple[float | None, float | None]:
+    """95% interval of a proportion (Wilson 1927); None without trials.
+
+    >>> [round(value, 4) for value in wilson_interval(14, 1000)]
+    [0.0084, 0.0234]
+    """
+    if not 0 <= successes <= trials:
+        raise InputError(f"successes must be from 0 to {trials}, got {successes}")
+    if not trials:
+        return None, None
+    z = float(ndtri(0.975))
+    share = successes / trials
+    centre = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
+    variance = share * (1 - share) / trials + z**2 / (4 * trials**2)
+    reach = z * math.sqrt(variance) / (1 + z**2 / trials)
+    # Exactly 0 and 1 at the ends, whatever rounding says.
+    low = 0.0 if successes == 0 else centre - reach
+    high = 1.0 if successes == trials else centre + reach
+    return low, high
+
+
+def near_duplicates(rows: NDArray[np.float64], threshold: float) -> NDArray[np.int64]:
+    """For each unit row the first kept row that it nearly repeats, or -1, int64 [N].
+
+    A row is kept if no kept row before it has a cosine of at least `threshold` with it.
+    """
+    n = len(rows)
+    earlier = np.full(n, -1, dtype=np.int64)
+    for start in range(0, n, _CHUNK):
+        stop = min(start + _CHUNK, n)
+        close = rows[start:stop] @ rows[:stop].T >= threshold
+        for place in range(start, stop):
+            same = np.flatnonzero(close[place - start, :place] & (earlier[:place] < 0))
+            if len(same):
+                earlier[place] = same[0]
+    return earlier
+
+
+def _judge(
+    name: str, lineups: NDArray[np.int64], danger: NDArray[np.float64], settings: Settings
+) -> Mined:
+    passes = int((danger >= settings.threshold).sum())
+    strength = pass_strength(passes, settings.lineups)
+    # The lower one of two middle lineups: a real lineup, and not the worse.
+    middle = int(np.argsort(danger, kind="stable")[(len(danger) - 1) // 2])
+    outcome: Outcome = "accepted"
+    reason = ""
+    if passes < settings.min_passes:
+        outcome = "rejected" if strength == "none" else "quarantined"
+        reason = f"{passes} of {settings.lineups} lineups, {settings.min_passes} are needed"
+    stored = tuple(lineups[middle].tolist())
+    return Mined(name, outcome, reason, passes, strength, float(danger[middle]), stored)
+
+
+def _against_pool(
+    anchors: NDArray[np.float64], positives: NDArray[np.float64], pool: NDArray[np.float64]
+) -> Iterator[tuple[int, NDArray[np.float64], float]]:
+    """Per candidate: its place, cosines of its anchor with the pool [P], and with its positive."""
+    level = np.einsum("ij,ij->i", anchors, positives)
+    for start in range(0, len(anchors), _CHUNK):
+        similar = anchors[start : start + _CHUNK] @ pool.T
+        for place, row in enumerate(similar, start=start):
+            yield place, row, float(level[place])
+
+
+def _check(
+    anchors: NDArray[np.float64],
+    positives: NDArray[np.float64],
+    pool: NDArray[np.float64],
+    ids: Sequence[str],
+) -> None:
+    if anchors.ndim != 2 or anchors.shape != positives.shape or len(anchors) != len(ids):
+        raise InputError(
+            f"{len(ids)} candidates need as many anchors and positives, got {anchors.shape} and "
+            f"{positives.shape}"
+        )
+    if pool.ndim != 2 or pool.shape[1] != anchors.shape[1]:
+        raise InputError(
+            f"the pool's embeddings have shape {pool.shape}, the candidates' width is "
+            f"{anchors.shape[1]}"
+        )
+    if len(set(ids)) != len(ids):
+        raise InputError("ids of candidates must differ")
+    if not all(np.isfinite(rows).all() for rows in (anchors, positives, pool)):
+        raise InputError("an embedding is not finite")
