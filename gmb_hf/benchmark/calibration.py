@@ -100,12 +100,13 @@ def calibrate(
     calibration: NegativeScores | None = None,
     locked: Mapping[float, float] | None = None,
     locked_runs: int | None = None,
+    cross_fit: bool = False,
 ) -> Calibration:
     """Thresholds for the evaluation runs.
 
     Locked thresholds are taken as they are; else calibration runs are used where there are any;
-    else `v0.4` calibrates on the evaluation runs themselves, as its text says, and `strict`
-    cross-fits over them: leave-one-run-out up to 40 runs, 10 folds above.
+    else `v0.4` calibrates on the evaluation runs themselves, as its text says, and `strict`, or
+    either with `cross_fit`, cross-fits over them: leave-one-run-out up to 40 runs, 10 folds above.
 
     Raises:
         InputError: a target has no locked threshold.
@@ -126,7 +127,7 @@ def calibrate(
     deployed = {target: rule(source, target) for target in targets}
     if calibration is not None:
         return _constant("explore", deployed, n_runs, calibration.n_runs)
-    if protocol == "strict":
+    if protocol == "strict" or cross_fit:
         return _cross_fit(rule, deployed, evaluation)
     return _constant("in_sample", deployed, n_runs, evaluation.n_runs)
 

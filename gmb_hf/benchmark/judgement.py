@@ -30,6 +30,8 @@ class Judgement:
         thresholds: target -> locked threshold; `calibration` is then not consulted.
         smoothed_thresholds: the same for the trailing mean over that many checkpoints, by length.
         calibration_runs: how many runs with negatives the locked thresholds come from, if known.
+        cross_fit: under `v0.4`, judge each run by the threshold of the others where nothing else
+            sets it; `strict` always does.
     """
 
     evaluation: Scores
@@ -40,6 +42,7 @@ class Judgement:
         default_factory=dict
     )
     calibration_runs: int | None = None
+    cross_fit: bool = False
 
     @property
     def strict(self) -> bool:
@@ -80,6 +83,7 @@ class Judgement:
             calibration=explore,
             locked=self.thresholds,
             locked_runs=self.calibration_runs,
+            cross_fit=self.cross_fit,
         )
 
     @cached_property

@@ -201,6 +201,11 @@ class Prereg(Section):
         return write_yaml(path, self.plain(), heading="GMB preregistration, schema v0.4")
 
     @classmethod
+    def flat_names(cls) -> dict[str, str]:
+        """The name of each flat property by its path in the document."""
+        return {".".join(place): name for name, place in _FLAT.items()}
+
+    @classmethod
     def template(cls) -> str:
         """The YAML text of a new preregistration, a comment beside each field."""
         return template(cls)

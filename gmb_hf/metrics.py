@@ -1,0 +1,158 @@
+"""The `evaluate` modules of this package: load one, or make all of them loadable by name.
+
+    import gmb_hf.metrics
+    metric = gmb_hf.metrics.load("gmb_operationality")
+
+needs no installing. After `install()` (or `gmb metrics install`) the plain call
+`evaluate.load("gmb_operationality")` finds the modules from any folder, without the Hub.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gmb_hf.validation import InputError, unknown
+
+_KINDS = {"Metric": "metric", "Comparison": "comparison", "Measurement": "measurement"}
+
+
+@dataclass(frozen=True)
+class Module:
+    """One module: a folder that is a Space of the Hub.
+
+    Attributes:
+        name: of the folder and of the script in it.
+        kind: metric, comparison or measurement.
+        summary: the first sentence of the script.
+        folder: where it lies.
+    """
+
+    name: str
+    kind: str
+    summary: str
+    folder: Path
+
+    @property
+    def script(self) -> Path:
+        """The file that `evaluate` loads."""
+        return self.folder / f"{self.name}.py"
+
+
+def folder() -> Path:
+    """Where the modules lie: inside an installed package, or beside it in a checkout.
+
+    Raises:
+        InputError: neither place has them.
+    """
+    package = Path(__file__).resolve().parent
+    for place in (package / "metric_modules", package.parent / "metrics"):
+        if (place / "gmb_operationality" / "gmb_operationality.py").is_file():
+            return place
+    raise InputError(f"{package}: the metrics are missing from this installation; install it again")
+
+
+def names() -> tuple[str, ...]:
+    """The names of all modules, sorted."""
+    found = (path for path in folder().iterdir() if (path / f"{path.name}.py").is_file())
+    return tuple(sorted(path.name for path in found))
+
+
+def module(name: str) -> Module:
+    """What is known of one module without loading it.
+
+    Raises:
+        InputError: there is no such module; the nearest name is given.
+    """
+    if name not in names():
+        raise unknown("metric", name, names())
+    place = folder() / name
+    tree = ast.parse((place / f"{name}.py").read_text(encoding="utf-8"))
+    bases = [
+        base.attr
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+        for base in node.bases
+        if isinstance(base, ast.Attribute)
+    ]
+    kind = next(_KINDS[base] for base in bases if base in _KINDS)
+    summary = (ast.get_docstring(tree) or "").split("\n\n")[0].replace("\n", " ")
+    return Module(name, kind, summary, place)
+
+
+def load(name: str, **init: Any) -> Any:
+    """Load a module, an `evaluate.EvaluationModule`, from this package itself.
+
+    Args:
+        name: one of `names()`.
+        init: passed on to `evaluate.load`, e.g. `experiment_id` in distributed settings.
+
+    Raises:
+        InputError: there is no such module; the nearest name is given.
+    """
+    import evaluate
+
+    return evaluate.load(str(module(name).script), **init)
+
+
+def install() -> tuple[Path, ...]:
+    """Put every module where `evaluate.load(name)` looks last, its cache; the scripts there.
+
+    An older copy is replaced. The place is below HF_MODULES_CACHE, `~/.cache/huggingface/modules`
+    unless it is set.
+    """
+    from datasets import DownloadMode
+    from evaluate.loading import _create_importable_file, init_dynamic_modules
+
+    root = Path(init_dynamic_modules())
+    written = []
+    for name in names():
+        one = module(name)
+        # `evaluate` has no registry to enter; this is what it does itself after a download. Without
+        # FORCE_REDOWNLOAD an older copy could win by its time stamp.
+        path, _ = _create_importable_file(
+            str(one.script),
+            [],
+            [],
+            str(root),
+            "metrics",
+            f"evaluate-{one.kind}/{name}",
+            DownloadMode.FORCE_REDOWNLOAD,
+        )
+        written.append(root.parent.joinpath(*path.split(".")).with_suffix(".py"))
+    return tuple(written)
+
+
+class DirectCompute:
+    """Mixin of the modules: `compute` of data at hand leaves Arrow out.
+
+    Writing a million scores to an Arrow file and reading them back takes longer than most metrics
+    and changes nothing. Data from `add` or `add_batch`, and several processes, go the usual way.
+
+    A class that is no `EvaluationModule`, since `evaluate` takes the first one that it meets in a
+    script for the script's own.
+    """
+
+    writer: Any
+    num_process: int
+
+    @staticmethod
+    def check(settings: dict[str, Any]) -> None:
+        """Refuse settings before stored data are read, which would be lost; raises InputError."""
+
+    def compute(
+        self, *, predictions: Any = None, references: Any = None, **settings: Any
+    ) -> dict[str, Any] | None:
+        """Compute the metric, of the data given here and of what was added before."""
+        if self.writer is None and self.num_process == 1:
+            found: dict[str, Any] = self._compute(  # type: ignore[attr-defined]
+                predictions=predictions, references=references, **settings
+            )
+            return found
+        self.check(settings)
+        stored: dict[str, Any] | None = super().compute(  # type: ignore[misc]
+            predictions=predictions, references=references, **settings
+        )
+        return stored

@@ -1,0 +1,76 @@
+"""Whether a false-alarm budget can be set for an early-warning score, and whether it holds.
+
+Layer B of GMB v0.4, the Grokking Monitorability Benchmark.
+"""
+
+import datasets
+import evaluate
+
+from gmb_hf.benchmark.flat import operationality
+from gmb_hf.benchmark.series import INPUTS
+from gmb_hf.benchmark.series import check_settings
+from gmb_hf.metrics import DirectCompute
+
+_DESCRIPTION = """
+For each target false positive rate f a threshold is calibrated on negative windows, those well
+before the event, and the rate that it gives there is measured. The gate passes if enough targets
+are met and the score has no floor below which its rate cannot be set. A score that fails is invalid
+for alarm, however well it ranks.
+"""
+
+_OUTPUTS = """
+Returns:
+    fpr@f: false positive rate at the threshold for target f.
+    threshold@f: that threshold; an alarm is a score at or above it. Infinite: nothing alarms.
+    ok_targets: number of targets that are met, |fpr@f - f| <= fpr_eps.
+    controllability_pass: whether those are min_targets_ok at least.
+    fpr_min: least rate over the targets that a finite threshold with an alarm gives.
+    fpr_floor_detected: whether that exceeds fpr_floor_max.
+    layer_b_pass: controllable, and no floor.
+    fpr_per_run@f, threshold_per_run@f: with return_per_run.
+
+Examples:
+    >>> import evaluate
+    >>> metric = evaluate.load("gmb_operationality")
+    >>> scores = [[(7 * i + 3 * run) % 20 for i in range(60)] for run in range(4)]
+    >>> found = metric.compute(predictions=scores, references=[59, 59, 59, 59], horizon=10,
+    ...     safe_gap=20, fpr_targets=[0.05, 0.1])
+    >>> found["fpr@0.05"], found["threshold@0.05"], found["layer_b_pass"]
+    (0.05, 19.0, True)
+
+    A score of 0 and 1 has a floor: it alarms in half of the negative windows, or never.
+
+    >>> found = metric.compute(predictions=[[0, 1] * 30] * 4, references=[59, 59, 59, 59],
+    ...     horizon=10, safe_gap=20)
+    >>> found["fpr_min"], found["fpr_floor_detected"], found["layer_b_pass"]
+    (0.5, True, False)
+"""
+
+_CITATION = """
+@misc{huang2026gmb,
+    title = {{GMB} v0.4: Grokking Monitorability Benchmark},
+    author = {Huang, Qien},
+    year = {2026},
+    url = {https://github.com/qienhuang/F-I-T}
+}
+"""
+
+
+class GmbOperationality(DirectCompute, evaluate.Metric):
+    def _info(self):
+        series = datasets.List(datasets.Value("float64"))
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=INPUTS + _OUTPUTS,
+            features=datasets.Features(
+                {"predictions": series, "references": datasets.Value("float64")}
+            ),
+        )
+
+    @staticmethod
+    def check(settings):
+        check_settings("gmb_operationality", settings)
+
+    def _compute(self, predictions=None, references=None, **settings):
+        return operationality(predictions, references, **settings)
