@@ -46,7 +46,7 @@ def check(model: type[Section], data: Any, *, ours: bool) -> Checked:
         ours: whether this package wrote it; its extensions must then match as well.
     """
     content = copy.deepcopy(data)
-    found = list(_without_unknown(model, content, ()))
+    found = list(_without_unknown(model, content, (), ours))
     set_aside: list[str] = []
     while True:
         try:
@@ -60,11 +60,11 @@ def check(model: type[Section], data: Any, *, ours: bool) -> Checked:
         return Checked(tuple(found), tuple(set_aside), content)
 
 
-def _without_unknown(annotation: Any, value: Any, at: Location) -> Iterator[str]:
-    """Name each key that no section knows, and take it out."""
+def _without_unknown(annotation: Any, value: Any, at: Location, ours: bool) -> Iterator[str]:
+    """Name each key that no section knows, and take it out; not inside extensions of others."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         if isinstance(value, dict):
-            yield from _of_section(annotation, value, at)
+            yield from _of_section(annotation, value, at, ours)
         return
     inner = [argument for argument in get_args(annotation) if section_in(argument) is not None]
     if not inner:
@@ -72,21 +72,24 @@ def _without_unknown(annotation: Any, value: Any, at: Location) -> Iterator[str]
     origin = get_origin(annotation)
     if origin in (Union, UnionType, Annotated):
         for argument in inner:
-            yield from _without_unknown(argument, value, at)
+            yield from _without_unknown(argument, value, at, ours)
     elif origin in (tuple, list) and isinstance(value, list):
         for place, item in enumerate(value):
-            yield from _without_unknown(inner[0], item, (*at, place))
+            yield from _without_unknown(inner[0], item, (*at, place), ours)
     elif origin is dict and isinstance(value, dict):
         for key, item in value.items():
-            yield from _without_unknown(inner[0], item, (*at, key))
+            yield from _without_unknown(inner[0], item, (*at, key), ours)
 
 
-def _of_section(model: type[BaseModel], value: dict[Any, Any], at: Location) -> Iterator[str]:
+def _of_section(
+    model: type[BaseModel], value: dict[Any, Any], at: Location, ours: bool
+) -> Iterator[str]:
     known = model.model_fields
     for key in list(value):
-        if key in known:
-            yield from _without_unknown(known[key].annotation, value[key], (*at, key))
-        elif not str(key).startswith("x_"):
+        extension = str(key).startswith("x_")
+        if key in known and (ours or not extension):
+            yield from _without_unknown(known[key].annotation, value[key], (*at, key), ours)
+        elif not extension:
             guess = nearest(str(key), known)
             own = ", ".join(name for name in known if not name.startswith("x_"))
             hint = f"did you mean {guess}?" if guess else f"known: {own}"

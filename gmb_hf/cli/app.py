@@ -5,7 +5,19 @@ from __future__ import annotations
 import typer
 
 from gmb_hf._version import __version__
-from gmb_hf.cli import audit, data, evaluate, indicators, lock, plan, prereg, run, runs, train
+from gmb_hf.cli import (
+    audit,
+    data,
+    evaluate,
+    indicators,
+    lock,
+    plan,
+    prereg,
+    results,
+    run,
+    runs,
+    train,
+)
 
 _HELP = """May an early-warning score of a training run be trusted as an alarm?
 
@@ -43,4 +55,5 @@ def build() -> typer.Typer:
     app.add_typer(data.app, name="data", help="Export tasks.")
     app.add_typer(runs.app, name="runs", help="Anybody's logs to one table, and a look at them.")
     app.add_typer(prereg.app, name="prereg", help="Begin a preregistration.")
+    app.add_typer(results.app, name="results", help="Check results files, and compare two.")
     return app

@@ -1,0 +1,147 @@
+"""`gmb results`: whether a results file is one, and two of them side by side."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from gmb_hf.reporting.comparison import Comparison, IndicatorPair
+
+app = typer.Typer(no_args_is_help=True)
+
+_HEADS = {"label": "label", "AUC": "AUC", "FPR": "FPR", "coverage": "cover", "p": "p"}
+
+
+@app.callback()
+def _results() -> None:
+    """Check results files, and compare two."""
+
+
+@app.command()
+def validate(
+    file: Annotated[Path, typer.Argument(help="A results file of anybody's, YAML or JSON.")],
+) -> None:
+    """Say whether a file is results of schema v0.4, naming every violation by its path.
+
+    Exit code 0: it is; 1: it can be read, but violates the schema; 2: it cannot be read. Keys that
+    begin with x_ are extensions, which any writer may add.
+    """
+    from gmb_hf.benchmark.results_check import check_results
+    from gmb_hf.cli import show
+    from gmb_hf.validation import CheckFailed
+
+    found = check_results(file)
+    for path in found.set_aside:
+        show.say(f"note: {path} is an extension of its writer, not ours of that name; set aside")
+    for violation in found.violations:
+        show.say(f"- {violation}")
+    count = len(found.violations)
+    if count or found.results is None:
+        raise CheckFailed(
+            f"{file}: {count} violation{'' if count == 1 else 's'} of the results schema v0.4; the "
+            "schema is gmb_hf/benchmark/results_schema_v0.4.json in the package"
+        )
+    summary = found.results.summary
+    events = "an unknown number of" if summary.n_events is None else f"{summary.n_events:,}"
+    indicators = len(found.results.indicators)
+    show.say(
+        f"{file} matches the results schema v0.4: {indicators:,} "
+        f"indicator{'' if indicators == 1 else 's'}, {summary.n_seeds:,} runs, {events} events."
+    )
+    following = shlex.join(["gmb", "results", "compare", str(file), "OTHER.yaml"])
+    show.written([], following=following)
+
+
+@app.command()
+def compare(
+    a: Annotated[Path, typer.Argument(help="A results file.", metavar="A")],
+    b: Annotated[Path, typer.Argument(help="Another one.", metavar="B")],
+    out: Annotated[
+        Path | None, typer.Option(help="Write the comparison, as .md, .csv or .json.")
+    ] = None,
+    allow_fingerprint_mismatch: Annotated[
+        bool,
+        typer.Option(
+            "--allow-fingerprint-mismatch",
+            help="Show files of different runs or designs as well; they are not comparable.",
+        ),
+    ] = False,
+) -> None:
+    """Put two evaluations side by side, indicator by indicator; what changed is marked."""
+    from gmb_hf.benchmark.results import Results
+    from gmb_hf.cli import show
+    from gmb_hf.reporting.comparison import compare as side_by_side
+    from gmb_hf.reporting.comparison_files import check_ending, write_comparison
+    from gmb_hf.validation import InputError
+
+    if out is not None:
+        check_ending(out)
+    found = side_by_side(Results.read(a), Results.read(b))
+    if found.differences and not allow_fingerprint_mismatch:
+        raise InputError(
+            f"{a} and {b} differ in their {', '.join(found.differences)}; numbers do not compare "
+            "across that, pass --allow-fingerprint-mismatch to see them all the same"
+        )
+    _print(found, a, b)
+    paths = [] if out is None else [write_comparison(found, str(a), str(b), out)]
+    show.written(paths, following=shlex.join(["gmb", "results", "validate", str(b)]))
+
+
+def _print(found: Comparison, a: Path, b: Path) -> None:
+    from gmb_hf.cli import show
+    from gmb_hf.cli.table import Column, Group, lay_out
+    from gmb_hf.reporting.comparison_files import count_changes, verdict
+
+    columns = (
+        Column("score", shrinks_to=12),
+        Column(""),
+        *(Column(head, right=name != "label") for name, head in _HEADS.items()),
+    )
+    groups = []
+    for heading, changed in (("Different", True), ("The same", False)):
+        items = [item for item in found.indicators if item.changed == changed]
+        if items:
+            rows = [row for item in items for row in _rows(item)]
+            groups.append(Group(rows, heading=heading))
+    show.say_whole("A", str(a))
+    show.say_whole("B", str(b))
+    screen = show.console()
+    screen.print()
+    for part in lay_out(columns, groups, screen.width):
+        screen.print(part)
+    screen.print()
+    show.say(
+        f"FPR, cover and p: at a budget of {found.target:g}. *: differs from A. –: no such number.",
+        style="dim",
+    )
+    show.say(count_changes(found))
+    show.say(verdict(found), style="" if found.comparable else "bold")
+
+
+def _rows(item: IndicatorPair) -> list[list[Text]]:
+    """A line for each file; one line where they agree or only one has it."""
+    from rich.text import Text
+
+    from gmb_hf.reporting.comparison_files import shown
+    from gmb_hf.reporting.escape import one_line
+
+    def cells(side: str) -> list[Text]:
+        row = []
+        for name, pair in item.values.items():
+            marked = side == "B" and item.only_in is None and pair.changed
+            text = shown(name, getattr(pair, side.lower())) + ("*" if marked else " ")
+            row.append(Text(text, style="bold" if marked else ""))
+        return row
+
+    name = Text(one_line(item.name))
+    if item.only_in:
+        return [[name, Text(f"only in {item.only_in}"), *cells(item.only_in)]]
+    if not item.changed:
+        return [[name, Text("A, B"), *cells("A")]]
+    return [[name, Text("A"), *cells("A")], [Text(""), Text("B"), *cells("B")]]
