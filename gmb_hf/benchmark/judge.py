@@ -16,6 +16,7 @@ from gmb_hf.benchmark.strata import MeasuredStratum, StratumResult, measure_stra
 from gmb_hf.benchmark.utility import LayerC, layer_c
 from gmb_hf.benchmark.verdict import Verdict, conclude, holm
 from gmb_hf.preregistration.strata import Facts
+from gmb_hf.validation import InputError
 
 Variants = Mapping[str, Judgement]
 
@@ -99,6 +100,8 @@ class _Case:
     """One score, measured; concluding waits for the p-values of the whole family."""
 
     def __init__(self, judgement: Judgement, variants: Variants, facts: Facts) -> None:
+        if not judgement.evaluation.n_runs:
+            raise InputError(f"score {judgement.evaluation.name!r}: there is no run to judge")
         self.judgement, self.variants = judgement, variants
         self.layer_a, self.layer_b = layer_a(judgement), layer_b(judgement)
         self.layer_c, self.layer_d = layer_c(judgement), layer_d(judgement, variants)

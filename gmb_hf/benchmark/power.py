@@ -47,7 +47,8 @@ def few_events(judgement: Judgement) -> OpenQuestion | None:
     if events >= least:
         return None
     runs = math.ceil(judgement.evaluation.n_runs * least / events) if events else None
-    return OpenQuestion("few_events", f"{events} events are fewer than {least}", runs)
+    counted = "1 event is" if events == 1 else f"{events} events are"
+    return OpenQuestion("few_events", f"{counted} fewer than {least}", runs)
 
 
 def open_questions(
@@ -104,17 +105,25 @@ def _budget_questions(judgement: Judgement, layer_b: LayerB) -> list[OpenQuestio
 
 
 def _target_question(judgement: Judgement, result: TargetResult) -> OpenQuestion:
+    with_negatives, n_runs = judgement.negatives.n_runs, judgement.evaluation.n_runs
+    if not with_negatives or result.interval is None:
+        prereg = judgement.prereg
+        text = (
+            "no held-out run has a negative window: none goes on past burn-in "
+            f"{prereg.burn_in} to {prereg.safe_gap} steps before its event"
+        )
+        return OpenQuestion("no_negative_windows", text, None)
     if result.few_runs:
         found, needed = judgement.calibrated.n_runs, runs_needed(result.target)
         text = (
             f"a threshold for {result.target:g} takes {needed} calibration runs with negative "
             f"windows, there are {found}"
         )
-        # Cross-fitted runs calibrate each other; further held-out runs help no other calibration.
-        crossed = judgement.calibrated.method == "cross_run"
-        return OpenQuestion("few_runs", text, runs_to_cross_fit(needed) if crossed else None)
-    if result.interval is None or result.achieved is None:
-        return OpenQuestion("no_negative_windows", "no held-out run has a negative window", None)
+        runs: int | None = None
+        if judgement.calibrated.method == "cross_run":
+            # These calibrate each other; further held-out runs help no other calibration.
+            runs = math.ceil(runs_to_cross_fit(needed) * n_runs / with_negatives)
+        return OpenQuestion("few_runs", text, runs)
     line = pass_line(result.target, judgement.prereg.fpr_eps)
     low, high = result.interval.low, result.interval.high
     text = (

@@ -162,7 +162,8 @@ def _inconclusive(
     numbers = [question.runs for question in questions]
     runs = max((n for n in numbers if n is not None), default=None)
     settles = None if runs is None or None in numbers else runs
-    sentence = f"Not decided: {'; '.join(question.text for question in questions)}"
+    texts = dict.fromkeys(question.text for question in questions)
+    sentence = f"Not decided: {'; '.join(texts)}"
     if settles is not None:
         more = settles - judgement.evaluation.n_runs
         sentence += f"; about {settles} held-out runs ({more} more) would settle it"

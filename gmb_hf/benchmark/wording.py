@@ -13,7 +13,7 @@ def supported(layer_b: LayerB, primary: OperatingPoint) -> str:
     """What speaks for the score, at its primary operating point."""
     return (
         f"at a budget of {primary.fpr:.0%} false alarms it warned of {_share(primary.coverage)} of "
-        f"{primary.n_events} events{_by_chance(primary)}, in the median "
+        f"{_events(primary)}{_by_chance(primary)}, in the median "
         f"{primary.lead_time_median:g} steps ahead, and {layer_b.ok_targets} of "
         f"{len(layer_b.targets)} budgets held"
     )
@@ -49,7 +49,7 @@ def clause(
         return f"too few calibration runs for a threshold at {short}"
     if reason == "coverage_low":
         return (
-            f"it warned of {_share(primary.coverage)} of {primary.n_events} events at a budget of "
+            f"it warned of {_share(primary.coverage)} of {_events(primary)} at a budget of "
             f"{primary.fpr:.0%}, {prereg.coverage_min:.0%} is the minimum"
         )
     if reason == "no_better_than_chance":
@@ -78,6 +78,10 @@ def _by_chance(primary: OperatingPoint) -> str:
     if shift is None or risk is None:
         return ""
     return f" (chance gives {_share(shift.mean_coverage)} and {_share(risk.mean_coverage)})"
+
+
+def _events(primary: OperatingPoint) -> str:
+    return f"{primary.n_events} event" + ("" if primary.n_events == 1 else "s")
 
 
 def _share(value: float | None) -> str:

@@ -1,0 +1,167 @@
+"""Input at the edge: a sound verdict, or one line that says what is wrong; never a warning."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from score_builders import design, scores_of
+
+from gmb_hf.benchmark.judge import IndicatorVerdictParts, judge, judge_all
+from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.runs.panel import Panel
+from gmb_hf.validation import InputError
+
+PROTOCOLS = pytest.mark.parametrize("protocol", ["strict", "v0.4"])
+NOISE = np.random.default_rng(0).normal(size=(40, 30))
+
+
+@pytest.fixture(autouse=True)
+def _no_warnings() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def verdict_parts(values: Any, events: Any, **overrides: Any) -> IndicatorVerdictParts:
+    """Judged alone and in a lock of two, which must agree but for the adjustment."""
+    judgement = Judgement(scores_of(values, events), None, design(**overrides))
+    alone, both = judge(judgement), judge_all({"one": judgement, "two": judgement})
+    assert both["one"].verdict.label == both["two"].verdict.label
+    assert both["one"].layer_b == alone.layer_b
+    return alone
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("event", [None, 0.0])
+def test_runs_of_one_checkpoint(protocol: str, event: float | None) -> None:
+    parts = verdict_parts([[1.0]] * 40, [event] * 40, protocol=protocol)
+    assert not parts.verdict.alarm_eligible
+    assert (parts.layer_b.n_windows, parts.layer_c.primary.n_covered) == (0, 0)
+    if event is None:
+        assert parts.verdict.reasons == ("few_events",)
+        assert parts.verdict.runs_to_settle is None
+    elif protocol == "strict":
+        assert parts.verdict.reasons == ("no_negative_windows",)
+
+
+def test_some_runs_of_one_checkpoint_count_for_nothing() -> None:
+    mixed = [[1.0]] * 5 + [list(row) for row in NOISE]
+    parts = verdict_parts(mixed, [None] * 5 + [250.0] * 40, protocol="v0.4", run_groups=2)
+    without = verdict_parts(NOISE, [250.0] * 40, protocol="v0.4", run_groups=2)
+    for found, expected in zip(parts.layer_b.targets, without.layer_b.targets, strict=True):
+        assert (found.threshold, found.achieved) == (expected.threshold, expected.achieved)
+    assert parts.layer_c.primary.coverage == without.layer_c.primary.coverage
+
+
+@PROTOCOLS
+def test_all_equal_scores_have_a_floor_at_one(protocol: str) -> None:
+    parts = verdict_parts(np.full((40, 30), 3.5), [250.0] * 40, protocol=protocol)
+    assert parts.verdict.label == "RANK_ONLY"
+    assert parts.verdict.reasons[0] == "fpr_floor"
+    certificate = parts.layer_b.certificate
+    assert certificate is not None
+    assert (certificate.f_min_pos, certificate.tied_value) == (1.0, 3.5)
+    assert parts.layer_a.auc == 0.5
+    assert parts.diagnostics.effective_support_size == 1.0
+    assert parts.diagnostics.n_eff is None
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
+def test_scores_that_are_not_finite(protocol: str, bad: float) -> None:
+    values = NOISE.copy()
+    values[3, 4] = bad
+    with pytest.raises(
+        InputError, match=r"run 'run_3', step 40: score 'score' is .* \(x_nan: ignore\)"
+    ):
+        verdict_parts(values, [250.0] * 40, protocol=protocol)
+    parts = verdict_parts(values, [250.0] * 40, protocol=protocol, nan="ignore")
+    assert parts.layer_b.dropped_windows == 1
+    assert parts.verdict.label == "RANK_ONLY"
+
+
+@PROTOCOLS
+def test_nothing_but_infinite_scores(protocol: str) -> None:
+    values = np.full((40, 30), np.inf)
+    parts = verdict_parts(values, [250.0] * 40, protocol=protocol, nan="ignore")
+    assert not parts.verdict.alarm_eligible
+    assert (parts.layer_b.n_windows, parts.layer_c.primary.coverage) == (0, 0.0)
+
+
+@PROTOCOLS
+def test_scores_near_the_largest_number(protocol: str) -> None:
+    huge = verdict_parts(NOISE * 1e307, [250.0] * 40, protocol=protocol)
+    plain = verdict_parts(NOISE, [250.0] * 40, protocol=protocol)
+    assert huge.verdict.label == plain.verdict.label
+    assert huge.layer_a == plain.layer_a
+
+
+@PROTOCOLS
+def test_no_events(protocol: str) -> None:
+    parts = verdict_parts(NOISE, [None] * 40, protocol=protocol)
+    assert (parts.verdict.label, parts.verdict.reasons) == ("INCONCLUSIVE", ("few_events",))
+    assert parts.layer_c.primary.coverage is None
+    assert parts.layer_c.primary.p_value is None
+    assert parts.layer_b.n_windows > 0
+
+
+def test_every_event_before_burn_in() -> None:
+    verdict = verdict_parts(NOISE, [50.0] * 40, burn_in=100).verdict
+    assert (verdict.label, verdict.reasons) == ("INCONCLUSIVE", ("no_negative_windows",))
+    assert verdict.sentence == (
+        "Not decided: no held-out run has a negative window: none goes on past burn-in 100 to 40 "
+        "steps before its event."
+    )
+    assert verdict.runs_to_settle is None
+
+
+def test_an_event_before_burn_in_counts_as_uncovered() -> None:
+    parts = verdict_parts(NOISE, [50.0] * 10 + [250.0] * 30, burn_in=100)
+    primary = parts.layer_c.primary
+    assert (primary.n_events, primary.n_too_early) == (40, 10)
+    assert parts.layer_b.n_runs == 30
+
+
+@PROTOCOLS
+def test_one_run(protocol: str) -> None:
+    parts = verdict_parts(NOISE[:1], [250.0], protocol=protocol)
+    assert parts.verdict.sentence.startswith("Not decided: 1 event is fewer than 30; about 30")
+    enough = verdict_parts(NOISE[:1], [250.0], protocol=protocol, event_count_min=1)
+    assert not enough.verdict.alarm_eligible
+    if protocol == "strict":
+        assert enough.verdict.reasons == ("few_runs",)
+
+
+def test_cross_fitting_asks_for_more_runs_where_some_have_no_negatives() -> None:
+    """15 of 30 runs have negatives; .05 takes 19 others, so 20, and twice that with these runs."""
+    parts = verdict_parts(
+        NOISE[:30],
+        [30.0, 250.0] * 15,
+        fpr_targets=[0.05],
+        min_targets_ok=1,
+        coverage_min=0.0,
+    )
+    assert parts.verdict.reasons == ("few_runs",)
+    assert parts.verdict.runs_to_settle == 40
+
+
+def test_no_run_at_all() -> None:
+    nobody = scores_of(NOISE[:2], [250.0, None]).select([])
+    with pytest.raises(InputError, match="score 'score': there is no run to judge"):
+        judge(Judgement(nobody, None, design()))
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        ([-10, 0, 10], "step -10 is not a whole number from 0 on"),
+        ([0, 5.5, 10], r"step 5\.5 is not a whole number from 0 on"),
+        ([0, 10, 10], "step 10 follows step 10; steps must increase"),
+    ],
+)
+def test_steps_that_are_no_steps(steps: list[float], message: str) -> None:
+    with pytest.raises(InputError, match=f"run 'r': {message}"):
+        Panel.from_series("s", [("r", steps, [1.0, 2.0, 3.0])])
