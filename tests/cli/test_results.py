@@ -1,0 +1,163 @@
+"""`gmb results validate` and `gmb results compare`, as a user types them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from command_line import gmb, refused
+from results_layout import EMPTY, EXAMPLE
+
+from gmb_hf.preregistration.documents import dump_yaml
+
+
+def written(name: str, **changes: Any) -> Path:
+    plain = copy.deepcopy(yaml.safe_load(EXAMPLE))
+    for dotted, value in changes.items():
+        *parents, last = dotted.split("__")
+        section = plain
+        for parent in parents:
+            section = section[int(parent) if parent.isdigit() else parent]
+        section[last] = value
+    path = Path(name)
+    path.write_text(dump_yaml(plain))
+    return path
+
+
+def ours(name: str, fingerprint: str, **changes: Any) -> Path:
+    """A file as this package writes it, with fingerprints."""
+    source = {
+        "package_version": "0.1.0",
+        "python": "3.11",
+        "prereg_hash": "12" * 32,
+        "evaluation_fingerprint": fingerprint * 32,
+    }
+    return written(name, x_provenance=source, **changes)
+
+
+class TestValidate:
+    @pytest.mark.parametrize("text", [EXAMPLE, EMPTY])
+    def test_a_file_of_the_published_layout(self, text: str):
+        Path("theirs.yaml").write_text(text)
+        done = gmb("results", "validate", "theirs.yaml")
+        assert done.code == 0, done
+        assert "theirs.yaml matches the results schema v0.4" in done.out
+        assert done.next_command == "gmb results compare theirs.yaml OTHER.yaml"
+
+    def test_json(self):
+        Path("theirs.json").write_text(json.dumps(yaml.safe_load(EXAMPLE)))
+        assert "2 indicators, 3 runs, 2 events" in gmb("results", "validate", "theirs.json").out
+
+    def test_every_violation_is_a_line_and_the_exit_code_is_1(self):
+        path = written(
+            "bad.yaml", indicators__0__label="GOOD", boundary__tsk=1, summary__n_seeds=-1
+        )
+        done = gmb("results", "validate", path)
+        assert done.code == 1
+        lines = [line for line in done.out.splitlines() if line.startswith("- ")]
+        assert len(lines) == 3
+        assert done.err.startswith("no: bad.yaml: 3 violations of the results schema v0.4")
+        assert len(done.err.splitlines()) == 1
+
+    def test_what_cannot_be_read_is_exit_code_2(self):
+        assert "gone.yaml: there is no such file" in refused("results", "validate", "gone.yaml")
+        Path("broken.yaml").write_text("a: [")
+        assert refused("results", "validate", "broken.yaml").startswith("error: broken.yaml: line")
+
+    def test_the_help_tells_the_exit_codes(self):
+        text = " ".join(gmb("results", "validate", "--help").out.split())
+        assert "1: it can be read, but violates the schema; 2: it cannot be read" in text
+
+    def test_set_aside_extensions_are_noted(self):
+        done = gmb("results", "validate", written("a.yaml", indicators__0__x_reasons="many"))
+        assert done.code == 0
+        assert "note: indicators[0].x_reasons is an extension of its writer" in done.out
+
+    def test_a_preregistration_is_no_results_file(self):
+        Path("prereg.yaml").write_text("event: {type: E_jump}\nlabels: {}\n")
+        done = gmb("results", "validate", "prereg.yaml")
+        assert done.code == 1
+        assert "- labels is unknown" in done.out
+
+    def test_what_a_hostile_file_says_stays_on_its_line(self):
+        path = written("bad.yaml", indicators__0__label="[red]\n\x1b[31mGOOD")
+        done = gmb("results", "validate", path)
+        assert done.code == 1
+        assert "\x1b" not in done.out
+        assert len([line for line in done.out.splitlines() if line.startswith("- ")]) == 1
+
+
+class TestCompare:
+    def test_side_by_side_with_changes_marked(self):
+        a = ours("a.yaml", "ab")
+        b = ours("b.yaml", "ab", indicators__0__layer_A={"auc": 0.61, "ap": 0.1})
+        done = gmb("results", "compare", a, b)
+        assert done.code == 0, done
+        rows = [line.split() for line in done.out.splitlines()]
+        assert ["first", "A", "RANK_ONLY", "0.57", "0.430", "1.00", "–"] in rows
+        assert ["B", "RANK_ONLY", "0.61*", "0.430", "1.00", "–"] in rows
+        assert ["second", "A,", "B", "SUPPORTED_FOR_ALARM", "0.50", "0.050", "0.50", "–"] in rows
+        assert "1 of 2 indicators differ, 0 in their label." in done.out
+        assert "Comparable: the same held-out data" in done.out
+        assert done.next_command == "gmb results validate b.yaml"
+
+    def test_other_runs_are_refused_unless_allowed(self):
+        a, b = ours("a.yaml", "ab"), ours("b.yaml", "cd")
+        message = refused("results", "compare", a, b, "--out=c.md")
+        assert message.startswith("error: a.yaml and b.yaml differ in their held-out data (")
+        assert "--allow-fingerprint-mismatch" in message
+        assert not Path("c.md").exists()
+        done = gmb("results", "compare", a, b, "--allow-fingerprint-mismatch", "--out=c.md")
+        assert done.code == 0
+        assert "Not comparable: they differ in their held-out data" in done.out
+        assert "Not comparable" in Path("c.md").read_text()
+        assert "wrote   c.md" in done.out
+
+    def test_files_without_fingerprints(self):
+        done = gmb("results", "compare", written("a.yaml"), written("b.yaml"))
+        assert done.code == 0
+        assert "Nobody can tell whether they are comparable" in done.out
+        other = written("b.yaml", boundary__task="copy")
+        assert "differ in their boundary.task" in refused("results", "compare", "a.yaml", other)
+
+    @pytest.mark.parametrize("ending", ["md", "csv", "json"])
+    def test_written_as(self, ending: str):
+        a = ours("a.yaml", "ab")
+        assert gmb("results", "compare", a, a, f"--out=c.{ending}").code == 0
+        assert Path(f"c.{ending}").stat().st_size > 0
+
+    def test_bad_input(self):
+        a = ours("a.yaml", "ab")
+        assert "c.txt: a comparison is written as" in refused(
+            "results", "compare", a, a, "--out=c.txt"
+        )
+        assert "gone.yaml: there is no such file" in refused("results", "compare", a, "gone.yaml")
+        bad = written("bad.yaml", indicators__0__label="GOOD")
+        assert "bad.yaml: indicators[0].label must be" in refused("results", "compare", a, bad)
+        assert "Missing argument 'B'" in refused("results", "compare", a)
+
+    @pytest.mark.parametrize("width", [80, 120])
+    def test_it_fits_the_terminal(self, width: int, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setenv("COLUMNS", str(width))
+        name = "a_score_with_a_very_long_name_that_goes_on_and_on"
+        a = ours("a.yaml", "ab", indicators__0__name=name)
+        b = ours("b.yaml", "ab", indicators__0__name=name, indicators__0__label="INCONCLUSIVE")
+        done = gmb("results", "compare", a, b)
+        assert all(len(line.rstrip()) <= width for line in done.out.splitlines())
+        assert "INCONCLUSIVE*" in done.out
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_our_own_evaluation_validates_and_compares(small_csv: Path):
+    judge = ("--score=embedding_gini", "--horizon=60", "--safe-gap=100")
+    assert gmb("evaluate", "--runs", small_csv, *judge).code == 0
+    done = gmb("results", "validate", "results/results.yaml")
+    assert done.code == 0, done
+    assert "3 indicators, 6 runs" in done.out
+    done = gmb("results", "compare", "results/results.yaml", "results/results.yaml")
+    assert "0 of 3 indicators differ" in done.out
+    assert "Comparable: the same held-out data" in done.out
