@@ -146,6 +146,7 @@ def evaluate(
     from gmb_hf.runs import RunLog
     from gmb_hf.validation import CheckFailed, InputError
     from gmb_hf.workflows.candidates import own_score
+    from gmb_hf.workflows.looks import looks_path
     from gmb_hf.workflows.publishing import publish
 
     def read(sources: list[str]) -> RunLog:
@@ -211,6 +212,8 @@ def evaluate(
         evaluation = _by_options(design, log, earlier)
         following = "gmb prereg init --out prereg.yaml"
     paths = publish(evaluation, out, next_command=following)
+    if lock is not None:
+        paths.append(looks_path(lock))
     show.verdicts(evaluation.results, out / "report.md")
     show.checklist(evaluation.results, out)
     if lock is None:
@@ -235,16 +238,14 @@ def _by_lock(path: Path, log: RunLog) -> Evaluation:
     from gmb_hf.cli import show
     from gmb_hf.preregistration.lock import Lock
     from gmb_hf.workflows.evaluating import evaluate_lock
-    from gmb_hf.workflows.looks import next_look
     from gmb_hf.workflows.sources import held_out_part
 
     lock = Lock.read(path)
     part, aside = held_out_part(log, lock.prereg)
     if aside:
         show.say(f"{aside} runs were set aside: they are not declared as held out.")
-    look = next_look(lock, path, part)
     with show.counting("judging", len(lock.x_lock.candidates)) as done:
-        return evaluate_lock(lock, part, lock_path=str(path), look=look, on_done=done)
+        return evaluate_lock(lock, part, lock_path=str(path), keep_looks=True, on_done=done)
 
 
 def _by_options(design: dict[str, Any], log: RunLog, earlier: RunLog | None) -> Evaluation:

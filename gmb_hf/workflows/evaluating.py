@@ -27,7 +27,7 @@ from gmb_hf.workflows.candidates import CONTROLS, Entry, entries_of, namesakes, 
 from gmb_hf.workflows.design import system_of, with_boundary
 from gmb_hf.workflows.facts import run_facts
 from gmb_hf.workflows.locking import runs_with_negatives
-from gmb_hf.workflows.looks import Look, look_notes
+from gmb_hf.workflows.looks import look_notes, next_look
 from gmb_hf.workflows.occurring import count_labels, decided_runs
 from gmb_hf.workflows.shared_steps import judged_rows
 
@@ -68,7 +68,7 @@ def evaluate_lock(
     log: RunLog,
     *,
     lock_path: str | None = None,
-    look: Look | None = None,
+    keep_looks: bool = False,
     on_done: Callable[[str], None] | None = None,
 ) -> Evaluation:
     """Judge held-out runs by a lock.
@@ -77,12 +77,13 @@ def evaluate_lock(
         lock: what was frozen.
         log: held-out runs, none of which the lock has seen.
         lock_path: where the lock lies, for the record.
-        look: which look at held-out runs this is (`next_look`), written down when all is judged;
-            None where no runs can be added, as in a folder of the main job.
+        keep_looks: count this look at held-out runs and write it down beside the lock; not where
+            no runs can be added, as in a folder of the main job.
         on_done: called with each score's name when it has been measured.
 
     Raises:
-        InputError: a run was in explore, the boundary differs, or a column is missing.
+        InputError: a run was in explore, the boundary differs, a column is missing, or runs were
+            added beyond the looks that the lock allows.
     """
     prereg = lock.prereg
     entries = [
@@ -96,6 +97,7 @@ def evaluate_lock(
         declared=system_of(log),
         candidates=[entry.name for entry in entries],
     )
+    look = next_look(lock, lock_path, log) if keep_looks and lock_path is not None else None
     judged, events = decided_runs(prereg, log)
 
     def judgement(entry: Entry, window: int | None) -> Judgement:

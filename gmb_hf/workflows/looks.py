@@ -81,8 +81,7 @@ def next_look(lock: Lock, lock_path: str | Path, log: RunLog) -> Look:
         InputError: runs were added beyond the looks that the lock allows, or runs of an earlier
             look are missing.
     """
-    place = Path(lock_path)
-    path = place.with_name(f"{place.stem}.looks.yaml")
+    place, path = Path(lock_path), looks_path(lock_path)
     earlier = LooksFile.parse(load_yaml(path), where=str(path)).looks if path.exists() else ()
     runs = [
         name if seed is None else str(seed) for name, seed in zip(log.runs, log.seeds, strict=True)
@@ -112,6 +111,12 @@ def next_look(lock: Lock, lock_path: str | Path, log: RunLog) -> Look:
         runs=tuple(runs),
     )
     return Look(number, tuple(notes), path, record, earlier)
+
+
+def looks_path(lock_path: str | Path) -> Path:
+    """Where the looks of a lock are kept: beside it."""
+    place = Path(lock_path)
+    return place.with_name(f"{place.stem}.looks.yaml")
 
 
 def look_notes(lock: Lock, look: Look | None) -> list[str]:
