@@ -249,10 +249,12 @@ def _targets(text: str, primary: float | None) -> dict[str, Any]:
     from gmb_hf.cli.evaluate import rates
 
     targets = rates(text)
+    if primary is None:
+        primary = 0.05 if 0.05 in targets else targets[0]
     return {
         "fpr_targets": targets,
         "min_targets_ok": min(2, len(targets)),
-        "primary_fpr": primary or (0.05 if 0.05 in targets else targets[0]),
+        "primary_fpr": primary,
     }
 
 

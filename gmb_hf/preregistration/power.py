@@ -120,8 +120,8 @@ class Plan:
         goal: what the verdict must show.
         assumed: what is supposed, at the chosen row.
         rows: by calibration runs, ascending.
-        chosen: the fewest calibration runs that keep 80% of the primary budget and reach the
-            power; None where no row does.
+        chosen: the row with the fewest runs in all among those that keep 80% of the primary
+            budget; None where none of them reaches the power.
         alone: held-out runs that each requirement takes by itself, at the chosen row (else at the
             last); None where no number of runs meets it.
         null_draws: least draws of each null, by Holm over the candidates.
@@ -146,7 +146,8 @@ def plan(goal: Goal, assumed: Callable[[int], Assumed]) -> Plan:
     sizes = sorted({needed, 2 * needed, advised, 2 * advised, 4 * advised, 8 * advised})
     supposed = {m: assumed(m) for m in sizes}
     rows = tuple(_row(goal, supposed[m], m) for m in sizes)
-    chosen = next((row for row in rows if row.calibration >= advised and row.held_out), None)
+    enough = [row for row in rows if row.calibration >= advised and row.total is not None]
+    chosen = min(enough, key=lambda row: row.total or 0, default=None)
     last = chosen or rows[-1]
     at = supposed[last.calibration]
     return Plan(

@@ -1,0 +1,189 @@
+"""The formulas of a plan, against sums written out and against what they must do."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from gmb_hf.preregistration.plan import draws_needed
+from gmb_hf.preregistration.power import (
+    Assumed,
+    Goal,
+    plan,
+    power_of,
+    power_of_budget,
+    power_of_coverage,
+    runs_for,
+    runs_for_silence,
+)
+
+
+def assumed(**changes: Any) -> Assumed:
+    settings: dict[str, Any] = {
+        "coverage": 0.5,
+        "windows": {0.05: 10.0, 0.1: 10.0, 0.01: 10.0},
+        "event_share": 0.9,
+        "negative_share": 0.75,
+    }
+    return Assumed(**{**settings, **changes})
+
+
+def test_the_draws_that_holm_asks_for() -> None:
+    # (1 + 0) / (1 + draws) times the number of candidates must not exceed alpha.
+    assert [draws_needed(count, 0.05) for count in (1, 2, 30, 40)] == [19, 39, 599, 799]
+    assert draws_needed(1, 0.025) == 39
+
+
+def test_silence_of_so_many_runs_bounds_their_rate() -> None:
+    assert [runs_for_silence(line) for line in (0.015, 0.06, 0.11)] == [245, 60, 32]
+    for line in (0.015, 0.06, 0.11):
+        n = runs_for_silence(line)
+        assert 1 - 0.025 ** (1 / n) <= line < 1 - 0.025 ** (1 / (n - 1))
+
+
+@pytest.mark.parametrize(
+    ("count", "share", "power"), [(95, 0.75, 0.8), (19, 0.9, 0.95), (1, 1, 0.5)]
+)
+def test_runs_to_train_for_so_many_with_negative_windows(
+    count: int, share: float, power: float
+) -> None:
+    n = runs_for(count, share, power)
+    assert binom.sf(count - 1, n, share) >= power
+    assert n == count or binom.sf(count - 1, n - 1, share) < power
+
+
+def covers(k: int, events: int, minimum: float) -> bool:
+    """Whether the bootstrap interval of k of n events ends at or above the minimum."""
+    return bool(binom.ppf(0.025, events, k / events) / events >= minimum - 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("n", "coverage", "minimum"), [(40, 0.5, 0.3), (33, 0.6, 0.4), (50, 1, 0.3)]
+)
+def test_the_power_of_coverage_is_the_sum_over_events_and_covered_ones(
+    n: int, coverage: float, minimum: float
+) -> None:
+    goal, share, expected = Goal(coverage_min=minimum), 0.9, 0.0
+    for events in range(goal.event_count_min, n + 1):
+        good = [k for k in range(1, events + 1) if covers(k, events, minimum)]
+        expected += binom.pmf(events, n, share) * binom.pmf(good, events, coverage).sum()
+    found = power_of_coverage(goal, assumed(coverage=coverage, event_share=share), n)
+    assert found == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("chance", [0.2, 0.45])
+@pytest.mark.parametrize("candidates", [1, 30])
+def test_chance_must_be_beaten_as_well(chance: float, candidates: int) -> None:
+    goal, n, expected = Goal(candidates=candidates), 60, 0.0
+    for events in range(30, n + 1):
+        counts = np.arange(1, events + 1)
+        rare = binom.sf(counts - 1, events, chance) <= 0.05 / candidates
+        wide = np.array([covers(int(k), events, 0.3) for k in counts])
+        expected += binom.pmf(events, n, 0.9) * binom.pmf(counts[rare & wide], events, 0.6).sum()
+    found = power_of_coverage(goal, assumed(coverage=0.6, chance=chance), n)
+    assert found == pytest.approx(expected, abs=1e-9)
+
+
+def test_too_few_runs_have_no_power_at_all() -> None:
+    goal = Goal()
+    assert power_of_budget(goal, 0.05, 10.0, m=18, n=1000) == 0  # no finite threshold
+    assert power_of_budget(goal, 0.05, 10.0, m=95, n=59) == 0  # silence proves nothing yet
+    assert power_of_coverage(goal, assumed(), 29) == 0  # fewer events than are asked for
+    assert power_of(goal, assumed(), 18, 10_000) == 0
+
+
+@given(
+    k=st.floats(1, 200),
+    m=st.integers(19, 2000),
+    n=st.integers(60, 3000),
+    eps=st.floats(0.001, 0.05),
+)
+def test_a_probability_is_one_and_more_runs_never_hurt(
+    k: float, m: int, n: int, eps: float
+) -> None:
+    goal = Goal(eps=eps)
+    n += runs_for_silence(goal.line(0.05))
+    power = power_of_budget(goal, 0.05, k, m, n)
+    assert 0 <= power <= 1
+    assert power_of_budget(goal, 0.05, k, m, 2 * n) >= power - 1e-9
+
+
+def test_more_independent_windows_take_fewer_runs() -> None:
+    def held_out(k: float) -> int:
+        found = plan(Goal(), lambda m: assumed(windows={0.05: k})).chosen
+        assert found is not None
+        assert found.held_out is not None
+        return found.held_out
+
+    assert held_out(40) <= held_out(10) < held_out(5)
+
+
+def test_the_plan_of_round_numbers() -> None:
+    found = plan(Goal(), lambda m: assumed())
+    assert [row.calibration for row in found.rows] == [19, 38, 95, 190, 380, 760]
+    assert found.chosen is not None
+    row = found.chosen
+    assert row.calibration == 95  # 80% of the budget
+    assert row.budgets[0.05] == pytest.approx(0.04)
+    assert row.explore == runs_for(95, 0.75, 0.8)
+    assert row.held_out is not None
+    assert row.total == row.explore + row.held_out
+    assert power_of(Goal(), assumed(), 95, row.held_out) >= 0.8
+    assert power_of(Goal(), assumed(), 95, row.held_out - 1) < 0.8
+    alone = [runs for runs in found.alone.values() if runs is not None]
+    assert len(alone) == 3
+    assert max(alone) <= row.held_out
+    assert found.null_draws == 19
+
+
+def test_where_calibration_scatters_too_much_more_of_it_is_planned() -> None:
+    # With few windows a run, 95 calibration runs scatter by about the tolerance.
+    found = plan(Goal(power=0.9), lambda m: assumed(windows={0.05: 4.0}))
+    totals = {row.calibration: row.total for row in found.rows if row.calibration >= 95}
+    assert found.chosen is not None
+    assert found.chosen.calibration > 95
+    assert found.chosen.total == min(total for total in totals.values() if total is not None)
+    assert plan(Goal(power=0.95), lambda m: assumed(windows={0.05: 3.0})).rows[2].held_out is None
+
+
+def test_no_plan_where_no_number_of_runs_helps() -> None:
+    found = plan(Goal(), lambda m: assumed(coverage=0.29))
+    assert found.chosen is None
+    assert all(row.held_out is None and row.total is None for row in found.rows)
+    assert found.alone["coverage surely at least 0.3"] is None
+    worse_than_chance = plan(Goal(), lambda m: assumed(chance=0.6))
+    assert worse_than_chance.chosen is None
+    assert worse_than_chance.alone["better than chance (0.60)"] is None
+
+
+def test_two_budgets_take_more_runs_than_one_and_a_spare_one_none() -> None:
+    one = Goal(targets=(0.05,))
+    both = replace(one, targets=(0.05, 0.1), min_targets_ok=2)
+    spare = replace(one, targets=(0.05, 0.1), min_targets_ok=1)
+    n = 150
+    powers = [power_of(goal, assumed(), 95, n) for goal in (both, one, spare)]
+    assert powers == sorted(powers)
+    assert powers[0] < powers[2]
+
+
+def test_a_target_that_the_runs_cannot_pay_for_is_not_met() -> None:
+    goal = Goal(targets=(0.01, 0.05, 0.1), min_targets_ok=2)
+    needs_all = replace(goal, min_targets_ok=3)
+    assert power_of(goal, assumed(), 95, 400) > 0.5
+    assert power_of(needs_all, assumed(), 95, 400) == 0
+
+
+def test_the_coverage_may_depend_on_the_rate_that_is_bought() -> None:
+    found = plan(Goal(), lambda m: assumed(coverage=0.9 - 10 / m))
+    assert [row.coverage for row in found.rows] == [
+        0.9 - 10 / row.calibration for row in found.rows
+    ]
+    assert found.chosen is not None
+    assert math.isclose(found.assumed.coverage, found.chosen.coverage)
