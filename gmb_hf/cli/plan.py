@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 # Without a pilot, supposed unless said otherwise.
 _COVERAGE, _WINDOWS, _EVENTS, _NEGATIVES = 0.5, 10.0, 0.9, 0.75
+# Beside those of `gmb evaluate`: options in place of the fields that they set.
+_OPTION_OF = {
+    "operating_points.fpr_eps": "--eps",
+    "decision_thresholds.coverage_at_0_05_min": "--coverage-min",
+    "x_event_count_min": "--events-min",
+    "x_alpha": "--alpha",
+    "x_nan must": "--nan must",
+}
 _OF_THE_DESIGN = {
     "f",
     "primary_fpr",
@@ -129,7 +137,6 @@ def plan(
 ) -> None:
     """Say how many explore and held-out runs to train for a verdict, and what each number buys."""
     from gmb_hf.cli import show
-    from gmb_hf.cli.evaluate import in_options
     from gmb_hf.cli.plan_table import show_plan
     from gmb_hf.preregistration.power import plan as make_plan
     from gmb_hf.preregistration.prereg import Prereg
@@ -173,7 +180,7 @@ def plan(
                 **_targets(f, primary_fpr),
             )
         except InputError as error:
-            raise InputError(in_options(str(error))) from error
+            raise InputError(_in_options(str(error))) from error
     goal = goal_of(design, power=power, candidates=candidates)
     shares = {
         "coverage": _share("--coverage", coverage),
@@ -187,7 +194,7 @@ def plan(
     measured = None
     if sources:
         log = RunLog.read(sources, step_column=step_column, run_column=run_column)
-        measured = _pilot(log, design, score, sign)
+        measured = _pilot(log, design, score, sign, typed_design=prereg is None)
     supposed = _supposed(goal, measured, typed, assume_windows)
     if "coverage" in typed and typed["coverage"] <= goal.coverage_min:
         raise InputError(
@@ -229,8 +236,9 @@ def _supposed(
     return lambda m: assumed
 
 
-def _pilot(log: RunLog, design: Prereg, score: str | None, sign: int) -> Pilot:
-    from gmb_hf.cli.evaluate import in_options
+def _pilot(
+    log: RunLog, design: Prereg, score: str | None, sign: int, *, typed_design: bool
+) -> Pilot:
     from gmb_hf.validation import InputError
     from gmb_hf.workflows.candidates import own_score
     from gmb_hf.workflows.planning import pilot
@@ -242,7 +250,15 @@ def _pilot(log: RunLog, design: Prereg, score: str | None, sign: int) -> Pilot:
             design = design.replace(candidates=[own_score(score, log, sign=sign)])
         return pilot(design, log)
     except InputError as error:
-        raise InputError(in_options(str(error))) from error
+        raise InputError(_in_options(str(error)) if typed_design else str(error)) from error
+
+
+def _in_options(message: str) -> str:
+    from gmb_hf.cli.evaluate import in_options
+
+    for field, option in _OPTION_OF.items():
+        message = message.replace(field, option)
+    return in_options(message)
 
 
 def _targets(text: str, primary: float | None) -> dict[str, Any]:

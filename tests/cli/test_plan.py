@@ -1,0 +1,202 @@
+"""`gmb plan`: runs before any training, from assumptions or a pilot's logs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+
+import pytest
+from command_line import gmb, refused
+
+from gmb_hf import Prereg
+from gmb_hf.preregistration.documents import load_yaml
+
+PILOT = (
+    "--score=embedding_gini",
+    "--horizon=100",
+    "--safe-gap=200",
+    "--jump=0.2",
+    "--burn-in=150",
+)
+
+
+def rows(out: str) -> list[list[str]]:
+    """The rows of the table: calibration, explore, rates, coverage, held-out, in all."""
+    lines = out.splitlines()
+    start = next(place for place, line in enumerate(lines) if "calibrating  explore" in line) + 1
+    table = []
+    for line in lines[start:]:
+        if not line.strip():
+            break
+        table.append(line.replace(",", "").split())
+    return table
+
+
+class TestAssumptions:
+    def test_the_table_and_the_sentence_say_the_same(self):
+        done = gmb("plan", "--f=.05", "--coverage=.5", "--power=.8")
+        assert done.code == 0, done
+        table = {row[0]: row for row in rows(done.out)}
+        assert list(table) == ["19", "38", "95", "190", "380", "760"]
+        assert table["19"][2] == "0.000"
+        assert table["95"][2] == "0.040"
+        advice = re.search(r"Train ([\d,]+) explore runs, of which 95 .* and ([\d,]+) held-out",
+                           " ".join(done.out.split()))  # fmt: skip
+        assert advice is not None
+        assert [advice[1], advice[2]] == [table["95"][1], table["95"][4]]
+        assert "Holm over 1 score at 0.05 takes 19 draws" in done.out
+        assert done.next_command == "gmb prereg init --out prereg.yaml"
+
+    def test_nothing_is_written_unless_asked_for(self, tmp_path: Path):
+        assert gmb("plan").code == 0
+        assert list(tmp_path.iterdir()) == []
+
+    def test_every_requirement_is_listed(self):
+        out = gmb("plan", "--f=.05,.1", "--assume-chance=.2", "--candidates=50").out
+        for line in (
+            "30 events ",
+            "coverage surely at least 0.3 ",
+            "rate surely at most 0.06 ",
+            "rate surely at most 0.11 ",
+            "better than chance (0.20) ",
+            "rate at 0.05  rate at 0.1",
+        ):
+            assert line in out
+        assert "Holm over 50 scores at 0.05 takes 999 draws of each chance null: 2,000" in out
+
+    def test_too_few_draws_are_said(self):
+        out = gmb("plan", "--candidates=200").out
+        assert (
+            "takes 3,999 draws of each chance null: set x_null_draws, which is 2,000"
+            in " ".join(out.split())
+        )
+
+    @pytest.mark.parametrize("name", ["plan.json", "plan.yaml"])
+    def test_written_as(self, name: str):
+        done = gmb("plan", "--out", name)
+        assert done.code == 0
+        assert f"wrote   {name}" in done.out
+        path = Path(name)
+        plan = json.loads(path.read_text()) if name.endswith("json") else load_yaml(path)
+        assert plan["chosen"]["calibration"] == 95
+        assert plan["goal"]["power"] == 0.8
+        assert str(plan["chosen"]["held_out"]) == rows(done.out)[2][4]
+
+    def test_where_no_number_of_runs_helps_the_answer_is_no(self):
+        done = gmb("plan", "--assume-chance=.6")
+        assert done.code == 1
+        assert rows(done.out)[2][4:] == ["–", "–"]
+        assert done.err.startswith("no: no plan: up to 760 calibration runs and 100,000 held-out")
+
+    @pytest.mark.parametrize("width", [80, 120])
+    def test_it_fits_the_terminal(self, width: int, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setenv("COLUMNS", str(width))
+        done = gmb("plan", "--f=.05,.1", "--assume-windows=3", "--assume-chance=.2")
+        assert all(len(line.rstrip()) <= width for line in done.out.splitlines())
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (("--f=five",), "--fpr 'five': write rates with commas"),
+            (("--f=0.05,2",), "--fpr must be a number in (0, 1), got 2"),
+            (("--f=0.05,0.05",), "--fpr must name at least one rate, each once"),
+            (("--primary-fpr=0.2",), "--primary-fpr 0.2 is not among --fpr [0.05]"),
+            (("--primary-fpr=0",), "--primary-fpr must be greater than 0"),
+            (("--coverage=0",), "--coverage must be a number above 0 and at most 1, got 0"),
+            (("--coverage=nan",), "--coverage must be a number above 0"),
+            (("--coverage=0.3",), "--coverage 0.3 must exceed the minimum 0.3"),
+            (("--power=1",), "--power must be a number in (0, 1), got 1"),
+            (("--candidates=0",), "--candidates must be at least 1, got 0"),
+            (("--alpha=2",), "--alpha must be less than 1"),
+            (("--eps=-1",), "--eps must be greater than or equal to 0"),
+            (("--events-min=0",), "--events-min must be greater than or equal to 1"),
+            (("--coverage-min=2",), "--coverage-min must be less than or equal to 1"),
+            (("--assume-windows=0.5",), "--assume-windows must be a number of at least 1"),
+            (("--assume-windows=inf",), "--assume-windows must be a number of at least 1"),
+            (("--assume-events=1.5",), "--assume-events must be a number above 0 and at most 1"),
+            (("--assume-negatives=0",), "--assume-negatives must be a number above 0"),
+            (("--assume-chance=-1",), "--assume-chance must be a number above 0"),
+            (("--horizon=5",), "--horizon describes a pilot: give its logs with --pilot"),
+            (("--score=x",), "--score describes a pilot"),
+            (("--out=plan.txt",), "plan.txt: a plan is written as .json or .yaml"),
+            (("--prereg=gone.yaml",), "gone.yaml: there is no such file"),
+            (("--power=much",), "Invalid value for '--power'"),
+        ],
+    )
+    def test_bad_input(self, options: tuple[str, ...], message: str, tmp_path: Path):
+        assert message in refused("plan", *options)
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestPilot:
+    def test_measured_instead_of_assumed(self, csv_logs: Path):
+        done = gmb("plan", "--pilot", csv_logs, *PILOT)
+        assert done.code == 0, done
+        text = " ".join(done.out.split())
+        assert "From 48 pilot runs with 48 events: coverage 1.00 [0.93, 1.00]" in text
+        assert "an event in 100% of runs" in text
+        assert re.search(r"chance covers 0\.\d\d", text)
+        assert "better than chance" in text
+
+    def test_what_is_typed_goes_before_what_is_measured(self, csv_logs: Path):
+        done = gmb("plan", "--pilot", csv_logs, *PILOT, "--coverage=0.9", "--assume-windows=7")
+        assert "with 7.0 independent negative windows" in " ".join(done.out.split())
+        assert {row[3] for row in rows(done.out)} == {"0.90"}
+
+    def test_a_preregistration_gives_the_design(self, csv_logs: Path):
+        Prereg.minimal(
+            horizon=100,
+            safe_gap=200,
+            jump_threshold=0.2,
+            burn_in=150,
+            fpr_targets=[0.05, 0.1],
+            null_draws=500,
+            candidates=[{"name": "embedding_gini", "family": "external"}, {"name": "vei"}],
+        ).write("prereg.yaml")
+        done = gmb("plan", "--prereg=prereg.yaml", "--pilot", csv_logs)
+        assert done.code == 0, done
+        assert "rate at 0.05  rate at 0.1" in done.out
+        assert "Holm over 2 scores at 0.05 takes 39 draws" in done.out
+        assert done.next_command == "gmb lock --prereg prereg.yaml --runs EXPLORE_RUNS"
+        assert gmb("plan", "--prereg=prereg.yaml").code == 0
+        message = refused("plan", "--prereg=prereg.yaml", "--f=.1")
+        assert message == "error: --f is fixed by --prereg: leave it out"
+
+    def test_a_score_with_a_floor_cannot_be_planned_for(self, small_csv: Path):
+        with small_csv.open(encoding="utf-8", newline="") as file:
+            table = list(csv.DictReader(file))
+        for row in table:
+            row["embedding_gini"] = (
+                str(int(row["step"]) % 20 > 0)[0].replace("T", "1").replace("F", "0")
+            )
+        with small_csv.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(table[0]))
+            writer.writeheader()
+            writer.writerows(table)
+        done = gmb("plan", "--pilot", small_csv, "--score=embedding_gini", "--horizon=60",
+                   "--safe-gap=100")  # fmt: skip
+        assert done.code == 1
+        assert "cannot alarm at a false positive rate of 0.05" in done.err
+        assert "windows of the pilot tie at 1" in done.err
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ((), "--pilot needs --score COLUMN, --horizon H and --safe-gap G"),
+            ((*PILOT, "--score=embeding_gini"), "Did you mean 'embedding_gini'?"),
+            ((*PILOT, "--metric=acc"), "column 'acc' missing"),
+            ((*PILOT, "--safe-gap=100"), "must be larger than"),
+            ((*PILOT, "--window=25"), "--window is 25 steps, but 'test_acc' is logged every 10"),
+            ((*PILOT, "--sign=2"), "--sign must be +1 or -1, got 2"),
+            ((*PILOT, "--nan=drop"), "--nan must be 'error' or 'ignore'"),
+            ((*PILOT, "--jump=5"), "none of the 48 pilot runs has an event"),
+            ((*PILOT, "--burn-in=1190"), "0 pilot run(s) have negative windows"),
+        ],
+    )
+    def test_bad_input(self, csv_logs: Path, options: tuple[str, ...], message: str):
+        assert message in refused("plan", "--pilot", csv_logs, *options)
+
+    def test_no_logs(self):
+        assert "no such file or folder" in refused("plan", "--pilot=gone.csv", *PILOT)
