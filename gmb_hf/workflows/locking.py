@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -26,6 +27,8 @@ from gmb_hf.workflows.facts import run_facts
 from gmb_hf.workflows.occurring import decided_runs
 
 _CADENCE = "checkpoint_every_steps"  # it is measured, and the linter's to judge
+# With these there are no windows, or no events, to ask anything else of.
+_UNDEFINED = ("horizon_reaches_gap", "event_window_off_cadence")
 
 
 def make_lock(
@@ -53,10 +56,13 @@ def make_lock(
     _refuse_another_system(prereg, log)
     prereg = with_boundary(prereg, log)
     entries = entries_of(prereg, log)
+    known = facts_without_events(prereg, log, entries)
+    findings = lint(prereg, known)
+    if any(finding.code in _UNDEFINED for finding in findings):
+        refuse_unsound(findings, warnings_too=strict_lint)
     decided, events = decided_runs(prereg, log)
     with_negatives = runs_with_negatives(entries[-1], decided, events, prereg)
-    facts = design_facts(prereg, decided, events, entries, with_negatives)
-    findings = lint(prereg, facts)
+    findings = lint(prereg, facts_of_events(known, prereg, decided, events, with_negatives))
     refuse_unsound(findings, warnings_too=strict_lint)
     locked = {}
     for entry in entries:
@@ -110,29 +116,32 @@ def runs_with_negatives(entry: Entry, log: RunLog, events: Events, prereg: Prere
     return int(windows.negative.any(axis=1).sum())
 
 
-def design_facts(
-    prereg: Prereg,
-    log: RunLog,
-    events: Events,
-    entries: Sequence[Entry],
-    with_negatives: int,
-) -> DesignFacts:
-    """What the explore runs say about the design; `log` holds those that the event decides."""
+def facts_without_events(prereg: Prereg, log: RunLog, entries: Sequence[Entry]) -> DesignFacts:
+    """What explore runs say about a design before any event is looked for."""
     candidates = [entry for entry in entries if entry.name not in CONTROLS]
     return DesignFacts(
         cadence=log.panel("step").cadence(),
-        n_explore=len(log.runs) + len(events.excluded),
-        n_explore_with_negatives=with_negatives,
+        n_explore=len(log.runs),
         n_eval=len(prereg.boundary.seeds_eval) or None,
-        event_steps=tuple(np.asarray(events.step).tolist()),
-        first_steps=tuple(np.asarray(events.first_step).tolist()),
         duplicates_dropped=log.dropped_duplicates,
-        dip_recoveries=events.n_dip_recoveries,
-        excluded=Counter(events.excluded.values()),
         non_causal=non_causal(candidates, log),
         windowed=tuple(entry.name for entry in candidates if entry.window is not None),
         n_candidates=len(candidates),
-        stratum_events=_stratum_events(prereg, log, events),
+    )
+
+
+def facts_of_events(
+    known: DesignFacts, prereg: Prereg, decided: RunLog, events: Events, with_negatives: int
+) -> DesignFacts:
+    """The same with what the events say; `decided` holds the runs that the event decides."""
+    return dataclasses.replace(
+        known,
+        n_explore_with_negatives=with_negatives,
+        event_steps=tuple(np.asarray(events.step).tolist()),
+        first_steps=tuple(np.asarray(events.first_step).tolist()),
+        dip_recoveries=events.n_dip_recoveries,
+        excluded=Counter(events.excluded.values()),
+        stratum_events=_stratum_events(prereg, decided, events),
     )
 
 

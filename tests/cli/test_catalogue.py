@@ -62,6 +62,16 @@ class TestHelp:
             (("indicators",), "--runs"),
             (("data", "export"), "--task --out --prime --seed --fraction --op-token"),
             (("prereg", "init"), "--out --force"),
+            (
+                ("plan",),
+                "--f --fpr --coverage --power --primary-fpr --eps --coverage-min --events-min "
+                "--candidates --alpha --assume-windows --assume-events --assume-negatives "
+                "--assume-chance --prereg --pilot --score --metric --horizon --safe-gap --window "
+                "--jump --floor --event-after --burn-in --sign --nan --step-column --run-column "
+                "--out",
+            ),
+            (("results", "validate"), ""),
+            (("results", "compare"), "--out --allow-fingerprint-mismatch"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
     )
