@@ -54,7 +54,9 @@ class Similarities:
         # NaN fails every comparison.
         bad = ~(np.abs(self.values) < _LARGEST)
         if bad.any():
-            self._refuse(np.logical_or.reduceat(bad, self.starts), "a similarity is missing or not finite")
+            self._refuse(
+                np.logical_or.reduceat(bad, self.starts), "a similarity is missing or not finite"
+            )
 
     @classmethod
     def of_flat(

@@ -16,6 +16,7 @@ _HOME = {
     "grokking_curves": "curves",
     "label_summary": "summary",
     "lead_time_distribution": "leads",
+    "pareto_plot": "pareto",
     "save_figure": "style",
     "scores_around_event": "aligned",
 }
