@@ -220,20 +220,29 @@ def _scores(predictions: Any, references: Any, steps: Any) -> Scores:
     if not rows:
         raise InputError("predictions is empty; give one series a run")
     values = [_series(f"predictions[{i}]", row) for i, row in enumerate(rows)]
-    if steps is None:
-        at = [np.arange(len(row)) for row in values]
-    else:
-        given = _many("steps", steps, "a list of steps for each run")
-        if len(given) != len(values):
-            raise InputError(f"steps holds {len(given)} runs, but predictions {len(values)}")
-        at = [_series(f"steps[{i}]", row) for i, row in enumerate(given)]
-        for i, (row, own) in enumerate(zip(values, at, strict=True)):
-            if len(row) != len(own):
-                raise InputError(
-                    f"steps[{i}] has {len(own)} steps, but predictions[{i}] {len(row)} scores"
-                )
-    series = [(f"predictions[{i}]", own, row) for i, (own, row) in enumerate(zip(at, values))]
+    series = [
+        (f"predictions[{i}]", own, row)
+        for i, (own, row) in enumerate(zip(_steps(steps, values), values, strict=True))
+    ]
     return Scores.from_panel(Panel.from_series(_SCORE, series), _event_steps(events))
+
+
+def _steps(steps: Any, values: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+    """The steps of each run, as long as its scores; 0, 1, 2, ... where none are given."""
+    if steps is None:
+        return [np.arange(len(row), dtype=np.float64) for row in values]
+    given = _many("steps", steps, "a list of steps for each run")
+    if len(given) != len(values):
+        raise InputError(f"steps holds {len(given)} runs, but predictions {len(values)}")
+    found = [_series(f"steps[{i}]", row) for i, row in enumerate(given)]
+    for i, (own, row) in enumerate(zip(found, values, strict=True)):
+        if len(own) != len(row):
+            raise InputError(
+                f"steps[{i}] has {len(own)} steps, but predictions[{i}] {len(row)} scores"
+            )
+        if not np.isfinite(own).all():
+            raise InputError(f"steps[{i}] holds a step that is NaN, None or infinite")
+    return found
 
 
 def _many(name: str, value: Any, wanted: str) -> list[Any]:

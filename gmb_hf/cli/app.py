@@ -11,6 +11,7 @@ from gmb_hf.cli import (
     evaluate,
     indicators,
     lock,
+    metrics,
     plan,
     prereg,
     results,
@@ -54,6 +55,7 @@ def build() -> typer.Typer:
     app.command("audit")(audit.audit)
     app.add_typer(data.app, name="data", help="Export tasks.")
     app.add_typer(runs.app, name="runs", help="Anybody's logs to one table, and a look at them.")
+    app.add_typer(metrics.app, name="metrics", help="Metrics as `evaluate` modules.")
     app.add_typer(prereg.app, name="prereg", help="Begin a preregistration.")
     app.add_typer(results.app, name="results", help="Check results files, and compare two.")
     return app

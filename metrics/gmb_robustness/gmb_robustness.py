@@ -1,0 +1,69 @@
+"""Whether the answer about an early-warning score survives small admissible changes.
+
+Layer D of GMB v0.4, the Grokking Monitorability Benchmark.
+"""
+
+import datasets
+import evaluate
+
+from gmb_hf.benchmark.flat import robustness
+from gmb_hf.benchmark.series import INPUTS, check_settings
+from gmb_hf.metrics import DirectCompute
+
+_DESCRIPTION = """
+The score is judged again with 0.8, 1 and 1.25 times the horizon, its trailing mean over 1, 3 and 5
+checkpoints, and one group of runs left out, in all combinations. Members are labelled by their
+point verdict: SUPPORTED_FOR_ALARM where layers B and C pass, else RANK_ONLY.
+"""
+
+_OUTPUTS = """
+Returns:
+    pass_rate: share of the family that passes layer B, see gmb_operationality.
+    label_flip_rate: share whose label differs from that of the score as given.
+    family_size: how many members the family has.
+    members, member_labels, member_layer_b_pass: with return_per_run, one value for each member.
+
+Examples:
+    >>> import evaluate
+    >>> metric = evaluate.load("gmb_robustness")
+    >>> scores = [[(7 * i + 3 * run) % 20 for i in range(60)] for run in range(5)]
+    >>> metric.compute(predictions=scores, references=[59] * 5, horizon=10, safe_gap=20,
+    ...     fpr_targets=[0.05, 0.1], smoothing_sweep=[1])
+    {'pass_rate': 1.0, 'label_flip_rate': 0.0, 'family_size': 15}
+
+    Averaged over checkpoints, these scores tie, and what ties cannot be set to a rate:
+
+    >>> found = metric.compute(predictions=scores, references=[59] * 5, horizon=10, safe_gap=20,
+    ...     fpr_targets=[0.05, 0.1], smoothing_sweep=[1, 20])
+    >>> found["pass_rate"] < 1, found["family_size"]
+    (True, 30)
+"""
+
+_CITATION = """
+@misc{huang2026gmb,
+    title = {{GMB} v0.4: Grokking Monitorability Benchmark},
+    author = {Huang, Qien},
+    year = {2026},
+    url = {https://github.com/qienhuang/F-I-T}
+}
+"""
+
+
+class GmbRobustness(DirectCompute, evaluate.Metric):
+    def _info(self):
+        series = datasets.List(datasets.Value("float64"))
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=INPUTS + _OUTPUTS,
+            features=datasets.Features(
+                {"predictions": series, "references": datasets.Value("float64")}
+            ),
+        )
+
+    @staticmethod
+    def check(settings):
+        check_settings("gmb_robustness", settings)
+
+    def _compute(self, predictions=None, references=None, **settings):
+        return robustness(predictions, references, **settings)

@@ -1,0 +1,71 @@
+"""May an early-warning score raise an alarm? Exactly one label, and the reasons for it.
+
+The verdict of GMB v0.4, the Grokking Monitorability Benchmark, over its four layers.
+"""
+
+import datasets
+import evaluate
+
+from gmb_hf.benchmark.flat import verdict
+from gmb_hf.benchmark.series import INPUTS, check_settings
+from gmb_hf.metrics import DirectCompute
+
+_DESCRIPTION = """
+SUPPORTED_FOR_ALARM, RANK_ONLY, ESTIMATOR_UNSTABLE or INCONCLUSIVE, from all four layers: ranking,
+operationality, utility and robustness. Fewer than event_count_min events are INCONCLUSIVE.
+"""
+
+_OUTPUTS = """
+Returns:
+    label: the verdict.
+    alarm_eligible: whether an alarm may be raised; True for SUPPORTED_FOR_ALARM only.
+    reasons: codes of what stands against it, joined by ", "; empty where nothing does.
+    sentence: the answer in words.
+    first_alarm_per_run, false_alarms_per_run: with return_per_run, at primary_fpr: the step of the
+        first alarm from burn_in to t* (NaN: none), and how many negative windows alarm.
+
+Examples:
+    >>> import evaluate
+    >>> metric = evaluate.load("gmb_verdict")
+    >>> quiet = [[i * i * (run + 2) % 101 for i in range(60)] for run in range(40)]
+    >>> scores = [series + [150] * 10 for series in quiet]
+    >>> found = metric.compute(predictions=scores, references=[70] * 40, horizon=10, safe_gap=20,
+    ...     lead_time_median_min=5)
+    >>> found["label"], found["alarm_eligible"], found["reasons"]
+    ('SUPPORTED_FOR_ALARM', True, '')
+
+    Four runs are too few to say anything:
+
+    >>> found = metric.compute(predictions=scores[:4], references=[70] * 4, horizon=10, safe_gap=20)
+    >>> found["label"], found["reasons"]
+    ('INCONCLUSIVE', 'few_events')
+"""
+
+_CITATION = """
+@misc{huang2026gmb,
+    title = {{GMB} v0.4: Grokking Monitorability Benchmark},
+    author = {Huang, Qien},
+    year = {2026},
+    url = {https://github.com/qienhuang/F-I-T}
+}
+"""
+
+
+class GmbVerdict(DirectCompute, evaluate.Metric):
+    def _info(self):
+        series = datasets.List(datasets.Value("float64"))
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=INPUTS + _OUTPUTS,
+            features=datasets.Features(
+                {"predictions": series, "references": datasets.Value("float64")}
+            ),
+        )
+
+    @staticmethod
+    def check(settings):
+        check_settings("gmb_verdict", settings)
+
+    def _compute(self, predictions=None, references=None, **settings):
+        return verdict(predictions, references, **settings)
