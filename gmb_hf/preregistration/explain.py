@@ -125,7 +125,7 @@ def _targets(prereg: Prereg) -> str:
     met = (
         f"within {prereg.fpr_eps:g}"
         if prereg.protocol == "v0.4"
-        else f"exceeded by no more than {prereg.fpr_eps:g} or half the target"
+        else f"exceeded by no more than {prereg.fpr_eps:g} or half the target, whichever is less"
     )
     return (
         f"The budgets are false positive rates of {targets}; at least {prereg.min_targets_ok} "
