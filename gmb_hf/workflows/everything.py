@@ -129,7 +129,9 @@ def _held_lock(path: Path, config: RunConfig) -> Lock | None:
     held = Lock.read(path)
     locked = held.prereg.plain()
     wanted = prereg_of(config, boundary=locked["boundary"], candidates=locked["candidates"])
-    difference = first_difference(locked, wanted.plain())
+    # Who locked it, when, and with which commit is no part of the design.
+    sides = ({**side, "meta": {}} for side in (locked, wanted.plain()))
+    difference = first_difference(*sides)
     if difference:
         raise InputError(
             f"{path}: this folder was locked with another design "
