@@ -7,6 +7,7 @@ import typer
 from gmb_hf._version import __version__
 from gmb_hf.cli import (
     audit,
+    crucible,
     data,
     evaluate,
     indicators,
@@ -53,6 +54,7 @@ def build() -> typer.Typer:
     app.command("lock")(lock.lock)
     app.command("evaluate")(evaluate.evaluate)
     app.command("audit")(audit.audit)
+    app.add_typer(crucible.app, name="crucible", help="Are the hardest known cases still ranked?")
     app.add_typer(data.app, name="data", help="Export tasks.")
     app.add_typer(runs.app, name="runs", help="Anybody's logs to one table, and a look at them.")
     app.add_typer(metrics.app, name="metrics", help="Metrics as `evaluate` modules.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -18,13 +19,13 @@ from gmb_hf.crucible.aggregate import (
 from gmb_hf.crucible.comparison import COMPARED, mismatches
 from gmb_hf.crucible.fingerprint import FingerprintMismatchError
 from gmb_hf.crucible.items import ItemScores
-from gmb_hf.crucible.jsonfile import write_json
+from gmb_hf.crucible.jsonfile import read_json, write_json
 from gmb_hf.crucible.paired import OVERALL
 from gmb_hf.crucible.scoreboard import Scoreboard
 from gmb_hf.crucible.significance import HierarchicalBootstrap, hierarchical_bootstrap
 from gmb_hf.crucible.tiers import TIERS
-from gmb_hf.validation import InputError
-from gmb_hf.workflows.crucible_scoring import scores_behind
+from gmb_hf.validation import InputError, choose
+from gmb_hf.workflows.crucible_scoring import scores_behind, seen_from
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class Aggregated:
     """Scoreboards of several seeds, and those they are held against.
 
     Attributes:
+        scoreboards: files, one per seed.
         method: of the intervals.
         groups: for "overall" and each tier, the statistics of each metric; None where a seed has
             none.
@@ -43,6 +45,7 @@ class Aggregated:
         notes: what a reader must know.
     """
 
+    scoreboards: tuple[Path, ...]
     method: IntervalMethod
     groups: dict[str, dict[str, AggregateStats | None]]
     against: dict[str, dict[str, AggregateStats | None]] | None
@@ -51,15 +54,17 @@ class Aggregated:
     notes: tuple[str, ...]
 
     def write(self, path: str | Path) -> Path:
-        """Write as JSON, atomically."""
-        return write_json(path, plain_data(self))
+        """Write as JSON, atomically; scoreboards are named as seen from its folder."""
+        folder = Path(path).resolve().parent
+        named = [seen_from(folder, board) for board in self.scoreboards]
+        return write_json(path, {**plain_data(self), "scoreboards": named})
 
 
 def aggregate_files(
     paths: Sequence[str | Path],
     *,
-    against: Sequence[str | Path] = (),
-    method: IntervalMethod = "t",
+    against: str | Path | None = None,
+    method: str = "t",
     allow_fingerprint_mismatch: bool = False,
     draws: int = 2000,
     seed: int = 0,
@@ -68,20 +73,24 @@ def aggregate_files(
 
     Args:
         paths: scoreboards, one per seed, all of one evaluation set.
-        against: those of the configuration to compare with.
+        against: what this function left of the configuration to compare with.
         method: "t" or "normal".
         allow_fingerprint_mismatch: take different evaluation sets all the same.
         draws, seed: of the bootstrap over seeds and items.
 
     Raises:
+        InputError: a scoreboard that is named twice, or `against` is no aggregate.
         FingerprintMismatchError: the scoreboards speak of different data.
     """
     if not paths:
         raise InputError("no scoreboards given; name one per seed")
+    kind = cast("IntervalMethod", choose("method", method, ("t", "normal")))
+    others = _scoreboards_of(against) if against is not None else []
+    _refuse_repeated([*paths, *others])
     mine = [Scoreboard.read(path) for path in paths]
-    theirs = [Scoreboard.read(path) for path in against]
+    theirs = [Scoreboard.read(path) for path in others]
     notes = []
-    for path, board in zip([*paths, *against], [*mine, *theirs], strict=True):
+    for path, board in zip([*paths, *others], [*mine, *theirs], strict=True):
         found = mismatches(mine[0].eval_header, board.eval_header)
         if found and not allow_fingerprint_mismatch:
             raise FingerprintMismatchError(
@@ -92,13 +101,13 @@ def aggregate_files(
             notes.append(f"not comparable, {path}: {'; '.join(found)}")
     if len(mine) == 1:
         notes.append("one seed has no interval")
-    groups = _groups(mine, method)
-    other = _groups(theirs, method) if theirs else None
+    groups = _groups(mine, kind)
+    other = _groups(theirs, kind) if theirs else None
     bootstrap: dict[str, HierarchicalBootstrap] = {}
     if theirs and not any(note.startswith("not comparable") for note in notes):
         tables = [
             [scores_behind(path, board) for path, board in zip(files, boards, strict=True)]
-            for files, boards in ((against, theirs), (paths, mine))
+            for files, boards in ((others, theirs), (paths, mine))
         ]
         if any(table is None for side in tables for table in side):
             notes.append("no bootstrap: the item scores behind the scoreboards are not there")
@@ -107,7 +116,29 @@ def aggregate_files(
                 [[table for table in side if table is not None] for side in tables], draws, seed
             )
     separated = {name: _separated(mine, theirs, name) for name in groups if other and name in other}
-    return Aggregated(method, groups, other, separated, bootstrap, tuple(notes))
+    files = tuple(map(Path, paths))
+    return Aggregated(files, kind, groups, other, separated, bootstrap, tuple(notes))
+
+
+def _scoreboards_of(path: str | Path) -> list[Path]:
+    """The scoreboards that an aggregate names."""
+    data = read_json(path)
+    named = data.get("scoreboards") if isinstance(data, dict) else None
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise InputError(
+            f"{path}: is no aggregate; make one of the other configuration's scoreboards first: "
+            "gmb crucible aggregate BOARDS --out OTHER.json"
+        )
+    return [Path(path).parent / name for name in named]
+
+
+def _refuse_repeated(paths: Sequence[str | Path]) -> None:
+    seen: set[Path] = set()
+    for path in paths:
+        place = Path(path).resolve()
+        if place in seen:
+            raise InputError(f"{path}: is named twice; one scoreboard is one seed")
+        seen.add(place)
 
 
 def _groups(

@@ -46,6 +46,11 @@ class Compared:
         """Whether a gate lets it through: the same data, and no guardrail from CRITICAL on."""
         return self.comparison.comparable and worst(self.findings) < Level.CRITICAL
 
+    @property
+    def obstacles(self) -> list[str]:
+        """What a gate would name: the findings from CRITICAL on."""
+        return [one.message for one in self.findings if one.level >= Level.CRITICAL]
+
     def to_dict(self) -> dict[str, Any]:
         """As plain data, ready for JSON."""
         return {

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -20,7 +22,15 @@ from gmb_hf.crucible.ranks import RankStats
 from gmb_hf.crucible.ranks import summarize as rank_summary
 from gmb_hf.crucible.scoreboard import Scoreboard, make_scoreboard
 from gmb_hf.crucible.similarities import OnEmpty
-from gmb_hf.crucible.tiers import TIERS, Tiers, assign_tiers
+from gmb_hf.crucible.tiers import (
+    THRESHOLDS,
+    TIERS,
+    EmptyTierWarning,
+    Method,
+    Tiers,
+    assign_tiers,
+    fit_tiers,
+)
 from gmb_hf.files import write_text
 from gmb_hf.validation import InputError
 from gmb_hf.workflows.encoding import Encoder
@@ -83,6 +93,46 @@ def summaries(scores: ItemScores) -> tuple[MarginStats, RankStats]:
     skipped = scores.origin.n_skipped
     margin = margin_summary(scores.margin, n_skipped=skipped)
     return margin, rank_summary(scores.ranks, n_skipped=skipped)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What `fit_to_scores` froze.
+
+    Attributes:
+        tiers: the cutoffs.
+        bundles: the file whose items they were fitted on.
+        notes: what a reader must know.
+    """
+
+    tiers: Tiers
+    bundles: str
+    notes: tuple[str, ...]
+
+
+def fit_to_scores(
+    path: str | Path,
+    *,
+    thresholds: tuple[float, float] = THRESHOLDS,
+    method: str = "inverted_cdf",
+) -> Fitted:
+    """Tiers of scored items.
+
+    Args:
+        path: what `gmb crucible score` wrote.
+        thresholds, method: see `fit_tiers`.
+    """
+    scores = ItemScores.read(path)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", EmptyTierWarning)
+        tiers = fit_tiers(
+            scores.danger,
+            encoder=scores.origin.encoder,
+            corpus_hash=scores.origin.content_hash,
+            thresholds=thresholds,
+            method=cast("Method", method),  # which refuses another word
+        )
+    return Fitted(tiers, scores.origin.bundles, tuple(str(one.message) for one in caught))
 
 
 @dataclass(frozen=True)
@@ -164,7 +214,7 @@ def scoreboard_of(
         version=version,
         checkpoint_path=checkpoint or scores.origin.encoder,
         n_skipped=scores.origin.n_skipped,
-        scores=_beside(Path(scores_path), target),
+        scores=seen_from(target.resolve().parent, Path(scores_path)),
     )
     made.write(target)
     return made
@@ -192,9 +242,9 @@ def scores_behind(path: str | Path, board: Scoreboard) -> ItemScores | None:
     raise InputError(f"{place}: has changed since {path} was made of it; make the scoreboard again")
 
 
-def _beside(scores: Path, board: Path) -> str:
-    """The path of the scores as seen from the scoreboard's folder."""
-    return Path(os.path.relpath(scores.resolve(), board.resolve().parent)).as_posix()
+def seen_from(folder: Path, path: Path) -> str:
+    """The path as a file in `folder` names it, so that both can be moved together."""
+    return Path(os.path.relpath(path.resolve(), folder)).as_posix()
 
 
 def _refuse_without_texts(file: BundleFile) -> None:

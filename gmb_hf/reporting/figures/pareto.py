@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gmb_hf.reporting.figures.style import (
     BLUE,
     HALO,
+    INK,
     MUTED,
     house_style,
     new_figure,
@@ -27,7 +28,7 @@ def pareto_plot(
     organic: NDArray[np.float64],
     on_frontier: NDArray[np.bool_],
 ) -> Figure:
-    """A point per configuration; those on the frontier are filled, named and joined by a line.
+    """A point per configuration; those on the frontier are filled, with a line beyond them.
 
     Args:
         names: of the configurations, N.
@@ -56,18 +57,46 @@ def pareto_plot(
         order = np.lexsort((-organic, frozen))
         order = order[on_frontier[order]]
         x, y = frozen[order], organic[order]
-        # What is dominated lies below and to the left of this staircase.
-        axes.step(x, y, where="pre", color=BLUE, linewidth=1.1, alpha=0.6, zorder=1)
         axes.scatter(x, y, s=30, color=BLUE, label="on the frontier", zorder=3)
-        for place in order[:_MOST_NAMES]:
+        limits = axes.get_xlim(), axes.get_ylim()
+        # What is dominated lies below and to the left of this staircase.
+        axes.step(
+            np.concatenate([[limits[0][0]], x, x[-1:]]),
+            np.concatenate([y[:1], y, [limits[1][0]]]),
+            where="pre",
+            color=BLUE,
+            linewidth=1.1,
+            alpha=0.5,
+            zorder=1,
+        )
+        axes.set(xlim=limits[0], ylim=limits[1])
+        middle = sum(limits[0]) / 2
+        for (right, up), places in _together(frozen, organic, on_frontier).items():
+            on = bool(on_frontier[places[0]])
+            more = f" and {len(places) - 1} more" if len(places) > 1 else ""
             axes.annotate(
-                shorten(names[place], 22),
-                (frozen[place], organic[place]),
-                xytext=(5, 4),
+                shorten(names[places[0]], 22) + more,
+                (right, up),
+                # Away from the nearer edge, so that no name leaves the figure.
+                xytext=(6 if right <= middle else -6, 4),
+                ha="left" if right <= middle else "right",
                 textcoords="offset points",
-                fontsize=7,
+                fontsize=7 if on else 6.5,
+                color=INK if on else MUTED,
                 path_effects=HALO,
                 zorder=4,
             )
         figure.legend(loc="outside upper left", ncols=2)
         return figure
+
+
+def _together(
+    frozen: NDArray[np.float64], organic: NDArray[np.float64], on_frontier: NDArray[np.bool_]
+) -> dict[tuple[float, float], list[int]]:
+    """The configurations to name, by their point; the frontier's alone where there are many."""
+    every = len(frozen) <= _MOST_NAMES
+    shown = range(len(frozen)) if every else np.flatnonzero(on_frontier)[:_MOST_NAMES].tolist()
+    found: dict[tuple[float, float], list[int]] = {}
+    for place in shown:
+        found.setdefault((float(frozen[place]), float(organic[place])), []).append(place)
+    return found
