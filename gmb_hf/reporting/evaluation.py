@@ -107,7 +107,14 @@ def draw(
         figures["curves"] = grokking_curves(curves)
     if design.fpr_targets:
         curves_of = [fpr_curve(item) for item in found.ranked]
-        figures["fpr"] = fpr_control(curves_of, eps=eps, cap=strict)
+        source = results.x_calibration
+        same = source is not None and source.method == "in_sample"
+        figures["fpr"] = fpr_control(
+            curves_of,
+            eps=eps,
+            cap=strict,
+            measured_on="the runs calibrated on" if same else "held-out runs",
+        )
     if aligned:
         figures["aligned"] = scores_around_event(
             aligned, horizon=design.horizon, safe_gap=prereg.safe_gap if prereg else None

@@ -55,21 +55,32 @@ class FprCurve:
     note: str = ""
 
 
-def fpr_control(curves: Sequence[FprCurve], *, eps: float = 0.01, cap: bool = True) -> Figure:
+def fpr_control(
+    curves: Sequence[FprCurve],
+    *,
+    eps: float = 0.01,
+    cap: bool = True,
+    measured_on: str = "held-out runs",
+) -> Figure:
     """One small panel per score, all others behind it in gray, so that no labels collide.
 
     Args:
         curves: the scores, in the order shown.
         eps: the tolerance around a target.
         cap: the target is a cap (protocol strict): anything below it is kept; else a band.
+        measured_on: what the achieved rates were measured on.
 
     Returns:
-        A figure 9 inches wide, with at most 6 panels a row.
+        A figure with at most 6 panels a row, 9 inches wide from three panels on.
     """
     with house_style():
-        columns = min(_COLUMNS, max(3, len(curves)))
+        columns = min(_COLUMNS, max(len(curves), 1))
         tall = 1.4 if columns == _COLUMNS else 1.9
-        figure, panels = panel_grid(len(curves), columns, width=9.0, panel_height=tall)
+        width = 9.0 if columns >= 3 else 1.2 + 2.8 * columns
+        entries = _legend(curves, cap)
+        across = 6 if columns >= 3 else 2 * columns
+        head = 0.5 + 0.17 * (-(-len(entries) // across) - 1)
+        figure, panels = panel_grid(len(curves), columns, width=width, panel_height=tall, head=head)
         targets = np.unique(np.concatenate([curve.targets for curve in curves]))
         _scale(panels[0], targets)
         for axes, curve in zip(panels, curves, strict=True):
@@ -78,11 +89,11 @@ def fpr_control(curves: Sequence[FprCurve], *, eps: float = 0.01, cap: bool = Tr
         figure.supxlabel(
             "target false positive rate (share of negative windows)", fontsize=8.5, y=0.005
         )
-        figure.supylabel("achieved on held-out runs", fontsize=8.5, x=0.005)
+        figure.supylabel(f"achieved on {measured_on}", fontsize=8.5, x=0.005)
         figure.legend(
-            handles=_legend(cap),
+            handles=entries,
             loc="upper left",
-            ncols=6,
+            ncols=across,
             bbox_to_anchor=(0.06, 1.0),
             columnspacing=1.4,
         )
@@ -195,20 +206,50 @@ def _shown(rates: NDArray[np.float64]) -> NDArray[np.float64]:
     return shown
 
 
-def _legend(cap: bool) -> list[Line2D | Patch]:
-    return [
-        Line2D([], [], color=BLUE, marker="o", markersize=4, label="target met, 95% interval"),
-        Line2D(
-            [], [], color=BLUE, marker="o", markersize=4, markerfacecolor="#FFFFFF", label="missed"
+def _legend(curves: Sequence[FprCurve], cap: bool) -> list[Line2D | Patch]:
+    """What the panels show, and nothing that they do not."""
+    answered = [np.isfinite(curve.achieved) for curve in curves]
+    pairs = list(zip(answered, curves, strict=True))
+    ranged = any(np.isfinite(curve.low[known]).any() for known, curve in pairs)
+    entries: list[tuple[bool, Line2D | Patch]] = [
+        (
+            True,
+            Line2D(
+                [],
+                [],
+                color=BLUE,
+                marker="o",
+                markersize=4,
+                label="target met, 95% interval" if ranged else "target met",
+            ),
         ),
-        Line2D([], [], color=RULE, linewidth=1, label="all others"),
-        Patch(color=_KEPT, label="budget kept" if cap else "within tolerance"),
-        Line2D(
-            [],
-            [],
-            color=VERMILION,
-            linestyle=(0, (5, 1.5)),
-            label="floor: least cost of any alarm",
+        (
+            any((known & curve.missed).any() for known, curve in pairs),
+            Line2D(
+                [],
+                [],
+                color=BLUE,
+                marker="o",
+                markersize=4,
+                markerfacecolor="#FFFFFF",
+                label="missed",
+            ),
         ),
-        Line2D([], [], color=INK, marker="x", linestyle="", label="abstains"),
+        (len(curves) > 1, Line2D([], [], color=RULE, linewidth=1, label="all others")),
+        (True, Patch(color=_KEPT, label="budget kept" if cap else "within tolerance")),
+        (
+            any(curve.floor is not None for curve in curves),
+            Line2D(
+                [],
+                [],
+                color=VERMILION,
+                linestyle=(0, (5, 1.5)),
+                label="floor: least cost of any alarm",
+            ),
+        ),
+        (
+            any((~known).any() for known in answered),
+            Line2D([], [], color=INK, marker="x", linestyle="", label="abstains"),
+        ),
     ]
+    return [entry for shown, entry in entries if shown]

@@ -20,6 +20,7 @@ from gmb_hf.reporting.figures.style import (
 )
 
 _MOST_NAMES = 24
+_ROOM = 0.25
 
 
 def pareto_plot(
@@ -58,28 +59,26 @@ def pareto_plot(
         order = order[on_frontier[order]]
         x, y = frozen[order], organic[order]
         axes.scatter(x, y, s=30, color=BLUE, label="on the frontier", zorder=3)
-        limits = axes.get_xlim(), axes.get_ylim()
+        (left, right), (low, top) = axes.get_xlim(), axes.get_ylim()
         # What is dominated lies below and to the left of this staircase.
         axes.step(
-            np.concatenate([[limits[0][0]], x, x[-1:]]),
-            np.concatenate([y[:1], y, [limits[1][0]]]),
+            np.concatenate([[left], x, x[-1:]]),
+            np.concatenate([y[:1], y, [low]]),
             where="pre",
             color=BLUE,
             linewidth=1.1,
             alpha=0.5,
             zorder=1,
         )
-        axes.set(xlim=limits[0], ylim=limits[1])
-        middle = sum(limits[0]) / 2
-        for (right, up), places in _together(frozen, organic, on_frontier).items():
+        # Above and to the right of its point a name crosses no line; the last ones need room.
+        axes.set(xlim=(left, right + _ROOM * (right - left)), ylim=(low, top))
+        for point, places in _together(frozen, organic, on_frontier).items():
             on = bool(on_frontier[places[0]])
             more = f" and {len(places) - 1} more" if len(places) > 1 else ""
             axes.annotate(
                 shorten(names[places[0]], 22) + more,
-                (right, up),
-                # Away from the nearer edge, so that no name leaves the figure.
-                xytext=(6 if right <= middle else -6, 4),
-                ha="left" if right <= middle else "right",
+                point,
+                xytext=(6, 4),
                 textcoords="offset points",
                 fontsize=7 if on else 6.5,
                 color=INK if on else MUTED,
