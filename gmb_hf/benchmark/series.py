@@ -1,7 +1,6 @@
 """Series and event steps, as a notebook has them, to a judgement: what the GMB metrics take.
 
-One run is a list of scores and, beside it, the step t* of its event. All five metrics understand
-the same settings, so that one call can serve several of them.
+One run is a list of scores and, beside it, the step t* of its event.
 """
 
 from __future__ import annotations
@@ -14,92 +13,11 @@ from numpy.typing import NDArray
 
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.preregistration.prereg import Prereg
+from gmb_hf.benchmark.series_settings import in_keywords, read_settings, right_call
 from gmb_hf.runs.panel import Panel
-from gmb_hf.validation import InputError, choose, unknown
-
-CALIBRATIONS = ("in_sample", "cross_run", "locked")
-PROTOCOLS = ("v0.4", "strict")
-
-DESIGN = (
-    "horizon",
-    "safe_gap",
-    "burn_in",
-    "fpr_targets",
-    "fpr_eps",
-    "fpr_floor_max",
-    "min_targets_ok",
-    "primary_fpr",
-    "lead_time_target",
-    "lead_time_median_min",
-    "coverage_min",
-    "max_label_flip_rate",
-    "event_count_min",
-    "w_event",
-    "smoothing_sweep",
-    "run_groups",
-    "refractory",
-    "null_draws",
-    "bootstrap_draws",
-    "alpha",
-    "seed",
-    "nan",
-)
-"""Settings that are fields of a preregistration, by its flat names; its defaults are theirs."""
-
-SETTINGS = ("steps", *DESIGN, "calibration", "thresholds", "protocol")
-"""Every setting of the GMB metrics."""
-
-INPUTS = """
-Args:
-    predictions: list of the score series of each run (float64, runs may differ in length).
-    references: the step t* of each run's event; NaN or None where it had none.
-    horizon, safe_gap: required, in steps, safe_gap > horizon. A window that ends at step t is
-        positive if 0 < t* - t <= horizon, negative if t <= t* - safe_gap, else ignored.
-    steps: list of the steps of each run; default 0, 1, 2, ...
-    burn_in: windows before this step are ignored; default 0.
-    fpr_targets: target false positive rates; default 0.01, 0.05, 0.10.
-    fpr_eps: tolerance around a target; default 0.01.
-    fpr_floor_max: what the least reachable rate may be; default 0.20.
-    min_targets_ok: how many targets must be met; default 2.
-    lead_time_target: a warning so many steps ahead is a success; default 200.
-    calibration: where thresholds come from: "in_sample", the negative windows that are then
-        measured (default); "cross_run", those of other runs (default under strict); "locked", from
-        `thresholds`.
-    thresholds: target -> threshold, e.g. those found on earlier runs.
-    protocol: "v0.4" (default), the specification to the letter; or "strict", whose thresholds
-        are conformal over runs and whose verdict must beat chance.
-    return_per_run: add lists with a value for each run; default False.
-    More, for the verdict (defaults in brackets): primary_fpr [0.05, else the first target],
-        coverage_min [0.30], lead_time_median_min [50], max_label_flip_rate [0.20],
-        event_count_min [30]; w_event [50], steps at the end of a run without an event in which one
-        could not have shown; nan ["error", or "ignore"]; refractory [horizon]; for layer D
-        smoothing_sweep [1, 3, 5; locked: 1], run_groups [5]; null_draws, bootstrap_draws [2000],
-        alpha [0.05], seed [0].
-"""
-"""What every GMB metric takes, in the form of `evaluate`."""
+from gmb_hf.validation import InputError
 
 _SCORE = "predictions"
-
-
-def right_call(metric: str) -> str:
-    """How a GMB metric is called."""
-    return (
-        f"{metric}.compute(predictions=[[0.1, 0.3, ...], ...], references=[400.0, None, ...], "
-        "horizon=100, safe_gap=200)"
-    )
-
-
-def check_settings(metric: str, settings: Mapping[str, Any]) -> None:
-    """Refuse settings that no data could make right.
-
-    Raises:
-        InputError: see `judgement_of`.
-    """
-    try:
-        _design(settings)
-    except InputError as error:
-        raise InputError(f"{metric}: {error}. Right call: {right_call(metric)}") from None
 
 
 def judgement_of(
@@ -111,102 +29,30 @@ def judgement_of(
         metric: who asks, for messages.
         predictions: one series of scores a run, float64, ragged; None is NaN.
         references: the step t* of each run's event; NaN or None where it had none.
-        settings: any of `SETTINGS`; `horizon` and `safe_gap` are required. `steps` holds the steps
-            of each run (default 0, 1, 2, ...). `calibration` says which negatives set a threshold:
-            `in_sample` (default of v0.4) those that are measured, `cross_run` (default of strict)
-            those of other runs, `locked` none, since `thresholds` gives one for each target.
+        settings: any of `SETTINGS` in `series_settings`; `horizon` and `safe_gap` are required.
+            `steps` holds the steps of each run (default 0, 1, 2, ...). `calibration` says which
+            negatives set a threshold: `in_sample` (default of v0.4) those that are measured,
+            `cross_run` (default of strict) those of other runs, `locked` none, since `thresholds`
+            gives one for each target.
 
     Raises:
         InputError: one line that names the argument and shows the right call.
     """
     try:
-        prereg, locked = _design(settings)
+        asked = read_settings(settings)
         scores = _scores(predictions, references, settings.get("steps"))
         judgement = Judgement(
             evaluation=scores,
             calibration=None,
-            prereg=prereg,
-            thresholds=locked,
-            cross_fit=_calibration(settings) == "cross_run",
+            prereg=asked.prereg,
+            thresholds=asked.thresholds,
+            cross_fit=asked.calibration == "cross_run",
         )
         _require_negatives(judgement)
     except InputError as error:
-        message = _in_keywords(str(error))
+        message = in_keywords(str(error)).replace(f"panel {_SCORE!r}, run ", "")
         raise InputError(f"{metric}: {message}. Right call: {right_call(metric)}") from None
     return judgement
-
-
-def _design(settings: Mapping[str, Any]) -> tuple[Prereg, dict[float, float] | None]:
-    """The preregistration that the settings amount to, and the locked thresholds if any."""
-    for name in settings:
-        if name not in SETTINGS:
-            raise unknown("keyword", name, SETTINGS)
-    missing = [name for name in ("horizon", "safe_gap") if settings.get(name) is None]
-    if missing:
-        raise InputError(
-            f"{' and '.join(missing)} missing: say how many steps before t* an alarm is a warning "
-            "(horizon), and up to how many it is a false alarm (safe_gap > horizon)"
-        )
-    given = {name: _plain(settings[name]) for name in DESIGN if settings.get(name) is not None}
-    given["protocol"] = choose("protocol", settings.get("protocol") or "v0.4", PROTOCOLS)
-    method = _calibration(settings)
-    targets = given.get("fpr_targets")
-    if isinstance(targets, list) and targets:
-        given.setdefault("min_targets_ok", min(2, len(targets)))
-        if 0.05 not in targets:
-            # Only the verdict reads it; the other layers look at every target alike.
-            given.setdefault("primary_fpr", targets[0])
-    if method == "locked":
-        # A threshold for the series itself is none for its trailing means.
-        given.setdefault("smoothing_sweep", [1])
-    try:
-        prereg = Prereg.minimal(**given)
-    except InputError as error:
-        raise InputError(_in_keywords(str(error))) from None
-    if prereg.safe_gap <= prereg.horizon:
-        raise InputError(
-            f"safe_gap {prereg.safe_gap} must be larger than horizon {prereg.horizon}, or a window "
-            "could be positive and negative at once"
-        )
-    return prereg, _locked(settings, prereg) if method == "locked" else None
-
-
-def _calibration(settings: Mapping[str, Any]) -> str:
-    strict = settings.get("protocol") == "strict"
-    locked = settings.get("thresholds") is not None
-    usual = "locked" if locked else "cross_run" if strict else "in_sample"
-    method = choose("calibration", settings.get("calibration") or usual, CALIBRATIONS)
-    if locked and method != "locked":
-        raise InputError(f"thresholds are given, but calibration is {method!r}; make it 'locked'")
-    if strict and method == "in_sample":
-        raise InputError(
-            "calibration 'in_sample' is not strict: there, no run sets the threshold that it is "
-            "judged by; use 'cross_run', or 'locked' with thresholds"
-        )
-    return method
-
-
-def _locked(settings: Mapping[str, Any], prereg: Prereg) -> dict[float, float]:
-    """The threshold for each target, from a mapping whose keys may also be text."""
-    thresholds = settings.get("thresholds")
-    shown = ", ".join(f"{target:g}: ..." for target in prereg.fpr_targets)
-    if not isinstance(thresholds, Mapping):
-        raise InputError(
-            f"calibration 'locked' needs thresholds={{{shown}}}, a threshold for each target, got "
-            f"{thresholds!r}"
-        )
-    try:
-        found = {float(target): float(tau) for target, tau in thresholds.items()}
-    except (TypeError, ValueError):
-        raise InputError(
-            f"thresholds must map targets to numbers, {{{shown}}}, got {thresholds!r}"
-        ) from None
-    for target in prereg.fpr_targets:
-        if target not in found:
-            raise InputError(f"thresholds lack the target {target:g}; give {{{shown}}}")
-        if np.isnan(found[target]):
-            raise InputError(f"thresholds: that of the target {target:g} is NaN")
-    return found
 
 
 def _scores(predictions: Any, references: Any, steps: Any) -> Scores:
@@ -294,15 +140,6 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _plain(value: Any) -> Any:
-    """Numpy's scalars and arrays, and tuples, as Python numbers and lists."""
-    if isinstance(value, np.generic | np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value
-
-
 def _require_negatives(judgement: Judgement) -> None:
     if judgement.negatives.n_windows:
         return
@@ -313,12 +150,3 @@ def _require_negatives(judgement: Judgement) -> None:
         f"before t* (without an event: safe_gap + w_event {prereg.w_event} before its end); give "
         "longer runs, or a smaller safe_gap or burn_in"
     )
-
-
-def _in_keywords(message: str) -> str:
-    """A message of the preregistration in the keywords that were typed."""
-    message = message.removeprefix("prereg: ").replace("x_nan: ignore", "nan='ignore'")
-    for path, name in sorted(Prereg.flat_names().items(), key=lambda item: -len(item[0])):
-        if name in DESIGN:
-            message = message.replace(path, name)
-    return message.replace(f"panel {_SCORE!r}, run ", "").rstrip(".")

@@ -7,7 +7,7 @@ import datasets
 import evaluate
 
 from gmb_hf.benchmark.flat import verdict
-from gmb_hf.benchmark.series import INPUTS, check_settings
+from gmb_hf.benchmark.series_settings import INPUTS, check_settings
 from gmb_hf.metrics import DirectCompute
 
 _DESCRIPTION = """
