@@ -48,7 +48,10 @@ class Similarities:
 
     def __post_init__(self) -> None:
         _check_shapes(self)
-        self._refuse(self.counts < 2, "no negatives; remove them, or say empty='skip'")
+        self._refuse(
+            self.counts < 2,
+            "no negatives; remove them, or have them left out (empty='skip', --skip-empty)",
+        )
         wrong = (self.positive < 0) | (self.positive >= self.counts)
         self._refuse(wrong, "the index of the positive is out of range (it counts from 0)")
         # NaN fails every comparison.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,8 @@ class Encoder:
         if looks_like_path and not Path(name).expanduser().is_dir():
             raise InputError(f"encoder {name!r} cannot be found: there is no such folder")
         try:
-            self._model: Any = SentenceTransformer(str(Path(name).expanduser()))
+            with _quiet_hub():
+                self._model: Any = SentenceTransformer(str(Path(name).expanduser()))
         except Exception as error:  # offline, unknown, gated, or no such model: each has its own
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InputError(f"encoder {name!r} cannot be found or loaded: {reason}") from None
@@ -55,7 +58,7 @@ class Encoder:
         for text in texts:
             place.setdefault(text, len(place))
         distinct = list(place)
-        rows = []
+        rows: list[NDArray[np.float64]] = []
         for start in range(0, len(distinct), _BATCH):
             batch = distinct[start : start + _BATCH]
             found = self._model.encode(batch, convert_to_numpy=True, show_progress_bar=False)
@@ -65,6 +68,13 @@ class Encoder:
         return encoded
 
 
-def batches(texts: Sequence[str]) -> int:
-    """How many batches `Encoder.encode` will make of these texts."""
-    return -(-len(set(texts)) // _BATCH)
+@contextmanager
+def _quiet_hub() -> Iterator[None]:
+    """Without the Hub's reports of each retry: what matters of them is in the error."""
+    logger = logging.getLogger("huggingface_hub")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

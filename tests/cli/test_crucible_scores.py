@@ -1,0 +1,236 @@
+"""`gmb crucible score|tiers|scoreboard|compare` as a user types them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import numpy as np
+import pytest
+from command_line import gmb, refused
+from crucible_builders import board, done, lines, write
+
+TIERS = ["tier1_easy"] * 84 + ["tier2_robust"] * 24 + ["tier3_adversarial"] * 12
+
+
+def follow(outcome):
+    """Type what the command says to type next."""
+    words = shlex.split(outcome.next_command)
+    assert words[0] == "gmb"
+    return done(gmb(*words[1:]))
+
+
+def test_from_bundles_to_a_scoreboard_by_what_each_command_says(tmp_path):
+    write(tmp_path / "bundles.jsonl", lines())
+    scored = done(gmb("crucible", "score", "bundles.jsonl"))
+    assert "wrote   scores.parquet" in scored.out
+    assert "120 items by unnamed: pass rate 0." in scored.out
+    fitted = follow(scored)
+    assert "84 tier1_easy, 24 tier2_robust, 12 tier3_adversarial" in fitted.out
+    assigned = follow(fitted)
+    assert "84 tier1_easy, 24 tier2_robust, 12 tier3_adversarial" in assigned.out
+    tiered = [json.loads(line) for line in (tmp_path / "tiered.jsonl").read_text().splitlines()]
+    assert [{**line, "tier": None} for line in tiered] == [
+        {**line, "tier": None} for line in lines()
+    ]
+    rescored = follow(assigned)
+    summed = follow(rescored)
+    assert "EVAL_FINGERPRINT: " in summed.out
+    made = json.loads((tmp_path / "scoreboard.json").read_text())
+    assert made["eval_header"]["tier_distribution"] == {
+        "tier1_easy": 84,
+        "tier2_robust": 24,
+        "tier3_adversarial": 12,
+    }
+    assert made["eval_header"]["item_count"] == made["overall"]["n"] == 120
+    assert made["by_tier"]["tier3_adversarial"]["pass_rate"] == 0.0
+
+
+def test_embeddings_score_as_well(tmp_path):
+    write(tmp_path / "bundles.jsonl", lines(3))
+    rows = 3 * 2 + sum(len(line["negatives"]) for line in lines(3))
+    np.save("rows.npy", np.random.default_rng(0).normal(size=(rows, 4)))
+    scored = done(gmb("crucible", "score", "bundles.jsonl", "--embeddings", "rows.npy"))
+    assert scored.out.startswith("3 items by unnamed")
+
+
+def test_items_without_negatives(tmp_path):
+    empty = {"id": "e", "anchor": "x", "positive": "y", "negatives": [], "similarities": [0.5]}
+    write(tmp_path / "bundles.jsonl", [*lines(5), empty])
+    message = refused("crucible", "score", "bundles.jsonl")
+    assert message.startswith("error: item 'e': no negatives; remove them, or have them left out")
+    assert "--skip-empty" in message
+    scored = done(gmb("crucible", "score", "bundles.jsonl", "--skip-empty"))
+    assert "note: 1 items without negatives were left out" in scored.out
+    done(gmb("crucible", "scoreboard", "--scores", "scores.parquet", "--eval-version", "v1"))
+    made = json.loads((tmp_path / "scoreboard.json").read_text())
+    assert (made["x_n_skipped"], made["eval_header"]["item_count"]) == (1, 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{\n", r"bundles.jsonl:1: is not JSON"),
+        ('{"id": "a", "similarities": [NaN, 1]}\n', "bundles.jsonl:1: is not JSON: NaN is no num"),
+        ('{"id": "a", "similarities": [1e999, 1]}\n', "item 'a': a similarity is missing or not"),
+        ('{"id": 1, "similarities": [1, 2]}\n' * 2, "bundles.jsonl:2: id '1' is that of line 1"),
+        ('{"anchor": "a", "positive": "b", "negatives": ["c"]}', "item '1' has no similarities"),
+        ("", "bundles.jsonl: holds no bundles"),
+    ],
+)
+def test_bundles_that_are_not_understood(tmp_path, text, message):
+    (tmp_path / "bundles.jsonl").write_text(text)
+    assert message in refused("crucible", "score", "bundles.jsonl")
+    assert not (tmp_path / "scores.parquet").exists()
+
+
+def test_ways_of_scoring_that_cannot_be(tmp_path):
+    write(tmp_path / "bundles.jsonl", lines(3))
+    score = ("crucible", "score", "bundles.jsonl")
+    both = refused(*score, "--embeddings", "x.npy", "--encoder", "y")
+    assert "--embeddings and --encoder exclude each other" in both
+    assert "x.npy: there is no such file" in refused(*score, "--embeddings", "x.npy")
+    assert "scores are written as .parquet" in refused(*score, "--out", "scores.csv")
+    assert "none.jsonl: there is no such file" in refused("crucible", "score", "none.jsonl")
+    (tmp_path / "bare.jsonl").write_text('{"similarities": [1, 2]}')
+    bare = refused("crucible", "score", "bare.jsonl", "--embeddings", "x.npy")
+    assert "bare.jsonl:1: item '1' has no texts to embed" in bare
+
+
+def test_tiers_are_frozen(tmp_path):
+    write(tmp_path / "bundles.jsonl", lines(20))
+    done(gmb("crucible", "score", "bundles.jsonl", "--name", "m"))
+    fit = ("crucible", "tiers", "fit", "--scores", "scores.parquet")
+    done(gmb(*fit))
+    assert "tiers.json: tiers are frozen there already" in refused(*fit)
+    done(gmb(*fit, "--force", "--method", "spec"))
+    assert json.loads((tmp_path / "tiers.json").read_text())["method"] == "spec"
+    out = ("--out", "other.json")
+    swapped = refused(*fit, *out, "--thresholds", "0.9", "0.7")
+    assert "thresholds must be two numbers with 0 < t1 < t2 <= 1, got 0.9, 0.7" in swapped
+    assert "method 'specs' is unknown" in refused(*fit, *out, "--method", "specs")
+    gone = refused("crucible", "tiers", "fit", "--scores", "gone.parquet", *out)
+    assert "gone.parquet: there is no such file" in gone
+
+
+def test_few_items_leave_a_tier_empty_and_say_so(tmp_path):
+    write(tmp_path / "bundles.jsonl", lines(2))
+    done(gmb("crucible", "score", "bundles.jsonl"))
+    fitted = done(gmb("crucible", "tiers", "fit", "--scores", "scores.parquet"))
+    assert "note: tier3_adversarial holds none of the 2 items" in fitted.out
+
+
+def test_tiers_belong_to_their_encoder_and_their_bundles(tmp_path):
+    write(tmp_path / "bundles.jsonl", lines(20))
+    done(gmb("crucible", "score", "bundles.jsonl", "--name", "m"))
+    done(gmb("crucible", "tiers", "fit", "--scores", "scores.parquet"))
+    assign = ("crucible", "tiers", "assign", "--tiers", "tiers.json", "--scores")
+    done(gmb("crucible", "score", "bundles.jsonl", "--name", "n", "--out", "n.parquet"))
+    other = refused(*assign, "n.parquet", "--bundles", "bundles.jsonl")
+    assert "fitted with encoder 'm', these dangers come from 'n'" in other
+    write(tmp_path / "changed.jsonl", lines(19))
+    changed = refused(*assign, "scores.parquet", "--bundles", "changed.jsonl")
+    assert "changed.jsonl: is not what was scored" in changed
+    onto = refused(
+        *assign, "scores.parquet", "--bundles", "bundles.jsonl", "--out", "bundles.jsonl"
+    )
+    assert "is the file that is read" in onto
+
+
+def test_tiers_in_a_file_are_checked(tmp_path):
+    write(tmp_path / "bundles.jsonl", lines(2, tiers=["tier1_easy", "tier4"]))
+    message = refused("crucible", "score", "bundles.jsonl")
+    assert "bundles.jsonl:2: tier 'tier4' is unknown; known: tier1_easy" in message
+
+
+def test_a_scoreboard_needs_a_version(tmp_path):
+    write(tmp_path / "bundles.jsonl", lines(3))
+    done(gmb("crucible", "score", "bundles.jsonl"))
+    assert "--eval-version" in refused("crucible", "scoreboard", "--scores", "scores.parquet")
+    scoreboard = ("crucible", "scoreboard", "--scores", "scores.parquet")
+    assert "version" in refused(*scoreboard, "--eval-version", "")
+
+
+def test_scores_that_are_none(tmp_path):
+    (tmp_path / "x.parquet").write_bytes(b"no such thing")
+    about = ("--eval-version", "v1")
+    assert "x.parquet: is no Parquet file" in refused(
+        "crucible", "scoreboard", "--scores", "x.parquet", *about
+    )
+
+
+def test_two_models_on_the_same_items(tmp_path):
+    old, new = (
+        board(tmp_path, name, gain=gain, tiers=TIERS)
+        for name, gain in (("old", 0.0), ("new", 0.15))
+    )
+    outcome = done(gmb("crucible", "compare", old, new, "--gate"))
+    assert "wrote   comparison.json" in outcome.out
+    found = json.loads((tmp_path / "comparison.json").read_text())
+    assert found["comparable"] is True
+    assert found["passes"] is True
+    boards = [json.loads(path.read_text()) for path in (old, new)]
+    rates = [one["overall"]["pass_rate"] for one in boards]
+    assert found["overall"]["pass_rate"] == pytest.approx(rates[1] - rates[0])
+    groups = [test["group"] for test in found["paired_tests"]]
+    assert groups == ["overall", "tier1_easy", "tier2_robust", "tier3_adversarial"]
+    assert found["paired_tests"][0]["permutation"]["p_value"] == 1 / 10_000
+    assert found["paired_tests"][0]["permutation_adjusted"] <= 0.01
+
+
+def test_the_gate_closes_when_frozen_tier3_falls(tmp_path):
+    easy = list(reversed(TIERS))  # the tier of the hard ones holds items that can be lost
+    old = board(tmp_path, "old", gain=0.0, tiers=easy)
+    new = board(tmp_path, "new", gain=-0.3, tiers=easy)
+    shown = done(gmb("crucible", "compare", old, new))
+    assert "CRITICAL" in shown.out
+    assert "WARNING" in shown.out
+    message = refused("crucible", "compare", old, new, "--gate", code=1)
+    assert "the gate is closed: pass rate of frozen tier3 went from" in message
+    assert (tmp_path / "comparison.json").exists()
+
+
+def test_different_data_are_compared_on_request_only(tmp_path):
+    old, grown = board(tmp_path, "old", n=30), board(tmp_path, "grown", n=40)
+    message = refused("crucible", "compare", old, grown)
+    assert "the scoreboards cannot be compared: the content hash is" in message
+    assert "item_count is 30 here and 40 there" in message
+    assert "the newer set was only appended to: all 30 older items are in it" in message
+    shrunk = refused("crucible", "compare", grown, old)
+    assert "10 of 40 older items are gone or were changed" in shrunk
+    allow = "--allow-fingerprint-mismatch"
+    shown = done(gmb("crucible", "compare", old, grown, allow))
+    assert "NOT COMPARABLE" in shown.out
+    found = json.loads((tmp_path / "comparison.json").read_text())
+    assert (found["comparable"], found["passes"]) == (False, False)
+    assert found["paired_tests"] == []
+    assert found["guardrails"][0]["level"] == "SEVERE"
+    refused("crucible", "compare", old, grown, allow, "--gate", code=1)
+
+
+def test_organic_performance_against_frozen(tmp_path):
+    old, new = board(tmp_path, "old"), board(tmp_path, "new", gain=0.2)
+    before, after = board(tmp_path, "before", n=50), board(tmp_path, "after", n=50, gain=-0.2)
+    organic = ("--organic-before", before, "--organic-after", after)
+    shown = done(gmb("crucible", "compare", old, new, *organic))
+    assert "the frozen set may be learned by heart" in shown.out
+    assert "go together" in refused("crucible", "compare", old, new, *organic[:2])
+
+
+def test_without_their_item_scores_scoreboards_are_compared_as_they_are(tmp_path):
+    old, new = board(tmp_path, "old"), board(tmp_path, "new", gain=0.1)
+    (tmp_path / "old.parquet").unlink()
+    shown = done(gmb("crucible", "compare", old, new))
+    assert "no paired tests: the item scores behind the scoreboards are not there" in shown.out
+
+
+def test_item_scores_that_changed_are_noticed(tmp_path):
+    old, new = board(tmp_path, "old"), board(tmp_path, "new", gain=0.1)
+    (tmp_path / "old.parquet").write_bytes((tmp_path / "new.parquet").read_bytes())
+    message = refused("crucible", "compare", old, new)
+    assert "old.parquet: has changed since" in message
+
+
+@pytest.mark.parametrize("command", ["score", "scoreboard", "compare", "exposure", "mine"])
+def test_help_of_each_command(command):
+    assert "Usage: gmb crucible" in gmb("crucible", command, "--help").out
