@@ -113,7 +113,7 @@ def check_settings(metric: str, settings: Mapping[str, Any]) -> None:
 
 
 def read_settings(settings: Mapping[str, Any]) -> Settings:
-    """What keyword arguments amount to; `steps`, which are data, and `return_per_run` are left alone.
+    """What keyword arguments amount to; `steps` (data) and `return_per_run` are left alone.
 
     Raises:
         InputError: a keyword is unknown, out of range or missing, or two do not go together.

@@ -1,0 +1,25 @@
+"""`gmb metrics` as it is typed."""
+
+from __future__ import annotations
+
+import pytest
+
+import gmb_hf.metrics
+from gmb_hf.cli import main
+
+
+def test_list_shows_every_module(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["metrics", "list"]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(gmb_hf.metrics.names())
+    assert last == "next    gmb metrics install"
+
+
+def test_push_refuses_names_that_no_hub_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["metrics", "push", "--org", "ac me"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: Repo id must use alphanumeric chars")
+    assert main(["metrics", "push", "--org", "acme", "--name", "gmb_verdit"]) == 2
+    assert "Did you mean 'gmb_verdict'?" in capsys.readouterr().err
+    assert main(["metrics", "push"]) == 2
+    assert "--org" in capsys.readouterr().err
