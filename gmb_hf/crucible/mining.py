@@ -150,14 +150,14 @@ def mine(
     _check(anchors, positives, pool, ids)
     earlier = near_duplicates(anchors, given.near_duplicate)
     found: list[Mined] = []
-    for place, similar, level in _against_pool(anchors, positives, pool):
+    for place, similar, repeats, level in _against_pool(anchors, positives, pool):
         if earlier[place] >= 0:
             original = ids[earlier[place]]
             reason = f"nearly repeats {original!r}"
             found.append(Mined(ids[place], "quarantined", reason, 0, "none", None, (), original))
             continue
         allowed = np.flatnonzero(
-            (similar < given.near_duplicate) & (pool @ positives[place] < given.near_duplicate)
+            (similar < given.near_duplicate) & (repeats < given.near_duplicate)
         )
         if len(allowed) < given.lineup_size:
             raise InputError(
@@ -247,13 +247,14 @@ def _judge(
 
 def _against_pool(
     anchors: NDArray[np.float64], positives: NDArray[np.float64], pool: NDArray[np.float64]
-) -> Iterator[tuple[int, NDArray[np.float64], float]]:
-    """Per candidate: its place, cosines of its anchor with the pool [P], and with its positive."""
+) -> Iterator[tuple[int, NDArray[np.float64], NDArray[np.float64], float]]:
+    """Per candidate: its place; cosines of anchor and pool, of positive and pool [P]; of both."""
     level = np.einsum("ij,ij->i", anchors, positives)
     for start in range(0, len(anchors), _CHUNK):
-        similar = anchors[start : start + _CHUNK] @ pool.T
-        for place, row in enumerate(similar, start=start):
-            yield place, row, float(level[place])
+        part = slice(start, start + _CHUNK)
+        pairs = zip(anchors[part] @ pool.T, positives[part] @ pool.T, strict=True)
+        for place, (of_anchor, of_positive) in enumerate(pairs, start=start):
+            yield place, of_anchor, of_positive, float(level[place])
 
 
 def _check(

@@ -9,8 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gmb_hf.benchmark.record import Record
-from gmb_hf.crucible.significance import McNemar, Permutation, holm, mcnemar, paired_permutation
+from gmb_hf.crucible.significance import (
+    McNemar,
+    Permutation,
+    checked_pairs,
+    holm,
+    mcnemar,
+    paired_permutation,
+)
 from gmb_hf.crucible.tiers import TIERS, check_names
+from gmb_hf.validation import InputError
 
 OVERALL = "overall"
 
@@ -55,10 +63,12 @@ def paired_tests(
     Raises:
         InputError: arrays that do not fit, no items, or a margin that is not finite.
     """
-    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    a, b = checked_pairs(first, second)
     groups: dict[str, NDArray[np.bool_]] = {OVERALL: np.ones(len(a), dtype=bool)}
     if tiers is not None:
         labels = np.asarray(tiers, dtype=np.str_)
+        if len(labels) != len(a):
+            raise InputError(f"{len(a)} items but {len(labels)} tiers; give one for each")
         check_names(np.unique(labels).tolist())
         groups |= {name: labels == name for name in TIERS if (labels == name).any()}
     passes = {name: mcnemar(a[rows] > 0, b[rows] > 0) for name, rows in groups.items()}

@@ -72,7 +72,7 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> McNemar:
     >>> mcnemar([1, 1, 1, 1, 1, 0], [0, 0, 0, 0, 0, 0]).p_value
     0.0625
     """
-    a, b = _paired(first, second)
+    a, b = checked_pairs(first, second)
     if not (np.isin(a, (0, 1)).all() and np.isin(b, (0, 1)).all()):
         raise InputError("McNemar's test needs passes: true and false, or 1 and 0")
     only_first, only_second = int((a > b).sum()), int((b > a).sum())
@@ -94,7 +94,7 @@ def paired_permutation(
         seed: of the sign flips.
     """
     positive_int("permutations", permutations)
-    a, b = _paired(first, second)
+    a, b = checked_pairs(first, second)
     difference = b - a
     n = len(difference)
     observed = float(np.abs(difference.sum()))
@@ -156,7 +156,10 @@ def _mean_of_seeds(
     return mean
 
 
-def _paired(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def checked_pairs(
+    first: ArrayLike, second: ArrayLike
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """A number per item for both models, float64 [N] each; an `InputError` for anything else."""
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if a.ndim != 1 or a.shape != b.shape:
         raise InputError(

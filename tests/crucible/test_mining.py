@@ -67,7 +67,9 @@ def test_lineups_do_not_depend_on_the_candidates_that_follow():
     anchors, positives, pool, names = drawn()
     every = mine(anchors, positives, pool, names).candidates
     first = mine(anchors[:7], positives[:7], pool, names[:7]).candidates
-    assert every[:7] == first
+    for one, other in zip(every, first, strict=False):
+        assert (one.passes, one.lineup) == (other.passes, other.lineup)
+        assert one.danger == pytest.approx(other.danger)
 
 
 def test_a_near_duplicate_is_kept_apart_and_not_tested():
