@@ -209,7 +209,10 @@ def _numbers(values: list[Any], where: str) -> tuple[float, ...]:
     for value in values:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise InputError(f"{where}: a similarity must be a number, got {reprlib.repr(value)}")
-    return tuple(map(float, values))
+    try:
+        return tuple(map(float, values))
+    except OverflowError:
+        raise InputError(f"{where}: a similarity is too large for a number of 64 bits") from None
 
 
 def _is_int(value: Any) -> bool:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from gmb_hf.benchmark.record import Record
+from gmb_hf.crucible.seeds import generator
 from gmb_hf.validation import InputError, positive_int
 
 Strength = Literal["ultra", "mid", "low", "none"]
@@ -58,8 +59,7 @@ class Settings(Record):
             raise InputError(f"threshold must be a finite number, got {self.threshold!r}")
         if not 0 < self.near_duplicate <= 1:
             raise InputError(f"near_duplicate must be in (0, 1], got {self.near_duplicate!r}")
-        if self.seed < 0:
-            raise InputError(f"seed must be at least 0, got {self.seed}")
+        generator(self.seed, 0)  # which refuses what is no seed
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def mine(
                 f"candidate {ids[place]!r}: the pool has {len(allowed)} negatives for it, a lineup "
                 f"needs {given.lineup_size}; give a larger pool or a smaller lineup"
             )
-        rng = np.random.default_rng([given.seed, place])
+        rng = generator(given.seed, place)
         lineups = np.stack(
             [rng.choice(allowed, given.lineup_size, replace=False) for _ in range(given.lineups)]
         )

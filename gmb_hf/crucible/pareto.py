@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gmb_hf.crucible.seeds import generator
 from gmb_hf.validation import InputError, positive_int
 
 RETENTION, GENERALIZATION = "frozen_tier3", "organic_holdout"
@@ -72,7 +73,7 @@ def dominance_probability(
         seed: of the resamples.
     """
     positive_int("draws", draws)
-    rng = np.random.default_rng([seed, 0])
+    rng = generator(seed, 0)
     retained = _resampled(*frozen, draws, rng, "frozen")
     general = _resampled(*organic, draws, rng, "organic")
     at_least = (retained >= 0) & (general >= 0)

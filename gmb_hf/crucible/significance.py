@@ -10,6 +10,7 @@ from scipy.special import bdtr
 
 from gmb_hf.benchmark.record import Record
 from gmb_hf.benchmark.verdict import holm as holm
+from gmb_hf.crucible.seeds import generator
 from gmb_hf.validation import InputError, positive_int
 
 _CHUNK = 4_000_000
@@ -100,7 +101,7 @@ def paired_permutation(
     observed = float(np.abs(difference.sum()))
     line = observed - _ROUNDING * float(np.abs(difference).sum())
     moved = difference[difference != 0]  # the others contribute nothing, whatever their sign
-    rng = np.random.default_rng([seed, 1])
+    rng = generator(seed, 1)
     step = max(1, _CHUNK // max(1, len(moved)))
     reached = 0
     for start in range(0, permutations, step):
@@ -134,7 +135,7 @@ def hierarchical_bootstrap(
         )
     _finite(a, b)
     n = a.shape[1]
-    rng = np.random.default_rng([seed, 2])
+    rng = generator(seed, 2)
     step = max(1, _CHUNK // n)
     found = []
     for start in range(0, draws, step):

@@ -156,7 +156,7 @@ def test_mining_writes_what_it_accepts_and_what_needs_a_look(tmp_path):
     [
         (("--min-passes", 11), "min_passes 11 is above the number of lineups, 10"),
         (("--lineup-size", 500), "the pool has"),
-        (("--seed", -1), "seed must be at least 0"),
+        (("--seed", -1), "seed must be a whole number of at least 0, got -1"),
         (("--encoder", "x"), "give either --embeddings with --pool-embeddings, or --encoder"),
     ],
 )

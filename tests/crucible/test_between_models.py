@@ -195,6 +195,16 @@ def test_bootstrap_needs_the_same_items():
         hierarchical_bootstrap([[math.nan]], [[1.0]])
 
 
+def test_a_seed_below_zero_is_refused():
+    for call in (
+        lambda: paired_permutation([1.0], [2.0], seed=-1),
+        lambda: hierarchical_bootstrap([[1.0]], [[2.0]], seed=-1),
+        lambda: dominance_probability((np.ones(1),) * 2, (np.ones(1),) * 2, seed=-1),
+    ):
+        with pytest.raises(InputError, match="seed must be a whole number of at least 0, got -1"):
+            call()
+
+
 def test_holm_adjusts_a_sweep():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
 

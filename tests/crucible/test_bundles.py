@@ -141,6 +141,7 @@ def test_tiers_are_all_or_none(tmp_path):
         ({"similarities": {"positive": 1}}, "need 'positive' and 'negatives'"),
         ({"similarities": {"positive": 1, "negatives": 2}}, "negatives' similarities must be a li"),
         ({"similarities": [1, "x"]}, "a similarity must be a number, got 'x'"),
+        ({"similarities": [1, 10**400]}, "a similarity is too large"),
         ({"similarities": [1, None]}, "a similarity must be a number, got None"),
         ({"similarities": [1, 2], "positive_index": 2}, "said to be at 2, but there are 2 simil"),
         ({"similarities": [1, 2], "positive_index": 0.5}, "positive_index must be a whole number"),

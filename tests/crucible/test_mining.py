@@ -153,7 +153,7 @@ def test_a_chain_of_likenesses_is_cut_at_kept_rows():
         ({"lineups": 2}, "min_passes 3 is above the number of lineups, 2"),
         ({"threshold": float("nan")}, "threshold must be a finite number"),
         ({"near_duplicate": 1.5}, r"near_duplicate must be in \(0, 1\]"),
-        ({"seed": -1}, "seed must be at least 0"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
     ],
 )
 def test_settings_that_cannot_be(settings, message):

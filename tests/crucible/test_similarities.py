@@ -35,19 +35,19 @@ def test_no_items_is_a_set_of_none():
     assert found.hardest_negative.shape == (0,)
 
 
-def test_items_without_negatives_are_skipped_on_request():
+def test_items_without_negatives_are_omited_on_request():
     found = Similarities.of_lists([[0.9], *LISTS, []], [0, 0, 2, 0], list("wxyz"), empty="skip")
     assert found.names() == ("x", "y")
-    assert found.n_skipped == 2
+    assert found.n_omited == 2
     assert found.values.tolist() == [0.9, 0.2, 0.1, 0.5, 0.3]
 
 
-def test_all_items_may_be_skipped():
+def test_all_items_may_be_omited():
     found = Similarities.of_lists([[0.9], [0.1]], [0, 0], empty="skip")
-    assert (found.n, found.n_skipped) == (0, 2)
+    assert (found.n, found.n_omited) == (0, 2)
 
 
-def test_skipped_items_leave_the_numbers_of_the_others():
+def test_omited_items_leave_the_numbers_of_the_others():
     found = Similarities.of_lists([[0.9], [0.5, 0.1]], [0, 0], empty="skip")
     assert found.names() == ("1",)
 
@@ -87,7 +87,7 @@ def test_an_input_error_is_a_value_error():
         Similarities.of_lists([[0.1]], [0])
 
 
-def test_a_repeated_id_is_refused_also_among_skipped_items():
+def test_a_repeated_id_is_refused_also_among_omited_items():
     with pytest.raises(InputError, match="'a': the id occurs more than once"):
         Similarities.of_lists([[0.1], [0.1, 0.2]], [0, 0], ["a", "a"], empty="skip")
 
@@ -114,5 +114,5 @@ def test_arrays_that_do_not_fit_are_refused(values, offsets, positive, message, 
 
 
 def test_an_unknown_way_with_empty_items_is_refused():
-    with pytest.raises(InputError, match=r"empty 'skipp' is unknown.*'skip'"):
-        Similarities.of_lists(LISTS, [0, 0], empty="skipp")
+    with pytest.raises(InputError, match=r"empty 'omit' is unknown; known: error, skip"):
+        Similarities.of_lists(LISTS, [0, 0], empty="omit")
