@@ -35,19 +35,19 @@ def test_no_items_is_a_set_of_none():
     assert found.hardest_negative.shape == (0,)
 
 
-def test_items_without_negatives_are_omited_on_request():
+def test_items_without_negatives_are_skipped_on_request():
     found = Similarities.of_lists([[0.9], *LISTS, []], [0, 0, 2, 0], list("wxyz"), empty="skip")
     assert found.names() == ("x", "y")
-    assert found.n_omited == 2
+    assert found.n_skipped == 2
     assert found.values.tolist() == [0.9, 0.2, 0.1, 0.5, 0.3]
 
 
-def test_all_items_may_be_omited():
+def test_all_items_may_be_skipped():
     found = Similarities.of_lists([[0.9], [0.1]], [0, 0], empty="skip")
-    assert (found.n, found.n_omited) == (0, 2)
+    assert (found.n, found.n_skipped) == (0, 2)
 
 
-def test_omited_items_leave_the_numbers_of_the_others():
+def test_skipped_items_leave_the_numbers_of_the_others():
     found = Similarities.of_lists([[0.9], [0.5, 0.1]], [0, 0], empty="skip")
     assert found.names() == ("1",)
 
@@ -87,7 +87,7 @@ def test_an_input_error_is_a_value_error():
         Similarities.of_lists([[0.1]], [0])
 
 
-def test_a_repeated_id_is_refused_also_among_omited_items():
+def test_a_repeated_id_is_refused_also_among_skipped_items():
     with pytest.raises(InputError, match="'a': the id occurs more than once"):
         Similarities.of_lists([[0.1], [0.1, 0.2]], [0, 0], ["a", "a"], empty="skip")
 
