@@ -44,6 +44,8 @@ MAY_IMPORT = {
     "workflows": GROUND | TRAINING | {"protocols", "monitor", "reporting", "hub"},
     "cli": GROUND | TRAINING | {"protocols", "monitor", "reporting", "hub", "workflows", "metrics"},
     "metrics": GROUND,
+    # Pages of the metrics.
+    "apps": GROUND | {"reporting", "metrics"},
     "__init__": {"_version"},
 }
 """Folder or module directly under gmb_hf -> those that it may import, itself apart."""
