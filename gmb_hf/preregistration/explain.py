@@ -9,7 +9,7 @@ from gmb_hf.preregistration.record import LockRecord
 
 def explain(prereg: Prereg, record: LockRecord) -> tuple[str, ...]:
     """One sentence for each frozen choice, in the order of the file."""
-    return (*_design(prereg), *explain_record(record))
+    return (*_design(prereg), *explain_record(record, strict=prereg.protocol == "strict"))
 
 
 def explain_design(prereg: Prereg) -> tuple[str, ...]:

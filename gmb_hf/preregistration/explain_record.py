@@ -41,8 +41,8 @@ def seeds_of(seeds: tuple[int, ...]) -> str:
     return f"{len(seeds):,} seed{'' if len(seeds) == 1 else 's'}: {', '.join(shown)}"
 
 
-def explain_record(record: LockRecord) -> list[str]:
-    """One sentence for each choice that explore runs made."""
+def explain_record(record: LockRecord, *, strict: bool) -> list[str]:
+    """One sentence for each choice that explore runs made, under `strict` or `v0.4`."""
     runs = record.n_calibration_runs
     lines = [
         f"Thresholds were found on {len(record.explore_runs):,} explore runs, {runs:,} of them "
@@ -51,7 +51,7 @@ def explain_record(record: LockRecord) -> list[str]:
     lines.extend(
         _budget(float(key), budget, runs) for key, budget in record.effective_budget.items()
     )
-    lines.extend(_candidate(name, item) for name, item in record.candidates.items())
+    lines.extend(_candidate(name, item, strict) for name, item in record.candidates.items())
     lines.append(
         f"All of this was locked on {record.created} by gmb-hf {record.package_version} under "
         f"the hash {record.hash[:16]} (lock format {record.format})."
@@ -75,11 +75,11 @@ def _budget(target: float, budget: float, runs: int) -> str:
     )
 
 
-def _candidate(name: str, item: LockedCandidate) -> str:
+def _candidate(name: str, item: LockedCandidate, strict: bool) -> str:
     about = traits(item.family, item.params, item.sees_test_labels, item.needs)
     score = f"{name}, oriented {ORIENTATION[item.sign]}"
     answers = [
-        f"{tau:.6g} for a budget of {float(key):g}"
+        f"{_alarming(tau, strict)} for a budget of {float(key):g}"
         for key, tau in item.members[CENTRAL].items()
         if math.isfinite(tau)
     ]
@@ -90,4 +90,15 @@ def _candidate(name: str, item: LockedCandidate) -> str:
         "variant has a threshold of its" if variants == 1 else "variants have thresholds of their"
     )
     others = f"; {variants} {noun} own" if variants else ""
-    return f"{score}, alarms at scores of at least {', '.join(answers)}{others}{about}."
+    return f"{score}, alarms at scores {', '.join(answers)}{others}{about}."
+
+
+def _alarming(threshold: float, strict: bool) -> str:
+    """Which scores alarm: `strict` locks the float just above an observed score.
+
+    Written with six digits the two look the same, and "at least" would be wrong of a score that
+    many windows share: 0 or 1 with a threshold just above 1 never alarms.
+    """
+    if strict:
+        return f"above {math.nextafter(threshold, -math.inf):.6g}"
+    return f"of at least {threshold:.6g}"

@@ -18,6 +18,12 @@ _READ_FROM = {
     "E_plateau": ("event.metric", "x_plateau_threshold", "x_plateau_checkpoints"),
     "E_regime": ("x_regime_quantile", "x_regime_radius"),
 }
+_OWN = {
+    "E_jump": ("x_theta_floor", "x_require_new_max"),
+    "E_plateau": ("x_plateau_checkpoints", "x_plateau_threshold", "x_plateau_regression"),
+    "E_regime": ("x_regime_quantile", "x_regime_radius", "x_regime_tolerance"),
+}
+"""Settings that one type of event has and the others pass over."""
 
 
 def event_findings(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
@@ -29,6 +35,18 @@ def event_findings(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
 
 def _settings(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
     event, cadence = prereg.event, facts.cadence
+    foreign = [
+        f"{name} ({kind})"
+        for kind, names in _OWN.items()
+        for name in names
+        if kind != event.type and getattr(event, name) not in (None, False)
+    ]
+    if foreign:
+        yield warning(
+            "event_settings_unused",
+            f"event.type is {event.type}, which passes over {', '.join(foreign)}; leave them out, "
+            "or choose another type",
+        )
     if event.type == "E_jump" and cadence is not None and prereg.w_event % cadence:
         nearest = max(cadence, round(prereg.w_event / cadence) * cadence)
         yield error(

@@ -35,6 +35,21 @@ def test_only_a_jump_has_a_window_that_must_fit_the_cadence() -> None:
     assert found(prereg(w_event=75, **PLATEAU)) == {}
 
 
+@pytest.mark.parametrize(
+    ("design", "unused"),
+    [
+        ({"theta_floor": 0.5, **PLATEAU}, "x_theta_floor (E_jump)"),
+        ({"require_new_max": True, **REGIME}, "x_require_new_max (E_jump)"),
+        ({"plateau_checkpoints": 5}, "x_plateau_checkpoints (E_plateau)"),
+        ({"regime_radius": 50, **PLATEAU}, "x_regime_radius (E_regime)"),
+    ],
+)
+def test_a_setting_of_another_event_is_named(design: dict[str, Any], unused: str) -> None:
+    finding = found(prereg(**design))["event_settings_unused"]
+    assert finding.level == "warning"
+    assert f"passes over {unused}; leave them out" in finding.message
+
+
 class TestRadius:
     def test_below_the_cadence_it_refuses_a_strict_design(self) -> None:
         finding = found(prereg(**{**REGIME, "regime_radius": 49}))["radius_below_cadence"]
