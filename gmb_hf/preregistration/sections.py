@@ -173,7 +173,8 @@ class Candidate(Section):
     """A score that asks to be an alarm."""
 
     name: Annotated[str, Field(min_length=1)] = Field(
-        description="a registered indicator, or a column of the log", examples=["CSD_lag1"]
+        description="a registered indicator, or a column of the log",
+        examples=["csd_autocorrelation"],
     )
     family: Text = Field(
         None,

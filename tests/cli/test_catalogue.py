@@ -175,5 +175,11 @@ class TestPreregInit:
     def test_an_unfilled_template_is_no_design_for_any_log(self, small_csv: Path):
         assert gmb("prereg", "init").code == 0
         message = refused("lock", "--prereg=prereg.yaml", "--runs", small_csv)
-        with pytest.raises(InputError, match="CSD_lag1"):
-            raise InputError(message)
+        assert "indicator 'csd_autocorrelation'" in message
+        assert "column 'train_loss' missing" in message
+
+    def test_the_templates_candidate_is_an_indicator(self):
+        assert gmb("prereg", "init").code == 0
+        (candidate,) = Prereg.read("prereg.yaml").candidates
+        assert gmb("indicators", candidate.name).code == 0
+        assert get(candidate.name).with_defaults(candidate.params)["window"] == 200
