@@ -86,3 +86,14 @@ def _of_indicator(item: IndicatorRecord) -> Iterator[str]:
             yield f"layer_B.achieved[{n}].target {row.target:g} is not among layer_B.targets"
     if gate.ok_targets is not None and gate.ok_targets > len(gate.targets):
         yield f"layer_B.ok_targets is {gate.ok_targets}, of {len(gate.targets)} targets"
+    yield from _of_label(item)
+
+
+def _of_label(item: IndicatorRecord) -> Iterator[str]:
+    """A failed layer B is invalid for alarm, whatever the ranking (spec 4.2)."""
+    if item.label != "SUPPORTED_FOR_ALARM":
+        return
+    if item.layer_B.controllability_pass is False:
+        yield f"label is {item.label}, but layer_B.controllability_pass is false"
+    if item.layer_B.fpr_floor_detected:
+        yield f"label is {item.label}, but layer_B.fpr_floor_detected is true"

@@ -29,24 +29,22 @@ def validate(
 ) -> None:
     """Say whether a file is results of schema v0.4, naming every violation by its path.
 
-    Exit code 0: it is; 1: it can be read, but violates the schema; 2: it cannot be read. Keys that
-    begin with x_ are extensions, which any writer may add.
+    Exit code 0: it is; 2: it violates the schema, or cannot be read. Keys that begin with x_ are
+    extensions, which any writer may add.
     """
     from gmb_hf.benchmark.results_check import check_results
     from gmb_hf.cli import show
-    from gmb_hf.validation import CheckFailed
+    from gmb_hf.validation import InputError
 
     found = check_results(file)
     for path in found.set_aside:
         show.say(f"note: {path} is an extension of its writer, not ours of that name; set aside")
     for violation in found.violations:
         show.say(f"- {violation}")
-    count = len(found.violations)
-    if count or found.results is None:
-        raise CheckFailed(
-            f"{file}: {count} violation{'' if count == 1 else 's'} of the results schema v0.4; the "
-            "schema is gmb_hf/benchmark/results_schema_v0.4.json in the package"
-        )
+    if found.violations or found.results is None:
+        first, count = found.violations[0], len(found.violations) - 1
+        more = f" ({count} more, listed above)" if count else ""
+        raise InputError(f"{file}: violates the results schema v0.4: {first}{more}")
     summary = found.results.summary
     events = "an unknown number of" if summary.n_events is None else f"{summary.n_events:,}"
     indicators = len(found.results.indicators)

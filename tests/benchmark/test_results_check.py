@@ -111,6 +111,14 @@ def test_json_is_as_good_as_yaml(tmp_path: Path) -> None:
             "indicators[0].layer_B.achieved[2].target 0.1 is not among layer_B.targets",
         ),
         (
+            lambda p: p["indicators"][1]["layer_B"].update(controllability_pass=False),
+            "indicators[1].label is SUPPORTED_FOR_ALARM, but layer_B.controllability_pass is false",
+        ),
+        (
+            lambda p: p["indicators"][1]["layer_B"].update(fpr_floor_detected=True),
+            "indicators[1].label is SUPPORTED_FOR_ALARM, but layer_B.fpr_floor_detected is true",
+        ),
+        (
             lambda p: first(p)["layer_B"].update(ok_targets=4),
             "indicators[0].layer_B.ok_targets is 4, of 3 targets",
         ),

@@ -52,15 +52,16 @@ class TestValidate:
         Path("theirs.json").write_text(json.dumps(yaml.safe_load(EXAMPLE)))
         assert "2 indicators, 3 runs, 2 events" in gmb("results", "validate", "theirs.json").out
 
-    def test_every_violation_is_a_line_and_the_exit_code_is_1(self):
+    def test_every_violation_is_a_line_and_the_exit_code_is_2(self):
         path = written(
             "bad.yaml", indicators__0__label="GOOD", boundary__tsk=1, summary__n_seeds=-1
         )
         done = gmb("results", "validate", path)
-        assert done.code == 1
+        assert done.code == 2
         lines = [line for line in done.out.splitlines() if line.startswith("- ")]
         assert len(lines) == 3
-        assert done.err.startswith("no: bad.yaml: 3 violations of the results schema v0.4")
+        assert done.err.startswith("error: bad.yaml: violates the results schema v0.4: ")
+        assert done.err.endswith("(2 more, listed above)\n")
         assert len(done.err.splitlines()) == 1
 
     def test_what_cannot_be_read_is_exit_code_2(self):
@@ -70,7 +71,7 @@ class TestValidate:
 
     def test_the_help_tells_the_exit_codes(self):
         text = " ".join(gmb("results", "validate", "--help").out.split())
-        assert "1: it can be read, but violates the schema; 2: it cannot be read" in text
+        assert "0: it is; 2: it violates the schema, or cannot be read" in text
 
     def test_set_aside_extensions_are_noted(self):
         done = gmb("results", "validate", written("a.yaml", indicators__0__x_reasons="many"))
@@ -80,13 +81,13 @@ class TestValidate:
     def test_a_preregistration_is_no_results_file(self):
         Path("prereg.yaml").write_text("event: {type: E_jump}\nlabels: {}\n")
         done = gmb("results", "validate", "prereg.yaml")
-        assert done.code == 1
+        assert done.code == 2
         assert "- labels is unknown" in done.out
 
     def test_what_a_hostile_file_says_stays_on_its_line(self):
         path = written("bad.yaml", indicators__0__label="[red]\n\x1b[31mGOOD")
         done = gmb("results", "validate", path)
-        assert done.code == 1
+        assert done.code == 2
         assert "\x1b" not in done.out
         assert len([line for line in done.out.splitlines() if line.startswith("- ")]) == 1
 
