@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gmb_hf.cli import crucible_mine, crucible_tiers, crucible_training
+from gmb_hf.cli import crucible_from_runs, crucible_mine, crucible_tiers, crucible_training
 
 if TYPE_CHECKING:
     from gmb_hf.crucible.items import ItemScores
@@ -23,6 +23,7 @@ app.command("exposure")(crucible_training.exposure)
 app.command("pareto")(crucible_training.pareto)
 app.command("aggregate")(crucible_training.aggregate)
 app.command("mine")(crucible_mine.mine)
+app.command("from-runs")(crucible_from_runs.from_runs)
 
 Mismatch = Annotated[
     bool,
@@ -95,7 +96,7 @@ def scoreboard(
     from gmb_hf.workflows.crucible_scoring import scoreboard_of
 
     made = scoreboard_of(scores, out, version=eval_version, seed=seed, checkpoint=checkpoint)
-    _print_board(made)
+    print_board(made)
     following = shlex.join(["gmb", "crucible", "compare", str(out), "OTHER.json"])
     show.written([out], following=following)
 
@@ -167,7 +168,8 @@ def _print_scores(scores: ItemScores) -> None:
         show.say(f"note: {margin.n_skipped:,} items without negatives were left out")
 
 
-def _print_board(made: Scoreboard) -> None:
+def print_board(made: Scoreboard) -> None:
+    """The scoreboard as a table, overall and by tier."""
     from rich.text import Text
 
     from gmb_hf.cli import show

@@ -1,4 +1,4 @@
-"""Crucible: how surely the model answers the rows that it trains on."""
+"""Crucible: how surely the model answers its rows, and how well it tells answers apart."""
 
 from __future__ import annotations
 
@@ -54,3 +54,31 @@ def train_margin_spread(seen: Observables) -> Values:
 def correction_rate(seen: Observables) -> Values:
     """A model that overrules its wrong labels has found the rule; it needs corrupted rows."""
     return seen["correction_rate"]
+
+
+_BUNDLES = "CRUCIBLE metrics (margin), over the equations of `gmb crucible from-runs`"
+
+
+@register(
+    "crucible_train_margin_q10",
+    family="crucible",
+    summary="10% quantile of the bundles' margins, training equations",
+    needs=("crucible_train_margin_q10",),
+    source=_BUNDLES,
+)
+def crucible_train_margin_q10(seen: Observables) -> Values:
+    """Do even the hardest training equations lie nearer to those with the same answer?"""
+    return seen["crucible_train_margin_q10"]
+
+
+@register(
+    "crucible_margin_q10",
+    family="crucible",
+    summary="10% quantile of the bundles' margins, held-out equations",
+    needs=("crucible_margin_q10",),
+    source=_BUNDLES,
+    sees_test_labels=True,  # a positive is found by the true answers of held-out equations
+)
+def crucible_margin_q10(seen: Observables) -> Values:
+    """The same of equations that the model has never seen."""
+    return seen["crucible_margin_q10"]
