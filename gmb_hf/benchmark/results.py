@@ -17,6 +17,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from gmb_hf._version import __version__
+from gmb_hf.benchmark.layer_records import ResultSection
 from gmb_hf.benchmark.result_records import (
     BoundaryRecord,
     CalibrationRecord,
@@ -24,7 +25,6 @@ from gmb_hf.benchmark.result_records import (
     IndicatorRecord,
     MetaRecord,
     ProvenanceRecord,
-    ResultSection,
     SummaryRecord,
     TablesRecord,
 )

@@ -15,7 +15,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from gmb_hf.benchmark.compat.record import settings_of
 from gmb_hf.benchmark.compat.settings import explain_settings
 from gmb_hf.benchmark.done import definition_of_done
-from gmb_hf.benchmark.result_records import IndicatorRecord, IntervalRecord
+from gmb_hf.benchmark.layer_records import IntervalRecord
+from gmb_hf.benchmark.result_records import IndicatorRecord
 from gmb_hf.benchmark.results import Results
 from gmb_hf.files import write_text
 from gmb_hf.preregistration.explain import explain_design

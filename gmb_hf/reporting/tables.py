@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gmb_hf.benchmark.result_records import IndicatorRecord, IntervalRecord
+from gmb_hf.benchmark.layer_records import IntervalRecord
+from gmb_hf.benchmark.result_records import IndicatorRecord
 from gmb_hf.benchmark.results import Results
 from gmb_hf.files import write_text
 from gmb_hf.reporting import escape
