@@ -21,7 +21,7 @@ from gmb_hf.cli.event_options import (
 
 if TYPE_CHECKING:
     from gmb_hf.runs import RunLog
-    from gmb_hf.workflows.evaluating import Evaluation
+    from gmb_hf.workflows.judging import Evaluation
 
 # Without a lock there is no file: errors speak in the options that were typed.
 _OPTION_OF = {

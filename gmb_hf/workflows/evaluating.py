@@ -3,64 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 
 from gmb_hf.benchmark.events import Events
-from gmb_hf.benchmark.indicator_record import indicator_record
-from gmb_hf.benchmark.judge import IndicatorVerdictParts, judge_all
 from gmb_hf.benchmark.judgement import Judgement
-from gmb_hf.benchmark.result_records import CalibrationRecord
-from gmb_hf.benchmark.results import Results
 from gmb_hf.preregistration.findings import DesignFacts
 from gmb_hf.preregistration.heldout import refuse_shared_runs
 from gmb_hf.preregistration.lint import lint, refuse_unsound
 from gmb_hf.preregistration.lock import CENTRAL, Lock, member_key
-from gmb_hf.preregistration.plan import effective_budget
 from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.runs import RunLog
 from gmb_hf.validation import InputError
-from gmb_hf.workflows.candidates import CONTROLS, Entry, entries_of, namesakes, resolve
+from gmb_hf.workflows.candidates import Entry, entries_of, namesakes, resolve
 from gmb_hf.workflows.design import system_of, with_boundary
-from gmb_hf.workflows.facts import run_facts
+from gmb_hf.workflows.judging import Case, Evaluation, evaluate_case
 from gmb_hf.workflows.locking import runs_with_negatives
 from gmb_hf.workflows.looks import look_notes, next_look
-from gmb_hf.workflows.occurring import count_labels, decided_runs
+from gmb_hf.workflows.occurring import decided_runs
 from gmb_hf.workflows.shared_steps import judged_rows
 
-_NO_EVENT = {
-    "E_jump": "{metric} never jumps as E_jump asks",
-    "E_plateau": "{metric} never settles as E_plateau asks",
-    "E_regime": "PT-MSS registers no transition",
-}
 # With too few runs there is no verdict but INCONCLUSIVE, which says so itself.
 _FEW_RUNS = ("run_groups_exceed_runs",)
-
-
-@dataclass(frozen=True, eq=False)
-class Evaluation:
-    """An evaluation with all that its report needs.
-
-    Attributes:
-        results: what results.yaml will say.
-        judgements: each score, by name.
-        parts: what was measured of it.
-        events: of the held-out runs that were judged; `excluded` names the others.
-        log: the held-out runs that were judged.
-        prereg: the design.
-        lock: the lock it was judged by, if any.
-    """
-
-    results: Results
-    judgements: Mapping[str, Judgement]
-    parts: Mapping[str, IndicatorVerdictParts]
-    events: Events
-    log: RunLog
-    prereg: Prereg
-    lock: Lock | None
 
 
 def evaluate_lock(
@@ -105,8 +70,8 @@ def evaluate_lock(
 
     notes = (*notes, *look_notes(lock, look))
     number = look.number if look else 1
-    case = _Case(entries, events, judged, log, prereg, lock, lock_path, notes, number)
-    evaluation = _judged(case, judgement, on_done)
+    case = Case(entries, events, judged, log, prereg, lock, lock_path, notes, number)
+    evaluation = evaluate_case(case, judgement, on_done)
     if look is not None:
         look.keep()
     return evaluation
@@ -156,7 +121,9 @@ def evaluate_runs(
         calibration = None if earlier is None else entry.scores(*earlier, window=window)
         return Judgement(entry.scores(judged, events, window=window), calibration, prereg)
 
-    return _judged(_Case(entries, events, judged, log, prereg, notes=notes), judgement, on_done)
+    return evaluate_case(
+        Case(entries, events, judged, log, prereg, notes=notes), judgement, on_done
+    )
 
 
 def _refuse_explore(explore: RunLog, log: RunLog) -> None:
@@ -203,118 +170,4 @@ def _locked_judgement(
             if smooth != 1
         },
         calibration_runs=lock.x_lock.n_calibration_runs,
-    )
-
-
-@dataclass(frozen=True)
-class _Case:
-    """What is judged: the scores, the runs and their events, and the design.
-
-    `log` holds the runs that are judged, `given` those that the event excludes as well.
-    """
-
-    entries: Sequence[Entry]
-    events: Events
-    log: RunLog
-    given: RunLog
-    prereg: Prereg
-    lock: Lock | None = None
-    lock_path: str | None = None
-    notes: Sequence[str] = ()
-    look: int | None = None
-
-    def all_notes(self) -> list[str]:
-        """What a reader must know, the log's own peculiarities included."""
-        notes = list(self.notes)
-        if not self.events.n_events:
-            why = _NO_EVENT[self.prereg.event.type].format(metric=self.prereg.metric)
-            notes.append(f"No run has an event: {why}.")
-        if self.events.excluded:
-            notes.append(
-                f"Excluded, as neither events nor negatives: {len(self.events.excluded)} of "
-                f"{len(self.given.runs)} runs; PT-MSS cannot say whether they have a transition "
-                f"({count_labels(self.events)})."
-            )
-        notes.extend(self.given.notes)
-        dropped = self.given.dropped_duplicates
-        if dropped:
-            runs = ", ".join(f"{run} ({count})" for run, count in dropped.items())
-            total = sum(dropped.values())
-            notes.append(f"{total} rows of restarted logs were dropped: {runs}.")
-        return notes
-
-
-def _judged(
-    case: _Case,
-    judgement: Callable[[Entry, int | None], Judgement],
-    on_done: Callable[[str], None] | None,
-) -> Evaluation:
-    """Judge every score of a case; `judgement(entry, window)` says by which thresholds."""
-    judgements = {entry.name: judgement(entry, None) for entry in case.entries}
-    variants = {
-        entry.name: {
-            f"window={window}": (
-                judgements[entry.name] if window == entry.window else judgement(entry, window)
-            )
-            for window in entry.windows(case.prereg)
-        }
-        for entry in case.entries
-        if entry.windows(case.prereg)
-    }
-    parts = judge_all(
-        judgements,
-        variants,
-        controls=CONTROLS,
-        facts=run_facts(case.prereg, case.log),
-        on_done=on_done,
-    )
-    records = [
-        indicator_record(
-            entry.name,
-            parts[entry.name],
-            family=entry.indicator.family,
-            sign=entry.sign,
-            sees_test_labels=entry.indicator.sees_test_labels,
-        )
-        for entry in case.entries
-    ]
-    calibrated = next(iter(judgements.values())).calibrated
-    given, prereg = case.given, case.prereg
-    fingerprint = given.fingerprint()
-    step_of = dict(zip(case.events.runs, case.events.step.tolist(), strict=True))
-    results = Results.assemble(
-        records,
-        prereg=prereg,
-        runs=given.runs,
-        seeds=given.seeds,
-        event_steps=[step_of.get(run, math.nan) for run in given.runs],
-        last_steps=[int(step) for step in given.panel("step").last_step],
-        excluded=case.events.excluded,
-        calibration=_calibration_record(calibrated.method, calibrated.n_runs, prereg),
-        lock=case.lock,
-        prereg_path=case.lock_path,
-        look=case.look,
-        evaluation_fingerprint=fingerprint,
-        run_id=_run_id(prereg, fingerprint),
-        # A lock has its day; with it a run that is taken up again leaves equal bytes.
-        date=None if case.lock is None else case.lock.x_lock.created.partition("T")[0],
-        notes=case.all_notes(),
-    )
-    return Evaluation(results, judgements, parts, case.events, case.log, prereg, case.lock)
-
-
-def _run_id(prereg: Prereg, fingerprint: str) -> str:
-    """The task's name, without what qualifies it, and the runs' fingerprint."""
-    name = (prereg.boundary.task or "runs").partition(",")[0]
-    return f"{name.replace(' ', '_')}_{fingerprint[:8]}"
-
-
-def _calibration_record(method: str, n_runs: int | None, prereg: Prereg) -> CalibrationRecord:
-    budgets = (
-        {}
-        if n_runs is None or prereg.protocol != "strict"
-        else {f"{target:g}": effective_budget(target, n_runs) for target in prereg.fpr_targets}
-    )
-    return CalibrationRecord.parse(
-        {"method": method, "n_runs": n_runs, "effective_budget": budgets}, where="calibration"
     )

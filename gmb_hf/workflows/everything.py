@@ -24,8 +24,9 @@ from gmb_hf.training.seeds import parse_seeds
 from gmb_hf.validation import InputError
 from gmb_hf.workflows.data import write_data
 from gmb_hf.workflows.design import prereg_from_config, prereg_of
-from gmb_hf.workflows.evaluating import Evaluation, evaluate_lock
+from gmb_hf.workflows.evaluating import evaluate_lock
 from gmb_hf.workflows.exploring import explore, write_explored
+from gmb_hf.workflows.judging import Evaluation
 from gmb_hf.workflows.locking import make_lock
 from gmb_hf.workflows.publishing import publish
 from gmb_hf.workflows.sources import explore_part, held_out_part

@@ -12,7 +12,7 @@ from gmb_hf.reporting.evaluation import featured, write_evaluation
 from gmb_hf.reporting.figures.aligned import AlignedScore, align
 from gmb_hf.reporting.figures.curves import GrokkingCurves
 from gmb_hf.runs import RunLog
-from gmb_hf.workflows.evaluating import Evaluation
+from gmb_hf.workflows.judging import Evaluation
 
 REACH = 3
 """Horizons on each side of t* in the aligned figure."""

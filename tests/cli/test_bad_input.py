@@ -387,7 +387,7 @@ class TestEveryCommandMayBeInterrupted:
         ("arguments", "inside"),
         [
             (("indicators",), "gmb_hf.indicators.registry.names"),
-            (("evaluate", "--runs=small.csv", *JUDGE), "gmb_hf.workflows.evaluating.judge_all"),
+            (("evaluate", "--runs=small.csv", *JUDGE), "gmb_hf.workflows.judging.judge_all"),
             (("explore", "--runs=small.csv"), "gmb_hf.runs.runlog.RunLog.read"),
         ],
         ids=lambda value: value[0] if isinstance(value, tuple) else "",

@@ -11,7 +11,7 @@ import typer
 from command_line import gmb, refused
 
 import gmb_hf
-from gmb_hf import InputError, Prereg
+from gmb_hf import Prereg
 from gmb_hf.cli.app import build
 from gmb_hf.indicators.registry import get, names
 from gmb_hf.tasks import export_shards, read_shard

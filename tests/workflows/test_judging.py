@@ -13,8 +13,9 @@ import pytest
 from synthetic import synthetic_runlog
 
 from gmb_hf import InputError, Lock, Prereg, RunLog
-from gmb_hf.workflows.evaluating import Evaluation, evaluate_lock, evaluate_runs
+from gmb_hf.workflows.evaluating import evaluate_lock, evaluate_runs
 from gmb_hf.workflows.exploring import Explored, explore, write_explored
+from gmb_hf.workflows.judging import Evaluation
 from gmb_hf.workflows.locking import make_lock
 
 NAMES = ("embedding_norm_drop", "embedding_gini", "embedding_rank", "clock", "constant")

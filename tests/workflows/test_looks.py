@@ -9,7 +9,8 @@ from synthetic import synthetic_runlog
 
 from gmb_hf import InputError, Lock, Prereg, RunLog
 from gmb_hf.preregistration.documents import load_yaml
-from gmb_hf.workflows.evaluating import Evaluation, evaluate_lock
+from gmb_hf.workflows.evaluating import evaluate_lock
+from gmb_hf.workflows.judging import Evaluation
 from gmb_hf.workflows.locking import make_lock
 from gmb_hf.workflows.looks import LooksFile
 

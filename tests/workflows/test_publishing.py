@@ -11,7 +11,8 @@ import yaml
 
 from gmb_hf import Prereg, Results, RunLog, preset
 from gmb_hf.workflows.data import write_data
-from gmb_hf.workflows.evaluating import Evaluation, evaluate_runs
+from gmb_hf.workflows.evaluating import evaluate_runs
+from gmb_hf.workflows.judging import Evaluation
 from gmb_hf.workflows.publishing import publish
 
 

@@ -18,8 +18,9 @@ from gmb_hf.preregistration.lint import lint
 from gmb_hf.reporting.answer import answer
 from gmb_hf.reporting.report import render_report
 from gmb_hf.reporting.tables import gate_summary
-from gmb_hf.workflows.evaluating import Evaluation, evaluate_lock
+from gmb_hf.workflows.evaluating import evaluate_lock
 from gmb_hf.workflows.facts import run_facts
+from gmb_hf.workflows.judging import Evaluation
 from gmb_hf.workflows.locking import make_lock
 
 STRATA = [
