@@ -32,10 +32,14 @@ _HOME = {
     "preset": "gmb_hf.training.presets",
 }
 
-__all__ = ["__version__", *sorted(_HOME)]
+_MODULES = ("metrics",)
+
+__all__ = ["__version__", *_MODULES, *sorted(_HOME)]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

@@ -146,13 +146,18 @@ class DirectCompute:
         self, *, predictions: Any = None, references: Any = None, **settings: Any
     ) -> dict[str, Any] | None:
         """Compute the metric, of the data given here and of what was added before."""
+        given = {"predictions": predictions, "references": references, **settings}
+        names: list[str] = self._feature_names()  # type: ignore[attr-defined]
+        data = {name: given.get(name) for name in names}
+        others = {name: value for name, value in settings.items() if name not in names}
+        for name in ("predictions", "references"):
+            if name not in names and given[name] is not None:
+                raise InputError(f"{name} is no data of this module; it takes {', '.join(names)}")
         if self.writer is None and self.num_process == 1:
-            found: dict[str, Any] = self._compute(  # type: ignore[attr-defined]
-                predictions=predictions, references=references, **settings
-            )
+            found: dict[str, Any] = self._compute(**data, **others)  # type: ignore[attr-defined]
             return found
-        self.check(settings)
+        self.check(others)
         stored: dict[str, Any] | None = super().compute(  # type: ignore[misc]
-            predictions=predictions, references=references, **settings
+            **{name: value for name, value in data.items() if value is not None}, **others
         )
         return stored

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-_HOME = {"series_app": "series"}
+_HOME = {"exposure_app": "items", "items_app": "items", "series_app": "series"}
 
 __all__ = sorted(_HOME)
 

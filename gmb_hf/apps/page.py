@@ -93,8 +93,9 @@ def build(page: Page) -> Any:
 
 def table(results: dict[str, Any]) -> str:
     """Results as an HTML table; lists are left to code."""
+    cell = "<td style='overflow-wrap: anywhere'>"
     rows = "".join(
-        f"<tr><td><code>{html.escape(name)}</code></td><td>{html.escape(_shown(value))}</td></tr>"
+        f"<tr><td><code>{html.escape(name)}</code></td>{cell}{html.escape(_shown(value))}</td></tr>"
         for name, value in results.items()
         if not isinstance(value, list)
     )
@@ -170,5 +171,5 @@ def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return "∞" if math.isinf(value) else f"{value:.4g}"
+        return "∞" if math.isinf(value) else f"{value:.6g}"
     return "–" if value is None else str(value)

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 import gmb_hf.metrics
+from gmb_hf.apps.items import example as items_example
+from gmb_hf.apps.items import read_items, read_pools
 from gmb_hf.apps.page import refusal, table
 from gmb_hf.apps.series import example, read_series
 from gmb_hf.apps.series_figure import draw
@@ -62,9 +64,8 @@ def test_what_cannot_be_read_is_named(text: str, message: str) -> None:
 
 def test_a_table_shows_scalars_and_escapes() -> None:
     shown = table({"a<b": math.inf, "ok": True, "none": None, "many": [1, 2]})
-    assert "<code>a&lt;b</code></td><td>∞" in shown
-    assert "<td>yes</td>" in shown
-    assert "<td>–</td>" in shown
+    assert "<code>a&lt;b</code>" in shown
+    assert [shown.count(f">{value}</td>") for value in ("∞", "yes", "–")] == [1, 1, 1]
     assert "many" not in shown
     assert refusal("bad <x>. Right call: f(x)") == (
         "<p class='refused'><strong>bad &lt;x&gt;.</strong></p>"
@@ -82,6 +83,46 @@ def test_every_metric_has_its_figure(
     figure = draw(name, call, load(name).compute(**call, return_per_run=True))
     (path,) = save_figure(figure, tmp_path / name, formats=("png",))
     assert path.stat().st_size > 10_000
+
+
+LINE = '{"similarities": [0.5, 0.25], "positive": 0}'
+
+
+def test_items_are_json_lines() -> None:
+    data, tiers, hashes = read_items(f"{LINE}\n\n{LINE}\n")
+    assert data == {"predictions": [[0.5, 0.25]] * 2, "references": [0, 0]}
+    assert tiers is None
+    assert len(hashes["source_hash"]) == len(hashes["content_hash"]) == 64
+    data, tiers, _ = read_items(items_example(True), paired=True)
+    assert len(data["predictions1"]) == len(data["predictions2"]) == len(tiers or ()) == 60
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "there are no items"),
+        (f"{LINE}\nnone", "line 2: is not JSON; a line is one item"),
+        ("[1]", "line 1: must be an object"),
+        ('{"similarities": [1]}', "line 1: column 'positive' is missing; found: similarities"),
+        ('{"similarities": 1, "positive": 0}', "line 1: similarities must be a list of numbers"),
+        (LINE + '\n{"similarities": [1, 2], "positive": 0, "tier": "a"}', "1 of 2 items have a"),
+    ],
+)
+def test_items_that_cannot_be_read_are_named(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_items(text)
+
+
+def test_pools_are_csv() -> None:
+    assert read_pools("pool,size,ratio\na,3,1\n") == {
+        "data": ["a"],
+        "sizes": [3.0],
+        "ratios": [1.0],
+    }
+    with pytest.raises(InputError, match="line 2, size: 'few' is not a number"):
+        read_pools("pool,size,ratio\na,few,1\n")
+    with pytest.raises(InputError, match="CSV: column 'ratio' is missing"):
+        read_pools("pool,size\na,3\n")
 
 
 # In a browser.
@@ -122,6 +163,36 @@ def click(page: Any, expected: str) -> Any:
     found = page.locator(expected)
     found.wait_for(timeout=30_000)
     return found
+
+
+# What stands in the table at first, what is pasted then, and what is said of it.
+CRUCIBLE = {
+    "crucible_margin": ("median_margin", '{"similarities": [1, 2], "positive": 2}', "item 0: the"),
+    "crucible_rank": ("hits@5", '{"similarities": [1], "positive": 0}', "item 0: no negatives"),
+    "crucible_scoreboard": ("eval_header.fingerprint", "none", "line 1: is not JSON"),
+    "crucible_compare": ("p_mcnemar@tier3_adversarial", LINE, "column 'similarities2' is missing"),
+    "crucible_exposure": ("status@organic", "pool,size,ratio\na,1,0.5", "add up to 0.5, not to 1"),
+}
+
+
+@pytest.mark.parametrize("name", CRUCIBLE)
+def test_a_page_of_crucible_in_a_browser(
+    page: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, spoiled, message = CRUCIBLE[name]
+    demo = start(name, monkeypatch)
+    try:
+        page.goto(demo.local_url)
+        assert key in click(page, "table.result").inner_text()
+        image = page.locator("[data-testid='matplotlib'] img")
+        image.wait_for(timeout=10_000)
+        assert image.evaluate("one => one.naturalWidth") > 400
+        page.get_by_label("Data").fill(spoiled)
+        refused = click(page, "p.refused").inner_text()
+        assert message in refused
+        assert "Right call" not in refused
+    finally:
+        demo.close()
 
 
 @pytest.mark.parametrize("name", GMB)
