@@ -45,7 +45,8 @@ def _usage_error(error: Exception) -> int:
         return 2
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "gmb"
-    return _fail(f"error: {message.rstrip('.')}. See {command} --help.", 2)
+    end = "" if message.endswith((".", "?")) else "."
+    return _fail(f"error: {message}{end} See {command} --help.", 2)
 
 
 def _fail(message: str, code: int) -> int:

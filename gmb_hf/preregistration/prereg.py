@@ -32,6 +32,7 @@ from gmb_hf.preregistration.sections import (
 )
 from gmb_hf.preregistration.strata import Stratum
 from gmb_hf.preregistration.template import template
+from gmb_hf.validation import InputError
 
 Draws = Annotated[int, Field(ge=1)]
 
@@ -142,7 +143,13 @@ class Prereg(Section):
     @classmethod
     def read(cls, path: str | Path) -> Self:
         """Read a preregistration; an `InputError` names the file and the path of what is wrong."""
-        return cls.parse(load_yaml(path), where=str(path))
+        data = load_yaml(path)
+        if isinstance(data, dict) and "x_lock" in data:
+            raise InputError(
+                f"{path}: is a lock, whose design is fixed; judge by it with gmb evaluate --lock, "
+                "or start from the preregistration that it was made of"
+            )
+        return cls.parse(data, where=str(path))
 
     def write(self, path: str | Path) -> Path:
         """Write the YAML atomically."""

@@ -269,6 +269,7 @@ class TestWords:
             ((*TRAIN, "--seeds=-3"), "seeds are 0 to 2^32 - 1"),
             ((*TRAIN, "--engine=stack"), "Did you mean 'stacked'?"),
             ((*TRAIN, "--device=gpu"), "--device: device 'gpu' is unknown"),
+            (("evaluat",), "No such command 'evaluat'. Did you mean 'evaluate'? See gmb --help."),
             (("run",), "Missing option '--out'. See gmb run --help."),
             (("explore",), "Missing option '--runs'. See gmb explore --help."),
             (("indicators", "embeding_gini"), "Did you mean 'embedding_gini'?"),

@@ -66,7 +66,7 @@ def test_it_survives_a_round_trip_infinity_included(tmp_path: Path) -> None:
 
 def test_a_lock_is_also_a_readable_preregistration_but_for_its_record(tmp_path: Path) -> None:
     path = build().write(tmp_path / "lock.yaml")
-    with pytest.raises(InputError, match="x_lock is unknown"):
+    with pytest.raises(InputError, match=r"lock\.yaml: is a lock, .*gmb evaluate --lock"):
         Prereg.read(path)
 
 

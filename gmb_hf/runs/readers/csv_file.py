@@ -28,6 +28,7 @@ def read_csv(path: Path, wanted: Wanted) -> RawTable:
     header = next(_rows(path), (0, []))[1]
     if not header:
         raise InputError(f"{path}: no header; the first line of a CSV names its columns")
+    _refuse_other_separator(path, header)
     # A table that was written with its index begins with a column that has no name.
     names = header[1:] if not header[0] else header
     kept = names if is_export(names) else wanted.keeps(names, str(path))
@@ -65,14 +66,28 @@ def _parse(
     )
 
 
+def _refuse_other_separator(path: Path, header: list[str]) -> None:
+    """A header that is one name with semicolons or tabs in it was written with those."""
+    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
+        if len(header) == 1 and separator in header[0]:
+            raise InputError(
+                f"{path}: columns are separated by {name}; separate them by commas, and write "
+                "numbers with a decimal point"
+            )
+
+
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Each row that is not blank as (line number of its end, cells), the header first."""
+    """Each row that is not blank as (number of its first line, cells), the header first.
+
+    The first: a quote that is never closed takes all lines that follow into its cell.
+    """
     with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file)
+        reader, begins = csv.reader(file), 1
         try:
             for cells in reader:
                 if cells:
-                    yield reader.line_num, [cell.strip() for cell in cells]
+                    yield begins, [cell.strip() for cell in cells]
+                begins = reader.line_num + 1
         except csv.Error as error:
             raise InputError(f"{path}: line {reader.line_num}: {error}") from error
 
