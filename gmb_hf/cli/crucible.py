@@ -12,7 +12,6 @@ from gmb_hf.cli import crucible_from_runs, crucible_mine, crucible_tiers, crucib
 
 if TYPE_CHECKING:
     from gmb_hf.crucible.items import ItemScores
-    from gmb_hf.crucible.scoreboard import Scoreboard
     from gmb_hf.workflows.crucible_comparing import Compared
 
 app = typer.Typer(no_args_is_help=True)
@@ -93,6 +92,7 @@ def scoreboard(
 ) -> None:
     """Sum up the items overall and by tier, under the fingerprint of their data."""
     from gmb_hf.cli import show
+    from gmb_hf.cli.crucible_board import print_board
     from gmb_hf.workflows.crucible_scoring import scoreboard_of
 
     made = scoreboard_of(scores, out, version=eval_version, seed=seed, checkpoint=checkpoint)
@@ -166,42 +166,6 @@ def _print_scores(scores: ItemScores) -> None:
     )
     if margin.n_skipped:
         show.say(f"note: {margin.n_skipped:,} items without negatives were left out")
-
-
-def print_board(made: Scoreboard) -> None:
-    """The scoreboard as a table, overall and by tier."""
-    from rich.text import Text
-
-    from gmb_hf.cli import show
-    from gmb_hf.cli.table import Column, Group, lay_out
-    from gmb_hf.reporting.escape import number
-
-    heads = ("n", "correct", "pass", "margin", "q10", "median", "q90", "rank")
-    columns = (Column("items"), *(Column(head, right=True) for head in heads))
-    rows = [
-        [
-            Text(cell)
-            for cell in (
-                name,
-                f"{stats.n:,}",
-                f"{stats.correct:,}",
-                number(stats.pass_rate),
-                number(stats.mean_margin),
-                number(stats.q10_margin),
-                number(stats.median_margin),
-                number(stats.q90_margin),
-                number(stats.mean_rank, 2),
-            )
-        ]
-        for name, stats in {"overall": made.overall, **made.by_tier}.items()
-    ]
-    screen = show.console()
-    show.say(made.eval_header.line)
-    for part in lay_out(columns, [Group(rows)], screen.width):
-        screen.print(part)
-    if not made.by_tier:
-        show.say("note: the items have no tiers; gmb crucible tiers assign gives them some")
-    screen.print()
 
 
 def _print_comparison(found: Compared) -> None:

@@ -36,7 +36,7 @@ def from_runs(
 ) -> None:
     """Train seeds and ask each the same at every checkpoint: which equations have one answer?"""
     from gmb_hf.cli import show
-    from gmb_hf.cli.crucible import print_board
+    from gmb_hf.cli.crucible_board import print_board
     from gmb_hf.training.presets import preset as named
     from gmb_hf.training.seeds import parse_seeds
     from gmb_hf.validation import InputError

@@ -112,16 +112,12 @@ def from_runs(
     labels = np.concatenate([tracker.labels.ravel() for tracker in trackers])
     encoder = f"{config.preset}, step {config.training.steps}"
     scores, board, paths = _write(folder, lines, drawing.seed, encoder, labels=labels)
-    for tracker in trackers:
-        for seed, tiers in zip(tracker.ensemble.seeds, tracker.tiers, strict=True):
-            assert tiers is not None, seed
-            paths.append(tiers.write(folder / "tiers" / f"seed_{seed}.json"))
+    paths += _write_tiers(folder / "tiers", trackers)
     events, notes = _events(config, log)
-    figure = margin_curves(_curves(log, events))
-    paths += save_figure(figure, folder / "margins")
-    paths.append(log.write(folder / LOG))
-    notes = [*(note for tracker in trackers for note in tracker.notes), *notes]
-    return FromRuns(log, events, scores, board, tuple(paths), tuple(notes))
+    drawn = save_figure(margin_curves(_curves(log, events)), folder / "margins")
+    # The log last, and named first.
+    paths = [log.write(folder / LOG), *drawn, *paths]
+    return FromRuns(log, events, scores, board, tuple(paths), (*_notes(trackers), *notes))
 
 
 def from_model(
@@ -142,19 +138,13 @@ def from_model(
     import torch
 
     from gmb_hf.crucible.equations import bundle_lines
-    from gmb_hf.modeling import GrokkingTransformerForCausalLM
     from gmb_hf.training.ensemble import task_data
     from gmb_hf.training.hidden_states import cosines, model_hidden
     from gmb_hf.workflows.crucible_tracking import held_out_texts
+    from gmb_hf.workflows.saved_models import load_model
 
-    if not (Path(model) / "config.json").is_file():
-        raise InputError(f"{model}: holds no model (no config.json); save_pretrained writes one")
-    try:
-        loaded = GrokkingTransformerForCausalLM.from_pretrained(model)
-    except (OSError, ValueError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{model}: could not be loaded as a grokking model: {reason}") from None
     task, data = config.task, task_data(config.task, seed)
+    loaded = load_model(model)
     held, needed = loaded.config.vocab_size, data.vocab_size
     if held != needed:
         raise InputError(
@@ -239,6 +229,36 @@ def _write(
     table, target = scores.write(folder / "scores.parquet"), folder / "scoreboard.json"
     board = scoreboard_of(table, target, version="1", seed=seed)
     return scores, board, [path, table, target]
+
+
+def _write_tiers(folder: Path, trackers: Sequence[Tracker]) -> list[Path]:
+    """The cutoffs of each seed; those that an earlier command left for other seeds go."""
+    for earlier in folder.glob("seed_*.json"):
+        earlier.unlink(missing_ok=True)
+    return [
+        tiers.write(folder / f"seed_{seed}.json")
+        for tracker in trackers
+        for seed, tiers in zip(tracker.ensemble.seeds, tracker.tiers, strict=True)
+        if tiers is not None
+    ]
+
+
+def _notes(trackers: Sequence[Tracker]) -> list[str]:
+    from gmb_hf.training.seeds import format_seeds
+
+    late = [seed for tracker in trackers for seed in tracker.unmemorised]
+    empty = [seed for tracker in trackers for seed in tracker.empty]
+    notes = []
+    if late:
+        notes.append(
+            f"seeds {format_seeds(late)} never memorised their rows; their tiers are those of "
+            "their last checkpoint and show no progress"
+        )
+    if empty:
+        notes.append(
+            f"seeds {format_seeds(empty)} have a tier without items (few bundles, or dangers tie)"
+        )
+    return notes
 
 
 def _events(config: RunConfig, log: RunLog) -> tuple[NDArray[np.float64], list[str]]:

@@ -90,7 +90,8 @@ class Tracker:
         tiers: of each seed, None before it has any.
         labels: tier of each item, [S, N]; empty text where the seed has no tiers.
         similarities: of the held-out bundles at the last checkpoint, [S, N, 1 + K].
-        notes: what a reader must know.
+        unmemorised: seeds that have never memorised, known when all is finished.
+        empty: seeds one of whose tiers holds no item.
     """
 
     def __init__(self, ensemble: Ensemble, drawing: Drawing) -> None:
@@ -106,7 +107,8 @@ class Tracker:
         self.tiers: list[Tiers | None] = [None] * count
         self.labels = np.full((count, drawing.bundles), "", dtype="<U32")
         self.similarities = np.empty(0)
-        self.notes: list[str] = []
+        self.unmemorised: list[int] = []
+        self.empty: list[int] = []
 
     def measure(self, train_acc: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         """What the checkpoint adds to the run log, each [S].
@@ -133,10 +135,7 @@ class Tracker:
             if tiers is None:
                 margin = margins_of(self.similarities[place])
                 self._freeze(place, margin, f"not memorised, step {self.ensemble.step}")
-                self.notes.append(
-                    f"seed {self.ensemble.seeds[place]} never memorised its rows; its tiers are "
-                    "those of its last checkpoint and show no progress"
-                )
+                self.unmemorised.append(self.ensemble.seeds[place])
 
     def lines(self, place: int) -> list[dict[str, object]]:
         """The held-out bundles of a seed with their last similarities, as lines of JSONL."""
@@ -157,7 +156,8 @@ class Tracker:
             tiers = fit_tiers(
                 -margin, encoder=f"seed_{seed}, {when}", corpus_hash=content_hash(items)
             )
-        self.notes += [f"seed {seed}: {one.message}" for one in caught]
+        if caught:
+            self.empty.append(seed)
         self.tiers[place] = tiers
         self.labels[place] = assign_tiers(tiers, -margin)
 

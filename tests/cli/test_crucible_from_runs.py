@@ -1,0 +1,244 @@
+"""`gmb crucible from-runs` as a user types it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from command_line import gmb, refused
+from crucible_builders import done
+
+from gmb_hf.crucible import Scoreboard, Tiers, read_bundles
+from gmb_hf.crucible.items import ItemScores
+from gmb_hf.indicators import registry
+from gmb_hf.runs import RunLog
+
+TINY = (
+    "--set=task.prime=7",
+    "--set=training.steps=20",
+    "--set=training.compile=never",
+    "--set=model.width=8",
+    "--set=model.mlp_width=12",
+)
+ASKED = ("crucible", "from-runs", *TINY, "--bundles", 40, "--negatives", 4)
+COLUMNS = {
+    "crucible_margin_q10",
+    "crucible_margin_median",
+    "crucible_margin_q90",
+    "crucible_pass_rate",
+    "crucible_mean_rank",
+    "crucible_train_margin_q10",
+    "crucible_tier3_pass_rate",
+}
+
+
+@pytest.fixture(scope="module")
+def tracked(tmp_path_factory):
+    """Three tiny runs, and what the command printed."""
+    folder = tmp_path_factory.mktemp("tracked") / "out"
+    return folder, done(gmb(*ASKED, "--seeds", "0:3", "--every", 5, "--out", folder))
+
+
+def test_what_the_command_leaves_and_says(tracked):
+    folder, shown = tracked
+    left = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert left == {
+        "logs/crucible.parquet",
+        "bundles.jsonl",
+        "scores.parquet",
+        "scoreboard.json",
+        "margins.png",
+        "margins.svg",
+        *(f"tiers/seed_{seed}.json" for seed in range(3)),
+    }
+    assert "seeds 0:3 never memorised their rows" in shown.out
+    assert "(medians; 3 runs, 0 with an event)" in shown.out
+    assert shown.next_command == (
+        f"gmb evaluate --runs {folder}/logs --metric test_acc --score crucible_margin_q10 "
+        "--horizon 200 --safe-gap 400"
+    )
+
+
+def test_the_training_is_that_of_gmb_train(tracked, tmp_path):
+    folder, _ = tracked
+    spaced = "--set=training.checkpoint_every=5"
+    done(gmb("train", *TINY, spaced, "--seeds", "0:3", "--out", tmp_path / "plain"))
+    plain, log = RunLog.read(tmp_path / "plain" / "logs"), RunLog.read(folder / "logs")
+    assert set(log.observables) - set(plain.observables) == COLUMNS
+    assert log.runs == plain.runs
+    for name in plain.observables:
+        assert np.array_equal(log.panel(name).values, plain.panel(name).values), name
+    metadata = dict(log.metadata)
+    assert metadata.pop("crucible") == {"bundles": 40, "negatives": 4, "seed": 0}
+    assert metadata == plain.metadata
+
+
+def test_bundles_are_of_held_out_equations_and_score_as_they_did(tracked, tmp_path):
+    from gmb_hf.crucible.equations import equation_texts
+    from gmb_hf.training.ensemble import task_data
+    from gmb_hf.training.presets import preset
+
+    folder, _ = tracked
+    file = read_bundles(folder / "bundles.jsonl")
+    task = preset("quick").changed(["task.prime=7"]).task
+    texts = equation_texts(task.build())
+    for seed in range(3):
+        held_out = {texts[row] for row in task_data(task, seed).test_index}
+        mine = [bundle for bundle in file.bundles if bundle.id.startswith(f"seed_{seed}/")]
+        assert len(mine) == 40
+        for bundle in mine:
+            assert {bundle.anchor, bundle.positive, *bundle.negatives} <= held_out
+            answer = bundle.anchor.split("= ")[1]
+            assert bundle.positive.split("= ")[1] == answer
+            assert answer not in {text.split("= ")[1] for text in bundle.negatives}
+    done(gmb("crucible", "score", folder / "bundles.jsonl", "--out", tmp_path / "again.parquet"))
+    again, scores = (
+        ItemScores.read(path) for path in (tmp_path / "again.parquet", folder / "scores.parquet")
+    )
+    assert np.array_equal(again.margin, scores.margin)
+    assert again.origin.content_hash == scores.origin.content_hash
+
+
+def test_log_scores_tiers_and_scoreboard_agree(tracked):
+    folder, _ = tracked
+    log, scores = RunLog.read(folder / "logs"), ItemScores.read(folder / "scores.parquet")
+    margin = scores.margin.reshape(3, 40)
+    last = {name: log.panel(name).values[:, -1] for name in COLUMNS - {"crucible_tier3_pass_rate"}}
+    np.testing.assert_array_equal(last["crucible_margin_q10"], np.quantile(margin, 0.1, axis=1))
+    np.testing.assert_array_equal(last["crucible_pass_rate"], (margin > 0).mean(axis=1))
+    ranks = scores.ranks.strict.reshape(3, 40).mean(axis=1)
+    np.testing.assert_array_equal(last["crucible_mean_rank"], ranks)
+    for seed in range(3):
+        tiers = Tiers.read(folder / "tiers" / f"seed_{seed}.json")
+        assert tiers.encoder == f"seed_{seed}, not memorised, step 20"
+        hard = np.array(scores.tiers).reshape(3, 40)[seed] == "tier3_adversarial"
+        assert np.array_equal(hard, -margin[seed] > tiers.t2_cutoff)
+        assert hard.sum() == tiers.counts["tier3_adversarial"]
+    board = Scoreboard.read(folder / "scoreboard.json")
+    assert board.overall.q10_margin == pytest.approx(np.quantile(margin, 0.1))
+    assert board.checkpoint_path == "quick, step 20"
+
+
+def test_the_command_begun_anew_leaves_the_same(tracked, tmp_path):
+    folder, _ = tracked
+    out = tmp_path / "out"
+    done(gmb(*ASKED, "--seeds", "0:5", "--every", 5, "--out", out))
+    (out / "scores.parquet").unlink()
+    (out / "bundles.jsonl").write_text("half a li")
+    done(gmb(*ASKED, "--seeds", "0:3", "--every", 5, "--out", out))
+    for name in ("bundles.jsonl", "logs/crucible.parquet", "margins.png", "tiers/seed_2.json"):
+        assert (out / name).read_bytes() == (folder / name).read_bytes(), name
+    assert not (out / "tiers" / "seed_4.json").exists()
+
+
+def test_groups_of_seeds_change_no_bundle(tracked, tmp_path):
+    folder, _ = tracked
+    alone = "--set=training.seeds_at_once=1"
+    done(gmb(*ASKED, alone, "--seeds", "0:3", "--every", 5, "--out", tmp_path / "out"))
+    first, second = (read_bundles(place / "bundles.jsonl") for place in (folder, tmp_path / "out"))
+    assert first.content_hash == second.content_hash
+    np.testing.assert_allclose(first.similarities().values, second.similarities().values, atol=1e-4)
+
+
+def test_tiers_are_frozen_when_a_run_has_memorised(tmp_path):
+    # Few rows and no decay: memorised soon, and not at once.
+    quick = (
+        "--set=task.train_rows=14",
+        "--set=training.lr=0.02",
+        "--set=training.weight_decay=0",
+        "--set=training.steps=200",
+    )
+    done(gmb(*ASKED, *quick, "--negatives", 4, "--seeds", "0:2", "--out", tmp_path / "out"))
+    log = RunLog.read(tmp_path / "out" / "logs")
+    knows = log.panel("train_acc").values >= 0.99
+    assert knows.any(axis=1).all()
+    assert not knows[:, 0].any()
+    rate = log.panel("crucible_tier3_pass_rate").values
+    for run, seed in enumerate((0, 1)):
+        since = knows[run].argmax()
+        assert np.isnan(rate[run, :since]).all()
+        assert np.isfinite(rate[run, since:]).all()
+        tiers = Tiers.read(tmp_path / "out" / "tiers" / f"seed_{seed}.json")
+        assert tiers.encoder == f"seed_{seed}, memorised at step {10 * since}"
+
+
+def test_a_saved_model_is_asked_the_same(tracked, tmp_path):
+    from gmb_hf.training.ensemble import initial_model
+    from gmb_hf.training.presets import preset
+
+    folder, _ = tracked
+    config = preset("quick").changed([item.removeprefix("--set=") for item in TINY])
+    initial_model(config, 1).save_pretrained(tmp_path / "model")
+    out = tmp_path / "asked"
+    shown = done(gmb(*ASKED, "--model", tmp_path / "model", "--seeds", 1, "--out", out))
+    assert not (out / "logs").exists()
+    assert shown.next_command.startswith("gmb crucible compare")
+    texts = [
+        [(one.anchor, one.positive, one.negatives) for one in file.bundles if "_1/" in one.id]
+        for file in (read_bundles(folder / "bundles.jsonl"), read_bundles(out / "bundles.jsonl"))
+    ]
+    assert texts[0] == texts[1]
+    first = RunLog.read(folder / "logs").panel("crucible_margin_q10").values[1, 0]
+    board = json.loads((out / "scoreboard.json").read_text())
+    assert board["overall"]["q10_margin"] == pytest.approx(first, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--negatives", 15), "held-out equations of data seed 0: 15 negatives are asked for"),
+        (("--negatives", 0), "--negatives must be a whole number of at least 1, got 0"),
+        (("--bundles", 0), "--bundles must be a whole number of at least 1, got 0"),
+        (("--bundle-seed", -1), "seed must be a whole number of at least 0, got -1"),
+        (("--preset", "quik"), "quick"),
+        (("--seeds", ""), "is no seed"),
+        (("--seeds", "3:3"), "is empty"),
+        (("--every", 7), "training.steps=20 is no multiple of"),
+        (("--every", 0), "checkpoint_every must be a whole number of at least 1"),
+        (("--set", "task.train_rows=48"), "no two of the 1 equations to draw from have the same"),
+        (("--device", "tpu"), "tpu"),
+        (("--model", "nowhere", "--seeds", "0"), "nowhere: holds no model"),
+        (("--model", "nowhere", "--seeds", "0:2"), "a saved model is one run"),
+    ],
+)
+def test_what_cannot_be_asked(tmp_path, arguments, message):
+    assert message in refused(*ASKED, "--out", tmp_path / "out", *arguments)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_of_another_task_or_none_at_all(tmp_path):
+    from gmb_hf.training.ensemble import initial_model
+    from gmb_hf.training.presets import preset
+
+    initial_model(preset("quick"), 0).save_pretrained(tmp_path / "model")
+    asked = (*ASKED, "--seeds", 0, "--out", tmp_path / "out")
+    message = refused(*asked, "--model", tmp_path / "model")
+    assert "has 33 tokens, but sub_p7, 70% train, shared tokens needs 11" in message
+    path = tmp_path / "model" / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({**config, "hidden_size": 16}))
+    assert "could not be loaded" in refused(*asked, "--model", tmp_path / "model")
+    path.write_text(json.dumps({**config, "num_hidden_layers": 2}))
+    message = refused(*asked, "--model", tmp_path / "model")
+    assert "of its weights are missing or unknown, e.g. model.layers.1." in message
+    (tmp_path / "model" / "model.safetensors").unlink()
+    path.write_text("{")
+    assert "could not be loaded" in refused(*asked, "--model", tmp_path / "model")
+
+
+def test_a_folder_that_is_a_file_is_refused_before_training(tmp_path):
+    (tmp_path / "out").write_text("")
+    assert "a file with this name is in the way" in refused(*ASKED, "--out", tmp_path / "out")
+
+
+def test_q10_is_an_indicator_where_its_column_is(tracked, synthetic_log):
+    log = RunLog.read(tracked[0] / "logs")
+    names = {"crucible_margin_q10", "crucible_train_margin_q10"}
+    assert names <= set(registry.available(log))
+    assert not names & set(registry.available(synthetic_log))
+    for name in names:
+        assert np.array_equal(registry.compute(log, name).values, log.panel(name).values)
+    # Positives are found by true answers: of held-out rows no monitor may know them.
+    assert registry.get("crucible_margin_q10").sees_test_labels
+    assert not registry.get("crucible_train_margin_q10").sees_test_labels
