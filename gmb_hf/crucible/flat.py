@@ -235,8 +235,8 @@ def _asked(metric: str, settings: Mapping[str, Any]) -> Iterator[None]:
 def _items(
     predictions: Any, references: Any, settings: Mapping[str, Any], *, name: str = "predictions"
 ) -> Similarities:
-    rows, places = _given(name, predictions), _given("references", references)
-    if not len(rows):
+    rows, places = list(_given(name, predictions)), list(_given("references", references))
+    if not rows:
         raise InputError(f"{name} is empty; give the similarities of at least one item")
     if not hasattr(rows[0], "__len__"):
         raise InputError(
