@@ -164,6 +164,20 @@ def test_no_circles_between_modules():
     assert circle is None, f"modules import each other in a circle: {' -> '.join(circle or ())}"
 
 
+def test_no_honest_protocol_knows_the_quirks_of_compat():
+    quirks = "gmb_hf.benchmark.compat"
+    judging = {"preregistration", "indicators", "benchmark", "crucible", "metrics"}
+    faults = [
+        found.at(f"the rules of compat stay in {quirks}")
+        for found in OURS
+        if found.home in judging
+        and found.module.startswith(quirks)
+        and not found.importer.startswith(quirks)
+    ]
+    assert any(found.module.startswith(quirks) for found in OURS), "the folder has moved"
+    assert not faults, show(faults)
+
+
 def test_ground_floor_knows_no_torch():
     faults = [
         found.at(f"{found.home} is on the ground floor: no {', '.join(sorted(TORCH))}")
