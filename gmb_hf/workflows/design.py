@@ -33,6 +33,8 @@ def prereg_of(
     from gmb_hf.training.seeds import parse_seeds
 
     design = config.benchmark
+    # A preset whose event was set to another type keeps its jump, which that type passes over.
+    jumps = design.event == "E_jump"
     return Prereg.parse(
         {
             "boundary": {
@@ -45,8 +47,8 @@ def prereg_of(
                 "metric": "test_acc",
                 "window_W_event": design.jump_window,
                 "jump_threshold": design.jump_threshold,
-                "x_theta_floor": design.event_floor,
-                "x_require_new_max": design.event_new_max,
+                "x_theta_floor": design.event_floor if jumps else None,
+                "x_require_new_max": jumps and design.event_new_max,
                 "x_plateau_checkpoints": design.plateau_checkpoints,
                 "x_plateau_threshold": design.plateau_threshold,
                 "x_plateau_regression": design.plateau_regression,

@@ -164,6 +164,8 @@ class TestConfigs:
         event = prereg_from_config(config, explore_log).event
         found = (event.type, event.x_plateau_checkpoints, event.x_plateau_threshold)
         assert (*found, event.x_plateau_regression) == ("E_plateau", 5, 0.9, 1)
+        # What the preset says of its jump is no part of this design.
+        assert (event.x_theta_floor, event.x_require_new_max) == (None, False)
 
     def test_a_regime_takes_the_published_settings(self, explore_log: RunLog) -> None:
         config = preset("smoke").changed(["benchmark.event=E_regime", "benchmark.regime_radius=20"])
