@@ -28,6 +28,7 @@ def synthetic_runlog(
     ragged: bool = False,
     share_with_event: float = 1.0,
     corrupted: bool = False,
+    bundles: bool = False,
 ) -> RunLog:
     """A run log with every observable of a real one.
 
@@ -40,6 +41,7 @@ def synthetic_runlog(
         ragged: end about half of the runs early, after 60% of the checkpoints or later.
         share_with_event: share of runs that generalise within the log.
         corrupted: add `correction_rate`, as where some training labels are wrong.
+        bundles: add the margins that `gmb crucible from-runs` measures.
     """
     rng = np.random.default_rng(seed)
     steps = np.arange(n_checkpoints) * cadence
@@ -49,6 +51,9 @@ def synthetic_runlog(
     data = _observables(rng, steps[None, :].astype(float), event[:, None], end)
     if corrupted:
         data["correction_rate"] = np.clip(data["test_acc"] + 0.01, 0, 1)
+    if bundles:
+        data["crucible_margin_q10"] = data["test_acc"] - 0.6
+        data["crucible_train_margin_q10"] = 0.5 * data["test_acc"] - 0.2
     names = [f"seed_{first_seed + i}" for i in range(n_runs)]
     log = RunLog.from_arrays(
         names,

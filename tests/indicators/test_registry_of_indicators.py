@@ -24,7 +24,7 @@ ALL = names()
 @pytest.fixture(scope="module")
 def log() -> RunLog:
     """Every observable, runs of several lengths, one of them without an event."""
-    return synthetic_runlog(6, 90, ragged=True, share_with_event=0.85, corrupted=True)
+    return synthetic_runlog(6, 90, ragged=True, share_with_event=0.85, corrupted=True, bundles=True)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_windows_must_fit_the_cadence(name: str, log: RunLog) -> None:
 
 @pytest.mark.parametrize("cadence", [1, 10, 30, 50, 500])
 def test_defaults_can_be_raised_to_any_cadence(cadence: int) -> None:
-    log = synthetic_runlog(2, 60, cadence, corrupted=True)
+    log = synthetic_runlog(2, 60, cadence, corrupted=True, bundles=True)
     for name in ALL:
         entry = get(name)
         settings = entry.defaults_for(cadence)
@@ -247,7 +247,7 @@ def test_nan_in_a_log_stays_where_its_windows_are(log: RunLog) -> None:
 
 
 def test_one_checkpoint_is_enough_where_the_cadence_is_given() -> None:
-    log = synthetic_runlog(3, 1, corrupted=True)
+    log = synthetic_runlog(3, 1, corrupted=True, bundles=True)
     for name in ALL:
         assert np.isfinite(compute(log, name, cadence=10).values).all(), name
     with pytest.raises(InputError, match="no run has two checkpoints"):
