@@ -19,8 +19,8 @@ from gmb_hf.crucible.margins import margins, summarize
 from gmb_hf.crucible.paired import OVERALL, paired_tests
 from gmb_hf.crucible.ranks import HITS, ranks
 from gmb_hf.crucible.ranks import summarize as summarize_ranks
-from gmb_hf.crucible.scoreboard import make_scoreboard
-from gmb_hf.crucible.similarities import Similarities
+from gmb_hf.crucible.scoreboard import SEED, make_scoreboard
+from gmb_hf.crucible.similarities import PLACE, Similarities
 from gmb_hf.validation import InputError, unknown
 
 Flat = dict[str, Any]
@@ -107,7 +107,7 @@ def scoreboard(predictions: Any, references: Any, **settings: Any) -> Flat:
         predictions, references: as in `margin`, in the order of the evaluation set.
         settings: `version` and either `eval_file`, whose bytes give the fingerprint, whose items
             the content hash and, where it has them, the tiers; or `source_hash`. `tiers`, a name
-            an item; `seed` [0], `checkpoint_path`, `timestamp`, `content_hash`.
+            an item; `seed` [42], `checkpoint_path`, `timestamp`, `content_hash`.
     """
     with _asked("crucible_scoreboard", settings):
         if not settings.get("version"):
@@ -120,7 +120,7 @@ def scoreboard(predictions: Any, references: Any, **settings: Any) -> Flat:
             data["tiers"],
             source_hash=data["source_hash"],
             content_hash=data["content_hash"],
-            seed=settings.get("seed", 0),
+            seed=settings.get("seed", SEED),
             version=str(settings["version"]),
             checkpoint_path=str(settings.get("checkpoint_path", "")),
             timestamp=settings.get("timestamp"),
@@ -145,11 +145,12 @@ def compare(predictions1: Any, predictions2: Any, references: Any, **settings: A
             _items(given, references, settings, name=name)
             for name, given in (("predictions1", predictions1), ("predictions2", predictions2))
         )
+        _refuse_other_candidates(first, second)
         a, b = margins(first), margins(second)
         tests = paired_tests(
             a,
             b,
-            settings.get("tiers"),
+            _tiers(settings),
             permutations=settings.get("permutations", 9999),
             seed=settings.get("seed", 0),
         )
@@ -229,13 +230,14 @@ def _asked(metric: str, settings: Mapping[str, Any]) -> Iterator[None]:
     except InputError as error:
         call = f"{metric}.compute({CALLS[metric]})"
         message = str(error).rstrip(".")
-        raise InputError(f"{metric}: {message}. Right call: {call}") from None
+        end = "" if message.endswith("?") else "."
+        raise InputError(f"{metric}: {message}{end} Right call: {call}") from None
 
 
 def _items(
     predictions: Any, references: Any, settings: Mapping[str, Any], *, name: str = "predictions"
 ) -> Similarities:
-    rows, places = list(_given(name, predictions)), list(_given("references", references))
+    rows, places = _listed(name, predictions), _listed("references", references)
     if not rows:
         raise InputError(f"{name} is empty; give the similarities of at least one item")
     if not hasattr(rows[0], "__len__"):
@@ -252,7 +254,30 @@ def _items(
             rows, places, settings.get("ids"), empty=settings.get("empty", "error")
         )
     except InputError as error:
-        raise InputError(f"{name}, {error}") from None
+        argument = "references" if PLACE in str(error) else name
+        raise InputError(f"{argument}, {error}") from None
+
+
+def _refuse_other_candidates(first: Similarities, second: Similarities) -> None:
+    """Two models are compared on the same items, so that each has as many candidates for both."""
+    wrong = np.flatnonzero(first.counts != second.counts)
+    if len(wrong):
+        place = int(wrong[0])
+        raise InputError(
+            f"predictions2, item {second.names()[place]!r}: {second.counts[place]} candidates, but "
+            f"{first.counts[place]} in predictions1; both must be of the same ones"
+        )
+
+
+def _listed(name: str, value: Any) -> list[Any]:
+    if isinstance(_given(name, value), (str, bytes)) or not hasattr(value, "__iter__"):
+        raise InputError(f"{name} must be a list with one entry per item, got {value!r}")
+    return list(value)
+
+
+def _tiers(settings: Mapping[str, Any]) -> list[Any] | None:
+    given = settings.get("tiers")
+    return None if given is None else _listed("tiers", given)
 
 
 def _given(name: str, value: Any) -> Any:
@@ -278,7 +303,7 @@ def _evaluation_set(items: Similarities, settings: Mapping[str, Any]) -> dict[st
         return {
             "source_hash": source,
             "content_hash": settings.get("content_hash"),
-            "tiers": settings.get("tiers"),
+            "tiers": _tiers(settings),
         }
     file = read_bundles(settings["eval_file"])
     if len(file.bundles) != items.n:
@@ -286,7 +311,7 @@ def _evaluation_set(items: Similarities, settings: Mapping[str, Any]) -> dict[st
             f"eval_file {file.path} holds {len(file.bundles)} items, predictions {items.n}; give "
             "all of them, in the order of the file"
         )
-    tiers: Sequence[str] | None = settings.get("tiers")
+    tiers: Sequence[str] | None = _tiers(settings)
     return {
         "source_hash": file.source_hash,
         "content_hash": file.content_hash,

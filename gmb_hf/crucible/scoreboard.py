@@ -23,6 +23,9 @@ from gmb_hf.crucible.tiers import TIERS, check_names
 from gmb_hf.preregistration.documents import Section
 from gmb_hf.validation import InputError
 
+SEED = 42
+"""Of an evaluation that names none; it is part of the fingerprint."""
+
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 # The spec's example has letters beyond f; the reference stores 16 digits, this package 64.

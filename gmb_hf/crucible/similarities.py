@@ -23,6 +23,9 @@ OnEmpty = Literal["error", "skip"]
 _LARGEST = 1e150
 _MOST_NAMED = 5
 
+PLACE = "the index of the positive"
+"""How messages call it."""
+
 
 @dataclass(frozen=True, eq=False)
 class Similarities:
@@ -53,7 +56,7 @@ class Similarities:
             "no negatives; remove them, or have them left out (empty='skip', --skip-empty)",
         )
         wrong = (self.positive < 0) | (self.positive >= self.counts)
-        self._refuse(wrong, "the index of the positive is out of range (it counts from 0)")
+        self._refuse(wrong, f"{PLACE} is out of range (it counts from 0)")
         # NaN fails every comparison.
         bad = ~(np.abs(self.values) < _LARGEST)
         if bad.any():
@@ -84,7 +87,7 @@ class Similarities:
         choose("empty", empty, ("error", "skip"))
         flat = np.asarray(values, dtype=np.float64)
         places = _whole("offsets", offsets)
-        index = _whole("the index of the positive", positive)
+        index = _whole(PLACE, positive)
         names = None if ids is None else tuple(str(item) for item in ids)
         kept = np.diff(places) >= 2 if places.ndim == 1 else np.array([])
         skipped = int((~kept).sum()) if len(kept) == len(index) else 0

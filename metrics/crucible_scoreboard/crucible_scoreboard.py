@@ -25,7 +25,7 @@ Args:
     source_hash, content_hash: in place of eval_file; the first is required then.
     tiers: tier of each item, tier1_easy, tier2_robust or tier3_adversarial; those of eval_file
         by default.
-    seed: of the evaluation; 0.
+    seed: of the evaluation; 42.
     checkpoint_path, timestamp: what was evaluated, and when; the present by default.
 
 Returns:

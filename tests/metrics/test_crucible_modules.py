@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gmb_hf.cli.crucible import scoreboard as scoreboard_command
 from gmb_hf.crucible.flat import KEYWORDS, compare, exposure, margin, rank, scoreboard
 from gmb_hf.crucible.scoreboard import Scoreboard
 from gmb_hf.validation import InputError
@@ -183,6 +186,10 @@ def test_a_scoreboard_is_one_of_the_schema(tmp_path: Path) -> None:
     json.dumps(found)
     without = write_eval(tmp_path / "plain.jsonl", tiers=False)
     assert scoreboard(SIMILARITIES, [0] * 3, eval_file=without, version="v1")["by_tier"] == {}
+    # The command's own default, or the two would not be comparable.
+    named = inspect.signature(scoreboard_command).parameters["seed"].default
+    found = scoreboard(SIMILARITIES, [0, 0, 0], eval_file=path, version="v1")
+    assert found["eval_header"]["seed"] == named
 
 
 def test_tiers_have_tests_of_their_own() -> None:
@@ -210,17 +217,29 @@ BAD: dict[str, tuple[Callable[..., Any], dict[str, Any], str]] = {
     "out of range": (
         rank,
         {"predictions": [[0.5, 0.1]], "references": [2]},
-        "item 0: the index of the positive is out of range",
+        "references, item 0: the index of the positive is out of range",
     ),
     "half an index": (
         margin,
         {"predictions": [[0.5, 0.1]], "references": [0.5]},
-        "the index of the positive must be a whole number, got 0.5",
+        "references, the index of the positive must be a whole number, got 0.5",
     ),
     "no index": (
         margin,
         {"predictions": [[0.5, 0.1]], "references": [None]},
         "the index of the positive must be a whole number, got None",
+    ),
+    "one number": (rank, {"predictions": 3, "references": [0]}, "predictions must be a list with"),
+    "one place": (rank, {"predictions": [[1, 2]], "references": 0}, "references must be a list"),
+    "one tier": (
+        scoreboard,
+        {"predictions": SIMILARITIES, "references": [0] * 3, "tiers": "tier1_easy", **OF},
+        "tiers must be a list with one entry per item, got 'tier1_easy'",
+    ),
+    "other candidates": (
+        compare,
+        {"predictions1": [[1, 2]], "predictions2": [[1, 2, 3]], "references": [0]},
+        "predictions2, item '0': 3 candidates, but 2 in predictions1",
     ),
     "ragged": (
         margin,
@@ -295,7 +314,7 @@ def test_bad_input(metric: Callable[..., Any], call: dict[str, Any], message: st
     text = str(raised.value)
     assert "\n" not in text
     assert text.startswith(f"crucible_{metric.__name__}: ")
-    assert f". Right call: crucible_{metric.__name__}.compute(" in text
+    assert re.search(rf"[^.?][.?] Right call: crucible_{metric.__name__}\.compute\(", text)
 
 
 def test_an_evaluation_set_of_another_size_is_refused(tmp_path: Path) -> None:
