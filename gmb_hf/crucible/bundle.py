@@ -169,7 +169,13 @@ def _similarities(
                 f"{where}: similarities as an object need 'positive' and 'negatives', got "
                 f"{reprlib.repr(dict(given))}"
             )
-        rest = given["negatives"]
+        rest, texts = given["negatives"], data.get("negatives")
+        if isinstance(rest, Mapping) and isinstance(texts, Mapping) and rest.keys() != texts.keys():
+            wrong = sorted(map(repr, rest.keys() ^ texts.keys()))
+            raise InputError(
+                f"{where}: negatives and their similarities name others: {', '.join(wrong[:5])} in "
+                "one of the two only"
+            )
         return _numbers([given["positive"], *_flat(rest, where)], where), 0
     if not isinstance(given, list):
         raise InputError(

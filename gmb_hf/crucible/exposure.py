@@ -126,6 +126,8 @@ def _check(pools: Sequence[Pool]) -> None:
         if count > 1:
             raise InputError(f"pool {name!r} is given twice")
     for pool in pools:
+        if not pool.name:
+            raise InputError("a pool has no name; give it one, such as legacy")
         if isinstance(pool.size, bool) or not isinstance(pool.size, int) or pool.size < 0:
             raise InputError(
                 f"pool {pool.name!r}: size must be a whole number of at least 0, got {pool.size!r}"

@@ -26,6 +26,8 @@ Outcome = Literal["accepted", "quarantined", "rejected"]
 # Least share of lineups passed, in tenths (spec: 8-10, 5-7 and 2-4 passes of 10).
 _TENTHS: tuple[tuple[int, Strength], ...] = ((8, "ultra"), (5, "mid"), (2, "low"))
 _CHUNK = 256
+# Two equal unit rows may have a cosine a little below 1.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,7 @@ def mine(
     given = settings or Settings()
     _check(anchors, positives, pool, ids)
     earlier = near_duplicates(anchors, given.near_duplicate)
+    same = given.near_duplicate - _ROUNDING
     found: list[Mined] = []
     for place, similar, repeats, level in _against_pool(anchors, positives, pool):
         if earlier[place] >= 0:
@@ -156,9 +159,7 @@ def mine(
             reason = f"nearly repeats {original!r}"
             found.append(Mined(ids[place], "quarantined", reason, 0, "none", None, (), original))
             continue
-        allowed = np.flatnonzero(
-            (similar < given.near_duplicate) & (repeats < given.near_duplicate)
-        )
+        allowed = np.flatnonzero((similar < same) & (repeats < same))
         if len(allowed) < given.lineup_size:
             raise InputError(
                 f"candidate {ids[place]!r}: the pool has {len(allowed)} negatives for it, a lineup "
@@ -221,7 +222,7 @@ def near_duplicates(rows: NDArray[np.float64], threshold: float) -> NDArray[np.i
     earlier = np.full(n, -1, dtype=np.int64)
     for start in range(0, n, _CHUNK):
         stop = min(start + _CHUNK, n)
-        close = rows[start:stop] @ rows[:stop].T >= threshold
+        close = rows[start:stop] @ rows[:stop].T >= threshold - _ROUNDING
         for place in range(start, stop):
             same = np.flatnonzero(close[place - start, :place] & (earlier[:place] < 0))
             if len(same):

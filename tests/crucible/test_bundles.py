@@ -146,6 +146,15 @@ def test_tiers_are_all_or_none(tmp_path):
         ({"similarities": [1, 2], "positive_index": 2}, "said to be at 2, but there are 2 simil"),
         ({"similarities": [1, 2], "positive_index": 0.5}, "positive_index must be a whole number"),
         ({**PLAIN, "id": "b", "similarities": [1, 2]}, "2 similarities for 3 candidates"),
+        (
+            {
+                **PLAIN,
+                "id": "b",
+                "negatives": {"near": "3", "far": "9"},
+                "similarities": {"positive": 1, "negatives": {"near": 0.5, "fra": 0.1}},
+            },
+            "name others: 'far', 'fra' in one of the two only",
+        ),
         ({**PLAIN, "id": "b", "note": "\ud800"}, "has no canonical JSON"),
     ],
 )

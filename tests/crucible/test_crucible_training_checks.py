@@ -104,6 +104,7 @@ def test_no_draws_are_no_exposures():
         ({"probability": 1.5}, r"probability must be a number in \[0, 1\]"),
         ({"probability": math.nan}, r"probability must be a number in \[0, 1\]"),
         ({"pools": []}, "no pools given"),
+        ({"pools": [Pool("", 1, 1.0)]}, "a pool has no name"),
         ({"pools": [Pool("a", 1, 0.5)]}, "ratios of the pools add up to 0.5, not to 1"),
         ({"pools": [Pool("a", 1, 0.5), Pool("a", 2, 0.5)]}, "pool 'a' is given twice"),
         ({"pools": [Pool("a", -1, 1.0)]}, "pool 'a': size must be a whole number of at least 0"),

@@ -138,6 +138,18 @@ def test_near_duplicates_point_at_the_first_kept_row(monkeypatch):
     assert near_duplicates(rows, 0.95).tolist() == [-1, -1, 0, 1, 0]
 
 
+def test_equal_rows_repeat_each_other_even_at_a_threshold_of_1():
+    rows = unit(np.random.default_rng(0), 300, 33)
+    rows[150:] = rows[:150]
+    assert near_duplicates(rows, 1.0).tolist() == [-1] * 150 + list(range(150))
+    anchors, positives, pool, ids = drawn(n=20)
+    size = len(pool)
+    pool = np.concatenate([pool, anchors, positives])
+    found = mine(anchors, positives, pool, ids, Settings(near_duplicate=1.0))
+    for place, item in enumerate(found.candidates):
+        assert not {size + place, size + 20 + place} & set(item.lineup)
+
+
 def test_a_chain_of_likenesses_is_cut_at_kept_rows():
     # The third is like the second only, which was not kept.
     angles = np.array([0.0, 0.25, 0.5])
