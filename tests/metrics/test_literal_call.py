@@ -21,7 +21,7 @@ runner = doctest.DocTestRunner(optionflags=flags)
 for name, card in zip(sys.argv[1::2], sys.argv[2::2]):
     for where, text in (
         (name, evaluate.load(name).inputs_description),
-        (card, pathlib.Path(card).read_text(encoding="utf-8").replace("```", "")),
+        (card, pathlib.Path(card).read_text(encoding="utf-8")),
     ):
         test = parser.get_doctest(text, {}, where, where, 0)
         loads = sum("evaluate.load" in example.source for example in test.examples)
