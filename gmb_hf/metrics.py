@@ -135,6 +135,7 @@ class DirectCompute:
     script for the script's own.
     """
 
+    name: str
     writer: Any
     num_process: int
 
@@ -143,11 +144,14 @@ class DirectCompute:
         """Refuse settings before stored data are read, which would be lost; raises InputError."""
 
     def compute(
-        self, *, predictions: Any = None, references: Any = None, **settings: Any
+        self, *unnamed: Any, predictions: Any = None, references: Any = None, **settings: Any
     ) -> dict[str, Any] | None:
         """Compute the metric, of the data given here and of what was added before."""
         given = {"predictions": predictions, "references": references, **settings}
         names: list[str] = self._feature_names()  # type: ignore[attr-defined]
+        if unnamed:
+            call = ", ".join(f"{name}=..." for name in names)
+            raise InputError(f"{self.name}: data are given by name. Right call: compute({call})")
         data = {name: given.get(name) for name in names}
         others = {name: value for name, value in settings.items() if name not in names}
         for name in ("predictions", "references"):

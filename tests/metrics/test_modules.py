@@ -168,6 +168,11 @@ def test_installing_again_replaces_what_was_there(load: Load) -> None:
     assert len(list(one.parent.parent.glob("*/gmb_verdict.py"))) == 1
 
 
+def test_data_without_names_are_refused(load: Load) -> None:
+    with pytest.raises(InputError, match=r"gmb_utility: data are given by name.*predictions="):
+        load("gmb_utility").compute([[0.0, 1.0]], [1.0], **DESIGN)
+
+
 def test_infinite_thresholds_stay_numbers(load: Load) -> None:
     found = load("gmb_operationality").compute(
         predictions=[[0.0, 1.0] * 30] * 3, references=[59.0] * 3, **DESIGN
