@@ -51,7 +51,8 @@ def judgement_of(
         _require_negatives(judgement)
     except InputError as error:
         message = in_keywords(str(error)).replace(f"panel {_SCORE!r}, run ", "")
-        raise InputError(f"{metric}: {message}. Right call: {right_call(metric)}") from None
+        end = "" if message.endswith(("?", ".")) else "."
+        raise InputError(f"{metric}: {message}{end} Right call: {right_call(metric)}") from None
     return judgement
 
 

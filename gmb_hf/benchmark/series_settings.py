@@ -109,7 +109,8 @@ def check_settings(metric: str, settings: Mapping[str, Any]) -> None:
     try:
         read_settings(settings)
     except InputError as error:
-        raise InputError(f"{metric}: {error}. Right call: {right_call(metric)}") from None
+        end = "" if str(error).endswith(("?", ".")) else "."
+        raise InputError(f"{metric}: {error}{end} Right call: {right_call(metric)}") from None
 
 
 def read_settings(settings: Mapping[str, Any]) -> Settings:

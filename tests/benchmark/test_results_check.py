@@ -133,7 +133,7 @@ def test_a_violation_is_named_with_its_path(change: Change, violation: str, tmp_
 def test_all_violations_are_named_at_once(tmp_path: Path) -> None:
     def spoil(plain: Any) -> None:
         plain["boundary"]["tsk"] = "t"
-        plain["boundary"]["modle"] = "m"
+        plain["boundary"]["model_name"] = "m"
         first(plain)["layer_A"].update(auc="high", auk=0.5)
         del first(plain)["layer_D"]["pass_rate"]
         plain["indicators"][1]["label"] = "FINE"
@@ -142,7 +142,7 @@ def test_all_violations_are_named_at_once(tmp_path: Path) -> None:
     found = checked(spoil, tmp_path)
     paths = [line.split(" ")[0] for line in found.violations]
     assert sorted(paths) == [
-        "boundary.modle",
+        "boundary.model_name",
         "boundary.tsk",
         "indicators[0].layer_A.auc",
         "indicators[0].layer_A.auk",

@@ -51,8 +51,9 @@ class TestHelp:
                 "--runs --lock --out --score --event --metric --horizon --safe-gap --window --jump "
                 "--floor --plateau-checkpoints --plateau-level --plateau-regression --quantile "
                 "--radius --tolerance --burn-in --event-after --fpr --primary-fpr --sign "
-                "--sees-test-labels --no-test-labels --explore-runs --protocol --lead-target --lead-min "
-                "--step-column --run-column --nan --require-supported --thresholds --last-rows "
+                "--sees-test-labels --no-test-labels --explore-runs --protocol --lead-target "
+                "--lead-min --step-column --run-column --nan --require-supported --thresholds "
+                "--last-rows "
                 "--jump-checkpoints --hold-checkpoints --fall-back --smoothing",
             ),
             (

@@ -52,8 +52,9 @@ def test_what_the_command_leaves_and_says(tracked):
         "margins.svg",
         *(f"tiers/seed_{seed}.json" for seed in range(3)),
     }
-    assert "seeds 0:3 never memorised their rows" in shown.out
-    assert "(medians; 3 runs, 0 with an event)" in shown.out
+    words = " ".join(shown.out.split())  # lines break where they are full
+    assert "seeds 0:3 never memorised their rows" in words
+    assert "(medians; 3 runs, 0 with an event)" in words
     assert shown.next_command == (
         f"gmb evaluate --runs {folder}/logs --metric test_acc --score crucible_margin_q10 "
         "--horizon 200 --safe-gap 400"
