@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -76,3 +77,26 @@ def fraction(name: str, value: Any, *, where: str = "", closed: bool = False) ->
     if not good or not (0 <= value <= 1 if closed else 0 < value < 1):
         raise InputError(f"{prefix}{name} must be a number in {bounds}, got {value!r}")
     return float(value)
+
+
+@contextmanager
+def right_call(
+    metric: str, arguments: str, *, reworded: Callable[[str], str] = str
+) -> Iterator[None]:
+    """Say whatever is wrong inside with the metric's name and a call that is right.
+
+    Args:
+        metric: which metric was called.
+        arguments: those of a right call, as they would be typed.
+        reworded: what is wrong -> the same in the words of the caller; as it stands by default.
+
+    Raises:
+        InputError: `metric: what is wrong. Right call: metric.compute(arguments)`.
+    """
+    try:
+        yield
+    except InputError as error:
+        message = reworded(str(error))
+        end = "" if message.endswith(("?", ".")) else "."
+        right = f"{metric}.compute({arguments})"
+        raise InputError(f"{metric}: {message}{end} Right call: {right}") from None

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.benchmark.series_settings import in_keywords, read_settings, right_call
+from gmb_hf.benchmark.series_settings import CALL, in_keywords, read_settings
 from gmb_hf.runs.panel import Panel
-from gmb_hf.validation import InputError
+from gmb_hf.validation import InputError, right_call
 
 _SCORE = "predictions"
 
@@ -38,7 +38,7 @@ def judgement_of(
     Raises:
         InputError: one line that names the argument and shows the right call.
     """
-    try:
+    with right_call(metric, CALL, reworded=_in_arguments):
         asked = read_settings(settings)
         scores = _scores(predictions, references, settings.get("steps"))
         judgement = Judgement(
@@ -49,11 +49,12 @@ def judgement_of(
             cross_fit=asked.calibration == "cross_run",
         )
         _require_negatives(judgement)
-    except InputError as error:
-        message = in_keywords(str(error)).replace(f"panel {_SCORE!r}, run ", "")
-        end = "" if message.endswith(("?", ".")) else "."
-        raise InputError(f"{metric}: {message}{end} Right call: {right_call(metric)}") from None
     return judgement
+
+
+def _in_arguments(message: str) -> str:
+    """A message about a panel or a preregistration, in the arguments that were given."""
+    return in_keywords(message).replace(f"panel {_SCORE!r}, run ", "")
 
 
 def _scores(predictions: Any, references: Any, steps: Any) -> Scores:

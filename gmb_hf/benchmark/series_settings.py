@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gmb_hf.preregistration.prereg import Prereg
-from gmb_hf.validation import InputError, choose, unknown
+from gmb_hf.validation import InputError, choose, right_call, unknown
 
 CALIBRATIONS = ("in_sample", "cross_run", "locked")
 PROTOCOLS = ("v0.4", "strict")
@@ -46,6 +46,11 @@ DESIGN = (
 
 SETTINGS = ("steps", *DESIGN, "calibration", "thresholds", "protocol", "return_per_run")
 """Every keyword of the GMB metrics beside the data."""
+
+CALL = (
+    "predictions=[[0.1, 0.3, ...], ...], references=[400.0, None, ...], horizon=100, safe_gap=200"
+)
+"""The arguments with which a GMB metric may be called."""
 
 INPUTS = """
 Args:
@@ -92,25 +97,14 @@ class Settings:
     thresholds: Mapping[float, float] | None
 
 
-def right_call(metric: str) -> str:
-    """How a GMB metric is called."""
-    return (
-        f"{metric}.compute(predictions=[[0.1, 0.3, ...], ...], references=[400.0, None, ...], "
-        "horizon=100, safe_gap=200)"
-    )
-
-
 def check_settings(metric: str, settings: Mapping[str, Any]) -> None:
     """Refuse settings that no data could make right.
 
     Raises:
         InputError: see `read_settings`.
     """
-    try:
+    with right_call(metric, CALL):
         read_settings(settings)
-    except InputError as error:
-        end = "" if str(error).endswith(("?", ".")) else "."
-        raise InputError(f"{metric}: {error}{end} Right call: {right_call(metric)}") from None
 
 
 def read_settings(settings: Mapping[str, Any]) -> Settings:
