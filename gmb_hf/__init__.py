@@ -12,24 +12,25 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from gmb_hf._lazy import load
 from gmb_hf._version import __version__ as __version__
 
 _HOME = {
-    "GrokkingTransformerConfig": "gmb_hf.modeling",
-    "GrokkingTransformerForCausalLM": "gmb_hf.modeling",
-    "InputError": "gmb_hf.validation",
-    "Judgement": "gmb_hf.benchmark",
-    "Lock": "gmb_hf.preregistration",
-    "Panel": "gmb_hf.runs",
-    "Prereg": "gmb_hf.preregistration",
-    "Results": "gmb_hf.benchmark.results",
-    "RunLog": "gmb_hf.runs",
-    "Scores": "gmb_hf.benchmark",
-    "evaluate_lock": "gmb_hf.workflows.evaluating",
-    "evaluate_runs": "gmb_hf.workflows.evaluating",
-    "get_task": "gmb_hf.tasks",
-    "make_lock": "gmb_hf.workflows.locking",
-    "preset": "gmb_hf.training.presets",
+    "GrokkingTransformerConfig": "modeling",
+    "GrokkingTransformerForCausalLM": "modeling",
+    "InputError": "validation",
+    "Judgement": "benchmark",
+    "Lock": "preregistration",
+    "Panel": "runs",
+    "Prereg": "preregistration",
+    "Results": "benchmark.results",
+    "RunLog": "runs",
+    "Scores": "benchmark",
+    "evaluate_lock": "workflows.evaluating",
+    "evaluate_runs": "workflows.evaluating",
+    "get_task": "tasks",
+    "make_lock": "workflows.locking",
+    "preset": "training.presets",
 }
 
 _MODULES = ("metrics",)
@@ -40,9 +41,7 @@ __all__ = ["__version__", *_MODULES, *sorted(_HOME)]
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return load(__name__, _HOME, name)
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,8 @@
 """Who may import whom: the plan of the house, read from the imports.
 
-Every import counts, also one inside a function and a module that is named in a string (as in the
-lazy `__init__` files); one under `if TYPE_CHECKING:` is for the reader only and is free.
+Every import counts, also one inside a function, a module that is named in a string, and one that an
+`__init__` loads when it is first asked (`_HOME`); one under `if TYPE_CHECKING:` is for the reader
+only and is free.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "gmb_hf"
 
-BASE = {"_version", "validation", "files"}
+BASE = {"_lazy", "_version", "validation", "files"}
 GROUND_FLOOR = {"tasks", "runs", "preregistration", "indicators", "benchmark", "crucible"}
 GROUND = BASE | GROUND_FLOOR
 TRAINING = {"modeling", "training"}
 MAY_IMPORT = {
+    "_lazy": set(),
     "_version": set(),
     "validation": set(),
     "files": {"validation"},
@@ -46,7 +48,7 @@ MAY_IMPORT = {
     "metrics": GROUND,
     # Pages of the metrics.
     "apps": GROUND | {"reporting", "metrics"},
-    "__init__": {"_version"},
+    "__init__": {"_lazy", "_version"},
 }
 """Folder or module directly under gmb_hf -> those that it may import, itself apart."""
 
@@ -111,9 +113,12 @@ def _named(node: ast.AST, path: Path) -> list[str]:
             package = path.relative_to(ROOT).with_suffix("").parts[: -node.level]
             base = ".".join([*package, *([node.module] if node.module else [])])
         return [_submodule(base, alias.name) for alias in node.names]
+    if isinstance(node, ast.Assign) and ast.unparse(node.targets) == "_HOME":
+        package = ".".join(path.relative_to(ROOT).parts[:-1])
+        if package == PACKAGE:
+            return []  # the public names, from all over the house
+        return [f"{package}.{home}" for home in sorted({*ast.literal_eval(node.value).values()})]
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        if path.name == "__init__.py" and path.parent.name == PACKAGE:
-            return []  # the public names, loaded when they are first used
         return [node.value] if re.fullmatch(rf"{PACKAGE}(\.\w+)+", node.value) else []
     return []
 
@@ -226,6 +231,7 @@ def test_command_line_holds_no_numerics():
         ("from gmb_hf.runs import panel", [("gmb_hf.runs.panel", False)]),
         ("from . import panel", [("gmb_hf.runs.panel", False)]),
         ("from ..files import write_text", [("gmb_hf.files", False)]),
+        ("_HOME = {'Panel': 'panel', 'Row': 'panel'}", [("gmb_hf.runs.panel", False)]),
         ("x = 'gmb_hf.indicators.registry'", [("gmb_hf.indicators.registry", False)]),
         ("if TYPE_CHECKING:\n    import torch", []),
         ("if typing.TYPE_CHECKING:\n    import a\nelse:\n    import b", [("b", False)]),

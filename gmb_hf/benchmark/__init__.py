@@ -7,8 +7,9 @@ The order of the modules is the order of the argument: `scores` and `events` say
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
+
+from gmb_hf._lazy import load
 
 _HOME = {
     "Events": "events",
@@ -28,9 +29,7 @@ __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    return load(__name__, _HOME, name)
 
 
 def __dir__() -> list[str]:

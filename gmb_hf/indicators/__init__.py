@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from gmb_hf._lazy import load
 
 if TYPE_CHECKING:
     from gmb_hf.indicators.registry import Indicator as Indicator
@@ -14,13 +15,20 @@ if TYPE_CHECKING:
     from gmb_hf.indicators.registry import names as names
     from gmb_hf.indicators.registry import register as register
 
+_HOME = {
+    "Indicator": "registry",
+    "Observables": "registry",
+    "available": "registry",
+    "compute": "registry",
+    "get": "registry",
+    "names": "registry",
+    "register": "registry",
+}
 __all__ = ["Indicator", "Observables", "available", "compute", "get", "names", "register"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module("gmb_hf.indicators.registry"), name)
+    return load(__name__, _HOME, name)
 
 
 def __dir__() -> list[str]:

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from gmb_hf._lazy import load
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.events.detectors import find_events as find_events
@@ -15,20 +16,18 @@ if TYPE_CHECKING:
     from gmb_hf.benchmark.events.plateau import plateau_events as plateau_events
     from gmb_hf.benchmark.events.regime import regime_events as regime_events
 
-_HOMES = {
-    "Events": "gmb_hf.benchmark.events.found",
-    "find_events": "gmb_hf.benchmark.events.detectors",
-    "jump_events": "gmb_hf.benchmark.events.jump",
-    "plateau_events": "gmb_hf.benchmark.events.plateau",
-    "regime_events": "gmb_hf.benchmark.events.regime",
+_HOME = {
+    "Events": "found",
+    "find_events": "detectors",
+    "jump_events": "jump",
+    "plateau_events": "plateau",
+    "regime_events": "regime",
 }
 __all__ = ["Events", "find_events", "jump_events", "plateau_events", "regime_events"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return load(__name__, _HOME, name)
 
 
 def __dir__() -> list[str]:
