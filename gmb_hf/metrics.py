@@ -10,9 +10,10 @@ needs no installing. After `install()` (or `gmb metrics install`) the plain call
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from gmb_hf.validation import InputError, unknown
 
@@ -125,22 +126,56 @@ def install() -> tuple[Path, ...]:
     return tuple(written)
 
 
-class DirectCompute:
-    """Mixin of the modules: `compute` of data at hand leaves Arrow out.
+class StatisticModule:
+    """Mixin of the modules: one function of this package as an `EvaluationModule`.
 
-    Writing a million scores to an Arrow file and reading them back takes longer than most metrics
-    and changes nothing. Data from `add` or `add_batch`, and several processes, go the usual way.
+    `compute` of data at hand leaves Arrow out: writing a million scores to an Arrow file and
+    reading them back takes longer than most metrics and changes nothing. Data from `add` or
+    `add_batch`, and several processes, go the usual way.
 
     A class that is no `EvaluationModule`, since `evaluate` takes the first one that it meets in a
     script for the script's own.
+
+    Attributes:
+        about, inputs, source: what the module's description, inputs and citation say.
+        columns: names of the data, each with its form, "series", "number" or "text".
+        statistic: called with the data and the settings by name.
     """
 
+    about: ClassVar[str]
+    inputs: ClassVar[str]
+    source: ClassVar[str]
+    columns: ClassVar[tuple[tuple[str, str], ...]] = (
+        ("predictions", "series"),
+        ("references", "number"),
+    )
+    statistic: ClassVar[Callable[..., dict[str, Any]]]
     name: str
     writer: Any
     num_process: int
 
-    @staticmethod
-    def check(settings: dict[str, Any]) -> None:
+    def _info(self) -> Any:
+        import datasets
+        import evaluate
+
+        number = datasets.Value("float64")
+        forms = {
+            "series": datasets.List(number),
+            "number": number,
+            "text": datasets.Value("string"),
+        }
+        kind = next(kind for kind in _KINDS if isinstance(self, getattr(evaluate, kind)))
+        return getattr(evaluate, f"{kind}Info")(
+            description=self.about,
+            citation=self.source,
+            inputs_description=self.inputs,
+            features=datasets.Features({name: forms[form] for name, form in self.columns}),
+        )
+
+    def _compute(self, **arguments: Any) -> dict[str, Any]:
+        return type(self).statistic(**arguments)
+
+    def check(self, settings: dict[str, Any]) -> None:
         """Refuse settings before stored data are read, which would be lost; raises InputError."""
 
     def compute(
@@ -158,10 +193,49 @@ class DirectCompute:
             if name not in names and given[name] is not None:
                 raise InputError(f"{name} is no data of this module; it takes {', '.join(names)}")
         if self.writer is None and self.num_process == 1:
-            found: dict[str, Any] = self._compute(**data, **others)  # type: ignore[attr-defined]
-            return found
+            return self._compute(**data, **others)
         self.check(others)
         stored: dict[str, Any] | None = super().compute(  # type: ignore[misc]
             **{name: value for name, value in data.items() if value is not None}, **others
         )
         return stored
+
+
+class GmbModule(StatisticModule):
+    """A layer of GMB: score series and event steps to flat scalars.
+
+    `statistic` is of `gmb_hf.benchmark.flat`.
+    """
+
+    source = """
+@misc{huang2026gmb,
+    title = {{GMB} v0.4: Grokking Monitorability Benchmark},
+    author = {Huang, Qien},
+    year = {2026},
+    url = {https://github.com/qienhuang/F-I-T}
+}
+"""
+
+    def check(self, settings: dict[str, Any]) -> None:
+        """Refuse what `read_settings` refuses."""
+        from gmb_hf.benchmark.series_settings import check_settings
+
+        check_settings(f"gmb_{type(self).statistic.__name__}", settings)
+
+
+class CrucibleModule(StatisticModule):
+    """A statistic of Crucible; `statistic` is of `gmb_hf.crucible.flat`."""
+
+    source = """
+@misc{crucible_metrics,
+    title = {Crucible Metrics Reference},
+    author = {{The Crucible authors}},
+    year = {2026}
+}
+"""
+
+    def check(self, settings: dict[str, Any]) -> None:
+        """Refuse keywords that the statistic does not have."""
+        from gmb_hf.crucible.calls import check
+
+        check(f"crucible_{type(self).statistic.__name__}", settings)

@@ -6,14 +6,14 @@ item. Spec: Crucible Metrics Reference.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.crucible.bundles import read_bundles
+from gmb_hf.crucible.calls import KEYWORDS, called, given, listed, tiers_of, whole
 from gmb_hf.crucible.exposure import Pool, expected_exposures
 from gmb_hf.crucible.margins import margins, summarize
 from gmb_hf.crucible.paired import OVERALL, paired_tests
@@ -21,43 +21,9 @@ from gmb_hf.crucible.ranks import HITS, ranks
 from gmb_hf.crucible.ranks import summarize as summarize_ranks
 from gmb_hf.crucible.scoreboard import SEED, make_scoreboard
 from gmb_hf.crucible.similarities import PLACE, Similarities
-from gmb_hf.validation import InputError, unknown
+from gmb_hf.validation import InputError
 
 Flat = dict[str, Any]
-
-_ITEMS = "predictions=[[0.9, 0.2, 0.4], ...], references=[0, ...]"
-CALLS = {
-    "crucible_margin": _ITEMS,
-    "crucible_rank": _ITEMS,
-    "crucible_scoreboard": f"{_ITEMS}, eval_file='eval.jsonl', version='v1'",
-    "crucible_compare": (
-        "predictions1=[[0.9, 0.2, 0.4], ...], predictions2=[[0.8, 0.3, 0.1], ...], "
-        "references=[0, ...]"
-    ),
-    "crucible_exposure": (
-        "data=['legacy', 'organic'], sizes=[454, 1200], ratios=[0.75, 0.25], steps=10000, "
-        "batch_size=32, probability=0.1"
-    ),
-}
-"""The arguments with which each metric may be called."""
-
-KEYWORDS: dict[str, tuple[str, ...]] = {
-    "crucible_margin": ("ids", "empty", "return_per_item"),
-    "crucible_rank": ("ids", "empty", "hits", "return_per_item"),
-    "crucible_scoreboard": (
-        "eval_file",
-        "source_hash",
-        "content_hash",
-        "tiers",
-        "version",
-        "seed",
-        "checkpoint_path",
-        "timestamp",
-    ),
-    "crucible_compare": ("tiers", "ids", "permutations", "seed"),
-    "crucible_exposure": ("steps", "batch_size", "probability"),
-}
-"""The keywords of each metric beside its data."""
 
 
 def margin(predictions: Any, references: Any, **settings: Any) -> Flat:
@@ -69,7 +35,7 @@ def margin(predictions: Any, references: Any, **settings: Any) -> Flat:
         settings: `ids`; `empty`, "error" or "skip" (items without negatives are left out, and
             `n_skipped` counts them); `return_per_item` adds `margins`.
     """
-    with _asked("crucible_margin", settings):
+    with called("crucible_margin", settings):
         items = _items(predictions, references, settings)
         found = margins(items)
         flat = summarize(found, n_skipped=items.n_skipped).to_dict()
@@ -84,7 +50,7 @@ def rank(predictions: Any, references: Any, **settings: Any) -> Flat:
         settings: as in `margin`, and `hits`, the depths k. `return_per_item` adds `ranks`,
             `ranks_realistic` and `ranks_pessimistic`.
     """
-    with _asked("crucible_rank", settings):
+    with called("crucible_rank", settings):
         items = _items(predictions, references, settings)
         found = ranks(items)
         hits = settings.get("hits", HITS)
@@ -109,7 +75,7 @@ def scoreboard(predictions: Any, references: Any, **settings: Any) -> Flat:
             the content hash and, where it has them, the tiers; or `source_hash`. `tiers`, a name
             an item; `seed` [42], `checkpoint_path`, `timestamp`, `content_hash`.
     """
-    with _asked("crucible_scoreboard", settings):
+    with called("crucible_scoreboard", settings):
         if not settings.get("version"):
             raise InputError("version is missing; name the version of the evaluation set")
         items = _items(predictions, references, {})
@@ -140,17 +106,17 @@ def compare(predictions1: Any, predictions2: Any, references: Any, **settings: A
         references: place of the positive, from 0.
         settings: `tiers`, `ids`, `permutations` [9999], `seed` [0].
     """
-    with _asked("crucible_compare", settings):
+    with called("crucible_compare", settings):
         first, second = (
-            _items(given, references, settings, name=name)
-            for name, given in (("predictions1", predictions1), ("predictions2", predictions2))
+            _items(rows, references, settings, name=name)
+            for name, rows in (("predictions1", predictions1), ("predictions2", predictions2))
         )
         _refuse_other_candidates(first, second)
         a, b = margins(first), margins(second)
         tests = paired_tests(
             a,
             b,
-            _tiers(settings),
+            tiers_of(settings),
             permutations=settings.get("permutations", 9999),
             seed=settings.get("seed", 0),
         )
@@ -185,18 +151,18 @@ def exposure(data: Any, sizes: Any, ratios: Any, **settings: Any) -> Flat:
         ratios: share of the draws that goes to each; they add up to 1.
         settings: `steps`, `batch_size` and `probability`, all required.
     """
-    with _asked("crucible_exposure", settings):
+    with called("crucible_exposure", settings):
         lists = {"data": data, "sizes": sizes, "ratios": ratios}
-        names, counts, shares = (list(_given(name, value)) for name, value in lists.items())
+        names, counts, shares = (list(given(name, value)) for name, value in lists.items())
         if not len(names) == len(counts) == len(shares):
             raise InputError(
                 f"{len(names)} pools are named, but there are {len(counts)} sizes and "
                 f"{len(shares)} ratios; give one of each for every pool"
             )
         for name in KEYWORDS["crucible_exposure"]:
-            _given(name, settings.get(name))
+            given(name, settings.get(name))
         pools = [
-            Pool(str(name), _whole(size), share)
+            Pool(str(name), whole(size), share)
             for name, size, share in zip(names, counts, shares, strict=True)
         ]
         found = expected_exposures(
@@ -213,31 +179,10 @@ def exposure(data: Any, sizes: Any, ratios: Any, **settings: Any) -> Flat:
         return {**flat, "status": worst[1]}
 
 
-def check(metric: str, settings: Mapping[str, Any]) -> None:
-    """Refuse keywords that a metric does not have; raises InputError."""
-    with _asked(metric, settings):
-        pass
-
-
-@contextmanager
-def _asked(metric: str, settings: Mapping[str, Any]) -> Iterator[None]:
-    """Whatever is wrong is said with the metric's name and the right call."""
-    try:
-        for name in settings:
-            if name not in KEYWORDS[metric]:
-                raise unknown("keyword", name, KEYWORDS[metric])
-        yield
-    except InputError as error:
-        call = f"{metric}.compute({CALLS[metric]})"
-        message = str(error).rstrip(".")
-        end = "" if message.endswith("?") else "."
-        raise InputError(f"{metric}: {message}{end} Right call: {call}") from None
-
-
 def _items(
     predictions: Any, references: Any, settings: Mapping[str, Any], *, name: str = "predictions"
 ) -> Similarities:
-    rows, places = _listed(name, predictions), _listed("references", references)
+    rows, places = listed(name, predictions), listed("references", references)
     if not rows:
         raise InputError(f"{name} is empty; give the similarities of at least one item")
     if not hasattr(rows[0], "__len__"):
@@ -269,28 +214,6 @@ def _refuse_other_candidates(first: Similarities, second: Similarities) -> None:
         )
 
 
-def _listed(name: str, value: Any) -> list[Any]:
-    if isinstance(_given(name, value), (str, bytes)) or not hasattr(value, "__iter__"):
-        raise InputError(f"{name} must be a list with one entry per item, got {value!r}")
-    return list(value)
-
-
-def _tiers(settings: Mapping[str, Any]) -> list[Any] | None:
-    given = settings.get("tiers")
-    return None if given is None else _listed("tiers", given)
-
-
-def _given(name: str, value: Any) -> Any:
-    if value is None:
-        raise InputError(f"{name} is missing")
-    return value
-
-
-def _whole(size: Any) -> Any:
-    """A size that went through float64 as the whole number that it was."""
-    return int(size) if isinstance(size, (float, np.integer)) and size == size // 1 else size
-
-
 def _evaluation_set(items: Similarities, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Hashes and tiers, of the file where there is one."""
     if settings.get("eval_file") is None:
@@ -303,7 +226,7 @@ def _evaluation_set(items: Similarities, settings: Mapping[str, Any]) -> dict[st
         return {
             "source_hash": source,
             "content_hash": settings.get("content_hash"),
-            "tiers": _tiers(settings),
+            "tiers": tiers_of(settings),
         }
     file = read_bundles(settings["eval_file"])
     if len(file.bundles) != items.n:
@@ -311,7 +234,7 @@ def _evaluation_set(items: Similarities, settings: Mapping[str, Any]) -> dict[st
             f"eval_file {file.path} holds {len(file.bundles)} items, predictions {items.n}; give "
             "all of them, in the order of the file"
         )
-    tiers: Sequence[str] | None = _tiers(settings)
+    tiers: Sequence[str] | None = tiers_of(settings)
     return {
         "source_hash": file.source_hash,
         "content_hash": file.content_hash,

@@ -3,11 +3,10 @@
 Paired tests of Crucible, exact and by permutation.
 """
 
-import datasets
 import evaluate
 
-from gmb_hf.crucible.flat import check, compare
-from gmb_hf.metrics import DirectCompute
+from gmb_hf.crucible.flat import compare
+from gmb_hf.metrics import CrucibleModule
 
 _DESCRIPTION = """
 Both models score the same items. McNemar's exact test asks whether one passes items that the other
@@ -53,33 +52,9 @@ Examples:
     0.09375
 """
 
-_CITATION = """
-@misc{crucible_metrics,
-    title = {Crucible Metrics Reference},
-    author = {{The Crucible authors}},
-    year = {2026}
-}
-"""
 
-
-class CrucibleCompare(DirectCompute, evaluate.Comparison):
-    def _info(self):
-        return evaluate.ComparisonInfo(
-            description=_DESCRIPTION,
-            citation=_CITATION,
-            inputs_description=_INPUTS,
-            features=datasets.Features(
-                {
-                    "predictions1": datasets.List(datasets.Value("float64")),
-                    "predictions2": datasets.List(datasets.Value("float64")),
-                    "references": datasets.Value("float64"),
-                }
-            ),
-        )
-
-    @staticmethod
-    def check(settings):
-        check("crucible_compare", settings)
-
-    def _compute(self, predictions1=None, predictions2=None, references=None, **settings):
-        return compare(predictions1, predictions2, references, **settings)
+class CrucibleCompare(CrucibleModule, evaluate.Comparison):
+    about = _DESCRIPTION
+    inputs = _INPUTS
+    columns = (("predictions1", "series"), ("predictions2", "series"), ("references", "number"))
+    statistic = staticmethod(compare)

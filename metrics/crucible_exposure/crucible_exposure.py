@@ -3,11 +3,10 @@
 Expected exposures of Crucible, to detect dilution before training.
 """
 
-import datasets
 import evaluate
 
-from gmb_hf.crucible.flat import check, exposure
-from gmb_hf.metrics import DirectCompute
+from gmb_hf.crucible.flat import exposure
+from gmb_hf.metrics import CrucibleModule
 
 _DESCRIPTION = """
 steps x batch size x probability x ratio / size is what an item of a pool can expect. Below 50
@@ -43,33 +42,9 @@ Examples:
     (6.7, 'severe', 'severe')
 """
 
-_CITATION = """
-@misc{crucible_metrics,
-    title = {Crucible Metrics Reference},
-    author = {{The Crucible authors}},
-    year = {2026}
-}
-"""
 
-
-class CrucibleExposure(DirectCompute, evaluate.Measurement):
-    def _info(self):
-        return evaluate.MeasurementInfo(
-            description=_DESCRIPTION,
-            citation=_CITATION,
-            inputs_description=_INPUTS,
-            features=datasets.Features(
-                {
-                    "data": datasets.Value("string"),
-                    "sizes": datasets.Value("float64"),
-                    "ratios": datasets.Value("float64"),
-                }
-            ),
-        )
-
-    @staticmethod
-    def check(settings):
-        check("crucible_exposure", settings)
-
-    def _compute(self, data=None, sizes=None, ratios=None, **settings):
-        return exposure(data, sizes, ratios, **settings)
+class CrucibleExposure(CrucibleModule, evaluate.Measurement):
+    about = _DESCRIPTION
+    inputs = _INPUTS
+    columns = (("data", "text"), ("sizes", "number"), ("ratios", "number"))
+    statistic = staticmethod(exposure)

@@ -3,11 +3,10 @@
 Margins of Crucible: does a model still rank its hardest known cases right?
 """
 
-import datasets
 import evaluate
 
-from gmb_hf.crucible.flat import check, margin
-from gmb_hf.metrics import DirectCompute
+from gmb_hf.crucible.flat import margin
+from gmb_hf.metrics import CrucibleModule
 
 _DESCRIPTION = """
 The margin of an item is the similarity of its positive to the anchor minus that of the closest
@@ -46,32 +45,8 @@ Examples:
     (0.333, 0.333)
 """
 
-_CITATION = """
-@misc{crucible_metrics,
-    title = {Crucible Metrics Reference},
-    author = {{The Crucible authors}},
-    year = {2026}
-}
-"""
 
-
-class CrucibleMargin(DirectCompute, evaluate.Metric):
-    def _info(self):
-        return evaluate.MetricInfo(
-            description=_DESCRIPTION,
-            citation=_CITATION,
-            inputs_description=_INPUTS,
-            features=datasets.Features(
-                {
-                    "predictions": datasets.List(datasets.Value("float64")),
-                    "references": datasets.Value("float64"),
-                }
-            ),
-        )
-
-    @staticmethod
-    def check(settings):
-        check("crucible_margin", settings)
-
-    def _compute(self, predictions=None, references=None, **settings):
-        return margin(predictions, references, **settings)
+class CrucibleMargin(CrucibleModule, evaluate.Metric):
+    about = _DESCRIPTION
+    inputs = _INPUTS
+    statistic = staticmethod(margin)

@@ -3,11 +3,10 @@
 Ranks of Crucible: does a model still rank its hardest known cases right?
 """
 
-import datasets
 import evaluate
 
-from gmb_hf.crucible.flat import check, rank
-from gmb_hf.metrics import DirectCompute
+from gmb_hf.crucible.flat import rank
+from gmb_hf.metrics import CrucibleModule
 
 _DESCRIPTION = """
 The rank of an item's positive is 1 plus the negatives that are more similar to the anchor. Ties
@@ -51,32 +50,8 @@ Examples:
     [1.333, 1.5, 1.667]
 """
 
-_CITATION = """
-@misc{crucible_metrics,
-    title = {Crucible Metrics Reference},
-    author = {{The Crucible authors}},
-    year = {2026}
-}
-"""
 
-
-class CrucibleRank(DirectCompute, evaluate.Metric):
-    def _info(self):
-        return evaluate.MetricInfo(
-            description=_DESCRIPTION,
-            citation=_CITATION,
-            inputs_description=_INPUTS,
-            features=datasets.Features(
-                {
-                    "predictions": datasets.List(datasets.Value("float64")),
-                    "references": datasets.Value("float64"),
-                }
-            ),
-        )
-
-    @staticmethod
-    def check(settings):
-        check("crucible_rank", settings)
-
-    def _compute(self, predictions=None, references=None, **settings):
-        return rank(predictions, references, **settings)
+class CrucibleRank(CrucibleModule, evaluate.Metric):
+    about = _DESCRIPTION
+    inputs = _INPUTS
+    statistic = staticmethod(rank)

@@ -3,11 +3,10 @@
 The scoreboard of Crucible, in the schema of its specification.
 """
 
-import datasets
 import evaluate
 
-from gmb_hf.crucible.flat import check, scoreboard
-from gmb_hf.metrics import DirectCompute
+from gmb_hf.crucible.flat import scoreboard
+from gmb_hf.metrics import CrucibleModule
 
 _DESCRIPTION = """
 Margins and ranks of all items and of each tier, under a header that says what was evaluated on: two
@@ -53,32 +52,8 @@ Examples:
     (1.0, None)
 """
 
-_CITATION = """
-@misc{crucible_metrics,
-    title = {Crucible Metrics Reference},
-    author = {{The Crucible authors}},
-    year = {2026}
-}
-"""
 
-
-class CrucibleScoreboard(DirectCompute, evaluate.Metric):
-    def _info(self):
-        return evaluate.MetricInfo(
-            description=_DESCRIPTION,
-            citation=_CITATION,
-            inputs_description=_INPUTS,
-            features=datasets.Features(
-                {
-                    "predictions": datasets.List(datasets.Value("float64")),
-                    "references": datasets.Value("float64"),
-                }
-            ),
-        )
-
-    @staticmethod
-    def check(settings):
-        check("crucible_scoreboard", settings)
-
-    def _compute(self, predictions=None, references=None, **settings):
-        return scoreboard(predictions, references, **settings)
+class CrucibleScoreboard(CrucibleModule, evaluate.Metric):
+    about = _DESCRIPTION
+    inputs = _INPUTS
+    statistic = staticmethod(scoreboard)

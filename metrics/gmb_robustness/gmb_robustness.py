@@ -3,12 +3,11 @@
 Layer D of GMB v0.4, the Grokking Monitorability Benchmark.
 """
 
-import datasets
 import evaluate
 
 from gmb_hf.benchmark.flat import robustness
-from gmb_hf.benchmark.series_settings import INPUTS, check_settings
-from gmb_hf.metrics import DirectCompute
+from gmb_hf.benchmark.series_settings import INPUTS
+from gmb_hf.metrics import GmbModule
 
 _DESCRIPTION = """
 The score is judged again with 0.8, 1 and 1.25 times the horizon, its trailing mean over 1, 3 and 5
@@ -39,31 +38,8 @@ Examples:
     (True, 30)
 """
 
-_CITATION = """
-@misc{huang2026gmb,
-    title = {{GMB} v0.4: Grokking Monitorability Benchmark},
-    author = {Huang, Qien},
-    year = {2026},
-    url = {https://github.com/qienhuang/F-I-T}
-}
-"""
 
-
-class GmbRobustness(DirectCompute, evaluate.Metric):
-    def _info(self):
-        series = datasets.List(datasets.Value("float64"))
-        return evaluate.MetricInfo(
-            description=_DESCRIPTION,
-            citation=_CITATION,
-            inputs_description=INPUTS + _OUTPUTS,
-            features=datasets.Features(
-                {"predictions": series, "references": datasets.Value("float64")}
-            ),
-        )
-
-    @staticmethod
-    def check(settings):
-        check_settings("gmb_robustness", settings)
-
-    def _compute(self, predictions=None, references=None, **settings):
-        return robustness(predictions, references, **settings)
+class GmbRobustness(GmbModule, evaluate.Metric):
+    about = _DESCRIPTION
+    inputs = INPUTS + _OUTPUTS
+    statistic = staticmethod(robustness)

@@ -3,12 +3,11 @@
 Layer C of GMB v0.4, the Grokking Monitorability Benchmark.
 """
 
-import datasets
 import evaluate
 
 from gmb_hf.benchmark.flat import utility
-from gmb_hf.benchmark.series_settings import INPUTS, check_settings
-from gmb_hf.metrics import DirectCompute
+from gmb_hf.benchmark.series_settings import INPUTS
+from gmb_hf.metrics import GmbModule
 
 _DESCRIPTION = """
 At the threshold for each target false positive rate f: the share of events with an alarm in the
@@ -43,31 +42,8 @@ Examples:
     [4.0, 2.0, nan]
 """
 
-_CITATION = """
-@misc{huang2026gmb,
-    title = {{GMB} v0.4: Grokking Monitorability Benchmark},
-    author = {Huang, Qien},
-    year = {2026},
-    url = {https://github.com/qienhuang/F-I-T}
-}
-"""
 
-
-class GmbUtility(DirectCompute, evaluate.Metric):
-    def _info(self):
-        series = datasets.List(datasets.Value("float64"))
-        return evaluate.MetricInfo(
-            description=_DESCRIPTION,
-            citation=_CITATION,
-            inputs_description=INPUTS + _OUTPUTS,
-            features=datasets.Features(
-                {"predictions": series, "references": datasets.Value("float64")}
-            ),
-        )
-
-    @staticmethod
-    def check(settings):
-        check_settings("gmb_utility", settings)
-
-    def _compute(self, predictions=None, references=None, **settings):
-        return utility(predictions, references, **settings)
+class GmbUtility(GmbModule, evaluate.Metric):
+    about = _DESCRIPTION
+    inputs = INPUTS + _OUTPUTS
+    statistic = staticmethod(utility)

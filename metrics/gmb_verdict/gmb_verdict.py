@@ -3,12 +3,11 @@
 The verdict of GMB v0.4, the Grokking Monitorability Benchmark, over its four layers.
 """
 
-import datasets
 import evaluate
 
 from gmb_hf.benchmark.flat import verdict
-from gmb_hf.benchmark.series_settings import INPUTS, check_settings
-from gmb_hf.metrics import DirectCompute
+from gmb_hf.benchmark.series_settings import INPUTS
+from gmb_hf.metrics import GmbModule
 
 _DESCRIPTION = """
 SUPPORTED_FOR_ALARM, RANK_ONLY, ESTIMATOR_UNSTABLE or INCONCLUSIVE, from all four layers: ranking,
@@ -41,31 +40,8 @@ Examples:
     ('INCONCLUSIVE', 'few_events')
 """
 
-_CITATION = """
-@misc{huang2026gmb,
-    title = {{GMB} v0.4: Grokking Monitorability Benchmark},
-    author = {Huang, Qien},
-    year = {2026},
-    url = {https://github.com/qienhuang/F-I-T}
-}
-"""
 
-
-class GmbVerdict(DirectCompute, evaluate.Metric):
-    def _info(self):
-        series = datasets.List(datasets.Value("float64"))
-        return evaluate.MetricInfo(
-            description=_DESCRIPTION,
-            citation=_CITATION,
-            inputs_description=INPUTS + _OUTPUTS,
-            features=datasets.Features(
-                {"predictions": series, "references": datasets.Value("float64")}
-            ),
-        )
-
-    @staticmethod
-    def check(settings):
-        check_settings("gmb_verdict", settings)
-
-    def _compute(self, predictions=None, references=None, **settings):
-        return verdict(predictions, references, **settings)
+class GmbVerdict(GmbModule, evaluate.Metric):
+    about = _DESCRIPTION
+    inputs = INPUTS + _OUTPUTS
+    statistic = staticmethod(verdict)
