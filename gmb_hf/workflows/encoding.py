@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from gmb_hf.validation import InputError
 
 INSTALL = "pip install 'gmb-hf[encoders]'"
 _BATCH = 256
+_PATIENCE = 5.0  # seconds for the Hub's first answer
 
 
 class Encoder:
@@ -24,26 +27,27 @@ class Encoder:
         name: its name or path.
 
     Raises:
-        InputError: sentence-transformers is not installed, or there is no such model.
+        InputError: sentence-transformers is not installed, there is no such model, or it is not at
+            hand and the Hub cannot be reached.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
-        try:
-            from sentence_transformers import SentenceTransformer
-        except ImportError:
+        if find_spec("sentence_transformers") is None:
             raise InputError(
                 f"--encoder needs sentence-transformers: {INSTALL}; or give --embeddings"
-            ) from None
-        looks_like_path = name.startswith((".", "/", "~")) or name.count("/") > 1
-        if looks_like_path and not Path(name).expanduser().is_dir():
-            raise InputError(f"encoder {name!r} cannot be found: there is no such folder")
+            )
+        # Before the import, which takes seconds.
+        place, without_hub = _place_of(name)
+        from sentence_transformers import SentenceTransformer
+
         try:
             with _quiet_hub():
-                self._model: Any = SentenceTransformer(str(Path(name).expanduser()))
-        except Exception as error:  # offline, unknown, gated, or no such model: each has its own
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise InputError(f"encoder {name!r} cannot be found or loaded: {reason}") from None
+                self._model: Any = SentenceTransformer(place, local_files_only=without_hub)
+        except Exception as error:  # unknown, gated, or no such model: each has its own
+            raise InputError(
+                f"encoder {name!r} cannot be found or loaded: {_first_line(error)}"
+            ) from None
 
     def encode(
         self, texts: Sequence[str], on_done: Callable[[str], None] = lambda _: None
@@ -78,3 +82,50 @@ def _quiet_hub() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
+
+
+def _place_of(name: str) -> tuple[str, bool]:
+    """Where to load from, a folder or a name of the Hub, and whether to leave the Hub alone."""
+    path = Path(os.path.expanduser(name))
+    if name and path.is_dir():
+        return str(path), True
+    missing = f"encoder {name!r} cannot be found"
+    if path.is_file():
+        raise InputError(f"{missing}: this is a file; give the folder of a saved model")
+    if not name.strip() or name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise InputError(f"{missing}: there is no such folder")
+    why = _obstacle()
+    if why is None or _is_cached(name):
+        return name, why is not None
+    raise InputError(
+        f"{missing}: there is no such folder, it was never downloaded, and the Hub cannot be "
+        f"reached ({why})"
+    )
+
+
+def _obstacle() -> str | None:
+    """What keeps us from the Hub, by one attempt; its client tries for a minute."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import get_session
+
+    try:
+        get_session().head(constants.ENDPOINT, timeout=_PATIENCE)
+    except Exception as error:  # of httpx or httpx2, as the client has it; offline mode too
+        return _first_line(error)
+    return None
+
+
+def _is_cached(name: str) -> bool:
+    """Whether some revision was downloaded before; bare names are of the library's own models."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    for repository in (name, f"sentence-transformers/{name}"):
+        with suppress(HFValidationError, LocalEntryNotFoundError):
+            snapshot_download(repository, local_files_only=True)
+            return True
+    return False
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

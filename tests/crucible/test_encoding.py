@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from gmb_hf.cli import main
+from gmb_hf.crucible.items import ItemScores
 from gmb_hf.crucible.margins import summarize
 from gmb_hf.validation import InputError
 from gmb_hf.workflows.crucible_scoring import score_bundles
@@ -22,7 +25,7 @@ class StandIn:
 
     asked: list[list[str]] = []  # noqa: RUF012
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, **_: object) -> None:
         if name.endswith("unknown"):
             raise OSError(f"{name} is not a model\nsecond line")
 
@@ -35,8 +38,9 @@ class StandIn:
 @pytest.fixture
 def stand_in(monkeypatch):
     StandIn.asked = []
-    module = SimpleNamespace(SentenceTransformer=StandIn)
+    module = SimpleNamespace(SentenceTransformer=StandIn, __spec__="a spec")
     monkeypatch.setitem(sys.modules, "sentence_transformers", module)
+    monkeypatch.setattr("gmb_hf.workflows.encoding._obstacle", lambda: None)
 
 
 def bundles(tmp_path, negatives=1):
@@ -74,8 +78,47 @@ def test_an_unknown_model_is_one_clear_line(stand_in):
     with pytest.raises(InputError, match=r"^encoder 'org/unknown' cannot be found") as caught:
         Encoder("org/unknown")
     assert "\n" not in str(caught.value)
-    with pytest.raises(InputError, match=r"'\./nowhere' cannot be found: there is no such folder"):
-        Encoder("./nowhere")
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "/no/where", "~/nowhere at all", "a/b/c", "", " "])
+def test_what_can_only_be_a_folder_is_not_asked_of_the_hub(stand_in, monkeypatch, name):
+    monkeypatch.setattr("gmb_hf.workflows.encoding._obstacle", lambda: pytest.fail("asked"))
+    with pytest.raises(InputError, match="cannot be found: there is no such folder") as caught:
+        Encoder(name)
+    assert repr(name) in str(caught.value)
+
+
+def test_a_file_is_no_model(stand_in, tmp_path):
+    (tmp_path / "model").write_text("")
+    with pytest.raises(InputError, match="this is a file; give the folder of a saved model"):
+        Encoder(str(tmp_path / "model"))
+
+
+def test_the_hub_is_tried_once(tmp_path, monkeypatch):
+    from huggingface_hub import constants
+
+    # No one listens on the port of the discard service.
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    begun = time.monotonic()
+    for name in ("org/model", "all-MiniLM-L6-v2", "no name"):
+        with pytest.raises(
+            InputError, match="it was never downloaded, and the Hub cannot be reached"
+        ):
+            Encoder(name)
+    assert time.monotonic() - begun < 10  # the client alone would try for a minute, each time
+
+
+def test_a_model_that_was_downloaded_needs_no_hub(tmp_path, monkeypatch):
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    cached = tmp_path / "models--org--model"
+    (cached / "refs").mkdir(parents=True)
+    (cached / "refs" / "main").write_text("0" * 40)
+    make_model(cached / "snapshots" / ("0" * 40))
+    assert Encoder("org/model").encode(["w1", "w2"]).shape == (2, 8)
 
 
 def test_without_sentence_transformers_the_way_to_install_it_is_shown(monkeypatch):
@@ -84,22 +127,30 @@ def test_without_sentence_transformers_the_way_to_install_it_is_shown(monkeypatc
         Encoder("org/model")
 
 
-def test_pass_rate_is_the_triplet_accuracy_of_sentence_transformers(tmp_path):
-    library = pytest.importorskip("sentence_transformers", reason="an extra: gmb-hf[encoders]")
-    from sentence_transformers.sentence_transformer.evaluation import TripletEvaluator
+WORDS_KNOWN = [f"w{number}" for number in range(300)]
+
+
+def make_model(folder):
+    """Save a model of 300 words with a random vector each, and return it."""
+    from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    rng = np.random.default_rng(0)
-    words = [f"w{number}" for number in range(300)]
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, words[0]))
+    places = {word: place for place, word in enumerate(WORDS_KNOWN)}
+    tokenizer = Tokenizer(models.WordLevel(places, WORDS_KNOWN[0]))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    vectors = rng.normal(size=(300, 8)).astype(np.float32)
-    model = library.SentenceTransformer(
-        modules=[StaticEmbedding(tokenizer, embedding_weights=vectors)], device="cpu"
-    )
-    model.save(str(tmp_path / "model"))
-    triples = rng.choice(words, size=(100, 3))
+    vectors = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
+    module = StaticEmbedding(tokenizer, embedding_weights=vectors)
+    model = SentenceTransformer(modules=[module], device="cpu")
+    model.save(str(folder))
+    return model
+
+
+def test_pass_rate_is_the_triplet_accuracy_of_sentence_transformers(tmp_path):
+    from sentence_transformers.sentence_transformer.evaluation import TripletEvaluator
+
+    model = make_model(tmp_path / "model")
+    triples = np.random.default_rng(1).choice(WORDS_KNOWN, size=(100, 3))
     path = tmp_path / "bundles.jsonl"
     path.write_text(
         "".join(
@@ -107,8 +158,13 @@ def test_pass_rate_is_the_triplet_accuracy_of_sentence_transformers(tmp_path):
             for a, p, n in triples.tolist()
         )
     )
-    scores = score_bundles(path, encoder=str(tmp_path / "model"))
     evaluator = TripletEvaluator(*(column.tolist() for column in triples.T))
     theirs = evaluator(model)["cosine_accuracy"]
     assert 0.2 < theirs < 0.8
+    # As it is typed.
+    out = tmp_path / "scores.parquet"
+    typed = ["crucible", "score", path, "--encoder", tmp_path / "model", "--out", out]
+    assert main([str(word) for word in typed]) == 0
+    scores = ItemScores.read(out)
+    assert scores.origin.encoder == str(tmp_path / "model")
     assert summarize(scores.margin).pass_rate == pytest.approx(theirs)
