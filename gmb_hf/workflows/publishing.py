@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from gmb_hf.benchmark.scores import Scores
 from gmb_hf.reporting.answer import answer
 from gmb_hf.reporting.evaluation import featured, write_evaluation
 from gmb_hf.reporting.figures.aligned import AlignedScore, align
@@ -14,8 +15,8 @@ from gmb_hf.reporting.figures.curves import GrokkingCurves
 from gmb_hf.runs import RunLog
 from gmb_hf.workflows.judging import Evaluation
 
-REACH = 3
-"""Horizons on each side of t* in the aligned figure."""
+# Horizons on each side of t* in the aligned figure.
+_REACH = 3
 _METRICS = {"test_acc": ("train_acc", "accuracy"), "acc_test": ("acc_train", "accuracy")}
 
 
@@ -70,12 +71,23 @@ def grokking_curves_of(log: RunLog, metric: str, event_step: NDArray[np.float64]
 
 def _aligned(name: str, evaluation: Evaluation) -> AlignedScore:
     judgement, target = evaluation.judgements[name], evaluation.prereg.primary_fpr
-    scores = judgement.evaluation
+    return aligned_score(
+        judgement.evaluation,
+        horizon=evaluation.prereg.horizon,
+        threshold=judgement.calibrated.deployed.get(target),
+        target=target,
+    )
+
+
+def aligned_score(
+    scores: Scores, *, horizon: int, threshold: float | None, target: float
+) -> AlignedScore:
+    """A score around t*, a few horizons to each side, with the threshold for a target rate."""
     offsets, values = align(
         scores.values,
         scores.steps,
         scores.present,
         scores.event_step,
-        reach=REACH * evaluation.prereg.horizon,
+        reach=_REACH * horizon,
     )
-    return AlignedScore(name, offsets, values, judgement.calibrated.deployed.get(target), target)
+    return AlignedScore(scores.name, offsets, values, threshold, target)

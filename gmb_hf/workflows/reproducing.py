@@ -21,11 +21,11 @@ from gmb_hf.preregistration.sections import Candidate
 from gmb_hf.reporting.answer import answer
 from gmb_hf.reporting.compat_tables import TABLES
 from gmb_hf.reporting.evaluation import featured, write_evaluation
-from gmb_hf.reporting.figures.aligned import AlignedScore, align
+from gmb_hf.reporting.figures.aligned import AlignedScore
 from gmb_hf.runs import RunLog
 from gmb_hf.validation import InputError
 from gmb_hf.workflows.candidates import Entry, namesakes, resolve
-from gmb_hf.workflows.publishing import REACH, grokking_curves_of
+from gmb_hf.workflows.publishing import aligned_score, grokking_curves_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,16 +135,13 @@ def _repeats(log: RunLog) -> list[str]:
 
 
 def _aligned(measured: Measured, settings: CompatSettings) -> AlignedScore:
-    scores = measured.scores
-    offsets, values = align(
-        scores.values,
-        scores.steps,
-        scores.present,
-        scores.event_step,
-        reach=REACH * settings.horizon,
-    )
     point = measured.primary
-    return AlignedScore(scores.name, offsets, values, point.threshold, point.target)
+    return aligned_score(
+        measured.scores,
+        horizon=settings.horizon,
+        threshold=point.threshold,
+        target=point.target,
+    )
 
 
 def _cadence(log: RunLog) -> int | None:
