@@ -15,8 +15,6 @@ def fpr_curve(item: IndicatorRecord) -> FprCurve:
     """The achieved rate of one indicator at each of its targets."""
     rows = item.layer_B.achieved
     intervals = [row.x_interval for row in rows]
-    certificate = item.layer_B.x_floor_certificate
-    floor = item.layer_B.fpr_min if certificate is None else certificate.f_min_pos
     return FprCurve(
         item.name,
         np.array([row.target for row in rows]),
@@ -24,8 +22,16 @@ def fpr_curve(item: IndicatorRecord) -> FprCurve:
         np.array([np.nan if each is None else _number(each.low) for each in intervals]),
         np.array([np.nan if each is None else _number(each.high) for each in intervals]),
         np.array([row.x_state == "missed" for row in rows]),
-        floor=floor if item.layer_B.fpr_floor_detected else None,
+        floor=_floor(item),
     )
+
+
+def _floor(item: IndicatorRecord) -> float | None:
+    """The least rate that an alarm of one indicator can have, None where no floor was found."""
+    if not item.layer_B.fpr_floor_detected:
+        return None
+    certificate = item.layer_B.x_floor_certificate
+    return item.layer_B.fpr_min if certificate is None else certificate.f_min_pos
 
 
 def _number(value: float | None) -> float:
@@ -43,8 +49,6 @@ def lead_times(item: IndicatorRecord, target: float) -> LeadTimes | None:
 def summary_row(item: IndicatorRecord, target: float) -> SummaryRow:
     """What the summary shows of one indicator."""
     achieved, point = item.achieved(target), item.point(target)
-    certificate = item.layer_B.x_floor_certificate
-    floor = item.layer_B.fpr_min if certificate is None else certificate.f_min_pos
     interval = achieved.x_interval if achieved else None
     spread = point.x_coverage_interval if point else None
     shift, risk = (point.x_shift_null, point.x_risk_set_null) if point else (None, None)
@@ -57,7 +61,7 @@ def summary_row(item: IndicatorRecord, target: float) -> SummaryRow:
         achieved_low=interval.low if interval else None,
         achieved_high=interval.high if interval else None,
         state=achieved.x_state if achieved else None,
-        floor=floor if item.layer_B.fpr_floor_detected else None,
+        floor=_floor(item),
         coverage=point.coverage if point else None,
         coverage_low=spread.low if spread else None,
         coverage_high=spread.high if spread else None,
