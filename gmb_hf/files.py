@@ -78,6 +78,24 @@ def write_text(path: str | Path, content: str) -> Path:
     return write_bytes(path, content.encode("utf-8"))
 
 
+def shipped(packaged: str, top_level: str, *, holding: str) -> Path:
+    """A folder of the top level that comes along with the package.
+
+    Args:
+        packaged: what it is called inside an installed package.
+        top_level: what it is called in a checkout, beside the package.
+        holding: a file in it, by which it is known.
+
+    Raises:
+        InputError: neither place has it.
+    """
+    package = Path(__file__).resolve().parent
+    for place in (package / packaged, package.parent / top_level):
+        if (place / holding).is_file():
+            return place
+    raise InputError(f"{package}: {top_level}/ is missing from this installation; install it again")
+
+
 def _umask() -> int:
     current = os.umask(0)
     os.umask(current)

@@ -5,6 +5,11 @@ from __future__ import annotations
 import configparser
 from pathlib import Path
 
+import pytest
+
+from gmb_hf.files import shipped
+from gmb_hf.validation import InputError
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -22,7 +27,8 @@ def test_every_folder_with_code_is_a_package_of_setup_cfg() -> None:
     folders = {
         ".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "gmb_hf").rglob("*.py")
     }
-    assert packages_of_setup_cfg() - {"gmb_hf.metric_modules"} == folders
+    from_the_top = {"gmb_hf.metric_modules", "gmb_hf.card_templates"}
+    assert packages_of_setup_cfg() - from_the_top == folders
 
 
 def test_every_data_file_matches_a_pattern_of_setup_cfg() -> None:
@@ -39,3 +45,13 @@ def test_every_file_of_a_metric_matches_a_pattern_of_setup_cfg() -> None:
     files = [path for path in (ROOT / "metrics").glob("*/*") if path.name != "__pycache__"]
     assert files
     assert {path.suffix for path in files} <= {".py", ".md", ".txt"}
+
+
+def test_every_card_template_matches_a_pattern_of_setup_cfg() -> None:
+    assert {path.suffix for path in (ROOT / "cards").iterdir()} == {".j2"}
+
+
+def test_a_folder_that_an_installation_lacks_is_named() -> None:
+    assert shipped("card_templates", "cards", holding="dataset.md.j2") == ROOT / "cards"
+    with pytest.raises(InputError, match="cards/ is missing from this installation; install it"):
+        shipped("card_templates", "cards", holding="nothing")

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 
-from gmb_hf._version import __version__
 from gmb_hf.files import atomic_path, write_text
+from gmb_hf.hub.cards import render_card
 from gmb_hf.training.config import RunConfig
 
 
@@ -47,12 +46,14 @@ def write_data(config: RunConfig, folder: Path) -> list[Path]:
         ],
         "gmb_fingerprint": {task.name: task.fingerprint()},
     }
-    card = (
-        f"---\n{yaml.safe_dump(header, sort_keys=False)}---\n\n# {task.name}\n\n"
-        f"All {len(rows)} equations `BOS a OP b EQ c EOS EOS` of {config.task.operation} modulo "
-        f"{config.task.prime}.\nRuns train on {share:g} of them, drawn from {split}.\n\n"
-        "```python\nfrom datasets import load_dataset\n\n"
-        f'rows = load_dataset("data", "{task.name}", split="full")  # this folder\n```\n\n'
-        f"Made by gmb-hf {__version__}; the fingerprint is the SHA-256 of the rows' content.\n"
+    card = render_card(
+        "dataset",
+        header,
+        task=task.name,
+        rows=len(rows),
+        operation=config.task.operation,
+        prime=config.task.prime,
+        share=f"{share:g}",
+        drawn_from=split,
     )
     return [write_text(folder / "README.md", card), parquet]

@@ -105,8 +105,7 @@ def _place_of(name: str) -> tuple[str, bool]:
 
 def _obstacle() -> str | None:
     """What keeps us from the Hub, by one attempt; its client tries for a minute."""
-    from huggingface_hub import constants
-    from huggingface_hub.utils import get_session
+    from huggingface_hub import constants, get_session
 
     try:
         get_session().head(constants.ENDPOINT, timeout=_PATIENCE)

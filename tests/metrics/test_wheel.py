@@ -1,4 +1,4 @@
-"""A wheel, built and installed into an empty folder, brings the metrics along."""
+"""A wheel, built and installed into an empty folder, brings metrics and cards along."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 import gmb_hf.metrics
+from gmb_hf.training.presets import preset
+from gmb_hf.workflows.data import write_data
 
 ROOT = Path(gmb_hf.metrics.__file__).parents[1]
-SOURCES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "gmb_hf", "metrics")
+SOURCES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "gmb_hf", "metrics", "cards")
 
 LOAD_ALL = """
 import sys
@@ -21,6 +23,15 @@ import gmb_hf.metrics
 print(gmb_hf.metrics.__file__)
 for name in gmb_hf.metrics.names():
     print(gmb_hf.metrics.load(name).name, gmb_hf.metrics.module(name).script)
+"""
+
+WRITE_A_CARD = """
+from pathlib import Path
+from gmb_hf.hub import cards
+from gmb_hf.training.presets import preset
+from gmb_hf.workflows.data import write_data
+print(cards.folder())
+print(write_data(preset("quick"), Path("data"))[0])
 """
 
 
@@ -62,24 +73,44 @@ def test_the_wheel_holds_each_file_of_each_metric(wheel: Path) -> None:
     assert {path.split("/")[0] for path in held if not path.startswith("gmb_hf-")} == {"gmb_hf"}
 
 
-def test_what_is_installed_loads_each_metric(
-    wheel: Path, tmp_path: Path, offline: dict[str, str]
-) -> None:
-    target, elsewhere = tmp_path / "installed", tmp_path / "elsewhere"
-    elsewhere.mkdir()
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("installed")
     pip("install", "--no-deps", "--no-index", "--target", target, wheel)
+    return target
+
+
+def run_elsewhere(code: str, installed: Path, folder: Path, offline: dict[str, str]) -> list[str]:
+    """The lines that code prints in another folder, with what is installed."""
+    folder.mkdir()
     done = subprocess.run(
-        [sys.executable, "-c", LOAD_ALL],
-        cwd=elsewhere,
-        env={**offline, "PYTHONPATH": str(target)},
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env={**offline, "PYTHONPATH": str(installed)},
         capture_output=True,
         text=True,
         timeout=200,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    where, *lines = done.stdout.splitlines()
-    assert Path(where).is_relative_to(target)
+    return done.stdout.splitlines()
+
+
+def test_what_is_installed_loads_each_metric(
+    installed: Path, tmp_path: Path, offline: dict[str, str]
+) -> None:
+    where, *lines = run_elsewhere(LOAD_ALL, installed, tmp_path / "elsewhere", offline)
+    assert Path(where).is_relative_to(installed)
     loaded = dict(line.split(maxsplit=1) for line in lines)
     assert tuple(loaded) == gmb_hf.metrics.names()
-    assert all(Path(script).is_relative_to(target) for script in loaded.values())
+    assert all(Path(script).is_relative_to(installed) for script in loaded.values())
+
+
+def test_what_is_installed_writes_a_data_card(
+    installed: Path, tmp_path: Path, offline: dict[str, str]
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    templates, card = run_elsewhere(WRITE_A_CARD, installed, elsewhere, offline)
+    assert Path(templates) == installed / "gmb_hf" / "card_templates"
+    ours = write_data(preset("quick"), tmp_path / "ours")[0]
+    assert (elsewhere / card).read_bytes() == ours.read_bytes()
