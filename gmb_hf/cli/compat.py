@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from gmb_hf.cli.options import check_sign, numbers, typed
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.compat.settings import CompatSettings
@@ -66,8 +67,7 @@ def reproduce(context: typer.Context) -> None:
     scores, sign, last_rows = given["score"], given["sign"], given["last_rows"]
     if not scores:
         raise InputError("--score missing: say which column to judge, e.g. --score COLUMN")
-    if sign not in (1, -1):
-        raise InputError(f"--sign must be +1 or -1, got {sign}")
+    check_sign(sign)
     if last_rows is not None:
         positive_int("--last-rows", last_rows)
     settings = _settings(context)
@@ -99,19 +99,11 @@ def reproduce(context: typer.Context) -> None:
         raise CheckFailed("no score is SUPPORTED_FOR_ALARM; with --protocol compat none ever is")
 
 
-def typed(context: typer.Context) -> Iterator[Any]:
-    """The parameters that stand on the command line."""
-    for parameter in context.command.params:
-        source = context.get_parameter_source(str(parameter.name))
-        if getattr(source, "name", "") == "COMMANDLINE":
-            yield parameter
-
-
 def refuse_own(context: typer.Context) -> None:
     """With another protocol, an option of this one must not be passed over."""
     from gmb_hf.validation import InputError
 
-    wrong = [parameter.opts[0] for parameter in typed(context) if parameter.name in OWN]
+    wrong = [option for name, option in typed(context).items() if name in OWN]
     if wrong:
         shown = ", ".join(wrong)
         raise InputError(f"only --protocol compat has {shown}; add it, or leave that out")
@@ -120,17 +112,17 @@ def refuse_own(context: typer.Context) -> None:
 def _refuse_foreign(context: typer.Context) -> None:
     from gmb_hf.validation import InputError
 
-    for parameter in typed(context):
-        if parameter.name not in _SHARED | {*_SETTINGS, *OWN}:
-            why = _WHY_NOT.get(str(parameter.name), "the reference knows nothing of the kind")
-            raise InputError(f"--protocol compat does not go with {parameter.opts[0]}: {why}")
+    for name, option in typed(context).items():
+        if name not in _SHARED | {*_SETTINGS, *OWN}:
+            why = _WHY_NOT.get(name, "the reference knows nothing of the kind")
+            raise InputError(f"--protocol compat does not go with {option}: {why}")
 
 
 def _settings(context: typer.Context) -> CompatSettings:
     from gmb_hf.benchmark.compat.settings import CompatSettings
     from gmb_hf.validation import InputError
 
-    given, on_line = context.params, {parameter.name for parameter in typed(context)}
+    given, on_line = context.params, typed(context)
     chosen: dict[str, Any] = {
         setting: given[name]
         for name, setting in _SETTINGS.items()
@@ -139,9 +131,9 @@ def _settings(context: typer.Context) -> CompatSettings:
     thresholds = given["thresholds"]
     targets: tuple[float, ...] = ()
     if thresholds is not None:
-        chosen["thresholds"] = _numbers("--thresholds", thresholds, "0.1776,0.0984443")
+        chosen["thresholds"] = numbers("--thresholds", thresholds, example="0.1776,0.0984443")
     if thresholds is None or "fpr" in on_line:
-        targets = _numbers("--fpr", given["fpr"], "0.01,0.05,0.10")
+        targets = numbers("--fpr", given["fpr"], example="0.01,0.05,0.10")
     try:
         return CompatSettings(fpr_targets=targets, min_targets_ok=min(2, len(targets)), **chosen)
     except InputError as error:
@@ -150,15 +142,6 @@ def _settings(context: typer.Context) -> CompatSettings:
         names = "|".join(options)
         message = re.sub(rf"\b({names})\b", lambda match: options[match.group()], str(error))
         raise InputError(message) from error
-
-
-def _numbers(option: str, text: str, example: str) -> tuple[float, ...]:
-    from gmb_hf.validation import InputError
-
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"{option} {text!r}: write numbers with commas, e.g. {example}") from None
 
 
 def _show(results: Results, report: Path) -> None:

@@ -18,6 +18,7 @@ from gmb_hf.cli.event_options import (
     Radius,
     Tolerance,
 )
+from gmb_hf.cli.options import check_sign, rates, typed
 
 if TYPE_CHECKING:
     from gmb_hf.runs import RunLog
@@ -202,8 +203,7 @@ def evaluate(
             "lead_time_median_min": lead_min,
             "nan": _one_of("--nan", nan, ("error", "ignore")),
         }
-        if sign not in (1, -1):
-            raise InputError(f"--sign must be +1 or -1, got {sign}")
+        check_sign(sign)
         log, earlier = read(sources), read(explore_runs) if explore_runs else None
         design["candidates"] = [
             own_score(name, log, sign=sign, sees_test_labels=sees_test_labels)
@@ -275,27 +275,12 @@ def _refuse_design_options(context: typer.Context) -> None:
     """A lock fixes the design; an option that would change it must not be passed over."""
     from gmb_hf.validation import InputError
 
-    typed = [
-        option
-        for name, option in event_options.typed(context).items()
-        if name not in _BESIDE_A_LOCK
-    ]
-    if typed:
-        raise InputError(f"--lock fixes the design; leave out {', '.join(typed)}")
+    wrong = [option for name, option in typed(context).items() if name not in _BESIDE_A_LOCK]
+    if wrong:
+        raise InputError(f"--lock fixes the design; leave out {', '.join(wrong)}")
 
 
 def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
     from gmb_hf.validation import choose
 
     return choose("value", value, known, where=option)
-
-
-def rates(text: str) -> list[float]:
-    """False positive rates from text such as `0.01,0.05`."""
-    from gmb_hf.validation import InputError, fraction
-
-    try:
-        found = [float(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(f"--fpr {text!r}: write rates with commas, e.g. 0.01,0.05,0.10") from None
-    return [fraction("--fpr", rate) for rate in found]

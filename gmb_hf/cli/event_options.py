@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from gmb_hf.cli.options import typed
+
 EVENTS = ("E_jump", "E_plateau", "E_regime")
 
 EventType = Annotated[str, typer.Option(help="E_jump, E_plateau or E_regime.")]
@@ -56,15 +58,6 @@ _BELONGS = {
     "radius": "E_regime",
     "tolerance": "E_regime",
 }
-
-
-def typed(context: typer.Context) -> dict[str, str]:
-    """The options that stand on the command line: name of the parameter -> as it is typed."""
-    return {
-        str(parameter.name): parameter.opts[0]
-        for parameter in context.command.params
-        if getattr(context.get_parameter_source(str(parameter.name)), "name", "") == "COMMANDLINE"
-    }
 
 
 def check_event(context: typer.Context, event: str) -> str:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gmb_hf.cli.options import check_sign, rates, typed
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -27,37 +29,25 @@ _OPTION_OF = {
     "x_alpha": "--alpha",
     "x_nan must": "--nan must",
 }
-_OF_THE_DESIGN = {
+_EVENT_AND_WINDOWS = {
+    "metric",
+    "horizon",
+    "safe_gap",
+    "window",
+    "jump",
+    "floor",
+    "event_after",
+    "burn_in",
+}
+_OF_THE_DESIGN = _EVENT_AND_WINDOWS | {
     "f",
     "primary_fpr",
     "eps",
     "coverage_min",
     "event_count_min",
     "alpha",
-    "metric",
-    "horizon",
-    "safe_gap",
-    "window",
-    "jump",
-    "floor",
-    "event_after",
-    "burn_in",
 }
-_OF_THE_PILOT = {
-    "metric",
-    "horizon",
-    "safe_gap",
-    "window",
-    "jump",
-    "floor",
-    "event_after",
-    "burn_in",
-    "score",
-    "sign",
-    "nan",
-    "step_column",
-    "run_column",
-}
+_OF_THE_PILOT = _EVENT_AND_WINDOWS | {"score", "sign", "nan", "step_column", "run_column"}
 
 
 def plan(
@@ -243,8 +233,7 @@ def _pilot(
     from gmb_hf.workflows.candidates import own_score
     from gmb_hf.workflows.planning import pilot
 
-    if sign not in (1, -1):
-        raise InputError(f"--sign must be +1 or -1, got {sign}")
+    check_sign(sign)
     try:
         if score is not None:
             design = design.replace(candidates=[own_score(score, log, sign=sign)])
@@ -262,8 +251,6 @@ def _in_options(message: str) -> str:
 
 
 def _targets(text: str, primary: float | None) -> dict[str, Any]:
-    from gmb_hf.cli.evaluate import rates
-
     targets = rates(text)
     if primary is None:
         primary = 0.05 if 0.05 in targets else targets[0]
@@ -286,7 +273,6 @@ def _refuse(context: typer.Context, names: set[str], why: str) -> None:
     """Options that would be passed over are refused."""
     from gmb_hf.validation import InputError
 
-    for parameter in context.command.params:
-        source = getattr(context.get_parameter_source(str(parameter.name)), "name", "")
-        if parameter.name in names and source == "COMMANDLINE":
-            raise InputError(f"{parameter.opts[0]} {why}")
+    for name, option in typed(context).items():
+        if name in names:
+            raise InputError(f"{option} {why}")
