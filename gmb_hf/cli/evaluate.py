@@ -144,6 +144,7 @@ def evaluate(
 ) -> None:
     """Judge scores on held-out runs: may any of them raise an alarm?"""
     from gmb_hf.cli import show
+    from gmb_hf.reporting.answer import answer
     from gmb_hf.runs import RunLog
     from gmb_hf.validation import CheckFailed, InputError
     from gmb_hf.workflows.candidates import own_score
@@ -221,17 +222,8 @@ def evaluate(
             show.say(f"note: {in_options(note)}")
         show.say("For a claim, fix the design and lock it before you look at held-out runs.")
     show.written(paths, following=following)
-    if require_supported and not _supported(evaluation):
+    if require_supported and not answer(evaluation.results).may_alarm:
         raise CheckFailed("no score is SUPPORTED_FOR_ALARM")
-
-
-def _supported(evaluation: Evaluation) -> bool:
-    """Whether a monitor may raise an alarm; an oracle counts where there is nothing else."""
-    from gmb_hf.reporting.answer import answer
-
-    found = answer(evaluation.results)
-    judged = [*found.group("monitor"), *found.group("undeclared")] or found.group("oracle")
-    return any(item.x_alarm_eligible for item in judged)
 
 
 def _by_lock(path: Path, log: RunLog) -> Evaluation:

@@ -35,15 +35,17 @@ class Answer:
         """The indicators of one group, ranked."""
         return tuple(item for item in self.ranked if group_of(item) == name)
 
+    @property
+    def may_alarm(self) -> bool:
+        """Whether any score may raise an alarm; an oracle counts where there is nothing else."""
+        return any(item.x_alarm_eligible for item in _judged(self.ranked))
+
 
 def answer(results: Results) -> Answer:
     """Sum up a results file."""
     target = primary_target(results)
     ranked = tuple(sorted(results.indicators, key=lambda item: _rank(item, target)))
-    judged = [item for item in ranked if group_of(item) in ("monitor", "undeclared")]
-    oracles = [item for item in ranked if group_of(item) == "oracle"]
-    # Where everything sees test labels, oracles are all there is to speak about.
-    subject = judged or oracles or list(ranked)
+    subject = _judged(ranked) or ranked
     eligible = [item for item in subject if item.label == "SUPPORTED_FOR_ALARM"]
     budget = f"a {target * 100:g}% false-alarm budget"
     counts: Counter[str] = Counter(item.label for item in subject)
@@ -54,6 +56,12 @@ def answer(results: Results) -> Answer:
         ranked=ranked,
         target=target,
     )
+
+
+def _judged(ranked: Sequence[IndicatorRecord]) -> list[IndicatorRecord]:
+    """What there is to speak about: where everything sees test labels, oracles; never controls."""
+    judged = [item for item in ranked if group_of(item) in ("monitor", "undeclared")]
+    return judged or [item for item in ranked if group_of(item) == "oracle"]
 
 
 def primary_target(results: Results) -> float:
