@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
+
+_Item = TypeVar("_Item", bound=Hashable)
 
 
 class InputError(ValueError):
@@ -59,6 +62,11 @@ def choose(kind: str, word: str, known: Sequence[str], *, where: str = "") -> st
     if word not in known:
         raise unknown(kind, word, known, where=where)
     return word
+
+
+def repeated(items: Iterable[_Item]) -> _Item | None:
+    """The first of the items that occurs again later, or None when each stands once."""
+    return next((item for item, count in Counter(items).items() if count > 1), None)
 
 
 def positive_int(name: str, value: Any, *, where: str = "") -> int:

@@ -38,7 +38,7 @@ from gmb_hf.preregistration.documents import (
 )
 from gmb_hf.preregistration.lock import Lock
 from gmb_hf.preregistration.prereg import Prereg
-from gmb_hf.validation import InputError
+from gmb_hf.validation import InputError, repeated
 
 _HEADING = "GMB results, schema v0.4; keys that begin with x_ are extensions of gmb-hf"
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow", "torch", "transformers")
@@ -67,10 +67,9 @@ class Results(ResultSection):
 
     @model_validator(mode="after")
     def _each_name_once(self) -> Results:
-        names = [item.name for item in self.indicators]
-        repeated = [name for name in names if names.count(name) > 1]
-        if repeated:
-            raise ValueError(f"indicators: the name {repeated[0]!r} is used twice")
+        twice = repeated(item.name for item in self.indicators)
+        if twice is not None:
+            raise ValueError(f"indicators: the name {twice!r} is used twice")
         return self
 
     @model_validator(mode="after")

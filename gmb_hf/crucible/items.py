@@ -27,7 +27,7 @@ from gmb_hf.crucible.similarities import Similarities, listed
 from gmb_hf.crucible.tiers import check_names
 from gmb_hf.files import atomic_path
 from gmb_hf.preregistration.documents import Section
-from gmb_hf.validation import InputError, nearest
+from gmb_hf.validation import InputError, nearest, repeated
 
 _KEY = b"gmb_crucible"
 _TYPES = {
@@ -184,9 +184,9 @@ class ItemScores:
 
 
 def _once(ids: Sequence[str], path: str | Path) -> tuple[str, ...]:
-    if len(set(ids)) != len(ids):
-        repeated = next(name for name in ids if ids.count(name) > 1)
-        raise InputError(f"{path}: id {repeated!r} occurs more than once")
+    twice = repeated(ids)
+    if twice is not None:
+        raise InputError(f"{path}: id {twice!r} occurs more than once")
     return tuple(ids)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gmb_hf.files import write_text
+from gmb_hf.preregistration.documents import each_key_once
 from gmb_hf.validation import InputError
 
 
@@ -17,7 +18,7 @@ def parse_json(text: str, *, where: str) -> Any:
         InputError: it is not JSON, repeats a key, or holds NaN or an infinity.
     """
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
+        return json.loads(text, object_pairs_hook=each_key_once, parse_constant=_constant)
     except json.JSONDecodeError as error:
         raise InputError(f"{where}: is not JSON: {error.msg} (column {error.colno})") from None
     except (ValueError, RecursionError) as error:
@@ -64,14 +65,6 @@ def write_json(path: str | Path, data: Any) -> Path:
     """Write plain data as indented JSON, atomically."""
     text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
     return write_text(path, text + "\n")
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"key {next(key for key in keys if keys.count(key) > 1)!r} is given twice")
-    return made
 
 
 def _constant(name: str) -> Any:

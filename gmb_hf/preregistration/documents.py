@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gmb_hf.files import write_text
 from gmb_hf.preregistration.document_errors import explain
-from gmb_hf.validation import InputError
+from gmb_hf.validation import InputError, repeated
 
 T = TypeVar("T")
 Many = Annotated[tuple[T, ...], Field(strict=False)]
@@ -86,7 +86,7 @@ def load_document(path: str | Path) -> Any:
         return load_yaml(source)
     text = _read(source)
     try:
-        return json.loads(text, object_pairs_hook=_each_key_once)
+        return json.loads(text, object_pairs_hook=each_key_once)
     except json.JSONDecodeError as error:
         raise InputError(f"{source}: line {error.lineno}: is not JSON: {error.msg}") from None
     except RecursionError:
@@ -95,12 +95,11 @@ def load_document(path: str | Path) -> Any:
         raise InputError(f"{source}: {error}") from None
 
 
-def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The pairs of a JSON object, for `object_pairs_hook`; a key given twice is an `InputError`."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise InputError(f"key {twice!r} is given twice")
+        raise InputError(f"key {repeated(key for key, _ in pairs)!r} is given twice")
     return found
 
 

@@ -32,7 +32,7 @@ from gmb_hf.preregistration.sections import (
 )
 from gmb_hf.preregistration.strata import Stratum
 from gmb_hf.preregistration.template import template
-from gmb_hf.validation import InputError
+from gmb_hf.validation import InputError, repeated
 
 Draws = Annotated[int, Field(ge=1)]
 
@@ -86,10 +86,9 @@ class Prereg(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Prereg:
-        names = [candidate.name for candidate in self.candidates]
-        repeated = [name for name in names if names.count(name) > 1]
-        if repeated:
-            raise ValueError(f"candidates: the name {repeated[0]!r} is used twice")
+        twice = repeated(candidate.name for candidate in self.candidates)
+        if twice is not None:
+            raise ValueError(f"candidates: the name {twice!r} is used twice")
         if self.x_primary_fpr not in self.fpr_targets:
             raise ValueError(
                 f"x_primary_fpr {self.x_primary_fpr:g} is not among operating_points.fpr_targets "
@@ -101,10 +100,9 @@ class Prereg(Section):
 
     @model_validator(mode="after")
     def _strata_and_looks(self) -> Prereg:
-        names = [stratum.name for stratum in self.x_strata]
-        repeated = [name for name in names if names.count(name) > 1]
-        if repeated:
-            raise ValueError(f"x_strata: the name {repeated[0]!r} is used twice")
+        twice = repeated(stratum.name for stratum in self.x_strata)
+        if twice is not None:
+            raise ValueError(f"x_strata: the name {twice!r} is used twice")
         planned, most = len(self.boundary.seeds_eval), self.x_max_eval_seeds
         if most is not None and planned > most:
             raise ValueError(

@@ -23,7 +23,7 @@ from gmb_hf.reporting.compat_tables import TABLES
 from gmb_hf.reporting.evaluation import featured, write_evaluation
 from gmb_hf.reporting.figures.aligned import AlignedScore
 from gmb_hf.runs import RunLog
-from gmb_hf.validation import InputError
+from gmb_hf.validation import InputError, repeated
 from gmb_hf.workflows.candidates import Entry, namesakes, resolve
 from gmb_hf.workflows.publishing import aligned_score, grokking_curves_of
 
@@ -67,10 +67,9 @@ def reproduce(
             or no window is negative.
     """
     entries = [resolve(Candidate.parse(item, where="score"), log) for item in candidates]
-    names = [entry.name for entry in entries]
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise InputError(f"score {twice[0]!r} is given twice; name it once")
+    twice = repeated(entry.name for entry in entries)
+    if twice is not None:
+        raise InputError(f"score {twice!r} is given twice; name it once")
     events = event_steps(log.panel(settings.metric), settings)
     measured = {entry.name: _measured(entry, log, events, settings) for entry in entries}
     steps = log.panel("step")

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from gmb_hf.runs.raw import RUN, RawTable, Wanted
-from gmb_hf.validation import InputError
+from gmb_hf.validation import InputError, repeated
 
 _SERIES = "series_key"  # of the dashboard alone
 _BOOKS = ("id", "run_id", "log_id", "space_id", _SERIES, "data_type", "timestamp", "time")
@@ -45,7 +45,7 @@ def from_trackio(raw: RawTable, wanted: Wanted) -> RawTable:
 def _refuse_namesakes(raw: RawTable, named: str) -> None:
     pairs = raw.table.group_by([named, _ID]).aggregate([])
     names = pairs[named].to_pylist()
-    twice = next((name for name in names if names.count(name) > 1), None)
+    twice = repeated(names)
     if twice is not None:
         raise InputError(
             f"{raw.where}: {names.count(twice)} runs have the name {twice!r}; tell them apart by "
