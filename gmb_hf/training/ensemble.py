@@ -9,8 +9,7 @@ Shapes: S seeds, n training equations, m held-out equations.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -25,6 +24,7 @@ from gmb_hf.training.config import RunConfig
 from gmb_hf.training.equations import Equations, TrunkLayout
 from gmb_hf.training.fused import Workspace
 from gmb_hf.training.settings import TaskSettings
+from gmb_hf.training.stacked_model import StackedModel, seeded_model
 from gmb_hf.training.trunk import answer_losses
 from gmb_hf.validation import InputError
 
@@ -52,8 +52,7 @@ def model_config(config: RunConfig) -> GrokkingTransformerConfig:
 
 def initial_model(config: RunConfig, seed: int) -> GrokkingTransformerForCausalLM:
     """The model of `seed` before training, as after `transformers.set_seed(seed)`."""
-    with _random_state(seed):
-        return GrokkingTransformerForCausalLM(model_config(config))
+    return seeded_model(model_config(config), seed)
 
 
 def trunk_layout(config: RunConfig) -> TrunkLayout:
@@ -70,16 +69,16 @@ def trunk_layout(config: RunConfig) -> TrunkLayout:
     )
 
 
-class Ensemble:
-    """S seeds of one config, their weights stacked, and one AdamW over all of them.
+class Ensemble(StackedModel):
+    """The models of S seeds of one config, and the equations that they learn.
 
     Attributes:
         config, seeds: what is trained.
-        weights: name -> parameter [S, ...], named as in the model's state dict.
+        layout: of the model and the task, for the short forward.
         train, test: the equations of every seed; `test` has m of them.
         truth: true answers of the training equations, [S, n].
         corrupted: which training equations carry a wrong label, [S, n].
-        step: updates made so far.
+        fingerprints: of every seed's data.
 
     With `compiled` the steps go through torch.compile.
     """
@@ -95,30 +94,14 @@ class Ensemble:
     ) -> None:
         if not seeds:
             raise InputError("no seeds to train; give at least one, e.g. --seeds 0:32")
+        models = [initial_model(config, seed) for seed in seeds]
+        super().__init__(models, config.training, device=device, dtype=dtype)
         self.config = config
         self.seeds = tuple(seeds)
-        self.device = torch.device(device)
         self.layout = trunk_layout(config)
-        self.step = 0
         self._workspace = Workspace()
         self._compiled = CompiledLosses(self.layout, self._workspace) if compiled else None
-        states = [_parameters(initial_model(config, seed)) for seed in self.seeds]
-        self.weights = {
-            name: torch.stack([state[name] for state in states])
-            .to(self.device, dtype)
-            .requires_grad_()
-            for name in states[0]
-        }
         self._load_data(dtype)
-        training = config.training
-        self.optimizer = torch.optim.AdamW(
-            self.weights.values(),
-            lr=training.lr,
-            betas=(training.beta1, training.beta2),
-            eps=training.eps,
-            weight_decay=training.weight_decay,
-            fused=True,
-        )
 
     def __len__(self) -> int:
         return len(self.seeds)
@@ -126,11 +109,7 @@ class Ensemble:
     def gradients(self, *, keep_logits: bool = False) -> tuple[Tensor, Tensor]:
         """Set every parameter's gradient; the losses [S] and, on request, the logits [S, n, V]."""
         losses, logits = self._losses(keep_logits)
-        self.optimizer.zero_grad(set_to_none=True)
-        losses.sum().backward()  # a sum: seeds do not share parameters, so none is averaged
-        for weight in self.weights.values():
-            if weight.grad is None:  # unused parameters must still decay
-                weight.grad = torch.zeros_like(weight)
+        self.backward(losses)
         return losses.detach(), logits
 
     def _losses(self, keep_logits: bool) -> tuple[Tensor, Tensor]:
@@ -142,70 +121,10 @@ class Ensemble:
             self.weights, self.layout, self.train, self._workspace, keep_logits=keep_logits
         )
 
-    def update(self) -> None:
-        """One AdamW step with the gradients that `gradients` set."""
-        self.optimizer.step()
-        self.step += 1
-
     def losses_at(self, weights: Mapping[str, Tensor]) -> Tensor:
         """Training losses [S] at other weights, without gradients."""
         with torch.no_grad():
             return answer_losses(weights, self.layout, self.train, self._workspace)[0]
-
-    def member(self, index: int) -> GrokkingTransformerForCausalLM:
-        """The model of `seeds[index]` as it is now, on the CPU; `save_pretrained` saves it."""
-        model = initial_model(self.config, self.seeds[index])
-        for name, parameter in _parameters(model).items():
-            parameter.copy_(self.weights[name][index].detach())
-        return model
-
-    def load_member(self, index: int, model: torch.nn.Module) -> None:
-        """Take the weights of one seed from a model of the same shape."""
-        with torch.no_grad():
-            for name, parameter in _parameters(model).items():
-                self.weights[name][index].copy_(parameter)
-
-    def last_updates(self) -> dict[str, Tensor]:
-        """The change that the last step made to each parameter; zeros before the first.
-
-        Recomputed from the optimizer's moments, so that no copy of the weights is kept: AdamW
-        sets w' = w (1 - lr decay) - lr m / (sqrt(v) + eps) with bias-corrected m and v.
-        """
-        training = self.config.training
-        updates = {}
-        for name, weight in self.weights.items():
-            state = self.optimizer.state.get(weight)
-            if not state:
-                updates[name] = torch.zeros_like(weight)
-                continue
-            step = float(state["step"])
-            mean = state["exp_avg"] / (1 - training.beta1**step)
-            scale = (state["exp_avg_sq"] / (1 - training.beta2**step)).sqrt_().add_(training.eps)
-            move = mean.div_(scale).mul_(training.lr)
-            kept = 1 - training.lr * training.weight_decay
-            updates[name] = weight.detach() - (weight.detach() + move) / kept
-        return updates
-
-    def state(self) -> dict[str, Tensor]:
-        """Everything that training needs to go on: weights, moments and the step."""
-        tensors = {"step": torch.tensor(self.step)}
-        for name, weight in self.weights.items():
-            tensors[f"weight.{name}"] = weight.detach()
-            for key, value in self.optimizer.state.get(weight, {}).items():
-                tensors[f"{key}.{name}"] = value
-        return tensors
-
-    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from what `state` returned."""
-        self.step = int(tensors["step"])
-        with torch.no_grad():
-            for name, weight in self.weights.items():
-                weight.copy_(tensors[f"weight.{name}"])
-                keys = ("step", "exp_avg", "exp_avg_sq")
-                if all(f"{key}.{name}" in tensors for key in keys):
-                    self.optimizer.state[weight] = {
-                        key: tensors[f"{key}.{name}"].to(weight.device).clone() for key in keys
-                    }
 
     def _load_data(self, dtype: torch.dtype) -> None:
         prime = self.config.task.prime
@@ -229,15 +148,3 @@ class Ensemble:
         wrong = [item.corrupted[index] for item, index in zip(data, train, strict=True)]
         self.truth = torch.from_numpy(np.stack(truth)).to(self.device)
         self.corrupted = torch.from_numpy(np.stack(wrong)).to(self.device)
-
-
-def _parameters(model: torch.nn.Module) -> dict[str, Tensor]:
-    # A tied head appears once, as the embedding.
-    return {name: parameter.detach() for name, parameter in model.named_parameters()}
-
-
-@contextlib.contextmanager
-def _random_state(seed: int) -> Iterator[None]:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield
