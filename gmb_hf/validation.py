@@ -51,10 +51,20 @@ def unknown(kind: str, word: str, known: Iterable[str], *, where: str = "") -> I
     """
     names = sorted(known)
     guess = nearest(word, names)
-    shown = ", ".join(names[:24]) + (", ..." if len(names) > 24 else "")
+    shown = first_of(names, 24)
     hint = f" Did you mean {guess!r}?" if guess else ""
     prefix = f"{where}: " if where else ""
     return InputError(f"{prefix}{kind} {word!r} is unknown; known: {shown or 'none'}.{hint}")
+
+
+def first_of(items: Sequence[object], most: int = 8) -> str:
+    """The items with commas; of more than `most` the first ones and how many there are beside.
+
+    >>> first_of([3, 1, 4, 1, 5], most=3)
+    '3, 1, 4 and 2 more'
+    """
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(str(item) for item in items[:most]) + more
 
 
 def choose(kind: str, word: str, known: Sequence[str], *, where: str = "") -> str:

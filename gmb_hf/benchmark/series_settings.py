@@ -204,4 +204,4 @@ def in_keywords(message: str) -> str:
     for path, name in sorted(Prereg.flat_names().items(), key=lambda item: -len(item[0])):
         if name in DESIGN:
             message = message.replace(path, name)
-    return message.rstrip(".")
+    return message.removesuffix(".")

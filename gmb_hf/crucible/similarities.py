@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gmb_hf.validation import InputError, choose
+from gmb_hf.validation import InputError, choose, first_of
 
 OnEmpty = Literal["error", "skip"]
 
@@ -198,9 +198,8 @@ class Similarities:
 
 def listed(names: Sequence[str | int]) -> str:
     """Items by name, the first few of them: `items 'a', 'b'`."""
-    shown = ", ".join(repr(name) for name in names[:_MOST_NAMED])
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return f"{'item' if len(names) == 1 else 'items'} {shown}{more}"
+    shown = first_of([repr(name) for name in names], _MOST_NAMED)
+    return f"{'item' if len(names) == 1 else 'items'} {shown}"
 
 
 def _check_shapes(given: Similarities) -> None:

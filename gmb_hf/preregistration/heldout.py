@@ -7,7 +7,7 @@ from typing import Any
 
 from gmb_hf.preregistration.record import LockRecord
 from gmb_hf.preregistration.sections import Boundary
-from gmb_hf.validation import InputError
+from gmb_hf.validation import InputError, first_of
 
 
 def check_held_out(
@@ -83,10 +83,9 @@ def refuse_overlap(explore: Sequence[Any], held_out: Sequence[Any], where: str) 
     """Raise `InputError` if a seed or run was used to explore and is held out too."""
     both = sorted(set(explore) & set(held_out))
     if both:
-        shown = ", ".join(str(item) for item in both[:8]) + (", ..." if len(both) > 8 else "")
         raise InputError(
-            f"{where}: {len(both)} also used to explore ({shown}); a threshold must not be "
-            "judged on runs that it was found on, give other seeds"
+            f"{where}: {len(both)} also used to explore ({first_of(both)}); a threshold must not "
+            "be judged on runs that it was found on, give other seeds"
         )
 
 
@@ -96,7 +95,7 @@ def _compare_seeds(declared: Sequence[int], found: Sequence[int]) -> tuple[str, 
     extra = sorted(set(found) - set(declared))
     if extra:
         raise InputError(
-            f"held-out seeds {_first(extra)} are not among the lock's boundary.seeds_eval; runs "
+            f"held-out seeds {first_of(extra)} are not among the lock's boundary.seeds_eval; runs "
             "may not be added after the lock, give the declared seeds only"
         )
     missing = sorted(set(declared) - set(found))
@@ -104,9 +103,5 @@ def _compare_seeds(declared: Sequence[int], found: Sequence[int]) -> tuple[str, 
         return ()
     return (
         f"{len(missing)} of {len(declared)} held-out seeds that the lock declares are missing: "
-        f"{_first(missing)}",
+        f"{first_of(missing)}",
     )
-
-
-def _first(items: Sequence[int]) -> str:
-    return ", ".join(str(item) for item in items[:8]) + (", ..." if len(items) > 8 else "")

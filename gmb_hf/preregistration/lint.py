@@ -15,7 +15,7 @@ from gmb_hf.preregistration.lint_events import event_findings
 from gmb_hf.preregistration.plan import effective_budget, runs_advised, runs_needed
 from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.preregistration.strata import EVENT_STEP
-from gmb_hf.validation import InputError
+from gmb_hf.validation import InputError, first_of
 
 
 def lint(prereg: Prereg, facts: DesignFacts | None = None) -> list[Finding]:
@@ -241,5 +241,4 @@ def _budgets(prereg: Prereg, runs: int, explored: int | None) -> Iterator[Findin
 
 
 def _listed(items: Sequence[int]) -> str:
-    shown = ", ".join(str(item) for item in items[:8]) + (", ..." if len(items) > 8 else "")
-    return f"{shown} {'is' if len(items) == 1 else 'are'}"
+    return f"{first_of(items)} {'is' if len(items) == 1 else 'are'}"

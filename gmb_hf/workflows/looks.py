@@ -16,7 +16,7 @@ from pathlib import Path
 from gmb_hf.preregistration.documents import Many, Section, load_yaml, write_yaml
 from gmb_hf.preregistration.lock import Lock
 from gmb_hf.runs import RunLog
-from gmb_hf.validation import InputError
+from gmb_hf.validation import InputError, first_of
 
 _HEADING = """\
 Looks at held-out runs by the lock beside this file; gmb evaluate writes it. Part of the record:
@@ -142,15 +142,11 @@ def _refuse_beyond(
         raise InputError(
             f"{place}: allows {allowed} look{'s' * (allowed > 1)} at held-out runs (x_looks), "
             f"taken on {', '.join(item.date for item in taken)}; {len(new)} runs are new "
-            f"({_first(new)}). Lock again and judge new seeds alone"
+            f"({first_of(new)}). Lock again and judge new seeds alone"
         )
     missing = [run for run in seen if run not in set(runs)]
     if missing:
         raise InputError(
             f"{place}: look {len(taken) + 1} must keep every run of those before it, "
-            f"{len(missing)} are missing ({_first(missing)}); give them along"
+            f"{len(missing)} are missing ({first_of(missing)}); give them along"
         )
-
-
-def _first(runs: Sequence[str]) -> str:
-    return ", ".join(runs[:8]) + (", ..." if len(runs) > 8 else "")
