@@ -66,6 +66,14 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def check_file(path: str | Path) -> None:
+    """Refuse a path that is no file."""
+    if Path(path).is_dir():
+        raise InputError(f"{path}: this is a folder; name a file in it")
+    if not Path(path).exists():
+        raise InputError(f"{path}: there is no such file")
+
+
 def write_bytes(path: str | Path, content: bytes) -> Path:
     """Write `content` to `path` atomically and return the path."""
     with atomic_path(path) as temporary:

@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "gmb_hf"
 
-BASE = {"_lazy", "_version", "validation", "files"}
+BASE = {"_lazy", "_version", "validation", "files", "fingerprints"}
 GROUND_FLOOR = {"tasks", "runs", "preregistration", "indicators", "benchmark", "crucible"}
 GROUND = BASE | GROUND_FLOOR
 TRAINING = {"modeling", "training"}
@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "_version": set(),
     "validation": set(),
     "files": {"validation"},
+    "fingerprints": {"validation", "files"},
     # The ground floor, in its own order.
     "tasks": BASE,
     "runs": BASE,

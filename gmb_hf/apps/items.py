@@ -18,7 +18,7 @@ from gmb_hf.apps.page import (
     described,
     title_of,
 )
-from gmb_hf.crucible.fingerprint import content_hash
+from gmb_hf.fingerprints import content_hash
 from gmb_hf.validation import InputError
 
 _ITEMS = """JSON lines, one item each: `{"similarities": [0.9, 0.2, 0.4], "positive": 0}`, the

@@ -17,7 +17,7 @@ _HOME = {
     "Bundle": "bundle",
     "EmptyTierWarning": "tiers",
     "EvalHeader": "scoreboard",
-    "FingerprintMismatchError": "scoreboard",
+    "FingerprintMismatchError": "comparison",
     "Pool": "exposure",
     "Scoreboard": "scoreboard",
     "Similarities": "similarities",

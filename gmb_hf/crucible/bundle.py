@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gmb_hf.crucible.fingerprint import item_hash
 from gmb_hf.crucible.tiers import check_names
+from gmb_hf.fingerprints import item_hash
 from gmb_hf.validation import InputError, nearest
 
 _TEXTS = ("anchor", "positive", "negatives")

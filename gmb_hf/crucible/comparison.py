@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gmb_hf.benchmark.record import Record
-from gmb_hf.crucible.fingerprint import SHOWN, FingerprintMismatchError
 from gmb_hf.crucible.scoreboard import EvalHeader, Scoreboard, TierStats
 from gmb_hf.crucible.tiers import TIERS
+from gmb_hf.fingerprints import SHOWN, FingerprintMismatchError
 
 COMPARED = ("pass_rate", "mean_margin", "median_margin", "q10_margin", "q90_margin", "mean_rank")
 

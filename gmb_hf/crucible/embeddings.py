@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gmb_hf.crucible.bundles import BundleFile
-from gmb_hf.crucible.jsonfile import check_file
 from gmb_hf.crucible.similarities import OnEmpty, Similarities, listed
+from gmb_hf.files import check_file
 from gmb_hf.validation import InputError
 
 _CHUNK = 1 << 16

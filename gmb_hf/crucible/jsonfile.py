@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gmb_hf.files import write_text
+from gmb_hf.files import check_file, write_text
 from gmb_hf.preregistration.documents import each_key_once
 from gmb_hf.validation import InputError
 
@@ -51,14 +51,6 @@ def read_bytes(path: str | Path) -> bytes:
     """The bytes of a file; an `InputError` where there is none."""
     check_file(path)
     return Path(path).read_bytes()
-
-
-def check_file(path: str | Path) -> None:
-    """Refuse a path that is no file."""
-    if Path(path).is_dir():
-        raise InputError(f"{path}: this is a folder; name a file in it")
-    if not Path(path).exists():
-        raise InputError(f"{path}: there is no such file")
 
 
 def write_json(path: str | Path, data: Any) -> Path:

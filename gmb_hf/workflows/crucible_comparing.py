@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from gmb_hf.crucible.comparison import Comparison, compare_scoreboards, mismatches
-from gmb_hf.crucible.fingerprint import FingerprintMismatchError, missing_items
 from gmb_hf.crucible.guardrails import (
     Finding,
     Level,
@@ -22,6 +21,7 @@ from gmb_hf.crucible.jsonfile import write_json
 from gmb_hf.crucible.paired import PairedTest, paired_tests
 from gmb_hf.crucible.scoreboard import Scoreboard
 from gmb_hf.crucible.tiers import HARDEST
+from gmb_hf.fingerprints import FingerprintMismatchError, missing_items
 from gmb_hf.workflows.crucible_scoring import scores_behind
 
 

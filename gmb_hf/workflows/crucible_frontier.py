@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.crucible.items import ItemScores
-from gmb_hf.crucible.jsonfile import check_file, parse_json, read_text, write_json
+from gmb_hf.crucible.jsonfile import parse_json, read_text, write_json
 from gmb_hf.crucible.pareto import (
     GENERALIZATION,
     RETENTION,
@@ -134,7 +134,6 @@ def find_frontier(path: str | Path, *, draws: int = 2000, seed: int = 0) -> Fron
 
 def _rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a CSV, a JSON list or a JSONL file."""
-    check_file(path)
     text = read_text(path)
     if path.suffix == ".csv":
         rows: list[Any] = [

@@ -26,9 +26,9 @@ from gmb_hf.crucible.equations import (
     margins_of,
     track,
 )
-from gmb_hf.crucible.fingerprint import content_hash
 from gmb_hf.crucible.seeds import generator
 from gmb_hf.crucible.tiers import HARDEST, EmptyTierWarning, Tiers, assign_tiers, fit_tiers
+from gmb_hf.fingerprints import content_hash
 from gmb_hf.tasks import TaskData
 from gmb_hf.training.ensemble import Ensemble, task_data
 from gmb_hf.training.hidden_states import answer_hidden, cosines

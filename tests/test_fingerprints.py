@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.crucible.fingerprint import (
+from gmb_hf.fingerprints import (
     ContentHash,
     content_hash,
     fingerprint_line,

@@ -1,6 +1,6 @@
-"""By what an evaluation set is known, so that only equal data are compared.
+"""By what data are known, so that only results of equal data are compared.
 
-`source_hash` is the SHA-256 of the eval file's bytes (spec, "Eval Fingerprinting"); any
+`source_hash` is the SHA-256 of a file's bytes (Crucible spec, "Eval Fingerprinting"); any
 reformatting changes it. `content_hash` is a SHA-256 over the sorted SHA-256 hashes of the items'
 canonical JSON: it survives another order of items or of keys and other white space. Item hashes
 are sorted on disk where there are many, so that memory does not grow with the set, and they
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from gmb_hf.crucible.jsonfile import check_file
+from gmb_hf.files import check_file
 from gmb_hf.validation import InputError
 
 HASH_LENGTH = 64
@@ -27,7 +27,7 @@ _BLOCK = 1 << 20
 
 
 class FingerprintMismatchError(InputError):
-    """Two scoreboards were made of different data, or under different conditions."""
+    """Two results were made of different data, or under different conditions."""
 
 
 class ContentHash:
@@ -137,13 +137,15 @@ def missing_items(old: Iterable[bytes], new: Iterable[bytes]) -> int:
     return missing
 
 
-def fingerprint(source: str, seed: int, item_count: int) -> str:
+def fingerprint(source: str, seed: int | None, item_count: int) -> str:
     """`source_hash|seed|item_count`, with the first 16 digits of the hash.
+
+    `seed` is the one by which the items were drawn; data that nothing was drawn for have `null`.
 
     >>> fingerprint("a1b2c3d4e5f6g7h8", 42, 3786)
     'a1b2c3d4e5f6g7h8|42|3786'
     """
-    return f"{source[:SHOWN]}|{seed}|{item_count}"
+    return f"{source[:SHOWN]}|{'null' if seed is None else seed}|{item_count}"
 
 
 def fingerprint_line(source: str, seed: int, item_count: int) -> str:
