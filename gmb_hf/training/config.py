@@ -21,6 +21,7 @@ from gmb_hf.training.settings import (
     TaskSettings,
     TrainingSettings,
 )
+from gmb_hf.training.variants import RATE, SIZES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +61,12 @@ class RunConfig:
         training = dataclasses.asdict(self.training)
         for name in ("seeds_at_once", "compile"):  # they change speed, not results
             del training[name]
+        model = dataclasses.asdict(self.model)
+        for name in (*SIZES, RATE):  # what a model does not have, its identity does not name
+            del model[name]
         return {
             "task": dataclasses.asdict(self.task),
-            "model": dataclasses.asdict(self.model),
+            "model": {**model, **self.model.variant.fields},
             "training": training,
         }
 

@@ -6,11 +6,12 @@ Every field is documented where it stands and checked when the section is made.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from gmb_hf.tasks.modular import ModularTask
 from gmb_hf.tasks.vocabulary import OP_TOKENS, OPERATIONS
 from gmb_hf.training.seeds import parse_seeds
+from gmb_hf.training.variants import HEBBIAN_RATE, SIZES, Variant
 from gmb_hf.validation import InputError, choose, fraction, positive_int
 
 ACTIVATIONS = ("gelu_new", "relu")
@@ -112,6 +113,13 @@ class ModelSettings:
         activation: "gelu_new" (GPT-2's tanh form) or "relu".
         tied: use the token embedding as the output layer.
         initializer_range: standard deviation of the initial weights.
+        band_fc1, band_fc2: width of the band of the MLP's up- and down-projection.
+        sort_window: after each block, mix states with alike ones in this window.
+        blend_window: mix embeddings with those of the tokens before, in this window.
+        hebbian_window: in training, pull embeddings together at up to this distance.
+        hebbian_rate: by this share of their difference.
+
+    Without its variants (None) a model is the dense one; `variants` has their short names.
     """
 
     layers: int = 1
@@ -121,6 +129,12 @@ class ModelSettings:
     activation: str = "relu"
     tied: bool = False
     initializer_range: float = 0.02
+    band_fc1: int | None = None
+    band_fc2: int | None = None
+    sort_window: int | None = None
+    blend_window: int | None = None
+    hebbian_window: int | None = None
+    hebbian_rate: float = HEBBIAN_RATE
 
     def __post_init__(self) -> None:
         for name in ("layers", "heads", "width", "mlp_width"):
@@ -132,11 +146,21 @@ class ModelSettings:
             )
         choose("activation", self.activation, ACTIVATIONS, where="model.activation")
         _positive("model.initializer_range", self.initializer_range)
+        _positive("model.hebbian_rate", self.hebbian_rate)
+        for name in SIZES:
+            if getattr(self, name) is not None:
+                positive_int(f"model.{name}", getattr(self, name))
+
+    @property
+    def variant(self) -> Variant:
+        """The variant of the architecture."""
+        return Variant.of(asdict(self))
 
     @property
     def name(self) -> str:
-        """A short description, e.g. `transformer-1x4x32`."""
-        return f"transformer-{self.layers}x{self.heads}x{self.width}"
+        """A short description, e.g. `transformer-1x4x32` or `transformer-1x4x32, sort-4`."""
+        shape = f"transformer-{self.layers}x{self.heads}x{self.width}"
+        return f"{shape}, {self.variant.name}" if self.variant.fields else shape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
