@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "gmb_hf"
 
 BASE = {"_lazy", "_version", "validation", "files", "fingerprints"}
-GROUND_FLOOR = {"tasks", "runs", "preregistration", "indicators", "benchmark", "crucible"}
+UP_TO_BENCHMARK = {"tasks", "runs", "preregistration", "indicators", "benchmark"}
+GROUND_FLOOR = UP_TO_BENCHMARK | {"crucible", "continual"}
 GROUND = BASE | GROUND_FLOOR
 TRAINING = {"modeling", "training"}
 MAY_IMPORT = {
@@ -35,7 +36,8 @@ MAY_IMPORT = {
     "preregistration": BASE,
     "indicators": BASE | {"tasks", "runs", "preregistration"},
     "benchmark": BASE | {"tasks", "runs", "preregistration", "indicators"},
-    "crucible": BASE | {"tasks", "runs", "preregistration", "indicators", "benchmark"},
+    "crucible": BASE | UP_TO_BENCHMARK,
+    "continual": BASE | UP_TO_BENCHMARK | {"crucible"},
     # Models are trained on tasks and leave runs.
     "modeling": BASE | {"tasks", "runs"},
     "training": BASE | {"tasks", "runs", "modeling"},
