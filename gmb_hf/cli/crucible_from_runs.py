@@ -40,26 +40,31 @@ def from_runs(
     from gmb_hf.training.presets import preset as named
     from gmb_hf.training.seeds import parse_seeds
     from gmb_hf.validation import InputError
-    from gmb_hf.workflows import crucible_from_runs as workflow
-    from gmb_hf.workflows.crucible_tracking import Drawing
+    from gmb_hf.workflows.crucible_drawing import Drawing
 
     spaced = [] if every is None else [f"training.checkpoint_every={every}"]
     config = named(preset).changed([*(changes or []), *spaced])
     wanted = parse_seeds(seeds)
     drawing = Drawing(bundles, negatives, bundle_seed)
     if model is None:
-        found = workflow.from_runs(config, wanted, out, drawing=drawing, device=device)
-    elif len(wanted) == 1:
-        found = workflow.from_model(model, config, wanted[0], out, drawing=drawing)
-    else:
+        from gmb_hf.workflows.crucible_from_runs import from_runs as ask_runs
+
+        found = ask_runs(config, wanted, out, drawing=drawing, device=device)
+        _print_course(found)
+        print_board(found.asked.board)
+        for note in found.notes:
+            show.say(f"note: {note}")
+        show.written(list(found.paths), following=_following(config.benchmark, out))
+        return
+    if len(wanted) != 1:
         raise InputError(
             f"--seeds {seeds}: a saved model is one run; give its one seed, e.g. --seeds 0"
         )
-    _print_course(found)
-    print_board(found.board)
-    for note in found.notes:
-        show.say(f"note: {note}")
-    show.written(list(found.paths), following=_following(found, config.benchmark, out))
+    from gmb_hf.workflows.crucible_asked import ask_model
+
+    asked = ask_model(model, config, wanted[0], out, drawing=drawing)
+    print_board(asked.board)
+    show.written(list(asked.paths), following=_comparing(out))
 
 
 def _print_course(found: FromRuns) -> None:
@@ -67,8 +72,6 @@ def _print_course(found: FromRuns) -> None:
     from gmb_hf.reporting.escape import number
     from gmb_hf.workflows.crucible_course import course_of
 
-    if found.log is None:
-        return
     course = course_of(found.log, found.events)
     places = [("at memorisation", course.memorised), ("at t*", course.event)]
     q10 = [f"{number(value)} {when}" for when, value in places if value is not None]
@@ -81,11 +84,13 @@ def _print_course(found: FromRuns) -> None:
         show.say(f"of its rise since memorisation, {number(course.share)} came before t* (median)")
 
 
-def _following(found: FromRuns, design: BenchmarkSettings, out: Path) -> str:
-    command = ["gmb", "crucible", "compare", str(out / "scoreboard.json"), "OTHER.json"]
-    if found.log is not None:
-        command = ["gmb", "evaluate", "--runs", str(out / "logs"), "--metric", "test_acc"]
-        command += ["--score", "crucible_margin_q10"]
-        command += ["--horizon", str(design.horizon)]
-        command += ["--safe-gap", str(design.safe_gap)]
+def _following(design: BenchmarkSettings, out: Path) -> str:
+    command = ["gmb", "evaluate", "--runs", str(out / "logs"), "--metric", "test_acc"]
+    command += ["--score", "crucible_margin_q10"]
+    command += ["--horizon", str(design.horizon)]
+    command += ["--safe-gap", str(design.safe_gap)]
     return shlex.join(command)
+
+
+def _comparing(out: Path) -> str:
+    return shlex.join(["gmb", "crucible", "compare", str(out / "scoreboard.json"), "OTHER.json"])

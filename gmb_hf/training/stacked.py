@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from gmb_hf._version import __version__
 from gmb_hf.files import write_text
 from gmb_hf.runs import RunLog
 from gmb_hf.training import state
+from gmb_hf.training.companion import Beside
 from gmb_hf.training.compiled import wanted
 from gmb_hf.training.config import RunConfig, first_difference
 from gmb_hf.training.ensemble import Ensemble
@@ -35,6 +36,7 @@ from gmb_hf.training.state import Rows
 from gmb_hf.validation import InputError
 
 SAVE_EVERY_SECONDS = 15.0
+_COMPANION = "companion."
 
 
 def train(
@@ -44,6 +46,7 @@ def train(
     *,
     listener: Listener | None = None,
     device: str = "cpu",
+    beside: Beside | None = None,
 ) -> list[Path]:
     """Train every seed that has no log in `out` yet, and return the files of all logs.
 
@@ -53,29 +56,43 @@ def train(
         out: the folder, as described above.
         listener: hears of the progress.
         device: where to train, "cpu" or "cuda".
+        beside: what else is measured, if anything.
 
     Raises:
         InputError: the folder belongs to another config, or cannot be written to.
     """
     keep_freed_memory()
-    folder = Path(out)
-    claim(folder, config)
+    folder, beside = Path(out), beside or Beside()
+    claim(folder, config, beside.about)
     listener = listener or Silent()
     compiled = wanted(config, len(seeds))
     for group in pending_groups(config, seeds, folder):
-        train_group(config, group, folder, listener=listener, device=device, compiled=compiled)
+        train_group(
+            config,
+            group,
+            folder,
+            listener=listener,
+            device=device,
+            compiled=compiled,
+            beside=beside,
+        )
     _drop_finished_states(folder, config)
     return sorted((folder / "logs").glob("seeds-*.parquet"))
 
 
-def claim(folder: Path, config: RunConfig) -> None:
+def claim(folder: Path, config: RunConfig, about: Mapping[str, Any] | None = None) -> None:
     """Note in the folder what is trained there, or check that it is the same.
+
+    Args:
+        folder: of the logs.
+        config: what is trained.
+        about: what is measured beside it, if anything.
 
     Raises:
         InputError: the folder holds runs of another config; the first difference is named.
     """
     path = folder / "config.yaml"
-    identity = config.training_identity()
+    identity = {**config.training_identity(), **(about or {})}
     if path.exists():
         try:
             held = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -124,17 +141,25 @@ def train_group(
     listener: Listener,
     device: str = "cpu",
     compiled: bool = False,
+    beside: Beside | None = None,
 ) -> Path:
     """Train one group to its end, from its saved state if there is one; the path of its log."""
-    training = config.training
+    training, beside = config.training, beside or Beside()
     ensemble = Ensemble(config, seeds, device=device, compiled=compiled)
-    observer = Observer(ensemble)
+    observer, companion = Observer(ensemble), beside.begin(ensemble)
     rows = Rows()
     held = state.state_path(folder / "state", seeds)
     if held.exists():
         saved = state.load(held, config.training_hash())
         ensemble.load_state(saved.tensors)
         observer.predictions = saved.predictions
+        companion.load_state(
+            {
+                name.removeprefix(_COMPANION): tensor
+                for name, tensor in saved.tensors.items()
+                if name.startswith(_COMPANION)
+            }
+        )
         rows = saved.rows
         listener.advanced(ensemble.step * len(seeds))
     saved_at = time.monotonic()
@@ -143,14 +168,15 @@ def train_group(
         losses, logits = ensemble.gradients(keep_logits=at_checkpoint)
         if at_checkpoint and (not rows.steps or rows.steps[-1] < ensemble.step):
             found = observer.measure(losses, logits)
-            rows.add(ensemble.step, found)
+            rows.add(ensemble.step, {**found, **companion.measure(found["train_acc"])})
             listener.measured(ensemble.seeds, found["train_acc"], found["test_acc"])
             if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
+                others = {_COMPANION + key: value for key, value in companion.state().items()}
                 state.save(
                     held,
                     seeds=seeds,
                     identity=config.training_hash(),
-                    tensors=ensemble.state(),
+                    tensors={**ensemble.state(), **others},
                     predictions=observer.predictions,
                     rows=rows,
                 )
@@ -159,13 +185,28 @@ def train_group(
             break
         ensemble.update()
         listener.advanced(len(seeds))
-    path = write_log(config, seeds, rows, folder)
+    companion.finish()
+    path = write_log(config, seeds, rows, folder, beside.about)
     held.unlink(missing_ok=True)
     return path
 
 
-def write_log(config: RunConfig, seeds: Sequence[int], rows: Rows, folder: Path) -> Path:
-    """Write the rows of a group as one Parquet file that says what made it."""
+def write_log(
+    config: RunConfig,
+    seeds: Sequence[int],
+    rows: Rows,
+    folder: Path,
+    about: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write the rows of a group as one Parquet file that says what made it.
+
+    Args:
+        config: what was trained.
+        seeds: of the rows' columns.
+        rows: one for each checkpoint.
+        folder: of the logs.
+        about: what else shall stand in the log's metadata.
+    """
     order = np.argsort(np.asarray(seeds))
     ordered = [seeds[i] for i in order]
     log = RunLog.from_arrays(
@@ -173,7 +214,7 @@ def write_log(config: RunConfig, seeds: Sequence[int], rows: Rows, folder: Path)
         np.asarray(rows.steps),
         {name: np.stack(values, axis=1)[order] for name, values in rows.values.items()},
         seeds=ordered,
-        metadata=log_metadata(config),
+        metadata={**log_metadata(config), **(about or {})},
     )
     return log.write(folder / "logs" / f"{state.group_name(seeds)}.parquet")
 

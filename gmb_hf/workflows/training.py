@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.settings import DEVICES, ENGINES
 from gmb_hf.validation import InputError, choose
+
+if TYPE_CHECKING:
+    from gmb_hf.training.companion import Beside
 
 
 def train_seeds(
@@ -17,15 +21,19 @@ def train_seeds(
     *,
     engine: str = "stacked",
     device: str = "auto",
+    beside: Beside | None = None,
 ) -> list[Path]:
     """Train what is missing in `out` and return the files of all logs; see `stacked.train`.
 
     Raises:
+        ValueError: the single engine has nobody `beside` it.
         InputError: no such engine or device, another config in the folder, or it cannot be
             written to.
     """
     choose("engine", engine, ENGINES, where="--engine")
     choose("device", device, DEVICES, where="--device")
+    if beside is not None and engine == "single":
+        raise ValueError("only the stacked engine measures something beside the observables")
     import torch
 
     from gmb_hf.training import single, stacked
@@ -37,13 +45,13 @@ def train_seeds(
     chosen = "cuda" if has_cuda and device != "cpu" else "cpu"
     steps = config.training.steps
     folder = Path(out)
-    stacked.claim(folder, config)
+    stacked.claim(folder, config, beside.about if beside else None)
 
     def work(listener: Listener | None) -> list[Path]:
         if engine == "single":
             accelerator = single.make_accelerator(cpu=chosen == "cpu")
             return single.train(config, seeds, folder, accelerator=accelerator, listener=listener)
-        return stacked.train(config, seeds, folder, listener=listener, device=chosen)
+        return stacked.train(config, seeds, folder, listener=listener, device=chosen, beside=beside)
 
     done = len(set(seeds) & stacked.finished_seeds(folder))
     if done == len(seeds):

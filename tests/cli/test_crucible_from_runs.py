@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import pkgutil
+import shutil
 
 import numpy as np
 import pytest
@@ -22,6 +25,14 @@ TINY = (
     "--set=model.mlp_width=12",
 )
 ASKED = ("crucible", "from-runs", *TINY, "--bundles", 40, "--negatives", 4)
+# Few rows and no decay: memorised soon, and not at once.
+MEMORISING = (
+    "--set=task.train_rows=14",
+    "--set=training.lr=0.02",
+    "--set=training.weight_decay=0",
+    "--set=training.steps=200",
+    "--set=training.seeds_at_once=2",
+)
 COLUMNS = {
     "crucible_margin_q10",
     "crucible_margin_median",
@@ -44,13 +55,15 @@ def test_what_the_command_leaves_and_says(tracked):
     folder, shown = tracked
     left = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert left == {
-        "logs/crucible.parquet",
+        "config.yaml",
+        "logs/seeds-0-2-n3.parquet",
         "bundles.jsonl",
         "scores.parquet",
         "scoreboard.json",
         "margins.png",
         "margins.svg",
         *(f"tiers/seed_{seed}.json" for seed in range(3)),
+        *(f"parts/seed_{seed}.jsonl" for seed in range(3)),
     }
     words = " ".join(shown.out.split())  # lines break where they are full
     assert "seeds 0:3 never memorised their rows" in words
@@ -121,16 +134,102 @@ def test_log_scores_tiers_and_scoreboard_agree(tracked):
     assert board.checkpoint_path == "quick, step 20"
 
 
-def test_the_command_begun_anew_leaves_the_same(tracked, tmp_path):
-    folder, _ = tracked
+def contents(folder):
+    """Every file's bytes, apart from those that hold a date or where the folder is."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in files
+        if path.name not in ("scoreboard.json", "scores.parquet", "margins.svg")
+    }
+
+
+class Stopped(BaseException):
+    """Ctrl-C, in place of it."""
+
+
+def stop_at(monkeypatch, owner, name, call):
+    """Raise `Stopped` in place of a call of a function, counted from 1."""
+    calls, before = itertools.count(1), getattr(owner, name)
+
+    def counted(*arguments, **settings):
+        if next(calls) == call:
+            raise Stopped
+        return before(*arguments, **settings)
+
+    monkeypatch.setattr(owner, name, counted)
+
+
+@pytest.fixture(scope="module")
+def memorised(tmp_path_factory):
+    """Two groups of two runs that memorise, tracked in one go."""
+    folder = tmp_path_factory.mktemp("memorised") / "out"
+    done(gmb(*ASKED, *MEMORISING, "--seeds", "0:4", "--out", folder))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "call"),
+    [
+        ("gmb_hf.training.ensemble.Ensemble", "update", 395),  # of 2 x 200
+        ("gmb_hf.training.stacked", "write_log", 2),
+        ("gmb_hf.workflows.crucible_asked", "read_bundles", 1),
+    ],
+)
+def test_an_interrupted_command_goes_on(memorised, tmp_path, monkeypatch, owner, name, call):
+    monkeypatch.setattr("gmb_hf.training.stacked.SAVE_EVERY_SECONDS", -1.0)
+    asked = (*ASKED, *MEMORISING, "--seeds", "0:4", "--out", tmp_path / "out")
+    with monkeypatch.context() as patch:
+        stop_at(patch, pkgutil.resolve_name(owner), name, call)
+        with pytest.raises(Stopped):
+            gmb(*asked)
+    finished = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("logs/*")}
+    done(gmb(*asked))
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
+    assert contents(tmp_path / "out") == contents(memorised)
+    first, second = (ItemScores.read(x / "scores.parquet") for x in (tmp_path / "out", memorised))
+    assert first.tiers == second.tiers
+
+
+def test_what_is_finished_is_not_done_again(memorised, tmp_path, monkeypatch):
     out = tmp_path / "out"
-    done(gmb(*ASKED, "--seeds", "0:5", "--every", 5, "--out", out))
+    shutil.copytree(memorised, out)
     (out / "scores.parquet").unlink()
     (out / "bundles.jsonl").write_text("half a li")
-    done(gmb(*ASKED, "--seeds", "0:3", "--every", 5, "--out", out))
-    for name in ("bundles.jsonl", "logs/crucible.parquet", "margins.png", "tiers/seed_2.json"):
-        assert (out / name).read_bytes() == (folder / name).read_bytes(), name
-    assert not (out / "tiers" / "seed_4.json").exists()
+    with monkeypatch.context() as patch:
+        patch.setattr("gmb_hf.training.ensemble.Ensemble.update", lambda _: pytest.fail("trained"))
+        done(gmb(*ASKED, *MEMORISING, "--seeds", "0:2", "--out", out))
+    # As after `gmb train`, the folder holds what it held, of all its seeds.
+    assert contents(out) == contents(memorised)
+    done(gmb(*ASKED, *MEMORISING, "--seeds", 9, "--out", out))
+    assert ItemScores.read(out / "scores.parquet").ids[-1] == "seed_9/39"
+    assert len(RunLog.read(out / "logs").runs) == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("--bundles", 41), "(crucible.bundles: 40 -> 41)"),
+        (("--negatives", 3), "(crucible.negatives: 4 -> 3)"),
+        (("--bundle-seed", 1), "(crucible.seed: 0 -> 1)"),
+        (("--set", "training.lr=0.01"), "(training.lr: 0.02 -> 0.01)"),
+    ],
+)
+def test_another_design_is_refused(memorised, change, message):
+    before = contents(memorised)
+    refusal = refused(*ASKED, *MEMORISING, *change, "--seeds", "0:4", "--out", memorised)
+    assert f"this folder holds runs of another config {message}; choose another --out" in refusal
+    assert contents(memorised) == before
+
+
+def test_a_part_that_was_lost_or_spoiled_is_named(memorised, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(memorised, out)
+    asked = (*ASKED, *MEMORISING, "--seeds", "0:4", "--out", out)
+    part = out / "parts" / "seed_1.jsonl"
+    for text in ("[1]\n", '{"id": "a"}\n', None):
+        part.write_text(text) if text else part.unlink()
+        assert f"{part}: missing or changed, but {out / 'logs'} holds its run" in refused(*asked)
 
 
 def test_groups_of_seeds_change_no_bundle(tracked, tmp_path):
@@ -142,25 +241,17 @@ def test_groups_of_seeds_change_no_bundle(tracked, tmp_path):
     np.testing.assert_allclose(first.similarities().values, second.similarities().values, atol=1e-4)
 
 
-def test_tiers_are_frozen_when_a_run_has_memorised(tmp_path):
-    # Few rows and no decay: memorised soon, and not at once.
-    quick = (
-        "--set=task.train_rows=14",
-        "--set=training.lr=0.02",
-        "--set=training.weight_decay=0",
-        "--set=training.steps=200",
-    )
-    done(gmb(*ASKED, *quick, "--negatives", 4, "--seeds", "0:2", "--out", tmp_path / "out"))
-    log = RunLog.read(tmp_path / "out" / "logs")
+def test_tiers_are_frozen_when_a_run_has_memorised(memorised):
+    log = RunLog.read(memorised / "logs")
     knows = log.panel("train_acc").values >= 0.99
     assert knows.any(axis=1).all()
     assert not knows[:, 0].any()
     rate = log.panel("crucible_tier3_pass_rate").values
-    for run, seed in enumerate((0, 1)):
+    for run, seed in enumerate(range(4)):
         since = knows[run].argmax()
         assert np.isnan(rate[run, :since]).all()
         assert np.isfinite(rate[run, since:]).all()
-        tiers = Tiers.read(tmp_path / "out" / "tiers" / f"seed_{seed}.json")
+        tiers = Tiers.read(memorised / "tiers" / f"seed_{seed}.json")
         assert tiers.encoder == f"seed_{seed}, memorised at step {10 * since}"
 
 
