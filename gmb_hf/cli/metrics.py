@@ -31,11 +31,15 @@ def list_() -> None:
 @app.command()
 def install() -> None:
     """Make `evaluate.load("gmb_operationality")` work from any folder, without the Hub."""
-    from gmb_hf.cli.show import written
+    from gmb_hf.cli.show import say_whole
     from gmb_hf.metrics import install as install_all
 
     paths = install_all()
-    written(paths, following="python -c 'import evaluate; evaluate.load(\"gmb_operationality\")'")
+    # The folder between is named by a hash, which helps nobody.
+    say_whole("wrote", str(paths[0].parents[2]))
+    for path in paths:
+        say_whole("", path.stem)
+    say_whole("next", "python -c 'import evaluate; evaluate.load(\"gmb_operationality\")'")
 
 
 @app.command()

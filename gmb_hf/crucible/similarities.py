@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from numbers import Real
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -127,9 +128,17 @@ class Similarities:
         """
         try:
             counts = np.fromiter(map(len, candidates), dtype=np.int64, count=len(candidates))
-            values = np.fromiter(chain.from_iterable(candidates), dtype=np.float64)
+            values = np.array(list(chain.from_iterable(candidates)))
         except (TypeError, ValueError):
-            raise _not_numbers(candidates, ids) from None
+            _refuse_what_is_no_number(candidates, ids)
+            raise
+        if values.ndim != 1 or values.dtype.kind not in "fiu":
+            # Checked one by one; None, which makes objects of them all, becomes NaN.
+            _refuse_what_is_no_number(candidates, ids)
+            try:
+                values = values.astype(np.float64)
+            except OverflowError:
+                raise InputError("a similarity is too large for a number of 64 bits") from None
         if len(candidates) != len(positive):
             raise InputError(
                 f"{len(candidates)} items have similarities but {len(positive)} have an index of "
@@ -244,17 +253,14 @@ def _is_whole(item: Any) -> bool:
     return isinstance(item, (int, float)) and not isinstance(item, bool) and item == item // 1
 
 
-def _not_numbers(candidates: Sequence[Any], ids: Sequence[str] | None) -> InputError:
-    """The error for similarities that are no list of lists of numbers: the first that is wrong."""
+def _refuse_what_is_no_number(candidates: Sequence[Any], ids: Sequence[str] | None) -> None:
+    """Name the first of the similarities that is none, such as the text of a number."""
     for number, row in enumerate(candidates):
         name = repr(ids[number]) if ids is not None and number < len(ids) else str(number)
         try:
             items = list(row)
         except TypeError:
-            return InputError(f"item {name}: needs a list of similarities, got {row!r}")
+            raise InputError(f"item {name}: needs a list of similarities, got {row!r}") from None
         for item in items:
-            try:
-                float(item)
-            except (TypeError, ValueError):
-                return InputError(f"item {name}: a similarity must be a number, got {item!r}")
-    return InputError("similarities must be one list of numbers per item")
+            if item is not None and (isinstance(item, bool) or not isinstance(item, Real)):
+                raise InputError(f"item {name}: a similarity must be a number, got {item!r}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import gmb_hf.metrics
@@ -13,6 +15,17 @@ def test_list_shows_every_module(capsys: pytest.CaptureFixture[str]) -> None:
     *lines, last = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(gmb_hf.metrics.names())
     assert last == "next    gmb metrics install"
+
+
+def test_install_lists_what_can_be_loaded_now(
+    own_caches: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["metrics", "install"]) == 0
+    first, *lines, last = capsys.readouterr().out.splitlines()
+    assert [line.strip() for line in lines] == list(gmb_hf.metrics.names())
+    folder = Path(first.removeprefix("wrote   "))
+    assert all(list(folder.rglob(f"{line.strip()}.py")) for line in lines)
+    assert last.startswith("next    python -c 'import evaluate;")
 
 
 def test_push_refuses_names_that_no_hub_takes(capsys: pytest.CaptureFixture[str]) -> None:
