@@ -18,6 +18,23 @@ Answer = tuple[dict[str, Any], Any]
 _MOST_BYTES = 50_000_000
 _WIDTH = 170  # pixels, for the longest name of a setting
 
+# Colours of gradio's theme, light or dark. Two selectors outdo gradio's own rules for tables.
+_STYLE = """
+<style>
+.gmb-data textarea { font-family: var(--font-mono); font-size: 13px; white-space: pre;
+    overflow-x: auto; }
+.gmb-figure img { padding: 8px; background: white; }
+.gmb-result table.result { width: 100%; margin: 0; border-collapse: collapse; }
+.gmb-result table.result tr { border: 0; }
+.gmb-result table.result :is(th, td) { padding: 6px 8px; border: 0; text-align: left;
+    border-bottom: 1px solid var(--border-color-primary); overflow-wrap: anywhere; }
+.gmb-result table.result :is(th, td):last-child { text-align: right;
+    font-variant-numeric: tabular-nums; }
+.gmb-result .refused { padding: 10px 12px; border-left: 4px solid #d55e00;
+    background: var(--background-fill-secondary); overflow-wrap: anywhere; }
+</style>
+"""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -78,24 +95,29 @@ def build(page: Page) -> Any:
         gr.Markdown(f"# {page.title}\n{page.summary}")
         with gr.Row():
             with gr.Column():
-                text = gr.Textbox(page.example, lines=10, max_lines=20, label="Data")
-                upload = gr.File(label="or a file", type="filepath", height=110)
+                text = gr.Textbox(
+                    page.example, lines=10, max_lines=20, label="Data", elem_classes="gmb-data"
+                )
+                upload = gr.File(label="or a file", type="filepath", height=140)
                 gr.Markdown(page.formats)
                 with gr.Row():
                     controls = [_control(gr, setting) for setting in page.settings]
                 button = gr.Button("Compute", variant="primary")
             with gr.Column():
-                figure = gr.Plot(label="Figure", show_label=False, format="png")
-                result = gr.HTML(label="Result")
+                figure = gr.Plot(
+                    label="Figure", show_label=False, format="png", elem_classes="gmb-figure"
+                )
+                result = gr.HTML(label="Result", padding=False, elem_classes="gmb-result")
+        # Here and not in `launch`, which each Space calls by itself.
+        gr.HTML(_STYLE, padding=False)
         button.click(compute, [text, upload, *controls], [result, figure], api_name="compute")
     return blocks
 
 
 def table(results: dict[str, Any]) -> str:
     """Results as an HTML table; lists are left to code."""
-    cell = "<td style='overflow-wrap: anywhere'>"
     rows = "".join(
-        f"<tr><td><code>{html.escape(name)}</code></td>{cell}{html.escape(_shown(value))}</td></tr>"
+        f"<tr><td><code>{html.escape(name)}</code></td><td>{html.escape(_shown(value))}</td></tr>"
         for name, value in results.items()
         if not isinstance(value, list)
     )
