@@ -1,0 +1,81 @@
+"""What every stacked forward does alike: the weights of a block and of the head, norms folded in.
+
+Shapes: S models, m rows, d width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from gmb_hf.training.fused import Workspace, folded, mlp_block
+
+Weights = Mapping[str, Tensor]
+
+
+def normed_linear(
+    weights: Weights, norm: str, weight: str, bias: str | None = None
+) -> tuple[Tensor, Tensor]:
+    """The weight [S, out, d] and bias [S, 1, out] of a linear layer, acting on normalised rows.
+
+    Args:
+        weights: the model's state dict with a leading axis of models on every tensor.
+        norm: name of the norm before the layer.
+        weight, bias: names in `weights`.
+    """
+    return folded(
+        weights[weight],
+        None if bias is None else weights[bias],
+        weights[f"{norm}.weight"],
+        weights[f"{norm}.bias"],
+    )
+
+
+def query_key_value(weights: Weights, layer: str) -> tuple[Tensor, Tensor]:
+    """Weight [S, 3d, d] and bias [S, 1, 3d] of a layer's queries, keys and values."""
+    qkv = f"{layer}.attention.qkv"
+    return normed_linear(weights, f"{layer}.norm_1", f"{qkv}.weight", f"{qkv}.bias")
+
+
+def output_head(weights: Weights) -> tuple[Tensor, Tensor]:
+    """Weight [S, V, d] and bias [S, 1, V] of the output layer, which may be the embedding."""
+    tied = "lm_head.weight" not in weights
+    head = "model.embed_tokens.weight" if tied else "lm_head.weight"
+    return normed_linear(weights, "model.norm", head)
+
+
+def after_attention(
+    weights: Weights,
+    layer: str,
+    mixed: Tensor,
+    residual: Tensor,
+    *,
+    activation: str,
+    workspace: Workspace,
+) -> Tensor:
+    """The rest of a block: attention joins the residual stream, then the MLP; [S, m, d].
+
+    Args:
+        weights: as in `normed_linear`.
+        layer: its name in `weights`.
+        mixed, residual: the mixed values and the states that they are added to, [S, m, d] each.
+        activation: of the MLP.
+        workspace: as in `fused.mlp_block`.
+    """
+    out = weights[f"{layer}.attention.out.weight"].transpose(1, 2)
+    bias = weights[f"{layer}.attention.out.bias"].unsqueeze(1)
+    up, up_bias = normed_linear(
+        weights, f"{layer}.norm_2", f"{layer}.mlp.up.weight", f"{layer}.mlp.up.bias"
+    )
+    return mlp_block(
+        torch.baddbmm(residual + bias, mixed, out),
+        up,
+        up_bias,
+        weights[f"{layer}.mlp.down.weight"],
+        weights[f"{layer}.mlp.down.bias"].unsqueeze(1),
+        activation=activation,
+        workspace=workspace,
+        name=layer,
+    )

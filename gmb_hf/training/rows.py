@@ -1,0 +1,161 @@
+"""The exact forward over any rows of tokens, for many models at once and as short as it can be.
+
+`trunk` knows the one row `BOS a OP b EQ`; this knows none in particular. In exact arithmetic the
+following give the model's own loss and gradients:
+
+- a state depends on its prefix alone, so equal prefixes are one node of a `RowTree`, and norms,
+  projections and MLP run over nodes;
+- positions after the last one whose next token is asked for are left out;
+- in the last layer only the asked nodes have queries and an MLP.
+
+Shapes: S models, n rows, T columns, N nodes, K asked nodes, d width, V vocabulary.
+Equality with the model's own forward: `tests/training/test_rows.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gmb_hf.modeling import GrokkingTransformerConfig
+from gmb_hf.training.block import Weights, after_attention, output_head, query_key_value
+from gmb_hf.training.fused import Workspace, normalise
+from gmb_hf.training.row_attention import attend_rows, attend_visible
+from gmb_hf.training.row_loss import target_accuracy, target_loss
+from gmb_hf.training.row_tree import RowTree
+from gmb_hf.training.take import take
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowLayout:
+    """What the forward must know beside the weights.
+
+    Attributes:
+        layers, heads: of the transformer.
+        activation: of the MLP, "relu" or "gelu_new".
+    """
+
+    layers: int
+    heads: int
+    activation: str
+
+    @classmethod
+    def of(cls, config: GrokkingTransformerConfig) -> RowLayout:
+        """That of a model with this config."""
+        return cls(
+            layers=config.num_hidden_layers,
+            heads=config.num_attention_heads,
+            activation=config.hidden_act,
+        )
+
+
+def row_losses(weights: Weights, layout: RowLayout, tree: RowTree, workspace: Workspace) -> Tensor:
+    """Mean cross-entropy of every model over rows and asked positions, in nats: [S].
+
+    Args:
+        weights: the model's state dict with a leading axis of models on every tensor.
+        layout: the model's shape.
+        tree: the rows, and the positions whose next token counts.
+        workspace: buffers that the caller keeps between steps.
+    """
+    states = asked_states(weights, layout, tree, workspace)
+    return target_loss(states, *output_head(weights), tree.targets)
+
+
+def asked_states(
+    weights: Weights, layout: RowLayout, tree: RowTree, workspace: Workspace
+) -> Tensor:
+    """The residual stream at the asked nodes, before the final norm: [S, K, d].
+
+    The arguments are those of `row_losses`.
+    """
+    states = _embed(weights, tree)
+    for layer in range(layout.layers):
+        prefix = f"model.layers.{layer}"
+        asked_alone = layer == layout.layers - 1
+        mixed, residual = _attend(weights, prefix, states, tree, layout.heads, asked_alone)
+        states = after_attention(
+            weights,
+            prefix,
+            mixed,
+            residual,
+            activation=layout.activation,
+            workspace=workspace,
+        )
+    return states
+
+
+def _embed(weights: Weights, tree: RowTree) -> Tensor:
+    """The state of every node before the first layer, [S, N, d]."""
+    tokens = take(weights["model.embed_tokens.weight"], tree.tokens)
+    positions = take(weights["model.embed_positions.weight"], tree.positions)
+    return take(tokens + positions, tree.pair)
+
+
+def _attend(
+    weights: Weights, prefix: str, states: Tensor, tree: RowTree, heads: int, asked_alone: bool
+) -> tuple[Tensor, Tensor]:
+    """Mixed values and the states that they are added to, of all nodes or of the asked ones."""
+    width = states.shape[-1]
+    weight, bias = query_key_value(weights, prefix)
+    normed = normalise(states)
+    shared_asks, first = (tree.asks_shared, tree.first_asked) if asked_alone else (True, 0)
+    asking, residual = (_asking(x, tree, shared_asks, first) for x in (normed, states))
+    query = torch.baddbmm(bias[..., :width], asking, weight[:, :width].transpose(1, 2))
+    key_value = torch.baddbmm(bias[..., width:], normed, weight[:, width:].transpose(1, 2))
+    shared = tree.shared if shared_asks else 0
+    of_shared, of_own = query.split([shared, query.shape[1] - shared], dim=1)
+    own_query = of_own.unflatten(1, (tree.rows, -1))
+    mixed = attend_rows(own_query, along_rows(key_value, tree), heads).flatten(1, 2)
+    if shared:
+        seen = key_value[:, : tree.shared]
+        mixed = torch.cat([attend_visible(of_shared, seen, tree.visible, heads), mixed], dim=1)
+    return mixed, residual
+
+
+def _asking(x: Tensor, tree: RowTree, shared_asks: bool, first: int) -> Tensor:
+    """The shared nodes, if they ask, and the own nodes from a column on: [S, N, c] -> [S, K, c]."""
+    if shared_asks and first == 0:
+        return x
+    shared, own = x.split([tree.shared, x.shape[1] - tree.shared], dim=1)
+    later = own.unflatten(1, (tree.rows, -1))[:, :, first:].flatten(1, 2)
+    return torch.cat([shared, later], dim=1) if shared_asks else later
+
+
+def along_rows(x: Tensor, tree: RowTree) -> Tensor:
+    """Every row's nodes in the order of its tokens: [S, N, c] -> [S, n, T, c]."""
+    shared, own = x.split([tree.shared, x.shape[1] - tree.shared], dim=1)
+    seen = take(shared, tree.path.flatten(1)).unflatten(1, tree.path.shape[1:])
+    return torch.cat([seen, own.unflatten(1, (tree.rows, -1))], dim=2)
+
+
+def from_rows(x: Tensor, tree: RowTree) -> Tensor:
+    """One of each node's copies, all of which are equal: [S, n, T, c] -> [S, N, c]."""
+    shared = take(x.flatten(1, 2), tree.example)
+    return torch.cat([shared, x[:, :, tree.path.shape[2] :].flatten(1, 2)], dim=1)
+
+
+@torch.no_grad()
+def row_results(weights: Weights, layout: RowLayout, tree: RowTree) -> tuple[Tensor, Tensor]:
+    """Loss [S] and accuracy [S] of every model, without gradients.
+
+    The accuracy is the share of asked tokens that score highest; a tie is not right. Models are
+    taken one by one, so that it takes no more memory than one of them needs.
+
+    Args:
+        weights, layout, tree: as in `row_losses`.
+    """
+    count = len(weights["model.norm.weight"])
+    results = []
+    for index in range(count):
+        one = {name: weight[index : index + 1] for name, weight in weights.items()}
+        own = tree.of_model(index)
+        states = asked_states(one, layout, own, Workspace())
+        head, bias = output_head(one)
+        logits = torch.baddbmm(bias, normalise(states), head.transpose(1, 2))
+        loss = target_loss(states, head, bias, own.targets)
+        results.append(torch.stack([loss, target_accuracy(logits, own.targets)]))
+    loss, accuracy = torch.cat(results, dim=1)
+    return loss, accuracy
