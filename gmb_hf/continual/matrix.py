@@ -116,7 +116,7 @@ def read_matrix(path: str | Path) -> dict[str, RetentionMatrix]:
     for line, row in _rows(read_text(path), str(path)):
         where = f"{path}: line {line}"
         key = (_whole(row, "seed", where), _whole(row, "phase", where), _word(row, "task", where))
-        if not row["trained_on"] and key[1] or row["trained_on"] and not key[1]:
+        if (not row["trained_on"] and key[1]) or (row["trained_on"] and not key[1]):
             raise InputError(
                 f"{where}: phase {key[1]} is trained on {row['trained_on'] or 'nothing'!r}; phase "
                 "0 is the untrained model and trained on nothing, every other on one task"
