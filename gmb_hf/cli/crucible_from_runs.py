@@ -54,6 +54,7 @@ def from_runs(
         print_board(found.asked.board)
         for note in found.notes:
             show.say(f"note: {note}")
+        show.say_whole("compare", _comparing(out))
         show.written(list(found.paths), following=_following(config.benchmark, out))
         return
     if len(wanted) != 1:
@@ -93,4 +94,7 @@ def _following(design: BenchmarkSettings, out: Path) -> str:
 
 
 def _comparing(out: Path) -> str:
-    return shlex.join(["gmb", "crucible", "compare", str(out / "scoreboard.json"), "OTHER.json"])
+    """Of a training with the same seeds and task: the items are the same."""
+    return shlex.join(
+        ["gmb", "crucible", "compare", str(out / "scoreboard.json"), "OTHER/scoreboard.json"]
+    )

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gmb_hf.crucible.comparison import Comparison, compare_scoreboards, mismatches
 from gmb_hf.crucible.guardrails import (
     Finding,
@@ -99,12 +102,20 @@ def compare_files(
         before, after, allow_fingerprint_mismatch=allow_fingerprint_mismatch
     )
     tests: list[PairedTest] = []
+    moved = 0
     if first is None or second is None:
         notes.append("no paired tests: the item scores behind the scoreboards are not there")
     elif not comparison.comparable:
         notes.append("no paired tests: the items are not the same")
     else:
         places = first.places_of(second)
+        moved = _moved(first, second, places)
+        if moved:
+            notes.append(
+                f"{moved:,} of {second.n:,} items are in another tier than before: each model has "
+                "tiers of its own, so that the changes by tier are between different items and no "
+                "guardrail looks at them; gmb crucible tiers assign gives both the same tiers"
+            )
         tests = paired_tests(
             first.margin[places],
             second.margin,
@@ -119,11 +130,18 @@ def compare_files(
         check_fingerprints(found),
         check_q10_margin(before.overall.q10_margin, after.overall.q10_margin),
     ]
-    if before.by_tier and after.by_tier:
+    if before.by_tier and after.by_tier and not moved:
         findings.append(check_frozen_tier3(_hardest(before), _hardest(after)))
     if organic is not None:
         findings += _organic(before, after, organic)
     return Compared(comparison, tuple(tests), tuple(findings), tuple(notes))
+
+
+def _moved(first: ItemScores, second: ItemScores, places: NDArray[np.int64]) -> int:
+    """How many items have tiers by both models, and not the same."""
+    if first.tiers is None or second.tiers is None:
+        return 0
+    return int((np.array(first.tiers)[places] != np.array(second.tiers)).sum())
 
 
 def _hardest(board: Scoreboard) -> float | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import json
 import pkgutil
+import re
 import shutil
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from command_line import gmb, refused
 from crucible_builders import done
 
+from gmb_hf import Lock
 from gmb_hf.crucible import Scoreboard, Tiers, read_bundles
 from gmb_hf.crucible.items import ItemScores
 from gmb_hf.indicators import registry
@@ -334,3 +337,39 @@ def test_q10_is_an_indicator_where_its_column_is(tracked, synthetic_log):
     # Positives are found by true answers: of held-out rows no monitor may know them.
     assert registry.get("crucible_margin_q10").sees_test_labels
     assert not registry.get("crucible_train_margin_q10").sees_test_labels
+
+
+def test_two_trainings_are_compared_on_the_same_items(memorised, tmp_path):
+    other = tmp_path / "other"
+    slower = "--set=training.lr=0.01"
+    shown = done(gmb(*ASKED, *MEMORISING, slower, "--seeds", "0:4", "--out", other))
+    command = f"gmb crucible compare {other}/scoreboard.json OTHER/scoreboard.json"
+    assert f"compare {command}" in shown.out.splitlines()
+    boards = [folder / "scoreboard.json" for folder in (memorised, other)]
+    compared = done(gmb("crucible", "compare", *boards, "--out", tmp_path / "comparison.json"))
+    found = json.loads((tmp_path / "comparison.json").read_text())
+    assert found["comparable"] is True
+    assert found["paired_tests"][0]["n"] == 160
+    # Each model was given its tiers when it had memorised: they are not the same items.
+    (note,) = found["notes"]
+    assert re.match(r"\d+ of 160 items are in another tier than before: each model has", note)
+    assert "frozen tier3" not in compared.out
+    shown = done(gmb("crucible", "compare", boards[0], boards[0], "--out", tmp_path / "same.json"))
+    assert "frozen tier3" in shown.out
+
+
+@pytest.mark.slow
+def test_margins_are_explored_and_locked_like_any_indicator(tmp_path):
+    out, lock = tmp_path / "out", tmp_path / "lock.yaml"
+    few = ("--bundles", 32, "--negatives", 4)
+    done(gmb("crucible", "from-runs", "--preset", "smoke", "--seeds", "0:24", *few, "--out", out))
+    table = tmp_path / "explore.csv"
+    done(gmb("explore", "--runs", out / "logs", "--out", table))
+    with table.open() as file:
+        rows = {(row["indicator"], row["sign"]): row for row in csv.DictReader(file)}
+    for name in ("crucible_margin_q10", "crucible_train_margin_q10"):
+        assert {float(rows[name, "1"]["auc"]) + float(rows[name, "-1"]["auc"])} == {1.0}
+    shown = done(gmb("lock", "--runs", out / "logs", "--out", lock))
+    assert shown.next_command.startswith("gmb ")
+    candidates = {item.name for item in Lock.read(lock).prereg.candidates}
+    assert {"crucible_margin_q10", "crucible_train_margin_q10"} <= candidates
