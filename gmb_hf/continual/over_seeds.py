@@ -117,15 +117,25 @@ def differences(
         baseline: its name.
         seed: of the sign flips.
     """
-    found = [
-        _difference(quantity, name, values, baseline, variants[baseline], seed)
-        for name, values in variants.items()
-        if name != baseline
+    return adjusted(
+        [
+            difference(quantity, (name, values), (baseline, variants[baseline]), seed=seed)
+            for name, values in variants.items()
+            if name != baseline
+        ]
+    )
+
+
+def adjusted(family: Sequence[Difference]) -> list[Difference]:
+    """The same differences with their p-values Holm-adjusted as one family.
+
+    One without a test asks no question, and does not weigh on those that do.
+    """
+    tested = [pair.p_value for pair in family if pair.p_value is not None]
+    after = iter(holm(tested))
+    return [
+        pair if pair.p_value is None else replace(pair, p_adjusted=next(after)) for pair in family
     ]
-    # A pair without a test asks no question; it does not weigh on those that do.
-    tested = [pair for pair in found if pair.p_value is not None]
-    adjusted = dict(zip(map(id, tested), holm([pair.p_value for pair in tested]), strict=True))
-    return [replace(pair, p_adjusted=adjusted.get(id(pair))) for pair in found]
 
 
 def default_baseline(variants: Iterable[str]) -> str:
@@ -134,12 +144,14 @@ def default_baseline(variants: Iterable[str]) -> str:
     return BASELINE if BASELINE in names else names[0]
 
 
-def _difference(
-    quantity: str, variant: str, values: BySeed, baseline: str, base: BySeed, seed: int
+def difference(
+    quantity: str, variant: tuple[str, BySeed], baseline: tuple[str, BySeed], *, seed: int = 0
 ) -> Difference:
+    """Hold one variant (name, values) against the baseline on shared seeds, not adjusted."""
+    (name, values), (base_name, base) = variant, baseline
     shared = tuple(sorted(values.keys() & base.keys()))
     a, b = ([side[one] for one in shared] for side in (base, values))
     gaps = over_seeds(np.subtract(b, a)) if shared else None
     known = len(shared) >= LEAST_SEEDS
     p_value = paired_permutation(a, b, seed=seed).p_value if known else None
-    return Difference(quantity, variant, baseline, shared, gaps, p_value, None)
+    return Difference(quantity, name, base_name, shared, gaps, p_value, None)
