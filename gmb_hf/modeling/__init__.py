@@ -12,6 +12,7 @@ package is not installed.
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 from gmb_hf.modeling.configuration_grokking import GrokkingTransformerConfig
+from gmb_hf.modeling.mixers import Blend, Mixer, Sort, own_parameter_names
 from gmb_hf.modeling.modeling_grokking import (
     GrokkingTransformerForCausalLM,
     GrokkingTransformerModel,
@@ -27,8 +28,12 @@ GrokkingTransformerModel.register_for_auto_class("AutoModel")
 GrokkingTransformerForCausalLM.register_for_auto_class("AutoModelForCausalLM")
 
 __all__ = [
+    "Blend",
     "GrokkingTransformerConfig",
     "GrokkingTransformerForCausalLM",
     "GrokkingTransformerModel",
     "GrokkingTransformerPreTrainedModel",
+    "Mixer",
+    "Sort",
+    "own_parameter_names",
 ]

@@ -5,6 +5,8 @@ This file travels with saved models: it imports transformers and the standard li
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import Any
 
 from transformers import PreTrainedConfig
@@ -28,12 +30,22 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
         hidden_act: `gelu_new` or `relu`.
         initializer_range: standard deviation of the weights at the start.
         tie_word_embeddings: whether the output layer is the token embedding.
-        use_cache: whether a forward outside training returns keys and values to continue from.
+        use_cache: whether a forward outside training returns keys and values to continue from;
+            False with a mixer, which reads states that no cache keeps.
         pad_token_id, bos_token_id, eos_token_id: special tokens, None where there are none.
+        band_fc1, band_fc2: keep of the MLP's layer up, down, only the weights within half of this
+            from the diagonal (`banded.BandedLinear`); None keeps all.
+        sort_window: after each block, mix each state with those of the last so many tokens that
+            resemble it (`mixers.Sort`).
+        blend_window: mix each embedding with those of the last so many tokens (`mixers.Blend`).
+        hebbian_window: before each training forward, pull together the embeddings of tokens that
+            stand within this distance (`hebbian.hebbian_pull`).
+        hebbian_rate: how far, as a share of the way.
 
     Raises:
         ValueError: a size is not a whole number of at least 1, the heads do not divide the
-            width, or the activation is unknown.
+            width, the activation is unknown, a band leaves a unit without connection, or a window
+            is longer than the longest input.
 
     Example:
         >>> GrokkingTransformerConfig.grokking(prime=29, num_hidden_layers=1).vocab_size
@@ -56,6 +68,12 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
     pad_token_id: int | None = None
     bos_token_id: int | None = None
     eos_token_id: int | list[int] | None = None
+    band_fc1: int | None = None
+    band_fc2: int | None = None
+    sort_window: int | None = None
+    blend_window: int | None = None
+    hebbian_window: int | None = None
+    hebbian_rate: float = 1e-3
 
     def __post_init__(self, **kwargs: Any) -> None:
         if self.intermediate_size is None and isinstance(self.hidden_size, int):
@@ -68,9 +86,7 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
             "num_attention_heads",
             "max_position_embeddings",
         ):
-            size = getattr(self, name)
-            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, got {size!r}")
+            self._check_size(name)
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"num_attention_heads={self.num_attention_heads} does not divide "
@@ -85,7 +101,55 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
             )
         if not self.initializer_range > 0:
             raise ValueError(f"initializer_range must be positive, got {self.initializer_range!r}")
+        self._check_variant()
+        if self.mixer_windows:
+            self.use_cache = False
         super().__post_init__(**kwargs)
+
+    def _check_size(self, name: str) -> None:
+        size = getattr(self, name)
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1, got {size!r}")
+
+    def _check_variant(self) -> None:
+        for name in ("band_fc1", "band_fc2"):
+            if getattr(self, name) is None:
+                continue
+            self._check_size(name)
+            least = least_band(self.hidden_size, self.intermediate_size)
+            if getattr(self, name) < least:
+                raise ValueError(
+                    f"{name}={getattr(self, name)} leaves units of the MLP without connection; "
+                    f"from {self.hidden_size} to {self.intermediate_size} units the least band "
+                    f"that connects all is {least}"
+                )
+        for name, window in self._windows().items():
+            self._check_size(name)
+            if window > self.max_position_embeddings:
+                raise ValueError(
+                    f"{name}={window} is longer than the longest input, "
+                    f"max_position_embeddings={self.max_position_embeddings} tokens; "
+                    "choose a shorter window"
+                )
+        rate = self.hebbian_rate
+        number = isinstance(rate, (int, float)) and not isinstance(rate, bool)
+        if not number or not 0 < rate < math.inf:
+            raise ValueError(f"hebbian_rate must be a positive number, got {rate!r}")
+
+    def _windows(self) -> dict[str, Any]:
+        """The fields named `..._window` that are set: one for each mixer, and hebbian_window."""
+        names = [field.name for field in dataclasses.fields(self)]
+        windows = {name: getattr(self, name) for name in names if name.endswith("_window")}
+        return {name: window for name, window in windows.items() if window is not None}
+
+    @property
+    def mixer_windows(self) -> dict[str, int]:
+        """The windows of the mixers that are on, by the mixer's name."""
+        return {
+            name.removesuffix("_window"): window
+            for name, window in self._windows().items()
+            if name != "hebbian_window"
+        }
 
     @property
     def head_dim(self) -> int:
@@ -116,4 +180,29 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
         return cls(**{**shape, **special, **overrides})
 
 
-__all__ = ["GrokkingTransformerConfig"]
+def least_band(width: int, hidden_units: int) -> int:
+    """The least band with which every unit of both layers is connected to one of the other.
+
+    Unit n of the narrower layer is connected to unit w of the wider one iff
+    |w - ratio n| <= band / 2, with the ratio of their widths.
+    """
+    narrow, wide = sorted((width, hidden_units))
+    # In units of 1 / narrow the distances are whole numbers; the nearest lies to either side.
+    from_wide = (
+        min(
+            abs(w * narrow - n * wide)
+            for n in (w * narrow // wide + k for k in (0, 1))
+            if n < narrow
+        )
+        for w in range(wide)
+    )
+    from_narrow = (
+        min(
+            abs(w * narrow - n * wide) for w in (n * wide // narrow + k for k in (0, 1)) if w < wide
+        )
+        for n in range(narrow)
+    )
+    return max(1, math.ceil(2 * max(*from_wide, *from_narrow) / narrow))
+
+
+__all__ = ["GrokkingTransformerConfig", "least_band"]

@@ -1,4 +1,4 @@
-"""A small decoder that groks: a pre-LN GPT-2, the whole model in this file.
+"""A small decoder that groks: a pre-LN GPT-2, and variants of it.
 
 References:
 - Radford et al. 2019, "Language Models are Unsupervised Multitask Learners" (GPT-2): the
@@ -11,10 +11,14 @@ Learned positions; blocks of `x + attention(norm(x))`, then `x + mlp(norm(x))`; 
 output layer is the token embedding unless the configuration unties it. Every linear layer but the
 output has a bias. There is no dropout.
 
-This file travels with saved models: it imports torch, transformers and its configuration alone.
+Variants, each turned on by fields of the config: banded MLPs (`banded`), layers that mix the states
+of neighbouring tokens (`mixers`), and embeddings that neighbours pull together (`hebbian`).
+
+This file travels with saved models, and so do those it imports from: it imports torch, transformers
+and its neighbours alone.
 
 Shapes in comments: B sequences, T tokens in this call, K keys (T and those cached), C width,
-H heads, V vocabulary.
+V vocabulary.
 """
 
 from __future__ import annotations
@@ -28,108 +32,22 @@ from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as init
 from transformers.cache_utils import Cache, DynamicCache
 from transformers.masking_utils import create_causal_mask
-from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
+from .banded import BandedLinear
 from .configuration_grokking import GrokkingTransformerConfig
-
-LAYER_NORM_EPS = 1e-5
-
-
-def eager_attention_forward(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float,
-    **kwargs: Any,
-) -> tuple[Tensor, Tensor]:
-    """Attention written out: the output [B, T, H, C / H] and the weights [B, H, T, K]."""
-    scores = query @ key.transpose(2, 3) * scaling  # [B, H, T, K]
-    if attention_mask is not None:
-        scores = scores + attention_mask
-    weights = scores.softmax(dim=-1)
-    output = (weights @ value).transpose(1, 2).contiguous()  # [B, H, T, C / H] -> [B, T, H, C / H]
-    return output, weights
-
-
-class ResidualProjection(nn.Linear):
-    """The linear layer by which attention or MLP joins the residual stream; it begins smaller."""
-
-
-class GrokkingTransformerAttention(nn.Module):
-    """Causal self-attention; query, key and value come from one linear layer, in this order."""
-
-    def __init__(self, config: GrokkingTransformerConfig, layer_idx: int) -> None:
-        super().__init__()
-        self.config = config
-        self.layer_idx = layer_idx
-        self.head_dim = config.head_dim
-        self.scaling = config.head_dim**-0.5
-        self.is_causal = True
-        self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
-        self.out = ResidualProjection(config.hidden_size, config.hidden_size)
-
-    def forward(
-        self,
-        hidden_states: Tensor,
-        attention_mask: Tensor | None = None,
-        past_key_values: Cache | None = None,
-        **kwargs: Any,
-    ) -> tuple[Tensor, Tensor | None]:
-        batch, length, width = hidden_states.shape
-        # [B, T, 3C] -> three of [B, T, C] -> three of [B, H, T, C / H]
-        query, key, value = (
-            part.view(batch, length, -1, self.head_dim).transpose(1, 2)
-            for part in self.qkv(hidden_states).split(width, dim=-1)
-        )
-        if past_key_values is not None:
-            key, value = past_key_values.update(key, value, self.layer_idx)
-        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, eager_attention_forward
-        )
-        mixed, weights = attend(
-            self, query, key, value, attention_mask, dropout=0.0, scaling=self.scaling, **kwargs
-        )
-        mixed = mixed.reshape(batch, length, width)  # [B, T, H, C / H] -> [B, T, C]
-        return self.out(mixed), weights
-
-
-class GrokkingTransformerMLP(nn.Module):
-    """Up to the hidden units, the activation, and down again."""
-
-    def __init__(self, config: GrokkingTransformerConfig) -> None:
-        super().__init__()
-        self.up = nn.Linear(config.hidden_size, config.intermediate_size)
-        # torch's tanh GELU is GPT-2's formula in one kernel.
-        self.act = nn.ReLU() if config.hidden_act == "relu" else nn.GELU(approximate="tanh")
-        self.down = ResidualProjection(config.intermediate_size, config.hidden_size)
-
-    def forward(self, hidden_states: Tensor) -> Tensor:
-        output: Tensor = self.down(self.act(self.up(hidden_states)))
-        return output
-
-
-class GrokkingTransformerLayer(GradientCheckpointingLayer):  # type: ignore[misc]
-    """One block."""
-
-    def __init__(self, config: GrokkingTransformerConfig, layer_idx: int) -> None:
-        super().__init__()
-        self.norm_1 = nn.LayerNorm(config.hidden_size, eps=LAYER_NORM_EPS)
-        self.attention = GrokkingTransformerAttention(config, layer_idx)
-        self.norm_2 = nn.LayerNorm(config.hidden_size, eps=LAYER_NORM_EPS)
-        self.mlp = GrokkingTransformerMLP(config)
-
-    def forward(self, hidden_states: Tensor, **kwargs: Any) -> Tensor:
-        attended, _ = self.attention(self.norm_1(hidden_states), **kwargs)
-        hidden_states = hidden_states + attended
-        output: Tensor = hidden_states + self.mlp(self.norm_2(hidden_states))
-        return output
+from .hebbian import hebbian_pull
+from .layers_grokking import (
+    LAYER_NORM_EPS,
+    GrokkingTransformerAttention,
+    GrokkingTransformerLayer,
+    ResidualProjection,
+    add_mixers,
+)
+from .mixers import Mixer
 
 
 class GrokkingTransformerPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
@@ -162,6 +80,12 @@ class GrokkingTransformerPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
         if isinstance(module, ResidualProjection):
             std = self.config.initializer_range / math.sqrt(2 * self.config.num_hidden_layers)
             init.normal_(module.weight, mean=0.0, std=std)
+        # The numbers are drawn as for the dense model, so that variants of one seed begin alike.
+        if isinstance(module, BandedLinear):
+            module.clear_outside()
+        if isinstance(module, Mixer):
+            for name, value in module.start().items():
+                init.copy_(module.get_parameter(name), value)
 
 
 class GrokkingTransformerModel(GrokkingTransformerPreTrainedModel):
@@ -171,6 +95,7 @@ class GrokkingTransformerModel(GrokkingTransformerPreTrainedModel):
         super().__init__(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.embed_positions = nn.Embedding(config.max_position_embeddings, config.hidden_size)
+        self.mixers = add_mixers(self, config, after_every_block=False)
         self.layers = nn.ModuleList(
             GrokkingTransformerLayer(config, layer_idx)
             for layer_idx in range(config.num_hidden_layers)
@@ -204,13 +129,18 @@ class GrokkingTransformerModel(GrokkingTransformerPreTrainedModel):
 
         Raises:
             ValueError: both or neither of the inputs are given, or the input is longer than
-                `max_position_embeddings`.
+                `max_position_embeddings`; or a variant is given what it cannot use.
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
+        present = self._present(input_ids, attention_mask, past_key_values)
+        if self.training and self.config.hebbian_window is not None and input_ids is not None:
+            window, rate = self.config.hebbian_window, self.config.hebbian_rate
+            hebbian_pull(self.embed_tokens.weight, input_ids, window, rate, present)
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)  # [B, T, C]
-        if use_cache and past_key_values is None and not self.training:
+        can_cache = not (self.training or self.config.mixer_windows)
+        if use_cache and can_cache and past_key_values is None:
             past_key_values = DynamicCache(config=self.config)
         position_ids = self._positions(inputs_embeds, attention_mask, position_ids, past_key_values)
         causal_mask = create_causal_mask(
@@ -221,9 +151,12 @@ class GrokkingTransformerModel(GrokkingTransformerPreTrainedModel):
             position_ids=position_ids,
         )
         hidden_states = inputs_embeds + self.embed_positions(position_ids)  # [B, T, C]
+        for name in self.mixers:
+            hidden_states = self.get_submodule(name)(hidden_states, present)
         for layer in self.layers:
             hidden_states = layer(
                 hidden_states,
+                present=present,
                 attention_mask=causal_mask,
                 past_key_values=past_key_values,
                 **kwargs,
@@ -231,6 +164,34 @@ class GrokkingTransformerModel(GrokkingTransformerPreTrainedModel):
         return BaseModelOutputWithPast(
             last_hidden_state=self.norm(hidden_states), past_key_values=past_key_values
         )
+
+    def _present(
+        self,
+        input_ids: Tensor | None,
+        attention_mask: Tensor | None,
+        past_key_values: Cache | None,
+    ) -> Tensor | None:
+        """Which tokens are no padding, bool [B, T], for the variants that read neighbours."""
+        pulled = self.training and self.config.hebbian_window is not None
+        if pulled and input_ids is None:
+            raise ValueError(
+                "hebbian_window pulls the embeddings of tokens in training: give input_ids, not "
+                "inputs_embeds"
+            )
+        mixers = ", ".join(self.config.mixer_windows)
+        if mixers and past_key_values is not None:
+            raise ValueError(
+                f"a model with {mixers} reads states that no cache keeps: give the whole input, "
+                "without past_key_values (use_cache=False)"
+            )
+        if attention_mask is None or not (mixers or pulled):
+            return None
+        if attention_mask.ndim != 2:
+            raise ValueError(
+                f"a model with {mixers or 'hebbian_window'} takes an attention_mask [B, T] that "
+                f"tells tokens from padding, got {attention_mask.ndim} dimensions"
+            )
+        return attention_mask.bool()
 
     def _positions(
         self,

@@ -43,7 +43,8 @@ def test_saved_and_loaded_bit_equal(tied, tmp_path, rows):
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {
         *("config.json", "generation_config.json", "model.safetensors"),
-        *("configuration_grokking.py", "modeling_grokking.py"),
+        *("configuration_grokking.py", "modeling_grokking.py", "layers_grokking.py"),
+        *("banded.py", "hebbian.py", "mixers.py"),
     }
     auto_map = json.loads((tmp_path / "config.json").read_text())["auto_map"]
     assert auto_map == {

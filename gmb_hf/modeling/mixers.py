@@ -1,0 +1,161 @@
+"""Mixers: layers that add to the state of a token an average over the states just before it.
+
+Each is a gate beside its input: `y = (1 - a) x + a A x`, where a = sigmoid(alpha) starts at .12 and
+row i of A [T, T] weighs the last `window` states up to i. What a mixer is, its `average` says.
+
+A mixer's own parameters are few numbers that decay would draw to where nothing is learned: trainers
+give them ten times the learning rate and no weight decay (`own_parameter_names`).
+
+This file travels with saved models: it imports torch and its neighbours alone.
+
+Shapes in comments: T tokens, C width, W the window; further dimensions come before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from .configuration_grokking import GrokkingTransformerConfig
+
+
+class Mixer(nn.Module):
+    """What all mixers share: the gate, the window, and what counts as within it.
+
+    The config turns a mixer on by the field `{name}_window`; its parameters stand in the state
+    dict under `name`, in each layer or, for one that mixes the embedding, in the model.
+
+    Args:
+        window: how many states are averaged, the token's own included.
+    """
+
+    name: ClassVar[str]
+    """Of the config field and of the submodule."""
+    after_every_block: ClassVar[bool] = True
+    """Mix the output of each block; otherwise the embedding, once, before the first."""
+
+    def __init__(self, window: int) -> None:
+        super().__init__()
+        self.window = window
+        for name, value in self.start().items():
+            setattr(self, name, nn.Parameter(value))
+
+    def start(self) -> dict[str, Tensor]:
+        """What the own parameters begin with, by name."""
+        return {"alpha": torch.tensor(-2.0)}
+
+    def average(self, hidden: Tensor, weights: Mapping[str, Tensor], within: Tensor) -> Tensor:
+        """The matrix A, [..., T, T]: row i weighs the states that i averages.
+
+        Args:
+            hidden: the states, [..., T, C].
+            weights: the own parameters, as `start` names them.
+            within: bool [..., T, T], true where i may read j; always true where j is i.
+        """
+        raise NotImplementedError
+
+    def mix(
+        self, hidden: Tensor, weights: Mapping[str, Tensor], present: Tensor | None = None
+    ) -> Tensor:
+        """The mixed states, [..., T, C].
+
+        A function of its arguments and the window alone: it reads no parameter of the module, so
+        that `torch.vmap(mixer.mix)` mixes the states of many models, each by its own weights.
+
+        Args:
+            hidden: the states, [..., T, C].
+            weights: the own parameters, as `start` names them.
+            present: bool [..., T], false for padding, which no token reads; all when absent.
+        """
+        gate = weights["alpha"].sigmoid()
+        length = hidden.shape[-2]
+        here = torch.arange(length, device=hidden.device)
+        distance = here[:, None] - here  # [T, T], of the read token j before the reading one i
+        within = (distance >= 0) & (distance < self.window)
+        if present is not None:
+            within = (within & present[..., None, :]) | (distance == 0)
+        averaged = self.average(hidden, weights, within) @ hidden
+        mixed: Tensor = hidden + gate * (averaged - hidden)
+        return mixed
+
+    def forward(self, hidden_states: Tensor, present: Tensor | None = None) -> Tensor:
+        return self.mix(hidden_states, dict(self.named_parameters()), present)
+
+
+class Sort(Mixer):
+    """Each state moves towards those of its window that resemble it.
+
+    A is the softmax over the window of x_i.x_j exp(-tau) / sqrt(C): attention without heads or
+    projections, at a temperature that is learned.
+    """
+
+    name = "sort"
+
+    def start(self) -> dict[str, Tensor]:
+        return {**super().start(), "tau": torch.tensor(0.0)}
+
+    def average(self, hidden: Tensor, weights: Mapping[str, Tensor], within: Tensor) -> Tensor:
+        scale = (-weights["tau"]).exp() / hidden.shape[-1] ** 0.5
+        scores = hidden @ hidden.transpose(-1, -2) * scale  # [..., T, T]
+        return scores.masked_fill(~within, -torch.inf).softmax(dim=-1)
+
+
+class Blend(Mixer):
+    """Each embedding takes up those just before it, by weights that are learned per distance.
+
+    A_ij = softmax(offsets)_(i - j), over all offsets: at the start of a row, where some have no
+    state, the sum is cut short and not divided again.
+    """
+
+    name = "blend"
+    after_every_block = False
+
+    def start(self) -> dict[str, Tensor]:
+        return {**super().start(), "offsets": torch.zeros(self.window)}
+
+    def average(self, hidden: Tensor, weights: Mapping[str, Tensor], within: Tensor) -> Tensor:
+        length = hidden.shape[-2]
+        here = torch.arange(length, device=hidden.device)
+        distance = (here[:, None] - here).clamp(0, self.window - 1)
+        shares = weights["offsets"].softmax(dim=-1)[distance]  # [W] -> [T, T]
+        return shares.masked_fill(~within, 0.0)
+
+
+MIXERS: tuple[type[Mixer], ...] = (Sort, Blend)
+"""Every mixer there is, in the order in which those of one place act."""
+
+
+def mixers_of(config: GrokkingTransformerConfig, *, after_every_block: bool) -> dict[str, Mixer]:
+    """New mixers that the config asks for at this place, by name; most often none."""
+    windows = config.mixer_windows
+    return {
+        kind.name: kind(windows[kind.name])
+        for kind in MIXERS
+        if kind.after_every_block == after_every_block and kind.name in windows
+    }
+
+
+def own_parameter_names(model: nn.Module) -> list[str]:
+    """The names of the mixers' own parameters in a model, as `named_parameters` gives them.
+
+    They are trained at ten times the learning rate and without weight decay.
+    """
+    return [
+        f"{prefix}.{name}" if prefix else name
+        for prefix, module in model.named_modules()
+        if isinstance(module, Mixer)
+        for name, _ in module.named_parameters()
+    ]
+
+
+__all__ = [
+    "MIXERS",
+    "Blend",
+    "Mixer",
+    "Sort",
+    "mixers_of",
+    "own_parameter_names",
+]
