@@ -10,6 +10,7 @@ Shapes: S seeds, n training equations, m held-out equations.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ from gmb_hf.training.compiled import CompiledLosses
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.equations import Equations, TrunkLayout
 from gmb_hf.training.fused import Workspace
-from gmb_hf.training.settings import TaskSettings
+from gmb_hf.training.settings import ModelSettings, TaskSettings
 from gmb_hf.training.stacked_model import StackedModel, seeded_model
 from gmb_hf.training.trunk import answer_losses
 from gmb_hf.validation import InputError
@@ -34,19 +35,26 @@ def task_data(settings: TaskSettings, seed: int) -> TaskData:
     return settings.build().data(settings.share, settings.data_seed_of(seed))
 
 
+def shape_fields(model: ModelSettings) -> dict[str, Any]:
+    """The fields of `GrokkingTransformerConfig` that the settings of a model decide."""
+    return {
+        "hidden_size": model.width,
+        "intermediate_size": model.mlp_width,
+        "num_hidden_layers": model.layers,
+        "num_attention_heads": model.heads,
+        "hidden_act": model.activation,
+        "initializer_range": model.initializer_range,
+        "tie_word_embeddings": model.tied,
+        **model.variant.fields,
+    }
+
+
 def model_config(config: RunConfig) -> GrokkingTransformerConfig:
     """The shape of the model that a run trains."""
-    task, model = config.task.build(), config.model
     return GrokkingTransformerConfig.grokking(
         prime=config.task.prime,
-        vocab_size=task.vocab_size,
-        hidden_size=model.width,
-        intermediate_size=model.mlp_width,
-        num_hidden_layers=model.layers,
-        num_attention_heads=model.heads,
-        hidden_act=model.activation,
-        initializer_range=model.initializer_range,
-        tie_word_embeddings=model.tied,
+        vocab_size=config.task.build().vocab_size,
+        **shape_fields(config.model),
     )
 
 
