@@ -143,7 +143,7 @@ def _score(row: Sequence[float], size: Any, number: int) -> TextScore:
             "0 (a loss with its sign changed)"
         )
     good = isinstance(size, (int, float, np.number)) and not isinstance(size, bool)
-    if not good or not size >= 1 or size != math.floor(size):
+    if not good or not math.isfinite(size) or size < 1 or size != int(size):
         raise InputError(
             f"references[{number}] is {size!r}; the size of a document is a whole number of bytes"
         )

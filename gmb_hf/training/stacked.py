@@ -19,21 +19,19 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
-import yaml
 
 from gmb_hf._version import __version__
-from gmb_hf.files import write_text
 from gmb_hf.runs import RunLog
 from gmb_hf.training import state
+from gmb_hf.training.claims import claim_folder
 from gmb_hf.training.companion import Beside
 from gmb_hf.training.compiled import wanted
-from gmb_hf.training.config import RunConfig, first_difference
+from gmb_hf.training.config import RunConfig
 from gmb_hf.training.ensemble import Ensemble
 from gmb_hf.training.memory import keep_freed_memory
 from gmb_hf.training.observables import Observer
 from gmb_hf.training.progress import Listener, Silent
 from gmb_hf.training.state import Rows
-from gmb_hf.validation import InputError
 
 SAVE_EVERY_SECONDS = 15.0
 _COMPANION = "companion."
@@ -77,7 +75,7 @@ def train(
             beside=beside,
         )
     _drop_finished_states(folder, config)
-    return sorted((folder / "logs").glob("seeds-*.parquet"))
+    return log_paths(folder)
 
 
 def claim(folder: Path, config: RunConfig, about: Mapping[str, Any] | None = None) -> None:
@@ -91,28 +89,18 @@ def claim(folder: Path, config: RunConfig, about: Mapping[str, Any] | None = Non
     Raises:
         InputError: the folder holds runs of another config; the first difference is named.
     """
-    path = folder / "config.yaml"
-    identity = {**config.training_identity(), **(about or {})}
-    if path.exists():
-        try:
-            held = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            reason = " ".join(str(error).split())
-            raise InputError(f"{path}: not readable ({reason}); choose another folder") from error
-        difference = first_difference(held if isinstance(held, dict) else {}, identity)
-        if difference:
-            raise InputError(
-                f"{path}: this folder holds runs of another config ({difference}); choose another "
-                "--out, or give the config that it was begun with"
-            )
-        return
-    write_text(path, yaml.safe_dump(identity, sort_keys=True))
+    claim_folder(folder, {**config.training_identity(), **(about or {})})
+
+
+def log_paths(folder: Path) -> list[Path]:
+    """The logs of all finished groups, sorted."""
+    return sorted((folder / "logs").glob("seeds-*.parquet"))
 
 
 def finished_seeds(folder: Path) -> set[int]:
     """The seeds whose log is complete."""
     seeds: set[int] = set()
-    for path in sorted((folder / "logs").glob("seeds-*.parquet")):
+    for path in log_paths(folder):
         seeds.update(seed for seed in RunLog.read(path).seeds if seed is not None)
     return seeds
 
