@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from benchmarks import commands, judging, observing, ranking, steps, truths
+from benchmarks import commands, judging, observing, processes, ranking, steps, truths
 from benchmarks.harness import Line
 
 TARGETS: dict[str, Callable[[], Line]] = {
@@ -17,6 +17,7 @@ TARGETS: dict[str, Callable[[], Line]] = {
     "T4": judging.t4,
     "T5": judging.t5,
     "T6": ranking.t6,
+    "T7": processes.t7,
     "T8": commands.t8,
     "T9": commands.t9,
     "O1": observing.o1,

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,24 +33,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cpu", action="store_true", help="train on the CPU")
     options = parser.parse_args(arguments)
 
+    from gmb_hf.training.launching import exit_code
     from gmb_hf.training.presets import preset
     from gmb_hf.training.seeds import parse_seeds
-    from gmb_hf.validation import InputError
 
-    try:
+    def work() -> None:
         config = preset(options.preset).changed(options.set)
         seeds = parse_seeds(options.seeds or f"{config.seeds.explore},{config.seeds.evaluate}")
         paths = train(config, seeds, options.out, engine=options.engine, cpu=options.cpu)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from the last saved state", file=sys.stderr)
-        return 130
-    if paths:
-        print("\n".join(str(path) for path in paths))
-        print(f"next: gmb explore --runs {options.out}/logs")
-    return 0
+        if paths:
+            print("\n".join(str(path) for path in paths))
+            print(f"next: gmb explore --runs {options.out}/logs")
+
+    return exit_code(work)
 
 
 def train(
@@ -59,13 +53,13 @@ def train(
 ) -> list[Path]:
     """Train this process's part; the files of all logs so far on the main process, else none."""
     from gmb_hf.training import single, stacked
+    from gmb_hf.training.processes import make_accelerator, own_share
     from gmb_hf.training.progress import Bar
 
-    accelerator = single.make_accelerator(cpu=cpu)
-    _check_world(accelerator.num_processes)
+    accelerator = make_accelerator(cpu=cpu)
     main_process = accelerator.is_main_process
     if engine == "stacked":
-        seeds = seeds[accelerator.process_index :: accelerator.num_processes]
+        seeds = own_share(seeds, accelerator)
     done = len(set(seeds) & stacked.finished_seeds(out))
     steps = config.training.steps
     # One bar is enough for a terminal; the other processes train alike.
@@ -74,20 +68,10 @@ def train(
         if engine == "single":
             paths = single.train(config, seeds, out, accelerator=accelerator, listener=bar)
         else:
-            paths = stacked.train(config, seeds, out, listener=bar, device=accelerator.device.type)
+            stacked.train(config, seeds, out, listener=bar, device=accelerator.device.type)
+            accelerator.wait_for_everyone()
+            paths = stacked.log_paths(out)
     return paths if main_process else []
-
-
-def _check_world(processes: int) -> None:
-    """Refuse a launch whose processes do not know of each other."""
-    from gmb_hf.validation import InputError
-
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    if world != processes:
-        raise InputError(
-            f"{world} processes were launched but each sees {processes}; on a CPU pass --cpu "
-            "and launch with torchrun --nproc_per_node N"
-        )
 
 
 if __name__ == "__main__":

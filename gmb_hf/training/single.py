@@ -13,7 +13,6 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DataLoaderConfiguration
 from datasets import Dataset, concatenate_datasets
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -23,13 +22,8 @@ from gmb_hf.training.config import RunConfig
 from gmb_hf.training.ensemble import Ensemble, initial_model
 from gmb_hf.training.observables import Observer
 from gmb_hf.training.progress import Listener, Silent
-from gmb_hf.training.stacked import claim, finished_seeds, write_log
+from gmb_hf.training.stacked import claim, finished_seeds, log_paths, write_log
 from gmb_hf.training.state import Rows
-
-
-def make_accelerator(*, cpu: bool) -> Accelerator:
-    """An Accelerator that cuts each full batch over its processes."""
-    return Accelerator(cpu=cpu, dataloader_config=DataLoaderConfiguration(split_batches=True))
 
 
 def train(
@@ -58,7 +52,7 @@ def train(
         if accelerator.is_main_process:
             write_log(config, [seed], rows, folder)
         accelerator.wait_for_everyone()
-    return sorted((folder / "logs").glob("seeds-*.parquet"))
+    return log_paths(folder)
 
 
 def training_rows(config: RunConfig, seed: int) -> Dataset:

@@ -37,6 +37,7 @@ def train_seeds(
     import torch
 
     from gmb_hf.training import single, stacked
+    from gmb_hf.training.processes import make_accelerator
     from gmb_hf.training.progress import Bar, Listener
 
     has_cuda = torch.cuda.is_available()
@@ -49,7 +50,7 @@ def train_seeds(
 
     def work(listener: Listener | None) -> list[Path]:
         if engine == "single":
-            accelerator = single.make_accelerator(cpu=chosen == "cpu")
+            accelerator = make_accelerator(cpu=chosen == "cpu")
             return single.train(config, seeds, folder, accelerator=accelerator, listener=listener)
         return stacked.train(config, seeds, folder, listener=listener, device=chosen, beside=beside)
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 import gmb_hf.files
-from gmb_hf.training import single, stacked
+from gmb_hf.training import processes, single, stacked
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.progress import Silent
 
@@ -109,7 +109,7 @@ def train_data_parallel(
     """Train with the single engine as one of several processes; runs in a child."""
     os.environ.update(environment)
     torch.set_num_threads(1)
-    accelerator = single.make_accelerator(cpu=True)
+    accelerator = processes.make_accelerator(cpu=True)
     assert accelerator.num_processes == int(environment["WORLD_SIZE"])
     single.train(config, seeds, out, accelerator=accelerator)
 

@@ -7,7 +7,7 @@ from child_processes import data_parallel_training
 from training_builders import small_config
 
 from gmb_hf.runs import RunLog
-from gmb_hf.training import single, stacked
+from gmb_hf.training import processes, single, stacked
 from gmb_hf.training.ensemble import task_data
 from gmb_hf.training.progress import Silent
 from gmb_hf.validation import InputError
@@ -25,7 +25,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def accelerator():
-    return single.make_accelerator(cpu=True)
+    return processes.make_accelerator(cpu=True)
 
 
 @pytest.mark.parametrize("sections", CASES.values(), ids=CASES.keys())

@@ -3,14 +3,18 @@
 import importlib.util
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gmb_hf.runs import RunLog
+from gmb_hf.training.launching import ending_together, exit_code
+from gmb_hf.validation import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "trainers" / "train_grokking.py"
@@ -60,9 +64,11 @@ def test_a_user_trains_a_preset(one_process):
     assert log.panel("train_loss").steps[0].tolist() == [0, 10, 20]
 
 
+TWO = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+
+
 def test_two_processes_share_the_seeds_and_log_the_same(one_process, tmp_path):
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    done = run(*launch, SCRIPT, "--cpu", *SMALL, "--seeds", "0:5", "--out", tmp_path)
+    done = run(*TWO, SCRIPT, "--cpu", *SMALL, "--seeds", "0:5", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("next: gmb explore") == 1  # one process speaks
     names = sorted(path.name.rpartition("-")[0] for path in (tmp_path / "logs").iterdir())
@@ -76,6 +82,67 @@ def test_two_processes_share_the_seeds_and_log_the_same(one_process, tmp_path):
         scale = max(float(np.abs(expected).max()), 1e-6)
         tolerance = 2e-2 if name == "curvature" else 1e-3
         assert float(np.abs(found - expected).max()) <= tolerance * scale, name
+
+
+def test_when_one_process_dies_the_other_stops_and_the_same_command_goes_on(tmp_path):
+    sizes = ["--preset", "smoke", "--set", "task.prime=7", "--set", "training.steps=1000"]
+    # Each process trains two groups of one seed; the first of each is finished before the end.
+    command = [SCRIPT, "--cpu", *sizes, "--set", "training.seeds_at_once=1", "--seeds", "0:4"]
+    logs = tmp_path / "logs"
+    with subprocess.Popen(
+        [str(part) for part in [*TWO, *command, "--out", tmp_path]],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as launcher:
+        until(lambda: logs.exists() and len(list(logs.iterdir())) >= 2)
+        worker = next(iter(children(launcher.pid)))
+        os.kill(worker, signal.SIGKILL)
+        said = launcher.communicate(timeout=100)[1]
+    assert launcher.returncode != 0
+    assert "stopped: the launcher asked, as it does when another process has died; the same" in said
+    finished = {path.name: path.stat().st_mtime_ns for path in logs.iterdir()}
+    assert 2 <= len(finished) < 4
+
+    done = run(*TWO, *command, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert RunLog.read(logs).seeds == (0, 1, 2, 3)
+    for name, written in finished.items():  # nothing is trained twice
+        assert (logs / name).stat().st_mtime_ns == written
+
+
+def until(true, seconds=100):
+    """Wait until a condition holds."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.05)
+
+
+def children(pid):
+    """The processes that a process has started, in the order of their numbers."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return sorted(int(child) for task in tasks for child in task.read_text().split())
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted; the same command goes on"),
+        (RuntimeError("Connection closed by peer [::1]"), 143, "stopped: another process of this"),
+        (InputError("bad: choose another"), 2, "error: bad: choose another\n"),
+    ],
+)
+def test_a_script_says_why_it_ends(capsys, error, code, said):
+    def work():
+        raise error
+
+    assert exit_code(work) == code
+    assert capsys.readouterr().err.startswith(said)
+    with pytest.raises(RuntimeError, match="a fault of its own"), ending_together():
+        raise RuntimeError("a fault of its own")
 
 
 def test_processes_that_do_not_know_of_each_other_are_refused(tmp_path):
