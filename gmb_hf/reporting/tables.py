@@ -39,23 +39,32 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of plain values, rows in the order of the results."""
+    """A table of plain values, rows in the order of the results.
+
+    Attributes:
+        notes: without which the numbers are not to be read; they go with the table in every form.
+    """
 
     name: str
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
 
     def to_csv(self) -> str:
-        """CSV (RFC 4180) with every digit; an empty cell is a number that does not exist."""
+        """CSV (RFC 4180) with every digit; an empty cell is a number that does not exist.
+
+        Notes stand in a last column, `note`, of every row.
+        """
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\r\n")
-        writer.writerow([column.name for column in self.columns])
-        writer.writerows([[_plain(cell) for cell in row] for row in self.rows])
+        note = ["; ".join(self.notes)] if self.notes else []
+        writer.writerow([*(column.name for column in self.columns), *(["note"] if note else [])])
+        writer.writerows([[*(_plain(cell) for cell in row), *note] for row in self.rows])
         return out.getvalue()
 
     def to_markdown(self) -> str:
-        """A pipe table."""
+        """A pipe table, its notes below."""
         rules = {"l": ":---", "r": "---:", "c": ":---:"}
         lines = [
             [escape.markdown(column.name) for column in self.columns],
@@ -68,7 +77,8 @@ class Table:
                 for row in self._shown()
             ),
         ]
-        return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        below = "".join(f"\n{escape.markdown(note)}\n" for note in self.notes)
+        return "".join(f"| {' | '.join(line)} |\n" for line in lines) + below
 
     def to_latex(self) -> str:
         """A `table` environment; it needs the packages booktabs and graphicx."""
@@ -80,7 +90,7 @@ class Table:
         return (
             "% needs \\usepackage{booktabs,graphicx}\n"
             "\\begin{table}\n  \\centering\n"
-            f"  \\caption{{{escape.latex(self.caption)}}}\n"
+            f"  \\caption{{{escape.latex('. '.join([self.caption, *self.notes]))}}}\n"
             "  \\resizebox{\\textwidth}{!}{%\n"
             f"  \\begin{{tabular}}{{{''.join(column.align for column in self.columns)}}}\n"
             f"  \\toprule\n  {head} \\\\\n  \\midrule\n{body}  \\bottomrule\n"
