@@ -99,7 +99,7 @@ class Sort(Mixer):
 
     def average(self, hidden: Tensor, weights: Mapping[str, Tensor], within: Tensor) -> Tensor:
         scale = (-weights["tau"]).exp() / hidden.shape[-1] ** 0.5
-        scores = hidden @ hidden.transpose(-1, -2) * scale  # [..., T, T]
+        scores: Tensor = hidden @ hidden.transpose(-1, -2) * scale  # [..., T, T]
         return scores.masked_fill(~within, -torch.inf).softmax(dim=-1)
 
 

@@ -40,6 +40,7 @@ from transformers.utils.output_capturing import capture_outputs
 from .banded import BandedLinear
 from .configuration_grokking import GrokkingTransformerConfig
 from .hebbian import hebbian_pull
+from .inputs_grokking import present_tokens, token_positions
 from .layers_grokking import (
     LAYER_NORM_EPS,
     GrokkingTransformerAttention,
@@ -96,6 +97,7 @@ class GrokkingTransformerModel(GrokkingTransformerPreTrainedModel):
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         self.embed_positions = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         self.mixers = add_mixers(self, config, after_every_block=False)
+        self.reads_states = ", ".join(config.mixer_windows)
         self.layers = nn.ModuleList(
             GrokkingTransformerLayer(config, layer_idx)
             for layer_idx in range(config.num_hidden_layers)
@@ -133,16 +135,20 @@ class GrokkingTransformerModel(GrokkingTransformerPreTrainedModel):
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
-        present = self._present(input_ids, attention_mask, past_key_values)
-        if self.training and self.config.hebbian_window is not None and input_ids is not None:
-            window, rate = self.config.hebbian_window, self.config.hebbian_rate
-            hebbian_pull(self.embed_tokens.weight, input_ids, window, rate, present)
+        if self.reads_states and past_key_values is not None:
+            raise ValueError(
+                f"a model with {self.reads_states} reads states that no cache keeps; give the "
+                "whole input, without past_key_values (use_cache=False)"
+            )
+        if self.training and self.config.hebbian_window is not None:
+            self._pull(input_ids, attention_mask, self.config.hebbian_window)
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)  # [B, T, C]
-        can_cache = not (self.training or self.config.mixer_windows)
-        if use_cache and can_cache and past_key_values is None:
+        if use_cache and past_key_values is None and not (self.training or self.reads_states):
             past_key_values = DynamicCache(config=self.config)
-        position_ids = self._positions(inputs_embeds, attention_mask, position_ids, past_key_values)
+        position_ids = token_positions(
+            self.config, inputs_embeds, attention_mask, position_ids, past_key_values
+        )
         causal_mask = create_causal_mask(
             config=self.config,
             inputs_embeds=inputs_embeds,
@@ -150,6 +156,9 @@ class GrokkingTransformerModel(GrokkingTransformerPreTrainedModel):
             past_key_values=past_key_values,
             position_ids=position_ids,
         )
+        present = None
+        if self.reads_states:
+            present = present_tokens(attention_mask, inputs_embeds.shape[1], self.reads_states)
         hidden_states = inputs_embeds + self.embed_positions(position_ids)  # [B, T, C]
         for name in self.mixers:
             hidden_states = self.get_submodule(name)(hidden_states, present)
@@ -165,59 +174,16 @@ class GrokkingTransformerModel(GrokkingTransformerPreTrainedModel):
             last_hidden_state=self.norm(hidden_states), past_key_values=past_key_values
         )
 
-    def _present(
-        self,
-        input_ids: Tensor | None,
-        attention_mask: Tensor | None,
-        past_key_values: Cache | None,
-    ) -> Tensor | None:
-        """Which tokens are no padding, bool [B, T], for the variants that read neighbours."""
-        pulled = self.training and self.config.hebbian_window is not None
-        if pulled and input_ids is None:
+    def _pull(self, input_ids: Tensor | None, attention_mask: Tensor | None, window: int) -> None:
+        """Pull together, in place, the embeddings of tokens that stand within the window."""
+        if input_ids is None:
             raise ValueError(
-                "hebbian_window pulls the embeddings of tokens in training: give input_ids, not "
+                "hebbian_window pulls the embeddings of tokens in training; give input_ids, not "
                 "inputs_embeds"
             )
-        mixers = ", ".join(self.config.mixer_windows)
-        if mixers and past_key_values is not None:
-            raise ValueError(
-                f"a model with {mixers} reads states that no cache keeps: give the whole input, "
-                "without past_key_values (use_cache=False)"
-            )
-        if attention_mask is None or not (mixers or pulled):
-            return None
-        if attention_mask.ndim != 2:
-            raise ValueError(
-                f"a model with {mixers or 'hebbian_window'} takes an attention_mask [B, T] that "
-                f"tells tokens from padding, got {attention_mask.ndim} dimensions"
-            )
-        return attention_mask.bool()
-
-    def _positions(
-        self,
-        inputs_embeds: Tensor,
-        attention_mask: Tensor | None,
-        position_ids: Tensor | None,
-        past_key_values: Cache | None,
-    ) -> Tensor:
-        """The position of every token, int64 [B, T] or [1, T], checked against the limit."""
-        length = inputs_embeds.shape[1]
-        limit = self.config.max_position_embeddings
-        if position_ids is None and attention_mask is not None and attention_mask.ndim == 2:
-            position_ids = (attention_mask.long().cumsum(-1) - 1).clamp(min=0)[:, -length:]
-        if position_ids is not None:
-            # Reading a value would break a compiled graph in two.
-            longest = 0 if torch.compiler.is_compiling() else int(position_ids.max()) + 1
-        else:
-            past = past_key_values.get_seq_length() if past_key_values is not None else 0
-            position_ids = torch.arange(length, device=inputs_embeds.device)[None] + past  # [1, T]
-            longest = past + length
-        if longest > limit:
-            raise ValueError(
-                f"the input has {longest} tokens, the model takes {limit} "
-                "(max_position_embeddings); shorten the input or train a longer model"
-            )
-        return position_ids
+        present = present_tokens(attention_mask, input_ids.shape[1], "hebbian_window")
+        rate = self.config.hebbian_rate
+        hebbian_pull(self.embed_tokens.weight, input_ids, window, rate, present)
 
 
 class GrokkingTransformerForCausalLM(GrokkingTransformerPreTrainedModel, GenerationMixin):  # type: ignore[misc]
