@@ -55,7 +55,7 @@ def build() -> typer.Typer:
     app.command("evaluate")(evaluate.evaluate)
     app.command("audit")(audit.audit)
     app.add_typer(crucible.app, name="crucible", help="Are the hardest known cases still ranked?")
-    app.add_typer(data.app, name="data", help="Export tasks.")
+    app.add_typer(data.app, name="data", help="Datasets: build, verify, export.")
     app.add_typer(runs.app, name="runs", help="Anybody's logs to one table, and a look at them.")
     app.add_typer(metrics.app, name="metrics", help="Metrics as `evaluate` modules.")
     app.add_typer(prereg.app, name="prereg", help="Begin a preregistration.")

@@ -1,4 +1,4 @@
-"""`gmb data`: tasks as files."""
+"""`gmb data`: tasks as files, and datasets as folders."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Annotated
 
 import typer
 
+from gmb_hf.cli import data_build
+
 app = typer.Typer(no_args_is_help=True)
+app.add_typer(data_build.app, name="build", help="Write datasets as Parquet with a card.")
 
 
 @app.callback()
 def _data() -> None:
-    """Export tasks."""
+    """Tasks, texts and run logs as datasets."""
 
 
 @app.command()

@@ -247,7 +247,7 @@ class RunLog:
         Independent of file format, row groups, order of rows and columns, and metadata; -0.0 counts
         as 0.0, and an empty cell as NaN.
         """
-        return content_hash(self.table, self._runs, self._lengths)
+        return content_hash(self.table)
 
     def write(self, path: str | Path) -> Path:
         """Write one Parquet file, atomically; the same run log gives the same bytes.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from gmb_hf.tasks.vocabulary import Vocabulary
 from gmb_hf.validation import InputError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from datasets import DatasetDict
 
 IGNORED = -100
@@ -133,11 +135,9 @@ class Task(ABC):
         answers, corrupted = self._corrupted_answers(true_answers, train, data_seed)
         places = [position + 1 for position in self.answer_positions]
         rows[:, places] = answers
-        labels = np.full_like(rows, IGNORED)
-        labels[:, places] = answers
         return TaskData(
             input_ids=rows,
-            labels=labels,
+            labels=self._labels(answers, rows),
             answers=answers,
             true_answers=true_answers,
             corrupted=corrupted,
@@ -163,26 +163,45 @@ class Task(ABC):
             fraction: as in `data`.
             data_seed: as in `data`.
         """
-        import pyarrow as pa
         from datasets import Dataset, DatasetDict, NamedSplit
 
-        data = self.data(fraction, data_seed)
-        columns: dict[str, NDArray[Any]] = {
-            "input_ids": data.input_ids,
-            "labels": data.labels,
-            **self.operands(),
-            "answer": _scalar(data.answers),
-        }
-        if self.corrupts_labels:
-            columns["true_answer"] = _scalar(data.true_answers)
-            columns["corrupted"] = data.corrupted
-        fingerprint = data.fingerprint()
+        fingerprint = self.data(fraction, data_seed).fingerprint()
         splits = {}
-        for split, index in (("train", data.train_index), ("test", data.test_index)):
-            table = pa.table({name: _arrow(values[index]) for name, values in columns.items()})
+        for split, table in self.split_tables(fraction, data_seed).items():
             content = hashlib.sha256(f"{fingerprint} {self.name} {split}".encode()).hexdigest()
             splits[split] = Dataset(table, split=NamedSplit(split), fingerprint=content[:16])
         return DatasetDict(splits)
+
+    def split_tables(self, fraction: float = 0.5, data_seed: int = 42) -> dict[str, pa.Table]:
+        """The splits `train` and `test` as tables, with the columns of `to_dataset_dict`."""
+        data = self.data(fraction, data_seed)
+        columns = self._columns(data.input_ids, data.labels, data.answers)
+        if self.corrupts_labels:
+            columns["true_answer"] = _scalar(data.true_answers)
+            columns["corrupted"] = data.corrupted
+        splits = {"train": data.train_index, "test": data.test_index}
+        return {
+            split: _table({name: values[index] for name, values in columns.items()})
+            for split, index in splits.items()
+        }
+
+    def full_table(self) -> pa.Table:
+        """Every row with its true answer, unsplit: `input_ids`, `labels`, operands, `answer`."""
+        rows = self.rows()
+        answers = _answers(rows, self.answer_positions)
+        return _table(self._columns(rows, self._labels(answers, rows), answers))
+
+    def _labels(self, answers: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """-100 everywhere but at the answer tokens [N, T]."""
+        labels = np.full_like(rows, IGNORED)
+        labels[:, [position + 1 for position in self.answer_positions]] = answers
+        return labels
+
+    def _columns(
+        self, rows: NDArray[np.int64], labels: NDArray[np.int64], answers: NDArray[np.int64]
+    ) -> dict[str, NDArray[Any]]:
+        operands = self.operands()
+        return {"input_ids": rows, "labels": labels, **operands, "answer": _scalar(answers)}
 
     def _corrupted_answers(
         self, answers: NDArray[np.int64], train: NDArray[np.int64], data_seed: int
@@ -205,11 +224,15 @@ def _scalar(answers: NDArray[np.int64]) -> NDArray[np.int64]:
     return answers[:, 0] if answers.shape[1] == 1 else answers
 
 
-def _arrow(values: NDArray[Any]) -> Any:
+def _table(columns: Mapping[str, NDArray[Any]]) -> pa.Table:
     import pyarrow as pa
 
-    flat = pa.array(np.ascontiguousarray(values).reshape(-1))
-    return flat if values.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+    def arrow(values: NDArray[Any]) -> pa.Array:
+        flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+        wide = values.ndim > 1
+        return pa.FixedSizeListArray.from_arrays(flat, values.shape[1]) if wide else flat
+
+    return pa.table({name: arrow(values) for name, values in columns.items()})
 
 
 def _content_hash(

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from gmb_hf import Prereg, Results, RunLog, preset
+from gmb_hf.fingerprints import content_hash
 from gmb_hf.workflows.data import write_data
 from gmb_hf.workflows.evaluating import evaluate_runs
 from gmb_hf.workflows.judging import Evaluation
@@ -93,9 +94,12 @@ class TestData:
         task = config.task.build()
         assert rows.num_rows == 19 * 19
         assert np.array_equal(rows["input_ids"], task.rows())
-        assert parquet == tmp_path / "data" / "add_p19" / "full.parquet"
+        assert parquet == tmp_path / "data" / "add_p19" / "full-00000-of-00001.parquet"
         header = yaml.safe_load(card.read_text(encoding="utf-8").split("---")[1])
-        assert header["gmb_fingerprint"] == {"add_p19": task.fingerprint()}
+        entry = header["gmb_fingerprint"]["add_p19"]
+        items = [{"split": "full", "row": row} for row in rows]
+        assert entry["content_hash"] == content_hash(items)
+        assert entry["fingerprint"] == f"{content_hash(items)[:16]}|null|361"
 
     def test_the_same_config_gives_the_same_bytes_anywhere(self, tmp_path: Path):
         first = write_data(preset("quick"), tmp_path / "a")
