@@ -60,7 +60,7 @@ class LanguageTraining:
         steps: updates.
         checkpoint_every: steps between two rows of the run log, and between two saved states.
         batch: blocks in an update, over all processes.
-        accumulate: parts that an update's batch is computed in, one after the other, to save memory.
+        accumulate: parts that an update's batch is computed in one by one, to save memory.
         lr, weight_decay, beta1, beta2, eps: of AdamW; decay acts on matrices and embeddings only.
         warmup: steps until the rate is reached.
         clip: largest norm of the gradient.

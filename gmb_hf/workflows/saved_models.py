@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,11 +19,12 @@ def load_model(folder: str | Path) -> GrokkingTransformerForCausalLM:
             another shape.
     """
     from gmb_hf.modeling import GrokkingTransformerForCausalLM
+    from gmb_hf.training.quiet import quiet_models
 
     if not (Path(folder) / "config.json").is_file():
         raise InputError(f"{folder}: holds no model (no config.json); save_pretrained writes one")
     try:
-        with _quiet():
+        with quiet_models():
             model, about = GrokkingTransformerForCausalLM.from_pretrained(
                 folder, output_loading_info=True
             )
@@ -41,19 +40,3 @@ def load_model(folder: str | Path) -> GrokkingTransformerForCausalLM:
         )
     loaded: GrokkingTransformerForCausalLM = model.eval()
     return loaded
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No progress bars and no warnings of transformers."""
-    from transformers.utils import logging
-
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()

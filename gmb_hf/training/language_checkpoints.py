@@ -1,0 +1,125 @@
+"""A language model and its tokenizer in one folder, as transformers saves both.
+
+Beside them lies `training_text.json`: what the model was trained on, with the counts of its bytes.
+The model's config holds a hash of the tokenizer, so that the two cannot be mixed up.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gmb_hf.files import write_text
+from gmb_hf.training.language_tokens import load_tokenizer, tokenizer_hash
+from gmb_hf.training.quiet import quiet_models
+from gmb_hf.validation import InputError
+
+TRAINING_TEXT = "training_text.json"
+HASH = "tokenizer_hash"
+"""Of the model's config."""
+
+_MOST_UNUSED = 0.1  # share of the vocabulary: some models pad theirs to a round number
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a folder holds.
+
+    Attributes:
+        place: the folder, or a name on the Hub.
+        model: a causal language model, in evaluation mode.
+        tokenizer: of its vocabulary.
+        training_text: what `training_text.json` says; None where there is none.
+    """
+
+    place: str
+    model: torch.nn.Module
+    tokenizer: Any
+    training_text: Mapping[str, Any] | None
+
+    @property
+    def block(self) -> int:
+        """The longest input, in tokens."""
+        config: Any = self.model.config
+        return int(config.max_position_embeddings)
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers the model learned, shared ones once."""
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+
+def save_checkpoint(
+    folder: Path, model: Any, tokenizer: Any, training_text: Mapping[str, Any]
+) -> Path:
+    """Write a checkpoint; the folder appears whole or not at all.
+
+    Args:
+        folder: must not exist yet.
+        model: a PreTrainedModel.
+        tokenizer: its tokenizer.
+        training_text: plain data.
+    """
+    unfinished = folder.with_name(f".{folder.name}.unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    with quiet_models():
+        model.save_pretrained(unfinished)
+    tokenizer.save_pretrained(unfinished)
+    write_text(unfinished / TRAINING_TEXT, json.dumps(dict(training_text)) + "\n")
+    unfinished.replace(folder)
+    return folder
+
+
+def load_checkpoint(place: str) -> Checkpoint:
+    """The model and the tokenizer of a folder, or of a repository of the Hub.
+
+    Raises:
+        InputError: there is no model, no tokenizer, or the tokenizer is another model's.
+    """
+    from transformers import AutoModelForCausalLM
+
+    import gmb_hf.modeling  # noqa: F401 (makes its models known to the Auto classes)
+
+    folder = Path(place)
+    if folder.exists() and not (folder / "config.json").is_file():
+        raise InputError(f"{place}: holds no model (no config.json); save_pretrained writes one")
+    if folder.exists() and not (folder / "tokenizer_config.json").is_file():
+        raise InputError(
+            f"{place}: holds a model but no tokenizer; save it there too: "
+            "tokenizer.save_pretrained(folder)"
+        )
+    if not folder.exists() and place.startswith((".", "/", "~")):
+        raise InputError(f"{place}: there is no such folder")
+    try:
+        with quiet_models():
+            model = AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32)
+    except Exception as error:  # no such repository, no network, a broken file: many kinds
+        reason = " ".join((str(error).strip() or type(error).__name__).split())
+        raise InputError(f"{place}: could not be loaded as a language model: {reason}") from None
+    tokenizer = load_tokenizer(place)
+    _check_together(place, model.config, tokenizer)
+    note = folder / TRAINING_TEXT
+    training_text = json.loads(note.read_text(encoding="utf-8")) if note.is_file() else None
+    return Checkpoint(place, model.eval(), tokenizer, training_text)
+
+
+def _check_together(place: str, config: Any, tokenizer: Any) -> None:
+    expected = getattr(config, HASH, None)
+    words, rows = len(tokenizer), config.vocab_size
+    if expected is not None and expected != tokenizer_hash(tokenizer):
+        raise InputError(
+            f"{place}: the tokenizer is another than the model was trained with "
+            f"(its hash is not {expected[:16]}); save the right one beside the model"
+        )
+    if not (1 - _MOST_UNUSED) * rows <= words <= rows:
+        raise InputError(
+            f"{place}: the tokenizer has {words:,} tokens and the model {rows:,}; save the "
+            "model's own tokenizer beside it"
+        )
