@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
+from gmb_hf.files import shipped
 from gmb_hf.validation import InputError, unknown
 
 _KINDS = {"Metric": "metric", "Comparison": "comparison", "Measurement": "measurement"}
@@ -48,11 +51,7 @@ def folder() -> Path:
     Raises:
         InputError: neither place has them.
     """
-    package = Path(__file__).resolve().parent
-    for place in (package / "metric_modules", package.parent / "metrics"):
-        if (place / "gmb_operationality" / "gmb_operationality.py").is_file():
-            return place
-    raise InputError(f"{package}: the metrics are missing from this installation; install it again")
+    return shipped("metric_modules", "metrics", holding="gmb_operationality/gmb_operationality.py")
 
 
 def names() -> tuple[str, ...]:
@@ -171,6 +170,29 @@ class StatisticModule:
             inputs_description=self.inputs,
             features=datasets.Features({name: forms[form] for name, form in self.columns}),
         )
+
+    def add(self, **example: Any) -> None:
+        """Store one item, `prediction=` and `reference=`, or the data under their own names."""
+        self._refuse_text({name: [value] for name, value in example.items()})
+        super().add(**example)  # type: ignore[misc]
+
+    def add_batch(self, **batch: Any) -> None:
+        """Store items, `predictions=` and `references=`, or the data under their own names."""
+        self._refuse_text(batch)
+        super().add_batch(**batch)  # type: ignore[misc]
+
+    def _refuse_text(self, batch: dict[str, Any]) -> None:
+        # Arrow reads "0.9" as a number; `compute` of data at hand refuses it, so this does too.
+        numbers = {name.removesuffix("s") for name, form in self.columns if form != "text"}
+        for name, values in batch.items():
+            if name.removesuffix("s") not in numbers:
+                continue
+            for place, value in enumerate(() if values is None else values):
+                if np.asarray(value).dtype.kind in "US":
+                    raise InputError(
+                        f"{self.name}: {name}, item {place} holds text; give numbers, without "
+                        "quotes around them"
+                    )
 
     def _compute(self, **arguments: Any) -> dict[str, Any]:
         return type(self).statistic(**arguments)

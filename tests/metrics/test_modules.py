@@ -13,6 +13,7 @@ import evaluate
 import numpy as np
 import pytest
 
+import gmb_hf.files
 import gmb_hf.metrics
 from gmb_hf.validation import InputError
 
@@ -154,7 +155,7 @@ def test_an_unknown_name_names_the_nearest() -> None:
 def test_the_metrics_of_an_incomplete_installation_are_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gmb_hf.metrics, "__file__", str(tmp_path / "gmb_hf" / "metrics.py"))
+    monkeypatch.setattr(gmb_hf.files, "__file__", str(tmp_path / "gmb_hf" / "files.py"))
     with pytest.raises(InputError, match="missing from this installation; install it again"):
         gmb_hf.metrics.names()
 
@@ -183,3 +184,17 @@ def test_infinite_thresholds_stay_numbers(load: Load) -> None:
 def test_modules_come_from_the_tests_own_cache(load: Load) -> None:
     place = Path(sys.modules[type(load("gmb_verdict")).__module__].__file__ or "")
     assert place.is_relative_to(evaluate.config.HF_MODULES_CACHE)
+
+
+def test_text_of_numbers_is_refused_also_in_a_batch(load: Load) -> None:
+    metric = load("gmb_operationality")
+    with pytest.raises(InputError, match=r"predictions, item 1 holds text; give numbers, without"):
+        metric.add_batch(predictions=[[0.1, 0.2], [0.3, "0.4"]], references=[1.0, 1.0])
+    with pytest.raises(InputError, match=r"prediction, item 0 holds text"):
+        metric.add(prediction=["0.4"], reference=1.0)
+    with pytest.raises(InputError, match=r"references, item 0 holds text"):
+        metric.add_batch(predictions=[[0.1]], references=["1"])
+    pools = load("crucible_exposure")
+    pools.add_batch(data=["legacy", "organic"], sizes=[454, 1200], ratios=[0.75, 0.25])
+    found = pools.compute(steps=10_000, batch_size=32, probability=0.1)
+    assert round(found["expected@legacy"], 1) == 52.9
