@@ -10,7 +10,6 @@ state disappears only then, so nothing is lost or done twice whenever the proces
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -107,18 +106,13 @@ def finished_seeds(folder: Path) -> set[int]:
 
 def pending_groups(config: RunConfig, seeds: Sequence[int], folder: Path) -> list[tuple[int, ...]]:
     """The groups still to train: interrupted ones first, the rest cut into even groups."""
-    missing = set(seeds) - finished_seeds(folder)
-    waiting: list[tuple[int, ...]] = []
-    for group in state.waiting_groups(folder / "state", config.training_hash()):
-        if missing.issuperset(group):
-            waiting.append(group)
-            missing.difference_update(group)
-    rest = [seed for seed in seeds if seed in missing]
-    if not rest:
-        return waiting
-    count = math.ceil(len(rest) / config.training.seeds_at_once)
-    parts = np.array_split(np.asarray(rest), count)
-    return waiting + [tuple(part.tolist()) for part in parts]
+    done = finished_seeds(folder)
+    return state.pending_groups(
+        folder / "state",
+        config.training_hash(),
+        [seed for seed in seeds if seed not in done],
+        at_once=config.training.seeds_at_once,
+    )
 
 
 def train_group(
@@ -222,12 +216,17 @@ def log_metadata(config: RunConfig) -> dict[str, Any]:
         "config_hash": config.training_hash(),
         "design": config.design(),
         "task_fingerprint": config.task.build().fingerprint(),
-        "versions": {
-            "gmb_hf": __version__,
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-            "numpy": np.__version__,
-        },
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Those of the packages that decide what a training leaves."""
+    return {
+        "gmb_hf": __version__,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "numpy": np.__version__,
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,6 +107,33 @@ def waiting_groups(folder: Path, identity: str) -> list[tuple[int, ...]]:
         with contextlib.suppress(FileNotFoundError):
             groups.append(_about(path, identity).seeds)
     return sorted(groups)
+
+
+def pending_groups(
+    folder: Path, identity: str, seeds: Sequence[int], *, at_once: int
+) -> list[tuple[int, ...]]:
+    """The groups still to train: interrupted ones first, the rest cut into even groups.
+
+    Args:
+        folder: of the states.
+        identity: of the config.
+        seeds: that are not finished.
+        at_once: how many seeds are stacked at most.
+
+    Raises:
+        InputError: a file there is no state, or one of another config.
+    """
+    missing = set(seeds)
+    waiting: list[tuple[int, ...]] = []
+    for group in waiting_groups(folder, identity):
+        if missing.issuperset(group):
+            waiting.append(group)
+            missing.difference_update(group)
+    rest = [seed for seed in seeds if seed in missing]
+    if not rest:
+        return waiting
+    parts = np.array_split(np.asarray(rest), math.ceil(len(rest) / at_once))
+    return waiting + [tuple(part.tolist()) for part in parts]
 
 
 def load(path: Path, identity: str) -> Saved:
