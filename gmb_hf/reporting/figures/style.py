@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.patheffects import AbstractPathEffect, Normal, Stroke
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from gmb_hf.files import atomic_path
 from gmb_hf.reporting.escape import one_line
@@ -34,6 +34,20 @@ INK = "#222222"
 MUTED = "#6B6B6B"
 RULE = "#D0D0D0"
 FAINT = "#F3F3F3"
+
+VARIANT_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, YELLOW, BLACK)
+VARIANT_HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "++++", "||||")
+VARIANT_DASHES: tuple[tuple[int, tuple[float, ...]], ...] = (
+    (0, ()),
+    (0, (4, 1.6)),
+    (0, (1, 1.2)),
+    (0, (6, 1.5, 1, 1.5)),
+    (0, (8, 2)),
+    (0, (3, 1, 1, 1, 1, 1)),
+    (0, (2, 2)),
+    (0, (10, 1, 1, 1)),
+)
+"""Of variants that are compared, by their place: told apart by colour, and by form."""
 
 # The one label that allows an alarm is dark, all others are pale, so that it is found at a
 # glance, in grayscale too.
@@ -177,6 +191,13 @@ def step_axis(axes: Axes, label: str, *, ticks: int = 6) -> None:
 def rate_axis(axis: Axis) -> None:
     """An axis of rates, written without a leading zero."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: rate_text(value)))
+
+
+def log_loss_axis(axis: Axis) -> None:
+    """A logarithmic axis of losses: .01, .1, 1 rather than powers of ten."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=7))
+    axis.set_minor_locator(NullLocator())
+    rate_axis(axis)
 
 
 def rate_text(value: float) -> str:
