@@ -25,7 +25,7 @@ from gmb_hf.training.config import RunConfig
 from gmb_hf.training.equations import Equations, TrunkLayout
 from gmb_hf.training.fused import Workspace
 from gmb_hf.training.settings import ModelSettings, TaskSettings
-from gmb_hf.training.stacked_model import StackedModel, seeded_model
+from gmb_hf.training.stacked_model import StackedModel, pull_matrices, seeded_model
 from gmb_hf.training.trunk import answer_losses
 from gmb_hf.validation import InputError
 
@@ -74,6 +74,8 @@ def trunk_layout(config: RunConfig) -> TrunkLayout:
         bos=vocabulary.bos,
         operation=operation_id(config.task.operation, config.task.prime, config.task.op_token),
         equals=vocabulary.eq,
+        sort_window=config.model.sort_window,
+        blend_window=config.model.blend_window,
     )
 
 
@@ -116,6 +118,8 @@ class Ensemble(StackedModel):
 
     def gradients(self, *, keep_logits: bool = False) -> tuple[Tensor, Tensor]:
         """Set every parameter's gradient; the losses [S] and, on request, the logits [S, n, V]."""
+        if self._pulls is not None:
+            self.pull(self._pulls)
         losses, logits = self._losses(keep_logits)
         self.backward(losses)
         return losses.detach(), logits
@@ -151,6 +155,9 @@ class Ensemble(StackedModel):
 
         train = [item.train_index for item in data]
         self.train = equations(train)
+        rows = [item.input_ids[index] for item, index in zip(data, train, strict=True)]
+        pulls = pull_matrices(torch.from_numpy(np.stack(rows)), model_config(self.config))
+        self._pulls = None if pulls is None else pulls.to(self.device, dtype)
         self.test = equations([item.test_index for item in data])
         truth = [item.true_answers[index, 0] for item, index in zip(data, train, strict=True)]
         wrong = [item.corrupted[index] for item, index in zip(data, train, strict=True)]

@@ -19,6 +19,7 @@ class TrunkLayout:
         activation: of the MLP, "relu" or "gelu_new".
         residues: p, the number of operand tokens; their ids are 0..p-1.
         bos, operation, equals: token ids.
+        sort_window, blend_window: of the model's mixers, None where it has none.
     """
 
     layers: int
@@ -28,6 +29,8 @@ class TrunkLayout:
     bos: int
     operation: int
     equals: int
+    sort_window: int | None = None
+    blend_window: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

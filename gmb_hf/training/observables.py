@@ -205,7 +205,7 @@ def sum_of(terms: list[Tensor]) -> Tensor:
 
 
 def _square(weight: Tensor) -> Tensor:
-    return weight.detach().flatten(1).square().sum(1)  # [S]
+    return weight.detach().reshape(len(weight), -1).square().sum(1)  # [S]
 
 
 def _participation_ratio(hidden: Tensor) -> Tensor:

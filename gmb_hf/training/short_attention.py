@@ -16,6 +16,7 @@ from torch import Tensor
 from gmb_hf.training.equations import Equations, TrunkLayout
 from gmb_hf.training.few_keys import attend_few
 from gmb_hf.training.fused import weighted_mean
+from gmb_hf.training.mixed_rows import pick_for_equations, row_counts
 
 # In float32 sums of exp(60) are finite and exp(-80) is not yet zero, so the score of an operand may
 # stand 140 above those of BOS, OP and EQ.
@@ -142,13 +143,11 @@ def attend_rows(
 
     In the last layer the queries are those of EQ alone.
     """
-    p, h, n = layout.residues, layout.heads, equations.answers.shape[1]
-    counts = [1, p, p, n, n]
+    h, counts = layout.heads, row_counts(layout, equations)
     query, key, value = query_key_value
     keys, values = key.split(counts, dim=1), value.split(counts, dim=1)
-    by_first = equations.pick_first
-    seen_keys = (keys[0], by_first(keys[1]), by_first(keys[2]), keys[3], keys[4])
-    seen_values = (values[0], by_first(values[1]), by_first(values[2]), values[3], values[4])
+    seen_keys = pick_for_equations(keys, equations)
+    seen_values = pick_for_equations(values, equations)
     if last:
         return attend_few(query, seen_keys, seen_values, h), states.split(counts, dim=1)[4]
     queries = query.split(counts, dim=1)

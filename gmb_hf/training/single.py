@@ -17,10 +17,12 @@ from datasets import Dataset, concatenate_datasets
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from gmb_hf.modeling.mixers import own_parameter_names
 from gmb_hf.tasks.task import IGNORED
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.ensemble import Ensemble, initial_model
 from gmb_hf.training.observables import Observer
+from gmb_hf.training.optimizer import adamw
 from gmb_hf.training.progress import Listener, Silent
 from gmb_hf.training.stacked import claim, finished_seeds, log_paths, write_log
 from gmb_hf.training.state import Rows
@@ -80,13 +82,7 @@ def train_seed(
     """Train one seed and return its log."""
     settings = config.training
     model = initial_model(config, seed)
-    optimizer = torch.optim.AdamW(
-        model.parameters(),
-        lr=settings.lr,
-        betas=(settings.beta1, settings.beta2),
-        eps=settings.eps,
-        weight_decay=settings.weight_decay,
-    )
+    optimizer = adamw(dict(model.named_parameters()), own_parameter_names(model), settings)
     dataset = training_rows(config, seed)
     loader = full_batches(dataset, accelerator.num_processes)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
@@ -128,11 +124,11 @@ class _Probe:
         """Add the row of this checkpoint."""
         self._ensemble.load_member(0, model)
         self._ensemble.step = step
-        losses, logits = self._ensemble.gradients(keep_logits=True)
         updates = {
             name: weight.detach() - self._before.get(name, weight[0].detach())
             for name, weight in self._ensemble.weights.items()
         }
+        losses, logits = self._ensemble.gradients(keep_logits=True)
         found = self._observer.measure(losses, logits, updates)
         rows.add(step, found)
         listener.measured(self._ensemble.seeds, found["train_acc"], found["test_acc"])

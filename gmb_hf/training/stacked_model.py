@@ -16,8 +16,14 @@ import torch
 from torch import Tensor
 
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
+from gmb_hf.modeling.banded import BandedLinear
+from gmb_hf.modeling.hebbian import neighbour_sums
+from gmb_hf.modeling.mixers import own_parameter_names
+from gmb_hf.training.optimizer import adamw
 from gmb_hf.training.settings import TrainingSettings
 
+_EMBEDDING = "model.embed_tokens.weight"
+_UNPULLED = "unpulled"
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
@@ -26,6 +32,29 @@ def seeded_model(shape: GrokkingTransformerConfig, seed: int) -> GrokkingTransfo
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return GrokkingTransformerForCausalLM(shape)
+
+
+def pull_matrices(input_ids: Tensor, shape: GrokkingTransformerConfig) -> Tensor | None:
+    """What the Hebbian pull of a step does to the embeddings, as one matrix for each model.
+
+    The mean pull on a token is linear in the embeddings and, over the same rows, the same matrix
+    at every step; so a step is E += rate M E.
+
+    Args:
+        input_ids: whole rows of every model as it reads them, int64 [S, n, T].
+        shape: of the models.
+
+    Returns:
+        rate M in float64, [S, V, V]; None for models without the pull.
+    """
+    if shape.hebbian_window is None:
+        return None
+    identity = torch.eye(shape.vocab_size, dtype=torch.float64)
+    pulls = []
+    for rows in input_ids:
+        sums, counts = neighbour_sums(identity, rows, shape.hebbian_window)
+        pulls.append(shape.hebbian_rate * sums / counts.clamp(min=1)[:, None])
+    return torch.stack(pulls)
 
 
 class StackedModel:
@@ -51,6 +80,12 @@ class StackedModel:
         self.device = torch.device(device)
         self.step = 0
         self._template = copy.deepcopy(models[0])
+        self._mixing = own_parameter_names(models[0])
+        self._masks = {
+            f"{name}.weight": module.mask.to(self.device, dtype)
+            for name, module in models[0].named_modules()
+            if isinstance(module, BandedLinear)
+        }
         states = [_parameters(model) for model in models]
         self.weights = {
             name: torch.stack([state[name] for state in states])
@@ -58,19 +93,12 @@ class StackedModel:
             .requires_grad_()
             for name in states[0]
         }
+        self._unpulled: tuple[int, Tensor] | None = None  # embeddings before the pull of a step
         self.reset_optimizer()
 
     def reset_optimizer(self) -> None:
         """Begin with a new AdamW: no moments, and its bias correction anew."""
-        training = self.training
-        self.optimizer = torch.optim.AdamW(
-            self.weights.values(),
-            lr=training.lr,
-            betas=(training.beta1, training.beta2),
-            eps=training.eps,
-            weight_decay=training.weight_decay,
-            fused=True,
-        )
+        self.optimizer = adamw(self.weights, self._mixing, self.training, fused=True)
 
     def backward(self, losses: Tensor) -> None:
         """Set every parameter's gradient from the losses [S] of all models."""
@@ -79,6 +107,24 @@ class StackedModel:
         for weight in self.weights.values():
             if weight.grad is None:  # unused parameters must still decay
                 weight.grad = torch.zeros_like(weight)
+        for name, mask in self._masks.items():
+            gradient = self.weights[name].grad
+            assert gradient is not None
+            gradient.mul_(mask)  # AdamW leaves a weight of zero without gradient at zero
+
+    @torch.no_grad()
+    def pull(self, matrices: Tensor) -> None:
+        """Draw neighbouring tokens together, once in a step however often it is asked for.
+
+        Args:
+            matrices: those of `pull_matrices`, in the dtype and on the device of the weights.
+        """
+        if self._unpulled and self._unpulled[0] == self.step:
+            return
+        embedding = self.weights[_EMBEDDING]
+        before = embedding.detach().clone()
+        self._unpulled = (self.step, before)
+        embedding.baddbmm_(matrices, before)
 
     def update(self) -> None:
         """One AdamW step with the gradients that `backward` set."""
@@ -97,6 +143,8 @@ class StackedModel:
         with torch.no_grad():
             for name, parameter in _parameters(model).items():
                 self.weights[name][index].copy_(parameter)
+            for name, mask in self._masks.items():
+                self.weights[name][index].mul_(mask)
 
     def last_updates(self) -> dict[str, Tensor]:
         """The change that the last step made to each parameter; zeros before the first.
@@ -106,22 +154,33 @@ class StackedModel:
         """
         training = self.training
         updates = {}
+        numbers = {
+            weight: group for group in self.optimizer.param_groups for weight in group["params"]
+        }
         for name, weight in self.weights.items():
             state = self.optimizer.state.get(weight)
             if not state:
                 updates[name] = torch.zeros_like(weight)
                 continue
+            lr, decay = numbers[weight]["lr"], numbers[weight]["weight_decay"]
             step = float(state["step"])
             mean = state["exp_avg"] / (1 - training.beta1**step)
             scale = (state["exp_avg_sq"] / (1 - training.beta2**step)).sqrt_().add_(training.eps)
-            move = mean.div_(scale).mul_(training.lr)
-            kept = 1 - training.lr * training.weight_decay
-            updates[name] = weight.detach() - (weight.detach() + move) / kept
+            move = mean.div_(scale).mul_(lr)
+            after = self._after_step(name, weight.detach())
+            updates[name] = after - (after + move) / (1 - lr * decay)
         return updates
+
+    def _after_step(self, name: str, weight: Tensor) -> Tensor:
+        """The weight that the last step left, before this step's pull."""
+        held = self._unpulled
+        return held[1] if name == _EMBEDDING and held and held[0] == self.step else weight
 
     def state(self) -> dict[str, Tensor]:
         """Everything that training needs to go on: weights, moments and the step."""
         tensors = {"step": torch.tensor(self.step)}
+        if self._unpulled and self._unpulled[0] == self.step:
+            tensors[_UNPULLED] = self._unpulled[1]
         for name, weight in self.weights.items():
             tensors[f"weight.{name}"] = weight.detach()
             for key, value in self.optimizer.state.get(weight, {}).items():
@@ -132,6 +191,8 @@ class StackedModel:
         """Go on from what `state` returned."""
         self.step = int(tensors["step"])
         self.optimizer.state.clear()
+        unpulled = tensors.get(_UNPULLED)
+        self._unpulled = None if unpulled is None else (self.step, unpulled.to(self.device))
         with torch.no_grad():
             for name, weight in self.weights.items():
                 weight.copy_(tensors[f"weight.{name}"])

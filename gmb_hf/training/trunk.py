@@ -12,6 +12,11 @@ the following give the same loss and the same gradients, and that is all that is
 In the first layer an attention weight depends on `a` or on `b` alone (EQ) or on the pair (b), so
 that numerator and denominator of the softmax are sums of table rows (`short_attention`).
 
+Variants: embeddings that are blended have one row per equation at `b` and EQ from the start, and
+no tables; states that are sorted are needed at every position of the last layer too
+(`mixed_rows`). Bands are zeros in the weights, and the pull of neighbours acts on the embeddings
+before a step: neither changes the forward.
+
 Shapes: S seeds, n equations, p residues, d width, h heads, f hidden units, V vocabulary.
 Equality with the model's own forward: `tests/training/test_trunk.py`.
 """
@@ -25,6 +30,7 @@ from torch import Tensor
 
 from gmb_hf.training.equations import Equations, TrunkLayout
 from gmb_hf.training.fused import Workspace, answer_loss, folded, mlp_block, normalise
+from gmb_hf.training.mixed_rows import blend, row_counts, sort
 from gmb_hf.training.short_attention import QueryKeyValue, attend_rows, attend_tables
 
 Weights = Mapping[str, Tensor]
@@ -41,16 +47,18 @@ def answer_states(
         equations: of every seed.
         workspace: buffers that the caller keeps between steps.
     """
-    p, n = layout.residues, equations.answers.shape[1]
-    states = _embed(weights, layout)
+    n = equations.answers.shape[1]
+    states = _embed(weights, layout, equations)
     for layer in range(layout.layers):
-        last = layer == layout.layers - 1
         prefix = f"model.layers.{layer}"
-        query_key_value = _project(weights, prefix, states, queries=n if last and layer else None)
-        if layer == 0:
-            mixed, residual = attend_tables(query_key_value, states, layout, equations, last)
-        else:
-            mixed, residual = attend_rows(query_key_value, states, layout, equations, last)
+        last = layer == layout.layers - 1
+        # A layer that is mixed afterwards is needed at every position, also if it is the last.
+        equals_alone = last and not _sorts(layout)
+        by_tables = layer == 0 and not layout.blend_window
+        asking = n if equals_alone and not by_tables else None
+        query_key_value = _project(weights, prefix, states, queries=asking)
+        attend = attend_tables if by_tables else attend_rows
+        mixed, residual = attend(query_key_value, states, layout, equations, equals_alone)
         out = weights[f"{prefix}.attention.out.weight"].transpose(1, 2)
         bias = weights[f"{prefix}.attention.out.bias"].unsqueeze(1)
         states = torch.baddbmm(residual + bias, mixed, out)
@@ -70,7 +78,9 @@ def answer_states(
             workspace=workspace,
             name=prefix,
         )
-    assert states.shape[1] == n, (states.shape, n, p)
+        if _sorts(layout):
+            states = _sort(weights, prefix, states, layout, equations, last)
+    assert states.shape[1] == n, (states.shape, n)
     return states
 
 
@@ -107,8 +117,11 @@ def _head(weights: Weights) -> tuple[Tensor, Tensor]:
     return folded(head, None, weights["model.norm.weight"], weights["model.norm.bias"])
 
 
-def _embed(weights: Weights, layout: TrunkLayout) -> Tensor:
-    """States before the first layer: BOS, a (p rows), OP, b (p rows), EQ; [S, 2p + 3, d]."""
+def _embed(weights: Weights, layout: TrunkLayout, equations: Equations) -> Tensor:
+    """States before the first layer: BOS, a (p rows), OP, b (p rows), EQ; [S, 2p + 3, d].
+
+    Where embeddings are blended, the rows of a later layer: [S, 1 + 2p + 2n, d].
+    """
     tokens, positions = (
         weights["model.embed_tokens.weight"],
         weights["model.embed_positions.weight"],
@@ -121,7 +134,29 @@ def _embed(weights: Weights, layout: TrunkLayout) -> Tensor:
         residues,
         tokens[:, layout.equals : layout.equals + 1],
     ]
-    return torch.cat([row + positions[:, i : i + 1] for i, row in enumerate(rows)], dim=1)
+    states = [row + positions[:, i : i + 1] for i, row in enumerate(rows)]
+    if layout.blend_window:
+        alpha, offsets = weights["model.blend.alpha"], weights["model.blend.offsets"]
+        states = blend(alpha, offsets, states, equations)
+    return torch.cat(states, dim=1)
+
+
+def _sorts(layout: TrunkLayout) -> bool:
+    return (layout.sort_window or 1) > 1  # a state that sees itself alone stays
+
+
+def _sort(
+    weights: Weights,
+    prefix: str,
+    states: Tensor,
+    layout: TrunkLayout,
+    equations: Equations,
+    last: bool,
+) -> Tensor:
+    """The states after a block, mixed with alike ones; in the last layer those at EQ alone."""
+    alpha, tau = weights[f"{prefix}.sort.alpha"], weights[f"{prefix}.sort.tau"]
+    parts = states.split(row_counts(layout, equations), dim=1)
+    return torch.cat(sort(alpha, tau, parts, layout.sort_window or 1, equations, last), dim=1)
 
 
 def _project(
