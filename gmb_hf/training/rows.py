@@ -6,7 +6,10 @@ following give the model's own loss and gradients:
 - a state depends on its prefix alone, so equal prefixes are one node of a `RowTree`, and norms,
   projections and MLP run over nodes;
 - positions after the last one whose next token is asked for are left out;
-- in the last layer only the asked nodes have queries and an MLP.
+- in the last layer only the asked nodes have queries and an MLP, unless a mixer reads the rest.
+
+Mixers run over the rows in full, and one copy of each node is kept. Bands are zeros in the
+weights and the pull of neighbours acts on the embeddings before a step: neither is seen here.
 
 Shapes: S models, n rows, T columns, N nodes, K asked nodes, d width, V vocabulary.
 Equality with the model's own forward: `tests/training/test_rows.py`.
@@ -20,6 +23,7 @@ import torch
 from torch import Tensor
 
 from gmb_hf.modeling import GrokkingTransformerConfig
+from gmb_hf.modeling.mixers import Mixer, mixers_of
 from gmb_hf.training.block import Weights, after_attention, output_head, query_key_value
 from gmb_hf.training.fused import Workspace, normalise
 from gmb_hf.training.row_attention import attend_rows, attend_visible
@@ -35,11 +39,14 @@ class RowLayout:
     Attributes:
         layers, heads: of the transformer.
         activation: of the MLP, "relu" or "gelu_new".
+        embedding_mixers, block_mixers: those after the embedding and those after every block.
     """
 
     layers: int
     heads: int
     activation: str
+    embedding_mixers: tuple[Mixer, ...] = ()
+    block_mixers: tuple[Mixer, ...] = ()
 
     @classmethod
     def of(cls, config: GrokkingTransformerConfig) -> RowLayout:
@@ -48,6 +55,8 @@ class RowLayout:
             layers=config.num_hidden_layers,
             heads=config.num_attention_heads,
             activation=config.hidden_act,
+            embedding_mixers=tuple(mixers_of(config, after_every_block=False).values()),
+            block_mixers=tuple(mixers_of(config, after_every_block=True).values()),
         )
 
 
@@ -71,10 +80,10 @@ def asked_states(
 
     The arguments are those of `row_losses`.
     """
-    states = _embed(weights, tree)
+    states = _mix(weights, "model", layout.embedding_mixers, _embed(weights, tree), tree)
     for layer in range(layout.layers):
         prefix = f"model.layers.{layer}"
-        asked_alone = layer == layout.layers - 1
+        asked_alone = layer == layout.layers - 1 and not layout.block_mixers
         mixed, residual = _attend(weights, prefix, states, tree, layout.heads, asked_alone)
         states = after_attention(
             weights,
@@ -84,7 +93,8 @@ def asked_states(
             activation=layout.activation,
             workspace=workspace,
         )
-    return states
+        states = _mix(weights, prefix, layout.block_mixers, states, tree)
+    return asked_nodes(states, tree) if layout.block_mixers else states
 
 
 def _embed(weights: Weights, tree: RowTree) -> Tensor:
@@ -101,11 +111,10 @@ def _attend(
     width = states.shape[-1]
     weight, bias = query_key_value(weights, prefix)
     normed = normalise(states)
-    shared_asks, first = (tree.asks_shared, tree.first_asked) if asked_alone else (True, 0)
-    asking, residual = (_asking(x, tree, shared_asks, first) for x in (normed, states))
+    asking, residual = (asked_nodes(x, tree) if asked_alone else x for x in (normed, states))
     query = torch.baddbmm(bias[..., :width], asking, weight[:, :width].transpose(1, 2))
     key_value = torch.baddbmm(bias[..., width:], normed, weight[:, width:].transpose(1, 2))
-    shared = tree.shared if shared_asks else 0
+    shared = tree.shared if tree.asks_shared or not asked_alone else 0
     of_shared, of_own = query.split([shared, query.shape[1] - shared], dim=1)
     own_query = of_own.unflatten(1, (tree.rows, -1))
     mixed = attend_rows(own_query, along_rows(key_value, tree), heads).flatten(1, 2)
@@ -115,13 +124,25 @@ def _attend(
     return mixed, residual
 
 
-def _asking(x: Tensor, tree: RowTree, shared_asks: bool, first: int) -> Tensor:
-    """The shared nodes, if they ask, and the own nodes from a column on: [S, N, c] -> [S, K, c]."""
-    if shared_asks and first == 0:
-        return x
-    shared, own = x.split([tree.shared, x.shape[1] - tree.shared], dim=1)
-    later = own.unflatten(1, (tree.rows, -1))[:, :, first:].flatten(1, 2)
-    return torch.cat([shared, later], dim=1) if shared_asks else later
+def _mix(
+    weights: Weights, place: str, mixers: tuple[Mixer, ...], states: Tensor, tree: RowTree
+) -> Tensor:
+    """The states of all nodes after the mixers of one place in the model, [S, N, d]."""
+    if not mixers:
+        return states
+    rows: Tensor = along_rows(states, tree)
+    for mixer in mixers:
+        own = {name: weights[f"{place}.{mixer.name}.{name}"] for name in mixer.start()}
+        rows = torch.vmap(mixer.mix)(rows, own)
+    return from_rows(rows, tree)
+
+
+def asked_nodes(x: Tensor, tree: RowTree) -> Tensor:
+    """Those of all nodes that are asked: [S, N, c] -> [S, K, c]."""
+    if tree.asks_shared:
+        return x  # and so are all after the shared ones
+    own = x[:, tree.shared :].view(len(x), tree.rows, -1, x.shape[-1])
+    return own[:, :, tree.first_asked :].flatten(1, 2)
 
 
 def along_rows(x: Tensor, tree: RowTree) -> Tensor:
