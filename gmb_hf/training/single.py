@@ -67,12 +67,13 @@ def training_rows(config: RunConfig, seed: int) -> Dataset:
 def full_batches(dataset: Dataset, processes: int) -> DataLoader[dict[str, Tensor]]:
     """A loader whose only batch is the whole dataset, made divisible by `processes`.
 
-    Accelerate gives each process equally many rows; the rows added for that have no labels.
+    Accelerate gives each process equally many rows; those added for that are padding without
+    labels, which an `attention_mask` then tells from the others.
     """
     missing = -len(dataset) % processes
     if missing:
-        blank = dataset.select([0] * missing).map(_without_labels)
-        dataset = concatenate_datasets([dataset, blank])
+        blank = dataset.select([0] * missing).map(_blank)
+        dataset = concatenate_datasets([dataset.map(_present), blank])
     return DataLoader(dataset, batch_size=len(dataset))
 
 
@@ -134,8 +135,13 @@ class _Probe:
         listener.measured(self._ensemble.seeds, found["train_acc"], found["test_acc"])
 
 
-def _without_labels(row: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {"labels": torch.full_like(row["labels"], IGNORED)}
+def _present(row: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {"attention_mask": torch.ones_like(row["input_ids"])}
+
+
+def _blank(row: dict[str, Tensor]) -> dict[str, Tensor]:
+    ids, labels = row["input_ids"], row["labels"]
+    return {"attention_mask": torch.zeros_like(ids), "labels": torch.full_like(labels, IGNORED)}
 
 
 def _endless(loader: DataLoader[dict[str, Tensor]]) -> Iterator[dict[str, Tensor]]:

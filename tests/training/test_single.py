@@ -20,6 +20,16 @@ CASES = {
         "model": {"layers": 2, "tied": True, "activation": "gelu_new"},
         "training": {"lr": 3e-3},
     },
+    "blended and sorted": {
+        "task": {"prime": 7},
+        "model": {"layers": 2, "blend_window": 8, "sort_window": 4},
+        "training": {"lr": 2e-3},
+    },
+    "banded, with the pull of neighbours": {
+        "task": {"prime": 7},
+        "model": {"band_fc1": 4, "band_fc2": 6, "hebbian_window": 4, "hebbian_rate": 0.02},
+        "training": {"lr": 3e-3},
+    },
 }
 
 
@@ -104,8 +114,11 @@ def test_a_batch_is_every_training_row_and_rows_that_count_for_nothing(processes
     assert (batch["labels"][15:] == -100).all()
 
 
-def test_two_processes_train_one_model_also_on_rows_that_two_does_not_divide(tmp_path, accelerator):
-    config = small_config()
+@pytest.mark.parametrize("window", [None, 4], ids=["dense", "hebbian"])
+def test_two_processes_train_one_model_also_on_rows_that_two_does_not_divide(
+    tmp_path, accelerator, window
+):
+    config = small_config(model={"hebbian_window": window, "hebbian_rate": 0.1})
     assert len(single.training_rows(config, 2)) == 15
     assert data_parallel_training(config, [2], tmp_path / "two", 2) == [0, 0]
     single.train(config, [2], tmp_path / "one", accelerator=accelerator)
