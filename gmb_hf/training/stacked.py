@@ -26,7 +26,7 @@ from gmb_hf.training.claims import claim_folder
 from gmb_hf.training.companion import Beside
 from gmb_hf.training.compiled import wanted
 from gmb_hf.training.config import RunConfig
-from gmb_hf.training.ensemble import Ensemble
+from gmb_hf.training.ensemble import Ensemble, model_config
 from gmb_hf.training.memory import keep_freed_memory
 from gmb_hf.training.observables import Observer
 from gmb_hf.training.progress import Listener, Silent
@@ -224,7 +224,7 @@ def versions() -> dict[str, str]:
     """Those of the packages that decide what a training leaves."""
     return {
         "gmb_hf": __version__,
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "transformers": transformers.__version__,
         "numpy": np.__version__,
     }

@@ -1,0 +1,176 @@
+"""The sequential protocol (phases 2a and 2b): one checkpoint through all tasks of a suite.
+
+Each variant's seeds are trained on one task after the other. Every task is evaluated on its
+held-out rows before the first phase and after each, those not yet trained too. What is left of a
+task after the phases that follow it is its retention.
+
+A run is a folder (`sequential_folder`); the same command goes on where it stopped, and an
+interrupted phase goes on exactly.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gmb_hf.files import clear_os_errors
+from gmb_hf.protocols.phases import Phases
+from gmb_hf.protocols.sequential_folder import SequentialFolder
+from gmb_hf.protocols.sequential_settings import SequentialConfig
+from gmb_hf.training import state
+from gmb_hf.training.memory import keep_freed_memory
+from gmb_hf.training.variants import Variant
+
+SAVE_EVERY_SECONDS = 15.0
+SAVE_MODELS = ("last", "all", "none")
+
+
+class Listener(Protocol):
+    """Whoever wants to hear of a sequential training's progress."""
+
+    def began(self, phases: Phases, seed_steps: int) -> None:
+        """A group of seeds begins, or goes on after so many seeds x steps."""
+
+    def advanced(self, seed_steps: int) -> None:
+        """So many seeds x steps were made, or need not be made, since the last call."""
+
+    def measured(self, phases: Phases, found: dict[str, NDArray[np.float64]]) -> None:
+        """A checkpoint's losses and accuracies, each [S], of the task that is trained."""
+
+    def evaluated(self, phases: Phases) -> None:
+        """Every task was evaluated; the last entry of `phases.matrix` has the numbers."""
+
+    def ended(self, phases: Phases) -> None:
+        """The group has come to the end of its last phase."""
+
+
+class Silent:
+    """Hears and says nothing."""
+
+    def began(self, phases: Phases, seed_steps: int) -> None:
+        """Ignore."""
+
+    def advanced(self, seed_steps: int) -> None:
+        """Ignore."""
+
+    def measured(self, phases: Phases, found: dict[str, NDArray[np.float64]]) -> None:
+        """Ignore."""
+
+    def evaluated(self, phases: Phases) -> None:
+        """Ignore."""
+
+    def ended(self, phases: Phases) -> None:
+        """Ignore."""
+
+
+def train_variant(
+    config: SequentialConfig,
+    variant: Variant,
+    seeds: Sequence[int],
+    folder: SequentialFolder,
+    *,
+    listener: Listener | None = None,
+    device: str = "cpu",
+    save_models: str = "last",
+) -> None:
+    """Train the seeds of a variant that the folder does not hold yet, in groups.
+
+    Args:
+        config: the design, which the folder must have been claimed for.
+        variant: the architecture.
+        seeds: that the folder shall hold at the end.
+        folder: of the run.
+        listener: hears of the progress.
+        device: where to train, "cpu" or "cuda".
+        save_models: keep a model after the "last" phase, after "all" of them, or "none".
+
+    Raises:
+        InputError: the variant does not fit the model, or the folder cannot be written to.
+    """
+    keep_freed_memory()
+    done = folder.finished_seeds(variant.name)
+    groups = state.pending_groups(
+        folder.states(variant.name),
+        _identity(config, variant),
+        [seed for seed in seeds if seed not in done],
+        at_once=config.training.seeds_at_once,
+    )
+    for group in groups:
+        phases = Phases(config, variant, group, device=device)
+        _train_group(phases, folder, listener or Silent(), save_models)
+    # A process that dies between writing a matrix and dropping its state leaves both.
+    for group in state.waiting_groups(folder.states(variant.name), _identity(config, variant)):
+        if folder.finished_seeds(variant.name).issuperset(group):
+            state.state_path(folder.states(variant.name), group).unlink(missing_ok=True)
+
+
+def _train_group(
+    phases: Phases, folder: SequentialFolder, listener: Listener, save_models: str
+) -> None:
+    config, variant, seeds = phases.config, phases.variant, phases.seeds
+    count, last = len(seeds), len(config.suite.tasks)
+    held = state.state_path(folder.states(variant.name), seeds)
+
+    def save() -> None:
+        state.save(
+            held,
+            seeds=seeds,
+            identity=_identity(config, variant),
+            tensors=phases.state(),
+            predictions=None,
+            rows=phases.rows,
+        )
+
+    if held.exists():
+        saved = state.load(held, _identity(config, variant))
+        phases.load_state(saved.tensors, saved.rows)
+    else:
+        phases.matrix.append(phases.evaluate())
+    done = sum(config.steps[: phases.phase]) + (phases.step if phases.phase < last else 0)
+    listener.began(phases, done * count)
+    saved_at = time.monotonic()
+    while phases.phase < last:
+        if phases.step % config.training.checkpoint_every == 0 and not phases.measured:
+            listener.measured(phases, phases.measure())
+            if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
+                save()
+                saved_at = time.monotonic()
+        if not phases.finished:
+            phases.advance()
+            listener.advanced(count)
+            continue
+        left = config.steps[phases.phase] - phases.step
+        phase = phases.phase + 1
+        folder.write_log(config, variant.name, seeds, phase, phases.rows, phases.stopped)
+        phases.end_phase()
+        listener.evaluated(phases)
+        listener.advanced(left * count)
+        if save_models == "all" or (save_models == "last" and phase == last):
+            _save_models(phases, folder)
+        save()
+        saved_at = time.monotonic()
+    folder.write_shard(phases.retention())
+    held.unlink(missing_ok=True)
+    listener.ended(phases)
+
+
+def _save_models(phases: Phases, folder: SequentialFolder) -> None:
+    """Write each seed's model as it is now; a folder there is whole or not there at all."""
+    for place, seed in enumerate(phases.seeds):
+        target = folder.model(phases.variant.name, seed, phases.phase)
+        with clear_os_errors(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            begun = target.with_name(f".{target.name}.{os.getpid()}")
+            phases.model.member(place).save_pretrained(begun)
+            shutil.rmtree(target, ignore_errors=True)
+            begun.rename(target)
+
+
+def _identity(config: SequentialConfig, variant: Variant) -> str:
+    return f"{config.hash()} {variant.name}"

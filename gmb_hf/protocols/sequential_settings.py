@@ -1,0 +1,144 @@
+"""What the sequential protocol is asked: suite, model, training, and what is special of a phase."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gmb_hf.protocols.suites import SuiteSettings
+from gmb_hf.training.sections import assigned, from_sections
+from gmb_hf.training.settings import ModelSettings, TrainingSettings
+from gmb_hf.validation import InputError, positive_int, repeated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseSettings:
+    """How the phases differ, and how one ends.
+
+    Attributes:
+        steps: one number for each phase; None trains every phase for `training.steps`.
+        stop_early: phases, counted from 1, in which a seed stops at `stop_loss`.
+        stop_loss: the loss on held-out rows of the task that is trained, at a checkpoint, at which
+            a seed's phase ends: its weights stay as they are until the next phase.
+        carry_optimizer: keep AdamW's moments from phase to phase; else each begins with new ones,
+            as published.
+    """
+
+    steps: tuple[int, ...] | None = None
+    stop_early: tuple[int, ...] = ()
+    stop_loss: float | None = None
+    carry_optimizer: bool = False
+
+    def __post_init__(self) -> None:
+        if self.steps is not None:
+            object.__setattr__(self, "steps", tuple(self.steps))  # YAML reads a list
+            for steps in self.steps or ():
+                positive_int("phases.steps", steps)
+        object.__setattr__(self, "stop_early", tuple(self.stop_early))
+        for phase in self.stop_early:
+            positive_int("phases.stop_early", phase)
+        twice = repeated(self.stop_early)
+        if twice is not None:
+            raise InputError(f"phases.stop_early: phase {twice} is given twice")
+        if bool(self.stop_early) != (self.stop_loss is not None):
+            raise InputError("phases.stop_early and phases.stop_loss go together; give both")
+        if self.stop_loss is not None and not 0 < self.stop_loss < math.inf:
+            raise InputError(f"phases.stop_loss must be a number above 0, got {self.stop_loss!r}")
+        if self.stop_early and self.carry_optimizer:
+            raise InputError(
+                "phases.carry_optimizer: the moments of seeds that stop early are of another age "
+                "than the others'; leave out one of the two"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequentialConfig:
+    """Everything that a sequential run is made from, its variants and seeds apart."""
+
+    preset: str
+    suite: SuiteSettings = field(default_factory=SuiteSettings)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+    phases: PhaseSettings = field(default_factory=PhaseSettings)
+
+    def __post_init__(self) -> None:
+        if self.model.variant.fields:
+            raise InputError(
+                f"model: {self.model.variant.name} is a variant; name it in --variants, so that "
+                "it stands beside the others"
+            )
+        tasks = self.suite.tasks
+        if self.phases.steps is not None and len(self.phases.steps) != len(tasks):
+            raise InputError(
+                f"phases.steps names {len(self.phases.steps)} phases, the suite has {len(tasks)} "
+                f"({', '.join(tasks)}); give one number for all, or one for each"
+            )
+        for steps in self.phases.steps or ():
+            if steps % self.training.checkpoint_every:
+                raise InputError(
+                    f"phases.steps={steps} is no multiple of training.checkpoint_every="
+                    f"{self.training.checkpoint_every}; change one of them"
+                )
+        for phase in self.phases.stop_early:
+            if phase > len(tasks):
+                raise InputError(f"phases.stop_early: phase {phase} of only {len(tasks)}")
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Updates in each phase, at most."""
+        return self.phases.steps or (self.training.steps,) * len(self.suite.tasks)
+
+    def stop_loss(self, phase: int) -> float | None:
+        """The held-out loss that ends a phase, counted from 1; None where nothing does."""
+        return self.phases.stop_loss if phase in self.phases.stop_early else None
+
+    def changed(self, assignments: Iterable[str]) -> SequentialConfig:
+        """A config with some fields changed by `section.field=value`.
+
+        Raises:
+            InputError: an assignment without `=`, an unknown section or field, or a bad value.
+        """
+        return assigned(self, assignments)
+
+    @classmethod
+    def from_design(cls, design: Mapping[str, Any], *, where: str) -> SequentialConfig:
+        """Read what `design` returned, e.g. from a folder's `sequential.yaml`.
+
+        Raises:
+            InputError: an unknown section or field, or a bad value.
+        """
+        return from_sections(cls, design, where=where)
+
+    def design(self) -> dict[str, Any]:
+        """What decides the numbers, seeds and variants apart, as plain data for YAML."""
+        training = dataclasses.asdict(self.training)
+        # The first two change the speed, not the results; the last is told phase by phase.
+        for name in ("seeds_at_once", "compile", "steps"):
+            del training[name]
+        model = dataclasses.asdict(self.model)
+        shape = {name: value for name, value in model.items() if name in _SHAPE}
+        phases = {**dataclasses.asdict(self.phases), "steps": self.steps}
+        plain: dict[str, Any] = json.loads(
+            json.dumps(
+                {
+                    "suite": dataclasses.asdict(self.suite),
+                    "model": shape,
+                    "training": training,
+                    "phases": phases,
+                }
+            )
+        )
+        return plain
+
+    def hash(self) -> str:
+        """SHA-256 of `design`, 64 hex digits."""
+        return hashlib.sha256(json.dumps(self.design(), sort_keys=True).encode()).hexdigest()
+
+
+_SHAPE = ("layers", "heads", "width", "mlp_width", "activation", "tied", "initializer_range")
+"""What of the model all variants share."""
