@@ -6,7 +6,12 @@ from typing import Any
 
 from gmb_hf._lazy import load
 
-_HOME = {"exposure_app": "items", "items_app": "items", "series_app": "series"}
+_HOME = {
+    "documents_app": "documents",
+    "exposure_app": "items",
+    "items_app": "items",
+    "series_app": "series",
+}
 
 __all__ = sorted(_HOME)
 

@@ -16,6 +16,7 @@ from gmb_hf.apps.page import (
     build,
     checked_columns,
     described,
+    json_rows,
     title_of,
 )
 from gmb_hf.fingerprints import content_hash
@@ -105,15 +106,7 @@ def read_items(
     """
     wanted = ["similarities", *(["similarities2"] if paired else []), "positive"]
     rows: list[dict[str, Any]] = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (json.JSONDecodeError, RecursionError):
-            raise InputError(f"line {number}: is not JSON; a line is one item") from None
-        if not isinstance(row, dict):
-            raise InputError(f"line {number}: must be an object, {{...}}")
+    for number, row in json_rows(text, of="item"):
         checked_columns(list(row), wanted, where=f"line {number}")
         for name in wanted[:-1]:
             if not isinstance(row[name], list):

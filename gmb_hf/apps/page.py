@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import html
+import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,25 @@ def title_of(script: Path) -> str:
     """`gmb_utility` as "GMB utility"."""
     family, _, rest = script.stem.partition("_")
     return f"{family.upper() if family == 'gmb' else family.capitalize()} {rest.replace('_', ' ')}"
+
+
+def json_rows(text: str, *, of: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of JSON lines with the numbers of their lines, from 1.
+
+    Args:
+        text: as pasted.
+        of: what a line is, for messages.
+    """
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except (json.JSONDecodeError, RecursionError):
+            raise InputError(f"line {number}: is not JSON; a line is one {of}") from None
+        if not isinstance(row, dict):
+            raise InputError(f"line {number}: must be an object, {{...}}")
+        yield number, row
 
 
 def numbers_in(text: str, *, name: str) -> list[float]:

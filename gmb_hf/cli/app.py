@@ -10,6 +10,7 @@ from gmb_hf.cli import (
     crucible,
     data,
     evaluate,
+    heldout,
     indicators,
     lock,
     metrics,
@@ -54,6 +55,7 @@ def build() -> typer.Typer:
     app.command("lock")(lock.lock)
     app.command("evaluate")(evaluate.evaluate)
     app.command("audit")(audit.audit)
+    app.command("heldout", cls=heldout.HeldoutCommand)(heldout.heldout)
     app.add_typer(crucible.app, name="crucible", help="Are the hardest known cases still ranked?")
     app.add_typer(data.app, name="data", help="Datasets: build, verify, export.")
     app.add_typer(runs.app, name="runs", help="Anybody's logs to one table, and a look at them.")

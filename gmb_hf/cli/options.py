@@ -2,7 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 import typer
+from typer.core import TyperCommand
+
+
+class Several(TyperCommand):
+    """A command without arguments, some of whose options take several values after one name."""
+
+    several: ClassVar[Sequence[str]] = ()
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """`--text a b --out c` is read as `--text a --text b --out c`."""
+        return super().parse_args(ctx, spread(args, self.several))
+
+
+def spread(words: Sequence[str], several: Sequence[str]) -> list[str]:
+    """Each value of the options named with the option before it.
+
+    >>> spread(["--text", "a", "b", "--out", "c"], ["--text"])
+    ['--text', 'a', '--text', 'b', '--out', 'c']
+    """
+    found: list[str] = []
+    option, values = "", 0
+    for word in words:
+        if word.startswith("-"):
+            option, values = word, 0
+        else:
+            if option in several and values:
+                found.append(option)
+            values += 1
+        found.append(word)
+    return found
 
 
 def typed(context: typer.Context) -> dict[str, str]:

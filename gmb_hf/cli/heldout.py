@@ -1,0 +1,101 @@
+"""`gmb heldout`: how well language models predict text held out."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gmb_hf.cli.options import Several
+
+if TYPE_CHECKING:
+    from gmb_hf.workflows.heldout import Heldout
+
+
+class HeldoutCommand(Several):
+    """Takes several values after one `--checkpoint` or `--text`."""
+
+    several = ("--checkpoint", "--text")
+
+
+def heldout(
+    checkpoint: Annotated[
+        list[str], typer.Option(help="Folders of saved models with tokenizers: [NAME=]FOLDER ...")
+    ],
+    text: Annotated[
+        list[str],
+        typer.Option(help="NAME=FILE ..., or tinystories, shakespeare, wikitext2 from the Hub."),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the table, the figure and heldout.json.")],
+    stride: Annotated[
+        int | None, typer.Option(help="Tokens between windows; half of a block by default.")
+    ] = None,
+    block: Annotated[
+        int | None, typer.Option(help="Tokens of a window; the model's longest input by default.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(help="Windows computed at once.")] = 16,
+    separator: Annotated[
+        str, typer.Option(help="Between the documents of a file.")
+    ] = "<|endoftext|>",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Loss, perplexity and bits per byte of language models on text held out."""
+    from gmb_hf.cli.show import counting, written
+    from gmb_hf.tasks.text_sources import read_sources
+    from gmb_hf.workflows.heldout import evaluate_heldout, write_heldout
+
+    texts = read_sources(text, separator=separator)
+    with counting("held out") as done:
+        found = evaluate_heldout(
+            checkpoint,
+            texts,
+            block=block,
+            stride=stride,
+            batch=batch_size,
+            device=device,
+            on_bytes=lambda what, read: done(f"{what}: {read:,} bytes"),
+        )
+    paths = write_heldout(found, out)
+    _show(found)
+    again = ["gmb", "heldout", "--checkpoint", *checkpoint, "OTHER=FOLDER", "--text", *text]
+    written(paths, following=shlex.join([*again, "--out", str(out)]))
+
+
+def _show(found: Heldout) -> None:
+    """The table on the screen, a group for each text."""
+    from rich.text import Text
+
+    from gmb_hf.cli import show
+    from gmb_hf.cli.table import Column, Group, lay_out
+    from gmb_hf.reporting.escape import number, one_line
+
+    heads = ("loss", "perplexity", "bits/byte", "tokens")
+    columns = (Column("model", shrinks_to=16), *(Column(head, right=True) for head in heads))
+    groups = []
+    for name, about in found.texts.items():
+        rows = [
+            [
+                Text(cell)
+                for cell in (
+                    one_line(row.model),
+                    number(row.score.loss),
+                    number(row.score.perplexity, 1),
+                    number(row.score.bits_per_byte),
+                    f"{row.score.tokens:,}",
+                )
+            ]
+            for row in found.rows
+            if row.text == name
+        ]
+        counts = f"{about['bytes']:,} bytes, documents: {about['documents']:,}"
+        groups.append(Group(rows, heading=f"{one_line(name)} ({counts})"))
+    screen = show.console()
+    screen.print()
+    for part in lay_out(columns, groups, screen.width):
+        screen.print(part)
+    screen.print()
+    cuts = {(about["block"], about["stride"]) for about in found.models.values()}
+    shown = "; ".join(f"{block} tokens, stride {stride}" for block, stride in sorted(cuts))
+    show.say(f"Windows: {shown}. loss: nats per token. bits/byte compares tokenizers.", style="dim")
