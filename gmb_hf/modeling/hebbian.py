@@ -37,7 +37,8 @@ def neighbour_sums(
     for distance in range(1, min(window, input_ids.shape[1] - 1) + 1):
         left, right = input_ids[:, :-distance].flatten(), input_ids[:, distance:].flatten()
         together = (present[:, :-distance] & present[:, distance:]).flatten()  # [B (T - distance)]
-        gap = (embedding[right] - embedding[left]) * (together[:, None] / distance)
+        share = together.to(embedding.dtype)[:, None] / distance
+        gap = (embedding[right] - embedding[left]) * share  # [B (T - distance), C]
         sums.index_add_(0, left, gap)
         sums.index_add_(0, right, gap, alpha=-1)
     return sums, counts
