@@ -42,6 +42,15 @@ def test_what_is_saved_is_loaded(tmp_path):
     assert loaded.to_dict() | {"_name_or_path": ""} == config.to_dict() | {"_name_or_path": ""}
 
 
+def test_mixers_need_the_whole_input():
+    assert GrokkingTransformerConfig(hebbian_window=8, band_fc1=64).use_cache
+    for fields in ({"sort_window": 8}, {"blend_window": 1}):
+        assert not GrokkingTransformerConfig(use_cache=True, **fields).use_cache
+    mixing = GrokkingTransformerConfig(sort_window=4, blend_window=8, hebbian_window=2)
+    assert mixing.mixer_windows == {"sort": 4, "blend": 8}
+    assert GrokkingTransformerConfig(hebbian_window=2).mixer_windows == {}
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -60,6 +69,18 @@ def test_what_is_saved_is_loaded(tmp_path):
         ({"intermediate_size": 0}, "intermediate_size must be a whole number"),
         ({"initializer_range": 0.0}, "initializer_range must be positive, got 0.0"),
         ({"initializer_range": float("nan")}, "initializer_range must be positive, got nan"),
+        ({"sort_window": 9}, "sort_window=9 is longer than the longest input, max_pos.*=8 tokens"),
+        ({"blend_window": 9}, "blend_window=9 is longer than .*; choose a shorter window"),
+        ({"hebbian_window": 9}, "hebbian_window=9 is longer than the longest input"),
+        ({"sort_window": 0}, "sort_window must be a whole number of at least 1, got 0"),
+        ({"blend_window": "4"}, "blend_window must be a whole number of at least 1, got '4'"),
+        ({"hebbian_window": 2.5}, "hebbian_window must be a whole number of at least 1, got 2.5"),
+        ({"hebbian_rate": 0}, "hebbian_rate must be a positive number, got 0"),
+        ({"hebbian_rate": float("inf")}, "hebbian_rate must be a positive number, got inf"),
+        ({"hebbian_rate": float("nan")}, "hebbian_rate must be a positive number, got nan"),
+        ({"hebbian_rate": "1e-3"}, "hebbian_rate must be a positive number, got '1e-3'"),
+        ({"hebbian_rate": True}, "hebbian_rate must be a positive number, got True"),
+        ({"hebbian_rate": None}, "hebbian_rate must be a positive number, got None"),
     ],
 )
 def test_bad_fields(fields, message):

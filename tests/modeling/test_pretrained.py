@@ -13,15 +13,25 @@ from gmb_hf.modeling import (
     GrokkingTransformerConfig,
     GrokkingTransformerForCausalLM,
     GrokkingTransformerModel,
+    own_parameter_names,
 )
 from gmb_hf.tasks import get_task
+
+BANDED = {"band_fc1": 30, "band_fc2": 12}
+MIXED = {"sort_window": 3, "blend_window": 4}
+HEBBIAN = {"hebbian_window": 2, "hebbian_rate": 0.125}
+VARIANTS = {"dense": {}, "banded": BANDED, "mixed": MIXED, "all": {**BANDED, **MIXED, **HEBBIAN}}
 
 
 def small(**fields):
     torch.manual_seed(3)
     shape = {"hidden_size": 24, "num_attention_heads": 3, "initializer_range": 0.3}
     config = GrokkingTransformerConfig.grokking(prime=13, **{**shape, **fields})
-    return GrokkingTransformerForCausalLM(config).eval()
+    model = GrokkingTransformerForCausalLM(config).eval()
+    with torch.no_grad():
+        for name in own_parameter_names(model):
+            model.get_parameter(name).add_(0.7)  # as trained: none of them is where it began
+    return model
 
 
 @pytest.fixture
@@ -69,56 +79,85 @@ def test_the_decoder_alone_loads_from_the_whole_model(tmp_path, rows):
         assert torch.equal(decoder(rows).last_hidden_state, expected)
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_is_saved_and_loaded_with_all_it_learned(variant, tmp_path, rows):
+    model = small(**VARIANTS[variant])
+    model.save_pretrained(tmp_path)
+    saved = json.loads((tmp_path / "config.json").read_text())
+    assert {name: saved[name] for name in VARIANTS[variant]} == VARIANTS[variant]
+    loaded, report = AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report.values())
+    assert loaded.config.use_cache == ("sort_window" not in VARIANTS[variant])
+    for name in own_parameter_names(model):
+        assert torch.equal(loaded.get_parameter(name), model.get_parameter(name))
+        assert loaded.get_parameter(name).shape == model.get_parameter(name).shape
+    # One training step, which every variant takes its own way, leads to the same place.
+    stepped = []
+    for one in (model, loaded):
+        optimizer = torch.optim.AdamW(one.train().parameters(), lr=0.01)
+        one(rows, labels=rows).loss.backward()
+        optimizer.step()
+        stepped.append(one.state_dict())
+    for name, value in stepped[0].items():
+        assert torch.equal(value, stepped[1][name]), name
+
+
 FRESH = """
 import sys
 sys.modules["gmb_hf"] = None  # as on a machine where the package is not installed
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
-folder, again = sys.argv[1:]
-model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True).eval()
-assert type(model).__module__.startswith("transformers_modules"), type(model).__module__
-assert type(AutoConfig.from_pretrained(folder, trust_remote_code=True)) is type(model.config)
-saved = torch.load(folder + "/expected.pt", weights_only=True)
-with torch.no_grad():
-    assert torch.equal(model(saved["rows"]).logits, saved["logits"])
-assert torch.equal(
-    model.generate(saved["rows"][:, :5], max_new_tokens=2, do_sample=False), saved["generated"]
-)
-model.save_pretrained(again)
+root, *variants = sys.argv[1:]
+for variant in variants:
+    folder = root + "/" + variant
+    model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True).eval()
+    assert type(model).__module__.startswith("transformers_modules"), type(model).__module__
+    assert type(AutoConfig.from_pretrained(folder, trust_remote_code=True)) is type(model.config)
+    saved = torch.load(folder + "/expected.pt", weights_only=True)
+    prompt = saved["rows"][:, :5]
+    with torch.no_grad():
+        assert torch.equal(model(saved["rows"]).logits, saved["logits"]), variant
+    generated = model.generate(prompt, max_new_tokens=2, do_sample=False)
+    assert torch.equal(generated, saved["generated"]), variant
+    model.save_pretrained(folder + "/again")
 print("equal to the bit")
 """
 
 
 def test_a_fresh_process_without_the_package(tmp_path, rows):
-    folder, again = tmp_path / "model", tmp_path / "again"
-    model = small()
-    model.save_pretrained(folder)
-    with torch.no_grad():
-        expected = {
-            "rows": rows,
-            "logits": model(rows).logits,
-            "generated": model.generate(rows[:, :5], max_new_tokens=2, do_sample=False),
-        }
-    torch.save(expected, folder / "expected.pt")
+    saved = {}
+    for variant, fields in VARIANTS.items():
+        model = small(**fields)
+        model.save_pretrained(tmp_path / variant)
+        with torch.no_grad():
+            expected = {
+                "rows": rows,
+                "logits": model(rows).logits,
+                "generated": model.generate(rows[:, :5], max_new_tokens=2, do_sample=False),
+            }
+        torch.save(expected, tmp_path / variant / "expected.pt")
+        saved[variant] = expected["logits"]
     environment = {
         **os.environ,
         "HF_HOME": str(tmp_path / "empty_cache"),
         "HF_HUB_OFFLINE": "1",
         "HF_MODULES_CACHE": str(tmp_path / "empty_modules"),
     }
-    command = [sys.executable, "-I", "-c", FRESH, str(folder), str(again)]
+    command = [sys.executable, "-I", "-c", FRESH, str(tmp_path), *VARIANTS]
     result = subprocess.run(
         command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=200
     )
     assert result.returncode == 0, result.stderr
     assert "equal to the bit" in result.stdout
     # Saved from there, the model still carries its code.
-    assert {"configuration_grokking.py", "modeling_grokking.py"} <= {
-        path.name for path in again.iterdir()
-    }
-    reloaded = AutoModelForCausalLM.from_pretrained(again)
-    with torch.no_grad():
-        assert torch.equal(reloaded(rows).logits, expected["logits"])
+    for variant, logits in saved.items():
+        again = tmp_path / variant / "again"
+        assert {"configuration_grokking.py", "modeling_grokking.py", "mixers.py"} <= {
+            path.name for path in again.iterdir()
+        }
+        reloaded = AutoModelForCausalLM.from_pretrained(again)
+        with torch.no_grad():
+            assert torch.equal(reloaded(rows).logits, logits)
 
 
 def test_the_trainer_takes_two_steps(tmp_path):
