@@ -1,7 +1,8 @@
-"""A loopback stub of the Hub's protocol: repositories in memory, commits, files by revision.
+"""A loopback stub of the Hub's protocol, and processes whose Hub it is.
 
-It answers what the clients send to make a repository, to commit small files and to read them back.
-It knows nothing of access rights beyond `refuse`, and nothing of what the Hub itself would check.
+It answers what the clients send to make a repository, to commit files small and large, to list them
+and to read them back, in whole or in part. It knows one token and where that may write, and what
+shall go wrong; of what the Hub itself would check it knows nothing.
 """
 
 from __future__ import annotations
@@ -10,46 +11,15 @@ import base64
 import hashlib
 import json
 import re
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
-PREFIX = {"model": "", "dataset": "datasets/", "space": "spaces/"}
-
-
-@dataclass
-class Repository:
-    """Its settings as it was made, and the files after each commit with the commit's message."""
-
-    settings: dict[str, Any]
-    commits: list[tuple[str, dict[str, bytes]]] = field(default_factory=lambda: [("made", {})])
-
-    @property
-    def files(self) -> dict[str, bytes]:
-        return self.commits[-1][1]
-
-    def sha(self, number: int = -1) -> str:
-        message, files = self.commits[number]
-        text = json.dumps([number % len(self.commits), message, sorted(files)])
-        return hashlib.sha1(text.encode()).hexdigest()
-
-
-@dataclass
-class Hub:
-    """What the stub holds: repositories by "space:ORG/NAME", and every request that came.
-
-    `refuse` is a status with which every request is turned down, as for a wrong token.
-    """
-
-    url: str
-    repositories: dict[str, Repository] = field(default_factory=dict)
-    requests: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
-    refuse: int | None = None
+from hub_store import LARGE, PREFIX, TOKEN, Fault, Hub, Repository, entry, folder_entry, listing
 
 
 @contextmanager
@@ -57,6 +27,7 @@ def loopback_hub() -> Iterator[Hub]:
     """A stub that listens on a free port of this machine."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.hub = Hub(f"http://127.0.0.1:{server.server_address[1]}")  # type: ignore[attr-defined]
+    server.lock = threading.RLock()  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -75,21 +46,63 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _handle(self) -> None:
         hub: Hub = self.server.hub  # type: ignore[attr-defined]
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         path = unquote(urlsplit(self.path).path)
-        hub.requests.append(f"{self.command} {path}")
-        if hub.refuse is not None:
-            self._error(hub.refuse, "refused")
-            return
-        for method, pattern, answer in _ROUTES:
-            found = re.fullmatch(pattern, path)
-            if found and self.command in method:
-                answer(self, hub, body, *found.groups())
+        request = f"{self.command} {path}"
+        with self.server.lock:  # type: ignore[attr-defined]
+            hub.requests.append(request)
+            fault = hub.fault(request)
+            if fault and fault.status is None:
+                self._cut()
                 return
-        hub.unknown.append(f"{self.command} {path}")
-        self._error(404, "no such route")
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            if fault:
+                self._refuse(fault)
+                return
+            for methods, pattern, answer in _ROUTES:
+                found = re.fullmatch(pattern, path)
+                if found and self.command in methods.split():
+                    answer(self, hub, body, *found.groups())
+                    return
+            hub.unknown.append(request)
+            self._error(404, "no such route")
 
-    do_GET = do_HEAD = do_POST = _handle
+    do_GET = do_HEAD = do_POST = do_PUT = _handle
+
+    def _cut(self) -> None:
+        """Hang up after the first bytes of the body."""
+        self.rfile.read(min(64, int(self.headers.get("Content-Length") or 0)))
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+    def _refuse(self, fault: Fault) -> None:
+        assert fault.status is not None
+        self._json({"error": "as asked"}, fault.status, **fault.headers)
+
+    def _may_write(self, hub: Hub, name: str) -> bool:
+        """Whether the token may write there; if not, that is the answer."""
+        given = self.headers.get("Authorization")
+        if given != f"Bearer {TOKEN}":
+            said = "Invalid credentials in Authorization header" if given else "Unauthorized"
+            self._error(401, said)
+        elif name.split("/")[0] not in hub.orgs:
+            self._error(403, "Forbidden: you don't have the required permissions")
+        else:
+            return True
+        return False
+
+    def _repository(self, hub: Hub, kind: str | None, name: str) -> Repository | None:
+        """A repository; where there is none, that is the answer."""
+        found = hub.repositories.get(f"{kind or 'model'}:{name}")
+        if found is None:
+            self._error(404, "Repository not found", "RepoNotFound")
+        return found
+
+    def _files(self, hub: Hub, kind: str, name: str, revision: str) -> dict[str, bytes] | None:
+        repository = self._repository(hub, kind, name)
+        commit = repository and repository.at(revision)
+        if repository and not commit:
+            self._error(404, "Invalid rev id", "RevisionNotFound")
+        return commit.files if commit else None
 
     def _send(self, status: int, content: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)
@@ -104,16 +117,25 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(status, content, {"Content-Type": "application/json", **headers})
 
     def _error(self, status: int, message: str, code: str = "") -> None:
-        self._json({"error": message}, status, **{"X-Error-Message": message, "X-Error-Code": code})
+        headers = {"X-Error-Message": message, **({"X-Error-Code": code} if code else {})}
+        self._json({"error": message}, status, **headers)
+
+    def _address(self, hub: Hub, kind: str, name: str) -> str:
+        return f"{hub.url}/{PREFIX[kind]}{name}"
 
     def validate(self, hub: Hub, body: bytes) -> None:
         self._json({"errors": [], "warnings": []})
+
+    def who(self, hub: Hub, body: bytes) -> None:
+        self._json({"name": "somebody", "type": "user", "orgs": [{"name": o} for o in hub.orgs]})
 
     def create(self, hub: Hub, body: bytes) -> None:
         asked = json.loads(body)
         kind = asked.get("type") or "model"
         name = f"{asked.get('organization') or 'somebody'}/{asked['name']}"
-        url = f"{hub.url}/{PREFIX[kind]}{name}"
+        if not self._may_write(hub, name):
+            return
+        url = self._address(hub, kind, name)
         if f"{kind}:{name}" in hub.repositories:
             self._json({"error": "exists", "url": url}, 409)
             return
@@ -121,57 +143,146 @@ class _Handler(BaseHTTPRequestHandler):
         self._json({"url": url, "id": name, "name": name})
 
     def preupload(self, hub: Hub, body: bytes, kind: str, name: str, revision: str) -> None:
+        if not self._may_write(hub, name) or self._repository(hub, kind, name) is None:
+            return
         files = [
-            {"path": one["path"], "uploadMode": "regular", "shouldIgnore": False, "oid": None}
+            {
+                "path": one["path"],
+                "uploadMode": "lfs" if one["path"].endswith(LARGE) else "regular",
+                "shouldIgnore": False,
+                "oid": None,
+            }
             for one in json.loads(body)["files"]
         ]
         self._json({"files": files})
 
-    def info(self, hub: Hub, body: bytes, kind: str, name: str, revision: str) -> None:
-        repository = hub.repositories.get(f"{kind}:{name}")
-        if repository is None:
-            self._error(404, "Repository not found", "RepoNotFound")
+    def batch(self, hub: Hub, body: bytes, kind: str | None, name: str) -> None:
+        if not self._may_write(hub, name):
             return
-        siblings = [{"rfilename": path} for path in repository.files]
-        self._json({"_id": "0", "id": name, "sha": repository.sha(), "siblings": siblings})
+        objects: list[dict[str, Any]] = []
+        for one in json.loads(body)["objects"]:
+            upload = {"href": f"{hub.url}/large/{one['oid']}", "header": {}}
+            known = one["oid"] in hub.large
+            objects.append({**one, **({} if known else {"actions": {"upload": upload}})})
+        self._json({"transfer": "basic", "objects": objects})
+
+    def upload(self, hub: Hub, body: bytes, oid: str) -> None:
+        if hashlib.sha256(body).hexdigest() != oid:
+            self._error(400, "the content has another SHA-256")
+            return
+        hub.large[oid] = body
+        self._json({})
 
     def commit(self, hub: Hub, body: bytes, kind: str, name: str, revision: str) -> None:
-        repository = hub.repositories[f"{kind}:{name}"]
-        lines = [json.loads(line) for line in body.splitlines()]
-        files, message = dict(repository.files), ""
-        for line in lines:
-            if line["key"] == "header":
-                message = line["value"]["summary"]
+        repository = self._repository(hub, kind, name)
+        if repository is None or not self._may_write(hub, name):
+            return
+        files, header = dict(repository.files), {}
+        for line in map(json.loads, body.splitlines()):
+            key, value = line["key"], line["value"]
+            if key == "header":
+                header = value
+            elif key == "file":
+                files[value["path"]] = base64.b64decode(value["content"])
+            elif key == "lfsFile" and value["oid"] in hub.large:
+                files[value["path"]] = hub.large[value["oid"]]
+            elif key == "deletedFile" and value["path"] in files:
+                del files[value["path"]]
             else:
-                assert line["key"] == "file", line
-                files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
-        repository.commits.append((message, files))
-        sha = repository.sha()
-        url = f"{hub.url}/{PREFIX[kind]}{name}/commit/{sha}"
+                self._error(400, f"cannot do {key} of {value.get('path')}")
+                return
+        if header.get("parentCommit", repository.sha) != repository.sha:
+            self._error(412, "A commit has happened since")
+            return
+        sha = repository.commit(header["summary"], files)
+        url = f"{self._address(hub, kind, name)}/commit/{sha}"
         self._json({"success": True, "commitUrl": url, "commitOid": sha, "hookOutput": ""})
 
-    def resolve(
-        self, hub: Hub, body: bytes, kind: str, name: str, revision: str, path: str
+    def refs(self, hub: Hub, body: bytes, kind: str, name: str) -> None:
+        repository = self._repository(hub, kind, name)
+        if repository is not None:
+            main = {"name": "main", "ref": "refs/heads/main", "targetCommit": repository.sha}
+            self._json({"branches": [main], "converts": [], "tags": [], "pullRequests": []})
+
+    def info(self, hub: Hub, body: bytes, kind: str, name: str, revision: str | None) -> None:
+        files = self._files(hub, kind, name, revision or "main")
+        if files is None:
+            return
+        commit = hub.repositories[f"{kind}:{name}"].at(revision or "main")
+        assert commit is not None
+        found = {"_id": "0", "id": name, "sha": commit.sha, "private": False, "gated": False}
+        day = "2026-01-01T00:00:00.000Z"
+        counts = {"downloads": 0, "likes": 0, "lastModified": day, "createdAt": day}
+        siblings = [{"rfilename": path} for path in files]
+        self._json({**found, **counts, "disabled": False, "tags": [], "siblings": siblings})
+
+    def paths(self, hub: Hub, body: bytes, kind: str, name: str, revision: str) -> None:
+        files = self._files(hub, kind, name, revision)
+        if files is None:
+            return
+        as_json = body.startswith(b"{")
+        asked = json.loads(body)["paths"] if as_json else parse_qs(body.decode())["paths"]
+        found = []
+        for path in [asked] if isinstance(asked, str) else asked:
+            if path in files:
+                found.append(entry(path, files[path]))
+            elif any(one.startswith(f"{path}/") for one in files):
+                found.append(folder_entry(path))
+        self._json(found)
+
+    def tree(
+        self, hub: Hub, body: bytes, kind: str, name: str, revision: str, folder: str | None
     ) -> None:
-        repository = hub.repositories.get(f"{kind or 'model'}:{name}")
-        if repository is None or revision != "main" or path not in repository.files:
+        files = self._files(hub, kind, name, revision)
+        if files is None:
+            return
+        asked = parse_qs(urlsplit(self.path).query).get("recursive", ["false"])[0]
+        found = listing(files, folder or "", recursive=asked.lower() in ("true", "1"))
+        if folder and not found:
+            self._error(404, "Entry not found", "EntryNotFound")
+        else:
+            self._json(found)
+
+    def resolve(
+        self, hub: Hub, body: bytes, kind: str | None, name: str, revision: str, path: str
+    ) -> None:
+        files = self._files(hub, kind or "model", name, revision)
+        if files is None:
+            return
+        if path not in files:
             self._error(404, "Entry not found", "EntryNotFound")
             return
-        content = repository.files[path]
-        etag = f'"{hashlib.sha1(content).hexdigest()}"'
-        self._send(200, content, {"ETag": etag, "X-Repo-Commit": repository.sha()})
+        content, about = files[path], entry(path, files[path])
+        commit = hub.repositories[f"{kind or 'model'}:{name}"].at(revision)
+        assert commit is not None
+        headers = {
+            "ETag": f'"{about.get("lfs", about)["oid"]}"',
+            "X-Repo-Commit": commit.sha,
+            "Accept-Ranges": "bytes",
+        }
+        part = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
+        if part is None:
+            self._send(200, content, headers)
+            return
+        first, last = int(part[1]), min(int(part[2] or len(content)), len(content) - 1)
+        headers["Content-Range"] = f"bytes {first}-{last}/{len(content)}"
+        self._send(206, content[first : last + 1], headers)
 
 
 _REPOSITORY = r"/api/(model|dataset|space)s/([^/]+/[^/]+)"
+_PLACE = r"/(?:(dataset|space)s/)?([^/]+/[^/]+?)"
+_REVISION = r"([^/]+|refs/[^/]+/[^/]+)"
 _ROUTES = (
+    ("GET", r"/api/whoami-v2", _Handler.who),
     ("POST", r"/api/validate-yaml", _Handler.validate),
     ("POST", r"/api/repos/create", _Handler.create),
+    ("PUT", r"/large/([0-9a-f]{64})", _Handler.upload),
+    ("POST", _PLACE + r"\.git/info/lfs/objects/batch", _Handler.batch),
     ("POST", _REPOSITORY + r"/preupload/([^/]+)", _Handler.preupload),
     ("POST", _REPOSITORY + r"/commit/([^/]+)", _Handler.commit),
-    ("GET", _REPOSITORY + r"(?:/revision/([^/]+))?", _Handler.info),
-    (
-        "GET HEAD",
-        r"/(?:(dataset|space)s/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)",
-        _Handler.resolve,
-    ),
+    ("POST", _REPOSITORY + r"/paths-info/(.+)", _Handler.paths),
+    ("GET", _REPOSITORY + r"/tree/([^/]+)(?:/(.*))?", _Handler.tree),
+    ("GET", _REPOSITORY + r"/refs", _Handler.refs),
+    ("GET", _REPOSITORY + r"(?:/revision/(.+))?", _Handler.info),
+    ("GET HEAD", _PLACE + rf"/resolve/{_REVISION}/(.+)", _Handler.resolve),
 )

@@ -7,15 +7,14 @@ not.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hub_stub import Hub, loopback_hub
+from hub_client import client
+from hub_store import Fault, Hub
+from hub_stub import loopback_hub
 
 import gmb_hf.metrics
 
@@ -44,30 +43,6 @@ def hub() -> Iterator[Hub]:
         yield running
 
 
-def client(hub: Hub, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A process whose Hub is the stub; the address is read when the client is imported."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
-    env = {
-        **kept,
-        "HOME": str(home),
-        "HF_HOME": str(home / "hf"),
-        "HF_ENDPOINT": hub.url,
-        "HF_TOKEN": "hf_of_nobody",
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_UPDATE_DOWNLOAD_COUNTS": "0",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-    }
-    return subprocess.run(
-        [sys.executable, "-c", *arguments],
-        cwd=home,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-
-
 def test_loopback_protocol_stub_push_and_load(hub: Hub, tmp_path: Path) -> None:
     done = client(hub, tmp_path, ROUND_TRIP)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -85,13 +60,12 @@ def test_loopback_protocol_stub_push_and_load(hub: Hub, tmp_path: Path) -> None:
         assert repository.settings["sdk"] == "gradio"
         folder = gmb_hf.metrics.module(name).folder
         expected = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-        message, files = repository.commits[1]
-        assert (message, files) == (f"Update {name}", expected)
+        assert repository.commits[1].message == f"Update {name}"
+        assert repository.commits[1].files == expected
 
     # The second push changed the one line of one Space.
     verdict = hub.repositories["space:acme/gmb_verdict"]
-    _, before = verdict.commits[1]
-    _, after = verdict.commits[2]
+    before, after = (commit.files for commit in verdict.commits[1:])
     changed: dict[str, Any] = {name: after[name] for name in after if after[name] != before[name]}
     assert changed == {
         "requirements.txt": b"gmb-hf[apps] @ https://example.org/gmb_hf-1-py3-none-any.whl\n"
@@ -109,7 +83,7 @@ def test_loopback_protocol_stub_push_and_load(hub: Hub, tmp_path: Path) -> None:
 def test_loopback_protocol_stub_refuses(
     hub: Hub, tmp_path: Path, status: int, message: str
 ) -> None:
-    hub.refuse = status
+    hub.faults.append(Fault("POST", status))
     done = client(hub, tmp_path, PUSH, "--org", "acme", "--name", "gmb_verdict")
     assert done.returncode == 2
     assert done.stderr.startswith(message), done.stderr
