@@ -50,12 +50,19 @@ def shape_fields(model: ModelSettings) -> dict[str, Any]:
 
 
 def model_config(config: RunConfig) -> GrokkingTransformerConfig:
-    """The shape of the model that a run trains."""
-    return GrokkingTransformerConfig.grokking(
-        prime=config.task.prime,
-        vocab_size=config.task.build().vocab_size,
-        **shape_fields(config.model),
-    )
+    """The shape of the model that a run trains.
+
+    Raises:
+        InputError: a variant that a model of this size cannot have.
+    """
+    try:
+        return GrokkingTransformerConfig.grokking(
+            prime=config.task.prime,
+            vocab_size=config.task.build().vocab_size,
+            **shape_fields(config.model),
+        )
+    except ValueError as error:
+        raise InputError(f"model: {error}") from None
 
 
 def initial_model(config: RunConfig, seed: int) -> GrokkingTransformerForCausalLM:

@@ -86,8 +86,10 @@ def claim(folder: Path, config: RunConfig, about: Mapping[str, Any] | None = Non
         about: what is measured beside it, if anything.
 
     Raises:
-        InputError: the folder holds runs of another config; the first difference is named.
+        InputError: the folder holds runs of another config, of which the first difference is
+            named; or there is no model of this config, and then the folder is not touched.
     """
+    model_config(config)
     claim_folder(folder, {**config.training_identity(), **(about or {})})
 
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from training_builders import small_config
 
+from gmb_hf.training import stacked
 from gmb_hf.training.config import RunConfig, first_difference
 from gmb_hf.training.presets import preset
 from gmb_hf.training.settings import ModelSettings
@@ -103,6 +104,26 @@ def test_a_variant_is_part_of_the_identity_and_of_the_name():
     found = first_difference(dense.training_identity(), changed.training_identity())
     assert found == "model.sort_window: None -> 4"
     assert RunConfig.from_dict(changed.training_identity()).model == changed.model
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"sort_window": 9}, "model: sort_window=9 is longer than the longest input"),
+        ({"blend_window": 9}, "model: blend_window=9 is longer than the longest input"),
+        ({"hebbian_window": 9}, "model: hebbian_window=9 is longer than the longest input"),
+        ({"band_fc1": 1}, "model: band_fc1=1 leaves units of the MLP without connection; .* is 2"),
+        ({"band_fc2": 1}, "model: band_fc2=1 leaves units of the MLP without connection; .* is 2"),
+    ],
+)
+def test_a_variant_that_the_model_cannot_have_is_refused_before_a_folder_is_touched(
+    tmp_path, fields, message
+):
+    config = small_config(model=fields)
+    with pytest.raises(InputError, match=message) as caught:
+        stacked.train(config, [0], tmp_path / "out")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_variant_is_set_like_any_other_field():
