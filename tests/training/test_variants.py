@@ -112,8 +112,14 @@ def test_a_variant_is_part_of_the_identity_and_of_the_name():
         ({"sort_window": 9}, "model: sort_window=9 is longer than the longest input"),
         ({"blend_window": 9}, "model: blend_window=9 is longer than the longest input"),
         ({"hebbian_window": 9}, "model: hebbian_window=9 is longer than the longest input"),
-        ({"band_fc1": 1}, "model: band_fc1=1 leaves units of the MLP without connection; .* is 2"),
-        ({"band_fc2": 1}, "model: band_fc2=1 leaves units of the MLP without connection; .* is 2"),
+        (
+            {"band_fc1": 5, "mlp_width": 32},
+            "model: band_fc1=5 leaves units of the MLP without .* is 6",
+        ),
+        (
+            {"band_fc2": 5, "mlp_width": 32},
+            "model: band_fc2=5 leaves units of the MLP without .* is 6",
+        ),
     ],
 )
 def test_a_variant_that_the_model_cannot_have_is_refused_before_a_folder_is_touched(
