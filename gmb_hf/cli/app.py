@@ -10,6 +10,7 @@ from gmb_hf.cli import (
     crucible,
     data,
     evaluate,
+    generalization,
     heldout,
     indicators,
     lock,
@@ -19,6 +20,7 @@ from gmb_hf.cli import (
     results,
     run,
     runs,
+    sequential,
     train,
 )
 
@@ -56,7 +58,9 @@ def build() -> typer.Typer:
     app.command("evaluate")(evaluate.evaluate)
     app.command("audit")(audit.audit)
     app.command("heldout", cls=heldout.HeldoutCommand)(heldout.heldout)
+    app.command("generalization")(generalization.generalization)
     app.add_typer(crucible.app, name="crucible", help="Are the hardest known cases still ranked?")
+    app.add_typer(sequential.app, name="sequential", help="Does it remember? Tasks in turn.")
     app.add_typer(data.app, name="data", help="Datasets: build, verify, export.")
     app.add_typer(runs.app, name="runs", help="Anybody's logs to one table, and a look at them.")
     app.add_typer(metrics.app, name="metrics", help="Metrics as `evaluate` modules.")

@@ -220,7 +220,7 @@ def _notes(matrices: Mapping[str, RetentionMatrix], pairs: list[Difference]) -> 
             notes.append(
                 f"{name} has {count} {plural}: no interval and no test below {LEAST_SEEDS}"
             )
-    if pairs:
+    if any(pair.p_value is not None for pair in pairs):
         notes.append(
             "p: sign-flip permutation test on shared seeds, Holm-adjusted over the variants of a "
             f"quantity; of n seeds it is at least about 2/2^n ({_least_p(pairs)})"
@@ -229,5 +229,5 @@ def _notes(matrices: Mapping[str, RetentionMatrix], pairs: list[Difference]) -> 
 
 
 def _least_p(pairs: list[Difference]) -> str:
-    counts = sorted({len(pair.seeds) for pair in pairs})
+    counts = sorted({len(pair.seeds) for pair in pairs if pair.p_value is not None})
     return ", ".join(f"{2 / 2**count:.3g} of {count}" for count in counts)

@@ -16,6 +16,7 @@ _HOME = {
     "align": "aligned",
     "fpr_control": "fpr",
     "grokking_curves": "curves",
+    "heldout_bars": "heldout",
     "label_summary": "summary",
     "lead_time_distribution": "leads",
     "margin_curves": "margins",

@@ -24,6 +24,7 @@ from gmb_hf.reporting.figures.style import (
 
 _COLOURS = LinearSegmentedColormap.from_list("chance", [BLUE, "#FFFFFF", VERMILION])
 _CELL_WIDTH, _CELL_HEIGHT = 0.62, 0.34  # inches
+_ROOM = 0.3  # of a colour bar, that two names do not lie on each other
 _MOST_COLUMNS = 2  # as many as a page is wide
 _LEFT, _GAP, _TOP, _RIGHT, _BOTTOM = 0.9, 0.25, 0.6, 0.95, 0.12
 
@@ -124,7 +125,7 @@ def _draw(
 def _colour_bar(axes: Axes, summary: RetentionSummary, measure: str) -> None:
     """From perfect at the bottom over the chance level to worse than guessing."""
     levels = {getattr(chance, measure) for chance in summary.chance.values() if chance is not None}
-    best, worst = ("0", "2×\nand more") if measure == "loss" else ("1", "")
+    best, worst = ("0", "2×\nand more") if measure == "loss" else ("1", "0")
     # An accuracy cannot be worse than 0, which may lie close to chance.
     top = 1.0 if measure == "loss" else max((x / (1 - x) for x in levels if x < 1), default=0.0)
     axes.imshow(
@@ -135,6 +136,8 @@ def _colour_bar(axes: Axes, summary: RetentionSummary, measure: str) -> None:
         extent=(0, 1, -1, top),
     )
     middle = "chance" if levels else "untrained"
+    if measure == "accuracy" and (len(levels) != 1 or top < _ROOM):
+        worst = ""  # an accuracy of 0 has several places here, or none of its own
     if len(levels) == 1:
         middle += f"\n{_short(levels.pop())}"
     axes.axhline(0, color=INK, lw=0.8)

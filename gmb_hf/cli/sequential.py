@@ -1,0 +1,15 @@
+"""`gmb sequential`: tasks one after the other, and what a model keeps of them."""
+
+from __future__ import annotations
+
+import typer
+
+from gmb_hf.cli import sequential_report
+
+app = typer.Typer(no_args_is_help=True)
+app.command("report")(sequential_report.report)
+
+
+@app.callback()
+def _sequential() -> None:
+    """Train tasks one after the other, and measure what is kept."""
