@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gmb_hf.training.fused import LAYER_NORM_EPSILON
+from gmb_hf.training.fused import LAYER_NORM_EPSILON, normalise
 
 
 class _TargetLoss(torch.autograd.Function):
@@ -56,13 +56,15 @@ def target_loss(x: Tensor, head: Tensor, head_bias: Tensor, targets: Tensor) -> 
     return losses
 
 
-def target_accuracy(logits: Tensor, targets: Tensor) -> Tensor:
-    """The share of targets that score highest, alone: [S].
+def target_results(
+    x: Tensor, head: Tensor, head_bias: Tensor, targets: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of every model and the share of its targets that score highest: [S] each.
 
-    Args:
-        logits: [S, K, V].
-        targets: as in `target_loss`.
+    A tie for the highest is not right. There is no gradient; the arguments are `target_loss`'s.
     """
-    top, token = logits.topk(2, dim=-1)
-    right = targets.expand_as(logits).gather(-1, token[..., :1]).squeeze(-1)
-    return (right * (top[..., 0] > top[..., 1])).sum(-1)
+    logits = torch.baddbmm(head_bias, normalise(x), head.transpose(1, 2))
+    losses = -(logits.log_softmax(-1) * targets).sum((1, 2))
+    best = logits == logits.amax(-1, keepdim=True)
+    alone = best.sum(-1, keepdim=True) == 1
+    return losses, (targets * (best & alone)).sum((1, 2))

@@ -27,7 +27,7 @@ from gmb_hf.modeling.mixers import Mixer, mixers_of
 from gmb_hf.training.block import Weights, after_attention, output_head, query_key_value
 from gmb_hf.training.fused import Workspace, normalise
 from gmb_hf.training.row_attention import attend_rows, attend_visible
-from gmb_hf.training.row_loss import target_accuracy, target_loss
+from gmb_hf.training.row_loss import target_loss, target_results
 from gmb_hf.training.row_tree import RowTree
 from gmb_hf.training.take import take
 
@@ -174,9 +174,6 @@ def row_results(weights: Weights, layout: RowLayout, tree: RowTree) -> tuple[Ten
         one = {name: weight[index : index + 1] for name, weight in weights.items()}
         own = tree.of_model(index)
         states = asked_states(one, layout, own, Workspace())
-        head, bias = output_head(one)
-        logits = torch.baddbmm(bias, normalise(states), head.transpose(1, 2))
-        loss = target_loss(states, head, bias, own.targets)
-        results.append(torch.stack([loss, target_accuracy(logits, own.targets)]))
-    loss, accuracy = torch.cat(results, dim=1)
-    return loss, accuracy
+        results.append(target_results(states, *output_head(one), own.targets))
+    losses, accuracies = zip(*results, strict=True)
+    return torch.cat(losses), torch.cat(accuracies)

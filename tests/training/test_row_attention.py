@@ -7,7 +7,7 @@ import torch
 from torch.autograd import gradcheck
 
 from gmb_hf.training.row_attention import attend_rows, attend_visible
-from gmb_hf.training.row_loss import target_accuracy, target_loss
+from gmb_hf.training.row_loss import target_loss, target_results
 from gmb_hf.training.take import take
 
 
@@ -74,6 +74,18 @@ def test_the_loss_weighs_every_target(models):
 
 
 def test_accuracy_counts_targets_that_alone_score_highest():
-    logits = torch.tensor([[[1.0, 3.0, 2.0], [4.0, 4.0, 0.0]]])
-    targets = torch.tensor([[[0.1, 0.5, 0.0], [0.4, 0.0, 0.0]]])
-    assert target_accuracy(logits, targets).tolist() == [0.5]
+    x = torch.eye(2, dtype=torch.float64).unsqueeze(0)  # normalised: (1, -1) and (-1, 1)
+    head = torch.tensor([[[1.0, -1.0], [3.0, -3.0], [-3.0, 3.0], [-3.0, 3.0]]]).double()
+    targets = torch.tensor([[[0.1, 0.5, 0.0, 0.0], [0.0, 0.0, 0.4, 0.0]]]).double()
+    # Logits 2, 6, -6, -6 and -2, -6, 6, 6: the second node's best is a tie.
+    bias = torch.zeros(1, 1, 4, dtype=torch.float64)
+    assert target_results(x, head, bias, targets)[1].tolist() == [0.5]
+
+
+@pytest.mark.parametrize("models", [1, 2])
+def test_results_are_the_loss_without_a_gradient(models):
+    x, head, bias = random(2, 3, 4), random(2, 5, 4), random(2, 1, 5)
+    targets = torch.rand(models, 3, 5, generator=torch.Generator().manual_seed(0)).double()
+    with torch.no_grad():
+        losses, _ = target_results(x, head, bias, targets)
+        torch.testing.assert_close(losses, target_loss(x, head, bias, targets))
