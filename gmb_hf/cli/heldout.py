@@ -35,18 +35,21 @@ def heldout(
     block: Annotated[
         int | None, typer.Option(help="Tokens of a window; the model's longest input by default.")
     ] = None,
-    batch_size: Annotated[int, typer.Option(help="Windows computed at once.")] = 16,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Windows computed at once; 16 by default.")
+    ] = None,
     separator: Annotated[
-        str, typer.Option(help="Between the documents of a file.")
-    ] = "<|endoftext|>",
+        str | None, typer.Option(help="Between documents of a file; <|endoftext|> by default.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Loss, perplexity and bits per byte of language models on text held out."""
     from gmb_hf.cli.show import counting, written
+    from gmb_hf.tasks.text import SEPARATOR
     from gmb_hf.tasks.text_sources import read_sources
     from gmb_hf.workflows.heldout import evaluate_heldout, write_heldout
 
-    texts = read_sources(text, separator=separator)
+    texts = read_sources(text, separator=SEPARATOR if separator is None else separator)
     with counting("held out") as done:
         found = evaluate_heldout(
             checkpoint,
