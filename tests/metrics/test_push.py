@@ -75,7 +75,7 @@ def test_loopback_protocol_stub_push_and_load(hub: Hub, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("status", "message"),
     [
-        (401, "error: acme/gmb_verdict: the Hub refused: nobody is logged in; run `hf auth login`"),
+        (401, "error: acme/gmb_verdict: the Hub refused: it does not know this token; run `hf"),
         (403, "error: acme/gmb_verdict: the Hub refused: this token may not write to acme; choose"),
         (400, "error: acme/gmb_verdict: the Hub refused (status 400)"),
     ],

@@ -1,0 +1,48 @@
+"""Files of a dataset of the Hub, at one commit, in the usual cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gmb_hf.hub.addresses import Address
+from gmb_hf.hub.client import clear_hub_errors
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Files of a repository as they were at a commit.
+
+    Attributes:
+        repo_id: ORG/NAME.
+        commit: the hash that the revision stood for.
+        folder: in the cache of the Hub's client.
+    """
+
+    repo_id: str
+    commit: str
+    folder: Path
+
+
+def pull(address: Address, patterns: Sequence[str]) -> Snapshot:
+    """Fetch the files that match, unless the cache has them; without a network, the cache alone.
+
+    Args:
+        address: its revision is resolved to a commit.
+        patterns: of paths in the repository, e.g. `README.md` or `add_p97/*`.
+
+    Raises:
+        InputError: as `clear_hub_errors` names it.
+    """
+    from huggingface_hub import snapshot_download
+
+    with clear_hub_errors(str(address)):
+        found = snapshot_download(
+            address.repo_id,
+            repo_type="dataset",
+            revision=address.revision,
+            allow_patterns=list(patterns),
+            library_name="gmb-hf",
+        )
+    return Snapshot(address.repo_id, Path(found).name, Path(found))
