@@ -71,9 +71,7 @@ class Mixer(nn.Module):
             present: bool [..., T], false for padding, which no token reads; all when absent.
         """
         gate = weights["alpha"].sigmoid()
-        length = hidden.shape[-2]
-        here = torch.arange(length, device=hidden.device)
-        distance = here[:, None] - here  # [T, T], of the read token j before the reading one i
+        distance = distances(hidden)
         within = (distance >= 0) & (distance < self.window)
         if present is not None:
             within = (within & present[..., None, :]) | (distance == 0)
@@ -83,6 +81,12 @@ class Mixer(nn.Module):
 
     def forward(self, hidden_states: Tensor, present: Tensor | None = None) -> Tensor:
         return self.mix(hidden_states, dict(self.named_parameters()), present)
+
+
+def distances(hidden: Tensor) -> Tensor:
+    """How many tokens before the reading one, i, the read one, j, stands: i - j, int64 [T, T]."""
+    here = torch.arange(hidden.shape[-2], device=hidden.device)
+    return here[:, None] - here
 
 
 class Sort(Mixer):
@@ -117,10 +121,8 @@ class Blend(Mixer):
         return {**super().start(), "offsets": torch.zeros(self.window)}
 
     def average(self, hidden: Tensor, weights: Mapping[str, Tensor], within: Tensor) -> Tensor:
-        length = hidden.shape[-2]
-        here = torch.arange(length, device=hidden.device)
-        distance = (here[:, None] - here).clamp(0, self.window - 1)
-        shares = weights["offsets"].softmax(dim=-1)[distance]  # [W] -> [T, T]
+        offset = distances(hidden).clamp(0, self.window - 1)
+        shares = weights["offsets"].softmax(dim=-1)[offset]  # [W] -> [T, T]
         return shares.masked_fill(~within, 0.0)
 
 
@@ -156,6 +158,7 @@ __all__ = [
     "Blend",
     "Mixer",
     "Sort",
+    "distances",
     "mixers_of",
     "own_parameter_names",
 ]

@@ -11,7 +11,7 @@ from model_builders import build, tokens
 from gmb_hf.modeling import Blend, Mixer, Sort, own_parameter_names
 from gmb_hf.modeling.mixers import MIXERS
 
-EACH = [{"sort_window": 3}, {"blend_window": 4}, {"sort_window": 4, "blend_window": 2}]
+EACH = [{f"{kind.name}_window": 3} for kind in MIXERS] + [{"sort_window": 4, "blend_window": 2}]
 
 
 def gate(alpha):
