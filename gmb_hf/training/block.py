@@ -33,10 +33,29 @@ def normed_linear(
     )
 
 
-def query_key_value(weights: Weights, layer: str) -> tuple[Tensor, Tensor]:
-    """Weight [S, 3d, d] and bias [S, 1, 3d] of a layer's queries, keys and values."""
+def query_key_value(
+    weights: Weights, layer: str, normed: Tensor, asking: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """A layer's queries [S, q, d], and its keys and values side by side [S, m, 2d].
+
+    Args:
+        weights: as in `normed_linear`.
+        layer: its name in `weights`.
+        normed: all rows, normalised, [S, m, d].
+        asking: those rows of it that have a query, [S, q, d]; all when absent.
+    """
+    width = normed.shape[-1]
     qkv = f"{layer}.attention.qkv"
-    return normed_linear(weights, f"{layer}.norm_1", f"{qkv}.weight", f"{qkv}.bias")
+    weight, bias = normed_linear(weights, f"{layer}.norm_1", f"{qkv}.weight", f"{qkv}.bias")
+    if asking is None:
+        query, rest = torch.baddbmm(bias, normed, weight.transpose(1, 2)).split(
+            [width, 2 * width], dim=-1
+        )
+        return query, rest
+    query_weight, rest_weight = weight.split([width, 2 * width], dim=1)
+    query_bias, rest_bias = bias.split([width, 2 * width], dim=2)
+    query = torch.baddbmm(query_bias, asking, query_weight.transpose(1, 2))
+    return query, torch.baddbmm(rest_bias, normed, rest_weight.transpose(1, 2))
 
 
 def output_head(weights: Weights) -> tuple[Tensor, Tensor]:

@@ -13,10 +13,11 @@ import warnings
 import torch
 from torch import Tensor
 
+from gmb_hf.training.block import Weights
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.equations import Equations, TrunkLayout
 from gmb_hf.training.fused import Workspace
-from gmb_hf.training.trunk import Weights, answer_losses
+from gmb_hf.training.trunk import answer_losses
 
 WORTH_COMPILING = 1e12  # multiply-adds: about a minute of two CPU cores
 

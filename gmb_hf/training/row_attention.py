@@ -68,7 +68,7 @@ class _RowAttention(torch.autograd.Function):
         return d_query, d_key_value, None
 
 
-def attend_rows(query: Tensor, key_value: Tensor, heads: int) -> Tensor:
+def attend_in_rows(query: Tensor, key_value: Tensor, heads: int) -> Tensor:
     """Attention of each row's last q positions over its k positions, causal: [S, n, q, d].
 
     Args:

@@ -26,7 +26,7 @@ from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.modeling.mixers import Mixer, mixers_of
 from gmb_hf.training.block import Weights, after_attention, output_head, query_key_value
 from gmb_hf.training.fused import Workspace, normalise
-from gmb_hf.training.row_attention import attend_rows, attend_visible
+from gmb_hf.training.row_attention import attend_in_rows, attend_visible
 from gmb_hf.training.row_loss import target_loss, target_results
 from gmb_hf.training.row_tree import RowTree
 from gmb_hf.training.take import take
@@ -108,16 +108,14 @@ def _attend(
     weights: Weights, prefix: str, states: Tensor, tree: RowTree, heads: int, asked_alone: bool
 ) -> tuple[Tensor, Tensor]:
     """Mixed values and the states that they are added to, of all nodes or of the asked ones."""
-    width = states.shape[-1]
-    weight, bias = query_key_value(weights, prefix)
     normed = normalise(states)
-    asking, residual = (asked_nodes(x, tree) if asked_alone else x for x in (normed, states))
-    query = torch.baddbmm(bias[..., :width], asking, weight[:, :width].transpose(1, 2))
-    key_value = torch.baddbmm(bias[..., width:], normed, weight[:, width:].transpose(1, 2))
+    asking = asked_nodes(normed, tree) if asked_alone else None
+    residual = asked_nodes(states, tree) if asked_alone else states
+    query, key_value = query_key_value(weights, prefix, normed, asking)
     shared = tree.shared if tree.asks_shared or not asked_alone else 0
     of_shared, of_own = query.split([shared, query.shape[1] - shared], dim=1)
     own_query = of_own.unflatten(1, (tree.rows, -1))
-    mixed = attend_rows(own_query, along_rows(key_value, tree), heads).flatten(1, 2)
+    mixed = attend_in_rows(own_query, along_rows(key_value, tree), heads).flatten(1, 2)
     if shared:
         seen = key_value[:, : tree.shared]
         mixed = torch.cat([attend_visible(of_shared, seen, tree.visible, heads), mixed], dim=1)

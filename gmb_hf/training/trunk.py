@@ -23,17 +23,14 @@ Equality with the model's own forward: `tests/training/test_trunk.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
+from gmb_hf.training.block import Weights, after_attention, output_head, query_key_value
 from gmb_hf.training.equations import Equations, TrunkLayout
-from gmb_hf.training.fused import Workspace, answer_loss, folded, mlp_block, normalise
+from gmb_hf.training.fused import Workspace, answer_loss, normalise
 from gmb_hf.training.mixed_rows import blend, row_counts, sort
 from gmb_hf.training.short_attention import QueryKeyValue, attend_rows, attend_tables
-
-Weights = Mapping[str, Tensor]
 
 
 def answer_states(
@@ -59,24 +56,13 @@ def answer_states(
         query_key_value = _project(weights, prefix, states, queries=asking)
         attend = attend_tables if by_tables else attend_rows
         mixed, residual = attend(query_key_value, states, layout, equations, equals_alone)
-        out = weights[f"{prefix}.attention.out.weight"].transpose(1, 2)
-        bias = weights[f"{prefix}.attention.out.bias"].unsqueeze(1)
-        states = torch.baddbmm(residual + bias, mixed, out)
-        up, up_bias = folded(
-            weights[f"{prefix}.mlp.up.weight"],
-            weights[f"{prefix}.mlp.up.bias"],
-            weights[f"{prefix}.norm_2.weight"],
-            weights[f"{prefix}.norm_2.bias"],
-        )
-        states = mlp_block(
-            states,
-            up,
-            up_bias,
-            weights[f"{prefix}.mlp.down.weight"],
-            weights[f"{prefix}.mlp.down.bias"].unsqueeze(1),
+        states = after_attention(
+            weights,
+            prefix,
+            mixed,
+            residual,
             activation=layout.activation,
             workspace=workspace,
-            name=prefix,
         )
         if _sorts(layout):
             states = _sort(weights, prefix, states, layout, equations, last)
@@ -94,7 +80,7 @@ def answer_losses(
 ) -> tuple[Tensor, Tensor]:
     """Mean cross-entropy [S] of every seed at its answers, and the logits [S, n, V] on request."""
     states = answer_states(weights, layout, equations, workspace)
-    head, bias = _head(weights)
+    head, bias = output_head(weights)
     return answer_loss(states, head, bias, equations.answers, keep_logits=keep_logits)
 
 
@@ -104,17 +90,11 @@ def answer_logits(
 ) -> tuple[Tensor, Tensor]:
     """Logits [S, n, V] and final hidden states [S, n, d] (after the last norm), no gradient."""
     states = answer_states(weights, layout, equations, Workspace())
-    head, bias = _head(weights)
+    head, bias = output_head(weights)
     normed = normalise(states)
     gain = weights["model.norm.weight"].unsqueeze(1)
     hidden = torch.addcmul(weights["model.norm.bias"].unsqueeze(1), normed, gain)
     return torch.baddbmm(bias, normed, head.transpose(1, 2)), hidden
-
-
-def _head(weights: Weights) -> tuple[Tensor, Tensor]:
-    tied = "lm_head.weight" not in weights
-    head = weights["model.embed_tokens.weight" if tied else "lm_head.weight"]
-    return folded(head, None, weights["model.norm.weight"], weights["model.norm.bias"])
 
 
 def _embed(weights: Weights, layout: TrunkLayout, equations: Equations) -> Tensor:
@@ -163,21 +143,10 @@ def _project(
     weights: Weights, prefix: str, states: Tensor, *, queries: int | None
 ) -> QueryKeyValue:
     """Keys and values of all rows and the queries of the last `queries` rows (None: of all)."""
-    width = states.shape[2]
-    weight, bias = folded(
-        weights[f"{prefix}.attention.qkv.weight"],
-        weights[f"{prefix}.attention.qkv.bias"],
-        weights[f"{prefix}.norm_1.weight"],
-        weights[f"{prefix}.norm_1.bias"],
-    )
     normed = normalise(states)
-    if queries is None:
-        joint = torch.baddbmm(bias, normed, weight.transpose(1, 2))
-        query, key, value = joint.split(width, dim=-1)
-        return query, key, value
-    query_weight, rest_weight = weight.split([width, 2 * width], dim=1)
-    query_bias, rest_bias = bias.split([width, 2 * width], dim=2)
-    asking = normed.split([normed.shape[1] - queries, queries], dim=1)[1]
-    query = torch.baddbmm(query_bias, asking, query_weight.transpose(1, 2))
-    key, value = torch.baddbmm(rest_bias, normed, rest_weight.transpose(1, 2)).split(width, dim=-1)
+    asking = None
+    if queries is not None:
+        asking = normed.split([normed.shape[1] - queries, queries], dim=1)[1]
+    query, key_value = query_key_value(weights, prefix, normed, asking)
+    key, value = key_value.split(states.shape[2], dim=-1)
     return query, key, value

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from gmb_hf.training.row_attention import attend_rows, attend_visible
+from gmb_hf.training.row_attention import attend_in_rows, attend_visible
 from gmb_hf.training.row_loss import target_loss, target_results
 from gmb_hf.training.take import take
 
@@ -31,14 +31,14 @@ def by_definition(query, key_value, heads, visible):
 def test_rows_attend_to_their_own_keys(queries, heads):
     query, key_value = random(2, 3, queries, 6), random(2, 3, 4, 12)
     visible = torch.ones(queries, 4, dtype=torch.bool).tril(4 - queries)
-    found = attend_rows(query, key_value, heads)
+    found = attend_in_rows(query, key_value, heads)
     torch.testing.assert_close(found, by_definition(query, key_value, heads, visible))
-    assert gradcheck(lambda q, kv: attend_rows(q, kv, heads), (query, key_value))
+    assert gradcheck(lambda q, kv: attend_in_rows(q, kv, heads), (query, key_value))
 
 
 def test_scores_that_lie_far_apart_stay_finite():
     query, key_value = 100 * random(1, 2, 3, 4), 100 * random(1, 2, 3, 8)
-    mixed = attend_rows(query.float(), key_value.float(), 2)
+    mixed = attend_in_rows(query.float(), key_value.float(), 2)
     assert mixed.isfinite().all()
 
 
