@@ -10,6 +10,7 @@ _HOME = {
     "documents_app": "documents",
     "exposure_app": "items",
     "items_app": "items",
+    "phases_app": "phases",
     "series_app": "series",
 }
 

@@ -140,8 +140,8 @@ def described(script: Path) -> str:
 
 def title_of(script: Path) -> str:
     """`gmb_utility` as "GMB utility"."""
-    family, _, rest = script.stem.partition("_")
-    return f"{family.upper() if family == 'gmb' else family.capitalize()} {rest.replace('_', ' ')}"
+    family, *rest = script.stem.split("_")
+    return " ".join([family.upper() if family == "gmb" else family.capitalize(), *rest])
 
 
 def json_rows(text: str, *, of: str) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -1,0 +1,10 @@
+"""The page of this metric's Space: paste or upload data, see the result and a figure."""
+
+from pathlib import Path
+
+from gmb_hf.apps import phases_app
+
+demo = phases_app(Path(__file__).with_name("retention.py"))
+
+if __name__ == "__main__":
+    demo.launch()
