@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -17,8 +18,11 @@ from typing import Any
 import torch
 
 import gmb_hf.files
-from gmb_hf.training import processes, single, stacked
+from gmb_hf.tasks.text_sources import TextFile
+from gmb_hf.training import language_training, processes, single, stacked
 from gmb_hf.training.config import RunConfig
+from gmb_hf.training.language_settings import LanguageConfig
+from gmb_hf.training.launching import exit_code
 from gmb_hf.training.progress import Silent
 
 
@@ -118,18 +122,32 @@ def data_parallel_training(
     config: RunConfig, seeds: Sequence[int], out: Path, processes: int
 ) -> list[int]:
     """Run `train_data_parallel` in so many processes; their exit codes."""
+    return together(train_data_parallel, config, seeds, out, processes=processes)
+
+
+def train_language_share(
+    environment: Mapping[str, str], config: LanguageConfig, seed: int, text: TextFile, out: Path
+) -> None:
+    """Train a language model as one of several processes, 2 for bad input; runs in a child."""
+    os.environ.update(environment)
+    torch.set_num_threads(1)
+    accelerator = processes.make_accelerator(cpu=True)
+    assert accelerator.num_processes == int(environment["WORLD_SIZE"])
+
+    def work() -> None:
+        language_training.train(config, [seed], out, texts=[text], accelerator=accelerator)
+
+    sys.exit(exit_code(work))
+
+
+def together(target: Callable[..., None], *arguments: Any, processes: int) -> list[int]:
+    """Run `target(environment, *arguments)` in processes that know of each other; exit codes."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     shared = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     started = [
-        _started(
-            train_data_parallel,
-            {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            config,
-            seeds,
-            out,
-        )
+        _started(target, {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}, *arguments)
         for rank in range(processes)
     ]
     return [_exit_code(process) for process in started]
