@@ -24,3 +24,31 @@ def build(seed=0, dtype=torch.float32, scale=8.0, **fields):
 def tokens(*shape, seed=1, vocab_size=17):
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(vocab_size, shape, generator=generator)
+
+
+def check_padding(model, side):
+    """A row that is padded on this side gives what it gives alone, and so does its neighbour."""
+    short = tokens(1, 4)
+    kept = slice(3, None) if side == "left" else slice(0, 4)
+    padded, mask = tokens(2, 7, seed=5), torch.ones(2, 7, dtype=torch.long)
+    padded[0, kept] = short[0]
+    mask[0] = 0
+    mask[0, kept] = 1
+    with torch.no_grad():
+        found = model(padded, attention_mask=mask).logits
+        torch.testing.assert_close(found[:1, kept], model(short).logits, rtol=1e-12, atol=1e-12)
+        alone = model(padded[1:]).logits
+    torch.testing.assert_close(found[1:], alone, rtol=1e-12, atol=1e-12)
+    assert found.isfinite().all()
+
+
+def generate_padded(model):
+    """A prompt of two tokens and one of four, the options, and five tokens more of both at once.
+
+    The shorter prompt is padded on the left, so that the new tokens are those from the fourth on.
+    """
+    short, long = tokens(1, 2, seed=3), tokens(1, 4, seed=4)
+    batch = torch.cat([torch.cat([torch.zeros(1, 2, dtype=torch.long), short], 1), long])
+    mask = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
+    options = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
+    return short, long, options, model.generate(batch, attention_mask=mask, **options)

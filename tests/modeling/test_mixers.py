@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model_builders import build, tokens
+from model_builders import build, check_padding, generate_padded, tokens
 
 from gmb_hf.modeling import Blend, Mixer, Sort, own_parameter_names
 from gmb_hf.modeling.mixers import MIXERS
@@ -207,36 +207,19 @@ def test_attention_implementations_agree(fields):
 @pytest.mark.parametrize("fields", EACH)
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_a_padded_row_gives_what_it_gives_alone(side, fields):
-    model = stirred(**fields)
-    short = tokens(1, 4)
-    kept = slice(3, None) if side == "left" else slice(0, 4)
-    padded, mask = tokens(2, 7, seed=5), torch.ones(2, 7, dtype=torch.long)
-    padded[0, kept] = short[0]
-    mask[0] = 0
-    mask[0, kept] = 1
-    with torch.no_grad():
-        found = model(padded, attention_mask=mask).logits
-        torch.testing.assert_close(found[:1, kept], model(short).logits, rtol=1e-12, atol=1e-12)
-        alone = model(padded[1:]).logits
-    torch.testing.assert_close(found[1:], alone, rtol=1e-12, atol=1e-12)
-    assert found.isfinite().all()
+    check_padding(stirred(**fields), side)
 
 
 @pytest.mark.parametrize("fields", EACH)
 def test_generation_reads_the_whole_input_again(fields):
     model = stirred(**fields).float()
     assert model.config.use_cache is False
-    short, long = tokens(1, 2, seed=3), tokens(1, 4, seed=4)
-    batch = torch.cat([torch.cat([torch.zeros(1, 2, dtype=torch.long), short], 1), long])
-    mask = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
-    options = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
-    together = model.generate(batch, attention_mask=mask, **options)
-    for row, prompt in enumerate((short, long)):
-        greedy = prompt
+    *prompts, _, together = generate_padded(model)
+    for generated, greedy in zip(together, prompts, strict=True):
         for _ in range(5):
             with torch.no_grad():
                 greedy = torch.cat([greedy, model(greedy).logits[:, -1:].argmax(-1)], 1)
-        assert torch.equal(together[row, 4:], greedy[0, -5:])
+        assert torch.equal(generated[4:], greedy[0, -5:])
 
 
 def test_no_cache_is_made_or_taken():

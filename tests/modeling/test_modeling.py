@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from model_builders import build, tokens
+from model_builders import build, check_padding, generate_padded, tokens
 from torch.nn import functional
 
 import gmb_hf.modeling
@@ -223,29 +223,12 @@ def test_generate_is_the_same_with_and_without_the_cache():
 def test_padding_changes_nothing(attention, side):
     model = build(dtype=torch.float64)
     model.set_attn_implementation(attention)
-    short = tokens(1, 4)
-    padding = torch.zeros(1, 3, dtype=torch.long)
-    pieces = [padding, short] if side == "left" else [short, padding]
-    kept = slice(3, None) if side == "left" else slice(0, 4)
-    padded = torch.cat([torch.cat(pieces, 1), tokens(1, 7, seed=5)])
-    mask = torch.ones_like(padded)
-    mask[0] = 0
-    mask[0, kept] = 1
-    with torch.no_grad():
-        found = model(padded, attention_mask=mask).logits
-        torch.testing.assert_close(found[:1, kept], model(short).logits, rtol=1e-12, atol=1e-12)
-        alone = model(padded[1:]).logits
-    torch.testing.assert_close(found[1:], alone, rtol=1e-12, atol=1e-12)
-    assert found.isfinite().all()
+    check_padding(model, side)
 
 
 def test_generate_with_left_padding_equals_each_prompt_alone():
     model = build()
-    short, long = tokens(1, 2, seed=3), tokens(1, 4, seed=4)
-    batch = torch.cat([torch.cat([torch.zeros(1, 2, dtype=torch.long), short], 1), long])
-    mask = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
-    options = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
-    together = model.generate(batch, attention_mask=mask, **options)
+    short, long, options, together = generate_padded(model)
     assert torch.equal(together[:1, 4:], model.generate(short, **options)[:, 2:])
     assert torch.equal(together[1:, 4:], model.generate(long, **options)[:, 4:])
 
