@@ -8,8 +8,9 @@ the model, or to train on several devices at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -17,14 +18,16 @@ from datasets import Dataset, concatenate_datasets
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from gmb_hf.modeling import GrokkingTransformerForCausalLM
 from gmb_hf.modeling.mixers import own_parameter_names
 from gmb_hf.tasks.task import IGNORED
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.ensemble import Ensemble, initial_model
+from gmb_hf.training.kept import keep_model, refuse_gone
 from gmb_hf.training.observables import Observer
 from gmb_hf.training.optimizer import adamw
 from gmb_hf.training.progress import Listener, Silent
-from gmb_hf.training.stacked import claim, finished_seeds, log_paths, write_log
+from gmb_hf.training.stacked import claim, finished_seeds, group_log, log_paths, write_log
 from gmb_hf.training.state import Rows
 
 
@@ -35,24 +38,42 @@ def train(
     *,
     accelerator: Accelerator,
     listener: Listener | None = None,
+    about: Mapping[str, Any] | None = None,
+    keep: Sequence[int] = (),
 ) -> list[Path]:
     """Train the seeds one after the other; a seed whose log exists is left as it is.
+
+    Args:
+        config: what to train.
+        seeds: which seeds the folder shall hold at the end.
+        out: the folder, as that of `stacked`.
+        accelerator: of the processes that train together.
+        listener: hears of the progress.
+        about: what else decides the logs, for their metadata.
+        keep: seeds whose models are kept.
 
     Returns:
         The files of all logs in `out/logs`. A seed that was interrupted starts anew.
 
     Raises:
-        InputError: the folder belongs to another config, or cannot be written to.
+        InputError: the folder belongs to another config or cannot be written to, or a model to
+            keep is gone.
     """
     folder = Path(out)
     if accelerator.is_main_process:
-        claim(folder, config)
+        claim(folder, config, about)
     accelerator.wait_for_everyone()
     done = finished_seeds(folder)
+    refuse_gone(folder, keep, done)
     for seed in [seed for seed in seeds if seed not in done]:
-        rows = train_seed(config, seed, accelerator=accelerator, listener=listener or Silent())
+        rows, model = train_seed(
+            config, seed, accelerator=accelerator, listener=listener or Silent()
+        )
         if accelerator.is_main_process:
-            write_log(config, [seed], rows, folder)
+            log = group_log(config, [seed], rows, about)
+            if seed in keep:
+                keep_model(model.cpu(), log, folder, seed)
+            write_log(log, [seed], folder)
         accelerator.wait_for_everyone()
     return log_paths(folder)
 
@@ -79,8 +100,8 @@ def full_batches(dataset: Dataset, processes: int) -> DataLoader[dict[str, Tenso
 
 def train_seed(
     config: RunConfig, seed: int, *, accelerator: Accelerator, listener: Listener
-) -> Rows:
-    """Train one seed and return its log."""
+) -> tuple[Rows, GrokkingTransformerForCausalLM]:
+    """Train one seed; its log, and the model after the last step."""
     settings = config.training
     model = initial_model(config, seed)
     optimizer = adamw(dict(model.named_parameters()), own_parameter_names(model), settings)
@@ -104,7 +125,8 @@ def train_seed(
             probe.remember(accelerator.unwrap_model(model))
         optimizer.step()
         listener.advanced(1)
-    return rows
+    trained: GrokkingTransformerForCausalLM = accelerator.unwrap_model(model)
+    return rows, trained
 
 
 class _Probe:

@@ -2,6 +2,7 @@
 
     OUT/config.yaml                       what is trained; another config is refused
     OUT/logs/seeds-0-35-n36.parquet       the finished log of a group of seeds
+    OUT/models/seed_7/                    a model that was to be kept (`kept`)
     OUT/state/seeds-36-71-n36.safetensors a group that is under way
 
 The same command goes on from what is there. A group's log appears at once and whole, and its
@@ -27,6 +28,7 @@ from gmb_hf.training.companion import Beside
 from gmb_hf.training.compiled import wanted
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.ensemble import Ensemble, model_config
+from gmb_hf.training.kept import keep_model, refuse_gone
 from gmb_hf.training.memory import keep_freed_memory
 from gmb_hf.training.observables import Observer
 from gmb_hf.training.progress import Listener, Silent
@@ -44,6 +46,7 @@ def train(
     listener: Listener | None = None,
     device: str = "cpu",
     beside: Beside | None = None,
+    keep: Sequence[int] = (),
 ) -> list[Path]:
     """Train every seed that has no log in `out` yet, and return the files of all logs.
 
@@ -54,13 +57,16 @@ def train(
         listener: hears of the progress.
         device: where to train, "cpu" or "cuda".
         beside: what else is measured, if anything.
+        keep: seeds whose models are kept.
 
     Raises:
-        InputError: the folder belongs to another config, or cannot be written to.
+        InputError: the folder belongs to another config or cannot be written to, or a model to
+            keep is gone.
     """
     keep_freed_memory()
     folder, beside = Path(out), beside or Beside()
     claim(folder, config, beside.about)
+    refuse_gone(folder, keep, finished_seeds(folder) if keep else ())
     listener = listener or Silent()
     compiled = wanted(config, len(seeds))
     for group in pending_groups(config, seeds, folder):
@@ -72,6 +78,7 @@ def train(
             device=device,
             compiled=compiled,
             beside=beside,
+            keep=keep,
         )
     _drop_finished_states(folder, config)
     return log_paths(folder)
@@ -126,6 +133,7 @@ def train_group(
     device: str = "cpu",
     compiled: bool = False,
     beside: Beside | None = None,
+    keep: Sequence[int] = (),
 ) -> Path:
     """Train one group to its end, from its saved state if there is one; the path of its log."""
     training, beside = config.training, beside or Beside()
@@ -170,37 +178,43 @@ def train_group(
         ensemble.update()
         listener.advanced(len(seeds))
     companion.finish()
-    path = write_log(config, seeds, rows, folder, beside.about)
+    log = group_log(config, seeds, rows, beside.about)
+    for index, seed in enumerate(seeds):
+        if seed in keep:
+            keep_model(ensemble.member(index), log, folder, seed)
+    path = write_log(log, seeds, folder)
     held.unlink(missing_ok=True)
     return path
 
 
-def write_log(
+def write_log(log: RunLog, seeds: Sequence[int], folder: Path) -> Path:
+    """Write the log of a group of seeds into a folder of logs, as one Parquet file."""
+    return log.write(folder / "logs" / f"{state.group_name(seeds)}.parquet")
+
+
+def group_log(
     config: RunConfig,
     seeds: Sequence[int],
     rows: Rows,
-    folder: Path,
     about: Mapping[str, Any] | None = None,
-) -> Path:
-    """Write the rows of a group as one Parquet file that says what made it.
+) -> RunLog:
+    """The rows of a group as a run log that says what made it.
 
     Args:
         config: what was trained.
         seeds: of the rows' columns.
         rows: one for each checkpoint.
-        folder: of the logs.
         about: what else shall stand in the log's metadata.
     """
     order = np.argsort(np.asarray(seeds))
     ordered = [seeds[i] for i in order]
-    log = RunLog.from_arrays(
+    return RunLog.from_arrays(
         [f"seed_{seed}" for seed in ordered],
         np.asarray(rows.steps),
         {name: np.stack(values, axis=1)[order] for name, values in rows.values.items()},
         seeds=ordered,
         metadata={**log_metadata(config), **(about or {})},
     )
-    return log.write(folder / "logs" / f"{state.group_name(seeds)}.parquet")
 
 
 def log_metadata(config: RunConfig) -> dict[str, Any]:
