@@ -146,6 +146,16 @@ class CalibrationRecord(ResultSection):
     effective_budget: dict[str, Number] = Field(default_factory=dict)
 
 
+class SourceRecord(ResultSection):
+    """A dataset of the Hub at one commit: the runs that were judged, or what they learned."""
+
+    what: Literal["runs", "data"]
+    repo: str
+    revision: str
+    config: str
+    fingerprint: str
+
+
 class ProvenanceRecord(ResultSection):
     """What would have to be the same for the same numbers to come out."""
 

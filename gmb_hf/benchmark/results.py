@@ -25,6 +25,7 @@ from gmb_hf.benchmark.result_records import (
     IndicatorRecord,
     MetaRecord,
     ProvenanceRecord,
+    SourceRecord,
     SummaryRecord,
     TablesRecord,
 )
@@ -64,6 +65,7 @@ class Results(ResultSection):
     x_prereg: dict[str, Any] | None = Field(None, description="the preregistration, in full")
     x_calibration: CalibrationRecord | None = None
     x_provenance: ProvenanceRecord | None = None
+    x_sources: Many[SourceRecord] = Field((), description="what was pulled from the Hub")
 
     @model_validator(mode="after")
     def _each_name_once(self) -> Results:
@@ -109,6 +111,11 @@ class Results(ResultSection):
         source = data.get("x_provenance") if isinstance(data, dict) else None
         ours = isinstance(source, dict) and "package_version" in source
         return check(cls, data, ours=ours)
+
+    def pulled_from(self, sources: Iterable[Mapping[str, str]]) -> Self:
+        """The same results with what was pulled from the Hub for them, as `SourceRecord` has it."""
+        records = tuple(SourceRecord.parse(source, where="results") for source in sources)
+        return self.model_copy(update={"x_sources": records})
 
     def write(self, path: str | Path) -> Path:
         """Write the YAML atomically; equal results give equal bytes."""

@@ -257,6 +257,9 @@ def _provenance(results: Results) -> Iterator[tuple[str, str]]:
     yield "Date", results.meta.date
     if results.meta.prereg_path:
         yield "Preregistration", results.meta.prereg_path
+    for pulled in results.x_sources:
+        place = f"{pulled.repo}@{pulled.revision}"
+        yield f"From the Hub: {pulled.what}", f"{place}, {pulled.config}, {pulled.fingerprint}"
     source = results.x_provenance
     if source is None:
         return

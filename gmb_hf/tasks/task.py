@@ -149,7 +149,11 @@ class Task(ABC):
 
     def fingerprint(self) -> str:
         """SHA-256 (64 hex digits) of the rows' content, independent of any split."""
-        return _content_hash("gmb-task-1", self.vocab_size, self.answer_positions, self.rows())
+        return self.fingerprint_of(self.rows())
+
+    def fingerprint_of(self, rows: NDArray[np.int64]) -> str:
+        """What `fingerprint` would be if the task had these rows [N, T], in this order."""
+        return _content_hash("gmb-task-1", self.vocab_size, self.answer_positions, rows)
 
     def to_dataset_dict(self, fraction: float = 0.5, data_seed: int = 42) -> DatasetDict:
         """The task as a `datasets.DatasetDict` with the splits `train` and `test`.

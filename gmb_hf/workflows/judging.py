@@ -21,6 +21,7 @@ from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.runs import RunLog
 from gmb_hf.workflows.candidates import CONTROLS, Entry
 from gmb_hf.workflows.facts import run_facts
+from gmb_hf.workflows.hub_sources import sources_of
 from gmb_hf.workflows.occurring import count_labels
 
 _NO_EVENT = {
@@ -146,7 +147,7 @@ def evaluate_case(
         # A lock has its day; with it a run that is taken up again leaves equal bytes.
         date=None if case.lock is None else case.lock.x_lock.created.partition("T")[0],
         notes=case.all_notes(),
-    )
+    ).pulled_from(sources_of(given))
     return Evaluation(results, judgements, parts, case.events, case.log, prereg, case.lock)
 
 

@@ -25,6 +25,7 @@ from gmb_hf.reporting.figures.aligned import AlignedScore
 from gmb_hf.runs import RunLog
 from gmb_hf.validation import InputError, repeated
 from gmb_hf.workflows.candidates import Entry, namesakes, resolve
+from gmb_hf.workflows.hub_sources import sources_of
 from gmb_hf.workflows.publishing import aligned_score, grokking_curves_of
 
 
@@ -93,7 +94,7 @@ def reproduce(
         fingerprint=log.fingerprint(),
         notes=[*notes, *namesakes(entries, log), *_repeats(log)],
         tables=TABLES,
-    )
+    ).pulled_from(sources_of(log))
     return Reproduction(results, measured, events, log, settings)
 
 
