@@ -70,7 +70,6 @@ def after_attention(
     layer: str,
     mixed: Tensor,
     residual: Tensor,
-    *,
     activation: str,
     workspace: Workspace,
 ) -> Tensor:

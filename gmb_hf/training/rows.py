@@ -85,14 +85,7 @@ def asked_states(
         prefix = f"model.layers.{layer}"
         asked_alone = layer == layout.layers - 1 and not layout.block_mixers
         mixed, residual = _attend(weights, prefix, states, tree, layout.heads, asked_alone)
-        states = after_attention(
-            weights,
-            prefix,
-            mixed,
-            residual,
-            activation=layout.activation,
-            workspace=workspace,
-        )
+        states = after_attention(weights, prefix, mixed, residual, layout.activation, workspace)
         states = _mix(weights, prefix, layout.block_mixers, states, tree)
     return asked_nodes(states, tree) if layout.block_mixers else states
 

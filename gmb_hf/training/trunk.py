@@ -56,14 +56,7 @@ def answer_states(
         query_key_value = _project(weights, prefix, states, queries=asking)
         attend = attend_tables if by_tables else attend_rows
         mixed, residual = attend(query_key_value, states, layout, equations, equals_alone)
-        states = after_attention(
-            weights,
-            prefix,
-            mixed,
-            residual,
-            activation=layout.activation,
-            workspace=workspace,
-        )
+        states = after_attention(weights, prefix, mixed, residual, layout.activation, workspace)
         if _sorts(layout):
             states = _sort(weights, prefix, states, layout, equations, last)
     assert states.shape[1] == n, (states.shape, n)
