@@ -101,7 +101,10 @@ class Phases:
         model = self.model
         still = torch.from_numpy(np.flatnonzero(self.stopped != NEVER)).to(model.device)
         kept = {name: weight.detach()[still] for name, weight in model.weights.items()}
-        model.backward(self.questions[self.task].losses(model.weights))
+        asked = self.questions[self.task]
+        if asked.pulls is not None:
+            model.pull(asked.pulls)
+        model.backward(asked.losses(model.weights))
         model.update()
         if len(still):
             with torch.no_grad():

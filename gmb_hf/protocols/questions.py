@@ -22,10 +22,12 @@ from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.protocols.suites import MODULAR, SuiteSettings
 from gmb_hf.tasks import TaskData
 from gmb_hf.tasks.modular import ModularTask
+from gmb_hf.tasks.task import Task
 from gmb_hf.training.equations import Equations, TrunkLayout
 from gmb_hf.training.fused import Workspace
 from gmb_hf.training.row_tree import row_tree
 from gmb_hf.training.rows import RowLayout, row_losses, row_results
+from gmb_hf.training.stacked_model import pull_matrices
 from gmb_hf.training.trunk import answer_logits, answer_losses
 
 Weights = Mapping[str, Tensor]
@@ -62,7 +64,13 @@ def asked(suite: SuiteSettings, data: TaskData) -> Asked:
 
 
 class Questions(ABC):
-    """One task, asked of S stacked models."""
+    """One task, asked of S stacked models.
+
+    Attributes:
+        pulls: what a step's Hebbian pull does to the embeddings, [S, V, V]; None without it.
+    """
+
+    pulls: Tensor | None
 
     @abstractmethod
     def losses(self, weights: Weights) -> Tensor:
@@ -87,20 +95,32 @@ def questions(
 ) -> Questions:
     """A task of the suite, to be asked of so many models of this shape."""
     data = suite.data(task)
+    rows = asked(suite, data)
+    found: Questions
     if suite.name == MODULAR and suite.loss_positions == "answer":
-        built = suite.build(task)
-        assert isinstance(built, ModularTask)
-        layout = TrunkLayout(
-            layers=shape.num_hidden_layers,
-            heads=shape.num_attention_heads,
-            activation=shape.hidden_act,
-            residues=built.prime,
-            bos=built.vocabulary.bos,
-            operation=built.operation_token,
-            equals=built.vocabulary.eq,
-        )
-        return _ByTrunk(asked(suite, data), layout, n_models, device, dtype)
-    return _ByRows(asked(suite, data), RowLayout.of(shape), device, dtype)
+        found = _ByTrunk(rows, _trunk_layout(suite.build(task), shape), n_models, device, dtype)
+    else:
+        found = _ByRows(rows, RowLayout.of(shape), device, dtype)
+    # The pull acts on rows as the model reads them, without the next row's first token.
+    read = torch.from_numpy(rows.train[:, : data.input_ids.shape[1]])
+    pulls = pull_matrices(read.unsqueeze(0), shape)
+    found.pulls = None if pulls is None else pulls.to(device, dtype).expand(n_models, -1, -1)
+    return found
+
+
+def _trunk_layout(task: Task, shape: GrokkingTransformerConfig) -> TrunkLayout:
+    assert isinstance(task, ModularTask)
+    return TrunkLayout(
+        layers=shape.num_hidden_layers,
+        heads=shape.num_attention_heads,
+        activation=shape.hidden_act,
+        residues=task.prime,
+        bos=task.vocabulary.bos,
+        operation=task.operation_token,
+        equals=task.vocabulary.eq,
+        sort_window=shape.sort_window,
+        blend_window=shape.blend_window,
+    )
 
 
 class _ByTrunk(Questions):
