@@ -18,6 +18,7 @@ from gmb_hf.validation import InputError
 
 CARD = "README.md"
 KEY = "gmb_fingerprint"
+Item = Literal["row", "run", "tensor"]
 _HASH = rf"^[0-9a-f]{{{HASH_LENGTH}}}$"
 _FENCE = "---"
 
@@ -31,7 +32,7 @@ class CardFingerprint(Section):
         seed: by which they were drawn, None where nothing was.
         fingerprint: `first 16 of content_hash|seed|item_count`.
         version: `v1`, `v2`, ...; a later one holds every item of an earlier one.
-        item: what is counted, a row in canonical JSON or a run.
+        item: what is counted: a row in canonical JSON, a run, or a tensor of a model.
         source_hash: over the bytes of the files as they were built, None where there are none.
     """
 
@@ -40,7 +41,7 @@ class CardFingerprint(Section):
     seed: int | None = None
     fingerprint: str
     version: str = Field(pattern=r"^v[1-9][0-9]*$")
-    item: Literal["row", "run"] = "row"
+    item: Item = "row"
     source_hash: str | None = Field(default=None, pattern=_HASH)
 
     @classmethod
@@ -51,7 +52,7 @@ class CardFingerprint(Section):
         *,
         version: str,
         seed: int | None = None,
-        item: Literal["row", "run"] = "row",
+        item: Item = "row",
         source_hash: str | None = None,
     ) -> Self:
         """The entry for these items."""

@@ -62,46 +62,44 @@ def render_report(
     design, compat = results.prereg, settings_of(results)
     horizon = design.horizon if design else compat.horizon if compat else None
     done = definition_of_done(results, folder)
-    environment = Environment(
-        loader=PackageLoader("gmb_hf.reporting", "."),
-        undefined=StrictUndefined,
-        trim_blocks=False,
-        keep_trailing_newline=True,
-        autoescape=False,  # Markdown is escaped by the filter `md`, wherever a user's text goes
-    )
-    environment.filters.update(_filters(found))
-    text = environment.get_template("report.md.j2").render(
-        title=f"Which scores may raise an alarm: {escape.markdown(results.meta.run_id)}",
-        answer=found,
-        headline=_headline(found),
-        note=note,
-        figures={name: (figures or {}).get(name) for name in FIGURES},
-        results=results,
-        horizon="declared" if horizon is None else escape.steps(horizon),
-        compat=compat is not None,
-        strict=results.x_protocol == "strict",
-        boundary=explain_settings(compat) if compat else _boundary(results, design),
-        events=_events(results),
-        calibration=_calibration(results),
-        budgets=_budgets(results),
-        groups=[
-            (heading, found.group(name)) for name, heading in GROUPS.items() if found.group(name)
-        ],
-        strata=[(item.name, part) for item in found.ranked for part in item.x_strata],
-        failures=[
-            item
-            for item in found.ranked
-            if item.label != "SUPPORTED_FOR_ALARM" and group_of(item) != "control"
-        ],
-        tables=[
-            (name.removeprefix("x_").removesuffix("_path"), path)
-            for name, path in results.tables
-            if path
-        ],
-        done=done,
-        accepted=all(check.passed for check in done),
-        provenance=list(_provenance(results)),
-        next_command=next_command,
+    text = (
+        _environment(found)
+        .get_template("report.md.j2")
+        .render(
+            title=f"Which scores may raise an alarm: {escape.markdown(results.meta.run_id)}",
+            answer=found,
+            headline=_headline(found),
+            note=note,
+            figures={name: (figures or {}).get(name) for name in FIGURES},
+            results=results,
+            horizon="declared" if horizon is None else escape.steps(horizon),
+            compat=compat is not None,
+            strict=results.x_protocol == "strict",
+            boundary=explain_settings(compat) if compat else _boundary(results, design),
+            events=_events(results),
+            calibration=_calibration(results),
+            budgets=_budgets(results),
+            groups=[
+                (heading, found.group(name))
+                for name, heading in GROUPS.items()
+                if found.group(name)
+            ],
+            strata=[(item.name, part) for item in found.ranked for part in item.x_strata],
+            failures=[
+                item
+                for item in found.ranked
+                if item.label != "SUPPORTED_FOR_ALARM" and group_of(item) != "control"
+            ],
+            tables=[
+                (name.removeprefix("x_").removesuffix("_path"), path)
+                for name, path in results.tables
+                if path
+            ],
+            done=done,
+            accepted=all(check.passed for check in done),
+            provenance=list(_provenance(results)),
+            next_command=next_command,
+        )
     )
     return _tidy(text)
 
@@ -120,6 +118,26 @@ def write_report(
         results, figures=figures, note=note, next_command=next_command, folder=folder
     )
     return write_text(path, text)
+
+
+def verdict_table(results: Results) -> str:
+    """Every score with its label and its primary operating point, as a table in Markdown."""
+    found = answer(results)
+    template = _environment(found).get_template("verdicts.md.j2")
+    table: str = template.module.rows(found.ranked, found.target)  # type: ignore[attr-defined]
+    return _tidy(table)
+
+
+def _environment(found: Answer) -> Environment:
+    environment = Environment(
+        loader=PackageLoader("gmb_hf.reporting", "."),
+        undefined=StrictUndefined,
+        trim_blocks=False,
+        keep_trailing_newline=True,
+        autoescape=False,  # Markdown is escaped by the filter `md`, wherever a user's text goes
+    )
+    environment.filters.update(_filters(found))
+    return environment
 
 
 def _headline(found: Answer) -> tuple[IndicatorRecord, ...]:

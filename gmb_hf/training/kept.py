@@ -27,9 +27,7 @@ def model_folder(folder: Path, seed: int) -> Path:
     return folder / "models" / f"seed_{seed}"
 
 
-def keep_model(
-    model: GrokkingTransformerForCausalLM, log: RunLog, folder: Path, seed: int
-) -> Path:
+def keep_model(model: GrokkingTransformerForCausalLM, log: RunLog, folder: Path, seed: int) -> Path:
     """Save a trained model; one that an interrupted start has left is replaced.
 
     Args:

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 
 from gmb_hf.files import clear_os_errors, write_text
 from gmb_hf.fingerprints import missing_items
-from gmb_hf.hub.card_fingerprints import CARD, CardFingerprint, read_fingerprints, read_header
+from gmb_hf.hub.card_fingerprints import CARD, CardFingerprint, Item, read_fingerprints, read_header
 from gmb_hf.validation import InputError, repeated
 from gmb_hf.workflows.building_card import card_text, shards_of
-from gmb_hf.workflows.building_content import SHARD, Content, Item, bytes_hash, read_content
+from gmb_hf.workflows.building_content import SHARD, Content, bytes_hash, read_content
 
 SHARD_BYTES = 2**28
 """A split is cut into shards of about so many bytes in memory."""

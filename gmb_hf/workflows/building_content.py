@@ -7,16 +7,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gmb_hf.fingerprints import ContentHash, source_hash
+from gmb_hf.hub.card_fingerprints import Item
 from gmb_hf.runs.fingerprint import RunItems
 from gmb_hf.validation import InputError
-
-Item = Literal["row", "run"]
 
 SHARD = "{split}-{number:05d}-of-{total:05d}.parquet"
 _SHARD = re.compile(r"(?P<split>.+)-(?P<number>\d{5})-of-(?P<total>\d{5})\.parquet")
