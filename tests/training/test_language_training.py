@@ -263,7 +263,7 @@ def test_a_state_that_is_no_state(story: TextFile, tmp_path: Path):
         trained(tmp_path, story, listener=Interrupting(7))
     progress = tmp_path / "state" / "seed_3" / "step-4" / "progress.json"
     progress.write_text("{")
-    with pytest.raises(InputError, match="not a state of an interrupted training .*; delete it"):
+    with pytest.raises(InputError, match=r"not a state of an interrupted training .*; delete it"):
         trained(tmp_path, story)
     progress.write_text(json.dumps({"identity": "another", "columns": {}}))
     with pytest.raises(InputError, match="training of another config; delete it"):
