@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -40,7 +42,7 @@ def test_the_loss_at_a_training_loss_is_that_of_a_plain_loop(
         if t < kept[-1][0]:
             kept.append((t, v))
     expected = kept[0][1]
-    for (high, before), (low, after) in zip(kept, kept[1:], strict=False):
+    for (high, before), (low, after) in pairwise(kept):
         if low <= wanted <= high:
             share = (wanted - low) / (high - low)
             expected = after + share * (before - after)

@@ -1,0 +1,128 @@
+"""`gmb generalization`, as a user types it, on logs of any format."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import gmb, refused
+
+
+def logs(
+    folder: Path,
+    *,
+    offset: float = 0.2,
+    seeds: Sequence[int] = (1337, 42, 7),
+    high: float = 4.0,
+    low: float = 0.5,
+    names: tuple[str, str] = ("train_loss", "val_loss"),
+) -> Path:
+    """A CSV per seed, whose validation loss is the training loss plus an offset."""
+    folder.mkdir()
+    for seed in seeds:
+        with (folder / f"seed_{seed}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["step", "seed", *names])
+            for step, train in enumerate(np.linspace(high, low, 20)):
+                writer.writerow([step * 10, seed, train, train + offset + seed * 1e-6])
+    return folder
+
+
+def test_a_difference_at_equal_training_loss(tmp_path: Path) -> None:
+    dense = logs(tmp_path / "dense")
+    better = logs(tmp_path / "better", offset=0.1, low=1.0)
+    out = tmp_path / "out"
+    done = gmb("generalization", f"better={better}", f"dense={dense}/*.csv", f"--out={out}")
+    assert done.code == 0, done
+    data = json.loads((out / "generalization.json").read_text())
+    assert (data["format"], data["baseline"]) == ("gmb-hf generalisation 1", "dense")
+    (found,) = data["matched"]
+    assert (found["variant"], found["reliable"]) == ("better", True)
+    assert found["train_range"] == [1.0, 4.0]
+    assert found["difference"]["seeds"] == [7, 42, 1337]
+    assert found["difference"]["difference"]["mean"] == pytest.approx(-0.1)
+    assert found["difference"]["difference"]["t_low"] is not None
+    # By the end alone it looks worse: it was trained less far.
+    ends = {name: one["final_validation_loss"]["mean"] for name, one in data["variants"].items()}
+    assert ends["better"] > ends["dense"]
+    for name in ("losses", "matched", "points"):
+        for suffix in ("csv", "md", "tex"):
+            assert (out / "tables" / f"generalization_{name}.{suffix}").is_file()
+    assert (out / "figures" / "generalization.png").stat().st_size > 10_000
+    assert "-0.100" in done.out
+
+
+def test_one_variant_alone_has_losses_and_a_gap(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert gmb("generalization", f"mine={logs(tmp_path / 'a')}", f"--out={out}").code == 0
+    assert not (out / "tables" / "generalization_matched.csv").exists()
+    data = json.loads((out / "generalization.json").read_text())
+    assert data["variants"]["mine"]["final_gap"]["mean"] == pytest.approx(0.2, abs=1e-3)
+    assert data["variants"]["mine"]["gap_std"] is not None
+
+
+def test_what_is_unreliable_is_said(tmp_path: Path) -> None:
+    dense = logs(tmp_path / "dense", low=2.0)
+    below = logs(tmp_path / "below", high=1.5)
+    done = gmb("generalization", f"dense={dense}", f"below={below}", f"--out={tmp_path}/out")
+    assert done.code == 0, done
+    said = " ".join(done.out.split())
+    assert "UNRELIABLE: the training losses of below and dense do not overlap" in said
+    row = (tmp_path / "out/tables/generalization_matched.md").read_text().splitlines()[2]
+    assert row.startswith("| below | dense | no | 0.000 | – | – | – | – |")
+
+
+def test_fewer_than_three_seeds_are_said(tmp_path: Path) -> None:
+    done = gmb("generalization", f"a={logs(tmp_path / 'a', seeds=(42, 7))}", f"--out={tmp_path}/o")
+    said = " ".join(done.out.split())
+    assert "a has 2 of at least 3 seeds (the protocol's: 1337, 42, 7): no interval" in said
+
+
+def test_columns_are_known_by_their_usual_names_or_named(tmp_path: Path) -> None:
+    usual = logs(tmp_path / "a", names=("loss", "eval_loss"))
+    assert gmb("generalization", f"a={usual}", f"--out={tmp_path}/o").code == 0
+    own = logs(tmp_path / "b", names=("t", "v"))
+    assert "column 'train_loss' missing; found: t, v" in refused("generalization", f"a={own}")
+    asked = ("--train=t", "--validation=v")
+    assert gmb("generalization", f"a={own}", *asked, f"--out={tmp_path}/o").code == 0
+    error = refused("generalization", f"a={own}", "--train=t", "--validation=w")
+    assert "column 'w' missing; found: t, v" in error
+
+
+def test_each_bad_input_is_one_line(tmp_path: Path) -> None:
+    a = logs(tmp_path / "a")
+    assert "name the variant of the logs, NAME=PATH" in refused("generalization", str(a))
+    assert "NAME=PATH" in refused("generalization", "a=")
+    assert "nothere" in refused("generalization", "a=nothere.csv")
+    assert "'b' is unknown" in refused("generalization", f"a={a}", "--baseline=b")
+    assert "points must be" in refused("generalization", f"a={a}", "--points=0")
+    (a / "again.csv").write_text((a / "seed_7.csv").read_text())
+    assert "have the same seed, 7" in refused("generalization", f"a={a}")
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("200,7,inf,1.0", "step 200: the training loss is inf"),
+        ("200,7,-1,1.0", "step 200: the training loss is -1.0"),
+        ("200,7,nan,nan", "has neither train_loss nor val_loss at its last step, 200; did it"),
+    ],
+)
+def test_a_run_that_diverged_is_refused(tmp_path: Path, row: str, message: str) -> None:
+    a = logs(tmp_path / "a", seeds=(7,))
+    with (a / "seed_7.csv").open("a") as file:
+        file.write(f"{row}\n")
+    assert message in refused("generalization", f"a={a}")
+
+
+def test_losses_may_be_logged_at_different_steps(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("step,train_loss,val_loss\n0,4,5\n10,3,\n20,2,3\n30,,2.5\n")
+    out = tmp_path / "out"
+    assert gmb("generalization", f"a={path}", f"--out={out}").code == 0
+    data = json.loads((out / "generalization.json").read_text())
+    assert data["variants"]["a"]["steps"] == [0, 20]
