@@ -15,6 +15,7 @@ from gmb_hf.cli import (
     indicators,
     lock,
     metrics,
+    model,
     plan,
     prereg,
     results,
@@ -63,6 +64,7 @@ def build() -> typer.Typer:
     app.add_typer(sequential.app, name="sequential", help="Does it remember? Tasks in turn.")
     app.add_typer(data.app, name="data", help="Datasets: build, verify, export.")
     app.add_typer(runs.app, name="runs", help="Anybody's logs to one table, and a look at them.")
+    app.add_typer(model.app, name="model", help="Trained models on the Hub.")
     app.add_typer(metrics.app, name="metrics", help="Metrics as `evaluate` modules.")
     app.add_typer(prereg.app, name="prereg", help="Begin a preregistration.")
     app.add_typer(results.app, name="results", help="Check results files, and compare two.")

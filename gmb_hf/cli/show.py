@@ -23,6 +23,7 @@ from gmb_hf.reporting.escape import number, one_line, p_value, steps
 if TYPE_CHECKING:
     from gmb_hf.benchmark.result_records import IndicatorRecord
     from gmb_hf.benchmark.results import Results
+    from gmb_hf.hub.publish import Pushed
     from gmb_hf.workflows.exploring import Explored
 
 _STYLES = {
@@ -89,6 +90,12 @@ def written(paths: Sequence[Path], *, following: str) -> None:
     folders = Counter(path.parent for path in ordered[len(shown) :])
     for folder, count in folders.items():
         say_whole("", f"and {count} more in {folder}")
+    say_whole("next", following)
+
+
+def pushed(done: Pushed, *, following: str) -> None:
+    """Name the repository that now holds something, the commit, and the next command."""
+    say_whole("pushed", f"{done.url} ({done.commit})")
     say_whole("next", following)
 
 

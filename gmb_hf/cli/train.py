@@ -24,6 +24,9 @@ def train(
         str, typer.Option(help="stacked: many seeds at once; single: one model at a time.")
     ] = "stacked",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    save_models: Annotated[
+        str | None, typer.Option(help="Keep the models of these seeds, e.g. 0:4, in OUT/models.")
+    ] = None,
 ) -> None:
     """Train many seeds of a preset and log what happens inside them."""
     from gmb_hf.cli.show import written
@@ -33,5 +36,6 @@ def train(
 
     config = named(preset).changed(changes or [])
     wanted = parse_seeds(seeds or f"{config.seeds.explore},{config.seeds.evaluate}")
-    paths = train_seeds(config, wanted, out, engine=engine, device=device)
+    keep = parse_seeds(save_models) if save_models else ()
+    paths = train_seeds(config, wanted, out, engine=engine, device=device, keep=keep)
     written(paths, following=shlex.join(["gmb", "explore", "--runs", str(out / "logs")]))
