@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gmb_hf.continual.over_seeds import Difference, OverSeeds
 from gmb_hf.continual.retention import MEASURES
-from gmb_hf.continual.summary import RetentionSummary, TaskSummary, VariantSummary
+from gmb_hf.continual.summary import RetentionSummary, TaskSummary
 from gmb_hf.reporting import escape
 from gmb_hf.reporting.tables import Cell, Column, Table
 
@@ -187,12 +187,6 @@ def differences_table(name: str, caption: str, differences: tuple[Difference, ..
 def spread(over: OverSeeds | None) -> tuple[float | None, ...]:
     """The numbers of `SPREAD`."""
     return tuple(None if over is None else getattr(over, name) for name in SPREAD)
-
-
-def headline(variant: VariantSummary) -> tuple[OverSeeds | None, ...]:
-    """Average accuracy, average loss, learning loss and forgetting in accuracy."""
-    wanted = ("average_accuracy", "average_loss", "learning_loss", "forgetting_accuracy")
-    return tuple(variant.quantities[name] for name in wanted)
 
 
 def _number(name: str) -> Column:
