@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
-from rich.text import Text
+
+from gmb_hf.training.progress import TrainingBar
 
 
 class LossListener(Protocol):
     """Whoever wants to hear of a training's progress."""
 
-    def advanced(self, tokens: int) -> None:
+    def advanced(self, tokens: int, /) -> None:
         """So many tokens were trained on since the last call."""
 
     def measured(self, seed: int, step: int, train_loss: float, test_loss: float) -> None:
@@ -30,50 +29,16 @@ class Silent:
         """Ignore."""
 
 
-class _Rate(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("-" if speed is None else f"{speed:,.0f} tokens/s", style="cyan")
-
-
-class LossBar:
-    """A progress bar in the terminal; use it as a context manager.
+class LossBar(TrainingBar):
+    """Of tokens, with both losses of the last checkpoint.
 
     Args:
-        total: tokens of the whole work.
-        done: tokens that an earlier start of the command has finished.
-        console: where to draw; standard error when not given.
+        total, done, console: as in `TrainingBar`.
     """
 
     def __init__(self, total: int, done: int = 0, console: Console | None = None) -> None:
-        self._progress = Progress(
-            TextColumn("[bold]training"),
-            BarColumn(bar_width=12),
-            TextColumn("{task.percentage:>3.0f}%"),
-            _Rate(),
-            TextColumn("{task.fields[losses]}", markup=False),
-            TimeRemainingColumn(),
-            console=console or Console(stderr=True),
-        )
-        self._task = self._progress.add_task("training", total=total, completed=done, losses="")
-
-    def __enter__(self) -> LossBar:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
-
-    def advanced(self, tokens: int) -> None:
-        """Move the bar."""
-        self._progress.advance(self._task, tokens)
+        super().__init__("tokens", "{task.fields[losses]}", total, done, console, losses="")
 
     def measured(self, seed: int, step: int, train_loss: float, test_loss: float) -> None:
         """Show the losses."""
-        losses = f"train {train_loss:.3f} test {test_loss:.3f}"
-        self._progress.update(self._task, losses=losses)
+        self._show(losses=f"train {train_loss:.3f} test {test_loss:.3f}")

@@ -19,7 +19,7 @@ from typing import Any
 
 from gmb_hf.tasks.text import SEPARATOR
 from gmb_hf.training.sections import assigned
-from gmb_hf.training.settings import ModelSettings
+from gmb_hf.training.settings import ModelSettings, check_multiple
 from gmb_hf.validation import InputError, choose, fraction, positive_int
 
 BYTES = "byte"
@@ -85,16 +85,8 @@ class LanguageTraining:
     def __post_init__(self) -> None:
         for name in ("steps", "checkpoint_every", "batch", "accumulate", "measured_blocks"):
             positive_int(f"training.{name}", getattr(self, name))
-        if self.steps % self.checkpoint_every:
-            raise InputError(
-                f"training.steps={self.steps} is no multiple of "
-                f"training.checkpoint_every={self.checkpoint_every}; change one of them"
-            )
-        if self.batch % self.accumulate:
-            raise InputError(
-                f"training.batch={self.batch} is no multiple of "
-                f"training.accumulate={self.accumulate}; change one of them"
-            )
+        check_multiple("training", "steps", self.steps, "checkpoint_every", self.checkpoint_every)
+        check_multiple("training", "batch", self.batch, "accumulate", self.accumulate)
         for name in ("lr", "eps", "clip"):
             value = getattr(self, name)
             if not 0 < value < math.inf:

@@ -30,6 +30,7 @@ from gmb_hf.modeling.mixers import own_parameter_names
 from gmb_hf.runs import RunLog
 from gmb_hf.tasks.text_sources import Text, described
 from gmb_hf.training.claims import claim_folder
+from gmb_hf.training.ensemble import shape_fields
 from gmb_hf.training.language_checkpoints import HASH, save_checkpoint
 from gmb_hf.training.language_progress import LossListener, Silent
 from gmb_hf.training.language_settings import LanguageConfig, config_hash
@@ -165,24 +166,24 @@ def prepare_corpus(
 
 
 def model_shape(config: LanguageConfig, tokenizer: Any) -> GrokkingTransformerConfig:
-    """The model's config: sizes of the settings, vocabulary and special tokens of the tokenizer."""
-    model, end = config.model, tokenizer.eos_token_id
-    return GrokkingTransformerConfig(
-        vocab_size=len(tokenizer),
-        max_position_embeddings=config.text.block,
-        hidden_size=model.width,
-        intermediate_size=model.mlp_width,
-        num_hidden_layers=model.layers,
-        num_attention_heads=model.heads,
-        hidden_act=model.activation,
-        initializer_range=model.initializer_range,
-        tie_word_embeddings=model.tied,
-        bos_token_id=end,
-        eos_token_id=end,
-        pad_token_id=end if tokenizer.pad_token_id is None else tokenizer.pad_token_id,
-        **{HASH: tokenizer_hash(tokenizer)},
-        **model.variant.fields,
-    )
+    """The model's config: sizes of the settings, vocabulary and special tokens of the tokenizer.
+
+    Raises:
+        InputError: a variant that a model of this size cannot have.
+    """
+    end, padding = tokenizer.eos_token_id, tokenizer.pad_token_id
+    try:
+        return GrokkingTransformerConfig(
+            vocab_size=len(tokenizer),
+            max_position_embeddings=config.text.block,
+            bos_token_id=end,
+            eos_token_id=end,
+            pad_token_id=end if padding is None else padding,
+            **{HASH: tokenizer_hash(tokenizer)},
+            **shape_fields(config.model),
+        )
+    except ValueError as error:
+        raise InputError(f"model: {error}") from None
 
 
 def make_optimizer(

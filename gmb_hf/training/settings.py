@@ -189,11 +189,7 @@ class TrainingSettings:
     def __post_init__(self) -> None:
         for name in ("steps", "checkpoint_every", "seeds_at_once"):
             positive_int(f"training.{name}", getattr(self, name))
-        if self.steps % self.checkpoint_every:
-            raise InputError(
-                f"training.steps={self.steps} is no multiple of "
-                f"training.checkpoint_every={self.checkpoint_every}; change one of them"
-            )
+        check_multiple("training", "steps", self.steps, "checkpoint_every", self.checkpoint_every)
         _positive("training.lr", self.lr)
         _positive("training.eps", self.eps)
         _number("training.weight_decay", self.weight_decay)
@@ -299,6 +295,14 @@ class SeedSettings:
                 f"seeds.explore and seeds.evaluate overlap in {shared[:5]}; held-out seeds must "
                 "be ones that nobody has looked at"
             )
+
+
+def check_multiple(section: str, name: str, value: int, of: str, part: int) -> None:
+    """Refuse a field that is no multiple of another one of its section."""
+    if value % part:
+        raise InputError(
+            f"{section}.{name}={value} is no multiple of {section}.{of}={part}; change one of them"
+        )
 
 
 def _number(name: str, value: float) -> None:
