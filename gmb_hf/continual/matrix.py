@@ -163,12 +163,12 @@ def check_equal_designs(matrices: Iterable[RetentionMatrix], where: str) -> None
     for matrix in matrices:
         first = first or matrix
         for what, a, b in (
-            ("tasks", first.tasks, matrix.tasks),
-            ("order of training", first.trained_on, matrix.trained_on),
+            ("has the tasks", first.tasks, matrix.tasks),
+            ("is trained in the order", first.trained_on, matrix.trained_on),
         ):
             if a != b:
                 raise InputError(
-                    f"{where}: the {what} of variant {first.variant!r} is {', '.join(a)} and of "
+                    f"{where}: variant {first.variant!r} {what} {', '.join(a)}, but "
                     f"{matrix.variant!r} {', '.join(b)}; only equal ones compare"
                 )
 

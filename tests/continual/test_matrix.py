@@ -91,7 +91,7 @@ def edited(edit: Callable[[list[str]], list[str]], path: Path) -> Path:
         (lambda rows: [*rows[:-1], "dense,0,2,a,b,1.0,1.0"], "on 'a' here and on 'b' above"),
         (
             lambda rows: [*rows, *(r.replace("dense", "s").replace("b", "c") for r in rows[1:])],
-            "the tasks of variant 'dense' is a, b and of 's' a, c",
+            "variant 'dense' has the tasks a, b, but 's' a, c",
         ),
     ],
 )
