@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -43,3 +45,33 @@ def export(
             raise
         raise InputError(f"{message}; shards have rows of the protocol's length") from error
     written(paths, following=f"train on {paths[0]} with any llm.c style trainer")
+
+
+@app.command()
+def verify(
+    folder: Annotated[Path, typer.Argument(help="A dataset: a folder with its card.")],
+    config: Annotated[str | None, typer.Option(help="Only this config.")] = None,
+) -> None:
+    """Hash a dataset anew and compare it with its card; exit 1 where they differ."""
+    from gmb_hf.cli import show
+    from gmb_hf.validation import CheckFailed
+    from gmb_hf.workflows.verifying import verify as verifying
+
+    with show.counting("verifying") as done:
+        found = verifying(folder, config, on_done=done)
+    for one in found.configs:
+        verdict = "differs" if one.faults else "as its card says"
+        show.say_whole(
+            "config", f"{one.name}  {one.entry.version}  {one.entry.fingerprint}  {verdict}"
+        )
+        for fact in one.facts:
+            show.say(f"note: {fact}")
+    for fault in found.faults:
+        show.say_whole("fault", fault)
+    if found.faults:
+        count = len(found.faults)
+        raise CheckFailed(f"{folder}: {count} fault{'s' * (count > 1)}, named above")
+    name = found.configs[0].name
+    arguments = ", ".join(map(json.dumps, (str(folder), name)))
+    call = f"from datasets import load_dataset; print(load_dataset({arguments}))"
+    show.written([], following=shlex.join(["python", "-c", call]))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from gmb_hf.workflows.building import About, Config
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer()
 
 Out = Annotated[Path, typer.Option(help="Folder to write to.")]
 Version = Annotated[
@@ -24,6 +24,43 @@ Tasks = Annotated[
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the splits train and test.")]
 Fraction = Annotated[float, typer.Option(help="Share of rows to train on.")]
+
+Texts = Annotated[
+    list[str] | None,
+    typer.Option("--text", help="NAME=FILE, or tinystories, shakespeare, wikitext2 of the Hub."),
+]
+TextLicense = Annotated[
+    list[str] | None,
+    typer.Option("--license", help="NAME=LICENCE of a text that is none of the three."),
+]
+Runs = Annotated[list[str] | None, typer.Option("--runs", help="Run logs: FOLDER, or NAME=FOLDER.")]
+RunsLicense = Annotated[str, typer.Option(help="Of the run logs, as the Hub names it.")]
+
+
+@app.callback(invoke_without_command=True)
+def everything(
+    context: typer.Context,
+    all_: Annotated[bool, typer.Option("--all", help="Every dataset, each in its folder.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder of the folders.")] = Path("out"),
+    text: Texts = None,
+    license: TextLicense = None,
+    runs: Runs = None,
+    runs_license: RunsLicense = "apache-2.0",
+    version: Version = "v1",
+) -> None:
+    """Write datasets: one kind (below), or `--all`, texts and run logs where they are given."""
+    if context.invoked_subcommand is not None:
+        return
+    from gmb_hf.validation import InputError
+
+    if not all_:
+        raise InputError("say what to build: modular, formal, heldout, runs, or --all")
+    modular(out / "gmb-modular", version=version)
+    formal(out / "gmb-formal", version=version)
+    if text:
+        heldout(out / "gmb-heldout", text, license, version=version)
+    if runs:
+        runs_(out / "gmb-runs", runs, runs_license, version=version)
 
 
 @app.command()
@@ -56,6 +93,46 @@ def formal(
     from gmb_hf.workflows.building_tasks import FORMAL, formal_configs
 
     _build(formal_configs(task or (), data_seed=seed, fraction=fraction), out, FORMAL, version)
+
+
+@app.command()
+def heldout(
+    out: Out,
+    text: Texts = None,
+    license: TextLicense = None,
+    separator: Annotated[
+        str, typer.Option(help="What stands between the documents of a file.")
+    ] = "<|endoftext|>",
+    version: Version = "v1",
+) -> None:
+    """Held-out text: a config for each text, its documents in pieces."""
+    from gmb_hf.tasks.text_sources import read_sources
+    from gmb_hf.workflows.building_heldout import HELD_OUT, heldout_configs
+
+    texts = read_sources(text or (), separator=separator)
+    _build(heldout_configs(texts, _pairs(license or ())), out, HELD_OUT, version)
+
+
+@app.command("runs")
+def runs_(
+    out: Out,
+    runs: Runs = None,
+    license: RunsLicense = "apache-2.0",
+    version: Version = "v1",
+) -> None:
+    """Run logs: a config for each source, from which anybody may judge a score again."""
+    from gmb_hf.workflows.building_runs import RUNS, runs_configs
+
+    _build(runs_configs(runs or (), license=license), out, RUNS, version)
+
+
+def _pairs(words: Sequence[str]) -> dict[str, str]:
+    from gmb_hf.validation import InputError
+
+    found = dict(word.split("=", 1) for word in words if "=" in word)
+    if len(found) < len(words):
+        raise InputError("--license: write NAME=LICENCE, each name once")
+    return found
 
 
 def _build(configs: Sequence[Config], out: Path, about: About, version: str) -> None:

@@ -245,7 +245,7 @@ class RunLog:
         """SHA-256 (64 hex digits) of the content: runs, steps, seeds and every observable's bits.
 
         Independent of file format, row groups, order of rows and columns, and metadata; -0.0 counts
-        as 0.0, and an empty cell as NaN.
+        as 0.0, an empty cell as NaN, and a column without a value in a run is no part of that run.
         """
         return content_hash(self.table)
 
@@ -255,13 +255,17 @@ class RunLog:
         Raises:
             InputError: the disk is full, or the place cannot be written to.
         """
-        held = {meta.METADATA_KEY: meta.to_json(self.metadata, str(path))}
-        if self.dropped_duplicates:
-            held[meta.DROPPED_KEY] = meta.to_json(dict(self.dropped_duplicates), str(path))
-        table = self.table.combine_chunks().replace_schema_metadata(held)
+        table = self.stored_table(where=str(path)).combine_chunks()
         with atomic_path(path) as temporary:
             pq.write_table(table, temporary, compression="zstd")
         return Path(path)
+
+    def stored_table(self, *, where: str = "run log") -> pa.Table:
+        """The table with the metadata in its schema, as `write` stores it and `read` takes it."""
+        held = {meta.METADATA_KEY: meta.to_json(self.metadata, where)}
+        if self.dropped_duplicates:
+            held[meta.DROPPED_KEY] = meta.to_json(dict(self.dropped_duplicates), where)
+        return self.table.replace_schema_metadata(held)
 
     def _require(self, column: str) -> None:
         if column in self.set_aside:

@@ -8,11 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from gmb_hf.hub.card_fingerprints import CARD, KEY, CardFingerprint
 from gmb_hf.hub.cards import render_card
+from gmb_hf.preregistration.documents import parse_yaml
 from gmb_hf.validation import InputError, choose
 from gmb_hf.workflows.building_content import Content
 
 if TYPE_CHECKING:
     from gmb_hf.workflows.building import About, Config
+
+PUBLIC_DOMAIN = "public-domain"
+"""The licence of a text that nobody owns; the Hub has no name for it."""
+
+_OTHER = "other"
 
 
 def card_text(
@@ -22,10 +28,12 @@ def card_text(
     entries: Mapping[str, CardFingerprint],
 ) -> str:
     """The README.md of a dataset."""
-    licenses = list(dict.fromkeys(config.license for config in configs))
+    licenses = [config.license for config in configs]
+    known = list(dict.fromkeys(_OTHER if name == PUBLIC_DOMAIN else name for name in licenses))
     header = {
         "pretty_name": about.title,
-        "license": licenses[0] if len(licenses) == 1 else licenses,
+        "license": known[0] if len(known) == 1 else known,
+        **({"license_name": PUBLIC_DOMAIN} if _OTHER in known else {}),
         "tags": list(about.tags),
         "configs": [
             {
@@ -107,5 +115,5 @@ def _info(name: str, content: Content) -> dict[str, Any]:
     info = DatasetInfo(features=Features.from_arrow_schema(content.schema), splits=splits)
     data = DatasetCardData()
     DatasetInfosDict({name: info}).to_dataset_card_data(data)
-    found: dict[str, Any] = data.to_dict()["dataset_info"]
+    found = parse_yaml(data.to_yaml(), where=name)["dataset_info"]
     return {"config_name": name, **found}
