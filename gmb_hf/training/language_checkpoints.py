@@ -45,9 +45,15 @@ class Checkpoint:
 
     @property
     def block(self) -> int:
-        """The longest input, in tokens."""
-        config: Any = self.model.config
-        return int(config.max_position_embeddings)
+        """The longest input, in tokens.
+
+        Raises:
+            InputError: the model's config does not say.
+        """
+        longest = getattr(self.model.config, "max_position_embeddings", None)
+        if longest is None:
+            raise InputError(f"{self.place}: its config has no max_position_embeddings")
+        return int(longest)
 
     @property
     def parameters(self) -> int:
