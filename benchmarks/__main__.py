@@ -11,6 +11,7 @@ from benchmarks.harness import Line
 
 TARGETS: dict[str, Callable[[], Line]] = {
     "T1": steps.t1,
+    "T1v": steps.t1v,
     "T2": steps.t2,
     "T3": commands.t3,
     "T3b": commands.t3b,
