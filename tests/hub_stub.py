@@ -143,17 +143,17 @@ class _Handler(BaseHTTPRequestHandler):
         self._json({"url": url, "id": name, "name": name})
 
     def preupload(self, hub: Hub, body: bytes, kind: str, name: str, revision: str) -> None:
-        if not self._may_write(hub, name) or self._repository(hub, kind, name) is None:
+        if not self._may_write(hub, name):
             return
-        files = [
-            {
-                "path": one["path"],
-                "uploadMode": "lfs" if one["path"].endswith(LARGE) else "regular",
-                "shouldIgnore": False,
-                "oid": None,
-            }
-            for one in json.loads(body)["files"]
-        ]
+        held = self._files(hub, kind, name, revision)
+        if held is None:
+            return
+        files = []
+        for path in [one["path"] for one in json.loads(body)["files"]]:
+            there = entry(path, held[path]) if path in held else {"oid": None}
+            mode = "lfs" if path.endswith(LARGE) else "regular"
+            oid = there.get("lfs", there)["oid"]
+            files.append({"path": path, "uploadMode": mode, "shouldIgnore": False, "oid": oid})
         self._json({"files": files})
 
     def batch(self, hub: Hub, body: bytes, kind: str | None, name: str) -> None:

@@ -17,7 +17,10 @@ _MOST_RUNS = 12
 
 
 def audit(
-    runs: Annotated[list[str], typer.Option(help="Run logs: files, folders or globs.")],
+    runs: Annotated[
+        list[str],
+        typer.Option(help="Run logs: files, folders, globs, or hf://datasets/ORG/NAME@REV."),
+    ],
     more_runs: Annotated[
         list[str] | None, typer.Argument(hidden=True, help="What an unquoted glob leaves.")
     ] = None,

@@ -57,10 +57,10 @@ _WHY_NOT = {
 def reproduce(context: typer.Context) -> None:
     """Run the command by its parsed parameters."""
     from gmb_hf.cli import show
-    from gmb_hf.runs import RunLog
     from gmb_hf.validation import CheckFailed, InputError, positive_int
     from gmb_hf.workflows import reproducing
     from gmb_hf.workflows.candidates import own_score
+    from gmb_hf.workflows.run_sources import read_runs
 
     _refuse_foreign(context)
     given = context.params
@@ -71,7 +71,7 @@ def reproduce(context: typer.Context) -> None:
     if last_rows is not None:
         positive_int("--last-rows", last_rows)
     settings = _settings(context)
-    log = RunLog.read(
+    log = read_runs(
         [*given["runs"], *(given["more_runs"] or [])],
         step_column=given["step_column"],
         run_column=given["run_column"],

@@ -49,16 +49,20 @@ def export(
 
 @app.command()
 def verify(
-    folder: Annotated[Path, typer.Argument(help="A dataset: a folder with its card.")],
+    dataset: Annotated[
+        str, typer.Argument(help="A dataset: a folder with its card, or ORG/NAME@REV of the Hub.")
+    ],
     config: Annotated[str | None, typer.Option(help="Only this config.")] = None,
 ) -> None:
     """Hash a dataset anew and compare it with its card; exit 1 where they differ."""
     from gmb_hf.cli import show
     from gmb_hf.validation import CheckFailed
+    from gmb_hf.workflows.pulling import dataset_folder
     from gmb_hf.workflows.verifying import verify as verifying
 
+    folder, only = dataset_folder(dataset)
     with show.counting("verifying") as done:
-        found = verifying(folder, config, on_done=done)
+        found = verifying(folder, config or only, on_done=done)
     for one in found.configs:
         verdict = "differs" if one.faults else "as its card says"
         show.say_whole(
@@ -70,8 +74,24 @@ def verify(
         show.say_whole("fault", fault)
     if found.faults:
         count = len(found.faults)
-        raise CheckFailed(f"{folder}: {count} fault{'s' * (count > 1)}, named above")
+        raise CheckFailed(f"{dataset}: {count} fault{'s' * (count > 1)}, named above")
     name = found.configs[0].name
     arguments = ", ".join(map(json.dumps, (str(folder), name)))
     call = f"from datasets import load_dataset; print(load_dataset({arguments}))"
     show.written([], following=shlex.join(["python", "-c", call]))
+
+
+@app.command()
+def push(
+    folder: Annotated[Path, typer.Argument(help="What `gmb data build` wrote.")],
+    repo: Annotated[str, typer.Argument(metavar="ORG/NAME", help="Repository of the Hub.")],
+    private: Annotated[
+        bool, typer.Option("--private", help="Make a new repository private.")
+    ] = False,
+) -> None:
+    """Publish a dataset in one commit, if it is what its card says and nothing frozen changes."""
+    from gmb_hf.cli.show import pushed
+    from gmb_hf.workflows.pushing import push_dataset
+
+    done = push_dataset(folder, repo, private=private)
+    pushed(done, following=f"gmb data verify {repo}@{done.commit}")

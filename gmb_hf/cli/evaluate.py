@@ -67,7 +67,10 @@ _BESIDE_A_LOCK = {
 
 def evaluate(
     context: typer.Context,
-    runs: Annotated[list[str], typer.Option(help="Run logs: files, folders or globs.")],
+    runs: Annotated[
+        list[str],
+        typer.Option(help="Run logs: files, folders, globs, or hf://datasets/ORG/NAME@REV."),
+    ],
     more_runs: Annotated[
         list[str] | None, typer.Argument(hidden=True, help="What an unquoted glob leaves.")
     ] = None,
@@ -145,14 +148,14 @@ def evaluate(
     """Judge scores on held-out runs: may any of them raise an alarm?"""
     from gmb_hf.cli import show
     from gmb_hf.reporting.answer import answer
-    from gmb_hf.runs import RunLog
     from gmb_hf.validation import CheckFailed, InputError
     from gmb_hf.workflows.candidates import own_score
     from gmb_hf.workflows.looks import looks_path
     from gmb_hf.workflows.publishing import publish
+    from gmb_hf.workflows.run_sources import read_runs
 
     def read(sources: list[str]) -> RunLog:
-        return RunLog.read(sources, step_column=step_column, run_column=run_column)
+        return read_runs(sources, step_column=step_column, run_column=run_column)
 
     protocol = _one_of("--protocol", protocol, ("strict", "v0.4", "compat"))
     if protocol == "compat":

@@ -52,9 +52,9 @@ def _list(runs: list[str] | None) -> None:
 
     known = names()
     if runs:
-        from gmb_hf.runs import RunLog
+        from gmb_hf.workflows.run_sources import read_runs
 
-        known = available(RunLog.read(runs))
+        known = available(read_runs(runs))
     columns = (
         Column("indicator"),
         Column("family"),

@@ -22,7 +22,10 @@ Preset = Annotated[
 
 
 def explore(
-    runs: Annotated[list[str], typer.Option(help="Run logs: files, folders or globs.")],
+    runs: Annotated[
+        list[str],
+        typer.Option(help="Run logs: files, folders, globs, or hf://datasets/ORG/NAME@REV."),
+    ],
     more_runs: MoreRuns = None,
     prereg: Prereg = None,
     preset: Preset = None,
@@ -30,13 +33,13 @@ def explore(
 ) -> None:
     """Try both signs of every candidate on explore runs; nothing here is a claim."""
     from gmb_hf.cli import show
-    from gmb_hf.runs import RunLog
     from gmb_hf.workflows.exploring import explore as search
     from gmb_hf.workflows.exploring import write_explored
+    from gmb_hf.workflows.run_sources import read_runs
     from gmb_hf.workflows.sources import design_for, explore_part
 
     sources = [*runs, *(more_runs or [])]
-    log = RunLog.read(sources)
+    log = read_runs(sources)
     design = design_for(log, prereg, preset)
     part, aside = explore_part(log, design)
     if aside:
@@ -71,9 +74,9 @@ def lock(
     """Freeze the design and the thresholds found on explore runs; unsound designs are refused."""
     from gmb_hf.cli import show
     from gmb_hf.preregistration.lock import Lock
-    from gmb_hf.runs import RunLog
     from gmb_hf.validation import InputError
     from gmb_hf.workflows.locking import make_lock
+    from gmb_hf.workflows.run_sources import read_runs
     from gmb_hf.workflows.sources import design_for, explore_part
 
     sources = [*(runs or []), *(more_runs or [])]
@@ -94,7 +97,7 @@ def lock(
             f"{out}: a lock is there already; thresholds are locked once. Choose another --out, "
             "or pass --force and judge on new seeds"
         )
-    log = RunLog.read(sources)
+    log = read_runs(sources)
     design = design_for(log, prereg, preset)
     part, aside = explore_part(log, design)
     if aside:

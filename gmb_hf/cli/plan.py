@@ -130,9 +130,9 @@ def plan(
     from gmb_hf.cli.plan_table import show_plan
     from gmb_hf.preregistration.power import plan as make_plan
     from gmb_hf.preregistration.prereg import Prereg
-    from gmb_hf.runs import RunLog
     from gmb_hf.validation import CheckFailed, InputError, fraction
     from gmb_hf.workflows.planning import check_ending, goal_of, write_plan
+    from gmb_hf.workflows.run_sources import read_runs
 
     if out is not None:
         check_ending(out)
@@ -183,7 +183,7 @@ def plan(
         raise InputError(f"--assume-windows must be a number of at least 1, got {assume_windows:g}")
     measured = None
     if sources:
-        log = RunLog.read(sources, step_column=step_column, run_column=run_column)
+        log = read_runs(sources, step_column=step_column, run_column=run_column)
         measured = _pilot(log, design, score, sign, typed_design=prereg is None)
     supposed = _supposed(goal, measured, typed, assume_windows)
     if "coverage" in typed and typed["coverage"] <= goal.coverage_min:

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 
-Sources = Annotated[list[str], typer.Option("--runs", help="Run logs: files, folders or globs.")]
+Sources = Annotated[
+    list[str],
+    typer.Option("--runs", help="Run logs: files, folders, globs, or hf://datasets/ORG/NAME@REV."),
+]
 More = Annotated[
     list[str] | None, typer.Argument(hidden=True, help="What an unquoted glob leaves.")
 ]
@@ -44,13 +47,13 @@ def read(
 ) -> None:
     """Read logs of any known format into one table."""
     from gmb_hf.cli import show
-    from gmb_hf.runs import RunLog
     from gmb_hf.validation import InputError
+    from gmb_hf.workflows.run_sources import read_runs
 
     if out.suffix != ".parquet":
         raise InputError(f"--out {out}: the table is written as Parquet; name it *.parquet")
     asked = _names(columns)
-    log = RunLog.read(
+    log = read_runs(
         [*runs, *(more_runs or [])],
         step_column=step_column,
         run_column=run_column,
@@ -79,15 +82,13 @@ def verify(
 ) -> None:
     """Look at logs before they are judged; exit 1 where something is wrong with them."""
     from gmb_hf.cli import show
-    from gmb_hf.runs import RunLog
     from gmb_hf.runs import verify as verifying
     from gmb_hf.validation import CheckFailed
+    from gmb_hf.workflows.run_sources import read_runs
 
     sources = [*runs, *(more_runs or [])]
     asked = _names(columns)
-    log = RunLog.read(
-        sources, step_column=step_column, run_column=run_column, columns=asked or None
-    )
+    log = read_runs(sources, step_column=step_column, run_column=run_column, columns=asked or None)
     found = verifying.verify(log, asked)
     _print(found)
     for fault in found.faults:
@@ -99,6 +100,28 @@ def verify(
     keys = ["--step-column", step_column] if step_column != "step" else []
     keys += ["--run-column", run_column] if run_column != "run" else []
     show.written([], following=_judging([*sources, *keys], asked, spacing=found.spacing))
+
+
+@app.command("push")
+def push(
+    source: Annotated[
+        str, typer.Argument(help="Run logs, NAME=LOGS, or a dataset of them (gmb data build runs).")
+    ],
+    repo: Annotated[str, typer.Argument(metavar="ORG/NAME", help="Repository of the Hub.")],
+    license: Annotated[str, typer.Option(help="Of the logs.")] = "apache-2.0",
+    version: Annotated[
+        str, typer.Option(help="Of the set; a later one may only add to what is there.")
+    ] = "v1",
+    private: Annotated[
+        bool, typer.Option("--private", help="Make a new repository private.")
+    ] = False,
+) -> None:
+    """Publish run logs as a dataset, in one commit, so that anybody may judge them again."""
+    from gmb_hf.cli.show import pushed
+    from gmb_hf.workflows.pushing import push_runs
+
+    done = push_runs(source, repo, license=license, version=version, private=private)
+    pushed(done, following=f"gmb runs verify --runs hf://datasets/{repo}@{done.commit}")
 
 
 def _print(found: Verification) -> None:

@@ -24,6 +24,9 @@ def train(
         str, typer.Option(help="stacked: many seeds at once; single: one model at a time.")
     ] = "stacked",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    data: Annotated[
+        str | None, typer.Option(help="The task's rows from the Hub: ORG/NAME@REV.")
+    ] = None,
     save_models: Annotated[
         str | None, typer.Option(help="Keep the models of these seeds, e.g. 0:4, in OUT/models.")
     ] = None,
@@ -37,5 +40,11 @@ def train(
     config = named(preset).changed(changes or [])
     wanted = parse_seeds(seeds or f"{config.seeds.explore},{config.seeds.evaluate}")
     keep = parse_seeds(save_models) if save_models else ()
-    paths = train_seeds(config, wanted, out, engine=engine, device=device, keep=keep)
+    about = None
+    if data is not None:
+        from gmb_hf.workflows.hub_sources import about as about_sources
+        from gmb_hf.workflows.task_source import pull_task
+
+        about = about_sources("data", [pull_task(data, config.task)])
+    paths = train_seeds(config, wanted, out, engine=engine, device=device, about=about, keep=keep)
     written(paths, following=shlex.join(["gmb", "explore", "--runs", str(out / "logs")]))

@@ -11,6 +11,9 @@ import yaml
 from gmb_hf._version import __version__
 from gmb_hf.files import shipped
 
+HERE = "path/to/this/folder"
+"""How a card's example calls the folder that it lies in; once pushed, it is the repository."""
+
 
 def folder() -> Path:
     """Where the templates lie: inside an installed package, or beside it in a checkout.
@@ -43,5 +46,8 @@ def render_card(kind: str, header: Mapping[str, Any], **values: Any) -> str:
         autoescape=False,  # Markdown, of values that this package made
     )
     return environment.get_template(f"{kind}.md.j2").render(
-        header=yaml.safe_dump(dict(header), sort_keys=False), version=__version__, **values
+        header=yaml.safe_dump(dict(header), sort_keys=False),
+        version=__version__,
+        here=HERE,
+        **values,
     )

@@ -88,6 +88,19 @@ def publish(
     return Pushed(repo_id, done.oid, f"{api.endpoint}/{_PLACE[kind]}{repo_id}")
 
 
+def has_repository(repo_id: str, kind: Kind) -> bool:
+    """Whether a repository is there, as far as this token may see.
+
+    Raises:
+        InputError: no repository's name, or what `clear_hub_errors` names.
+    """
+    check_repo_id(repo_id)
+    from huggingface_hub import HfApi
+
+    with clear_hub_errors(repo_id):
+        return HfApi(library_name="gmb-hf").repo_exists(repo_id, repo_type=kind)
+
+
 def hashes(api: HfApi, repo_id: str, kind: Kind, revision: str | None) -> dict[str, str]:
     """Each file of a revision with its hash: SHA-256 of a large one, git's of a small one."""
     from huggingface_hub.hf_api import RepoFile

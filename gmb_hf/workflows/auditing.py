@@ -18,6 +18,7 @@ from gmb_hf.files import write_text
 from gmb_hf.runs import Panel, RunLog
 from gmb_hf.runs.order import OnDuplicate
 from gmb_hf.validation import InputError, fraction, positive_int
+from gmb_hf.workflows.run_sources import read_runs
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def audit_runs(
         raise InputError(f"--tolerance must be a whole number of at least 0, got {tolerance}")
 
     def read(on_duplicate: OnDuplicate) -> RunLog:
-        return RunLog.read(
+        return read_runs(
             sources, step_column=step_column, run_column=run_column, on_duplicate=on_duplicate
         )
 

@@ -73,23 +73,16 @@ def card_text(
     )
 
 
-def shards_of(header: Mapping[str, Any], config: str, folder: Path) -> dict[str, list[Path]]:
-    """The Parquet files of a config in a folder, by the card's header: split -> files in order.
+def patterns_of(header: Mapping[str, Any], config: str, *, where: str) -> dict[str, list[str]]:
+    """Where a config's files lie, by the card's header: split -> patterns of paths.
 
     Raises:
         InputError: the card does not know the config, or its `configs:` are of another form.
     """
-    where = str(folder / CARD)
-    known: dict[str, Any] = {}
     try:
         known = {str(entry["config_name"]): entry["data_files"] for entry in header["configs"]}
         choose("config", config, list(known), where=where)
-        return {
-            str(files["split"]): [
-                path for pattern in _listed(files["path"]) for path in sorted(folder.glob(pattern))
-            ]
-            for files in known[config]
-        }
+        return {str(files["split"]): _listed(files["path"]) for files in known[config]}
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
@@ -97,6 +90,18 @@ def shards_of(header: Mapping[str, Any], config: str, folder: Path) -> dict[str,
             f"{where}: `configs:` is not a list of config_name and data_files with split and "
             "path; write the card anew with `gmb data build`"
         ) from None
+
+
+def shards_of(header: Mapping[str, Any], config: str, folder: Path) -> dict[str, list[Path]]:
+    """The Parquet files of a config in a folder, by the card's header: split -> files in order.
+
+    Raises:
+        InputError: as `patterns_of`.
+    """
+    return {
+        split: [path for pattern in patterns for path in sorted(folder.glob(pattern))]
+        for split, patterns in patterns_of(header, config, where=str(folder / CARD)).items()
+    }
 
 
 def _listed(patterns: Any) -> list[str]:
