@@ -3,6 +3,7 @@
 OUT/data/         the task as Parquet with a card
 OUT/logs/         run logs          OUT/explore.csv   both signs of every candidate
 OUT/lock.yaml     the sealed design OUT/results.yaml  tables/ figures/ report.md
+OUT/models/       a held-out model  OUT/card/         its model card
 """
 
 from __future__ import annotations
@@ -75,7 +76,14 @@ def run_everything(
     explore_seeds = parse_seeds(config.seeds.explore)
     held_out_seeds = parse_seeds(config.seeds.evaluate)
     _refuse_unsound(config)
-    train_seeds(config, [*explore_seeds, *held_out_seeds], folder, device=device)
+    shown = held_out_seeds[0]
+    train_seeds(
+        config,
+        [*explore_seeds, *held_out_seeds],
+        folder,
+        device=device,
+        keep=[shown] if _may_be_kept(folder, shown) else (),
+    )
     data = write_data(config, folder / "data")
     log = RunLog.read(folder / "logs")
     prereg = prereg_from_config(config, log) if held is None else held.prereg
@@ -102,7 +110,34 @@ def run_everything(
         config.preset, f"gmb lock --explain --lock {shlex.quote(str(lock_path))}"
     )
     written = publish(evaluation, folder, note=note, next_command=following)
-    return Finished(evaluation, [*written, lock_path, table, *data], warnings, note, following)
+    card = _card(folder, shown, evaluation)
+    paths = [*written, lock_path, table, *data, *card]
+    return Finished(evaluation, paths, warnings, note, following)
+
+
+def _may_be_kept(folder: Path, seed: int) -> bool:
+    """Whether the model of a seed is there or will be: a log that stands alone is of old."""
+    from gmb_hf.training.kept import model_folder
+    from gmb_hf.training.stacked import finished_seeds
+
+    return model_folder(folder, seed).is_dir() or seed not in finished_seeds(folder)
+
+
+def _card(folder: Path, seed: int, evaluation: Evaluation) -> list[Path]:
+    """The model card of the first held-out seed, where its model was kept."""
+    from gmb_hf.training.kept import model_folder
+    from gmb_hf.workflows.kept_models import read_kept
+    from gmb_hf.workflows.model_card import write_model_card
+
+    place = model_folder(folder, seed)
+    if not place.is_dir():
+        return []
+    return write_model_card(
+        read_kept(place),
+        folder / "card",
+        results=evaluation.results,
+        place=str(place.relative_to(folder)),
+    )
 
 
 def _refuse_unsound(config: RunConfig) -> None:

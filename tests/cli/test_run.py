@@ -41,11 +41,17 @@ class TestWhatARunLeaves:
         expected = {
             "config.yaml",
             "data/README.md",
-            "data/add_p19/full.parquet",
+            "data/add_p19/full-00000-of-00001.parquet",
             "explore.csv",
             "lock.yaml",
             "results.yaml",
             "report.md",
+            "card/README.md",
+            "card/training.png",
+            "card/verdicts.png",
+            "models/seed_1000/config.json",
+            "models/seed_1000/log.parquet",
+            "models/seed_1000/model.safetensors",
         }
         tables = ("gate_summary", "utility_at_fpr", "robustness")
         expected |= {f"tables/{name}.{kind}" for name in tables for kind in ("csv", "md", "tex")}
@@ -53,7 +59,8 @@ class TestWhatARunLeaves:
         expected |= {f"figures/{name}.{kind}" for name in figures for kind in ("png", "svg")}
         assert expected <= names
         others = names - expected
-        assert all(name.startswith(("logs/seeds-", "figures/lead_times")) for name in others)
+        known = ("logs/seeds-", "figures/lead_times", "models/seed_1000/")
+        assert all(name.startswith(known) for name in others)
         assert not any("state" in name or name.endswith(".tmp") for name in others)
 
     def test_ends_with_answer_table_files_and_next_command(self, smoke: Smoke):
