@@ -121,19 +121,24 @@ class Phases:
         if not self.config.phases.carry_optimizer:
             self.model.reset_optimizer()
 
-    def retention(self) -> RetentionMatrix:
-        """Every task after every finished phase, seeds in ascending order."""
+    def retention(self) -> tuple[RetentionMatrix | None, tuple[int, ...]]:
+        """Every task after every finished phase, and the seeds that have diverged.
+
+        A seed one of whose losses is no number has no place in the matrix; where all have
+        diverged there is none. Seeds are in ascending order.
+        """
         tasks = self.config.suite.tasks
         loss, accuracy = np.stack(self.matrix, axis=2)  # [S, P + 1, K] each
-        order = np.argsort(self.seeds)
-        return RetentionMatrix(
-            self.variant.name,
-            tuple(sorted(self.seeds)),
-            tasks,
-            tasks[: self.phase],
-            loss[order],
-            accuracy[order],
+        sound = np.isfinite(loss).all(axis=(1, 2))
+        order = [place for place in np.argsort(self.seeds).tolist() if sound[place]]
+        diverged = sorted(set(self.seeds) - {self.seeds[place] for place in order})
+        if not order:
+            return None, tuple(diverged)
+        seeds = tuple(self.seeds[place] for place in order)
+        found = RetentionMatrix(
+            self.variant.name, seeds, tasks, tasks[: self.phase], loss[order], accuracy[order]
         )
+        return found, tuple(diverged)
 
     def state(self) -> dict[str, Tensor]:
         """Everything needed to go on, the curves (`rows`) apart."""

@@ -10,63 +10,21 @@ interrupted phase goes on exactly.
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from collections.abc import Sequence
-from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from gmb_hf.files import clear_os_errors
 from gmb_hf.protocols.phases import Phases
 from gmb_hf.protocols.sequential_folder import SequentialFolder
+from gmb_hf.protocols.sequential_listeners import Listener, Silent
 from gmb_hf.protocols.sequential_settings import SequentialConfig
 from gmb_hf.training import state
+from gmb_hf.training.kept import whole_folder
 from gmb_hf.training.memory import keep_freed_memory
+from gmb_hf.training.quiet import quiet_models
 from gmb_hf.training.variants import Variant
 
 SAVE_EVERY_SECONDS = 15.0
 SAVE_MODELS = ("last", "all", "none")
-
-
-class Listener(Protocol):
-    """Whoever wants to hear of a sequential training's progress."""
-
-    def began(self, phases: Phases, seed_steps: int) -> None:
-        """A group of seeds begins, or goes on after so many seeds x steps."""
-
-    def advanced(self, seed_steps: int) -> None:
-        """So many seeds x steps were made, or need not be made, since the last call."""
-
-    def measured(self, phases: Phases, found: dict[str, NDArray[np.float64]]) -> None:
-        """A checkpoint's losses and accuracies, each [S], of the task that is trained."""
-
-    def evaluated(self, phases: Phases) -> None:
-        """Every task was evaluated; the last entry of `phases.matrix` has the numbers."""
-
-    def ended(self, phases: Phases) -> None:
-        """The group has come to the end of its last phase."""
-
-
-class Silent:
-    """Hears and says nothing."""
-
-    def began(self, phases: Phases, seed_steps: int) -> None:
-        """Ignore."""
-
-    def advanced(self, seed_steps: int) -> None:
-        """Ignore."""
-
-    def measured(self, phases: Phases, found: dict[str, NDArray[np.float64]]) -> None:
-        """Ignore."""
-
-    def evaluated(self, phases: Phases) -> None:
-        """Ignore."""
-
-    def ended(self, phases: Phases) -> None:
-        """Ignore."""
 
 
 def train_variant(
@@ -155,7 +113,7 @@ def _train_group(
             _save_models(phases, folder)
         save()
         saved_at = time.monotonic()
-    folder.write_shard(phases.retention())
+    folder.write_results(phases)
     held.unlink(missing_ok=True)
     listener.ended(phases)
 
@@ -164,12 +122,8 @@ def _save_models(phases: Phases, folder: SequentialFolder) -> None:
     """Write each seed's model as it is now; a folder there is whole or not there at all."""
     for place, seed in enumerate(phases.seeds):
         target = folder.model(phases.variant.name, seed, phases.phase)
-        with clear_os_errors(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            begun = target.with_name(f".{target.name}.{os.getpid()}")
-            phases.model.member(place).save_pretrained(begun)
-            shutil.rmtree(target, ignore_errors=True)
-            begun.rename(target)
+        with whole_folder(target) as workshop, quiet_models():
+            phases.model.member(place).save_pretrained(workshop)
 
 
 def _identity(config: SequentialConfig, variant: Variant) -> str:

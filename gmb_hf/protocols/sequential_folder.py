@@ -4,6 +4,7 @@
     OUT/logs/VARIANT/phase-2-sub-seeds-0-7-n8.parquet  learning curves of a phase
     OUT/matrix/VARIANT-seeds-0-7-n8.csv              every task after every phase, of finished seeds
     OUT/matrix.csv                                   all of them together
+    OUT/diverged/VARIANT-seeds-0-7-n8.txt            seeds whose losses became no numbers
     OUT/models/VARIANT/seed_3/phase_4/               a checkpoint of transformers
     OUT/state/VARIANT/seeds-0-7-n8.safetensors       seeds that are under way
 
@@ -12,6 +13,7 @@ Variants and seeds are no part of the design: the same command with others adds 
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,13 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.continual.matrix import RetentionMatrix, read_matrix, write_matrix
+from gmb_hf.files import write_text
+from gmb_hf.protocols.phases import Phases
 from gmb_hf.protocols.sequential_presets import smaller_than_protocol
 from gmb_hf.protocols.sequential_settings import SequentialConfig
 from gmb_hf.runs import RunLog
 from gmb_hf.training.claims import claim_folder, read_claim
+from gmb_hf.training.seeds import format_seeds, parse_seeds
 from gmb_hf.training.stacked import versions
 from gmb_hf.training.state import Rows, group_name
 from gmb_hf.training.variants import DENSE
+from gmb_hf.validation import InputError
 
 DESIGN = "sequential.yaml"
 
@@ -66,7 +72,13 @@ class SequentialFolder:
 
     def finished_seeds(self, variant: str) -> set[int]:
         """The seeds of a variant that have come to the end of the last phase."""
-        return {seed for matrix in self._shards(variant) for seed in matrix.seeds}
+        found = {seed for matrix in self._shards(variant) for seed in matrix.seeds}
+        return found.union(self.diverged_seeds(variant))
+
+    def diverged_seeds(self, variant: str) -> tuple[int, ...]:
+        """The finished seeds of a variant that are not in the matrix."""
+        texts = [path.read_text(encoding="utf-8") for path in self._diverged(variant)]
+        return tuple(sorted(seed for text in texts for seed in parse_seeds(text.strip())))
 
     def write_log(
         self,
@@ -113,13 +125,21 @@ class SequentialFolder:
         name = f"phase-{phase}-{task}-{group_name(seeds)}.parquet"
         return log.write(self.path / "logs" / variant / name)
 
-    def write_shard(self, matrix: RetentionMatrix) -> Path:
+    def write_results(self, phases: Phases) -> None:
         """Write the matrix of a group of seeds that has finished."""
-        name = f"{matrix.variant}-{group_name(matrix.seeds)}.csv"
-        return write_matrix(self.path / "matrix" / name, {matrix.variant: matrix})
+        matrix, diverged = phases.retention()
+        name = f"{phases.variant.name}-{group_name(phases.seeds)}"
+        if diverged:
+            write_text(self.path / "diverged" / f"{name}.txt", f"{format_seeds(diverged)}\n")
+        if matrix is not None:
+            write_matrix(self.path / "matrix" / f"{name}.csv", {matrix.variant: matrix})
 
     def merge(self) -> Path:
-        """Put the matrices of all groups together: dense first, then by name."""
+        """Put the matrices of all groups together: dense first, then by name.
+
+        Raises:
+            InputError: no seed of any variant has a matrix.
+        """
         merged = {}
         for variant in self.variants():
             parts = self._shards(variant)
@@ -133,6 +153,11 @@ class SequentialFolder:
                 np.concatenate([part.loss for part in parts])[order],
                 np.concatenate([part.accuracy for part in parts])[order],
             )
+        if not merged:
+            raise InputError(
+                f"{self.path}: every seed has diverged; take a smaller learning rate, as in "
+                "--set training.lr=1e-3, and another --out"
+            )
         return write_matrix(self.path / "matrix.csv", merged)
 
     def variants(self) -> list[str]:
@@ -143,6 +168,9 @@ class SequentialFolder:
     def _shards(self, variant: str) -> list[RetentionMatrix]:
         found = [read_matrix(path) for path in self._paths()]
         return [matrices[variant] for matrices in found if variant in matrices]
+
+    def _diverged(self, variant: str) -> list[Path]:
+        return sorted((self.path / "diverged").glob(f"{glob.escape(variant)}-seeds-*.txt"))
 
     def _paths(self) -> list[Path]:
         return sorted((self.path / "matrix").glob("*.csv"))

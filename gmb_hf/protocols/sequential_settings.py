@@ -22,16 +22,16 @@ class PhaseSettings:
 
     Attributes:
         steps: one number for each phase; None trains every phase for `training.steps`.
-        stop_early: phases, counted from 1, in which a seed stops at `stop_loss`.
         stop_loss: the loss on held-out rows of the task that is trained, at a checkpoint, at which
-            a seed's phase ends: its weights stay as they are until the next phase.
+            a seed's phase ends: its weights stay as they are until the next phase. None: never.
+        stop_early: phases, counted from 1, in which that holds; None means all of them.
         carry_optimizer: keep AdamW's moments from phase to phase; else each begins with new ones,
             as published.
     """
 
     steps: tuple[int, ...] | None = None
-    stop_early: tuple[int, ...] = ()
     stop_loss: float | None = None
+    stop_early: tuple[int, ...] | None = None
     carry_optimizer: bool = False
 
     def __post_init__(self) -> None:
@@ -39,17 +39,21 @@ class PhaseSettings:
             object.__setattr__(self, "steps", tuple(self.steps))  # YAML reads a list
             for steps in self.steps or ():
                 positive_int("phases.steps", steps)
-        object.__setattr__(self, "stop_early", tuple(self.stop_early))
-        for phase in self.stop_early:
-            positive_int("phases.stop_early", phase)
-        twice = repeated(self.stop_early)
-        if twice is not None:
-            raise InputError(f"phases.stop_early: phase {twice} is given twice")
-        if bool(self.stop_early) != (self.stop_loss is not None):
-            raise InputError("phases.stop_early and phases.stop_loss go together; give both")
+        if self.stop_early is not None:
+            object.__setattr__(self, "stop_early", tuple(self.stop_early))
+            for phase in self.stop_early or ():
+                positive_int("phases.stop_early", phase)
+            twice = repeated(self.stop_early or ())
+            if twice is not None:
+                raise InputError(f"phases.stop_early: phase {twice} is given twice")
+            if self.stop_loss is None:
+                raise InputError(
+                    "phases.stop_early says in which phases a seed stops; say at which held-out "
+                    "loss, as in --stop-loss 0.05"
+                )
         if self.stop_loss is not None and not 0 < self.stop_loss < math.inf:
             raise InputError(f"phases.stop_loss must be a number above 0, got {self.stop_loss!r}")
-        if self.stop_early and self.carry_optimizer:
+        if self.stop_loss is not None and self.carry_optimizer:
             raise InputError(
                 "phases.carry_optimizer: the moments of seeds that stop early are of another age "
                 "than the others'; leave out one of the two"
@@ -84,7 +88,7 @@ class SequentialConfig:
                     f"phases.steps={steps} is no multiple of training.checkpoint_every="
                     f"{self.training.checkpoint_every}; change one of them"
                 )
-        for phase in self.phases.stop_early:
+        for phase in self.phases.stop_early or ():
             if phase > len(tasks):
                 raise InputError(f"phases.stop_early: phase {phase} of only {len(tasks)}")
 
@@ -95,7 +99,8 @@ class SequentialConfig:
 
     def stop_loss(self, phase: int) -> float | None:
         """The held-out loss that ends a phase, counted from 1; None where nothing does."""
-        return self.phases.stop_loss if phase in self.phases.stop_early else None
+        chosen = self.phases.stop_early
+        return self.phases.stop_loss if chosen is None or phase in chosen else None
 
     def changed(self, assignments: Iterable[str]) -> SequentialConfig:
         """A config with some fields changed by `section.field=value`.

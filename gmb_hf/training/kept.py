@@ -8,9 +8,10 @@ A folder appears at once and whole, before the log of its group does.
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from gmb_hf.files import clear_os_errors
@@ -40,19 +41,30 @@ def keep_model(model: GrokkingTransformerForCausalLM, log: RunLog, folder: Path,
         InputError: the folder cannot be written to.
     """
     place = model_folder(folder, seed)
+    with whole_folder(place) as workshop:
+        with quiet_models():
+            model.save_pretrained(workshop)
+        log.select([f"seed_{seed}"]).write(workshop / LOG)
+    return place
+
+
+@contextlib.contextmanager
+def whole_folder(place: Path) -> Iterator[Path]:
+    """Yield a folder to fill, which then takes its place at once; on an error nothing changes.
+
+    Raises:
+        InputError: the disk is full, or the place cannot be written to.
+    """
     with clear_os_errors(place):
         place.parent.mkdir(parents=True, exist_ok=True)
         workshop = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
         try:
-            with quiet_models():
-                model.save_pretrained(workshop)
-            log.select([f"seed_{seed}"]).write(workshop / LOG)
+            yield workshop
             workshop.chmod(place.parent.stat().st_mode)
             shutil.rmtree(place, ignore_errors=True)
             workshop.rename(place)
         finally:
             shutil.rmtree(workshop, ignore_errors=True)
-    return place
 
 
 def refuse_gone(folder: Path, keep: Iterable[int], finished: Iterable[int]) -> None:
