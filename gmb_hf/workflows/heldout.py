@@ -16,8 +16,8 @@ from gmb_hf.reporting.heldout import Scored, write_heldout_table
 from gmb_hf.tasks.text import Tally
 from gmb_hf.tasks.text_scores import unigram_score
 from gmb_hf.tasks.text_sources import Text, TextFile
-from gmb_hf.training.settings import DEVICES
-from gmb_hf.validation import InputError, choose, repeated
+from gmb_hf.training.devices import chosen_device
+from gmb_hf.validation import InputError, repeated
 
 if TYPE_CHECKING:
     from gmb_hf.protocols.heldout import Windows
@@ -87,17 +87,10 @@ def evaluate_heldout(
     Raises:
         InputError: a checkpoint or text cannot be read, or the windows are wrong.
     """
-    import torch
-
     from gmb_hf.protocols.heldout import BATCH, Windows, score_text
     from gmb_hf.training.language_checkpoints import load_checkpoint
 
-    choose("device", device, DEVICES, where="--device")
-    has_cuda = torch.cuda.is_available()
-    if device == "cuda" and not has_cuda:
-        raise InputError("--device cuda: torch sees no CUDA device here; use --device cpu")
-    chosen = "cuda" if has_cuda and device != "cpu" else "cpu"
-
+    chosen = chosen_device(device)
     rows: list[Scored] = []
     models: dict[str, dict[str, Any]] = {}
     tallies: dict[str, Tally] = {}
