@@ -6,7 +6,7 @@ is thus defined from its first checkpoint on.
 
 The loops below go over the lags within one window, never over runs, windows or time. Unlike
 differences of running sums they lose no digits, let a NaN spoil only the windows it lies in, and
-give a run the same bits in any company.
+give a run the same bits in any company, and one checkpoint at a time (see `carried`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-Values = NDArray[np.float64]
+from gmb_hf.indicators.carried import Values as Values
+from gmb_hf.indicators.carried import carries, last_columns
+
+_window = carries(last_columns)
 
 
 def counts(length: int, width: int) -> NDArray[np.int64]:
@@ -24,6 +27,7 @@ def counts(length: int, width: int) -> NDArray[np.int64]:
     return np.minimum(np.arange(1, length + 1), width)
 
 
+@_window
 def trailing_mean(x: Values, width: int) -> Values:
     """Mean of the last `width` checkpoints."""
     total = x.copy()
@@ -32,6 +36,7 @@ def trailing_mean(x: Values, width: int) -> Values:
     return total / counts(x.shape[1], width)
 
 
+@_window
 def trailing_max(x: Values, width: int) -> Values:
     """Largest of the last `width` checkpoints."""
     best = x.copy()
@@ -45,6 +50,7 @@ def trailing_min(x: Values, width: int) -> Values:
     return -trailing_max(-x, width)
 
 
+@_window
 def trailing_variance(x: Values, width: int) -> Values:
     """Population variance of the last `width` checkpoints; 0 for one, exactly 0 for equal ones."""
     n = counts(x.shape[1], width)
@@ -59,6 +65,7 @@ def trailing_variance(x: Values, width: int) -> Values:
     return total / n
 
 
+@_window
 def trailing_slope(x: Values, width: int) -> Values:
     """Least-squares slope per checkpoint over the last `width` checkpoints; 0 for one."""
     n = counts(x.shape[1], width)
@@ -68,6 +75,7 @@ def trailing_slope(x: Values, width: int) -> Values:
     return total / np.where(n > 1, n * (n**2 - 1) / 12, 1)
 
 
+@_window
 def detrended_moments(x: Values, width: int) -> tuple[Values, Values]:
     """Variance and lag-1 autocorrelation of what a straight line leaves of the trailing window.
 
@@ -99,6 +107,7 @@ def detrended_moments(x: Values, width: int) -> tuple[Values, Values]:
     )
 
 
+@carries(lambda columns, lag: last_columns(columns, lag + 1))
 def lagged(x: Values, lag: int) -> Values:
     """The value `lag` checkpoints ago; the first value where the run is younger."""
     columns = np.maximum(np.arange(x.shape[1]) - lag, 0)
@@ -110,11 +119,13 @@ def difference(x: Values, lag: int = 1) -> Values:
     return x - lagged(x, lag)
 
 
+@carries(lambda columns: np.fmax.reduce(columns, axis=1, keepdims=True), whole_run=True)
 def running_max(x: Values) -> Values:
     """Largest value so far; a NaN counts at its own checkpoint only."""
     return np.where(np.isnan(x), np.nan, np.fmax.accumulate(x, axis=1))
 
 
+@carries(lambda columns: np.fmin.reduce(columns, axis=1, keepdims=True), whole_run=True)
 def running_min(x: Values) -> Values:
     """Smallest value so far; a NaN counts at its own checkpoint only."""
     return np.where(np.isnan(x), np.nan, np.fmin.accumulate(x, axis=1))

@@ -33,20 +33,24 @@ _MODULES = ("dynamics", "spectral", "process", "crucible", "controls", "oracles"
 
 
 class Observables:
-    """What an indicator sees of a run log: columns as arrays [R, T], and windows in checkpoints."""
+    """What an indicator sees: columns as arrays [R, T], and windows in checkpoints.
 
-    def __init__(self, log: RunLog, *, cadence: int | None = None) -> None:
-        self._log = log
+    Args:
+        columns: name -> float64 [R, T]; "step" gives the steps.
+        cadence: steps between checkpoints, or how to find out; it is asked where it is needed.
+    """
+
+    def __init__(self, columns: Callable[[str], Values], cadence: int | Callable[[], int]) -> None:
+        self._columns = columns
         self._cadence = cadence
-        self.grid = log.panel("step")
 
     def __getitem__(self, column: str) -> Values:
-        return self._log.panel(column).values
+        return self._columns(column)
 
     @cached_property
     def cadence(self) -> int:
         """Steps between checkpoints."""
-        return self.grid.cadence() if self._cadence is None else self._cadence
+        return self._cadence if isinstance(self._cadence, int) else self._cadence()
 
     def checkpoints(self, window: int, *, at_least: int = 1, name: str = "window") -> int:
         """How many checkpoints `window` steps are.
@@ -240,10 +244,26 @@ def compute(
             fit the cadence.
     """
     entry = get(indicator) if isinstance(indicator, str) else indicator
+    grid = log.panel("step")
+    seen = Observables(lambda column: log.panel(column).values, cadence or grid.cadence)
+    return grid.with_values(scored(entry, seen, parameters, sign=sign), name=entry.name)
+
+
+def scored(
+    entry: Indicator,
+    seen: Observables,
+    parameters: Mapping[str, Any],
+    *,
+    sign: int | None = None,
+) -> Values:
+    """The score of an indicator on the observables that it is given, float64 [R, T].
+
+    Raises:
+        InputError: as `compute`.
+    """
     if sign not in (None, 1, -1):
         raise InputError(f"indicator {entry.name!r}: sign must be 1 or -1, got {sign!r}")
     settings = entry.with_defaults(parameters)
-    seen = Observables(log, cadence=cadence)
     try:
         for name in entry.windows:
             least = entry.minimum_checkpoints.get(name, 1)
@@ -252,7 +272,7 @@ def compute(
     except InputError as error:
         raise InputError(f"indicator {entry.name!r}: {error}") from error
     oriented = values * float(entry.orientation * (1 if sign is None else sign))
-    return seen.grid.with_values(np.asarray(oriented), name=entry.name)
+    return np.asarray(oriented)
 
 
 @cache

@@ -1,0 +1,68 @@
+"""Every registered indicator one checkpoint at a time: the bits of the batch computation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthetic import synthetic_runlog
+
+from gmb_hf.indicators.registry import compute, get, names
+from gmb_hf.monitor.streaming import IndicatorStream
+from gmb_hf.runs import RunLog
+
+ALL = names()
+CADENCE = 10
+
+
+def streamed(log: RunLog, name: str, parameters: dict[str, int]) -> np.ndarray:
+    columns = {need: log.panel(need).values[0] for need in get(name).needs}
+    stream = IndicatorStream(get(name), cadence=CADENCE, parameters=parameters)
+    length = log.panel("step").values.shape[1]
+    return np.array(
+        [stream.update({need: v[t] for need, v in columns.items()}) for t in range(length)]
+    )
+
+
+@pytest.mark.parametrize("name", ALL)
+@settings(max_examples=8)
+@given(data=st.data())
+def test_a_stream_gives_what_the_log_gives(name: str, data: st.DataObject) -> None:
+    length = data.draw(st.integers(2, 40), label="checkpoints")
+    whole = synthetic_runlog(
+        1, length, CADENCE, data.draw(st.integers(0, 99)), corrupted=True, bundles=True
+    )
+    steps, columns = whole.panel("step").steps[0], {}
+    for need in get(name).needs:
+        if need == "step":
+            continue
+        # Ties, jumps, zeros and gaps: what smooth curves never show.
+        values = whole.panel(need).values[0].copy()
+        for at in data.draw(st.lists(st.integers(0, length - 1), max_size=6), label=need):
+            values[at] = data.draw(st.sampled_from([0.0, 1.0, 1e-15, 1e6, math.nan, values[0]]))
+        columns[need] = values[None, :]
+    log = RunLog.from_arrays(["a"], steps, columns)
+    parameters = {
+        window: CADENCE * data.draw(st.integers(get(name).minimum_checkpoints.get(window, 1), 15))
+        for window in get(name).windows
+    }
+    np.testing.assert_array_equal(
+        streamed(log, name, parameters), compute(log, name, cadence=CADENCE, **parameters).values[0]
+    )
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_a_stream_keeps_is_bounded_by_its_windows(name: str) -> None:
+    log = synthetic_runlog(1, 121, CADENCE, corrupted=True, bundles=True)
+    stream = IndicatorStream(get(name), cadence=CADENCE)
+    sizes = []
+    for t in range(121):
+        stream.update({need: log.panel(need).values[0, t] for need in get(name).needs})
+        sizes.append(sum(kept.size for kept in stream.memory.kept))
+    windows = sum(stream.indicator.parameters[name] // CADENCE for name in stream.indicator.windows)
+    assert sizes[-1] == sizes[60] <= 4 * windows + 2
+    # Views would hold on to what they were cut from.
+    assert all(kept.base is None for kept in stream.memory.kept)
