@@ -12,58 +12,33 @@ processes share it and wherever it was interrupted.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import broadcast_object_list
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gmb_hf._version import __version__
-from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
-from gmb_hf.modeling.mixers import own_parameter_names
 from gmb_hf.runs import RunLog
-from gmb_hf.tasks.text_sources import Text, described
+from gmb_hf.tasks.text_sources import Text
 from gmb_hf.training.claims import claim_folder
-from gmb_hf.training.ensemble import shape_fields
-from gmb_hf.training.language_checkpoints import HASH, save_checkpoint
+from gmb_hf.training.language_checkpoints import save_checkpoint
+from gmb_hf.training.language_corpus import Corpus, prepare_corpus
+from gmb_hf.training.language_model import make_optimizer, model_shape
 from gmb_hf.training.language_progress import LossListener, Silent
 from gmb_hf.training.language_settings import LanguageConfig, config_hash
 from gmb_hf.training.language_state import LossLog, drop_state, load_state, save_state
 from gmb_hf.training.language_tokens import (
     Blocks,
-    check_long_enough,
-    load_tokenizer,
     spaced_blocks,
-    tokenizer_hash,
-    write_tokens,
 )
-from gmb_hf.training.optimizer import MIXER_LR
+from gmb_hf.training.processes import on_main
 from gmb_hf.training.stacked_model import seeded_model
 from gmb_hf.validation import InputError
-
-
-@dataclasses.dataclass(frozen=True)
-class Corpus:
-    """The tokens that a model learns from and those held out, and what they were made from.
-
-    Attributes:
-        train, test: streams of ids, [N].
-        tokenizer: that made them.
-        about: of the training text, as `Tally.to_dict`, with its sources.
-        identity: plain data by which the text is known.
-    """
-
-    train: NDArray[Any]
-    test: NDArray[Any]
-    tokenizer: Any
-    about: dict[str, Any]
-    identity: dict[str, Any]
 
 
 def train(
@@ -95,7 +70,7 @@ def train(
     share_of_batch(config, accelerator.num_processes)
     corpus = prepare_corpus(config, folder, texts, test_texts, accelerator)
     identity = {**config.identity(), "texts": corpus.identity}
-    _on_main(accelerator, lambda: claim_folder(folder, identity))
+    on_main(accelerator, lambda: claim_folder(folder, identity))
     for seed in seeds:
         if not checkpoint_path(folder, seed).exists():
             _train_seed(config, seed, folder, corpus, accelerator, listener or Silent())
@@ -120,99 +95,6 @@ def share_of_batch(config: LanguageConfig, processes: int) -> int:
             f"parts each; choose a multiple of {parts * processes}"
         )
     return batch // (parts * processes)
-
-
-def prepare_corpus(
-    config: LanguageConfig,
-    folder: Path,
-    texts: Sequence[Text],
-    test_texts: Sequence[Text],
-    accelerator: Accelerator,
-) -> Corpus:
-    """The texts as tokens: written by the main process, mapped from disk by all.
-
-    Raises:
-        InputError: a text cannot be read or is too short, or there is no such tokenizer.
-    """
-    tokenizer = load_tokenizer(config.text.tokenizer)
-
-    def write(name: str, chosen: Sequence[Text]) -> Any:
-        path = folder / "tokens" / f"{name}.bin"
-        _on_main(accelerator, lambda: write_tokens(path, chosen, tokenizer))
-        return write_tokens(path, chosen, tokenizer)
-
-    learned = write("train", texts)
-    train_ids = learned.read()
-    if test_texts:
-        held_out = write("test", test_texts)
-        test_ids, test_hash = held_out.read(), held_out.about["content_hash"]
-    else:
-        cut = round(len(train_ids) * (1 - config.text.test_share))
-        train_ids, test_ids, test_hash = train_ids[:cut], train_ids[cut:], None
-    for name, ids in (("training text", train_ids), ("held-out text", test_ids)):
-        check_long_enough(name, len(ids), config.text.block)
-    known = {name: learned.about[name] for name in ("bytes", "documents", "content_hash")}
-    return Corpus(
-        train=train_ids,
-        test=test_ids,
-        tokenizer=tokenizer,
-        about={"texts": described(texts), **known, "byte_counts": learned.about["byte_counts"]},
-        identity={
-            "tokenizer_hash": tokenizer_hash(tokenizer),
-            "train_content_hash": known["content_hash"],
-            "test_content_hash": test_hash,
-        },
-    )
-
-
-def model_shape(config: LanguageConfig, tokenizer: Any) -> GrokkingTransformerConfig:
-    """The model's config: sizes of the settings, vocabulary and special tokens of the tokenizer.
-
-    Raises:
-        InputError: a variant that a model of this size cannot have.
-    """
-    end, padding = tokenizer.eos_token_id, tokenizer.pad_token_id
-    try:
-        return GrokkingTransformerConfig(
-            vocab_size=len(tokenizer),
-            max_position_embeddings=config.text.block,
-            bos_token_id=end,
-            eos_token_id=end,
-            pad_token_id=end if padding is None else padding,
-            **{HASH: tokenizer_hash(tokenizer)},
-            **shape_fields(config.model),
-        )
-    except ValueError as error:
-        raise InputError(f"model: {error}") from None
-
-
-def make_optimizer(
-    model: GrokkingTransformerForCausalLM, config: LanguageConfig
-) -> torch.optim.AdamW:
-    """AdamW: decay on matrices and embeddings, none on biases and norms; mixers learn faster.
-
-    Each group's `scale` is what the rate of a step is multiplied by.
-    """
-    training = config.training
-    own = set(own_parameter_names(model))
-    groups: dict[str, list[Tensor]] = {"matrices": [], "others": [], "mixers": []}
-    for name, value in model.named_parameters():
-        kind = "mixers" if name in own else "matrices" if value.ndim > 1 else "others"
-        groups[kind].append(value)
-    return torch.optim.AdamW(
-        [
-            {
-                "params": values,
-                "weight_decay": training.weight_decay if kind == "matrices" else 0.0,
-                "scale": MIXER_LR if kind == "mixers" else 1.0,
-            }
-            for kind, values in groups.items()
-            if values
-        ],
-        lr=training.lr,
-        betas=(training.beta1, training.beta2),
-        eps=training.eps,
-    )
 
 
 def _train_seed(
@@ -326,16 +208,3 @@ def write_log(
         },
     )
     return table.write(folder / "logs" / f"seed_{seed}.parquet")
-
-
-def _on_main(accelerator: Accelerator, work: Callable[[], Any]) -> None:
-    """Do work in the main process; where it fails, every process raises the same error."""
-    faults: list[str | None] = [None]
-    if accelerator.is_main_process:
-        try:
-            work()
-        except InputError as error:
-            faults = [str(error)]
-    fault = broadcast_object_list(faults)[0]
-    if fault is not None:
-        raise InputError(fault)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
 from accelerate import Accelerator
-from accelerate.utils import DataLoaderConfiguration, InitProcessGroupKwargs
+from accelerate.utils import DataLoaderConfiguration, InitProcessGroupKwargs, broadcast_object_list
 
 from gmb_hf.validation import InputError
 
@@ -56,3 +56,20 @@ def check_world(processes: int) -> None:
 def own_share(seeds: Sequence[int], accelerator: Accelerator) -> Sequence[int]:
     """The seeds that this process trains: every n-th, so that all have equally many."""
     return seeds[accelerator.process_index :: accelerator.num_processes]
+
+
+def on_main(accelerator: Accelerator, work: Callable[[], Any]) -> None:
+    """Do work in the main process; the others wait for it, and fail where it fails.
+
+    Raises:
+        InputError: the work raised it, in every process.
+    """
+    faults: list[str | None] = [None]
+    if accelerator.is_main_process:
+        try:
+            work()
+        except InputError as error:
+            faults = [str(error)]
+    fault = broadcast_object_list(faults)[0]
+    if fault is not None:
+        raise InputError(fault)

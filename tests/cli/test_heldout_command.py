@@ -17,9 +17,9 @@ from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from gmb_hf.cli.options import spread
 from gmb_hf.training.language_checkpoints import save_checkpoint
+from gmb_hf.training.language_model import model_shape
 from gmb_hf.training.language_settings import language_preset
 from gmb_hf.training.language_tokens import load_tokenizer
-from gmb_hf.training.language_training import model_shape
 from gmb_hf.training.stacked_model import seeded_model
 
 

@@ -19,6 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from gmb_hf.runs import RunLog
 from gmb_hf.tasks.text_sources import TextFile
 from gmb_hf.training.language_checkpoints import load_checkpoint
+from gmb_hf.training.language_model import make_optimizer, model_shape
 from gmb_hf.training.language_progress import LossBar, Silent
 from gmb_hf.training.language_settings import (
     LanguageConfig,
@@ -26,12 +27,7 @@ from gmb_hf.training.language_settings import (
     language_preset,
 )
 from gmb_hf.training.language_tokens import load_tokenizer
-from gmb_hf.training.language_training import (
-    make_optimizer,
-    model_shape,
-    share_of_batch,
-    train,
-)
+from gmb_hf.training.language_training import share_of_batch, train
 from gmb_hf.training.processes import make_accelerator
 from gmb_hf.training.stacked_model import seeded_model
 from gmb_hf.validation import InputError
