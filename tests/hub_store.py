@@ -87,6 +87,7 @@ class Hub:
         requests: "METHOD /path" of each that came; `unknown`: those that it has no answer to.
         orgs: where TOKEN may write; no other token is one, and reading needs none.
         faults: what shall go wrong.
+        spoils: a file that is committed with this in its path loses its last byte.
     """
 
     url: str
@@ -96,6 +97,11 @@ class Hub:
     unknown: list[str] = field(default_factory=list)
     orgs: set[str] = field(default_factory=lambda: {"acme"})
     faults: list[Fault] = field(default_factory=list)
+    spoils: str | None = None
+
+    def kept(self, path: str, content: bytes) -> bytes:
+        """A file as it is kept."""
+        return content[:-1] if self.spoils and self.spoils in path else content
 
     def fault(self, request: str) -> Fault | None:
         """The fault that this request meets, which is then used up by one."""

@@ -58,6 +58,9 @@ class _Handler(BaseHTTPRequestHandler):
             if fault:
                 self._refuse(fault)
                 return
+            if self.headers.get("Authorization") not in (None, f"Bearer {TOKEN}"):
+                self._error(401, "Invalid credentials in Authorization header")
+                return
             for methods, pattern, answer in _ROUTES:
                 found = re.fullmatch(pattern, path)
                 if found and self.command in methods.split():
@@ -80,10 +83,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _may_write(self, hub: Hub, name: str) -> bool:
         """Whether the token may write there; if not, that is the answer."""
-        given = self.headers.get("Authorization")
-        if given != f"Bearer {TOKEN}":
-            said = "Invalid credentials in Authorization header" if given else "Unauthorized"
-            self._error(401, said)
+        if self.headers.get("Authorization") is None:
+            self._error(401, "Unauthorized")
         elif name.split("/")[0] not in hub.orgs:
             self._error(403, "Forbidden: you don't have the required permissions")
         else:
@@ -183,9 +184,10 @@ class _Handler(BaseHTTPRequestHandler):
             if key == "header":
                 header = value
             elif key == "file":
-                files[value["path"]] = base64.b64decode(value["content"])
+                content = base64.b64decode(value["content"])
+                files[value["path"]] = hub.kept(value["path"], content)
             elif key == "lfsFile" and value["oid"] in hub.large:
-                files[value["path"]] = hub.large[value["oid"]]
+                files[value["path"]] = hub.kept(value["path"], hub.large[value["oid"]])
             elif key == "deletedFile" and value["path"] in files:
                 del files[value["path"]]
             else:

@@ -25,6 +25,7 @@ def hub(_running: tuple[Hub, Terminal]) -> Hub:
     found.large.clear()
     found.requests.clear()
     found.faults.clear()
+    found.spoils = None
     return found
 
 

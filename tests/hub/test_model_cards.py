@@ -1,0 +1,195 @@
+"""Kept models: their cards by the Hub's own parsers, and pushes to the loopback protocol stub."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from hub_client import Terminal, client
+from hub_store import Hub
+from huggingface_hub import ModelCard
+from huggingface_hub.repocard_data import EvalResult
+
+from gmb_hf.benchmark.results import Results
+from gmb_hf.hub.card_fingerprints import read_fingerprints
+from gmb_hf.training import stacked
+from gmb_hf.training.config import RunConfig
+from gmb_hf.training.kept import keep_model, model_folder
+from gmb_hf.training.presets import preset
+from gmb_hf.validation import InputError
+from gmb_hf.workflows.design import prereg_from_config
+from gmb_hf.workflows.evaluating import evaluate_runs
+from gmb_hf.workflows.hub_sources import about
+from gmb_hf.workflows.kept_models import KeptModel, read_kept
+from gmb_hf.workflows.model_card import evaluations, write_model_card
+from gmb_hf.workflows.saved_models import load_model
+
+SOURCE = {"repo": "acme/tasks", "revision": "5" * 40, "config": "add_p19", "fingerprint": "a|1|2"}
+STEPS = ["training.steps=300", "training.compile=never"]
+
+LOAD = """
+import sys, torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1], trust_remote_code=True)
+logits = model(torch.tensor([[20, 3, 19, 4, 21]])).logits
+print(logits.double().sum().item(), "gmb_hf" in sys.modules)
+"""
+
+
+@pytest.fixture(scope="module")
+def config() -> RunConfig:
+    return preset("smoke").changed(STEPS)
+
+
+@pytest.fixture(scope="module")
+def trained(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight runs, the model of one of them kept."""
+    from gmb_hf.training.companion import Beside
+
+    folder = tmp_path_factory.mktemp("trained")
+    stacked.train(config, range(8), folder, keep=[5], beside=Beside(about=about("data", [SOURCE])))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kept(trained: Path) -> KeptModel:
+    return read_kept(model_folder(trained, 5))
+
+
+@pytest.fixture(scope="module")
+def results(config: RunConfig, trained: Path) -> Results:
+    from gmb_hf.runs import RunLog
+
+    log = RunLog.read(trained / "logs")
+    design = prereg_from_config(config, log)
+    few = design.model_copy(update={"candidates": design.candidates[:3]})
+    return evaluate_runs(few, log).results
+
+
+def test_what_is_measured_is_what_was_logged(kept: KeptModel) -> None:
+    last = {name: kept.log.panel(name).values[0, -1] for name in ("test_acc", "test_loss")}
+    assert kept.seed == 5
+    assert kept.held_out.accuracy == pytest.approx(last["test_acc"], abs=1e-6)
+    assert kept.held_out.loss == pytest.approx(last["test_loss"], rel=1e-4)
+    assert kept.fingerprints["data"].item_count == 19 * 19
+    assert kept.fingerprints["data"].seed == 5
+
+
+def test_the_hubs_parsers_read_the_card_back(
+    kept: KeptModel, results: Results, tmp_path: Path
+) -> None:
+    card, *pictures = write_model_card(kept, tmp_path, results=results, place="acme/small")
+    assert [path.name for path in pictures] == ["training.png", "verdicts.png"]
+    read = ModelCard.load(card)
+    assert read.data.model_name == "small"
+    assert read.data.eval_results == evaluations(kept, results)
+    assert read.data.license == "apache-2.0"
+    assert read.data.datasets == ["acme/tasks"]
+    header = read.data.to_dict()
+    assert read_fingerprints(header, where="card") == kept.fingerprints
+    accuracy, loss, *verdicts = read.data.eval_results
+    assert accuracy.metric_value == kept.held_out.accuracy
+    assert (loss.metric_type, loss.metric_value) == ("loss", kept.held_out.loss)
+    assert accuracy.dataset_revision == SOURCE["revision"]
+    assert {one.metric_name: one.metric_value for one in verdicts} == {
+        f"scores labelled {label}": sum(item.label == label for item in results.indicators)
+        for label in (
+            "SUPPORTED_FOR_ALARM",
+            "SCOPE_LIMITED",
+            "INCONCLUSIVE",
+            "ESTIMATOR_UNSTABLE",
+            "RANK_ONLY",
+        )
+    }
+    text = read.text
+    for item in results.indicators:
+        assert f"| {item.name} | {item.label} |" in text
+    for entry in kept.fingerprints.values():
+        assert entry.content_hash in text
+    assert '"prime": 19' in text
+    for picture in pictures:
+        assert f"]({picture.name})" in text
+
+
+def test_a_card_without_results_has_no_verdicts(kept: KeptModel, tmp_path: Path) -> None:
+    card, *pictures = write_model_card(kept, tmp_path, place="acme/small")
+    assert [path.name for path in pictures] == ["training.png"]
+    read = ModelCard.load(card)
+    found: list[EvalResult] = read.data.eval_results or []
+    assert [one.metric_type for one in found] == ["accuracy", "loss"]
+    assert "Which scores" not in read.text
+
+
+def test_a_push_is_one_commit_and_loads(
+    hub: Hub, commands: Terminal, kept: KeptModel, results: Results, tmp_path: Path
+) -> None:
+    judged = results.write(tmp_path / "results.yaml")
+    printed = commands.done("model", "push", kept.folder, "acme/small", "--results", judged)
+    repository = hub.repositories["model:acme/small"]
+    assert len(repository.commits) == 2
+    assert f"pushed  {hub.url}/acme/small ({repository.sha})" in printed
+    for path in kept.folder.iterdir():
+        assert repository.files[path.name] == path.read_bytes()
+    header = yaml.safe_load(repository.files["README.md"].split(b"---")[1])
+    assert header["model-index"][0]["name"] == "small"
+    # Without this package, by the code that travels with the model.
+    done = client(hub, tmp_path, LOAD, "acme/small")
+    assert done.returncode == 0, done.stderr
+    total, ours = done.stdout.split()
+    expected = load_model(kept.folder)(torch.tensor([[20, 3, 19, 4, 21]])).logits
+    assert float(total) == pytest.approx(expected.double().sum().item(), abs=1e-4)
+    assert ours == "False"
+
+
+def test_other_weights_than_the_logs_are_not_pushed(
+    hub: Hub, commands: Terminal, kept: KeptModel, tmp_path: Path
+) -> None:
+    from gmb_hf.training.ensemble import initial_model
+
+    keep_model(initial_model(kept.config, 5), kept.log, tmp_path, 5)
+    place = model_folder(tmp_path, 5)
+    said = commands.refused("model", "push", place, "acme/small")
+    assert said.startswith(f"{place}: these weights are not those of its log: held-out accuracy")
+    assert hub.requests == []
+
+
+def test_a_model_whose_card_tells_of_another_is_refused(kept: KeptModel, tmp_path: Path) -> None:
+    folder = shutil.copytree(kept.folder, tmp_path / "model")
+    card, *_ = write_model_card(kept, folder, place="acme/small")
+    assert read_kept(folder).fingerprints == kept.fingerprints
+    own = kept.fingerprints["weights"].content_hash
+    card.write_text(card.read_text().replace(own, "f" * 64))
+    with pytest.raises(InputError, match=r"README.md: weights has the fingerprint .* this model"):
+        read_kept(folder)
+
+
+def test_what_is_no_kept_model_is_refused(
+    kept: KeptModel, results: Results, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="holds no model"):
+        read_kept(tmp_path)
+    folder = shutil.copytree(kept.folder, tmp_path / "model")
+    (folder / "log.parquet").unlink()
+    with pytest.raises(InputError, match=r"no log\.parquet of its training; `gmb train --save-mod"):
+        read_kept(folder)
+    plain = results.plain()
+    plain["boundary"]["task"] = "sub_p5"
+    with pytest.raises(InputError, match="whose task is 'sub_p5', this model's is 'add_p19, 80%"):
+        write_model_card(kept, tmp_path, results=Results.parse(plain, where="x"), place="a/b")
+
+
+def test_models_that_cannot_be_kept_are_named(config: RunConfig, trained: Path) -> None:
+    from gmb_hf.workflows.training import train_seeds
+
+    sources = about("data", [SOURCE])
+    with pytest.raises(InputError, match="--save-models: seed 9 is not trained here"):
+        train_seeds(config, range(8), trained, about=sources, keep=[9])
+    with pytest.raises(InputError, match="seeds 2 were trained here already and their models not"):
+        train_seeds(config, range(8), trained, about=sources, keep=[2, 5])
+    before = (trained / "models" / "seed_5" / "model.safetensors").stat().st_mtime_ns
+    train_seeds(config, range(8), trained, about=sources, keep=[5])
+    assert (trained / "models" / "seed_5" / "model.safetensors").stat().st_mtime_ns == before
