@@ -9,6 +9,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from hub_client import environment
+from hub_stub import loopback_hub
 
 import gmb_hf.metrics
 from gmb_hf.training.presets import preset
@@ -32,6 +34,21 @@ from gmb_hf.training.presets import preset
 from gmb_hf.workflows.data import write_data
 print(cards.folder())
 print(write_data(preset("quick"), Path("data"))[0])
+"""
+
+PUSH_ALL = """
+from gmb_hf.cli import main
+
+def gmb(*words):
+    assert main(list(words)) == 0, words
+
+small = ["--preset=smoke", "--set=training.steps=20", "--set=training.compile=never"]
+gmb("train", *small, "--seeds=0:2", "--save-models=1", "--out=run")
+gmb("data", "build", "modular", "--task=add_p7", "--out=tasks")
+gmb("data", "push", "tasks", "acme/tasks")
+gmb("runs", "push", "all=run/logs", "acme/runs")
+gmb("model", "push", "run/models/seed_1", "acme/small")
+gmb("metrics", "push", "--org=acme", "--name=gmb_verdict")
 """
 
 
@@ -114,3 +131,20 @@ def test_what_is_installed_writes_a_data_card(
     assert Path(templates) == installed / "gmb_hf" / "card_templates"
     ours = write_data(preset("quick"), tmp_path / "ours")[0]
     assert (elsewhere / card).read_bytes() == ours.read_bytes()
+
+
+def test_loopback_protocol_stub_is_pushed_to_by_what_is_installed(
+    installed: Path, tmp_path: Path
+) -> None:
+    with loopback_hub() as hub:
+        variables = environment(hub, tmp_path)
+        run_elsewhere(PUSH_ALL, installed, tmp_path / "elsewhere", variables)
+    assert hub.repositories.keys() == {
+        "dataset:acme/tasks",
+        "dataset:acme/runs",
+        "model:acme/small",
+        "space:acme/gmb_verdict",
+    }
+    for repository in hub.repositories.values():
+        assert len(repository.commits) == 2
+        assert b"\n# " in repository.files["README.md"]
