@@ -19,6 +19,7 @@ from gmb_hf.validation import InputError
 SHARD = "{split}-{number:05d}-of-{total:05d}.parquet"
 _SHARD = re.compile(r"(?P<split>.+)-(?P<number>\d{5})-of-(?P<total>\d{5})\.parquet")
 _BATCH = 4096  # rows that are held at a time
+_BUFFER = 2**16  # bytes of each column that are read ahead
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,11 @@ def missing_shards(shards: Sequence[Path]) -> list[str]:
 
 def _batches(shard: Path) -> Iterator[pa.RecordBatch]:
     try:
-        with pq.ParquetFile(shard, page_checksum_verification=True) as file:
-            yield from file.iter_batches(batch_size=_BATCH)
+        # By default pyarrow keeps a whole file's bytes while it is read.
+        with pq.ParquetFile(
+            shard, buffer_size=_BUFFER, pre_buffer=False, page_checksum_verification=True
+        ) as file:
+            yield from file.iter_batches(batch_size=_BATCH, use_threads=False)
     except FileNotFoundError:
         raise InputError(f"{shard}: there is no such file") from None
     except (pa.ArrowException, OSError) as error:
