@@ -1,8 +1,8 @@
 """A task of a suite as it is asked of many stacked models: its losses, and its results.
 
-The modular suite with the loss at its answers goes through the short forward of `trunk`; every
-other rows, languages and positions go through the prefix trees of `rows`. Both are exact, so which
-of them is taken changes the speed alone.
+The modular suite with the loss at its answers goes through the short forward of `trunk`; all other
+rows, languages and positions, and mixers that it does not know, go through the prefix trees of
+`rows`. Both are exact, so which of them is taken changes the speed alone.
 
 Shapes: S models, n training rows, m held-out rows, T tokens.
 """
@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gmb_hf.modeling import GrokkingTransformerConfig
-from gmb_hf.protocols.suites import MODULAR, SuiteSettings
+from gmb_hf.protocols.suites import SuiteSettings
 from gmb_hf.tasks import TaskData
 from gmb_hf.tasks.modular import ModularTask
-from gmb_hf.tasks.task import Task
-from gmb_hf.training.equations import Equations, TrunkLayout
+from gmb_hf.training.equations import Equations, TrunkLayout, unknown_mixers
 from gmb_hf.training.fused import Workspace
 from gmb_hf.training.row_tree import row_tree
 from gmb_hf.training.rows import RowLayout, row_losses, row_results
@@ -97,8 +96,10 @@ def questions(
     data = suite.data(task)
     rows = asked(suite, data)
     found: Questions
-    if suite.name == MODULAR and suite.loss_positions == "answer":
-        found = _ByTrunk(rows, _trunk_layout(suite.build(task), shape), n_models, device, dtype)
+    learned = suite.build(task)
+    at_answers = suite.loss_positions == "answer"
+    if isinstance(learned, ModularTask) and at_answers and not unknown_mixers(shape):
+        found = _ByTrunk(rows, TrunkLayout.of(shape, learned), n_models, device, dtype)
     else:
         found = _ByRows(rows, RowLayout.of(shape), device, dtype)
     # The pull acts on rows as the model reads them, without the next row's first token.
@@ -106,21 +107,6 @@ def questions(
     pulls = pull_matrices(read.unsqueeze(0), shape)
     found.pulls = None if pulls is None else pulls.to(device, dtype).expand(n_models, -1, -1)
     return found
-
-
-def _trunk_layout(task: Task, shape: GrokkingTransformerConfig) -> TrunkLayout:
-    assert isinstance(task, ModularTask)
-    return TrunkLayout(
-        layers=shape.num_hidden_layers,
-        heads=shape.num_attention_heads,
-        activation=shape.hidden_act,
-        residues=task.prime,
-        bos=task.vocabulary.bos,
-        operation=task.operation_token,
-        equals=task.vocabulary.eq,
-        sort_window=shape.sort_window,
-        blend_window=shape.blend_window,
-    )
 
 
 class _ByTrunk(Questions):

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.tasks import TaskData
-from gmb_hf.tasks.vocabulary import operation_id
 from gmb_hf.training.compiled import CompiledLosses
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.equations import Equations, TrunkLayout
@@ -70,22 +69,6 @@ def initial_model(config: RunConfig, seed: int) -> GrokkingTransformerForCausalL
     return seeded_model(model_config(config), seed)
 
 
-def trunk_layout(config: RunConfig) -> TrunkLayout:
-    """What the short forward must know of the model and the task."""
-    vocabulary = config.task.build().vocabulary
-    return TrunkLayout(
-        layers=config.model.layers,
-        heads=config.model.heads,
-        activation=config.model.activation,
-        residues=config.task.prime,
-        bos=vocabulary.bos,
-        operation=operation_id(config.task.operation, config.task.prime, config.task.op_token),
-        equals=vocabulary.eq,
-        sort_window=config.model.sort_window,
-        blend_window=config.model.blend_window,
-    )
-
-
 class Ensemble(StackedModel):
     """The models of S seeds of one config, and the equations that they learn.
 
@@ -115,7 +98,7 @@ class Ensemble(StackedModel):
         super().__init__(models, config.training, device=device, dtype=dtype)
         self.config = config
         self.seeds = tuple(seeds)
-        self.layout = trunk_layout(config)
+        self.layout = TrunkLayout.of(model_config(config), config.task.build())
         self._workspace = Workspace()
         self._compiled = CompiledLosses(self.layout, self._workspace) if compiled else None
         self._load_data(dtype)

@@ -9,6 +9,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from gmb_hf.modeling import GrokkingTransformerConfig
+from gmb_hf.tasks.modular import ModularTask
+from gmb_hf.validation import InputError
+
+_MIXERS = ("sort", "blend")
+
+
+def unknown_mixers(shape: GrokkingTransformerConfig) -> tuple[str, ...]:
+    """Names of those mixers of a model that the short forward has no formulas for."""
+    return tuple(name for name in shape.mixer_windows if name not in _MIXERS)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrunkLayout:
@@ -31,6 +42,32 @@ class TrunkLayout:
     equals: int
     sort_window: int | None = None
     blend_window: int | None = None
+
+    @classmethod
+    def of(cls, shape: GrokkingTransformerConfig, task: ModularTask) -> TrunkLayout:
+        """That of a model of this shape which learns this task.
+
+        Raises:
+            InputError: a mixer that the short forward does not know.
+        """
+        unknown = unknown_mixers(shape)
+        if unknown:
+            raise InputError(
+                f"the short forward for equations does not know the mixer {unknown[0]}; "
+                "teach it to gmb_hf/training/trunk.py, or train it by `gmb sequential run`, "
+                "whose forward takes any"
+            )
+        return cls(
+            layers=shape.num_hidden_layers,
+            heads=shape.num_attention_heads,
+            activation=shape.hidden_act,
+            residues=task.prime,
+            bos=task.vocabulary.bos,
+            operation=task.operation_token,
+            equals=task.vocabulary.eq,
+            sort_window=shape.sort_window,
+            blend_window=shape.blend_window,
+        )
 
 
 @dataclass(frozen=True, slots=True)

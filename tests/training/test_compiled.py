@@ -10,6 +10,7 @@ from gmb_hf.training.compiled import WORTH_COMPILING, CompiledLosses, pays, want
 from gmb_hf.training.ensemble import Ensemble
 from gmb_hf.training.fused import Workspace
 from gmb_hf.training.presets import preset
+from gmb_hf.training.variants import parse_variant
 
 
 @pytest.fixture
@@ -53,12 +54,19 @@ def test_it_pays_in_proportion_to_the_work():
     assert not pays(config, enough - 1)
     longer = config.changed(["training.steps=40"])
     assert pays(longer, -(-enough // 2))
+    sorts = config.changed(["model.sort_window=4"])  # needs both rows of an equation
+    assert pays(sorts, -(-enough // 2))
+    assert not pays(sorts, -(-enough // 2) - 1)
     assert not pays(preset("smoke"), 34)
     assert pays(preset("standard"), 392)
 
 
-def test_compiled_steps_are_the_same_to_rounding(traced_only):
-    config = small_config(model={"layers": 2, "activation": "gelu_new"})
+@pytest.mark.parametrize(
+    ("layers", "variant"), [(2, "dense"), (1, "blend-8"), (2, "sort-3+blend-8")]
+)
+def test_compiled_steps_are_the_same_to_rounding(traced_only, layers, variant):
+    fields = parse_variant(variant).fields
+    config = small_config(model={"layers": layers, "activation": "gelu_new", **fields})
     plain = Ensemble(config, [0, 1], dtype=torch.float64)
     compiled = Ensemble(config, [0, 1], dtype=torch.float64, compiled=True)
     found, expected = train_together(compiled, 6), train_together(plain, 6)
