@@ -18,6 +18,7 @@ from gmb_hf.files import write_text
 from gmb_hf.runs import Panel, RunLog
 from gmb_hf.runs.order import OnDuplicate
 from gmb_hf.validation import InputError, fraction, positive_int
+from gmb_hf.workflows.hub_sources import sources_of
 from gmb_hf.workflows.run_sources import read_runs
 
 
@@ -49,6 +50,7 @@ class Audit:
         columns: what the signals come from.
         quantile, radius, tolerance: see `label_regimes`.
         notes: what a reader must know.
+        sources: what was pulled from the Hub, as in results.
     """
 
     runs: tuple[AuditedRun, ...]
@@ -57,6 +59,7 @@ class Audit:
     radius: int
     tolerance: int
     notes: tuple[str, ...]
+    sources: tuple[dict[str, str], ...] = ()
 
     @property
     def counts(self) -> dict[str, int]:
@@ -82,6 +85,7 @@ class Audit:
                 "columns": list(self.columns),
             },
             "x_notes": list(self.notes),
+            "x_sources": list(self.sources),
         }
 
     def write(self, path: str | Path) -> Path:
@@ -138,6 +142,7 @@ def audit_runs(
         radius=radius,
         tolerance=tolerance,
         notes=tuple(_notes(log, signals.columns, radius)),
+        sources=tuple(sources_of(log)),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -72,6 +73,17 @@ def test_what_is_not_its_card_is_not_pushed(
     assert hub.requests == []
 
 
+def test_what_was_not_built_here_is_not_pushed_over(
+    hub: Hub, commands: Terminal, two_tasks: Path
+) -> None:
+    commands.done("data", "push", two_tasks, "acme/tasks")
+    repository = hub.repositories["dataset:acme/tasks"]
+    repository.commit("another card", {"README.md": b"---\nlicense: mit\n---\n"})
+    said = commands.refused("data", "push", two_tasks, "acme/tasks")
+    assert said.startswith("acme/tasks: holds another dataset, whose card has no gmb_fingerprint")
+    assert len(repository.commits) == 3
+
+
 def test_what_is_frozen_on_the_hub_only_grows(
     hub: Hub, commands: Terminal, two_tasks: Path, tmp_path: Path
 ) -> None:
@@ -87,7 +99,6 @@ def test_what_is_frozen_on_the_hub_only_grows(
     said = commands.refused("data", "push", two_tasks, "acme/runs")
     assert said.startswith("acme/runs: holds config 'all' (v2), which this build leaves out")
     assert len(hub.repositories["dataset:acme/runs"].commits) == 3
-    hub.repositories["dataset:acme/runs"].files["README.md"] = b"# Something else\n"
 
 
 def test_runs_are_judged_from_the_hub_as_from_the_disk(
@@ -121,6 +132,8 @@ def test_runs_are_judged_from_the_hub_as_from_the_disk(
     assert read.fingerprint() == RunLog.read(log).fingerprint()
     assert read.metadata["hub"]["runs"][0]["revision"] == commit
     commands.done("audit", "--runs", address, "--out", tmp_path / "audit.json")
+    audited = json.loads((tmp_path / "audit.json").read_text())
+    assert audited["x_sources"] == [source.model_dump()]
 
 
 def test_a_task_is_trained_from_the_hub(

@@ -1,0 +1,83 @@
+"""Where logs came from, through joining and in anybody's metadata; addresses of the Hub."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from synthetic import synthetic_runlog
+
+from gmb_hf import RunLog
+from gmb_hf.hub.addresses import Address, check_repo_id
+from gmb_hf.validation import InputError
+from gmb_hf.workflows.hub_sources import about, add_runs, sources_of
+
+
+def source(config: str) -> dict[str, str]:
+    return {"repo": "acme/x", "revision": "4" * 40, "config": config, "fingerprint": "a|1|2"}
+
+
+def log(metadata: dict[str, Any], first_seed: int = 0) -> RunLog:
+    found = synthetic_runlog(2, 11, first_seed=first_seed)
+    found.metadata = metadata
+    return found
+
+
+def test_both_kinds_are_told_apart() -> None:
+    held = log(about("data", [source("add_p7")]))
+    add_runs(held, [source("all")])
+    assert sources_of(held) == [
+        {"what": "data", **source("add_p7")},
+        {"what": "runs", **source("all")},
+    ]
+
+
+def test_joined_logs_keep_what_each_came_from() -> None:
+    one, other = source("add_p7"), source("sub_p7")
+    parts = [log(about("data", [one])), log(about("data", [other]), 2), log({}, 4)]
+    data = [{"what": "data", **one}, {"what": "data", **other}]
+    assert sources_of(RunLog.concat(parts[:2])) == data
+    assert sources_of(RunLog.concat(parts)) == data
+    alike = [log(about("data", [one])), log(about("data", [one]), 2)]
+    assert sources_of(RunLog.concat(alike)) == data[:1]
+
+
+@pytest.mark.parametrize(
+    "hub", [None, 3, "x", [], {"data": 1}, {"data": [1, {"repo": "x"}]}, {"runs": {"a": 1}}]
+)
+def test_anybodys_metadata_says_nothing(hub: Any) -> None:
+    assert sources_of(log({"hub": hub})) == []
+    assert sources_of(log({"differs": {"hub": [hub], "hub.data": hub}})) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("acme/x", Address("acme/x", "main")),
+        ("acme/x@v1.0", Address("acme/x", "v1.0")),
+        ("acme/x/add_p7", Address("acme/x", "main", "add_p7")),
+        ("hf://datasets/acme/x@0123abc/all", Address("acme/x", "0123abc", "all")),
+    ],
+)
+def test_addresses_are_read(text: str, address: Address) -> None:
+    assert Address.parse(text) == address
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("acme", "--data 'acme': no dataset of the Hub; write ORG/NAME@REV"),
+        ("acme/x@", "--data 'acme/x@': no dataset of the Hub"),
+        ("acme/x/a/b", "no dataset of the Hub"),
+        ("hf://acme/x", "no dataset of the Hub; write hf://datasets/ORG/NAME@REV"),
+        ("hf://models/acme/x", "no dataset of the Hub"),
+    ],
+)
+def test_other_text_is_no_address(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Address.parse(text, option="--data")
+
+
+def test_a_repository_has_an_organisation() -> None:
+    with pytest.raises(InputError, match="'tasks': no repository of the Hub; write ORG/NAME"):
+        check_repo_id("tasks")
