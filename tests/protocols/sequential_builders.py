@@ -1,0 +1,35 @@
+"""Sequential trainings of a second or less."""
+
+from __future__ import annotations
+
+from gmb_hf.protocols.sequential import train_variant
+from gmb_hf.protocols.sequential_folder import SequentialFolder
+from gmb_hf.protocols.sequential_presets import preset
+from gmb_hf.protocols.sequential_settings import SequentialConfig
+from gmb_hf.training.variants import parse_variant
+
+TINY = (
+    "model.layers=1",
+    "model.heads=2",
+    "model.width=8",
+    "model.mlp_width=8",
+    "training.lr=1e-2",
+    "training.checkpoint_every=5",
+    "training.steps=10",
+    "phases.stop_loss=none",
+)
+
+
+def tiny(suite: str, *changes: str) -> SequentialConfig:
+    """A design of the smallest kind: the modular suite modulo 5, or the formal one."""
+    prime = ("suite.prime=5",) if suite == "modular" else ()
+    return preset("quick", suite).changed([*TINY, *prime, *changes])
+
+
+def trained(config, out, seeds, variant="dense", **options) -> SequentialFolder:
+    """The folder of a training that has come to its end."""
+    folder = SequentialFolder(out)
+    folder.claim(config)
+    train_variant(config, parse_variant(variant), seeds, folder, **options)
+    folder.merge()
+    return folder

@@ -1,0 +1,71 @@
+"""trainers/train_sequential.py, run as its users run it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sequential_builders import trained
+
+from gmb_hf.continual.matrix import read_matrix
+from gmb_hf.protocols.sequential_folder import read_design
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "trainers" / "train_sequential.py"
+SMALL = (
+    *("--suite=modular", "--prime=5", "--steps=10", "--seeds=0:3", "--variants=sort-2"),
+    *("--set=model.width=8", "--set=model.mlp_width=8", "--set=training.checkpoint_every=5"),
+    *("--cpu", "--save-models=none"),
+)
+
+
+def run(*command, **environment):
+    """Run a command from the project's root, with one thread and no terminal."""
+    plain = {name: value for name, value in os.environ.items() if name != "WORLD_SIZE"}
+    return subprocess.run(
+        [str(part) for part in command],
+        cwd=ROOT,
+        env={**plain, "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+
+def test_two_processes_share_the_seeds_and_leave_the_same_matrix(tmp_path):
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    done = run(*launch, SCRIPT, *SMALL, "--out", tmp_path / "two")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("next: gmb sequential") == 1  # one process speaks
+    shards = sorted(path.name for path in (tmp_path / "two" / "matrix").iterdir())
+    assert [name.rpartition("-n")[0] for name in shards] == [
+        "sort-2-seeds-0-2",
+        "sort-2-seeds-1-1",
+    ]
+    config = read_design(tmp_path / "two" / "sequential.yaml")
+    one = trained(config, tmp_path / "one", [0, 1, 2], "sort-2", save_models="none")
+    first, second = (
+        read_matrix(folder / "matrix.csv")["sort-2"] for folder in (one.path, tmp_path / "two")
+    )
+    assert second.seeds == first.seeds == (0, 1, 2)
+    np.testing.assert_allclose(second.loss, first.loss, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "message"),
+    [
+        (["--preset=quik"], {}, "preset 'quik' is unknown"),
+        ([], {"WORLD_SIZE": "2", "ACCELERATE_USE_CPU": "0"}, "2 processes were launched but each"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, arguments, environment, message):
+    small = [part for part in SMALL if part != "--cpu"]
+    done = run(sys.executable, SCRIPT, *small, *arguments, "--out", tmp_path, **environment)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
