@@ -53,10 +53,14 @@ def verify(
         str, typer.Argument(help="A dataset: a folder with its card, or ORG/NAME@REV of the Hub.")
     ],
     config: Annotated[str | None, typer.Option(help="Only this config.")] = None,
+    previous: Annotated[
+        str | None, typer.Option(help="An earlier version, every item of which must be here.")
+    ] = None,
 ) -> None:
     """Hash a dataset anew and compare it with its card; exit 1 where they differ."""
     from gmb_hf.cli import show
     from gmb_hf.validation import CheckFailed
+    from gmb_hf.workflows.frozen import refuse_shrunk
     from gmb_hf.workflows.pulling import dataset_folder
     from gmb_hf.workflows.verifying import verify as verifying
 
@@ -75,6 +79,9 @@ def verify(
     if found.faults:
         count = len(found.faults)
         raise CheckFailed(f"{dataset}: {count} fault{'s' * (count > 1)}, named above")
+    if previous is not None:
+        refuse_shrunk(folder, dataset_folder(previous)[0])
+        show.say(f"Everything in {previous} is in {dataset}.")
     name = found.configs[0].name
     arguments = ", ".join(map(json.dumps, (str(folder), name)))
     call = f"from datasets import load_dataset; print(load_dataset({arguments}))"

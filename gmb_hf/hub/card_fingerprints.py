@@ -19,6 +19,7 @@ from gmb_hf.validation import InputError
 CARD = "README.md"
 KEY = "gmb_fingerprint"
 Item = Literal["row", "run", "tensor"]
+VERSION = r"^v[1-9][0-9]*$"
 _HASH = rf"^[0-9a-f]{{{HASH_LENGTH}}}$"
 _FENCE = "---"
 
@@ -40,7 +41,7 @@ class CardFingerprint(Section):
     item_count: int = Field(ge=0)
     seed: int | None = None
     fingerprint: str
-    version: str = Field(pattern=r"^v[1-9][0-9]*$")
+    version: str = Field(pattern=VERSION)
     item: Item = "row"
     source_hash: str | None = Field(default=None, pattern=_HASH)
 

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gmb_hf.files import clear_os_errors, write_text
-from gmb_hf.fingerprints import missing_items
-from gmb_hf.hub.card_fingerprints import CARD, CardFingerprint, Item, read_fingerprints, read_header
+from gmb_hf.hub.card_fingerprints import CARD, VERSION, CardFingerprint, Item
 from gmb_hf.validation import InputError, repeated
-from gmb_hf.workflows.building_card import card_text, shards_of
-from gmb_hf.workflows.building_content import SHARD, Content, bytes_hash, read_content
+from gmb_hf.workflows.building_card import card_text
+from gmb_hf.workflows.building_content import SHARD, bytes_hash, read_content
+from gmb_hf.workflows.frozen import refuse_unfrozen
 
 SHARD_BYTES = 2**28
 """A split is cut into shards of about so many bytes in memory."""
@@ -87,10 +87,12 @@ def build(configs: Sequence[Config], out: str | Path, about: About, *, version: 
         The card.
 
     Raises:
-        InputError: two configs of one name, a config without rows, a version that is not frozen
+        InputError: two configs of one name, a split without rows, a version that is not frozen
             as above, or a folder that cannot be written to.
     """
     folder = Path(out)
+    if not re.match(VERSION, version):
+        raise InputError(f"--version {version!r}: write v1, v2 and so on")
     twice = repeated(config.name for config in configs)
     if twice is not None or not configs:
         raise InputError(f"config {twice!r} is named twice" if configs else "no configs to build")
@@ -122,48 +124,16 @@ def build(configs: Sequence[Config], out: str | Path, about: About, *, version: 
     return write_text(folder / CARD, text)
 
 
-def refuse_unfrozen(
-    folder: Path, entries: Mapping[str, CardFingerprint], contents: Mapping[str, Content]
-) -> None:
-    """Refuse a build that would change what an earlier one in `folder` has frozen.
-
-    Raises:
-        InputError: an item of the earlier version is gone, or the version is not a later one.
-    """
-    if not (folder / CARD).exists():
-        return
-    header = read_header(folder / CARD)
-    for name, old in read_fingerprints(header, where=str(folder / CARD)).items():
-        new = entries.get(name)
-        if new is None:
-            raise InputError(
-                f"{folder}: holds config {name!r} ({old.version}), which this build leaves out; "
-                "build it as well, or choose another folder"
-            )
-        if new.content_hash == old.content_hash:
-            continue
-        if new.number <= old.number:
-            raise InputError(
-                f"{folder}: config {name!r} is frozen as {old.version} with other items "
-                f"({old.shown} there, {new.shown} now); give a later version (v{old.number + 1}), "
-                "or choose another folder"
-            )
-        held = read_content(shards_of(header, name, folder), old.item)
-        lost = missing_items(held.items.item_hashes(), contents[name].items.item_hashes())
-        if lost:
-            raise InputError(
-                f"{folder}: config {name!r}: {lost} of the {old.item_count} items of {old.version} "
-                f"are gone or changed in {new.version}; a frozen set may only grow, so keep them, "
-                "or choose another folder"
-            )
-
-
 def _write(config: Config, folder: Path) -> dict[str, list[Path]]:
     """Each split's shards, in order."""
-    return {
+    found = {
         split: _write_split(tables(), folder / config.name, split)
         for split, tables in config.splits.items()
     }
+    for split, shards in found.items():
+        if not shards:
+            raise InputError(f"config {config.name!r}: split {split!r} has no rows")
+    return found
 
 
 def _write_split(tables: Iterable[pa.Table], folder: Path, split: str) -> list[Path]:
@@ -189,6 +159,8 @@ def _sharded(tables: Iterable[pa.Table]) -> Iterator[list[pa.Table]]:
     held: list[pa.Table] = []
     size = 0
     for table in tables:
+        if not table.num_rows:
+            continue
         if held and size + table.nbytes > SHARD_BYTES:
             yield held
             held, size = [], 0

@@ -77,7 +77,8 @@ def read_content(files: Mapping[str, Sequence[Path]], item: Item) -> Content:
             items.add_hash(digest)
             count += 1
     if schema is None:
-        raise InputError("a config without rows; there is nothing to hash")
+        first = next(shard for shards in files.values() for shard in shards)
+        raise InputError(f"{first}: has no rows, nor has a file beside it; fetch or build it again")
     return Content(items, count, rows, nbytes, schema)
 
 

@@ -11,10 +11,10 @@ from gmb_hf.hub.cards import HERE
 from gmb_hf.hub.publish import Pushed, has_repository, publish
 from gmb_hf.hub.pull import pull
 from gmb_hf.validation import InputError
-from gmb_hf.workflows.building import build, refuse_unfrozen
+from gmb_hf.workflows.building import build
 from gmb_hf.workflows.building_card import patterns_of, shards_of
-from gmb_hf.workflows.building_content import read_content
 from gmb_hf.workflows.building_runs import RUNS, runs_configs
+from gmb_hf.workflows.frozen import refuse_shrunk
 from gmb_hf.workflows.verifying import verify
 
 
@@ -106,10 +106,7 @@ def _refuse_unfrozen(folder: Path, repo_id: str) -> None:
     ]
     if patterns:
         there = pull(address, [CARD, *patterns])
-    contents = {
-        name: read_content(shards_of(own, name, folder), entries[name].item) for name in changed
-    }
     try:
-        refuse_unfrozen(there.folder, entries, contents)
+        refuse_shrunk(folder, there.folder)
     except InputError as error:
         raise InputError(str(error).replace(str(there.folder), repo_id)) from None
