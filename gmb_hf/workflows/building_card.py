@@ -117,7 +117,13 @@ def _info(name: str, content: Content) -> dict[str, Any]:
     splits = SplitDict()
     for split, rows in content.rows.items():
         splits.add(SplitInfo(split, num_bytes=content.nbytes[split], num_examples=rows))
-    info = DatasetInfo(features=Features.from_arrow_schema(content.schema), splits=splits)
+    # Without its sizes `datasets` cannot push a split of this config again.
+    info = DatasetInfo(
+        features=Features.from_arrow_schema(content.schema),
+        splits=splits,
+        download_size=content.stored,
+        dataset_size=sum(content.nbytes.values()),
+    )
     data = DatasetCardData()
     DatasetInfosDict({name: info}).to_dataset_card_data(data)
     found = parse_yaml(data.to_yaml(), where=name)["dataset_info"]

@@ -31,6 +31,7 @@ class Content:
         item_count: how many there are.
         rows: split -> number of rows.
         nbytes: split -> bytes in memory.
+        stored: bytes of all files.
         schema: of every split.
     """
 
@@ -38,6 +39,7 @@ class Content:
     item_count: int
     rows: dict[str, int]
     nbytes: dict[str, int]
+    stored: int
     schema: pa.Schema
 
 
@@ -79,7 +81,8 @@ def read_content(files: Mapping[str, Sequence[Path]], item: Item) -> Content:
     if schema is None:
         first = next(shard for shards in files.values() for shard in shards)
         raise InputError(f"{first}: has no rows, nor has a file beside it; fetch or build it again")
-    return Content(items, count, rows, nbytes, schema)
+    stored = sum(shard.stat().st_size for shards in files.values() for shard in shards)
+    return Content(items, count, rows, nbytes, stored, schema)
 
 
 def bytes_hash(files: Mapping[str, Sequence[Path]]) -> str:

@@ -50,6 +50,36 @@ ids = torch.arange(5)[None]
 print(json.dumps(bool(torch.equal(model(ids).logits, again(ids).logits))))
 """
 
+BUILT = """
+from datasets import load_dataset
+from gmb_hf.cli import main
+
+def gmb(*words):
+    assert main(list(words)) == 0, words
+
+gmb("data", "build", "modular", "--task=add_p7", "--task=sub_p5", "--out=tasks")
+gmb("data", "push", "tasks", "acme/tasks")
+for config in ("add_p7", "sub_p5"):
+    here, there = (load_dataset(place, config) for place in ("./tasks", "acme/tasks"))
+    assert {name: split.to_dict() for name, split in here.items()} == {
+        name: split.to_dict() for name, split in there.items()
+    }
+streamed = load_dataset("acme/tasks", "add_p7", split="full", streaming=True)
+assert list(streamed) == load_dataset("./tasks", "add_p7", split="full").to_list()
+# Another client writes the same rows anew: other bytes, the same items.
+load_dataset("./tasks", "sub_p5").push_to_hub("acme/tasks", "sub_p5")
+gmb("data", "verify", "acme/tasks")
+"""
+
+
+def test_loopback_protocol_stub_gives_what_was_built(tmp_path: Path) -> None:
+    with loopback_hub() as hub:
+        done = client(hub, tmp_path, BUILT)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.count("as its card says") == 2
+        assert "written anew by `datasets`; the items are the same" in done.stdout
+        assert hub.unknown == []
+
 
 def test_loopback_protocol_stub_datasets(tmp_path: Path) -> None:
     with loopback_hub() as hub:
