@@ -92,6 +92,7 @@ def _remarks(prereg: Prereg) -> list[str]:
     tables = ", ".join(prereg.reporting.required_tables) or "none"
     return [
         f"Alarms less than {prereg.refractory:,} steps apart are one episode.",
+        f"A monitor may abstain for nothing in at most {_percent(prereg.health_alpha)} of runs.",
         nan,
         f"The tables to report are {tables}, with every indicator and every failure.",
     ]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from gmb_hf.preregistration.plan import runs_needed
-from gmb_hf.preregistration.record import CENTRAL, LockedCandidate, LockRecord
+from gmb_hf.preregistration.record import CENTRAL, LockedCandidate, LockedHealth, LockRecord
 from gmb_hf.preregistration.sections import ParamValue
 
 ORIENTATION = {1: "as declared", -1: "reversed"}
@@ -52,6 +52,7 @@ def explain_record(record: LockRecord, *, strict: bool) -> list[str]:
         _budget(float(key), budget, runs) for key, budget in record.effective_budget.items()
     )
     lines.extend(_candidate(name, item, strict) for name, item in record.candidates.items())
+    lines.append(_health(record.x_health))
     lines.append(
         f"All of this was locked on {record.created} by gmb-hf {record.package_version} under "
         f"the hash {record.hash[:16]} (lock format {record.format})."
@@ -72,6 +73,27 @@ def _budget(target: float, budget: float, runs: int) -> str:
     return (
         f"A budget of {target:g} buys an expected false positive rate of {budget:.3f} with "
         f"{runs:,} calibration runs."
+    )
+
+
+def _health(health: LockedHealth | None) -> str:
+    if health is None:
+        return "The lock holds nothing by which a monitor could tell that a live score drifts."
+    between = f"steps {health.begins[0]:,} to {health.last_step:,}"
+    if health.n_calibration_runs < runs_needed(health.alpha):
+        return (
+            f"A monitor cannot promise the health of a live score between {between}: false "
+            f"abstentions in at most {health.alpha:g} of runs take {runs_needed(health.alpha):,} "
+            f"runs beside the reference, there are {health.n_calibration_runs:,}."
+        )
+    sides = [(item.up.delay_steps, item.down.delay_steps) for item in health.candidates.values()]
+    found = [max(up, down) for up, down in sides if up is not None and down is not None]
+    median = f", after a median of {sorted(found)[len(found) // 2]:,} steps" if found else ""
+    return (
+        f"A monitor ranks live scores between {between} among {health.n_reference_runs:,} explore "
+        f"runs and abstains where they drift as at most {health.alpha:g} of runs would, by "
+        f"{health.n_calibration_runs:,} others; of {len(sides):,} scores it notices a shift by "
+        f"one sd from mid-run on within half of the runs in {len(found):,}{median}."
     )
 
 

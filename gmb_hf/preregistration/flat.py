@@ -48,6 +48,7 @@ FLAT: Mapping[str, tuple[str, ...]] = {
     "null_draws": ("x_null_draws",),
     "bootstrap_draws": ("x_bootstrap_draws",),
     "alpha": ("x_alpha",),
+    "health_alpha": ("x_health_alpha",),
     "seed": ("x_seed",),
     "smoothing_sweep": ("x_smoothing_sweep",),
     "run_groups": ("x_run_groups",),

@@ -23,6 +23,7 @@ from gmb_hf.preregistration.record import (
     CENTRAL,
     FORMAT,
     LockedCandidate,
+    LockedHealth,
     LockRecord,
     member_key,
     target_key,
@@ -53,6 +54,7 @@ class Lock:
         explore_runs: Sequence[str],
         explore_seeds: Iterable[int | None],
         n_calibration_runs: int,
+        health: LockedHealth | None = None,
         created: str | None = None,
     ) -> Lock:
         """Freeze a preregistration.
@@ -63,6 +65,7 @@ class Lock:
             explore_fingerprint: content hash of the explore log.
             explore_runs, explore_seeds: what the thresholds were found on.
             n_calibration_runs: how many of those runs have negative windows.
+            health: how those runs move as a whole, for a monitor.
             created: UTC time, ISO 8601; now unless given.
 
         Raises:
@@ -85,6 +88,7 @@ class Lock:
                 for target in prereg.fpr_targets
             },
             "candidates": {name: item.plain() for name, item in candidates.items()},
+            "x_health": None if health is None else health.plain(),
         }
         unsealed = cls(prereg, LockRecord.parse({**record, "hash": ""}, where="lock"))
         sealed = unsealed.x_lock.model_copy(update={"hash": _seal(unsealed.plain())})

@@ -59,6 +59,10 @@ class Prereg(Section):
     x_null_draws: Draws = Field(2000, description="draws of each chance null")
     x_bootstrap_draws: Draws = Field(2000, description="draws of the run-cluster bootstrap")
     x_alpha: Share = Field(0.05, description="level of the tests, Holm-adjusted over candidates")
+    x_health_alpha: Share | None = Field(
+        None,
+        description="share of runs in which a monitor may abstain for nothing; null: x_alpha",
+    )
     x_seed: Annotated[int, Field(ge=0)] = Field(0, description="seed of all draws")
     x_smoothing_sweep: Many[Draws] = Field(
         (1, 3, 5), description="layer D: trailing means over so many checkpoints"
@@ -258,6 +262,11 @@ class Prereg(Section):
     def alpha_per_look(self) -> float:
         """Level of the tests at each look: alpha is split evenly (Bonferroni) over the looks."""
         return self.x_alpha / self.x_looks
+
+    @property
+    def health_alpha(self) -> float:
+        """Share of runs in which a monitor may abstain though nothing is wrong."""
+        return self.x_health_alpha or self.x_alpha
 
     @property
     def refractory(self) -> int:

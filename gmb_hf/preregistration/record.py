@@ -55,6 +55,38 @@ class LockedCandidate(Section):
         return cls.parse({"sign": sign, "members": keyed, **facts}, where="candidate")
 
 
+class LockedSide(Section):
+    """How far the scores of whole runs drift one way: up, or down."""
+
+    scale: int = Field(ge=1, description="median over the reference runs, the unit of drift")
+    maxima: Many[int] = Field(description="largest CUSUM of ranks of each calibration run")
+    delay_steps: int | None = Field(
+        None, description="median steps to notice a shift of 1 sd; null: not within a run"
+    )
+
+
+class LockedDrift(Section):
+    """What the drift of one live score is measured by; see `gmb_hf.monitor.health`."""
+
+    knots: Many[Many[float]] = Field(
+        description="for each part of the training, quantiles of the reference runs' scores"
+    )
+    up: LockedSide
+    down: LockedSide
+
+
+class LockedHealth(Section):
+    """How explore runs move as a whole, by which a monitor tells a broken ruler."""
+
+    alpha: float = Field(description="share of runs in which a monitor may abstain for nothing")
+    first_step: int = Field(description="by this step every explore run had begun")
+    last_step: int = Field(description="where the longest explore run ends")
+    n_reference_runs: int = Field(description="explore runs that ranks are taken among")
+    n_calibration_runs: int = Field(description="the other explore runs, whose maxima are bounds")
+    begins: Many[int] = Field(description="the first step of each part of the training")
+    candidates: dict[str, LockedDrift]
+
+
 class LockRecord(Section):
     """What explore runs fixed, and the seal."""
 
@@ -67,4 +99,5 @@ class LockRecord(Section):
     n_calibration_runs: int = Field(description="explore runs that have negative windows")
     effective_budget: dict[str, float]
     candidates: dict[str, LockedCandidate]
+    x_health: LockedHealth | None = None
     hash: str

@@ -56,13 +56,16 @@ class Entry:
             return None
         return int(self.indicator.with_defaults(self.parameters)[parameter])
 
-    def scores(self, log: RunLog, events: Events, *, window: int | None = None) -> Scores:
-        """The score of every run, with its events; `window` replaces the declared one."""
+    def panel(self, log: RunLog, *, window: int | None = None) -> Panel:
+        """The score of every run; `window` replaces the declared one."""
         parameters = dict(self.parameters)
         if window is not None and self.indicator.window_parameter is not None:
             parameters[self.indicator.window_parameter] = window
-        panel = compute(log, self.indicator, sign=self.sign, **parameters)
-        return Scores.from_panel(panel, events.step)
+        return compute(log, self.indicator, sign=self.sign, **parameters)
+
+    def scores(self, log: RunLog, events: Events, *, window: int | None = None) -> Scores:
+        """The same with the events of the runs."""
+        return Scores.from_panel(self.panel(log, window=window), events.step)
 
     def windows(self, prereg: Prereg) -> tuple[int, ...]:
         """The windows of the robustness family; empty where the indicator has none."""

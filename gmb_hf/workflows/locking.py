@@ -12,6 +12,7 @@ import numpy as np
 from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.windows import label_windows
+from gmb_hf.monitor.lock_health import lock_health
 from gmb_hf.preregistration.commit import filled_in, git_commit
 from gmb_hf.preregistration.findings import DesignFacts, Finding
 from gmb_hf.preregistration.heldout import differing
@@ -78,6 +79,7 @@ def make_lock(
         explore_runs=log.runs,
         explore_seeds=log.seeds,
         n_calibration_runs=with_negatives,
+        health=lock_health(prereg, {entry.name: entry.panel(log) for entry in entries}),
         created=now.isoformat(timespec="seconds"),
     )
     return lock, findings

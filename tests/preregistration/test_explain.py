@@ -53,6 +53,7 @@ PLAIN: dict[str, Any] = {
         }
     ],
     "x_refractory_steps": 50,
+    "x_health_alpha": 0.1,
     "x_strata": [{"name": "late", "where": "event_step > 1000"}],
     "x_looks": 2,
     "x_max_eval_seeds": 400,
@@ -82,6 +83,21 @@ RECORD: dict[str, Any] = {
             "sees_test_labels": False,
             "members": {"central": {"0.05": 1.5}, "smooth=3": {"0.05": 1.25}},
         }
+    },
+    "x_health": {
+        "alpha": 0.1,
+        "first_step": 0,
+        "last_step": 400,
+        "n_reference_runs": 50,
+        "n_calibration_runs": 50,
+        "begins": [20, 200],
+        "candidates": {
+            "csd": {
+                "knots": [[0.5, 1.5], [0.5, 1.5]],
+                "up": {"scale": 2, "maxima": [3, 4], "delay_steps": 100},
+                "down": {"scale": 2, "maxima": [3, 4], "delay_steps": 100},
+            }
+        },
     },
     "hash": "cd" * 32,
 }
