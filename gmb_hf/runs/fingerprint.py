@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from gmb_hf.fingerprints import ContentHash, item_hash
-from gmb_hf.runs.columns import float_column
-from gmb_hf.validation import InputError
+from gmb_hf.runs.columns import float_column, missing_column
+from gmb_hf.validation import InputError, repeated
 
 
 def content_hash(table: pa.Table) -> str:
@@ -57,10 +57,12 @@ class RunItems:
         """Take the next rows; a run may go on from one batch to the next.
 
         Raises:
-            InputError: the rows of a run do not stand together.
+            InputError: a column is named twice, `run` is not there or another column holds no
+                numbers, or the rows of a run do not stand together.
         """
         if not batch.num_rows:
             return
+        _check_columns(batch.schema, where)
         names = batch["run"]
         codes = np.asarray(pc.dictionary_encode(names).indices)
         starts = np.append(0, np.flatnonzero(np.diff(codes)) + 1)
@@ -98,6 +100,18 @@ class RunItems:
         run, self._open = self._open, None
         columns = {name: run.columns[name].hexdigest() for name in run.filled}
         self._digests[run.name] = item_hash({"run": run.name, "rows": run.rows, "columns": columns})
+
+
+def _check_columns(schema: pa.Schema, where: str) -> None:
+    twice = repeated(schema.names)
+    if twice is not None:
+        raise InputError(f"{where}: column {twice!r} stands twice")
+    if "run" not in schema.names:
+        raise missing_column("run", schema.names, where)
+    for column in schema:
+        number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+        if column.name != "run" and not number:
+            raise InputError(f"{where}: column {column.name!r} holds {column.type}, not numbers")
 
 
 def _canonical(column: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:
