@@ -10,6 +10,8 @@ from gmb_hf.hub.publish import Pushed, publish
 from gmb_hf.workflows.kept_models import read_kept
 from gmb_hf.workflows.model_card import write_model_card
 
+_OF_A_MODEL = {".json", ".safetensors", ".py", ".parquet"}  # no stray file is published
+
 
 def push_model(
     folder: str | Path, repo_id: str, *, results: str | Path | None = None, private: bool = False
@@ -32,7 +34,7 @@ def push_model(
         files: dict[str, Path | bytes] = {
             path.name: path
             for path in sorted(kept.folder.iterdir())
-            if path.is_file() and not path.name.startswith(".")
+            if path.is_file() and path.suffix in _OF_A_MODEL and not path.name.startswith(".")
         }
         files |= {path.name: path for path in card}
         message = f"Model of seed {kept.seed}, {kept.config.task.name}"

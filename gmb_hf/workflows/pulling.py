@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from gmb_hf.hub.addresses import Address
 from gmb_hf.hub.card_fingerprints import CARD, CardFingerprint, read_fingerprints, read_header
@@ -48,13 +50,22 @@ def pull_dataset(address: Address) -> tuple[Snapshot, list[str]]:
     names = list(read_fingerprints(header, where=where))
     if address.config is not None:
         names = [choose("config", address.config, names, where=where)]
-    patterns = [
+    at_commit = replace(address, revision=first.commit)
+    return pull(at_commit, [CARD, *patterns_of_all(header, names, where=where)]), names
+
+
+def patterns_of_all(header: Mapping[str, Any], configs: Sequence[str], *, where: str) -> list[str]:
+    """Where the files of several configs lie in a dataset, by its card's header.
+
+    Raises:
+        InputError: as `patterns_of`.
+    """
+    return [
         pattern
-        for name in names
-        for paths in patterns_of(header, name, where=where).values()
-        for pattern in paths
+        for config in configs
+        for patterns in patterns_of(header, config, where=where).values()
+        for pattern in patterns
     ]
-    return pull(replace(address, revision=first.commit), [CARD, *patterns]), names
 
 
 def dataset_folder(text: str) -> tuple[Path, str | None]:

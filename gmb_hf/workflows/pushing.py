@@ -12,9 +12,10 @@ from gmb_hf.hub.publish import Pushed, has_repository, publish
 from gmb_hf.hub.pull import pull
 from gmb_hf.validation import InputError
 from gmb_hf.workflows.building import build
-from gmb_hf.workflows.building_card import patterns_of, shards_of
+from gmb_hf.workflows.building_card import shards_of
 from gmb_hf.workflows.building_runs import RUNS, runs_configs
 from gmb_hf.workflows.frozen import refuse_shrunk
+from gmb_hf.workflows.pulling import patterns_of_all
 from gmb_hf.workflows.verifying import verify
 
 
@@ -81,9 +82,7 @@ def _refuse_unfrozen(folder: Path, repo_id: str) -> None:
     """Refuse a push that would change or drop what an earlier one has frozen."""
     if not has_repository(repo_id, "dataset"):
         return
-    address = Address(repo_id)
-    there = pull(address, [CARD])
-    address = Address(repo_id, there.commit)
+    there = pull(Address(repo_id), [CARD])
     if not (there.folder / CARD).is_file():
         return
     header = read_header(there.folder / CARD)
@@ -98,14 +97,9 @@ def _refuse_unfrozen(folder: Path, repo_id: str) -> None:
         for name, old in read_fingerprints(header, where=repo_id).items()
         if name in entries and entries[name].content_hash != old.content_hash
     ]
-    patterns = [
-        pattern
-        for name in changed
-        for paths in patterns_of(header, name, where=repo_id).values()
-        for pattern in paths
-    ]
-    if patterns:
-        there = pull(address, [CARD, *patterns])
+    if changed:
+        patterns = patterns_of_all(header, changed, where=repo_id)
+        there = pull(Address(repo_id, there.commit), [CARD, *patterns])
     try:
         refuse_shrunk(folder, there.folder)
     except InputError as error:

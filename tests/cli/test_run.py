@@ -92,7 +92,7 @@ class TestWhatARunLeaves:
         assert results.x_provenance.lock_hash == lock.hash
 
     def test_the_data_loads_as_a_dataset(self, smoke: Smoke, monkeypatch: pytest.MonkeyPatch):
-        rows = pq.read_table(smoke[0] / "data" / "add_p19" / "full.parquet")
+        rows = pq.read_table(smoke[0] / "data" / "add_p19" / "full-00000-of-00001.parquet")
         assert rows.num_rows == 19 * 19
         first = rows.slice(5, 1).to_pylist()[0]
         assert first["answer"] == (first["a"] + first["b"]) % 19

@@ -128,12 +128,15 @@ def test_a_push_is_one_commit_and_loads(
     hub: Hub, commands: Terminal, kept: KeptModel, results: Results, tmp_path: Path
 ) -> None:
     judged = results.write(tmp_path / "results.yaml")
+    own = {path.name: path.read_bytes() for path in kept.folder.iterdir()}
+    (kept.folder / "notes.txt").write_text("for me alone")
     printed = commands.done("model", "push", kept.folder, "acme/small", "--results", judged)
     repository = hub.repositories["model:acme/small"]
     assert len(repository.commits) == 2
     assert f"pushed  {hub.url}/acme/small ({repository.sha})" in printed
-    for path in kept.folder.iterdir():
-        assert repository.files[path.name] == path.read_bytes()
+    cards = {"README.md", "training.png", "verdicts.png"}
+    assert repository.files.keys() == own.keys() | cards
+    assert {name: repository.files[name] for name in own} == own
     header = yaml.safe_load(repository.files["README.md"].split(b"---")[1])
     assert header["model-index"][0]["name"] == "small"
     # Without this package, by the code that travels with the model.
