@@ -69,9 +69,8 @@ def verify(
         found = verifying(folder, config or only, on_done=done)
     for one in found.configs:
         verdict = "differs" if one.faults else "as its card says"
-        show.say_whole(
-            "config", f"{one.name}  {one.entry.version}  {one.entry.fingerprint}  {verdict}"
-        )
+        known = f"{one.name} {one.entry.version} {one.entry.fingerprint}"
+        show.say_whole("config", f"{known} {verdict}")
         for fact in one.facts:
             show.say(f"note: {fact}")
     for fault in found.faults:

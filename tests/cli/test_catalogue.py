@@ -40,7 +40,7 @@ class TestHelp:
         ("command", "options"),
         [
             (("run",), "--out --preset --set --device"),
-            (("train",), "--out --preset --seeds --set --engine --device"),
+            (("train",), "--out --preset --seeds --set --engine --device --data --save-models"),
             (("explore",), "--runs --prereg --preset --out"),
             (
                 ("lock",),
@@ -62,6 +62,15 @@ class TestHelp:
             ),
             (("indicators",), "--runs"),
             (("data", "export"), "--task --out --prime --seed --fraction --op-token"),
+            (("data", "build"), "--all --out --text --license --runs --runs-license --version"),
+            (
+                ("data", "build", "modular"),
+                "--out --task --seed --fraction --op-token --version",
+            ),
+            (("data", "build", "formal"), "--out --task --seed --fraction --version"),
+            (("data", "build", "heldout"), "--out --text --license --separator --version"),
+            (("data", "build", "runs"), "--out --runs --license --version"),
+            (("data", "verify"), "--config --previous"),
             (("prereg", "init"), "--out --force"),
             (
                 ("plan",),

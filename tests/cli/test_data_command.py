@@ -1,0 +1,134 @@
+"""`gmb data build` and `gmb data verify`, as a user types them."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import gmb, refused
+from synthetic import synthetic_runlog
+
+from gmb_hf.benchmark.results import Results
+from gmb_hf.runs import RunLog
+
+ROOT = Path(__file__).resolve().parents[2]
+JUDGING = ("--metric=test_acc", "--score=embedding_gini", "--horizon=100", "--safe-gap=200")
+
+
+def following(done) -> list[str]:
+    """The next command, which must be one of `gmb`."""
+    name, *arguments = shlex.split(done.next_command)
+    assert name == "gmb"
+    return arguments
+
+
+def test_built_verified_and_what_to_type_next(tmp_path: Path):
+    done = gmb("data", "build", "modular", "--task=add_p5", "--task=sub_p7", "--out", tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert f"wrote   {tmp_path / 'README.md'}" in done.out
+    verified = gmb(*following(done))
+    assert verified.code == 0
+    assert verified.out.count("as its card says") == 2
+    assert "load_dataset(" in verified.next_command
+
+
+def test_a_fault_is_exit_code_1(tmp_path: Path):
+    gmb("data", "build", "formal", "--task=parity_4", "--out", tmp_path)
+    shard = tmp_path / "parity_4" / "full-00000-of-00001.parquet"
+    shard.unlink()
+    done = gmb("data", "verify", tmp_path)
+    assert done.code == 1
+    assert "config  parity_4 v1 " in done.out
+    assert "|42|32 differs" in done.out
+    assert f"fault   {tmp_path / 'parity_4'}: no file of split 'full' is here" in done.out
+    assert "1 fault, named above" in done.err
+
+
+def test_everything_at_once(tmp_path: Path):
+    text = tmp_path / "stories.txt"
+    text.write_text("Once.<|endoftext|>Twice.")
+    logs = synthetic_runlog(3).write(tmp_path / "mine" / "logs" / "a.parquet").parent
+    out = tmp_path / "out"
+    done = gmb(
+        *("data", "build", "--all", "--out", out, "--runs", logs),
+        *("--text", f"tinystories={text}", "--text", f"mine={text}", "--license", "mine=mit"),
+    )
+    assert done.code == 0, done.err
+    kinds = [path.name for path in sorted(out.iterdir())]
+    assert kinds == ["gmb-formal", "gmb-heldout", "gmb-modular", "gmb-runs"]
+    for kind in kinds:
+        assert gmb("data", "verify", out / kind).code == 0
+    assert (out / "gmb-runs" / "mine" / "full-00000-of-00001.parquet").exists()
+
+
+def test_runs_are_judged_from_a_dataset_as_from_their_logs(tmp_path: Path):
+    path = synthetic_runlog(44).write(tmp_path / "logs.parquet")
+    assert gmb("data", "build", "runs", "--runs", path, "--out", tmp_path / "data").code == 0
+    for name, source in (("logs", path), ("data", tmp_path / "data" / "logs")):
+        done = gmb("evaluate", "--runs", source, *JUDGING, "--out", tmp_path / "judged" / name)
+        assert done.code == 0, done.err
+    from_logs, from_data = (
+        Results.read(tmp_path / "judged" / name / "results.yaml") for name in ("logs", "data")
+    )
+    assert from_data == from_logs
+    provenance = from_data.x_provenance
+    assert provenance is not None
+    assert provenance.evaluation_fingerprint == RunLog.read(path).fingerprint()
+    assert provenance.evaluation_fingerprint in (tmp_path / "data" / "README.md").read_text()
+
+
+def test_an_earlier_version_is_held(tmp_path: Path):
+    log = synthetic_runlog(5)
+    path = tmp_path / "logs.parquet"
+    for count, version, out in ((3, "v1", "old"), (5, "v2", "new"), (4, "v1", "other")):
+        log.select(log.runs[:count]).write(path)
+        gmb("data", "build", "runs", "--runs", path, "--version", version, "--out", tmp_path / out)
+    done = gmb("data", "verify", tmp_path / "new", "--previous", tmp_path / "old")
+    assert done.code == 0
+    assert " ".join(done.out.split()).count(f"Everything in {tmp_path / 'old'} is in") == 1
+    message = refused("data", "verify", tmp_path / "other", "--previous", tmp_path / "old")
+    assert "config 'logs' is frozen as v1 with other items" in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("build",), "say what to build: modular, formal, heldout, runs, or --all"),
+        (("build", "modular", "--out=D", "--task=parity_8"), "is built by `gmb data build formal`"),
+        (("build", "modular", "--out=D", "--task=add_p8"), "prime must be a prime number, got 8"),
+        (("build", "modular", "--out=D", "--version=2"), "--version '2': write v1, v2 and so on"),
+        (("build", "formal", "--out=D", "--fraction=2"), "fraction"),
+        (("build", "heldout", "--out=D"), "--text: no text is given"),
+        (("build", "heldout", "--out=D", "--text=x=none.txt"), "none.txt: there is no such file"),
+        (("build", "heldout", "--out=D", "--text=x=a.txt", "--license=x"), "write NAME=LICENCE"),
+        (("build", "heldout", "--out=D", "--text=x=a.txt"), "under which licence"),
+        (("build", "heldout", "--out=D", "--text=tinystories=bad.txt"), "is not UTF-8 text"),
+        (("build", "heldout", "--out=D", "--text=tinystories=empty.txt"), "empty.txt: is empty"),
+        (("build", "runs", "--out=D"), "no run logs are given"),
+        (("build", "runs", "--out=D", "--runs=none"), "none: no such file or folder"),
+        (("build", "runs", "--out=D", "--runs=a b=a.txt"), "not a run log"),
+        (("verify", "none"), "none: there is no such folder"),
+        (("verify", "."), "README.md: there is no card; is this folder a dataset?"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_bad_input_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+):
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text("A text.")
+    Path("bad.txt").write_bytes(b"gr\xfcn")
+    Path("empty.txt").touch()
+    assert message in refused("data", *arguments)
+
+
+@pytest.mark.parametrize("kind", ["modular", "formal", "heldout", "runs"])
+def test_a_script_for_each_kind(kind: str):
+    script = ROOT / "dataset_scripts" / f"build_{kind}.py"
+    shown = subprocess.run(
+        [sys.executable, script, "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    assert f"build {kind} [OPTIONS]" in shown
