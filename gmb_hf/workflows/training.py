@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gmb_hf.training.config import RunConfig
-from gmb_hf.training.settings import DEVICES, ENGINES
+from gmb_hf.training.devices import chosen_device
+from gmb_hf.training.settings import ENGINES
 from gmb_hf.validation import InputError, choose
 
 if TYPE_CHECKING:
@@ -45,20 +46,14 @@ def train_seeds(
         if seed not in seeds:
             raise InputError(f"--save-models: seed {seed} is not trained here; see --seeds")
     choose("engine", engine, ENGINES, where="--engine")
-    choose("device", device, DEVICES, where="--device")
+    chosen = chosen_device(device)
     if beside is not None and engine == "single":
         raise ValueError("only the stacked engine measures something beside the observables")
-    import torch
-
     from gmb_hf.training import single, stacked
     from gmb_hf.training.companion import Beside
     from gmb_hf.training.processes import make_accelerator
     from gmb_hf.training.progress import Bar, Listener
 
-    has_cuda = torch.cuda.is_available()
-    if device == "cuda" and not has_cuda:
-        raise InputError("--device cuda: torch sees no CUDA device here; use --device cpu")
-    chosen = "cuda" if has_cuda and device != "cpu" else "cpu"
     steps = config.training.steps
     folder = Path(out)
     beside = beside or Beside()

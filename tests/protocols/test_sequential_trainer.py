@@ -1,12 +1,11 @@
 """trainers/train_sequential.py, run as its users run it."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from launched import run
 from sequential_builders import trained
 
 from gmb_hf.continual.matrix import read_matrix
@@ -19,20 +18,6 @@ SMALL = (
     *("--set=model.width=8", "--set=model.mlp_width=8", "--set=training.checkpoint_every=5"),
     *("--cpu", "--save-models=none"),
 )
-
-
-def run(*command, **environment):
-    """Run a command from the project's root, with one thread and no terminal."""
-    plain = {name: value for name, value in os.environ.items() if name != "WORLD_SIZE"}
-    return subprocess.run(
-        [str(part) for part in command],
-        cwd=ROOT,
-        env={**plain, "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
 
 
 def test_two_processes_share_the_seeds_and_leave_the_same_matrix(tmp_path):

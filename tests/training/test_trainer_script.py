@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from launched import run
 
 from gmb_hf.runs import RunLog
 from gmb_hf.training.launching import ending_together, exit_code
@@ -19,20 +20,6 @@ from gmb_hf.validation import InputError
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "trainers" / "train_grokking.py"
 SMALL = ["--preset", "smoke", "--set", "task.prime=7", "--set", "training.steps=20"]
-
-
-def run(*command, **environment):
-    """Run a command from the project's root, with one thread and no terminal."""
-    plain = {name: value for name, value in os.environ.items() if name != "WORLD_SIZE"}
-    return subprocess.run(
-        [str(part) for part in command],
-        cwd=ROOT,
-        env={**plain, "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
