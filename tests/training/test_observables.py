@@ -15,16 +15,10 @@ from training_builders import (
     train_together,
 )
 
-from gmb_hf.training import observables
+from gmb_hf.training import measures
 from gmb_hf.training.ensemble import Ensemble, task_data
-from gmb_hf.training.observables import (
-    EMBEDDING,
-    HEAD,
-    NOISE_PASSES,
-    NOISE_SCALE,
-    QUANTILES,
-    Observer,
-)
+from gmb_hf.training.measures import NOISE_PASSES, NOISE_SCALE, QUANTILES
+from gmb_hf.training.observables import EMBEDDING, HEAD, Observer
 from gmb_hf.validation import InputError
 
 SEEDS = (3, 8)
@@ -249,7 +243,7 @@ SMOOTH = {"model": {"layers": 2, "activation": "gelu_new", "width": 16}, "task":
 @pytest.mark.parametrize(("fall", "tolerance"), [(2.0**-16, 1e-3), (2.0**-7, 0.2)])
 def test_curvature_is_the_second_derivative_along_the_gradient(monkeypatch, fall, tolerance):
     """A step e gives it to order e: to 0.1% where e is small, to 20% at the e that is used."""
-    monkeypatch.setattr(observables, "CURVATURE_FALL", fall)
+    monkeypatch.setattr(measures, "CURVATURE_FALL", fall)
     measured = Measured(SMOOTH)
     for seed, model, found in measured:
         expected = bend_along_gradient(model, measured.config, seed)
@@ -312,7 +306,7 @@ def test_disagreement_of_noisy_passes(measured):
 def test_disagreement_grows_with_the_noise(monkeypatch):
     shares = []
     for scale in (0.0, 0.25, 4.0):
-        monkeypatch.setattr(observables, "NOISE_SCALE", scale)
+        monkeypatch.setattr(measures, "NOISE_SCALE", scale)
         shares.append(Measured({"task": {"prime": 7}}).found["disagreement"].mean())
     assert shares[0] == 0.0
     assert 0 < shares[1] < shares[2]
