@@ -14,9 +14,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gmb_hf.training.config import RunConfig
@@ -31,16 +31,25 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--engine", choices=("stacked", "single"), default="stacked")
     parser.add_argument("--cpu", action="store_true", help="train on the CPU")
+    parser.add_argument("--data", help="the task's rows from the Hub: ORG/NAME@REV")
     options = parser.parse_args(arguments)
 
     from gmb_hf.training.launching import exit_code
     from gmb_hf.training.presets import preset
     from gmb_hf.training.seeds import parse_seeds
+    from gmb_hf.workflows.task_source import data_source
 
     def work() -> None:
         config = preset(options.preset).changed(options.set)
         seeds = parse_seeds(options.seeds or f"{config.seeds.explore},{config.seeds.evaluate}")
-        paths = train(config, seeds, options.out, engine=options.engine, cpu=options.cpu)
+        paths = train(
+            config,
+            seeds,
+            options.out,
+            engine=options.engine,
+            cpu=options.cpu,
+            about=data_source(options.data, config.task) if options.data else {},
+        )
         if paths:
             print("\n".join(str(path) for path in paths))
             print(f"next: gmb explore --runs {options.out}/logs")
@@ -49,10 +58,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def train(
-    config: RunConfig, seeds: Sequence[int], out: Path, *, engine: str, cpu: bool
+    config: RunConfig,
+    seeds: Sequence[int],
+    out: Path,
+    *,
+    engine: str,
+    cpu: bool,
+    about: Mapping[str, Any],
 ) -> list[Path]:
     """Train this process's part; the files of all logs so far on the main process, else none."""
     from gmb_hf.training import single, stacked
+    from gmb_hf.training.companion import Beside
     from gmb_hf.training.processes import make_accelerator, own_share
     from gmb_hf.training.progress import Bar
 
@@ -66,9 +82,12 @@ def train(
     shown = Bar(len(seeds) * steps, done * steps) if main_process else contextlib.nullcontext()
     with shown as bar:
         if engine == "single":
-            paths = single.train(config, seeds, out, accelerator=accelerator, listener=bar)
+            paths = single.train(
+                config, seeds, out, accelerator=accelerator, listener=bar, about=about
+            )
         else:
-            stacked.train(config, seeds, out, listener=bar, device=accelerator.device.type)
+            device, beside = accelerator.device.type, Beside(about=about)
+            stacked.train(config, seeds, out, listener=bar, device=device, beside=beside)
             accelerator.wait_for_everyone()
             paths = stacked.log_paths(out)
     return paths if main_process else []

@@ -35,16 +35,12 @@ def train(
     from gmb_hf.cli.show import written
     from gmb_hf.training.presets import preset as named
     from gmb_hf.training.seeds import parse_seeds
+    from gmb_hf.workflows.task_source import data_source
     from gmb_hf.workflows.training import train_seeds
 
     config = named(preset).changed(changes or [])
     wanted = parse_seeds(seeds or f"{config.seeds.explore},{config.seeds.evaluate}")
     keep = parse_seeds(save_models) if save_models else ()
-    about = None
-    if data is not None:
-        from gmb_hf.workflows.hub_sources import about as about_sources
-        from gmb_hf.workflows.task_source import pull_task
-
-        about = about_sources("data", [pull_task(data, config.task)])
+    about = data_source(data, config.task) if data else None
     paths = train_seeds(config, wanted, out, engine=engine, device=device, about=about, keep=keep)
     written(paths, following=shlex.join(["gmb", "explore", "--runs", str(out / "logs")]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,12 +11,18 @@ import pyarrow.parquet as pq
 
 from gmb_hf.hub.addresses import Address
 from gmb_hf.validation import InputError
+from gmb_hf.workflows.hub_sources import about
 from gmb_hf.workflows.pulling import pull_configs
 
 if TYPE_CHECKING:
     from gmb_hf.training.settings import TaskSettings
 
 _SPLIT = "full"
+
+
+def data_source(text: str, settings: TaskSettings) -> dict[str, Any]:
+    """`pull_task` as the metadata of the logs that are trained on it have it."""
+    return about("data", [pull_task(text, settings)])
 
 
 def pull_task(text: str, settings: TaskSettings) -> dict[str, str]:

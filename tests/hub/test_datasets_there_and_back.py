@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from hub_client import Terminal
+from hub_client import Terminal, client
 from hub_store import Hub
 from synthetic import synthetic_runlog
 
@@ -17,6 +17,8 @@ from gmb_hf.benchmark.results import Results
 from gmb_hf.runs import RunLog
 from gmb_hf.workflows.building import build
 from gmb_hf.workflows.building_tasks import MODULAR, modular_configs
+
+TRAINER = Path(__file__).resolve().parents[2] / "trainers" / "train_grokking.py"
 
 
 def tasks(folder: Path, *names: str, version: str = "v1") -> Path:
@@ -154,6 +156,15 @@ def test_a_task_is_trained_from_the_hub(
         "sub_p5",
     )
     assert yaml.safe_load((tmp_path / "hub" / "config.yaml").read_text())["hub"]["data"] == [source]
+
+    # The script for several processes, on one.
+    script = "import runpy, sys; sys.exit(runpy.run_path(sys.argv[1])['main'](sys.argv[2:]))"
+    words = [*(word for one in asked for word in one.split("=", 1)), "--data", "acme/tasks"]
+    done = client(hub, tmp_path, script, str(TRAINER), *words, "--cpu", "--out", "script")
+    assert done.returncode == 0, done.stderr
+    scripted = RunLog.read(tmp_path / "script" / "logs")
+    assert scripted.fingerprint() == own.fingerprint()
+    assert scripted.metadata["hub"] == pulled.metadata["hub"]
 
     said = commands.refused("train", *asked, "--out", tmp_path / "hub")
     assert "this folder holds runs of another config (hub: " in said
