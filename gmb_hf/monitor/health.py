@@ -73,7 +73,7 @@ class Reference:
 
 def counted(panel: Panel, begins: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which scores are ranked, bool [R, T]: finite, and not before the first part."""
-    return np.isfinite(panel.values) & (panel.steps >= begins[0])
+    return np.asarray(np.isfinite(panel.values) & (panel.steps >= begins[0]))
 
 
 def cusum(ranks: NDArray[np.int64], carried: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
@@ -110,7 +110,7 @@ def largest_drifts(locked: Iterable[LockedDrift]) -> NDArray[np.float64]:
     set the bound for one in which none does.
     """
     sides = [side for drift in locked for side in (drift.up, drift.down)]
-    return np.max([np.array(side.maxima) / side.scale for side in sides], axis=0)
+    return np.asarray(np.max([np.array(side.maxima) / side.scale for side in sides], axis=0))
 
 
 class Drift:

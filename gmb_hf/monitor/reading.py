@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -18,13 +19,16 @@ class RulerReading:
         name: of the indicator.
         label: its verdict on held-out runs.
         acts: whether it may raise the alarm; the others are shown.
-        score, threshold: it is over at score >= threshold; the score is NaN where it is broken.
+        score, threshold: it is over at score >= threshold; the score says nothing where the ruler
+            is broken, and is NaN where it could not be computed.
         over: the score has reached the threshold, after burn-in and with the ruler whole.
         target: the false positive rate that the threshold was locked for.
         alarms, watched: checkpoints since burn-in that were over, and that could have been.
         broken: why nothing is read from it; None where it is whole.
         since: the step at which it broke.
-        drift: its health statistic so far, in ranks; None where the lock has none.
+        drift: the largest CUSUM of its ranks so far, in units of the explore runs' median; None
+            where the lock has no ranks for it.
+        drift_bound: what it may reach; infinite where nothing can be promised.
     """
 
     name: str
@@ -38,7 +42,8 @@ class RulerReading:
     watched: int
     broken: str | None = None
     since: int | None = None
-    drift: int | None = None
+    drift: float | None = None
+    drift_bound: float = math.inf
 
     @property
     def budget_spent(self) -> float:
@@ -100,22 +105,27 @@ class Reading:
         return dataclasses.asdict(self)
 
 
-def decide(rulers: Sequence[RulerReading], *, step: int, burn_in: int) -> tuple[State, str]:
-    """The state and the reason for it."""
+def decide(
+    rulers: Sequence[RulerReading], *, step: int, burn_in: int
+) -> tuple[State, str, int | None]:
+    """The state, the reason for it and, of broken rulers, since when."""
     acting = [ruler for ruler in rulers if ruler.acts]
     if not acting:
-        return "ABSTAIN", "no indicator of these results is SUPPORTED_FOR_ALARM, so none may act"
+        return "ABSTAIN", "no indicator is SUPPORTED_FOR_ALARM by these results: none may act", None
     over = [ruler for ruler in acting if ruler.over]
     if over:
-        return "ALARM", "; ".join(
+        reasons = [
             f"{ruler.name} is {ruler.score:.6g}, at or over its threshold {ruler.threshold:.6g}"
             for ruler in over
-        )
+        ]
+        return "ALARM", "; ".join(reasons), None
     broken = [ruler for ruler in acting if ruler.broken is not None]
     if broken:
-        return "ABSTAIN", "; ".join(
+        reasons = [
             f"{ruler.name} is broken since step {ruler.since}: {ruler.broken}" for ruler in broken
-        )
+        ]
+        since = min(ruler.since for ruler in broken if ruler.since is not None)
+        return "ABSTAIN", "; ".join(reasons), since
     if step < burn_in:
-        return "CLEAR", f"burn-in: alarms begin at step {burn_in}"
-    return "CLEAR", f"{', '.join(ruler.name for ruler in acting)} below threshold"
+        return "CLEAR", f"burn-in: an alarm can be raised from step {burn_in} on", None
+    return "CLEAR", f"below threshold: {', '.join(ruler.name for ruler in acting)}", None
