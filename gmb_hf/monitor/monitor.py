@@ -25,7 +25,7 @@ from gmb_hf.monitor.reading import Reading, State, decide
 from gmb_hf.monitor.ruler import Ruler, Terms
 from gmb_hf.monitor.state import MonitorState, RulerState, RunState, read_state
 from gmb_hf.monitor.state_file import StateFile
-from gmb_hf.monitor.streaming import IndicatorStream, locked_indicator
+from gmb_hf.monitor.streaming import IndicatorStream, locked_indicator, refuse_unstreamed
 from gmb_hf.preregistration.lock import Lock
 from gmb_hf.validation import InputError, nearest
 
@@ -62,6 +62,7 @@ class AlarmMonitor:
         system: Mapping[str, Any] | None = None,
     ) -> None:
         self.lock = lock if isinstance(lock, Lock) else Lock.read(lock)
+        self.lock.verify()
         self.results = results_of(self.lock, results)
         self._boundary = LockedBoundary(self.lock, system)
         acting = acting_of(self.results, act)
@@ -85,6 +86,11 @@ class AlarmMonitor:
     def acting(self) -> tuple[str, ...]:
         """The indicators that may raise the alarm."""
         return tuple(ruler.name for ruler in self._rulers if ruler.terms.acts)
+
+    @property
+    def cadence(self) -> int:
+        """Steps between the checkpoints that it must be given."""
+        return self._boundary.cadence
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -200,11 +206,10 @@ class AlarmMonitor:
 
     def _ruler(self, name: str, bounds: LockedBounds, *, acts: bool) -> Ruler:
         prereg, frozen = self.lock.prereg, self.lock.candidate(name)
+        indicator, cadence = locked_indicator(name, frozen), self._boundary.cadence
+        refuse_unstreamed(indicator, cadence=cadence, parameters=frozen.params)
         stream = IndicatorStream(
-            locked_indicator(name, frozen),
-            cadence=self._boundary.cadence,
-            parameters=frozen.params,
-            sign=frozen.sign,
+            indicator, cadence=cadence, parameters=frozen.params, sign=frozen.sign
         )
         terms = Terms(
             label=self.results.indicator(name).label,

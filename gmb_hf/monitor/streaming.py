@@ -11,6 +11,7 @@ from gmb_hf.indicators.carried import Memory, carrying
 from gmb_hf.indicators.external import external
 from gmb_hf.indicators.registry import Indicator, Observables, get, scored
 from gmb_hf.preregistration.record import LockedCandidate
+from gmb_hf.validation import InputError
 
 _EXTERNAL = "external"
 
@@ -20,6 +21,31 @@ def locked_indicator(name: str, candidate: LockedCandidate) -> Indicator:
     if candidate.family == _EXTERNAL:
         return external(name, candidate.sees_test_labels)
     return get(name)
+
+
+def refuse_unstreamed(indicator: Indicator, *, cadence: int, parameters: Mapping[str, Any]) -> None:
+    """Raise `InputError` where an indicator's stream is not what its batch computation gives.
+
+    It is so for functions that look back otherwise than through `gmb_hf.indicators.causal`. Those
+    of the package are tested; one that somebody has registered is tried here on made-up columns.
+    """
+    if indicator.function.__module__.partition(".")[0] == __name__.partition(".")[0]:
+        return
+    settings = indicator.with_defaults(parameters)
+    length = 2 + 2 * sum(int(settings[name]) // cadence for name in indicator.windows)
+    rng = np.random.default_rng(0)
+    columns = {name: rng.uniform(0.1, 1.0, (1, length)) for name in indicator.needs}
+    batch = scored(indicator, Observables(columns.__getitem__, cadence), parameters)[0]
+    stream = IndicatorStream(indicator, cadence=cadence, parameters=parameters)
+    one_by_one = [
+        stream.update({name: values[0, t] for name, values in columns.items()})
+        for t in range(length)
+    ]
+    if not np.array_equal(batch, one_by_one, equal_nan=True):
+        raise InputError(
+            f"indicator {indicator.name!r}: cannot be computed one checkpoint at a time; let it "
+            "look back through the functions of gmb_hf.indicators.causal only, or leave it out"
+        )
 
 
 class IndicatorStream:

@@ -1,38 +1,318 @@
-"""A monitor on held-out runs: what the batch evaluation says, one checkpoint at a time."""
+"""A monitor on held-out runs: what the batch evaluation says, and what it must not say."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from live_runs import DESIGN, GAIN, GINI, NORM, SYSTEM, Evaluated
 
-from gmb_hf import RunLog
+from gmb_hf import make_lock
 from gmb_hf.indicators.registry import compute
-from gmb_hf.monitor import AlarmMonitor
-
-GAIN = "embedding_gini_gain"
-
-
-def rows(log: RunLog, run: str) -> Iterator[dict[str, Any]]:
-    """The checkpoints of one run, as a training would report them."""
-    for row in log.select([run]).table.drop_columns(["run", "seed"]).to_pylist():
-        yield row
+from gmb_hf.monitor import AlarmMonitor, Reading
+from gmb_hf.validation import InputError
 
 
-@pytest.mark.parametrize("name", [GAIN, "settled_structure", "embedding_norm_drop"])
-def test_the_first_alarm_is_that_of_the_batch_evaluation(evaluated: Any, name: str) -> None:
-    lock, held_out = evaluated.lock, evaluated.held_out
-    scores = compute(held_out, name, **lock.candidate(name).params)
-    threshold = lock.thresholds(name)[lock.prereg.primary_fpr]
-    over = (scores.values >= threshold) & (scores.steps >= lock.prereg.burn_in)
-    for row in range(4):
-        monitor = AlarmMonitor(lock, evaluated.results, act=[name], show=())
-        alarms = [
-            reading.step
-            for reading in (monitor.update(**at) for at in rows(held_out, held_out.runs[row]))
-            if reading.state == "ALARM"
-        ]
-        np.testing.assert_array_equal(alarms, scores.steps[row, over[row]])
-        assert alarms
+def last(monitor: AlarmMonitor, rows: Any) -> Reading:
+    for row in rows:
+        reading = monitor.update(**row)
+    return reading
+
+
+class TestAlarm:
+    @pytest.mark.parametrize("name", [GAIN, "settled_structure", NORM])
+    def test_it_alarms_where_the_batch_evaluation_does(
+        self, evaluated: Evaluated, name: str
+    ) -> None:
+        lock, held_out = evaluated.lock, evaluated.held_out
+        scores = compute(held_out, name, **lock.candidate(name).params)
+        threshold = lock.thresholds(name)[lock.prereg.primary_fpr]
+        over = (scores.values >= threshold) & (scores.steps >= lock.prereg.burn_in)
+        for row in range(4):
+            monitor = evaluated.monitor(name)
+            readings = [monitor.update(**at) for at in evaluated.rows(row)]
+            alarms = [reading.step for reading in readings if reading.state == "ALARM"]
+            np.testing.assert_array_equal(alarms, scores.steps[row, over[row]])
+            np.testing.assert_array_equal(
+                [reading.scores[name] for reading in readings], scores.values[row]
+            )
+            assert alarms
+
+    def test_a_reading_says_score_threshold_budget_and_reason(self, evaluated: Evaluated) -> None:
+        monitor = evaluated.monitor(GAIN)
+        for row in evaluated.rows():
+            reading = monitor.update(**row)
+            if reading.state == "ALARM":
+                break
+        ruler = reading.ruler(GAIN)
+        assert ruler.score >= ruler.threshold == evaluated.lock.thresholds(GAIN)[0.1]
+        assert reading.reason == (
+            f"{GAIN} is {ruler.score:.6g}, at or over its threshold {ruler.threshold:.6g}"
+        )
+        watched = (reading.step - 150) // 10 + 1
+        assert (ruler.alarms, ruler.watched) == (1, watched)
+        assert reading.budget_spent[GAIN] == pytest.approx(1 / (0.1 * watched))
+        assert reading.since == reading.step
+        assert reading.health == (
+            "It abstains for nothing in at most 0.05 of runs, by 50 whole explore runs."
+        )
+        assert reading.to_dict()["rulers"][0]["label"] == "SUPPORTED_FOR_ALARM"
+
+    def test_before_burn_in_nothing_is_an_alarm(self, evaluated: Evaluated) -> None:
+        monitor = evaluated.monitor(GAIN)
+        readings = [monitor.update(**row) for row in islice(evaluated.rows(), 15)]
+        assert {reading.state for reading in readings} == {"CLEAR"}
+        assert readings[-1].reason == "burn-in: an alarm can be raised from step 150 on"
+        assert readings[-1].budget_spent == {GAIN: 0.0}
+
+    def test_by_default_all_that_may_act_and_the_others_are_shown(
+        self, evaluated: Evaluated
+    ) -> None:
+        monitor = evaluated.monitor(show=None)
+        eligible = {item.name for item in evaluated.results.indicators if item.x_alarm_eligible}
+        assert set(monitor.acting) == eligible == {GAIN, NORM, "settled_structure"}
+        assert set(monitor.needs) == {
+            "embedding_gini",
+            "embedding_norm",
+            "unembedding_gini",
+            "prediction_change",
+        }
+        assert monitor.shown_needs == ("train_loss",)
+        reading = last(monitor, islice(evaluated.rows(), 60))
+        assert {ruler.name for ruler in reading.acting} == eligible
+        assert reading.scores.keys() > eligible | {GINI, "clock", "constant"}
+
+    def test_what_is_shown_never_alarms_and_never_abstains(self, evaluated: Evaluated) -> None:
+        monitor = evaluated.monitor(GAIN, show=["clock", "csd_variance"])
+        over = broken = 0
+        for row in evaluated.rows():
+            reading = monitor.update(**{key: row[key] for key in ("step", "embedding_gini")})
+            over += reading.ruler("clock").over and not reading.ruler(GAIN).over
+            broken += reading.ruler("csd_variance").broken == "column 'train_loss' is missing"
+            assert reading.state == ("ALARM" if reading.ruler(GAIN).over else "CLEAR")
+        assert over > 0
+        assert broken == 121
+
+    def test_where_nothing_is_supported_it_abstains(self, evaluated: Evaluated) -> None:
+        results = evaluated.results.model_copy(
+            update={
+                "indicators": tuple(
+                    item.model_copy(update={"label": "RANK_ONLY", "x_alarm_eligible": False})
+                    for item in evaluated.results.indicators
+                )
+            }
+        )
+        monitor = AlarmMonitor(evaluated.lock, results)
+        for row in evaluated.rows():
+            reading = monitor.update(**row)
+            assert reading.state == "ABSTAIN"
+            assert reading.reason == (
+                "no indicator is SUPPORTED_FOR_ALARM by these results: none may act"
+            )
+
+
+class TestRefused:
+    def test_a_lock_without_results(self, evaluated: Evaluated) -> None:
+        with pytest.raises(InputError, match=r"^a lock without results: .*gmb evaluate --lock"):
+            AlarmMonitor(evaluated.lock, None)
+
+    def test_results_of_another_lock(self, evaluated: Evaluated, tmp_path: Path) -> None:
+        other, _ = make_lock(DESIGN.replace(burn_in=160), evaluated.explore)
+        path = evaluated.results.write(tmp_path / "results.yaml")
+        message = (
+            rf"^{path}: these results are of lock {evaluated.lock.hash[:16]}, not of lock "
+            rf"{other.hash[:16]}; give those that gmb evaluate --lock wrote"
+        )
+        with pytest.raises(InputError, match=message):
+            AlarmMonitor(other.write(tmp_path / "lock.yaml"), path)
+
+    def test_results_of_no_lock(self, evaluated: Evaluated) -> None:
+        with pytest.raises(InputError, match=r"^results: these results are of no lock, not of"):
+            AlarmMonitor(
+                evaluated.lock, evaluated.results.model_copy(update={"x_provenance": None})
+            )
+
+    def test_an_edited_lock(self, evaluated: Evaluated) -> None:
+        record = evaluated.lock.x_lock
+        edited = record.model_copy(update={"n_calibration_runs": 1})
+        lock = type(evaluated.lock)(evaluated.lock.prereg, edited)
+        with pytest.raises(InputError, match="was edited after it was locked"):
+            AlarmMonitor(lock, evaluated.results)
+
+    def test_an_ineligible_indicator_asked_to_act(self, evaluated: Evaluated) -> None:
+        message = (
+            "^indicator 'csd_variance' is RANK_ONLY, not SUPPORTED_FOR_ALARM: it may be shown, but "
+            f"never act; those that may: {GAIN}, settled_structure, {NORM}$"
+        )
+        with pytest.raises(InputError, match=message):
+            evaluated.monitor("csd_variance")
+
+    def test_an_unknown_indicator_asked_to_act(self, evaluated: Evaluated) -> None:
+        with pytest.raises(InputError, match=f"Did you mean '{GAIN}'"):
+            evaluated.monitor("embedding_gini_gian")
+
+    def test_an_unknown_indicator_to_show(self, evaluated: Evaluated) -> None:
+        with pytest.raises(InputError, match="candidate 'clokc' is unknown"):
+            evaluated.monitor(GAIN, show=["clokc"])
+
+    def test_an_unknown_statement_of_the_system(self, evaluated: Evaluated) -> None:
+        with pytest.raises(InputError, match=r"^system: field 'modle' is unknown.*'model'"):
+            evaluated.monitor(GAIN, system={"modle": "made-up"})
+
+    @pytest.mark.parametrize("step", [-1, 1.5, True, "10", None])
+    def test_a_step_that_is_none(self, evaluated: Evaluated, step: Any) -> None:
+        with pytest.raises(InputError, match=r"^step must be a whole number from 0 on, got"):
+            evaluated.monitor(GAIN).update(step=step, embedding_gini=0.3)
+
+    def test_a_step_of_numpy_is_one(self, evaluated: Evaluated) -> None:
+        reading = evaluated.monitor(GAIN).update(step=np.int64(0), embedding_gini=0.3)
+        assert reading.state == "CLEAR"
+
+
+class TestAbstention:
+    def test_a_column_that_is_missing(self, evaluated: Evaluated) -> None:
+        monitor = evaluated.monitor(NORM)
+        last(monitor, islice(evaluated.rows(), 20))
+        reading = monitor.update(step=200, embeding_norm=3.0)
+        assert (reading.state, reading.since) == ("ABSTAIN", 200)
+        assert reading.reason == (
+            f"{NORM} is broken since step 200: column 'embedding_norm' is missing "
+            "(did you mean 'embeding_norm'?)"
+        )
+
+    @pytest.mark.parametrize(
+        ("value", "said"),
+        [(math.nan, "nan"), (math.inf, "inf"), ("high", "'high', no number"), (None, "None, no")],
+    )
+    def test_a_value_that_is_none(self, evaluated: Evaluated, value: Any, said: str) -> None:
+        monitor = evaluated.monitor(NORM)
+        last(monitor, islice(evaluated.rows(), 20))
+        reading = monitor.update(step=200, embedding_norm=value)
+        assert reading.state == "ABSTAIN"
+        assert f"broken since step 200: column 'embedding_norm' is {said}" in reading.reason
+
+    def test_a_window_mends_when_no_trace_is_left_in_it(self, evaluated: Evaluated) -> None:
+        monitor, whole = evaluated.monitor(NORM), evaluated.monitor(NORM)
+        for row in evaluated.rows():
+            usual = whole.update(**row)
+            spoilt = {**row, "embedding_norm": math.nan} if row["step"] == 400 else row
+            reading = monitor.update(**spoilt)
+            # The fall over a window of 100 steps looks back 10 checkpoints.
+            if 400 <= row["step"] <= 500:
+                assert (reading.state, reading.since) == ("ABSTAIN", 400)
+            else:
+                assert reading.state == usual.state
+                assert reading.scores == usual.scores
+        # At the checkpoints left out nothing was watched.
+        assert whole.update(step=1210, embedding_norm=1.0).ruler(NORM).watched == 106
+        assert monitor.update(step=1210, embedding_norm=1.0).ruler(NORM).watched == 106 - 11
+
+    def test_what_remembers_the_whole_run_stays_broken(self, evaluated: Evaluated) -> None:
+        monitor = evaluated.monitor(GAIN)
+        for row in evaluated.rows():
+            if row["step"] == 300:
+                row["embedding_gini"] = math.nan
+            reading = monitor.update(**row)
+        assert (reading.state, reading.since, reading.step) == ("ABSTAIN", 300, 1200)
+
+    def test_a_checkpoint_that_was_missed(self, evaluated: Evaluated) -> None:
+        monitor = evaluated.monitor(NORM)
+        states = {
+            row["step"]: monitor.update(**row) for row in evaluated.rows() if row["step"] != 400
+        }
+        assert states[390].state == "CLEAR"
+        assert states[410].reason == (
+            f"{NORM} is broken since step 410: step 410 comes 20 steps after the checkpoint before "
+            "it, where the lock has one every 10"
+        )
+        assert states[510].state == "ABSTAIN"
+        assert states[520].ruler(NORM).broken is None
+
+    @pytest.mark.parametrize("cadence", [5, 20])
+    def test_another_cadence(self, evaluated: Evaluated, cadence: int) -> None:
+        monitor = evaluated.monitor(NORM)
+        readings = [monitor.update(step=cadence * i, embedding_norm=3.0) for i in range(60)]
+        assert {reading.state for reading in readings[2:]} == {"ABSTAIN"}
+
+    def test_the_first_interval_may_be_shorter(self, evaluated: Evaluated) -> None:
+        monitor = evaluated.monitor(NORM)
+        lock = evaluated.lock
+        assert lock.x_lock.x_health is not None
+        assert lock.x_lock.x_health.first_step == 0
+        monitor.update(step=0, embedding_norm=3.0)
+        assert monitor.update(step=9, embedding_norm=3.0).state == "CLEAR"
+        assert monitor.update(step=19, embedding_norm=3.0).state == "CLEAR"
+
+    @pytest.mark.parametrize("field", ["task", "model", "optimizer", "schedule"])
+    def test_another_system(self, evaluated: Evaluated, field: str) -> None:
+        monitor = evaluated.monitor(NORM, system={**SYSTEM, field: "another"})
+        reading = monitor.update(step=0, embedding_norm=3.0)
+        assert reading.state == "ABSTAIN"
+        assert reading.reason == (
+            f"{NORM} is broken since step 0: the run's {field} is 'another', the lock is about "
+            f"{SYSTEM[field]!r}"
+        )
+        assert last(monitor, islice(evaluated.rows(), 1, None)).state == "ABSTAIN"
+
+    def test_what_the_run_does_not_say_is_noted(self, evaluated: Evaluated) -> None:
+        said = {"task": ["synthetic"], "model": None, "checkpoint_every_steps": [10]}
+        monitor = evaluated.monitor(NORM, system=said)
+        assert monitor.notes == (
+            "The run does not say its model, optimizer, schedule: not compared.",
+        )
+        assert monitor.update(step=0, embedding_norm=3.0).state == "CLEAR"
+
+    def test_beyond_the_explore_runs(self, evaluated: Evaluated) -> None:
+        monitor = evaluated.monitor(NORM)
+        last(monitor, evaluated.rows())
+        reading = monitor.update(step=1210, embedding_norm=9.0)
+        assert reading.state == "ABSTAIN"
+        assert "step 1210 lies beyond the explore runs, which end at step 1200" in reading.reason
+
+    def test_watched_from_the_middle_on(self, evaluated: Evaluated) -> None:
+        window, whole_run = evaluated.monitor(NORM), evaluated.monitor(GAIN)
+        readings = {
+            row["step"]: (window.update(**row), whole_run.update(**row))
+            for row in islice(evaluated.rows(), 50, None)
+        }
+        assert "watched from step 500 on, the explore runs from 0" in readings[500][0].reason
+        assert readings[600][0].state == "ABSTAIN"
+        assert readings[610][0].ruler(NORM).broken is None
+        assert readings[1200][1].state == "ABSTAIN"
+
+    def test_a_score_that_overflows(self, evaluated: Evaluated) -> None:
+        monitor = evaluated.monitor("settled_structure")
+        row = {"unembedding_gini": 1e308, "prediction_change": -1e308}
+        monitor.update(step=0, unembedding_gini=0.0, prediction_change=0.0)
+        with np.errstate(over="ignore"):
+            reading = monitor.update(step=10, **row)
+        assert reading.state == "ABSTAIN"
+        assert "broken since step 10: its score is inf" in reading.reason
+
+
+class TestRestart:
+    def test_steps_that_go_backwards(self, evaluated: Evaluated) -> None:
+        monitor = evaluated.monitor(NORM)
+        last(monitor, islice(evaluated.rows(), 31))
+        message = (
+            r"^step 210 comes after step 300: the run went back; after a restart load the "
+            r"monitor's state of that checkpoint, or begin a new monitor$"
+        )
+        with pytest.raises(InputError, match=message):
+            monitor.update(step=210, embedding_norm=3.0)
+        # Nobody can tell any more what its windows hold.
+        reading = last(monitor, islice(evaluated.rows(), 31, None))
+        assert (reading.state, reading.since) == ("ABSTAIN", 310)
+        assert "the run went back, and no state was loaded" in reading.reason
+
+    def test_a_step_given_twice_changes_nothing(self, evaluated: Evaluated) -> None:
+        monitor, whole = evaluated.monitor(NORM), evaluated.monitor(NORM)
+        for row in evaluated.rows():
+            first = monitor.update(**row)
+            with pytest.raises(InputError, match=rf"^step {row['step']} was given already"):
+                monitor.update(**row)
+            assert first == whole.update(**row)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import synthetic_runlog
 
-from gmb_hf.indicators.registry import compute, get, names
-from gmb_hf.monitor.streaming import IndicatorStream
+from gmb_hf.indicators.causal import Values, trailing_mean
+from gmb_hf.indicators.registry import Indicator, Observables, compute, get, names
+from gmb_hf.monitor.streaming import IndicatorStream, refuse_unstreamed
 from gmb_hf.runs import RunLog
+from gmb_hf.validation import InputError
 
 ALL = names()
 CADENCE = 10
@@ -66,3 +70,21 @@ def test_what_a_stream_keeps_is_bounded_by_its_windows(name: str) -> None:
     assert sizes[-1] == sizes[60] <= 4 * windows + 2
     # Views would hold on to what they were cut from.
     assert all(kept.base is None for kept in stream.memory.kept)
+
+
+def of_somebody(function: Callable[..., Values]) -> Indicator:
+    return dataclasses.replace(
+        get("embedding_norm_drop"), name="mine", function=function, needs=("step",)
+    )
+
+
+def test_an_indicator_of_somebody_is_tried_before_it_is_trusted() -> None:
+    def through_causal(seen: Observables, *, window: int = 100) -> Values:
+        return trailing_mean(seen["step"], seen.checkpoints(window)) ** 2
+
+    def otherwise(seen: Observables, *, window: int = 100) -> Values:
+        return np.cumsum(seen["step"], axis=1)
+
+    refuse_unstreamed(of_somebody(through_causal), cadence=CADENCE, parameters={"window": 50})
+    with pytest.raises(InputError, match=r"^indicator 'mine': cannot be computed one checkpoint"):
+        refuse_unstreamed(of_somebody(otherwise), cadence=CADENCE, parameters={})
