@@ -36,6 +36,6 @@ def push(
     done = push_model(checkpoint, repo, results=results, private=private)
     call = (
         "import gmb_hf.modeling, transformers as t; "
-        f"t.AutoModelForCausalLM.from_pretrained({repo!r}, revision={done.commit[:12]!r})"
+        f"t.AutoModelForCausalLM.from_pretrained({repo!r}, revision={done.commit!r})"
     )
     pushed(done, following=f"python -c {shlex.quote(call)}")

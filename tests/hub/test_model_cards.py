@@ -140,6 +140,7 @@ def test_a_push_is_one_commit_and_loads(
     header = yaml.safe_load(repository.files["README.md"].split(b"---")[1])
     assert header["model-index"][0]["name"] == "small"
     # Without this package, by the code that travels with the model.
+    assert f"revision='{repository.sha}'" in printed.replace("'\"'\"'", "'")
     done = client(hub, tmp_path, LOAD, "acme/small")
     assert done.returncode == 0, done.stderr
     total, ours = done.stdout.split()
