@@ -1,6 +1,7 @@
 """The command `gmb`: parse, call, print; the logic is below.
 
-Exit codes: 0 done, 1 a check that was asked for failed, 2 bad input, 130 interrupted.
+Exit codes: 0 done, 1 a check that was asked for failed, 2 bad input, 3 `gmb monitor` saw an alarm,
+130 interrupted.
 """
 
 from __future__ import annotations

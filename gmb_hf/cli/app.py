@@ -16,6 +16,7 @@ from gmb_hf.cli import (
     lock,
     metrics,
     model,
+    monitor,
     plan,
     prereg,
     results,
@@ -58,6 +59,7 @@ def build() -> typer.Typer:
     app.command("lock")(lock.lock)
     app.command("evaluate")(evaluate.evaluate)
     app.command("audit")(audit.audit)
+    app.command("monitor")(monitor.monitor)
     app.command("heldout", cls=heldout.HeldoutCommand)(heldout.heldout)
     app.command("generalization")(generalization.generalization)
     app.add_typer(crucible.app, name="crucible", help="Are the hardest known cases still ranked?")

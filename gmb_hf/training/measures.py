@@ -37,23 +37,21 @@ def norm(weights: Iterable[Tensor]) -> Tensor:
     return sum_of([square(weight) for weight in weights]).sqrt()
 
 
-def mean_loss(logits: Tensor, answers: Tensor) -> Tensor:
-    """Mean cross-entropy [S] of logits [S, n, V] at the answers [S, n]."""
-    return functional.cross_entropy(logits.transpose(1, 2), answers, reduction="none").mean(1)
+def answer_losses(logits: Tensor, answers: Tensor) -> Tensor:
+    """Cross-entropy [S, n] of logits [S, n, V] at the answers [S, n]."""
+    return functional.cross_entropy(logits.transpose(1, 2), answers, reduction="none")
 
 
-def answer_quality(split: str, logits: Tensor, answers: Tensor) -> dict[str, Tensor]:
-    """Accuracy and quantiles of the margin, [S] each, named for the split.
-
-    Args:
-        split: "train" or "test".
-        logits: [S, n, V].
-        answers: [S, n].
-    """
+def margins(logits: Tensor, answers: Tensor) -> Tensor:
+    """The answer's logit minus the best other logit, [S, n]; arguments as in `answer_losses`."""
     index = answers.unsqueeze(-1)
     given = logits.gather(-1, index).squeeze(-1)
     best_other = logits.scatter(-1, index, -math.inf).amax(-1)
-    margin = given - best_other  # [S, n]
+    return given - best_other
+
+
+def answer_quality(split: str, margin: Tensor) -> dict[str, Tensor]:
+    """Accuracy and quantiles of the margins [S, n], [S] each, named for the split."""
     at = torch.tensor(QUANTILES, dtype=margin.dtype, device=margin.device)
     q10, q50, q90 = torch.quantile(margin, at, dim=1)
     return {

@@ -68,11 +68,11 @@ class Observer:
         ensemble = self.ensemble
         self._check_finite("train_loss", losses.double().cpu().numpy())
         found: dict[str, Tensor] = {"train_loss": losses}
-        found |= measures.answer_quality("train", logits, ensemble.train.answers)
+        found |= measures.answer_quality("train", measures.margins(logits, ensemble.train.answers))
         test_logits, hidden = answer_logits(ensemble.weights, ensemble.layout, ensemble.test)
         answers = ensemble.test.answers
-        found["test_loss"] = measures.mean_loss(test_logits, answers)
-        found |= measures.answer_quality("test", test_logits, answers)
+        found["test_loss"] = measures.answer_losses(test_logits, answers).mean(1)
+        found |= measures.answer_quality("test", measures.margins(test_logits, answers))
         found |= self._norms(ensemble.last_updates() if updates is None else updates)
         found |= self._spectra()
         found["participation_ratio"] = measures.participation_ratio(hidden)
