@@ -56,7 +56,7 @@ class PhaseSettings:
         if self.stop_loss is not None and self.carry_optimizer:
             raise InputError(
                 "phases.carry_optimizer: the moments of seeds that stop early are of another age "
-                "than the others'; leave out one of the two"
+                "than the others'; leave it out, or say --set phases.stop_loss=none"
             )
 
 

@@ -225,6 +225,8 @@ def _unlike_the_protocol(config: SequentialConfig) -> str:
     if config.steps != asked.steps:
         counts = "/".join(f"{steps:,}" for steps in sorted({*config.steps}))
         parts.append(f"{counts} steps a phase (protocol: {asked.training.steps:,})")
+    if config.phases.stop_loss is not None:
+        parts.append(f"a seed's phase ends at a held-out loss of {config.phases.stop_loss:g}")
     if config.suite.loss_positions != asked.suite.loss_positions:
         parts.append(f"loss at {config.suite.loss_positions} positions")
     return ", ".join(part for part in parts if part)

@@ -32,7 +32,7 @@ def folder(
 ) -> Path:
     """What `gmb sequential run` leaves, with numbers that were made up."""
     config = preset("quick", suite).changed(
-        ["suite.prime=7", *changes] if suite == "modular" else changes
+        ["suite.prime=7", "training.steps=3000", *changes] if suite == "modular" else changes
     )
     design = {
         "design": config.design(),
