@@ -59,15 +59,10 @@ class ModelWeights:
     def __init__(self, model: nn.Module, parts: Parts) -> None:
         self._model = model
         self._parts = parts
+        _refuse_shards(model)
         self.named = {
             name: _stack_of_one(parameter.detach()) for name, parameter in model.named_parameters()
         }
-        empty = [name for name, weight in self.named.items() if not weight.numel()]
-        if empty:
-            raise InputError(
-                f"weight {empty[0]!r} is not whole on this process: sharded models cannot be "
-                "measured in place"
-            )
 
     def all_of(self, part: str) -> list[Tensor]:
         """The weights whose names have the pattern of "attention", "mixing" or "mlp".
@@ -134,6 +129,16 @@ class ModelWeights:
                 f"parts=Parts({part}=...)"
             )
         return found[0]
+
+
+def _refuse_shards(model: nn.Module) -> None:
+    """Weights that lie in pieces on several processes cannot be read on one of them."""
+    for name, weight in model.named_parameters():
+        if not weight.numel() or hasattr(weight, "full_tensor") or hasattr(weight, "_sharded_size"):
+            raise InputError(
+                f"weight {name!r} is not whole on this process: models that are sharded (FSDP, "
+                "DeepSpeed ZeRO-3) cannot be watched from inside; follow their log with gmb monitor"
+            )
 
 
 def _stack_of_one(weight: Tensor) -> Tensor:
