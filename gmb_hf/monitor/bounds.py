@@ -32,7 +32,7 @@ class LockedBounds:
         self._acting = tuple(acting)
         self._joint = self._bound(self._acting)
         self.promised = math.isfinite(self._joint)
-        self.sentence = _sentence(health, promised=self.promised)
+        self.sentence = _sentence(health, self._acting, promised=self.promised)
 
     def of(self, name: str) -> float:
         """The bound of one score; infinite where nothing can be promised."""
@@ -48,19 +48,21 @@ class LockedBounds:
         return conformal_bound(largest_drifts(self._drifts[name] for name in names), self._alpha)
 
 
-def _sentence(health: LockedHealth | None, *, promised: bool) -> str:
-    if health is None:
-        why = "the lock holds no ranks of explore runs; lock again"
-    elif promised:
+def _sentence(health: LockedHealth | None, acting: Sequence[str], *, promised: bool) -> str:
+    if promised and health is not None:
         return (
             f"It abstains for nothing in at most {health.alpha:g} of runs, by "
             f"{health.n_calibration_runs} whole explore runs."
         )
+    if not acting:
+        why = "there is no score to act on"
+    elif health is None:
+        why = "the lock holds no ranks of explore runs; lock again"
     elif health.n_calibration_runs < runs_needed(health.alpha):
         why = (
             f"{health.alpha:g} takes {runs_needed(health.alpha)} explore runs beside the "
             f"reference, there are {health.n_calibration_runs}"
         )
     else:
-        why = "there is a score to act on that the lock holds no ranks of, or none to act on"
+        why = "no explore run that others are ranked among has a finite score to act on"
     return f"Calibration health cannot be promised: {why}."

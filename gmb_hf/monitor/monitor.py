@@ -14,8 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from gmb_hf.benchmark.results import Results
 from gmb_hf.monitor.boundary import LockedBoundary
@@ -188,21 +187,10 @@ class AlarmMonitor:
         self.load_state_dict(read_state(path), where=str(path))
 
     def close(self) -> None:
-        """Leave the state file to others."""
+        """Leave the state file to others; `contextlib.closing` does so at the end of a block."""
         if self._file is not None:
             self._file.close()
             self._file = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _ruler(self, name: str, bounds: LockedBounds, *, acts: bool) -> Ruler:
         prereg, frozen = self.lock.prereg, self.lock.candidate(name)

@@ -225,16 +225,22 @@ class TestThroughAMonitor:
         assert reading.reason.endswith(f"{ruler.drift_bound:.3g} of whole explore runs)")
 
     def test_too_few_runs_promise_nothing_and_say_so(self, evaluated: Evaluated) -> None:
-        health = evaluated.lock.x_lock.x_health
-        assert health is not None
         few, _ = make_lock(DESIGN, made_up(19, 0))
         results = evaluate_lock(few, evaluated.held_out).results
-        monitor = AlarmMonitor(few, results, act=[], system=SYSTEM)
-        assert monitor.notes[0].startswith("Calibration health cannot be promised: ")
-        assert "0.05 takes 19 explore runs beside the reference, there are 10" in monitor.notes[0]
+        eligible = tuple(
+            item.model_copy(update={"label": "SUPPORTED_FOR_ALARM", "x_alarm_eligible": True})
+            for item in results.indicators
+            if item.name == GAIN
+        )
+        monitor = AlarmMonitor(few, results.model_copy(update={"indicators": eligible}), show=())
+        assert monitor.notes[0] == (
+            "Calibration health cannot be promised: 0.05 takes 19 explore runs beside the "
+            "reference, there are 10."
+        )
         for row in islice(evaluated.rows(), 60):
             reading = monitor.update(**row)
         assert reading.health == monitor.notes[0]
+        assert reading.ruler(GAIN).broken is None
         assert all(math.isinf(ruler.drift_bound) for ruler in reading.rulers)
 
     def test_a_lock_without_ranks_promises_nothing(self, evaluated: Evaluated) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,7 @@ class TestOneMonitorAFile:
             )
             return done.stdout
 
-        with evaluated.monitor(GAIN) as monitor:
+        with closing(evaluated.monitor(GAIN)) as monitor:
             monitor.save(path)
             assert other().startswith(f"{path}: another monitor saves its state here")
         assert other() == ""
