@@ -61,7 +61,6 @@ class AlarmMonitor:
         system: Mapping[str, Any] | None = None,
     ) -> None:
         self.lock = lock if isinstance(lock, Lock) else Lock.read(lock)
-        self.lock.verify()
         self.results = results_of(self.lock, results)
         self._boundary = LockedBoundary(self.lock, system)
         acting = acting_of(self.results, act)

@@ -136,12 +136,17 @@ class TestRefused:
                 evaluated.lock, evaluated.results.model_copy(update={"x_provenance": None})
             )
 
-    def test_an_edited_lock(self, evaluated: Evaluated) -> None:
-        record = evaluated.lock.x_lock
-        edited = record.model_copy(update={"n_calibration_runs": 1})
-        lock = type(evaluated.lock)(evaluated.lock.prereg, edited)
+    def test_an_edited_lock(self, evaluated: Evaluated, tmp_path: Path) -> None:
+        path = evaluated.lock.write(tmp_path / "lock.yaml")
+        path.write_text(path.read_text().replace("x_burn_in: 150", "x_burn_in: 0"))
         with pytest.raises(InputError, match="was edited after it was locked"):
-            AlarmMonitor(lock, evaluated.results)
+            AlarmMonitor(path, evaluated.results)
+
+    def test_edited_ranks(self, evaluated: Evaluated, tmp_path: Path) -> None:
+        path = evaluated.lock.write(tmp_path / "lock.yaml")
+        path.write_text(path.read_text().replace("n_reference_runs: 50", "n_reference_runs: 51"))
+        with pytest.raises(InputError, match="was edited after it was locked"):
+            AlarmMonitor(path, evaluated.results)
 
     def test_an_ineligible_indicator_asked_to_act(self, evaluated: Evaluated) -> None:
         message = (
