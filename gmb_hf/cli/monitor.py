@@ -46,9 +46,8 @@ def monitor(
     ending = ending_of(watcher, Ending(until=until, pid=pid, idle=idle))
     for note in watcher.notes:
         show.say(f"note: {note}", style="dim")
-    place = state or follow.with_name(f"{follow.name}.monitor.json")
     with (
-        LogWatch(watcher, follow, place, run=run, step_column=step_column) as watch,
+        LogWatch(watcher, follow, state, run=run, step_column=step_column) as watch,
         monitor_panel.viewer(str(follow)) as shown,
     ):
         ended = watch.follow(ending, shown)

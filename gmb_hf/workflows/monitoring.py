@@ -95,7 +95,7 @@ class LogWatch:
     Args:
         monitor: a new one; it goes on from what `state` holds.
         log: a JSONL or CSV file; it may not be there yet.
-        state: where the monitor is kept, so that a restarted one goes on.
+        state: where the monitor is kept, so that a restarted one goes on; beside the log if None.
         run, step_column: as in `GrowingRows`.
 
     Attributes:
@@ -109,13 +109,14 @@ class LogWatch:
         self,
         monitor: AlarmMonitor,
         log: Path,
-        state: Path,
+        state: Path | None = None,
         *,
         run: str | None = None,
         step_column: str = "step",
     ) -> None:
         if log.is_dir():
             raise InputError(f"{log}: this is a folder; name the log of one run in it")
+        state = state or log.with_name(f"{log.name}.monitor.json")
         self.monitor = monitor
         self.last: Reading | None = None
         self._log = log
