@@ -84,11 +84,19 @@ def after_attention(
     """
     out = weights[f"{layer}.attention.out.weight"].transpose(1, 2)
     bias = weights[f"{layer}.attention.out.bias"].unsqueeze(1)
+    states = torch.baddbmm(residual + bias, mixed, out)
+    return feed_forward(weights, layer, states, activation, workspace)
+
+
+def feed_forward(
+    weights: Weights, layer: str, states: Tensor, activation: str, workspace: Workspace
+) -> Tensor:
+    """The MLP of a block with its residual, [S, m, d]; the arguments are as above."""
     up, up_bias = normed_linear(
         weights, f"{layer}.norm_2", f"{layer}.mlp.up.weight", f"{layer}.mlp.up.bias"
     )
     return mlp_block(
-        torch.baddbmm(residual + bias, mixed, out),
+        states,
         up,
         up_bias,
         weights[f"{layer}.mlp.down.weight"],

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from gmb_hf.training.equations import Equations, TrunkLayout
 from gmb_hf.training.few_keys import attend_few
+from gmb_hf.training.pair_attention import PairSum
 
 POSITIONS = 5
 
@@ -30,19 +32,18 @@ def pick_for_equations(parts: Sequence[Tensor], equations: Equations) -> tuple[T
     return bos, equations.pick_first(a), equations.pick_first(operation), b, equals
 
 
-def blend(
-    alpha: Tensor, offsets: Tensor, embedded: Sequence[Tensor], equations: Equations
-) -> list[Tensor]:
+def blend_sums(
+    alpha: Tensor, offsets: Tensor, embedded: Sequence[Tensor]
+) -> tuple[list[Tensor], PairSum, PairSum]:
     """Embeddings mixed with those before them, out_t = (1-s) e_t + s sum_d softmax(w)_d e_{t-d}.
 
     Args:
         alpha: of s = sigmoid(alpha), [S].
         offsets: w, [S, G]; the sum over d ends at the start of the row.
         embedded: BOS, a (p rows), OP, b (p), EQ; [S, rows, d] each.
-        equations: of every seed.
 
     Returns:
-        the five positions, with the rows of `row_counts`.
+        the states at BOS, a (p rows) and OP (p, by a), and those at b and at EQ as sums.
     """
     bos, a, operation, b, equals = embedded
     share = alpha.sigmoid().view(-1, 1, 1)
@@ -51,13 +52,19 @@ def blend(
     by_distance += [mixing.new_zeros(1)] * (POSITIONS - len(by_distance))
     by_distance[0] = by_distance[0] + (1 - share)
     own, one, two, three, four = by_distance[:POSITIONS]
-    return [
-        own * bos,
-        own * a + one * bos,
-        own * operation + one * a + two * bos,
-        equations.sum_operands(two * a, own * b, one * operation + three * bos),
-        equations.sum_operands(three * a, one * b, own * equals + two * operation + four * bos),
-    ]
+    alone = [own * bos, own * a + one * bos, own * operation + one * a + two * bos]
+    at_second = PairSum(two * a, own * b + (one * operation + three * bos))
+    at_equals = PairSum(three * a, one * b + (own * equals + two * operation + four * bos))
+    return alone, at_second, at_equals
+
+
+def blend(
+    alpha: Tensor, offsets: Tensor, embedded: Sequence[Tensor], equations: Equations
+) -> list[Tensor]:
+    """What `blend_sums` says, with the rows of `row_counts`."""
+    alone, *sums = blend_sums(alpha, offsets, embedded)
+    nothing = torch.zeros_like(alone[0])
+    return [*alone, *(equations.sum_operands(*terms, nothing) for terms in sums)]
 
 
 def sort(

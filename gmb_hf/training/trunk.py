@@ -12,10 +12,11 @@ the following give the same loss and the same gradients, and that is all that is
 In the first layer an attention weight depends on `a` or on `b` alone (EQ) or on the pair (b), so
 that numerator and denominator of the softmax are sums of table rows (`short_attention`).
 
-Variants: embeddings that are blended have one row per equation at `b` and EQ from the start, and
-no tables; states that are sorted are needed at every position of the last layer too
-(`mixed_rows`). Bands are zeros in the weights, and the pull of neighbours acts on the embeddings
-before a step: neither changes the forward.
+Variants: embeddings that are blended have one row per equation at `b` and EQ from the start, and no
+tables (in a model of one layer they stay sums of table rows, `pair_attention`); states that are
+sorted are needed at every position of the last layer too (`mixed_rows`). Bands are zeros in the
+weights, and the pull of neighbours acts on the embeddings before a step: neither changes the
+forward.
 
 Shapes: S seeds, n equations, p residues, d width, h heads, f hidden units, V vocabulary.
 Equality with the model's own forward: `tests/training/test_trunk.py`.
@@ -26,11 +27,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gmb_hf.training.block import Weights, after_attention, output_head, query_key_value
+from gmb_hf.training.block import (
+    Weights,
+    after_attention,
+    feed_forward,
+    output_head,
+    query_key_value,
+)
 from gmb_hf.training.equations import Equations, TrunkLayout
 from gmb_hf.training.fused import Workspace, answer_loss, normalise
-from gmb_hf.training.mixed_rows import blend, row_counts, sort
+from gmb_hf.training.mixed_rows import blend, blend_sums, row_counts, sort
+from gmb_hf.training.pair_attention import attend_pairs
 from gmb_hf.training.short_attention import QueryKeyValue, attend_rows, attend_tables
+from gmb_hf.training.take import take
+
+MAX_PAIRS = 2.5  # pairs of operands per equation up to which all of them cost less than rows do
 
 
 def answer_states(
@@ -44,6 +55,8 @@ def answer_states(
         equations: of every seed.
         workspace: buffers that the caller keeps between steps.
     """
+    if _by_pairs(layout, equations):
+        return _states_of_pairs(weights, layout, equations, workspace)
     n = equations.answers.shape[1]
     states = _embed(weights, layout, equations)
     for layer in range(layout.layers):
@@ -95,6 +108,14 @@ def _embed(weights: Weights, layout: TrunkLayout, equations: Equations) -> Tenso
 
     Where embeddings are blended, the rows of a later layer: [S, 1 + 2p + 2n, d].
     """
+    states = _embedded(weights, layout)
+    if layout.blend_window:
+        states = blend(*_blending(weights), states, equations)
+    return torch.cat(states, dim=1)
+
+
+def _embedded(weights: Weights, layout: TrunkLayout) -> list[Tensor]:
+    """Token and position of BOS, a (p rows), OP, b (p rows) and EQ, [S, rows, d] each."""
     tokens, positions = (
         weights["model.embed_tokens.weight"],
         weights["model.embed_positions.weight"],
@@ -107,11 +128,27 @@ def _embed(weights: Weights, layout: TrunkLayout, equations: Equations) -> Tenso
         residues,
         tokens[:, layout.equals : layout.equals + 1],
     ]
-    states = [row + positions[:, i : i + 1] for i, row in enumerate(rows)]
-    if layout.blend_window:
-        alpha, offsets = weights["model.blend.alpha"], weights["model.blend.offsets"]
-        states = blend(alpha, offsets, states, equations)
-    return torch.cat(states, dim=1)
+    return [row + positions[:, i : i + 1] for i, row in enumerate(rows)]
+
+
+def _blending(weights: Weights) -> tuple[Tensor, Tensor]:
+    return weights["model.blend.alpha"], weights["model.blend.offsets"]
+
+
+def _by_pairs(layout: TrunkLayout, equations: Equations) -> bool:
+    """Whether EQ alone attends to blended embeddings, and most pairs are asked for."""
+    few = layout.residues**2 > MAX_PAIRS * equations.answers.shape[1]
+    return bool(layout.blend_window) and layout.layers == 1 and not _sorts(layout) and not few
+
+
+def _states_of_pairs(
+    weights: Weights, layout: TrunkLayout, equations: Equations, workspace: Workspace
+) -> Tensor:
+    """`answer_states` of a single layer by way of all pairs of operands."""
+    layer = "model.layers.0"
+    blended = blend_sums(*_blending(weights), _embedded(weights, layout))
+    states = take(attend_pairs(weights, layer, layout.heads, *blended), equations.pair)
+    return feed_forward(weights, layer, states, layout.activation, workspace)
 
 
 def _sorts(layout: TrunkLayout) -> bool:
