@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gmb_hf.cli.options import Several
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -31,10 +33,19 @@ Texts = Annotated[
 ]
 TextLicense = Annotated[
     list[str] | None,
-    typer.Option("--license", help="NAME=LICENCE of a text that is none of the three."),
+    typer.Option("--license", help="[NAME=]LICENCE of texts that are none of the three."),
 ]
 Runs = Annotated[list[str] | None, typer.Option("--runs", help="Run logs: FOLDER, or NAME=FOLDER.")]
-RunsLicense = Annotated[str, typer.Option(help="Of the run logs, as the Hub names it.")]
+_RUNS_LICENSE = "[NAME=]LICENCE of run logs, as the Hub names it; Apache-2.0 for what gmb trained."
+RunsLicense = Annotated[list[str] | None, typer.Option("--license", help=_RUNS_LICENSE)]
+
+
+class _Heldout(Several):
+    several = ("--text", "--license")
+
+
+class _Runs(Several):
+    several = ("--runs", "--license")
 
 
 @app.callback(invoke_without_command=True)
@@ -45,7 +56,7 @@ def everything(
     text: Texts = None,
     license: TextLicense = None,
     runs: Runs = None,
-    runs_license: RunsLicense = "apache-2.0",
+    runs_license: Annotated[list[str] | None, typer.Option(help=_RUNS_LICENSE)] = None,
     version: Version = "v1",
 ) -> None:
     """Write datasets: one kind (below), or `--all`, texts and run logs where they are given."""
@@ -95,7 +106,7 @@ def formal(
     _build(formal_configs(task or (), data_seed=seed, fraction=fraction), out, FORMAL, version)
 
 
-@app.command()
+@app.command(cls=_Heldout)
 def heldout(
     out: Out,
     text: Texts = None,
@@ -110,29 +121,20 @@ def heldout(
     from gmb_hf.workflows.building_heldout import HELD_OUT, heldout_configs
 
     texts = read_sources(text or (), separator=separator)
-    _build(heldout_configs(texts, _pairs(license or ())), out, HELD_OUT, version)
+    _build(heldout_configs(texts, license or ()), out, HELD_OUT, version)
 
 
-@app.command("runs")
+@app.command("runs", cls=_Runs)
 def runs_(
     out: Out,
     runs: Runs = None,
-    license: RunsLicense = "apache-2.0",
+    license: RunsLicense = None,
     version: Version = "v1",
 ) -> None:
     """Run logs: a config for each source, from which anybody may judge a score again."""
     from gmb_hf.workflows.building_runs import RUNS, runs_configs
 
-    _build(runs_configs(runs or (), license=license), out, RUNS, version)
-
-
-def _pairs(words: Sequence[str]) -> dict[str, str]:
-    from gmb_hf.validation import InputError
-
-    found = dict(word.split("=", 1) for word in words if "=" in word)
-    if len(found) < len(words):
-        raise InputError("--license: write NAME=LICENCE, each name once")
-    return found
+    _build(runs_configs(runs or (), license or ()), out, RUNS, version)
 
 
 def _build(configs: Sequence[Config], out: Path, about: About, version: str) -> None:

@@ -108,7 +108,9 @@ def push(
         str, typer.Argument(help="Run logs, NAME=LOGS, or a dataset of them (gmb data build runs).")
     ],
     repo: Annotated[str, typer.Argument(metavar="ORG/NAME", help="Repository of the Hub.")],
-    license: Annotated[str, typer.Option(help="Of the logs.")] = "apache-2.0",
+    license: Annotated[
+        str | None, typer.Option(help="Of the logs; Apache-2.0 for what gmb trained.")
+    ] = None,
     version: Annotated[
         str, typer.Option(help="Of the set; a later one may only add to what is there.")
     ] = "v1",

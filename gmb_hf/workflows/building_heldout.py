@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
 
 from gmb_hf.tasks.text import Piece
 from gmb_hf.tasks.text_sources import Text
-from gmb_hf.validation import InputError, choose
 from gmb_hf.workflows.building import About, Config
 from gmb_hf.workflows.building_card import PUBLIC_DOMAIN
+from gmb_hf.workflows.building_licenses import Licenses
 
 HELD_OUT = About(
     "Held-out text",
@@ -37,32 +37,26 @@ _SCHEMA = pa.schema(
 _CHARACTERS = 2**22  # that are held at a time
 
 
-def heldout_configs(texts: Sequence[Text], licenses: Mapping[str, str]) -> list[Config]:
+def heldout_configs(texts: Sequence[Text], licenses: Sequence[str] = ()) -> list[Config]:
     """A config for each text, with the split `test`.
 
     Args:
         texts: as `read_sources` gives them.
-        licenses: name of a text -> its licence, where it is not one of the protocol's sets.
+        licenses: `NAME=LICENCE`, or `LICENCE` for the texts that are none of the protocol's sets.
 
     Raises:
         InputError: a text whose licence nobody has said, or a licence of no text.
     """
-    for name in licenses:
-        choose("text", name, [text.name for text in texts], where="--license")
-    return [_config(text, {**LICENSES, **licenses}) for text in texts]
-
-
-def _config(text: Text, licenses: Mapping[str, str]) -> Config:
-    if text.name not in licenses:
-        raise InputError(
-            f"text {text.name!r}: under which licence? Say so: --license {text.name}=cc-by-4.0"
+    said = Licenses.parse(licenses, [text.name for text in texts])
+    return [
+        Config(
+            text.name,
+            {"test": partial(_tables, text)},
+            said.of(text.name, own=LICENSES.get(text.name)),
+            "documents in pieces",
         )
-    return Config(
-        text.name,
-        {"test": partial(_tables, text)},
-        licenses[text.name],
-        "documents in pieces",
-    )
+        for text in texts
+    ]
 
 
 def _tables(text: Text) -> Iterator[pa.Table]:

@@ -9,9 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from gmb_hf.runs import RunLog
-from gmb_hf.runs.metadata import DROPPED_KEY
+from gmb_hf.runs.metadata import DIFFERS, DROPPED_KEY
 from gmb_hf.validation import InputError
 from gmb_hf.workflows.building import About, Config
+from gmb_hf.workflows.building_licenses import Licenses
+from gmb_hf.workflows.building_tasks import LICENSE
 
 RUNS = About(
     "Run logs",
@@ -23,31 +25,43 @@ _LOGS = "logs"  # where a run keeps them in its folder
 _GROUP = 2**24  # bytes in memory that are written at a time
 
 
-def runs_configs(given: Sequence[str], *, license: str) -> list[Config]:
+def runs_configs(given: Sequence[str], licenses: Sequence[str] = ()) -> list[Config]:
     """A config for each source of run logs.
 
     Args:
         given: `NAME=SOURCE`, or a source alone, which gives its own name; a file, folder or glob.
-        license: of the logs.
+        licenses: `NAME=LICENCE`, or `LICENCE` for all others; what this package trained is
+            Apache-2.0 where nothing is said.
 
     Raises:
-        InputError: nothing given, no run log there, or one that is wrong.
+        InputError: nothing given, no run log there, one that is wrong, or logs of somebody else's
+            whose licence nobody has said.
     """
     if not given:
         raise InputError("--runs: no run logs are given; name a folder of logs, or NAME=FOLDER")
-    return [_config(*_named(word), license) for word in given]
+    sources = [_named(word) for word in given]
+    said = Licenses.parse(licenses, [name for name, _ in sources])
+    return [_config(name, source, said) for name, source in sources]
 
 
-def _config(name: str, source: str, license: str) -> Config:
+def _config(name: str, source: str, licenses: Licenses) -> Config:
     log = RunLog.read(source)
-    seeds = f", {len(log.observables)} observables" if log.observables else ""
+    columns = f", {len(log.observables)} observables" if log.observables else ""
     return Config(
         name,
         {"full": partial(_tables, log)},
-        license,
-        f"{len(log.runs):,} runs{seeds}",
+        licenses.of(name, usual=LICENSE if _made_here(log) else None),
+        f"{len(log.runs):,} runs{columns}",
         item="run",
     )
+
+
+def _made_here(log: RunLog) -> bool:
+    """Whether this package trained every part of a log, of whatever version of it."""
+    versions, differs = log.metadata.get("versions"), log.metadata.get(DIFFERS)
+    said = [versions.get("gmb_hf")] if isinstance(versions, dict) else []
+    parts = differs.get("versions.gmb_hf") if isinstance(differs, dict) else None
+    return all(parts) if isinstance(parts, list) else any(said)
 
 
 def _named(word: str) -> tuple[str, str]:

@@ -56,14 +56,19 @@ def push_dataset(folder: str | Path, repo_id: str, *, private: bool = False) -> 
 
 
 def push_runs(
-    source: str, repo_id: str, *, license: str, version: str = "v1", private: bool = False
+    source: str,
+    repo_id: str,
+    *,
+    license: str | None = None,
+    version: str = "v1",
+    private: bool = False,
 ) -> Pushed:
     """Publish run logs as a dataset; a folder that is one already is pushed as it is.
 
     Args:
         source: run logs as `--runs` takes them, or `NAME=SOURCE`.
         repo_id: ORG/NAME.
-        license: of the logs.
+        license: of the logs, as in `runs_configs`.
         version: of the set; a later one may only add runs to what is there.
         private: make a new repository private.
 
@@ -74,7 +79,8 @@ def push_runs(
     if card.is_file() and KEY in read_header(card):
         return push_dataset(source, repo_id, private=private)
     with tempfile.TemporaryDirectory() as workshop:
-        build(runs_configs([source], license=license), workshop, RUNS, version=version)
+        configs = runs_configs([source], [license] if license else [])
+        build(configs, workshop, RUNS, version=version)
         return push_dataset(workshop, repo_id, private=private)
 
 

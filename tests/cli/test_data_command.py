@@ -55,6 +55,7 @@ def test_everything_at_once(tmp_path: Path):
     done = gmb(
         *("data", "build", "--all", "--out", out, "--runs", logs),
         *("--text", f"tinystories={text}", "--text", f"mine={text}", "--license", "mine=mit"),
+        "--runs-license=mit",
     )
     assert done.code == 0, done.err
     kinds = [path.name for path in sorted(out.iterdir())]
@@ -64,9 +65,18 @@ def test_everything_at_once(tmp_path: Path):
     assert (out / "gmb-runs" / "mine" / "full-00000-of-00001.parquet").exists()
 
 
+def test_several_texts_after_one_option(tmp_path: Path):
+    (tmp_path / "a.txt").write_text("A text.")
+    given = [f"{name}={tmp_path / 'a.txt'}" for name in ("one", "two")]
+    done = gmb("data", "build", "heldout", "--out", tmp_path, "--text", *given, "--license=mit")
+    assert done.code == 0, done.err
+    assert done.out.count("config  ") == 2
+
+
 def test_runs_are_judged_from_a_dataset_as_from_their_logs(tmp_path: Path):
     path = synthetic_runlog(44).write(tmp_path / "logs.parquet")
-    assert gmb("data", "build", "runs", "--runs", path, "--out", tmp_path / "data").code == 0
+    out = tmp_path / "data"
+    assert gmb("data", "build", "runs", "--runs", path, "--license=mit", "--out", out).code == 0
     for name, source in (("logs", path), ("data", tmp_path / "data" / "logs")):
         done = gmb("evaluate", "--runs", source, *JUDGING, "--out", tmp_path / "judged" / name)
         assert done.code == 0, done.err
@@ -85,7 +95,8 @@ def test_an_earlier_version_is_held(tmp_path: Path):
     path = tmp_path / "logs.parquet"
     for count, version, out in ((3, "v1", "old"), (5, "v2", "new"), (4, "v1", "other")):
         log.select(log.runs[:count]).write(path)
-        gmb("data", "build", "runs", "--runs", path, "--version", version, "--out", tmp_path / out)
+        where = ("--runs", path, "--license=mit", "--out", tmp_path / out)
+        assert gmb("data", "build", "runs", *where, "--version", version).code == 0
     done = gmb("data", "verify", tmp_path / "new", "--previous", tmp_path / "old")
     assert done.code == 0
     assert " ".join(done.out.split()).count(f"Everything in {tmp_path / 'old'} is in") == 1
@@ -103,7 +114,7 @@ def test_an_earlier_version_is_held(tmp_path: Path):
         (("build", "formal", "--out=D", "--fraction=2"), "fraction"),
         (("build", "heldout", "--out=D"), "--text: no text is given"),
         (("build", "heldout", "--out=D", "--text=x=none.txt"), "none.txt: there is no such file"),
-        (("build", "heldout", "--out=D", "--text=x=a.txt", "--license=x"), "write NAME=LICENCE"),
+        (("build", "heldout", "--out=D", "--text=x=a.txt", "--license=x="), "write LICENCE, or"),
         (("build", "heldout", "--out=D", "--text=x=a.txt"), "under which licence"),
         (("build", "heldout", "--out=D", "--text=tinystories=bad.txt"), "is not UTF-8 text"),
         (("build", "heldout", "--out=D", "--text=tinystories=empty.txt"), "empty.txt: is empty"),

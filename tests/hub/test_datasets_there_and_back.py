@@ -91,12 +91,14 @@ def test_what_is_frozen_on_the_hub_only_grows(
 ) -> None:
     for name, count in (("few", 3), ("more", 4)):
         runs(tmp_path / name, count)
-    commands.done("runs", "push", f"all={tmp_path / 'few'}", "acme/runs")
-    grown = f"all={tmp_path / 'more'}"
-    said = commands.refused("runs", "push", grown, "acme/runs")
+    few, grown = (
+        (f"all={tmp_path / name}", "acme/runs", "--license=mit") for name in ("few", "more")
+    )
+    commands.done("runs", "push", *few)
+    said = commands.refused("runs", "push", *grown)
     assert said.startswith("acme/runs: config 'all' is frozen as v1 with other items")
-    commands.done("runs", "push", grown, "acme/runs", "--version", "v2")
-    said = commands.refused("runs", "push", f"all={tmp_path / 'few'}", "acme/runs", "--version=v3")
+    commands.done("runs", "push", *grown, "--version", "v2")
+    said = commands.refused("runs", "push", *few, "--version=v3")
     assert "1 of the 4 runs of v2 are gone or changed in v3; a frozen set may only grow" in said
     said = commands.refused("data", "push", two_tasks, "acme/runs")
     assert said.startswith("acme/runs: holds config 'all' (v2), which is left out now")
@@ -107,7 +109,7 @@ def test_runs_are_judged_from_the_hub_as_from_the_disk(
     hub: Hub, commands: Terminal, tmp_path: Path
 ) -> None:
     log = runs(tmp_path, 44)
-    commands.done("runs", "push", log, "acme/runs")
+    commands.done("runs", "push", log, "acme/runs", "--license=cc-by-4.0")
     commit = hub.repositories["dataset:acme/runs"].sha
     address = "hf://datasets/acme/runs@main"
     judging = ["--score=embedding_gini", "--horizon=100", "--safe-gap=200", "--jump=0.2"]

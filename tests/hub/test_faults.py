@@ -134,7 +134,7 @@ def test_without_a_network_what_was_pulled_is_still_there(tmp_path: Path, folder
     synthetic_runlog(3).write(tmp_path / "log.parquet")
     reading = ("runs", "verify", "--columns=test_acc", "--runs")
     with loopback_hub() as hub, terminal(hub, tmp_path) as commands:
-        commands.done("runs", "push", tmp_path / "log.parquet", "acme/runs")
+        commands.done("runs", "push", tmp_path / "log.parquet", "acme/runs", "--license=mit")
         commands.done(*reading, "hf://datasets/acme/runs@main")
         commit = hub.repositories["dataset:acme/runs"].sha
     with terminal(hub, tmp_path) as commands:

@@ -214,7 +214,7 @@ class TestRunLogs:
         monkeypatch.setattr("gmb_hf.workflows.building_runs._GROUP", 1)
         monkeypatch.setattr(building, "SHARD_BYTES", log.table.nbytes // 3)
         source = str(tmp_path / "first" / "logs")
-        card = build(runs_configs([source], license="cc-by-4.0"), tmp_path / "out", RUNS)
+        card = build(runs_configs([source], ["cc-by-4.0"]), tmp_path / "out", RUNS)
         assert len(list((tmp_path / "out" / "first").iterdir())) > 2
         again = RunLog.read(tmp_path / "out" / "first")
         assert again.table.equals(log.table)
@@ -229,13 +229,36 @@ class TestRunLogs:
         log = synthetic_runlog(6)
         for count, version in ((4, "v1"), (6, "v2")):
             path = log.select(log.runs[:count]).write(tmp_path / "logs.parquet")
-            build(runs_configs([f"a={path}"], license="mit"), tmp_path / "o", RUNS, version=version)
+            build(runs_configs([f"a={path}"], ["mit"]), tmp_path / "o", RUNS, version=version)
         held = header(tmp_path / "o" / "README.md")["gmb_fingerprint"]["a"]
         assert (held["item_count"], held["version"]) == (6, "v2")
 
+    def test_each_source_has_its_own_licence(self, tmp_path: Path):
+        mine, theirs = tmp_path / "mine.parquet", tmp_path / "theirs.parquet"
+        synthetic_runlog(2).write(theirs)
+        parts = [synthetic_runlog(4).select([f"seed_{seed}"]) for seed in (0, 1)]
+        for version, part in enumerate(parts):
+            part.metadata = {"versions": {"gmb_hf": f"0.{version}", "torch": "2"}}
+        RunLog.concat(parts).write(mine)
+
+        def licenses(*said: str) -> list[str]:
+            return [config.license for config in runs_configs([str(mine), str(theirs)], said)]
+
+        assert licenses("theirs=cc-by-4.0") == ["apache-2.0", "cc-by-4.0"]
+        assert licenses("cc-by-4.0") == ["cc-by-4.0", "cc-by-4.0"]
+        assert licenses("mit", "theirs=cc-by-4.0") == ["mit", "cc-by-4.0"]
+        with pytest.raises(InputError, match="config 'theirs': under which licence"):
+            licenses()
+        with pytest.raises(InputError, match="write LICENCE, or NAME=LICENCE"):
+            licenses("mit", "cc-by-4.0")
+        parts[0].metadata = {}
+        RunLog.concat(parts).write(mine)
+        with pytest.raises(InputError, match="config 'mine': under which licence"):
+            licenses("theirs=mit")
+
     def test_no_logs(self):
         with pytest.raises(InputError, match="no run logs are given"):
-            runs_configs([], license="mit")
+            runs_configs([])
 
 
 class TestHeldOutText:
@@ -244,7 +267,7 @@ class TestHeldOutText:
         source = tmp_path / "stories.txt"
         source.write_text(f"One.\n<|endoftext|>\n{long}<|endoftext|>\nThree.")
         texts = read_sources([f"tinystories={source}"])
-        card = build(heldout_configs(texts, {}), tmp_path / "out", HELD_OUT)
+        card = build(heldout_configs(texts), tmp_path / "out", HELD_OUT)
         rows = load(tmp_path / "out", "tinystories", split="test")
         assert len(rows) > 3
         documents = [""] * 3
@@ -259,7 +282,7 @@ class TestHeldOutText:
         source = tmp_path / "a.txt"
         source.write_text("A text.")
         given = [f"{name}={source}" for name in ("tinystories", "wikitext2", "shakespeare", "mine")]
-        configs = heldout_configs(read_sources(given), {"mine": "mit"})
+        configs = heldout_configs(read_sources(given), ["mine=mit"])
         found = header(build(configs, tmp_path / "out", HELD_OUT))
         assert found["gmb_license"] == {
             "tinystories": "cdla-sharing-1.0",
@@ -282,7 +305,7 @@ class TestHeldOutText:
         (tmp_path / "a.txt").write_bytes(content)
         with pytest.raises(InputError, match=message):
             build(
-                heldout_configs(read_sources([f"a={tmp_path / 'a.txt'}"]), {"a": "mit"}),
+                heldout_configs(read_sources([f"a={tmp_path / 'a.txt'}"]), ["a=mit"]),
                 tmp_path / "out",
                 HELD_OUT,
             )
@@ -291,10 +314,10 @@ class TestHeldOutText:
     def test_a_licence_is_asked_for(self, tmp_path: Path):
         (tmp_path / "a.txt").write_text("A text.")
         texts = read_sources([f"mine={tmp_path / 'a.txt'}"])
-        with pytest.raises(InputError, match="text 'mine': under which licence"):
-            heldout_configs(texts, {})
-        with pytest.raises(InputError, match="--license: text 'mien' is unknown; known: mine"):
-            heldout_configs(texts, {"mien": "mit"})
+        with pytest.raises(InputError, match="config 'mine': under which licence"):
+            heldout_configs(texts)
+        with pytest.raises(InputError, match="--license: config 'mien' is unknown; known: mine"):
+            heldout_configs(texts, ["mien=mit"])
 
 
 def test_a_card_is_plain_yaml(tmp_path: Path):

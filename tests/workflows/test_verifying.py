@@ -214,7 +214,7 @@ class TestRunLogs:
     def test_a_run_that_is_torn_apart(self, tmp_path: Path):
         log = synthetic_runlog(3)
         build(
-            runs_configs([f"a={log.write(tmp_path / 'l.parquet')}"], license="mit"), tmp_path, RUNS
+            runs_configs([f"a={log.write(tmp_path / 'l.parquet')}"], ["mit"]), tmp_path, RUNS
         )
         path = next((tmp_path / "a").iterdir())
         order = np.roll(np.arange(log.table.num_rows), 5)
@@ -224,7 +224,7 @@ class TestRunLogs:
     def test_a_value(self, tmp_path: Path):
         log = synthetic_runlog(3)
         build(
-            runs_configs([f"a={log.write(tmp_path / 'l.parquet')}"], license="mit"), tmp_path, RUNS
+            runs_configs([f"a={log.write(tmp_path / 'l.parquet')}"], ["mit"]), tmp_path, RUNS
         )
         path = next((tmp_path / "a").iterdir())
         table = pq.read_table(path)
@@ -248,7 +248,7 @@ class TestRunLogs:
     def test_other_columns(self, tmp_path: Path, change, message: str):
         log = synthetic_runlog(3)
         build(
-            runs_configs([f"a={log.write(tmp_path / 'l.parquet')}"], license="mit"), tmp_path, RUNS
+            runs_configs([f"a={log.write(tmp_path / 'l.parquet')}"], ["mit"]), tmp_path, RUNS
         )
         path = next((tmp_path / "a").iterdir())
         pq.write_table(change(pq.read_table(path)), path)
