@@ -24,6 +24,13 @@ def generalization(
     train: Annotated[str | None, typer.Option(help="Column of the training loss.")] = None,
     validation: Annotated[str | None, typer.Option(help="Column of the validation loss.")] = None,
     points: Annotated[int, typer.Option(help="Training losses that are looked at.")] = 32,
+    allow_fingerprint_mismatch: Annotated[
+        bool,
+        typer.Option(
+            "--allow-fingerprint-mismatch",
+            help="Compare runs on different data all the same; every table says so.",
+        ),
+    ] = False,
 ) -> None:
     """Validation loss at equal training loss, best and final losses, and the gap over training."""
     import shlex
@@ -31,11 +38,14 @@ def generalization(
     from gmb_hf.cli import show, show_retention
     from gmb_hf.workflows import generalising
 
-    variants = {
-        name: generalising.read_courses(paths, train=train, validation=validation)
-        for name, paths in generalising.named_sources(logs).items()
-    }
-    found = generalising.generalise(variants, baseline=baseline, points=points)
+    found, variants = generalising.compare_logs(
+        generalising.named_sources(logs),
+        train=train,
+        validation=validation,
+        baseline=baseline,
+        points=points,
+        allow_fingerprint_mismatch=allow_fingerprint_mismatch,
+    )
     files = generalising.write_generalised(found, variants, out)
     show_retention.generalised(found)
     for note in found.notes:

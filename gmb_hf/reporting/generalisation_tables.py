@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,11 +17,14 @@ _SHOWN_POINTS = 8
 
 
 def generalisation_tables(
-    variants: Mapping[str, VariantCourse], matched: Sequence[Matched]
+    variants: Mapping[str, VariantCourse], matched: Sequence[Matched], notes: tuple[str, ...] = ()
 ) -> tuple[Table, ...]:
-    """The tables; those of the comparison only where there is something to compare."""
+    """The tables; those of the comparison only where there is something to compare.
+
+    `notes` go with each of them.
+    """
     pairs = (comparison(matched), at_equal_loss(matched)) if matched else ()
-    return (losses(variants), *pairs)
+    return tuple(replace(table, notes=notes) for table in (losses(variants), *pairs))
 
 
 def losses(variants: Mapping[str, VariantCourse]) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +27,7 @@ from gmb_hf.reporting.tables import write_each
 from gmb_hf.runs import RunLog
 from gmb_hf.runs.columns import missing_column
 from gmb_hf.validation import InputError
+from gmb_hf.workflows.learned_data import learned_data, mismatches, refuse_mismatches
 
 FORMAT = "gmb-hf generalisation 1"
 TRAIN_LOSSES = ("train_loss", "train/loss", "training_loss", "loss")
@@ -79,23 +80,58 @@ def named_sources(texts: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def read_courses(
-    sources: Sequence[str | Path],
+def compare_logs(
+    sources: Mapping[str, Sequence[str | Path]],
     *,
     train: str | None = None,
     validation: str | None = None,
-) -> list[Course]:
-    """The losses of every run that the sources name.
+    baseline: str | None = None,
+    points: int = POINTS,
+    allow_fingerprint_mismatch: bool = False,
+) -> tuple[Generalised, dict[str, list[Course]]]:
+    """Compare variants by their logs.
 
     Args:
-        sources: files, folders or globs, as `RunLog.read` takes them.
+        sources: variant -> files, folders or globs, as `RunLog.read` takes them.
         train, validation: columns; None takes the first known name that the logs have.
+        baseline, points: as in `generalise`.
+        allow_fingerprint_mismatch: compare different data all the same; every table says so.
+
+    Returns:
+        What was found, and the losses of every run by variant.
 
     Raises:
-        InputError: nothing to read, a missing column, or a loss that is none.
+        InputError: nothing to read, a missing column, a loss that is none, or as `generalise`.
+        FingerprintMismatchError: the logs name different data.
     """
-    log = RunLog.read(sources)
-    where = ", ".join(map(str, sources))
+    logs = {name: RunLog.read(paths) for name, paths in sources.items()}
+    variants = {
+        name: read_courses(
+            log, where=", ".join(map(str, sources[name])), train=train, validation=validation
+        )
+        for name, log in logs.items()
+    }
+    found = generalise(variants, baseline=baseline, points=points)
+    unequal = refuse_mismatches(
+        mismatches({name: learned_data(log) for name, log in logs.items()}, found.baseline),
+        allowed=allow_fingerprint_mismatch,
+    )
+    return replace(found, notes=(*unequal, *found.notes)), variants
+
+
+def read_courses(
+    log: RunLog, *, where: str, train: str | None = None, validation: str | None = None
+) -> list[Course]:
+    """The losses of every run of a log.
+
+    Args:
+        log: of one variant.
+        where: it was read from, for messages.
+        train, validation: columns; None takes the first known name that the log has.
+
+    Raises:
+        InputError: a missing column, or a loss that is none.
+    """
     columns = [
         _column(log, train, TRAIN_LOSSES, where),
         _column(log, validation, VALIDATION_LOSSES, where),
@@ -140,7 +176,9 @@ def write_generalised(
     """Write generalization.json, tables/ and the figure; returns the files."""
     target = Path(out)
     files = [write_json(target / "generalization.json", found.to_dict())]
-    files += write_each(generalisation_tables(found.variants, found.matched), target / "tables")
+    files += write_each(
+        generalisation_tables(found.variants, found.matched, found.notes), target / "tables"
+    )
     unreliable = tuple(one.variant for one in found.matched if not one.reliable)
     figure = generalisation_figure(GeneralisationCurves(variants, found.variants, unreliable))
     return files + save_figure(figure, target / "figures" / "generalization")

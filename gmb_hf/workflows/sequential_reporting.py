@@ -16,7 +16,7 @@ from gmb_hf.continual.chance import Chance, chance_level
 from gmb_hf.continual.matrix import RetentionMatrix, read_matrix
 from gmb_hf.continual.retention import MEASURES
 from gmb_hf.continual.summary import RetentionSummary, summarize
-from gmb_hf.fingerprints import SHOWN, FingerprintMismatchError
+from gmb_hf.fingerprints import SHOWN
 from gmb_hf.protocols.sequential_presets import preset, smaller_than_protocol
 from gmb_hf.protocols.sequential_settings import SequentialConfig
 from gmb_hf.reporting.figures.forgetting import forgetting_bars
@@ -29,6 +29,7 @@ from gmb_hf.runs import RunLog
 from gmb_hf.training.claims import read_claim
 from gmb_hf.training.config import first_difference
 from gmb_hf.validation import InputError, repeated
+from gmb_hf.workflows.learned_data import refuse_mismatches
 
 DESIGN, MATRIX = "sequential.yaml", "matrix.csv"
 SUMMARY = "retention.json"
@@ -132,13 +133,8 @@ def sequential_report(
     if twice is not None:
         raise InputError(f"{twice}: the folder is named twice; name each run once")
     runs = [read_run(folder) for folder in folders]
-    mismatches = _mismatches(runs)
-    if mismatches and not allow_fingerprint_mismatch:
-        raise FingerprintMismatchError(
-            f"{mismatches[0]}; only equal data compare (--allow-fingerprint-mismatch compares them "
-            "all the same)"
-        )
-    notes = (*(f"NOT COMPARABLE: {found}" for found in mismatches), *_designs(runs))
+    unequal = refuse_mismatches(_mismatches(runs), allowed=allow_fingerprint_mismatch)
+    notes = (*unequal, *_designs(runs))
     labels = _labels(runs)
     matrices = {
         label: replace(run.matrices[variant], variant=label)

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from command_line import gmb, refused
 
+from gmb_hf.runs import RunLog
+
 
 def logs(
     folder: Path,
@@ -126,3 +128,37 @@ def test_losses_may_be_logged_at_different_steps(tmp_path: Path) -> None:
     assert gmb("generalization", f"a={path}", f"--out={out}").code == 0
     data = json.loads((out / "generalization.json").read_text())
     assert data["variants"]["a"]["steps"] == [0, 20]
+
+
+def trained_on(path: Path, fingerprint: str | None, test: str = "a" * 64, seed: int = 1) -> str:
+    """A log that names its data."""
+    steps, train = np.arange(3), np.array([[3.0, 2.0, 1.0]])
+    texts = {"train_content_hash": fingerprint, "test_content_hash": test}
+    metadata = {"config": {"texts": texts}} if fingerprint else {}
+    columns = {"train_loss": train, "test_loss": train + 0.1}
+    log = RunLog.from_arrays([path.stem], steps, columns, seeds=[seed], metadata=metadata)
+    return str(log.write(path))
+
+
+def test_losses_on_different_data_are_refused_or_marked(tmp_path: Path) -> None:
+    one, other = "1" * 64, "2" * 64
+    a, b = (
+        trained_on(tmp_path / "a.parquet", one),
+        trained_on(tmp_path / "b.parquet", other, seed=2),
+    )
+    error = refused("generalization", f"a={a}", f"b={b}", f"--out={tmp_path}/o")
+    assert f"training text: fingerprint {other[:16]} of b, {one[:16]} of a; only equal" in error
+    assert not (tmp_path / "o").exists()
+    allowed = "--allow-fingerprint-mismatch"
+    done = gmb("generalization", f"a={a}", f"b={b}", allowed, f"--out={tmp_path}/o")
+    assert done.code == 0, done
+    data = json.loads((tmp_path / "o" / "generalization.json").read_text())
+    assert data["notes"][0].startswith("NOT COMPARABLE: training text: fingerprint 2222")
+    for table in (tmp_path / "o" / "tables").glob("*.md"):
+        assert "NOT COMPARABLE: training text" in table.read_text()
+    # Within a variant, too; and a log that names no data is compared with any.
+    assert "of a; only equal" in refused("generalization", f"a={a}", f"a={b}")
+    c = trained_on(tmp_path / "c.parquet", one, "b" * 64)
+    assert "held-out text: fingerprint bbbb" in refused("generalization", f"a={a}", f"c={c}")
+    plain = trained_on(tmp_path / "plain.parquet", None)
+    assert gmb("generalization", f"a={a}", f"b={plain}", f"--out={tmp_path}/p").code == 0
