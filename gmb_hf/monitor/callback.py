@@ -129,13 +129,12 @@ class AcceleratedWatch:
     def step(self, step: int) -> Reading | None:
         """After so many updates of the optimizer; the reading on the main process, if there is one.
 
-        Call it with 0 before the first. Between the batches of one update it does nothing.
+        Call it with 0 before the first. The same step again, as between the batches of one
+        update, does nothing.
         """
         accelerator = self._accelerator
-        if step and not accelerator.sync_gradients:
-            return None
         main = accelerator.is_main_process
-        due = self.watch.is_due(step)
+        due = self.watch.is_due(step) and step != self.watch.step
         if due and _agreed(self.watch, self._model, step, main=main):
             self.should_stop = self.watch.action in _ENDS
             if self.watch.action in _SAVES:
@@ -184,5 +183,6 @@ def _state_path(args: TrainingArguments, step: int) -> Path:
 
 def _agreed(run: RunWatch, model: Any, step: int, *, main: bool) -> bool:
     """Whether this checkpoint's alarm is to be acted upon; the main process tells the others."""
+    run.step = step
     acts = [run.check(extract_model_from_parallel(model), step) if main else False]
     return bool(broadcast_object_list(acts)[0])

@@ -36,9 +36,10 @@ _THEN = {
     "stop": "; the training ends",
 }
 LOG_FILE = "gmb_monitor.jsonl"
+PREVIOUS_LOG = "gmb_monitor.previous.jsonl"
 STATE_FILE = "gmb_monitor.json"
 _Made = TypeVar("_Made")
-logger = logging.getLogger("gmb_hf.monitor")
+logger = logging.getLogger(__name__)
 
 
 class RunWatch:
@@ -52,6 +53,7 @@ class RunWatch:
 
     Attributes:
         last: the latest reading; None before the first.
+        step: the latest checkpoint, on any process; None before the first.
         acted: the step of the alarm that was acted upon; None before.
         failed: why the monitor gave up; None while it works.
 
@@ -84,6 +86,7 @@ class RunWatch:
             extra=extra,
         )
         self.last: Reading | None = None
+        self.step: int | None = None
         self.acted: int | None = None
         self.failed: str | None = None
         self._log: Path | None = None
@@ -142,6 +145,7 @@ class RunWatch:
         guessed = self._observer.predictions
         return {
             "monitor": self.monitor.state_dict(),
+            "step": self.step,
             "acted": self.acted,
             "failed": self.failed,
             "predictions": None if guessed is None else guessed.tolist(),
@@ -153,10 +157,10 @@ class RunWatch:
         Raises:
             InputError: it is of another lock, of other indicators, or no state.
         """
-        if not {"monitor", "acted", "failed", "predictions"} <= dict(state).keys():
+        if not {"monitor", "step", "acted", "failed", "predictions"} <= dict(state).keys():
             raise InputError(f"{where}: is not the state of a watched training")
         self.monitor.load_state_dict(state["monitor"], where=where)
-        self.acted, self.failed = state["acted"], state["failed"]
+        self.step, self.acted, self.failed = state["step"], state["acted"], state["failed"]
         guessed = state["predictions"]
         self._observer.predictions = None if guessed is None else torch.tensor(guessed)
         if self.failed is not None:
@@ -171,6 +175,8 @@ class RunWatch:
     def _write(self, reading: Reading, columns: Mapping[str, float]) -> None:
         numbers = {**columns, **{f"{one.name}.score": one.score for one in reading.rulers}}
         shown = {name: x if math.isfinite(x) else None for name, x in numbers.items()}
+        if reading.step == 0 and self._log is not None and self._log.exists():
+            self._log.replace(self._log.with_name(PREVIOUS_LOG))  # of another training
         self._append(
             {"step": reading.step, **shown, "state": reading.state, "reason": reading.reason}
         )

@@ -24,15 +24,6 @@ GAIN = "embedding_gini_gain"
 
 
 @pytest.fixture(scope="module")
-def judged(evaluated: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with lock.yaml and results.yaml."""
-    folder = tmp_path_factory.mktemp("judged")
-    evaluated.lock.write(folder / "lock.yaml")
-    evaluated.results.write(folder / "results.yaml")
-    return folder
-
-
-@pytest.fixture(scope="module")
 def rows(evaluated: Any) -> list[str]:
     """The lines of a run that alarms, one a checkpoint."""
     held_out = evaluated.held_out
