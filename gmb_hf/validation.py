@@ -97,6 +97,21 @@ def fraction(name: str, value: Any, *, where: str = "", closed: bool = False) ->
     return float(value)
 
 
+def not_negative(name: str, value: Any) -> float:
+    """Return a finite number of at least 0, or raise `InputError`."""
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if not good or value < 0:
+        raise InputError(f"{name} must be a finite number of at least 0, got {value!r}")
+    return float(value)
+
+
+def positive(name: str, value: Any) -> float:
+    """Return a finite number above 0, or raise `InputError`."""
+    if not_negative(name, value) == 0:
+        raise InputError(f"{name} must be more than 0")
+    return float(value)
+
+
 @contextmanager
 def right_call(
     metric: str, arguments: str, *, reworded: Callable[[str], str] = str

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from gmb_hf.training.settings import BenchmarkSettings
+    from gmb_hf.training.benchmark_settings import BenchmarkSettings
     from gmb_hf.workflows.crucible_from_runs import FromRuns
 
 

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gmb_hf.training.benchmark_settings import BenchmarkSettings
 from gmb_hf.training.sections import assigned, from_sections
 from gmb_hf.training.settings import (
-    BenchmarkSettings,
     ModelSettings,
     SeedSettings,
     TaskSettings,

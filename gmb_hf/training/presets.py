@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from gmb_hf.training.benchmark_settings import BenchmarkSettings
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.settings import (
-    BenchmarkSettings,
     ModelSettings,
     SeedSettings,
     TaskSettings,

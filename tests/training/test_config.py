@@ -9,10 +9,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gmb_hf.training.benchmark_settings import BenchmarkSettings
 from gmb_hf.training.config import RunConfig, first_difference
 from gmb_hf.training.presets import PRESETS, preset
 from gmb_hf.training.settings import (
-    BenchmarkSettings,
     ModelSettings,
     SeedSettings,
     TaskSettings,
