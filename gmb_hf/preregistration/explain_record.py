@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from gmb_hf.fingerprints import SHOWN
 from gmb_hf.preregistration.plan import runs_needed
 from gmb_hf.preregistration.record import CENTRAL, LockedCandidate, LockedHealth, LockRecord
 from gmb_hf.preregistration.sections import ParamValue
@@ -48,6 +49,12 @@ def explain_record(record: LockRecord, *, strict: bool) -> list[str]:
         f"Thresholds were found on {len(record.explore_runs):,} explore runs, {runs:,} of them "
         f"with negative windows ({_explored(record)}fingerprint {record.explore_fingerprint[:16]})."
     ]
+    lines.extend(
+        f"The {'runs' if source.what == 'runs' else 'data that they learned'} are {source.config} "
+        f"of {source.repo} on the Hub, as it was at {source.revision[:SHOWN]} (fingerprint "
+        f"{source.fingerprint})."
+        for source in record.x_sources
+    )
     lines.extend(
         _budget(float(key), budget, runs) for key, budget in record.effective_budget.items()
     )

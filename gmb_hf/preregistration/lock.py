@@ -55,6 +55,7 @@ class Lock:
         explore_seeds: Iterable[int | None],
         n_calibration_runs: int,
         health: LockedHealth | None = None,
+        sources: Iterable[Mapping[str, str]] = (),
         created: str | None = None,
     ) -> Lock:
         """Freeze a preregistration.
@@ -66,6 +67,7 @@ class Lock:
             explore_runs, explore_seeds: what the thresholds were found on.
             n_calibration_runs: how many of those runs have negative windows.
             health: how those runs move as a whole, for a monitor.
+            sources: what of those runs was pulled from the Hub, as `LockedSource` has it.
             created: UTC time, ISO 8601; now unless given.
 
         Raises:
@@ -89,6 +91,7 @@ class Lock:
             },
             "candidates": {name: item.plain() for name, item in candidates.items()},
             "x_health": None if health is None else health.plain(),
+            "x_sources": [dict(source) for source in sources],
         }
         unsealed = cls(prereg, LockRecord.parse({**record, "hash": ""}, where="lock"))
         sealed = unsealed.x_lock.model_copy(update={"hash": _seal(unsealed.plain())})

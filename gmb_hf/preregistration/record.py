@@ -87,6 +87,16 @@ class LockedHealth(Section):
     candidates: dict[str, LockedDrift]
 
 
+class LockedSource(Section):
+    """A dataset of the Hub at one commit: the explore runs, or the data that they learned."""
+
+    what: Literal["runs", "data"]
+    repo: str
+    revision: str
+    config: str
+    fingerprint: str
+
+
 class LockRecord(Section):
     """What explore runs fixed, and the seal."""
 
@@ -100,4 +110,5 @@ class LockRecord(Section):
     effective_budget: dict[str, float]
     candidates: dict[str, LockedCandidate]
     x_health: LockedHealth | None = None
+    x_sources: Many[LockedSource] = Field((), description="what was pulled from the Hub")
     hash: str

@@ -25,6 +25,7 @@ from gmb_hf.validation import InputError
 from gmb_hf.workflows.candidates import CONTROLS, Entry, entries_of, members, non_causal
 from gmb_hf.workflows.design import statements_of, with_boundary
 from gmb_hf.workflows.facts import run_facts
+from gmb_hf.workflows.hub_sources import sources_of
 from gmb_hf.workflows.occurring import decided_runs
 
 _CADENCE = "checkpoint_every_steps"  # it is measured, and the linter's to judge
@@ -79,6 +80,7 @@ def make_lock(
         explore_runs=log.runs,
         explore_seeds=log.seeds,
         n_calibration_runs=with_negatives,
+        sources=sources_of(log),
         health=lock_health(prereg, {entry.name: entry.panel(log) for entry in entries}),
         created=now.isoformat(timespec="seconds"),
     )

@@ -99,6 +99,15 @@ RECORD: dict[str, Any] = {
             }
         },
     },
+    "x_sources": [
+        {
+            "what": "runs",
+            "repo": "acme/runs",
+            "revision": "ef" * 20,
+            "config": "logs",
+            "fingerprint": "ab" * 8 + "|null|2",
+        }
+    ],
     "hash": "cd" * 32,
 }
 

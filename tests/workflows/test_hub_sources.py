@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from synthetic import synthetic_runlog
 
-from gmb_hf import RunLog
+from gmb_hf import Lock, Prereg, RunLog
 from gmb_hf.hub.addresses import Address, check_repo_id
 from gmb_hf.validation import InputError
 from gmb_hf.workflows.hub_sources import about, add_runs, sources_of
+from gmb_hf.workflows.locking import make_lock
 
 
 def source(config: str) -> dict[str, str]:
@@ -40,6 +42,15 @@ def test_joined_logs_keep_what_each_came_from() -> None:
     assert sources_of(RunLog.concat(parts)) == data
     alike = [log(about("data", [one])), log(about("data", [one]), 2)]
     assert sources_of(RunLog.concat(alike)) == data[:1]
+
+
+def test_a_lock_names_what_its_thresholds_were_found_on(design: Prereg, tmp_path: Path) -> None:
+    held = synthetic_runlog(30)
+    add_runs(held, [source("all")])
+    lock = Lock.read(make_lock(design, held)[0].write(tmp_path / "lock.yaml"))
+    assert [found.plain() for found in lock.x_lock.x_sources] == [{"what": "runs", **source("all")}]
+    (said,) = [line for line in lock.explain() if "on the Hub" in line]
+    assert said.startswith("The runs are all of acme/")
 
 
 @pytest.mark.parametrize(
