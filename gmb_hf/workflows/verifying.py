@@ -16,7 +16,7 @@ from gmb_hf.hub.card_fingerprints import (
     read_fingerprints,
     read_header,
 )
-from gmb_hf.validation import InputError, choose
+from gmb_hf.validation import InputError, choose, first_of
 from gmb_hf.workflows.building_card import shards_of
 from gmb_hf.workflows.building_content import Content, bytes_hash, missing_shards, read_content
 
@@ -111,8 +111,10 @@ def _compared(
     faults += _counts(card, header, name, content)
     if faults or same_bytes:
         return faults, []
-    if all(map(_written_by_datasets, (path for paths in shards.values() for path in paths))):
-        return [], [f"{name}: its files were written anew by `datasets`; the items are the same"]
+    anew = [split for split, paths in shards.items() if any(map(_written_by_datasets, paths))]
+    if anew:
+        which = "its files were" if len(anew) == len(shards) else f"{first_of(anew)} was"
+        return [], [f"{name}: {which} written anew by `datasets`; the items are the same"]
     return [
         f"{folder / name}: the bytes of its files are not those that were built, though every "
         f"{entry.item} is; {_AGAIN}"

@@ -209,13 +209,24 @@ class TestDamagedFiles:
             "one: its files were written anew by `datasets`; the items are the same",
         )
 
+    def test_one_split_that_datasets_wrote(self, tmp_path: Path):
+        two = Config(
+            "two", {split: lambda: [pa.table({"n": [1]})] for split in ("a", "b")}, "mit", ""
+        )
+        build([two], tmp_path, About("Two splits", "Numbers."))
+        (path,) = (tmp_path / "two").glob("b-*")
+        datasets.Dataset(pq.read_table(path)).to_parquet(path)
+        report = verify(tmp_path)
+        assert report.faults == []
+        assert report.configs[0].facts == (
+            "two: b was written anew by `datasets`; the items are the same",
+        )
+
 
 class TestRunLogs:
     def test_a_run_that_is_torn_apart(self, tmp_path: Path):
         log = synthetic_runlog(3)
-        build(
-            runs_configs([f"a={log.write(tmp_path / 'l.parquet')}"], ["mit"]), tmp_path, RUNS
-        )
+        build(runs_configs([f"a={log.write(tmp_path / 'l.parquet')}"], ["mit"]), tmp_path, RUNS)
         path = next((tmp_path / "a").iterdir())
         order = np.roll(np.arange(log.table.num_rows), 5)
         pq.write_table(pq.read_table(path).take(pa.array(order)), path)
@@ -223,9 +234,7 @@ class TestRunLogs:
 
     def test_a_value(self, tmp_path: Path):
         log = synthetic_runlog(3)
-        build(
-            runs_configs([f"a={log.write(tmp_path / 'l.parquet')}"], ["mit"]), tmp_path, RUNS
-        )
+        build(runs_configs([f"a={log.write(tmp_path / 'l.parquet')}"], ["mit"]), tmp_path, RUNS)
         path = next((tmp_path / "a").iterdir())
         table = pq.read_table(path)
         column = table["test_acc"].to_numpy().copy()
@@ -247,9 +256,7 @@ class TestRunLogs:
     )
     def test_other_columns(self, tmp_path: Path, change, message: str):
         log = synthetic_runlog(3)
-        build(
-            runs_configs([f"a={log.write(tmp_path / 'l.parquet')}"], ["mit"]), tmp_path, RUNS
-        )
+        build(runs_configs([f"a={log.write(tmp_path / 'l.parquet')}"], ["mit"]), tmp_path, RUNS)
         path = next((tmp_path / "a").iterdir())
         pq.write_table(change(pq.read_table(path)), path)
         assert message in only_fault(tmp_path)
