@@ -12,14 +12,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from gmb_hf.files import check_file
 from gmb_hf.tasks.text import SEPARATOR, Piece, file_pieces, pieces
 from gmb_hf.validation import InputError, repeated, unknown
+
+_AS_PARQUET = "refs/convert/parquet"
+"""The branch on which the Hub keeps what the script of an old dataset gave."""
 
 
 class Text(Protocol):
@@ -93,13 +97,8 @@ class HubText:
                 yield from pieces(rows, None)
 
     def _rows(self, split: str) -> Iterator[str]:
-        import datasets
-
         try:
-            stream = datasets.load_dataset(
-                self.repository, self.config, split=split, streaming=True
-            )
-            for row in stream:
+            for row in self._stream(split):
                 yield row["text"]
         except Exception as error:  # of the network, the Hub's client or the reader: many kinds
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -107,6 +106,17 @@ class HubText:
                 f"{self.source}: could not be read from the Hub ({reason}); give a local file: "
                 f"{self.name}=FILE"
             ) from None
+
+    def _stream(self, split: str) -> Iterable[Any]:
+        from datasets import load_dataset
+
+        load = partial(load_dataset, self.repository, self.config, split=split, streaming=True)
+        try:
+            return cast("Iterable[Any]", load())
+        except RuntimeError as error:
+            if "scripts are no longer supported" not in str(error):
+                raise
+            return cast("Iterable[Any]", load(revision=_AS_PARQUET))
 
 
 @dataclass(frozen=True)

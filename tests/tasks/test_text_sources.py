@@ -62,6 +62,17 @@ def test_rows_of_the_hub_are_documents_or_lines_of_one(monkeypatch: pytest.Monke
     )
 
 
+def test_a_dataset_that_is_a_script_is_read_as_the_hub_keeps_it(monkeypatch: pytest.MonkeyPatch):
+    def load_dataset(*_: Any, revision: str | None = None, **__: Any) -> Iterator[Any]:
+        if revision is None:
+            raise RuntimeError("Dataset scripts are no longer supported, but found x.py")
+        return iter([{"text": revision}])
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    (text,) = read_sources(["shakespeare"], held_out=False)
+    assert [piece.text for piece in text.pieces()] == ["refs/convert/parquet"]
+
+
 def test_without_a_network_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch):
     def unreachable(*_: Any, **__: Any) -> None:
         raise ConnectionError("Couldn't reach the Hub\nand a long trace")
