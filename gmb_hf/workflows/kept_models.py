@@ -73,8 +73,9 @@ def read_kept(folder: str | Path) -> KeptModel:
     model = load_model(place)
     if not (place / LOG).is_file():
         raise InputError(
-            f"{place}: there is no {LOG} of its training; `gmb train --save-models SEEDS` keeps "
-            "models with theirs"
+            f"{place}: there is no {LOG} of its training, from which the card is written; `gmb "
+            "train --save-models SEEDS` keeps models with theirs; any other model, such as one of "
+            f"text or of a sequence of tasks, goes there as it is: hf upload ORG/NAME {place} ."
         )
     log = RunLog.read(place / LOG)
     seed, said = log.seeds[0], log.metadata

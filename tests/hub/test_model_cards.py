@@ -178,7 +178,7 @@ def test_what_is_no_kept_model_is_refused(
         read_kept(tmp_path)
     folder = shutil.copytree(kept.folder, tmp_path / "model")
     (folder / "log.parquet").unlink()
-    with pytest.raises(InputError, match=r"no log\.parquet of its training; `gmb train --save-mod"):
+    with pytest.raises(InputError, match=r"no log\.parquet of .* as it is: hf upload ORG/NAME"):
         read_kept(folder)
     plain = results.plain()
     plain["boundary"]["task"] = "sub_p5"
