@@ -6,7 +6,16 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from benchmarks import commands, judging, observing, processes, ranking, steps, truths
+from benchmarks import (
+    commands,
+    judging,
+    observing,
+    processes,
+    ranking,
+    steps,
+    truths,
+    watching,
+)
 from benchmarks.harness import Line
 
 TARGETS: dict[str, Callable[[], Line]] = {
@@ -21,6 +30,7 @@ TARGETS: dict[str, Callable[[], Line]] = {
     "T7": processes.t7,
     "T8": commands.t8,
     "T9": commands.t9,
+    "M1": watching.m1,
     "O1": observing.o1,
     "V1": truths.v1,
 }
