@@ -42,7 +42,8 @@ def monitor(
     from gmb_hf.cli import monitor_panel, show
     from gmb_hf.workflows.monitoring import ENDED_BY, Ending, LogWatch, begin_monitor, ending_of
 
-    watcher = begin_monitor(lock, results, act=None if act is None else act.split(","))
+    names = None if act is None else [name.strip() for name in act.split(",")]
+    watcher = begin_monitor(lock, results, act=names)
     ending = ending_of(watcher, Ending(until=until, pid=pid, idle=idle))
     for note in watcher.notes:
         show.say(f"note: {note}", style="dim")

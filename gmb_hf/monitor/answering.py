@@ -63,7 +63,11 @@ def quality(split: str, said: Sequence[Mapping[str, Tensor]]) -> dict[str, Tenso
 def gradients_on(model: torch.nn.Module, rows: LabelledRows) -> dict[str, Tensor]:
     """Of the mean loss over all answers, [1, ...] each; `.grad` is left as it is."""
     weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
-    total = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+    # In float32 at least, also of a model in half precision.
+    total = {
+        name: torch.zeros_like(weight, dtype=torch.promote_types(weight.dtype, torch.float32))
+        for name, weight in weights.items()
+    }
     count = 0
     for said in rows.batches(model):
         loss = measures.answer_losses(said.logits, said.answers).sum()
