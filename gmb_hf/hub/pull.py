@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gmb_hf.files import clear_os_errors
 from gmb_hf.hub.addresses import Address
 from gmb_hf.hub.client import clear_hub_errors
 
@@ -33,11 +34,12 @@ def pull(address: Address, patterns: Sequence[str]) -> Snapshot:
         patterns: of paths in the repository, e.g. `README.md` or `add_p97/*`.
 
     Raises:
-        InputError: as `clear_hub_errors` names it.
+        InputError: as `clear_hub_errors` names it, or the cache cannot be written to.
     """
     from huggingface_hub import snapshot_download
+    from huggingface_hub.constants import HF_HUB_CACHE
 
-    with clear_hub_errors(str(address)):
+    with clear_hub_errors(str(address)), clear_os_errors(HF_HUB_CACHE):
         found = snapshot_download(
             address.repo_id,
             repo_type="dataset",

@@ -101,14 +101,15 @@ def load_checkpoint(place: str) -> Checkpoint:
             f"{place}: holds a model but no tokenizer; save it there too: "
             "tokenizer.save_pretrained(folder)"
         )
-    if not folder.exists() and place.startswith((".", "/", "~")):
+    if not folder.exists() and (place.startswith((".", "/", "~")) or place.count("/") > 1):
         raise InputError(f"{place}: there is no such folder")
     try:
         with quiet_models():
             model = AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32)
     except Exception as error:  # no such repository, no network, a broken file: many kinds
         reason = " ".join((str(error).strip() or type(error).__name__).split())
-        raise InputError(f"{place}: could not be loaded as a language model: {reason}") from None
+        here = "" if folder.exists() else "is no folder here, and as a model of the Hub "
+        raise InputError(f"{place}: {here}could not be loaded: {reason}") from None
     tokenizer = load_tokenizer(place)
     _check_together(place, model.config, tokenizer)
     note = folder / TRAINING_TEXT

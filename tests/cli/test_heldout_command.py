@@ -152,7 +152,8 @@ def test_what_is_refused(folder: Path, tmp_path: Path):
     for checkpoint, given, message in [
         ([tmp_path / "none"], [text], "none: there is no such folder"),
         ([tmp_path], [text], "holds no model (no config.json)"),
-        ([broken], [text], "broken: could not be loaded as a language model"),
+        ([broken], [text], "broken: could not be loaded: "),
+        (["no/such/folder"], [text], "no/such/folder: there is no such folder"),
         ([model, model], [text], "--checkpoint: two are named 'dense'; name them apart"),
         ([f"={model}"], [text], "write it as FOLDER or NAME=FOLDER"),
         ([model], ["story"], "text 'story' is unknown; known: shakespeare, tinystories"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from synthetic import synthetic_runlog
 
 from gmb_hf import Lock, Prereg, RunLog
 from gmb_hf.hub.addresses import Address, check_repo_id
+from gmb_hf.hub.pull import pull
 from gmb_hf.validation import InputError
 from gmb_hf.workflows.hub_sources import about, add_runs, sources_of
 from gmb_hf.workflows.locking import make_lock
@@ -87,6 +89,15 @@ def test_addresses_are_read(text: str, address: Address) -> None:
 def test_other_text_is_no_address(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Address.parse(text, option="--data")
+
+
+def test_a_cache_that_is_full_is_no_fault_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", full)
+    with pytest.raises(InputError, match="could not be written: the disk is full"):
+        pull(Address("acme/x"), ["README.md"])
 
 
 def test_a_repository_has_an_organisation() -> None:
