@@ -41,6 +41,7 @@ from gmb_hf.training.stacked import log_metadata
 INDICATOR = "embedding_entropy_drop"
 FRESH_SEEDS = (50_001, 50_003)  # neither explored nor judged by any preset
 STALE_FROM = 400
+SHOWN = 4  # times the threshold; scores rise further once the model has jumped
 COLOURS = {"ALARM": style.VERMILION, "ABSTAIN": style.MUTED}
 
 
@@ -131,6 +132,7 @@ def draw(lock: Path, folders: Sequence[Path]) -> Figure:
             scores = [row[f"{INDICATOR}.score"] for row in rows]
             below.plot(steps, [float("nan") if s is None else s for s in scores], color=style.BLUE)
             below.axhline(threshold, color=style.ORANGE, linestyle="--")
+            below.set_ylim(-0.1 * threshold, SHOWN * threshold)
             _mark_states(below, rows)
             _mark_moments(above, below, rows, jump_of(lock, folder))
             style.step_axis(below, "step")
@@ -160,7 +162,7 @@ def _mark_moments(
     above: Axes, below: Axes, rows: Sequence[Mapping[str, Any]], jump: int | None
 ) -> None:
     moments = {"jump": (jump, style.GREEN)}
-    for state, words in (("ALARM", "first alarm:\ncheckpoint saved"), ("ABSTAIN", "abstains")):
+    for state, words in (("ALARM", "alarm"), ("ABSTAIN", "abstains")):
         first = next((row["step"] for row in rows if row["state"] == state), None)
         moments[words] = (first, COLOURS[state])
     for place, (words, (step, colour)) in enumerate(moments.items()):
