@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.files import check_file
+from gmb_hf.fingerprints import fingerprint
 from gmb_hf.validation import InputError
 
 SEPARATOR = "<|endoftext|>"
@@ -178,6 +179,11 @@ class Tally:
     def content_hash(self) -> str:
         """SHA-256 (64 hex digits) of the documents in their order, however they were cut."""
         return self._digest.hexdigest()
+
+    @property
+    def fingerprint(self) -> str:
+        """`content_hash|null|documents`: nothing was drawn."""
+        return fingerprint(self.content_hash, None, self.documents)
 
     def to_dict(self) -> dict[str, Any]:
         """Counts and hash as plain data."""

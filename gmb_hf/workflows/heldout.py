@@ -33,7 +33,7 @@ class Heldout:
     Attributes:
         rows: by text, in it by model, baselines last.
         models: name -> place, parameters, windows, tokenizer's hash and size of vocabulary.
-        texts: name -> source, separator, bytes, documents, content hash.
+        texts: name -> source, separator, bytes, documents, content hash, fingerprint.
     """
 
     rows: tuple[Scored, ...]
@@ -135,6 +135,7 @@ def evaluate_heldout(
                 "bytes": tallies[text.name].n_bytes,
                 "documents": tallies[text.name].documents,
                 "content_hash": tallies[text.name].content_hash,
+                "fingerprint": tallies[text.name].fingerprint,
             }
             for text in texts
         },

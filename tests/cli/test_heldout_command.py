@@ -70,7 +70,9 @@ def test_every_model_on_every_text(compared: tuple[Path, str]):
     assert held["models"]["dense"]["stride"] == 16
     assert held["models"]["wide"]["checkpoint"].endswith("/other")
     assert held["texts"]["a"]["separator"] == "<|endoftext|>"
-    assert len(held["texts"]["b"]["content_hash"]) == 64
+    about = held["texts"]["b"]
+    assert len(about["content_hash"]) == 64
+    assert about["fingerprint"] == f"{about['content_hash'][:16]}|null|{about['documents']}"
     assert "Windows: 32 tokens, stride 16." in printed
     assert "a (460 bytes, documents: 21)" in printed
 

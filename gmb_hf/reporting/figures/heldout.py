@@ -26,6 +26,7 @@ from gmb_hf.reporting.heldout import Scored
 _COLOURS = (BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE, YELLOW, BLACK)
 _MOST_NUMBERS = 24
 _BASELINE = "#D9D9D9"
+_HATCHES = (None, "//", "..", "xx")  # tell bars of one colour apart
 
 
 def heldout_bars(rows: Sequence[Scored]) -> Figure:
@@ -36,7 +37,7 @@ def heldout_bars(rows: Sequence[Scored]) -> Figure:
     """
     texts = list(dict.fromkeys(row.text for row in rows))
     models = list(dict.fromkeys(row.model for row in sorted(rows, key=lambda row: row.is_baseline)))
-    baselines = {row.model for row in rows if row.is_baseline}
+    baselines = list(dict.fromkeys(row.model for row in rows if row.is_baseline))
     width = 0.8 / len(models)
     with house_style():
         figure = new_figure(max(4.2, 1.4 + 0.34 * len(rows)), 3.2)
@@ -47,12 +48,13 @@ def heldout_bars(rows: Sequence[Scored]) -> Figure:
                 at - 0.4 + width * (place + 0.5) for at, text in enumerate(texts) if text in heights
             ]
             grey = model in baselines
+            turn = baselines.index(model) if grey else place // len(_COLOURS)
             bars = axes.bar(
                 middles,
                 list(heights.values()),
                 width=0.92 * width,
                 color=_BASELINE if grey else _COLOURS[place % len(_COLOURS)],
-                hatch="//" if place >= len(_COLOURS) and not grey else None,
+                hatch=_HATCHES[turn % len(_HATCHES)],
                 edgecolor=MUTED,
                 linewidth=0.5,
                 label=shorten(model, 40),
