@@ -148,8 +148,8 @@ def test_columns_from_elsewhere() -> None:
     model = GPT2LMHeadModel(GPT2Config(vocab_size=8, n_embd=4, n_layer=1, n_head=1, n_positions=4))
     extra = ModelObserver(["judge", "weight_norm"], extra=lambda model, step: {"judge": step / 2})
     assert extra.measure(model, 6)["judge"] == 3
-    silent = ModelObserver(["judge"], extra=lambda model, step: {"juge": 1.0})
-    with pytest.raises(InputError, match=r"extra gave no column 'judge'; gave: juge"):
+    silent = ModelObserver(["judge"], extra=lambda model, step: {"other": 1.0})
+    with pytest.raises(InputError, match=r"extra gave no column 'judge'; gave: other"):
         silent.measure(model, 0)
 
 
