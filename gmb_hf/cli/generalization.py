@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from gmb_hf.cli.options import DifferentData
+
 
 def generalization(
     logs: Annotated[
@@ -24,13 +26,7 @@ def generalization(
     train: Annotated[str | None, typer.Option(help="Column of the training loss.")] = None,
     validation: Annotated[str | None, typer.Option(help="Column of the validation loss.")] = None,
     points: Annotated[int, typer.Option(help="Training losses that are looked at.")] = 32,
-    allow_fingerprint_mismatch: Annotated[
-        bool,
-        typer.Option(
-            "--allow-fingerprint-mismatch",
-            help="Compare runs on different data all the same; every table says so.",
-        ),
-    ] = False,
+    allow_fingerprint_mismatch: DifferentData = False,
 ) -> None:
     """Validation loss at equal training loss, best and final losses, and the gap over training."""
     import shlex

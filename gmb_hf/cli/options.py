@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import typer
 from typer.core import TyperCommand
+
+DifferentData = Annotated[
+    bool,
+    typer.Option(
+        "--allow-fingerprint-mismatch",
+        help="Compare runs on different data all the same; every table says so.",
+    ),
+]
 
 
 class Several(TyperCommand):

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from gmb_hf.cli.options import DifferentData
+
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Folders of gmb sequential run.")],
@@ -19,13 +21,7 @@ def report(
         str | None,
         typer.Option(help="Which variant the others are held against; dense, or the first."),
     ] = None,
-    allow_fingerprint_mismatch: Annotated[
-        bool,
-        typer.Option(
-            "--allow-fingerprint-mismatch",
-            help="Compare runs on different data all the same; every table says so.",
-        ),
-    ] = False,
+    allow_fingerprint_mismatch: DifferentData = False,
 ) -> None:
     """Matrices, retention, forgetting and paired tests: retention.json, tables and figures."""
     from gmb_hf.cli import show, show_retention
