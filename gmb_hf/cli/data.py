@@ -73,6 +73,8 @@ def verify(
         show.say_whole("config", f"{known} {verdict}")
         for fact in one.facts:
             show.say(f"note: {fact}")
+    for name in found.without:
+        show.say(f"note: {name}: the card has no fingerprint of it; it was not verified")
     for fault in found.faults:
         show.say_whole("fault", fault)
     if found.faults:

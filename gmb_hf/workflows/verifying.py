@@ -43,10 +43,17 @@ class VerifiedConfig:
 
 @dataclass(frozen=True)
 class Report:
-    """A dataset compared with its card."""
+    """A dataset compared with its card.
+
+    Attributes:
+        folder: of the card.
+        configs: that have a fingerprint.
+        without: configs of the card that have none, as those that somebody pushed beside them.
+    """
 
     folder: Path
     configs: tuple[VerifiedConfig, ...]
+    without: tuple[str, ...] = ()
 
     @property
     def faults(self) -> list[str]:
@@ -76,6 +83,7 @@ def verify(
     card = place / CARD
     header = read_header(card)
     entries = read_fingerprints(header, where=str(card))
+    without = tuple(name for name in _listed(header) if name not in entries)
     if config is not None:
         entries = {config: entries[choose("config", config, list(entries), where=str(card))]}
     verified = []
@@ -84,7 +92,13 @@ def verify(
         verified.append(VerifiedConfig(name, entry, tuple(faults), tuple(facts)))
         if on_done is not None:
             on_done(name)
-    return Report(place, tuple(verified))
+    return Report(place, tuple(verified), without if config is None else ())
+
+
+def _listed(header: Mapping[str, Any]) -> list[str]:
+    configs = header.get("configs")
+    listed = configs if isinstance(configs, list) else []
+    return [str(entry.get("config_name")) for entry in listed if isinstance(entry, dict)]
 
 
 def _compared(

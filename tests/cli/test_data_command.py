@@ -47,6 +47,17 @@ def test_a_fault_is_exit_code_1(tmp_path: Path):
     assert "1 fault, named above" in done.err
 
 
+def test_a_config_that_somebody_added_is_named(tmp_path: Path):
+    gmb("data", "build", "formal", "--task=parity_4", "--out", tmp_path)
+    card = tmp_path / "README.md"
+    entry = "configs:\n- config_name: theirs\n  data_files:\n  - split: full\n    path: theirs/*\n"
+    card.write_text(card.read_text().replace("configs:\n", entry, 1))
+    done = gmb("data", "verify", tmp_path)
+    assert done.code == 0
+    assert "note: theirs: the card has no fingerprint of it; it was not verified" in done.out
+    assert "theirs" not in gmb("data", "verify", tmp_path, "--config=parity_4").out
+
+
 def test_everything_at_once(tmp_path: Path):
     text = tmp_path / "stories.txt"
     text.write_text("Once.<|endoftext|>Twice.")
