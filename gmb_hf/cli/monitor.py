@@ -40,7 +40,8 @@ def monitor(
 ) -> None:
     """Watch a growing log; exit 3 at the first ALARM, 0 when the run has ended without one."""
     from gmb_hf.cli import monitor_panel, show
-    from gmb_hf.workflows.monitoring import ENDED_BY, Ending, LogWatch, begin_monitor, ending_of
+    from gmb_hf.workflows.monitoring import LogWatch, begin_monitor
+    from gmb_hf.workflows.run_ending import ENDED_BY, Ending, ending_of
 
     names = None if act is None else [name.strip() for name in act.split(",")]
     watcher = begin_monitor(lock, results, act=names)

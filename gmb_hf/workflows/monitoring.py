@@ -7,10 +7,8 @@ beside the log: a log that is cut or rotated away takes nothing from it.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -22,42 +20,10 @@ from gmb_hf.monitor.state_file import StateFile
 from gmb_hf.runs.growing import GrowingFile
 from gmb_hf.runs.growing_rows import Checkpoint, GrowingRows
 from gmb_hf.validation import InputError
+from gmb_hf.workflows.run_ending import Ending, is_running
 
 POLL_SECONDS = 0.5
 _FIRST, _STEP, _MONITOR = "first_checkpoint", "step", "monitor"  # of the state file
-ENDED_BY = {
-    "alarm": "an alarm was raised",
-    "until": "its last step was reached",
-    "pid": "the process that trains has ended",
-    "idle": "nothing more was written",
-}
-"""Why a watch ended."""
-
-
-@dataclass(frozen=True)
-class Ending:
-    """When a run counts as ended; whichever comes first.
-
-    Attributes:
-        until: its last step.
-        pid: the process that trains.
-        idle: seconds without a new line.
-    """
-
-    until: int | None = None
-    pid: int | None = None
-    idle: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.idle is not None and not self.idle >= 0:
-            raise InputError(f"--idle {self.idle:g}: give seconds, 0 or more")
-        if self.until is not None and self.until < 0:
-            raise InputError(f"--until {self.until}: give a step, 0 or more")
-        if self.pid is not None and not _runs(self.pid):
-            raise InputError(
-                f"--pid {self.pid}: there is no such process; is the run over? --idle 0 reads "
-                "what its log holds"
-            )
 
 
 class Viewer(Protocol):
@@ -81,12 +47,6 @@ def begin_monitor(
     if results is None and beside.exists():
         results = beside
     return AlarmMonitor(lock, results, act=act)
-
-
-def ending_of(monitor: AlarmMonitor, asked: Ending) -> Ending:
-    """Where nothing is asked, a run ends where the longest explore run of the lock did."""
-    health = monitor.lock.x_lock.x_health
-    return Ending(until=health.last_step) if asked == Ending() and health else asked
 
 
 class LogWatch:
@@ -152,7 +112,7 @@ class LogWatch:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> str:
-        """Watch until the first alarm, or until the run has ended; a key of `ENDED_BY`.
+        """Watch until the first alarm, or until the run has ended; a key of `run_ending.ENDED_BY`.
 
         Raises:
             InputError: the file is no log of checkpoints, or its steps go backwards.
@@ -161,7 +121,7 @@ class LogWatch:
         with GrowingFile(self._log) as file:
             while True:
                 # Asked before the log is read: nothing that was written until then is missed.
-                trains = ending.pid is None or _runs(ending.pid)
+                trains = ending.pid is None or is_running(ending.pid)
                 lines = file.poll()
                 if lines:
                     heard = clock()
@@ -255,13 +215,3 @@ class LogWatch:
             )
         self.monitor.load_state_dict(held[_MONITOR], where=str(path))
         self._first, self._step = held[_FIRST], held[_STEP]
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

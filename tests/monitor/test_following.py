@@ -18,7 +18,8 @@ from rich.console import Console
 from gmb_hf.cli import main, monitor_panel
 from gmb_hf.monitor import AlarmMonitor, Reading
 from gmb_hf.validation import InputError
-from gmb_hf.workflows.monitoring import Ending, LogWatch, ending_of
+from gmb_hf.workflows.monitoring import LogWatch
+from gmb_hf.workflows.run_ending import Ending, ending_of
 
 GAIN = "embedding_gini_gain"
 
