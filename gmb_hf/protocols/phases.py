@@ -58,6 +58,8 @@ class Phases:
         self.matrix: list[NDArray[np.float64]] = []
         self.rows = Rows()
         self.stopped = np.full(len(self.seeds), NEVER)
+        self._shape, self._device = shape, device
+        self._still: tuple[StackedModel, Questions, list[int]] | None = None
 
     @property
     def task(self) -> str:
@@ -81,6 +83,7 @@ class Phases:
 
     def measure(self) -> dict[str, NDArray[np.float64]]:
         """Add the row of this checkpoint to the curves, and stop the seeds that have learned."""
+        self._gather()
         asked = self.questions[self.task]
         names = ("train_loss", "train_acc", "test_loss", "test_acc")
         train, test = (asked.results(self.model.weights, held_out=side) for side in (False, True))
@@ -88,7 +91,10 @@ class Phases:
         self.rows.add(self.step, found)
         enough = self.config.stop_loss(self.phase + 1)
         if enough is not None:
-            self.stopped[(self.stopped == NEVER) & (found["test_loss"] <= enough)] = self.step
+            learned = (self.stopped == NEVER) & (found["test_loss"] <= enough)
+            self.stopped[learned] = self.step
+            if learned.any():
+                self._still = None
         return found
 
     @property
@@ -98,21 +104,35 @@ class Phases:
 
     def advance(self) -> None:
         """One update of every seed that has not stopped."""
-        model = self.model
-        still = torch.from_numpy(np.flatnonzero(self.stopped != NEVER)).to(model.device)
-        kept = {name: weight.detach()[still] for name, weight in model.weights.items()}
-        asked = self.questions[self.task]
+        if self._still is None:
+            self._still = self._trained_still()
+        model, asked, _ = self._still
         if asked.pulls is not None:
             model.pull(asked.pulls)
         model.backward(asked.losses(model.weights))
         model.update()
-        if len(still):
-            with torch.no_grad():
-                for name, weight in model.weights.items():
-                    weight[still] = kept[name]
+        self.model.step = model.step
+
+    def _trained_still(self) -> tuple[StackedModel, Questions, list[int]]:
+        """The models that have not stopped, what they are asked, and their places."""
+        places = np.flatnonzero(self.stopped == NEVER).tolist()
+        if len(places) == len(self.seeds):
+            return self.model, self.questions[self.task], places
+        asked = questions(
+            self.config.suite, self.task, self._shape, len(places), device=self._device
+        )
+        return self.model.some(places), asked, places
+
+    def _gather(self) -> None:
+        """Bring the models that are trained apart from those that stopped back to the others."""
+        if self._still is not None and self._still[0] is not self.model:
+            model, _, places = self._still
+            self.model.take_back(model, places)
 
     def end_phase(self) -> None:
         """Evaluate every task and begin the next phase."""
+        self._gather()
+        self._still = None
         self.matrix.append(self.evaluate())
         self.phase += 1
         self.begun = self.model.step
@@ -142,6 +162,7 @@ class Phases:
 
     def state(self) -> dict[str, Tensor]:
         """Everything needed to go on, the curves (`rows`) apart."""
+        self._gather()
         return {
             **self.model.state(),
             "sequential.phase": torch.tensor(self.phase),
@@ -152,6 +173,7 @@ class Phases:
 
     def load_state(self, tensors: Mapping[str, Tensor], rows: Rows) -> None:
         """Go on from what `state` returned, and the curves at that moment."""
+        self._still = None
         self.model.load_state(tensors)
         self.phase = int(tensors["sequential.phase"])
         self.begun = int(tensors["sequential.begun"])

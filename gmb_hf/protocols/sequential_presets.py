@@ -52,7 +52,7 @@ def quick(suite: str) -> SequentialConfig:
         suite=SuiteSettings(name=suite, prime=31),
         model=ModelSettings(layers=1, heads=4, width=64, mlp_width=128),
         training=TrainingSettings(
-            steps=4000, checkpoint_every=50, lr=2e-3, weight_decay=1.5, seeds_at_once=8
+            steps=6000, checkpoint_every=50, lr=2e-3, weight_decay=1.5, seeds_at_once=8
         ),
         phases=PhaseSettings(stop_loss=0.1),
     )

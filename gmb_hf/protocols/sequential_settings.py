@@ -105,10 +105,17 @@ class SequentialConfig:
     def changed(self, assignments: Iterable[str]) -> SequentialConfig:
         """A config with some fields changed by `section.field=value`.
 
+        Steps for every phase, or another order of tasks, end what a preset says of single phases.
+
         Raises:
             InputError: an assignment without `=`, an unknown section or field, or a bad value.
         """
-        return assigned(self, assignments)
+        given = list(assignments)
+        named = {assignment.partition("=")[0].strip() for assignment in given}
+        base = self
+        if named & {"training.steps", "suite.order"} and "phases.steps" not in named:
+            base = dataclasses.replace(self, phases=dataclasses.replace(self.phases, steps=None))
+        return assigned(base, given)
 
     @classmethod
     def from_design(cls, design: Mapping[str, Any], *, where: str) -> SequentialConfig:

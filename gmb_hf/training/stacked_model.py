@@ -146,6 +146,38 @@ class StackedModel:
             for name, mask in self._masks.items():
                 self.weights[name][index].mul_(mask)
 
+    def some(self, places: Sequence[int]) -> StackedModel:
+        """A copy of the models at some places, with their moments, to be trained further."""
+        part = copy.copy(self)
+        index = torch.as_tensor(places, device=self.device)
+        part.weights = {
+            name: weight.detach()[index].requires_grad_() for name, weight in self.weights.items()
+        }
+        part._unpulled = None
+        part.reset_optimizer()
+        for name, weight in self.weights.items():
+            held = self.optimizer.state.get(weight)
+            if held:
+                part.optimizer.state[part.weights[name]] = {
+                    key: value.clone() if key == "step" else value[index]
+                    for key, value in held.items()
+                }
+        return part
+
+    @torch.no_grad()
+    def take_back(self, part: StackedModel, places: Sequence[int]) -> None:
+        """Put the models that `some` copied back to their places; the others stay as they are."""
+        index = torch.as_tensor(places, device=self.device)
+        self.step = part.step
+        for name, weight in self.weights.items():
+            weight[index] = part.weights[name]
+            trained = part.optimizer.state.get(part.weights[name], {})
+            if trained:
+                mine = self.optimizer.state[weight]
+                mine["step"] = trained["step"].clone()
+                for key in ("exp_avg", "exp_avg_sq"):
+                    mine.setdefault(key, torch.zeros_like(weight))[index] = trained[key]
+
     def last_updates(self) -> dict[str, Tensor]:
         """The change that the last step made to each parameter; zeros before the first.
 

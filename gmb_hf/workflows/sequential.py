@@ -74,7 +74,7 @@ def sequential_config(
     if "," in steps:
         given.append(f"phases.steps={steps}")
     elif steps:
-        given += [f"training.steps={steps}", "phases.steps=none"]
+        given.append(f"training.steps={steps}")
     return named(preset, suite).changed([*given, *changes])
 
 

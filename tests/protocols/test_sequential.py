@@ -246,3 +246,36 @@ def test_a_band_that_disconnects_a_unit_is_refused():
     config = tiny("modular", "model.mlp_width=32")
     with pytest.raises(InputError, match=r"variant 'banded-1': .*band"):
         model_shape(config, parse_variant("banded-1"))
+
+
+def test_a_phase_that_some_seeds_have_ended_goes_on_exactly(tmp_path):
+    config = tiny("formal", "suite.order=copy_8,majority_9", "training.steps=30")
+
+    def begun():
+        phases = Phases(config, parse_variant("hebbian-2"), [0, 1, 2])
+        phases.matrix.append(phases.evaluate())
+        return phases
+
+    def steps(phases, count):
+        for _ in range(count):
+            phases.advance()
+
+    whole = begun()
+    steps(whole, 10)
+    whole.stopped[1] = whole.step  # as `measure` does
+    whole._still = None
+    before = {name: weight[1].clone() for name, weight in whole.model.weights.items()}
+    steps(whole, 5)
+    saved = {name: tensor.clone() for name, tensor in whole.state().items()}
+    steps(whole, 10)
+    assert not whole.finished
+
+    resumed = begun()
+    resumed.load_state(saved, whole.rows)
+    steps(resumed, 10)
+    for phases in (whole, resumed):
+        phases.end_phase()
+    for name, weight in whole.model.weights.items():
+        assert torch.equal(weight, resumed.model.weights[name]), name
+        assert torch.equal(weight[1], before[name]), name
+        assert not torch.equal(weight[0], before[name]), name

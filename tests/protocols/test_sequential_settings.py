@@ -85,3 +85,12 @@ def test_a_design_that_cannot_be_is_refused(changes, message):
 def test_an_unknown_preset_or_suite_names_the_nearest(name, suite, message):
     with pytest.raises(InputError, match=message):
         preset(name, suite)
+
+
+def test_steps_for_all_or_another_order_end_what_a_preset_says_of_single_phases():
+    base = preset("quick", "formal").changed(["phases.steps=50,100,150,200"])
+    assert base.changed(["training.steps=50"]).steps == (50, 50, 50, 50)
+    two = base.changed(["suite.order=copy_8,parity_8"])
+    assert two.steps == (two.training.steps,) * 2
+    assert base.changed(["training.steps=50", "phases.steps=50,100,50,100"]).steps[1] == 100
+    assert base.changed(["training.lr=1e-2"]).steps == (50, 100, 150, 200)
