@@ -113,7 +113,8 @@ def test_the_same_files_give_the_same_report(tmp_path: Path) -> None:
 
 
 def test_a_formal_suite_in_the_size_of_the_protocol_needs_no_note(tmp_path: Path) -> None:
-    shape = ["model.width=128", "model.mlp_width=512", "training.steps=50000"]
+    shape = ["model.width=128", "model.mlp_width=512"]
+    shape += ["training.steps=50000", "phases.stop_loss=none"]
     run = folder(tmp_path / "run", suite="formal", changes=shape, logs=False)
     done = gmb("sequential", "report", run)
     assert done.code == 0, done
