@@ -25,5 +25,5 @@ def test_every_name_is_where_its_package_says(package: str):
 
 def test_another_name_is_an_attribute_error():
     assert "gmb_hf.runs" in LAZY
-    with pytest.raises(AttributeError, match=r"^module 'gmb_hf.runs' has no attribute 'Pannel'$"):
-        _ = import_module("gmb_hf.runs").Pannel
+    with pytest.raises(AttributeError, match=r"^module 'gmb_hf.runs' has no attribute 'Panelx'$"):
+        _ = import_module("gmb_hf.runs").Panelx

@@ -1,7 +1,7 @@
 """Train a language model on text under Accelerate.
 
     python trainers/train_language_model.py --text tinystories=stories.txt --out runs/stories
-    accelerate launch trainers/train_language_model.py --preset gpt2 --set training.precision=bf16 \\
+    accelerate launch trainers/train_language_model.py --preset gpt2 \\
         --text tinystories --test-text tinystories --seeds 1337,42,7 --out runs/tinystories
     torchrun --nproc_per_node 2 trainers/train_language_model.py --cpu \\
         --text tinystories=stories.txt --out runs/stories

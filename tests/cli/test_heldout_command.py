@@ -147,7 +147,7 @@ def test_a_checkpoint_with_another_tokenizer_is_refused(folder: Path, tmp_path: 
 def test_what_is_refused(folder: Path, tmp_path: Path):
     empty, latin = tmp_path / "empty.txt", tmp_path / "latin.txt"
     empty.touch()
-    latin.write_bytes(b"caf\xe9")
+    latin.write_bytes(b"Jos\xe9")
     model, text = folder / "dense", f"a={folder}/a.txt"
     broken = copied(model, tmp_path / "broken")
     (broken / "model.safetensors").write_bytes(b"none")

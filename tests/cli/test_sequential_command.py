@@ -98,7 +98,7 @@ def test_options_are_recorded(tmp_path):
     ("arguments", "message"),
     [
         (["--suite=modula"], "suite 'modula' is unknown.* Did you mean 'modular'?"),
-        (["--preset=qick"], "preset 'qick' is unknown.* Did you mean 'quick'?"),
+        (["--preset=quickk"], "preset 'quickk' is unknown.* Did you mean 'quick'?"),
         (["--variants=dense,sorted-4"], "kind 'sorted' is unknown.* Did you mean 'sort'?"),
         (["--variants=dense,sort-4,sort-4"], "sort-4 is given twice; give each variant once"),
         (["--variants=sort-9"], "variant 'sort-9': .*sort_window"),

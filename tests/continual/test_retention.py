@@ -93,7 +93,7 @@ def test_two_seeds_have_no_interval_and_no_test() -> None:
     assert (found.mean, found.n_seeds) == (0.5, 2)
     assert found.t_low is found.t_high is found.bootstrap_low is found.bootstrap_high is None
     summary = summarize({name: matrix(name, seeds=[0, 1]) for name in ("dense", "sort-4")})
-    assert "dense has 2 seeds: no interval and no test below 3" in summary.notes
+    assert "dense has 2 of at least 3 seeds: no interval, no test" in summary.notes
     assert all(pair.p_value is pair.p_adjusted is None for pair in summary.differences)
     assert all(pair.difference is not None for pair in summary.differences)
 
@@ -125,7 +125,8 @@ def test_the_file_holds_what_it_promises(tmp_path: Path) -> None:
     )
     data = json.loads(made.write(tmp_path / "retention.json").read_text())
     assert list(data) == [
-        "tasks", "trained_on", "chance", "baseline", "notes", "variants", "differences", "format",
+        "tasks", "trained_on", "chance", "baseline", "notes", "test", "variants",
+            "differences", "format",
     ]  # fmt: skip
     assert (data["format"], data["baseline"]) == ("gmb-hf retention 1", "dense")
     assert data["chance"]["add"]["loss"] == pytest.approx(np.log(97))

@@ -105,7 +105,7 @@ def test_mcnemar_needs_passes():
         mcnemar([0.5, 1], [0, 1])
 
 
-def test_permutation_p_value_comes_near_the_exact_one():
+def test_permutation_p_value_is_the_exact_one_of_few_pairs_and_near_it_of_more():
     first = np.zeros(10)
     second = np.array([0.5, 0.25, -0.125, 1, 0.5, -0.25, 0.75, 0.5, 0.125, 0.0])
     sums = [
@@ -113,9 +113,13 @@ def test_permutation_p_value_comes_near_the_exact_one():
         for signs in itertools.product((-1, 1), repeat=10)
     ]
     exact = mean([total >= abs(second.sum()) for total in sums])
-    found = paired_permutation(first, second, permutations=19_999)
+    found = paired_permutation(first, second)
     assert found.difference == pytest.approx(second.mean())
-    assert found.p_value == pytest.approx(exact, abs=0.005)
+    assert found.p_value == pytest.approx(exact, rel=1e-12)
+    assert found.permutations == 2**9 - 1  # the pair without a difference has no sign
+    drawn = paired_permutation(first, second, permutations=500)
+    assert drawn.permutations == 500
+    assert drawn.p_value == pytest.approx(exact, abs=0.03)
 
 
 def test_permutation_counts_the_observed_labelling():

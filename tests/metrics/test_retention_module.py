@@ -70,8 +70,8 @@ def test_batches_equal_one_compute(load: Load) -> None:
     metric.add_batch(predictions=ROWS[1:], references=[0, 1, 2])
     assert metric.compute() == whole == retention(ROWS, [None, 0, 1, 2])
     metric.add_batch(predictions=ROWS, references=[None, 0, 1, 2])
-    with pytest.raises(InputError, match=r"'mesure' is unknown.*'measure'"):
-        metric.compute(mesure="loss")
+    with pytest.raises(InputError, match=r"'measurex' is unknown.*'measure'"):
+        metric.compute(measurex="loss")
     assert metric.compute() == whole  # a wrong setting does not cost what was added
 
 

@@ -165,8 +165,8 @@ class TestRefused:
             evaluated.monitor(GAIN, show=["clokc"])
 
     def test_an_unknown_statement_of_the_system(self, evaluated: Evaluated) -> None:
-        with pytest.raises(InputError, match=r"^system: field 'modle' is unknown.*'model'"):
-            evaluated.monitor(GAIN, system={"modle": "made-up"})
+        with pytest.raises(InputError, match=r"^system: field 'modelx' is unknown.*'model'"):
+            evaluated.monitor(GAIN, system={"modelx": "made-up"})
 
     @pytest.mark.parametrize("step", [-1, 1.5, True, "10", None])
     def test_a_step_that_is_none(self, evaluated: Evaluated, step: Any) -> None:

@@ -107,7 +107,7 @@ def test_bytes_documents_and_hash_are_counted(tmp_path: Path):
     [
         (b"", "is empty; a text file with at least one document is needed"),
         (b"\n<|endoftext|>\n", "is empty"),
-        (b"caf\xe9 au lait", r"is not UTF-8 text \(byte 3\); convert it, e.g. iconv -f LATIN1"),
+        (b"Jos\xe9 au lait", r"is not UTF-8 text \(byte 3\); convert it, e.g. iconv -f LATIN1"),
         (b"x" * 70000 + b"\xff", r"is not UTF-8 text \(byte 70000\)"),
         (b"x" * 65535 + "é".encode()[:1], r"is not UTF-8 text \(byte 65535\)"),
         ("Once".encode("utf-16"), r"is not UTF-8 text \(byte 0\); .* iconv -f UTF-16"),

@@ -183,7 +183,7 @@ def test_two_processes_equal_one(whole: Any, story: TextFile, tmp_path: Path):
 
 def test_a_bad_text_stops_every_process(tmp_path: Path):
     bad = tmp_path / "bad.txt"
-    bad.write_bytes(b"caf\xe9 " * 1000)
+    bad.write_bytes(b"Jos\xe9 " * 1000)
     text = TextFile("bad", bad)
     with pytest.raises(InputError, match=r"bad.txt: is not UTF-8 text \(byte 3\); convert it"):
         trained(tmp_path / "one", text)
