@@ -88,7 +88,8 @@ class RetentionSummary(Record):
         trained_on: the task of phase 1 .. P.
         chance: task -> what a uniform guess reaches; None where that is not known.
         baseline: the variant that the others are held against.
-        notes: what a reader must know.
+        notes: what a reader must know of all the numbers.
+        test: what the p-values are; None where nothing is tested.
         variants: name -> its numbers.
         differences: of every variant but the baseline, quantity by quantity.
         format: of the file.
@@ -99,6 +100,7 @@ class RetentionSummary(Record):
     chance: dict[str, Chance | None]
     baseline: str
     notes: tuple[str, ...]
+    test: str | None
     variants: dict[str, VariantSummary]
     differences: tuple[Difference, ...]
     format: str = FORMAT
@@ -142,7 +144,8 @@ def summarize(
         trained_on=first.trained_on,
         chance={task: (chance or {}).get(task) for task in first.tasks},
         baseline=base,
-        notes=(*notes, *_notes(matrices, pairs)),
+        notes=(*notes, *_few_seeds(matrices)),
+        test=_test(pairs),
         variants={
             name: VariantSummary(
                 seeds=matrix.seeds,
@@ -211,23 +214,22 @@ def _cells(matrix: RetentionMatrix) -> tuple[Cell, ...]:
     )
 
 
-def _notes(matrices: Mapping[str, RetentionMatrix], pairs: list[Difference]) -> list[str]:
-    notes = []
-    for name, matrix in matrices.items():
-        count = len(matrix.seeds)
-        if count < LEAST_SEEDS:
-            plural = "seed" if count == 1 else "seeds"
-            notes.append(
-                f"{name} has {count} {plural}: no interval and no test below {LEAST_SEEDS}"
-            )
-    if any(pair.p_value is not None for pair in pairs):
-        notes.append(
-            "p: sign-flip permutation test on shared seeds, Holm-adjusted over the variants of a "
-            f"quantity; of n seeds it is at least about 2/2^n ({_least_p(pairs)})"
-        )
-    return notes
+def _few_seeds(matrices: Mapping[str, RetentionMatrix]) -> list[str]:
+    """Each variant that has no interval, since it has too few seeds."""
+    return [
+        f"{name} has {len(matrix.seeds)} of at least {LEAST_SEEDS} seeds: no interval, no test"
+        for name, matrix in matrices.items()
+        if len(matrix.seeds) < LEAST_SEEDS
+    ]
 
 
-def _least_p(pairs: list[Difference]) -> str:
+def _test(pairs: list[Difference]) -> str | None:
+    """How the p-values come about, and how small they can be; None where there is none."""
     counts = sorted({len(pair.seeds) for pair in pairs if pair.p_value is not None})
-    return ", ".join(f"{2 / 2**count:.3g} of {count}" for count in counts)
+    if not counts:
+        return None
+    least = ", ".join(f"{2 / 2**count:.3g} of {count}" for count in counts)
+    return (
+        "p: sign-flip permutation test on shared seeds, Holm-adjusted over the variants of a "
+        f"quantity; of n seeds it is at least 2/2^n ({least})"
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from gmb_hf.continual.over_seeds import Difference, OverSeeds
+from gmb_hf.continual.over_seeds import OverSeeds
 from gmb_hf.continual.retention import MEASURES
 from gmb_hf.continual.summary import RetentionSummary, TaskSummary
 from gmb_hf.reporting import escape
@@ -50,8 +50,8 @@ def show_mean(value: Mean | str | None) -> str:
     return f"{float(value):.3f}{around}"
 
 
-def retention_tables(summary: RetentionSummary, notes: tuple[str, ...] = ()) -> tuple[Table, ...]:
-    """Every table of a summary; `notes` go with each of them."""
+def retention_tables(summary: RetentionSummary) -> tuple[Table, ...]:
+    """Every table of a summary; its notes go with each of them."""
     made = (
         *(protocol_matrix(summary, measure) for measure in MEASURES),
         full_matrix(summary),
@@ -59,7 +59,7 @@ def retention_tables(summary: RetentionSummary, notes: tuple[str, ...] = ()) -> 
         by_task(summary),
         *([comparison(summary)] if summary.differences else []),
     )
-    return tuple(replace(table, notes=notes) for table in made)
+    return tuple(replace(table, notes=(*summary.notes, *table.notes)) for table in made)
 
 
 def protocol_matrix(summary: RetentionSummary, measure: str) -> Table:
@@ -153,13 +153,6 @@ def by_task(summary: RetentionSummary) -> Table:
 
 def comparison(summary: RetentionSummary) -> Table:
     """Every variant less the baseline, on shared seeds."""
-    return differences_table(
-        "comparison", f"Difference from {summary.baseline}, paired by seed", summary.differences
-    )
-
-
-def differences_table(name: str, caption: str, differences: tuple[Difference, ...]) -> Table:
-    """Paired differences with intervals and p-values."""
     columns = (
         Column("quantity", align="l"),
         Column("variant", align="l"),
@@ -179,9 +172,12 @@ def differences_table(name: str, caption: str, differences: tuple[Difference, ..
             pair.p_value,
             pair.p_adjusted,
         )
-        for pair in differences
+        for pair in summary.differences
     )
-    return Table(name, caption, columns, rows)
+    caption = f"Difference from {summary.baseline}, paired by seed"
+    return Table(
+        "comparison", caption, columns, rows, notes=(summary.test,) if summary.test else ()
+    )
 
 
 def spread(over: OverSeeds | None) -> tuple[float | None, ...]:

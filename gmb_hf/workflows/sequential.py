@@ -184,6 +184,6 @@ def run_sequential(
     return Finished(
         [matrix, *made.files],
         made.summary,
-        [*notes, *made.notes],
+        [*notes, *made.summary.notes],
         ["gmb", "sequential", *following],
     )

@@ -62,10 +62,9 @@ class SequentialRun:
 
 @dataclass(frozen=True)
 class SequentialReport:
-    """A summary, the notes that go with every table, and the files written."""
+    """A summary, and the files written."""
 
     summary: RetentionSummary
-    notes: tuple[str, ...]
     files: tuple[Path, ...]
 
 
@@ -150,10 +149,10 @@ def sequential_report(
     }
     target = Path(out)
     files = [summary.write(target / SUMMARY)]
-    files += write_each(retention_tables(summary, notes), target / "tables")
+    files += write_each(retention_tables(summary), target / "tables")
     for name, figure in _figures(summary, curves).items():
         files += save_figure(figure, target / "figures" / name)
-    return SequentialReport(summary, notes, tuple(files))
+    return SequentialReport(summary, tuple(files))
 
 
 def read_phases(folder: Path) -> list[PhaseCurves]:

@@ -84,7 +84,10 @@ def test_one_run_is_reported_in_its_own_folder(tmp_path: Path) -> None:
     for name in ("matrix_loss", "matrix_accuracy", "forgetting", "phases"):
         assert (run / "figures" / f"{name}.png").stat().st_size > 10_000
         assert (run / "figures" / f"{name}.svg").is_file()
+    compared = (run / "tables" / "comparison.md").read_text(encoding="utf-8")
+    assert "p: sign-flip permutation test on shared seeds" in compared
     data = json.loads((run / "retention.json").read_text())
+    assert data["test"] in compared
     assert data["chance"]["mul"] == {"loss": math.log(7), "accuracy": 1 / 7}
 
     drawn = table(run / "tables" / "matrix_loss.csv")
@@ -175,7 +178,11 @@ def test_other_data_are_refused_or_named_in_every_table(tmp_path: Path) -> None:
 def test_fewer_than_three_seeds_are_said(tmp_path: Path) -> None:
     run = folder(tmp_path / "run", seeds=(7,), logs=False)
     done = gmb("sequential", "report", run)
-    assert "dense has 1 seed: no interval and no test below 3" in " ".join(done.out.split())
+    few = "dense has 1 of at least 3 seeds: no interval, no test"
+    assert few in " ".join(done.out.split())
+    for name in (*NAMES, "comparison"):
+        assert few in (run / "tables" / f"{name}.md").read_text(encoding="utf-8")
+        assert "sign-flip" not in (run / "tables" / f"{name}.md").read_text(encoding="utf-8")
     row = table(run / "tables" / "retention_summary.csv")[0]
     assert (row["t_low"], row["bootstrap_high"], row["std"]) == ("", "", "")
 
