@@ -89,7 +89,7 @@ class Difference(Record):
         seeds: those that both have.
         difference: over these seeds; None without one.
         p_value: sign-flip permutation test of the differences, two-sided; None below three seeds.
-            Of n seeds it is at least about 2 / 2^n, whatever the difference.
+            Of n seeds it is at least 2 / 2^n, whatever the difference.
         p_adjusted: Holm-adjusted over the variants that are held against this baseline.
     """
 

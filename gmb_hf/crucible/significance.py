@@ -39,7 +39,7 @@ class Permutation(Record):
 
     Attributes:
         difference: mean of second - first.
-        p_value: (b + 1) / (m + 1), two-sided; b of m random sign flips reach the difference.
+        p_value: (b + 1) / (m + 1), two-sided; b of m other choices of signs reach the difference.
         permutations: m.
     """
 
@@ -85,14 +85,17 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> McNemar:
 def paired_permutation(
     first: ArrayLike, second: ArrayLike, *, permutations: int = 9999, seed: int = 0
 ) -> Permutation:
-    """Random sign flips of the paired differences.
+    """Sign flips of the paired differences: all there are where they are few, else random ones.
 
     The observed labelling counts as one of them, so that p is never 0 (Phipson and Smyth 2010).
 
     Args:
         first, second: a number per item and model, such as the margin, float64 [N].
-        permutations: m.
-        seed: of the sign flips.
+        permutations: m, at most: k differences that are not 0 have 2^k - 1 other choices of signs.
+        seed: of the random sign flips.
+
+    >>> paired_permutation([0.0, 0.0, 0.0], [1.0, 2.0, 3.0]).p_value
+    0.25
     """
     positive_int("permutations", permutations)
     a, b = checked_pairs(first, second)
@@ -103,10 +106,17 @@ def paired_permutation(
     moved = difference[difference != 0]  # the others contribute nothing, whatever their sign
     rng = generator(seed, 1)
     step = max(1, _CHUNK // max(1, len(moved)))
+    others = 2 ** len(moved) - 1
+    exact = others <= permutations
+    permutations = min(others, permutations)
     reached = 0
     for start in range(0, permutations, step):
-        size = (min(step, permutations - start), len(moved))
-        flips = rng.integers(0, 2, size=size, dtype=np.int8)
+        stop = min(start + step, permutations)
+        flips = (
+            (np.arange(start + 1, stop + 1)[:, None] >> np.arange(len(moved))) & 1
+            if exact
+            else rng.integers(0, 2, size=(stop - start, len(moved)), dtype=np.int8)
+        )
         sums = 2 * (flips @ moved) - moved.sum()
         reached += int((np.abs(sums) >= line).sum())
     p_value = (reached + 1) / (permutations + 1)
