@@ -51,6 +51,9 @@ def test_heat_maps_show_every_mean(
         figure = retention_matrix(made, measure)
         assert len(figure.axes) == variants + 1
         assert len(texts(figure)) == variants * (phases + 1) * phases
+        numbers = [text for axes in figure.axes for text in axes.texts]
+        slanted = [text for text in numbers if text.get_style() == "italic"]
+        assert len(slanted) == variants * phases * (phases + 1) // 2  # of tasks still to come
         labels = [tick.get_text() for tick in figure.axes[-1].get_yticklabels()]
         assert any("chance" in label for label in labels) == chance
         (path,) = save_figure(figure, tmp_path / measure, formats=("png",))

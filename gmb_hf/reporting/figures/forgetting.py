@@ -11,7 +11,6 @@ from gmb_hf.continual.retention import MEASURES
 from gmb_hf.continual.summary import RetentionSummary
 from gmb_hf.reporting.figures.style import (
     INK,
-    MUTED,
     VARIANT_COLOURS,
     VARIANT_HATCHES,
     house_style,
@@ -72,7 +71,7 @@ def _bars(axes: Axes, found: list[OverSeeds], place: int, count: int, label: str
     )
     for x, over in zip(at, found, strict=True):
         spots = x + np.linspace(-0.25, 0.25, over.n_seeds) * width if over.n_seeds > 1 else [x]
-        axes.plot(spots, over.values, ".", ms=3, mew=0, color=MUTED, zorder=2)
+        axes.plot(spots, over.values, "o", ms=3, mew=0.6, mfc="#FFFFFF", mec=INK, zorder=3)
         if over.t_low is not None and over.t_high is not None:
             axes.errorbar(
                 x,
@@ -81,5 +80,5 @@ def _bars(axes: Axes, found: list[OverSeeds], place: int, count: int, label: str
                 ecolor=INK,
                 elinewidth=1.1,
                 capsize=2.5,
-                zorder=3,
+                zorder=2,
             )

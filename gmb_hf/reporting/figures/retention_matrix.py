@@ -16,7 +16,6 @@ from gmb_hf.continual.summary import RetentionSummary
 from gmb_hf.reporting.figures.style import (
     BLUE,
     INK,
-    MUTED,
     VERMILION,
     house_style,
     shorten,
@@ -33,7 +32,7 @@ def retention_matrix(summary: RetentionSummary, measure: str) -> Figure:
     """A panel per variant: phases down, tasks across, the mean over seeds in each cell.
 
     Blue is better than a guess, red worse, white is chance. A frame marks the task of the phase;
-    numbers in grey are of tasks that are still to come.
+    numbers in italics are of tasks that are still to come.
 
     Args:
         summary: the matrices.
@@ -102,9 +101,16 @@ def _draw(
         trained.add(trained_on)
         for k, task in enumerate(summary.tasks):
             over = getattr(variant.cell(phase, task), measure)
-            dark = abs(values[phase, k]) > 0.8
-            colour = "#FFFFFF" if dark else INK if task in trained else MUTED
-            axes.text(k, phase, _short(over.mean), color=colour, ha="center", va="center", size=7.5)
+            axes.text(
+                k,
+                phase,
+                _short(over.mean),
+                color="#FFFFFF" if abs(values[phase, k]) > 0.8 else INK,
+                style="normal" if task in trained else "italic",
+                ha="center",
+                va="center",
+                size=7.5,
+            )
             if task == trained_on:
                 frame = Rectangle((k - 0.5, phase - 0.5), 1, 1, fill=False, ec=INK, lw=1.4)
                 frame.set_clip_on(False)
