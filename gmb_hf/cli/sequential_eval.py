@@ -56,5 +56,7 @@ def evaluate(
     for part in lay_out(columns, [Group(rows)], screen.width):
         screen.print(part)
     screen.print()
-    run = found.design.parent if found.design else Path("RUN")
-    show.written([found.path], following=shlex.join(["gmb", "sequential", "report", str(run)]))
+    following = ["cat", str(found.path)]
+    if found.design is not None:
+        following = ["gmb", "sequential", "report", str(found.design.parent)]
+    show.written([found.path], following=shlex.join(following))

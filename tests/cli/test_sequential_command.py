@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import pytest
 import yaml
@@ -59,6 +60,18 @@ def test_the_next_command_gives_the_numbers_of_the_matrix(finished):
     assert gmb(*evaluated.next_command.split()[1:]).code == 0
 
 
+def test_a_checkpoint_without_its_run_is_asked_as_the_options_say(finished, tmp_path):
+    out, _ = finished
+    alone, written = tmp_path / "alone", tmp_path / "evaluation.json"
+    shutil.copytree(out / "models" / "blend-2" / "seed_1" / "phase_4", alone)
+    command = ("sequential", "eval", f"--checkpoint={alone}", "--suite=modular")
+    evaluated = gmb(*command, "--prime=5", f"--out={written}")
+    matrix = read_matrix(out / "matrix.csv")["blend-2"]
+    found = json.loads(written.read_text())["tasks"]
+    assert [task["loss"] for task in found] == pytest.approx(matrix.loss[1, 4].tolist(), abs=1e-5)
+    assert evaluated.next_command == f"cat {written}"
+
+
 def test_options_are_recorded(tmp_path):
     done = gmb(
         *RUN,
@@ -74,6 +87,7 @@ def test_options_are_recorded(tmp_path):
         f"--out={tmp_path}",
     )
     assert done.code == 0, done
+    assert "dense has 1 of at least 3 seeds" in " ".join(done.out.split())
     design = yaml.safe_load((tmp_path / "sequential.yaml").read_text())["design"]
     assert design["suite"] == {
         "name": "modular",
