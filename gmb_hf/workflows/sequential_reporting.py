@@ -33,6 +33,11 @@ from gmb_hf.workflows.learned_data import refuse_mismatches
 
 DESIGN, MATRIX = "sequential.yaml", "matrix.csv"
 SUMMARY = "retention.json"
+_NUMBERS = {
+    "suite": ("train_fraction", "data_seed"),
+    "training": ("lr", "weight_decay", "beta1", "beta2", "eps"),
+}
+"""Section -> the fields that a note names where they are not the protocol's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +219,7 @@ def _designs(runs: Sequence[SequentialRun]) -> list[str]:
 
 
 def _unlike_the_protocol(config: SequentialConfig) -> str:
-    """Prime, model, steps and loss positions where they are others; empty where all are equal."""
+    """Each setting that is another one, with the protocol's; empty where all are equal."""
     asked = preset("replication", config.suite.name)
     parts = [smaller_than_protocol(config)]
     if config.steps != asked.steps:
@@ -224,6 +229,15 @@ def _unlike_the_protocol(config: SequentialConfig) -> str:
         parts.append(f"a seed's phase ends at a held-out loss of {config.phases.stop_loss:g}")
     if config.suite.loss_positions != asked.suite.loss_positions:
         parts.append(f"loss at {config.suite.loss_positions} positions")
+    if config.suite.order != asked.suite.order:
+        parts.append(f"trained in the order {', '.join(config.suite.tasks)}")
+    if config.phases.carry_optimizer:
+        parts.append("optimizer carried from phase to phase")
+    for section, names in _NUMBERS.items():
+        for name in names:
+            mine, theirs = (getattr(getattr(one, section), name) for one in (config, asked))
+            if mine != theirs:
+                parts.append(f"{name} {mine:g} (protocol: {theirs:g})")
     return ", ".join(part for part in parts if part)
 
 

@@ -76,6 +76,7 @@ def test_one_run_is_reported_in_its_own_folder(tmp_path: Path) -> None:
     said = " ".join(done.out.split())
     assert "quick is not the protocol: p = 7 (protocol: 97)" in said
     assert "3,000 steps a phase (protocol: 50,000)" in said
+    assert "weight_decay 1.5 (protocol: 1)" in said
     assert done.next_command == f"cat {run}/tables/matrix_loss.md"
     for name in (*NAMES, "comparison"):
         for suffix in ("csv", "md", "tex"):
@@ -117,7 +118,8 @@ def test_the_same_files_give_the_same_report(tmp_path: Path) -> None:
 
 def test_a_formal_suite_in_the_size_of_the_protocol_needs_no_note(tmp_path: Path) -> None:
     shape = ["model.width=128", "model.mlp_width=512"]
-    shape += ["training.steps=50000", "phases.stop_loss=none"]
+    shape += ["training.steps=50000", "phases.steps=none", "phases.stop_loss=none"]
+    shape += ["training.lr=1e-3", "training.weight_decay=1.0"]
     run = folder(tmp_path / "run", suite="formal", changes=shape, logs=False)
     done = gmb("sequential", "report", run)
     assert done.code == 0, done
