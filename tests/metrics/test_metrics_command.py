@@ -31,7 +31,7 @@ def test_install_lists_what_can_be_loaded_now(
 def test_push_refuses_names_that_no_hub_takes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["metrics", "push", "--org", "ac me"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("error: Repo id must use alphanumeric chars")
+    assert error.startswith("error: 'ac me/crucible_compare': no repository of the Hub; write ORG/")
     assert main(["metrics", "push", "--org", "acme", "--name", "gmb_verdit"]) == 2
     assert "Did you mean 'gmb_verdict'?" in capsys.readouterr().err
     assert main(["metrics", "push"]) == 2
