@@ -129,7 +129,7 @@ class SequentialConfig:
     def design(self) -> dict[str, Any]:
         """What decides the numbers, seeds and variants apart, as plain data for YAML."""
         training = dataclasses.asdict(self.training)
-        # The first two change the speed, not the results; the last is told phase by phase.
+        # The first two change speed and rounding alone; the last is told phase by phase.
         for name in ("seeds_at_once", "compile", "steps"):
             del training[name]
         model = dataclasses.asdict(self.model)

@@ -203,7 +203,8 @@ def log_loss_axis(axis: Axis) -> None:
 def rate_text(value: float) -> str:
     """A rate without its leading zero: .05, 1, 0."""
     text = f"{value:.3g}"
-    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+    text = text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+    return text.replace("-", "\N{MINUS SIGN}")  # as the axes of matplotlib have it
 
 
 def shorten(name: str, length: int) -> str:
