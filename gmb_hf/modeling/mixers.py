@@ -13,6 +13,7 @@ Shapes in comments: T tokens, C width, W the window; further dimensions come bef
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 from .configuration_grokking import GrokkingTransformerConfig
 
 
-class Mixer(nn.Module):
+class Mixer(nn.Module, ABC):
     """What all mixers share: the gate, the window, and what counts as within it.
 
     The config turns a mixer on by the field `{name}_window`; its parameters stand in the state
@@ -47,6 +48,7 @@ class Mixer(nn.Module):
         """What the own parameters begin with, by name."""
         return {"alpha": torch.tensor(-2.0)}
 
+    @abstractmethod
     def average(self, hidden: Tensor, weights: Mapping[str, Tensor], within: Tensor) -> Tensor:
         """The matrix A, [..., T, T]: row i weighs the states that i averages.
 
@@ -55,7 +57,6 @@ class Mixer(nn.Module):
             weights: the own parameters, as `start` names them.
             within: bool [..., T, T], true where i may read j; always true where j is i.
         """
-        raise NotImplementedError
 
     def mix(
         self, hidden: Tensor, weights: Mapping[str, Tensor], present: Tensor | None = None

@@ -111,12 +111,20 @@ class TestOneMonitorAFile:
     def test_a_closed_monitor_leaves_the_file_and_another_file_frees_the_first(
         self, evaluated: Evaluated, tmp_path: Path
     ) -> None:
+        a, b = tmp_path / "a.json", tmp_path / "b.json"
         first, second = evaluated.monitor(GAIN), evaluated.monitor(GAIN)
-        first.save(tmp_path / "a.json")
-        first.save(tmp_path / "b.json")
-        second.save(tmp_path / "a.json")
+        first.save(a)
+        first.save(b)  # and so lets a go
+        second.save(a)
+        assert a.read_bytes() == b.read_bytes()
+        with pytest.raises(InputError, match="another monitor saves its state here"):
+            second.save(b)
         first.close()
-        second.save(tmp_path / "b.json")
+        assert b.is_file()
+        second.save(b)
+        with pytest.raises(InputError, match="another monitor saves its state here"):
+            first.save(b)
+        first.save(a)  # which the second has let go
 
     def test_a_place_that_cannot_be_written_to(self, evaluated: Evaluated, tmp_path: Path) -> None:
         (tmp_path / "file").touch()
