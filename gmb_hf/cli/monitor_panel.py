@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Group as Stack
@@ -45,16 +44,11 @@ class LivePanel:
         self._live = Live(console=self._screen, get_renderable=self.draw, refresh_per_second=4)
 
     def __enter__(self) -> Self:
-        self._live.__enter__()
+        self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._live.__exit__(kind, error, trace)
+    def __exit__(self, *raised: object) -> None:
+        self._live.stop()
 
     def reading(self, reading: Reading) -> None:
         """Show the answer at a checkpoint."""
@@ -136,12 +130,7 @@ class PlainLines:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         pass
 
     def reading(self, reading: Reading) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -94,12 +93,7 @@ class TrainingBar:
         self._progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._progress.stop()
 
     def advanced(self, units: int) -> None:
