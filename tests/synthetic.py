@@ -17,6 +17,17 @@ from gmb_hf.runs.runlog import RunLog
 
 CLASSES = 29
 
+SYNTHETIC_DESIGN: dict[str, Any] = {
+    "horizon": 100,
+    "safe_gap": 200,
+    "w_event": 50,
+    "jump_threshold": 0.2,
+    "burn_in": 150,
+    "lead_time_target": 30,
+    "lead_time_median_min": 20,
+}
+"""A design, as `Prereg.minimal` takes it, that suits these runs."""
+
 
 def synthetic_runlog(
     n_runs: int = 12,

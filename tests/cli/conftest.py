@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.csv
 import pytest
 from command_line import COLUMNS, SMOKE, Outcome, gmb, locking
-from synthetic import synthetic_runlog
+from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
+from threads import one_thread
 
 from gmb_hf.preregistration.prereg import Prereg
 
@@ -20,14 +20,7 @@ def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _one_thread() -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+_one_thread = pytest.fixture(autouse=True, scope="session")(one_thread)
 
 
 @pytest.fixture
@@ -69,13 +62,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
         log = synthetic_runlog(runs, seed=first, first_seed=first)
         pyarrow.csv.write_csv(log.table.select(COLUMNS), folder / f"{name}.csv")
     prereg = Prereg.minimal(
-        horizon=100,
-        safe_gap=200,
-        w_event=50,
-        jump_threshold=0.2,
-        burn_in=150,
-        lead_time_target=30,
-        lead_time_median_min=20,
+        **SYNTHETIC_DESIGN,
         seeds_explore=list(range(30)),
         seeds_eval=list(range(100, 160)),
         window_sweep=[80, 100, 120],

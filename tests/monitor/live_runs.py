@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from synthetic import synthetic_runlog
+from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
 
 from gmb_hf import Lock, Prereg, Results, RunLog, make_lock
 from gmb_hf.monitor import AlarmMonitor
@@ -15,13 +15,7 @@ from gmb_hf.workflows.evaluating import evaluate_lock
 SYSTEM = {"task": "synthetic", "model": "made-up", "optimizer": "none", "schedule": "1200 steps"}
 GINI, GAIN, NORM = "embedding_gini", "embedding_gini_gain", "embedding_norm_drop"
 DESIGN = Prereg.minimal(
-    horizon=100,
-    safe_gap=200,
-    w_event=50,
-    jump_threshold=0.2,
-    burn_in=150,
-    lead_time_target=30,
-    lead_time_median_min=20,
+    **SYNTHETIC_DESIGN,
     fpr_targets=[0.05, 0.1],
     primary_fpr=0.1,
     min_targets_ok=1,

@@ -1,17 +1,8 @@
-"""One thread: the runs here are tiny, and their sums then have one order on every machine."""
+"""The runs here are tiny: one thread is fastest, and the same on every machine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-import torch
+from threads import one_thread
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Train on one thread, and leave the number of threads as it was."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+_one_thread = pytest.fixture(autouse=True, scope="module")(one_thread)

@@ -8,6 +8,7 @@ from training_builders import (
     EQUALS,
     difference,
     equations,
+    gradients_of_both,
     lively_model,
     own_loss,
     small_config,
@@ -23,17 +24,9 @@ SEEDS = (0, 17, 4)
 
 def assert_same(config, seeds, dtype):
     """Losses, answer logits and every parameter's gradient agree, relative to the largest."""
-    models = {seed: lively_model(config, seed, dtype) for seed in seeds}
-    ensemble = stacked(config, models, dtype)
-    losses, logits = ensemble.gradients(keep_logits=True)
-    for index, (seed, model) in enumerate(models.items()):
-        loss, own_logits = own_loss(model, config, seed)
-        loss.backward()
-        assert difference(losses[index], loss) <= TOLERANCE[dtype]
-        assert difference(logits[index], own_logits) <= TOLERANCE[dtype]
-        for name, parameter in model.named_parameters():
-            found = ensemble.weights[name].grad[index]
-            assert difference(found, parameter.grad) <= TOLERANCE[dtype], name
+    for gradients in gradients_of_both(config, seeds, dtype, TOLERANCE[dtype]):
+        for name, (found, own) in gradients.items():
+            assert difference(found, own) <= TOLERANCE[dtype], name
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)

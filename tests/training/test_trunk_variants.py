@@ -8,6 +8,7 @@ from training_builders import (
     EQUALS,
     difference,
     equations,
+    gradients_of_both,
     lively_model,
     own_loss,
     small_config,
@@ -47,19 +48,11 @@ def variant_config(text, *, task=None, training=None, **model):
 
 def assert_same(config, seeds, dtype):
     """Losses, answer logits and every parameter's gradient agree, relative to the largest."""
-    models = {seed: lively_model(config, seed, dtype) for seed in seeds}
-    ensemble = stacked(config, models, dtype)
-    losses, logits = ensemble.gradients(keep_logits=True)
-    for index, (seed, model) in enumerate(models.items()):
-        loss, own_logits = own_loss(model, config, seed)
-        loss.backward()
-        assert difference(losses[index], loss) <= TOLERANCE[dtype]
-        assert difference(logits[index], own_logits) <= TOLERANCE[dtype]
+    for gradients in gradients_of_both(config, seeds, dtype, TOLERANCE[dtype]):
         # A window of one mixes a state with itself: its gate has a gradient of mere rounding.
-        largest = max(float(parameter.grad.abs().max()) for parameter in model.parameters())
-        for name, parameter in model.named_parameters():
-            found = ensemble.weights[name].grad[index]
-            assert float((found - parameter.grad).abs().max()) <= TOLERANCE[dtype] * largest, name
+        largest = max(float(own.abs().max()) for _, own in gradients.values())
+        for name, (found, own) in gradients.items():
+            assert float((found - own).abs().max()) <= TOLERANCE[dtype] * largest, name
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)

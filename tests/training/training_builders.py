@@ -76,6 +76,22 @@ def difference(found: Tensor, expected: Tensor) -> float:
     return float(((found - expected).abs().max() / largest).detach())
 
 
+def gradients_of_both(config, seeds, dtype, tolerance):
+    """For each seed {name: gradients, stacked and the model's own}, once its losses agree."""
+    models = {seed: lively_model(config, seed, dtype) for seed in seeds}
+    ensemble = stacked(config, models, dtype)
+    losses, logits = ensemble.gradients(keep_logits=True)
+    for index, (seed, model) in enumerate(models.items()):
+        loss, own_logits = own_loss(model, config, seed)
+        loss.backward()
+        assert difference(losses[index], loss) <= tolerance
+        assert difference(logits[index], own_logits) <= tolerance
+        yield {
+            name: (ensemble.weights[name].grad[index], parameter.grad)
+            for name, parameter in model.named_parameters()
+        }
+
+
 def train_together(ensemble: Ensemble, steps: int) -> Tensor:
     """Make so many updates and return the training losses before each, [steps, S]."""
     losses = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from synthetic import synthetic_runlog
+from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
 
 from gmb_hf import Prereg, RunLog
 
@@ -24,13 +24,7 @@ def held_out_log() -> RunLog:
 def design() -> Prereg:
     """One windowed candidate, one without a window, one column, one reversed."""
     return Prereg.minimal(
-        horizon=100,
-        safe_gap=200,
-        w_event=50,
-        jump_threshold=0.2,
-        burn_in=150,
-        lead_time_target=30,
-        lead_time_median_min=20,
+        **SYNTHETIC_DESIGN,
         window_sweep=[50, 100, 150],
         null_draws=200,
         bootstrap_draws=200,
