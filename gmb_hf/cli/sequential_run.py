@@ -56,6 +56,10 @@ def run(
     track: Annotated[
         list[str] | None, typer.Option(help="tensorboard, trackio or wandb; several are possible.")
     ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="Groups of seeds trained at a time; on a CPU one a core if not given."),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Train tasks one after the other and evaluate all of them after each; resumes."""
@@ -73,6 +77,7 @@ def run(
         device=device,
         save_models=save_models,
         track=track or [],
+        jobs=jobs,
     )
     assert finished is not None  # this is the only process
     show_retention.sums(finished.summary)

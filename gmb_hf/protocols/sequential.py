@@ -37,7 +37,7 @@ def train_variant(
     device: str = "cpu",
     save_models: str = "last",
 ) -> None:
-    """Train the seeds of a variant that the folder does not hold yet, in groups.
+    """Train the seeds of a variant that the folder does not hold yet, group after group.
 
     Args:
         config: the design, which the folder must have been claimed for.
@@ -51,27 +51,56 @@ def train_variant(
     Raises:
         InputError: the variant does not fit the model, or the folder cannot be written to.
     """
-    keep_freed_memory()
+    for group in pending_groups(config, variant, seeds, folder):
+        train_group(
+            config,
+            variant,
+            group,
+            folder,
+            listener=listener,
+            device=device,
+            save_models=save_models,
+        )
+
+
+def pending_groups(
+    config: SequentialConfig, variant: Variant, seeds: Sequence[int], folder: SequentialFolder
+) -> list[tuple[int, ...]]:
+    """The seeds of a variant that the folder does not hold yet, as they are trained together.
+
+    Raises:
+        InputError: a state in the folder is of another design.
+    """
+    states, identity = folder.states(variant.name), _identity(config, variant)
     done = folder.finished_seeds(variant.name)
-    groups = state.pending_groups(
-        folder.states(variant.name),
-        _identity(config, variant),
-        [seed for seed in seeds if seed not in done],
-        at_once=config.training.seeds_at_once,
-    )
-    for group in groups:
-        phases = Phases(config, variant, group, device=device)
-        _train_group(phases, folder, listener or Silent(), save_models)
     # A process that dies between writing a matrix and dropping its state leaves both.
-    for group in state.waiting_groups(folder.states(variant.name), _identity(config, variant)):
-        if folder.finished_seeds(variant.name).issuperset(group):
-            state.state_path(folder.states(variant.name), group).unlink(missing_ok=True)
+    for group in state.waiting_groups(states, identity):
+        if done.issuperset(group):
+            state.state_path(states, group).unlink(missing_ok=True)
+    missing = [seed for seed in seeds if seed not in done]
+    return state.pending_groups(states, identity, missing, at_once=config.training.seeds_at_once)
 
 
-def _train_group(
-    phases: Phases, folder: SequentialFolder, listener: Listener, save_models: str
+def train_group(
+    config: SequentialConfig,
+    variant: Variant,
+    seeds: Sequence[int],
+    folder: SequentialFolder,
+    *,
+    listener: Listener | None = None,
+    device: str = "cpu",
+    save_models: str = "last",
 ) -> None:
-    config, variant, seeds = phases.config, phases.variant, phases.seeds
+    """Train one of the `pending_groups` through all phases, or from where it stopped.
+
+    The arguments are those of `train_variant`.
+
+    Raises:
+        InputError: as `train_variant`.
+    """
+    keep_freed_memory()
+    phases = Phases(config, variant, seeds, device=device)
+    listener = listener or Silent()
     count, last = len(seeds), len(config.suite.tasks)
     held = state.state_path(folder.states(variant.name), seeds)
 

@@ -83,15 +83,11 @@ class Together:
             listener.ended(phases)
 
 
-class PhaseBar(TrainingBar):
-    """Of seeds x steps over all variants, with the variant and the task that are under way.
+class Places(Silent):
+    """Says where a training is, the variant and the task; a base for those that show it."""
 
-    Args:
-        total, done, console: as in `TrainingBar`.
-    """
-
-    def __init__(self, total: int, done: int = 0, console: Console | None = None) -> None:
-        super().__init__("seed steps", "{task.fields[at]}", total, done, console, at="beginning")
+    def at(self, place: str) -> None:
+        """Show this line."""
 
     def began(self, phases: Phases, seed_steps: int) -> None:
         """Count what an earlier start has done, and name the variant."""
@@ -106,11 +102,23 @@ class PhaseBar(TrainingBar):
         """Name the task that comes next."""
         self._name(phases)
 
-    def ended(self, phases: Phases) -> None:
-        """Nothing more to show."""
-
     def _name(self, phases: Phases, more: str = "") -> None:
         tasks = phases.config.suite.tasks
         if phases.phase < len(tasks):
             place = f"{phases.phase + 1}/{len(tasks)} {phases.task}"
-            self._show(at=f"{phases.variant.name} {place}{more}"[:32])
+            self.at(f"{phases.variant.name} {place}{more}"[:32])
+
+
+class PhaseBar(TrainingBar, Places):
+    """Of seeds x steps over all variants, with the variant and the task that are under way.
+
+    Args:
+        total, done, console: as in `TrainingBar`.
+    """
+
+    def __init__(self, total: int, done: int = 0, console: Console | None = None) -> None:
+        super().__init__("seed steps", "{task.fields[at]}", total, done, console, at="beginning")
+
+    def at(self, place: str) -> None:
+        """Show this line beside the bar."""
+        self._show(at=place)

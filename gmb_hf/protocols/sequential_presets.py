@@ -42,7 +42,7 @@ def quick(suite: str) -> SequentialConfig:
             suite=SuiteSettings(name=suite),
             model=ModelSettings(layers=2, heads=4, width=32, mlp_width=128),
             training=TrainingSettings(
-                checkpoint_every=25, lr=3e-3, weight_decay=0.5, seeds_at_once=8
+                checkpoint_every=25, lr=3e-3, weight_decay=0.5, seeds_at_once=4
             ),
             # Parity is memorised, not learned, within any such number.
             phases=PhaseSettings(steps=(300, 1000, 600, 300), stop_loss=0.05),
@@ -52,7 +52,7 @@ def quick(suite: str) -> SequentialConfig:
         suite=SuiteSettings(name=suite, prime=31),
         model=ModelSettings(layers=1, heads=4, width=64, mlp_width=128),
         training=TrainingSettings(
-            steps=6000, checkpoint_every=50, lr=2e-3, weight_decay=1.5, seeds_at_once=8
+            steps=6000, checkpoint_every=50, lr=2e-3, weight_decay=1.5, seeds_at_once=4
         ),
         phases=PhaseSettings(stop_loss=0.1),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -11,13 +12,13 @@ from typing import TYPE_CHECKING
 from gmb_hf.protocols.sequential_presets import preset as named
 from gmb_hf.protocols.sequential_settings import SequentialConfig
 from gmb_hf.training.variants import Variant, parse_variant
-from gmb_hf.validation import InputError, choose, repeated
+from gmb_hf.validation import InputError, choose, positive_int, repeated
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
     from gmb_hf.continual.summary import RetentionSummary
-    from gmb_hf.protocols.sequential_listeners import Listener, PhaseBar
+    from gmb_hf.protocols.sequential_listeners import PhaseBar
 
 
 SHORT = {
@@ -100,6 +101,7 @@ def run_sequential(
     device: str = "auto",
     save_models: str = "last",
     track: Sequence[str] = (),
+    jobs: int | None = None,
     accelerator: Accelerator | None = None,
 ) -> Finished | None:
     """Train what is missing in `out`, put the matrices together and report on them.
@@ -112,6 +114,8 @@ def run_sequential(
         device: "auto", "cpu" or "cuda".
         save_models: after the "last" phase, after "all", or "none".
         track: "tensorboard", "trackio", "wandb"; those that are not installed are left out.
+        jobs: how many groups of seeds are trained at a time, each in a process of its own; None
+            for one a core, and 1 for this process alone, as under Accelerate and on a GPU.
         accelerator: of several processes, which share the seeds; `device` is then its own.
 
     Returns:
@@ -121,16 +125,21 @@ def run_sequential(
         InputError: a variant does not fit the model, another design in the folder, no such device,
             or the folder cannot be written to.
     """
-    from gmb_hf.protocols.sequential import SAVE_MODELS, train_variant
+    import torch
+
+    from gmb_hf.protocols.sequential import SAVE_MODELS, pending_groups
     from gmb_hf.protocols.sequential_folder import SequentialFolder
-    from gmb_hf.protocols.sequential_listeners import PhaseBar, Together
+    from gmb_hf.protocols.sequential_listeners import PhaseBar
     from gmb_hf.protocols.shapes import model_shape
-    from gmb_hf.protocols.tracking import Tracking, installed
+    from gmb_hf.protocols.side_by_side import Group, train_here, train_side_by_side
+    from gmb_hf.protocols.tracking import installed
     from gmb_hf.training.devices import chosen_device
     from gmb_hf.training.processes import own_share
     from gmb_hf.workflows.sequential_reporting import sequential_report
 
     choose("save-models", save_models, SAVE_MODELS, where="--save-models")
+    if jobs is not None:
+        positive_int("--jobs", jobs)
     for variant in variants:
         model_shape(config, variant)  # what does not fit is said before anything is trained
     trackers, notes = installed(track)
@@ -150,20 +159,29 @@ def run_sequential(
     shown: AbstractContextManager[PhaseBar | None] = nullcontext()
     if main_process and done < total:
         shown = PhaseBar(total, done)
+    groups = [
+        Group(
+            config=config,
+            variant=variant,
+            seeds=group,
+            folder=str(folder.path),
+            device=place,
+            save_models=save_models,
+            trackers=tuple(trackers) if main_process else (),
+        )
+        for variant in variants
+        for group in pending_groups(config, variant, own, folder)
+    ]
+    if jobs is None:
+        jobs = torch.get_num_threads() if accelerator is None and place == "cpu" else 1
+    # From all groups, not from those that are left: a run that is resumed has the same threads.
+    jobs = min(jobs, len(variants) * math.ceil(len(own) / config.training.seeds_at_once))
     with shown as bar:
-        listeners: list[Listener] = [bar] if bar is not None else []
-        if trackers and main_process:
-            listeners.append(Tracking(trackers, folder.path, cpu=place == "cpu"))
-        for variant in variants:
-            train_variant(
-                config,
-                variant,
-                own,
-                folder,
-                listener=Together(listeners),
-                device=place,
-                save_models=save_models,
-            )
+        if jobs > 1:
+            threads = max(torch.get_num_threads() // jobs, 1)
+            train_side_by_side(groups, bar, jobs=jobs, threads=threads)
+        else:
+            train_here(groups, bar)
     if accelerator is not None:
         accelerator.wait_for_everyone()
     if not main_process:

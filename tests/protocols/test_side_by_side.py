@@ -1,0 +1,66 @@
+"""Groups of seeds in processes of their own: the same matrices, and one line where one fails."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from sequential_builders import tiny, trained
+
+from gmb_hf.protocols.sequential_folder import SequentialFolder
+from gmb_hf.protocols.side_by_side import Group, train_side_by_side
+from gmb_hf.training.variants import parse_variant
+from gmb_hf.validation import InputError
+from gmb_hf.workflows.sequential import run_sequential
+
+
+def group(config, folder, variant="dense", **changes) -> Group:
+    """Two seeds that one process trains."""
+    given = Group(config, parse_variant(variant), (0, 1), str(folder), "cpu", "none")
+    return dataclasses.replace(given, **changes)
+
+
+class Heard:
+    """A bar that writes down what it is told."""
+
+    def __init__(self):
+        self.steps, self.places = 0, []
+
+    def advanced(self, seed_steps):
+        self.steps += seed_steps
+
+    def at(self, place):
+        self.places.append(place)
+
+
+def test_two_at_a_time_leave_what_one_after_the_other_leaves(tmp_path):
+    config = tiny("modular")
+    one = trained(config, tmp_path / "one", [0, 1], save_models="none")
+    two = SequentialFolder(tmp_path / "two")
+    two.claim(config)
+    heard = Heard()
+    groups = [group(config, two.path, variant) for variant in ("dense", "banded-4")]
+    train_side_by_side(groups, heard, jobs=2, threads=1)
+    same = "matrix/dense-seeds-0-1-n2.csv"
+    assert (two.path / same).read_bytes() == (one.path / same).read_bytes()
+    assert two.finished_seeds("banded-4") == {0, 1}
+    assert heard.steps == 2 * 2 * sum(config.steps)
+    assert {place.split()[0] for place in heard.places} == {"dense", "banded-4"}
+
+
+def test_a_fault_in_a_process_is_the_same_line_as_here(tmp_path):
+    wide = group(tiny("modular"), tmp_path, "sort-900")
+    with pytest.raises(InputError, match="sort_window=900 is longer than the longest input"):
+        train_side_by_side([wide], None, jobs=1, threads=1)
+
+
+def test_a_process_that_dies_is_said(tmp_path, capfd):
+    broken = group(None, tmp_path)
+    with pytest.raises(InputError, match=r"ended with code 1.*--jobs 1 goes on"):
+        train_side_by_side([broken], None, jobs=1, threads=1)
+    assert "AttributeError" in capfd.readouterr().err
+
+
+def test_no_job_at_all_is_refused(tmp_path):
+    with pytest.raises(InputError, match="--jobs must be a whole number of at least 1, got 0"):
+        run_sequential(tiny("modular"), [parse_variant("dense")], [0], tmp_path, jobs=0)
