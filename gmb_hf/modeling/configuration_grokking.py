@@ -31,7 +31,7 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
         initializer_range: standard deviation of the weights at the start.
         tie_word_embeddings: whether the output layer is the token embedding.
         use_cache: whether a forward outside training returns keys and values to continue from;
-            False with a mixer, which reads states that no cache keeps.
+            False with a mixer or with cycles, which read states that no cache keeps.
         pad_token_id, bos_token_id, eos_token_id: special tokens, None where there are none.
         band_fc1, band_fc2: keep of the MLP's layer up, down, only the weights within half of this
             from the diagonal (`banded.BandedLinear`); None keeps all.
@@ -41,11 +41,14 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
         hebbian_window: before each training forward, pull together the embeddings of tokens that
             stand within this distance (`hebbian.hebbian_pull`).
         hebbian_rate: how far, as a share of the way.
+        cycles, inner_steps: apply the layers before the last so many inner steps in each of so
+            many cycles, and the last one at the end of each cycle (`loops`).
+        halting: mix the states of all cycles by a learned probability of halting there.
 
     Raises:
         ValueError: a size is not a whole number of at least 1, the heads do not divide the
-            width, the activation is unknown, a band leaves a unit without connection, or a window
-            is longer than the longest input.
+            width, the activation is unknown, a band leaves a unit without connection, a window
+            is longer than the longest input, or loops lack a part.
 
     Example:
         >>> GrokkingTransformerConfig.grokking(prime=29, num_hidden_layers=1).vocab_size
@@ -74,6 +77,9 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
     blend_window: int | None = None
     hebbian_window: int | None = None
     hebbian_rate: float = 1e-3
+    cycles: int | None = None
+    inner_steps: int | None = None
+    halting: bool = False
 
     def __post_init__(self, **kwargs: Any) -> None:
         if self.intermediate_size is None and isinstance(self.hidden_size, int):
@@ -102,7 +108,8 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
         if not self.initializer_range > 0:
             raise ValueError(f"initializer_range must be positive, got {self.initializer_range!r}")
         self._check_variant()
-        if self.mixer_windows:
+        self._check_loops()
+        if self.uncached:
             self.use_cache = False
         super().__post_init__(**kwargs)
 
@@ -135,6 +142,34 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
         number = isinstance(rate, (int, float)) and not isinstance(rate, bool)
         if not number or not 0 < rate < math.inf:
             raise ValueError(f"hebbian_rate must be a positive number, got {rate!r}")
+
+    def _check_loops(self) -> None:
+        if not isinstance(self.halting, bool):
+            raise ValueError(f"halting must be True or False, got {self.halting!r}")
+        if self.cycles is None:
+            for name in ("inner_steps", "halting"):
+                if getattr(self, name):
+                    raise ValueError(f"{name}={getattr(self, name)!r} needs cycles; set cycles too")
+            return
+        self._check_size("cycles")
+        if self.inner_steps is None:
+            raise ValueError(
+                f"cycles={self.cycles} needs inner_steps, how often the layers before the last "
+                "are applied in each cycle; set it too"
+            )
+        self._check_size("inner_steps")
+        if self.num_hidden_layers < 2:
+            raise ValueError(
+                f"cycles={self.cycles} needs at least 2 layers, the last one for the slow block; "
+                f"got num_hidden_layers={self.num_hidden_layers}"
+            )
+        if self.halting and self.cycles == 1:
+            raise ValueError("halting chooses among cycles; with cycles=1 there is no choice")
+
+    @property
+    def uncached(self) -> tuple[str, ...]:
+        """What keeps the model from continuing from keys and values alone; most often nothing."""
+        return (*self.mixer_windows, *(() if self.cycles is None else ("cycles",)))
 
     def _windows(self) -> dict[str, Any]:
         """The fields named `..._window` that are set: one for each mixer, and hebbian_window."""

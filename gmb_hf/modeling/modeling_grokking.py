@@ -12,7 +12,8 @@ output layer is the token embedding unless the configuration unties it. Every li
 output has a bias. There is no dropout.
 
 Variants, each turned on by fields of the config: banded MLPs (`banded`), layers that mix the states
-of neighbouring tokens (`mixers`), and embeddings that neighbours pull together (`hebbian`).
+of neighbouring tokens (`mixers`), embeddings that neighbours pull together (`hebbian`), and layers
+that are applied again and again (`loops`).
 
 This file travels with saved models, and so do those it imports from: it imports torch, transformers
 and its neighbours alone.
@@ -48,6 +49,7 @@ from .layers_grokking import (
     ResidualProjection,
     add_mixers,
 )
+from .loops import Halting, looped
 from .mixers import Mixer
 
 
@@ -87,6 +89,9 @@ class GrokkingTransformerPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
         if isinstance(module, Mixer):
             for name, value in module.start().items():
                 init.copy_(module.get_parameter(name), value)
+        if isinstance(module, Halting):
+            init.zeros_(module.weight)
+            init.zeros_(module.bias)
 
 
 class GrokkingTransformerModel(GrokkingTransformerPreTrainedModel):
@@ -98,11 +103,13 @@ class GrokkingTransformerModel(GrokkingTransformerPreTrainedModel):
         self.embed_positions = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         self.mixers = add_mixers(self, config, after_every_block=False)
         self.reads_states = ", ".join(config.mixer_windows)
+        self.uncached = ", ".join(config.uncached)
         self.layers = nn.ModuleList(
             GrokkingTransformerLayer(config, layer_idx)
             for layer_idx in range(config.num_hidden_layers)
         )
         self.norm = nn.LayerNorm(config.hidden_size, eps=LAYER_NORM_EPS)
+        self.halting = Halting(config.hidden_size) if config.halting else None
         self.gradient_checkpointing = False
         self.post_init()
 
@@ -135,16 +142,16 @@ class GrokkingTransformerModel(GrokkingTransformerPreTrainedModel):
         """
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give exactly one of input_ids and inputs_embeds")
-        if self.reads_states and past_key_values is not None:
+        if self.uncached and past_key_values is not None:
             raise ValueError(
-                f"a model with {self.reads_states} reads states that no cache keeps; give the "
+                f"a model with {self.uncached} reads states that no cache keeps; give the "
                 "whole input, without past_key_values (use_cache=False)"
             )
         if self.training and self.config.hebbian_window is not None:
             self._pull(input_ids, attention_mask, self.config.hebbian_window)
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)  # [B, T, C]
-        if use_cache and past_key_values is None and not (self.training or self.reads_states):
+        if use_cache and past_key_values is None and not (self.training or self.uncached):
             past_key_values = DynamicCache(config=self.config)
         position_ids = token_positions(
             self.config, inputs_embeds, attention_mask, position_ids, past_key_values
@@ -162,14 +169,30 @@ class GrokkingTransformerModel(GrokkingTransformerPreTrainedModel):
         hidden_states = inputs_embeds + self.embed_positions(position_ids)  # [B, T, C]
         for name in self.mixers:
             hidden_states = self.get_submodule(name)(hidden_states, present)
-        for layer in self.layers:
-            hidden_states = layer(
+
+        def blocks(layers: nn.ModuleList, states: Tensor) -> Tensor:
+            for layer in layers:
+                states = layer(
+                    states,
+                    present=present,
+                    attention_mask=causal_mask,
+                    past_key_values=past_key_values,
+                    **kwargs,
+                )
+            return states
+
+        if self.config.cycles is None:
+            hidden_states = blocks(self.layers, hidden_states)
+        else:
+            ends = looped(
                 hidden_states,
-                present=present,
-                attention_mask=causal_mask,
-                past_key_values=past_key_values,
-                **kwargs,
+                lambda states: blocks(self.layers[:-1], states),
+                lambda states: blocks(self.layers[-1:], states),
+                cycles=self.config.cycles,
+                inner_steps=self.config.inner_steps,
+                eps=LAYER_NORM_EPS,
             )
+            hidden_states = ends[-1] if self.halting is None else self.halting(ends)
         return BaseModelOutputWithPast(
             last_hidden_state=self.norm(hidden_states), past_key_values=past_key_values
         )

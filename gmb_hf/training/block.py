@@ -72,6 +72,8 @@ def after_attention(
     residual: Tensor,
     activation: str,
     workspace: Workspace,
+    *,
+    application: int = 0,
 ) -> Tensor:
     """The rest of a block: attention joins the residual stream, then the MLP; [S, m, d].
 
@@ -81,15 +83,22 @@ def after_attention(
         mixed, residual: the mixed values and the states that they are added to, [S, m, d] each.
         activation: of the MLP.
         workspace: as in `fused.mlp_block`.
+        application: how often the layer has been applied before in the same forward.
     """
     out = weights[f"{layer}.attention.out.weight"].transpose(1, 2)
     bias = weights[f"{layer}.attention.out.bias"].unsqueeze(1)
     states = torch.baddbmm(residual + bias, mixed, out)
-    return feed_forward(weights, layer, states, activation, workspace)
+    return feed_forward(weights, layer, states, activation, workspace, application=application)
 
 
 def feed_forward(
-    weights: Weights, layer: str, states: Tensor, activation: str, workspace: Workspace
+    weights: Weights,
+    layer: str,
+    states: Tensor,
+    activation: str,
+    workspace: Workspace,
+    *,
+    application: int = 0,
 ) -> Tensor:
     """The MLP of a block with its residual, [S, m, d]; the arguments are as above."""
     up, up_bias = normed_linear(
@@ -103,5 +112,5 @@ def feed_forward(
         weights[f"{layer}.mlp.down.bias"].unsqueeze(1),
         activation=activation,
         workspace=workspace,
-        name=layer,
+        name=f"{layer}/{application}",
     )

@@ -21,7 +21,7 @@ from gmb_hf.training.settings import (
     TaskSettings,
     TrainingSettings,
 )
-from gmb_hf.training.variants import RATE, SIZES
+from gmb_hf.training.variants import FIELDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class RunConfig:
         for name in ("seeds_at_once", "compile"):  # they change speed, not results
             del training[name]
         model = dataclasses.asdict(self.model)
-        for name in (*SIZES, RATE):  # what a model does not have, its identity does not name
+        for name in FIELDS:  # what a model does not have, its identity does not name
             del model[name]
         return {
             "task": dataclasses.asdict(self.task),

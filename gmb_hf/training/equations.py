@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.tasks.modular import ModularTask
+from gmb_hf.training.loops import Loops
 from gmb_hf.validation import InputError
 
 _MIXERS = ("sort", "blend")
@@ -31,6 +32,7 @@ class TrunkLayout:
         residues: p, the number of operand tokens; their ids are 0..p-1.
         bos, operation, equals: token ids.
         sort_window, blend_window: of the model's mixers, None where it has none.
+        loops: how often its layers are applied, None where it is once.
     """
 
     layers: int
@@ -42,6 +44,7 @@ class TrunkLayout:
     equals: int
     sort_window: int | None = None
     blend_window: int | None = None
+    loops: Loops | None = None
 
     @classmethod
     def of(cls, shape: GrokkingTransformerConfig, task: ModularTask) -> TrunkLayout:
@@ -67,6 +70,7 @@ class TrunkLayout:
             equals=task.vocabulary.eq,
             sort_window=shape.sort_window,
             blend_window=shape.blend_window,
+            loops=Loops.of(shape),
         )
 
 

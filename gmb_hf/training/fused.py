@@ -86,7 +86,7 @@ class _MLPBlock(torch.autograd.Function):
         y = torch.add(x, down_bias)
         y.baddbmm_(after, down.transpose(1, 2))
         ctx.save_for_backward(x, normed, mean, inverse, before, after, up, down)
-        ctx.activation, ctx.workspace, ctx.name = activation, workspace, name
+        ctx.activation, ctx.workspace = activation, workspace
         return y
 
     @staticmethod
@@ -94,7 +94,8 @@ class _MLPBlock(torch.autograd.Function):
         (dy,) = gradients
         x, normed, mean, inverse, before, after, up, down = ctx.saved_tensors
         d_down = torch.bmm(dy.transpose(1, 2), after)
-        hidden = ctx.workspace.get(f"{ctx.name}.gradient", tuple(before.shape), x)
+        # Read by this backward alone, so one serves them all.
+        hidden = ctx.workspace.get("gradient", tuple(before.shape), x)
         torch.bmm(dy, down, out=hidden)
         if ctx.activation == "relu":
             torch.ops.aten.threshold_backward.grad_input(hidden, after, 0, grad_input=hidden)
@@ -129,7 +130,7 @@ def mlp_block(
         x: [S, n, d]. up: [S, f, d] and up_bias: [S, 1, f], the norm's gain and shift folded in.
         down: [S, d, f]. down_bias: [S, 1, d].
         activation: "relu" or "gelu_new" (the tanh form of GPT-2).
-        name: the layer, so that two layers of one workspace do not share buffers.
+        name: of the layer and its application, so that no two of one forward share buffers.
     """
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():
         arguments = (x, up, up_bias, down, down_bias, activation, workspace, name)

@@ -6,7 +6,8 @@ following give the model's own loss and gradients:
 - a state depends on its prefix alone, so equal prefixes are one node of a `RowTree`, and norms,
   projections and MLP run over nodes;
 - positions after the last one whose next token is asked for are left out;
-- in the last layer only the asked nodes have queries and an MLP, unless a mixer reads the rest.
+- in the last layer only the asked nodes have queries and an MLP, unless a mixer reads the rest;
+  where layers are looped, in its last application (`loops`).
 
 Mixers run over the rows in full, and one copy of each node is kept. Bands are zeros in the
 weights and the pull of neighbours acts on the embeddings before a step: neither is seen here.
@@ -26,6 +27,7 @@ from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.modeling.mixers import Mixer, mixers_of
 from gmb_hf.training.block import Weights, after_attention, output_head, query_key_value
 from gmb_hf.training.fused import Workspace, normalise
+from gmb_hf.training.loops import Loops, looped_states
 from gmb_hf.training.row_attention import attend_in_rows, attend_visible
 from gmb_hf.training.row_loss import target_loss, target_results
 from gmb_hf.training.row_tree import RowTree
@@ -40,6 +42,7 @@ class RowLayout:
         layers, heads: of the transformer.
         activation: of the MLP, "relu" or "gelu_new".
         embedding_mixers, block_mixers: those after the embedding and those after every block.
+        loops: how often the layers are applied, None where it is once.
     """
 
     layers: int
@@ -47,6 +50,7 @@ class RowLayout:
     activation: str
     embedding_mixers: tuple[Mixer, ...] = ()
     block_mixers: tuple[Mixer, ...] = ()
+    loops: Loops | None = None
 
     @classmethod
     def of(cls, config: GrokkingTransformerConfig) -> RowLayout:
@@ -57,6 +61,7 @@ class RowLayout:
             activation=config.hidden_act,
             embedding_mixers=tuple(mixers_of(config, after_every_block=False).values()),
             block_mixers=tuple(mixers_of(config, after_every_block=True).values()),
+            loops=Loops.of(config),
         )
 
 
@@ -81,13 +86,49 @@ def asked_states(
     The arguments are those of `row_losses`.
     """
     states = _mix(weights, "model", layout.embedding_mixers, _embed(weights, tree), tree)
+    rows = _Nodes(weights, layout, tree, workspace, states)
+    if layout.loops:
+        return looped_states(weights, layout.loops, layout.layers, states, rows)
     for layer in range(layout.layers):
+        states = rows.block(layer, 0, states, asked_alone=layer == layout.layers - 1)
+    return states
+
+
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    """All nodes of a tree, and the blocks over them."""
+
+    weights: Weights
+    layout: RowLayout
+    tree: RowTree
+    workspace: Workspace
+    start: Tensor
+
+    def block(self, layer: int, application: int, states: Tensor, *, asked_alone: bool) -> Tensor:
+        """The states after a layer, [S, N, d], or those of the asked nodes, [S, K, d]."""
+        weights, layout, tree = self.weights, self.layout, self.tree
         prefix = f"model.layers.{layer}"
-        asked_alone = layer == layout.layers - 1 and not layout.block_mixers
-        mixed, residual = _attend(weights, prefix, states, tree, layout.heads, asked_alone)
-        states = after_attention(weights, prefix, mixed, residual, layout.activation, workspace)
+        few = asked_alone and not layout.block_mixers
+        mixed, residual = _attend(weights, prefix, states, tree, layout.heads, few)
+        states = after_attention(
+            weights,
+            prefix,
+            mixed,
+            residual,
+            layout.activation,
+            self.workspace,
+            application=application,
+        )
         states = _mix(weights, prefix, layout.block_mixers, states, tree)
-    return asked_nodes(states, tree) if layout.block_mixers else states
+        return asked_nodes(states, tree) if asked_alone and not few else states
+
+    def embedded(self) -> Tensor:
+        """The embedding of all nodes, [S, N, d]."""
+        return self.start
+
+    def asked(self, states: Tensor) -> Tensor:
+        """Those of the asked nodes, [S, K, d]."""
+        return asked_nodes(states, self.tree)
 
 
 def _embed(weights: Weights, tree: RowTree) -> Tensor:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from gmb_hf.tasks.modular import ModularTask
 from gmb_hf.tasks.vocabulary import OP_TOKENS, OPERATIONS
 from gmb_hf.training.seeds import parse_seeds
-from gmb_hf.training.variants import HEBBIAN_RATE, SIZES, Variant
+from gmb_hf.training.variants import HEBBIAN_RATE, LOOP_SIZES, SIZES, Variant
 from gmb_hf.validation import (
     InputError,
     choose,
@@ -118,6 +118,9 @@ class ModelSettings:
         blend_window: mix embeddings with those of the tokens before, in this window.
         hebbian_window: in training, pull embeddings together at up to this distance.
         hebbian_rate: by this share of their difference.
+        cycles, inner_steps: apply the last layer so often, and in each of these cycles the layers
+            before it so often.
+        halting: read the answer from a mean over the cycles that is learned.
 
     Without its variants (None) a model is the dense one; `variants` has their short names.
     """
@@ -135,6 +138,9 @@ class ModelSettings:
     blend_window: int | None = None
     hebbian_window: int | None = None
     hebbian_rate: float = HEBBIAN_RATE
+    cycles: int | None = None
+    inner_steps: int | None = None
+    halting: bool = False
 
     def __post_init__(self) -> None:
         for name in ("layers", "heads", "width", "mlp_width"):
@@ -147,7 +153,7 @@ class ModelSettings:
         choose("activation", self.activation, ACTIVATIONS, where="model.activation")
         positive("model.initializer_range", self.initializer_range)
         positive("model.hebbian_rate", self.hebbian_rate)
-        for name in SIZES:
+        for name in (*SIZES, *LOOP_SIZES):
             if getattr(self, name) is not None:
                 positive_int(f"model.{name}", getattr(self, name))
 

@@ -78,25 +78,25 @@ def attend_tables(
     bos, a, operation, b, equals = table.split(counts, dim=1)
     sums = equations.sum_operands(a, b, bos + operation + equals)
     at_equals = weighted_mean(sums, h)  # [S, n, d]
-    bos, a, operation, b, equals = states.split(counts, dim=1)
     if last:
-        return at_equals, equals
+        return at_equals, states[:, -1:]
 
     queries, keys, values = (x.split(counts, dim=1) for x in query_key_value)
     at_first, at_operation = _attend_prefix(queries, keys, values, h)
     at_second = _attend_second(queries[3], keys, values, h, equations)
-    residual = torch.cat(
-        [
-            bos,
-            a,
-            operation.expand_as(a),
-            equations.pick_second(b),
-            equals.expand(-1, equations.answers.shape[1], -1),
-        ],
+    mixed = torch.cat([values[0], at_first, at_operation, at_second, at_equals], dim=1)
+    return mixed, table_rows(states, layout, equations)
+
+
+def table_rows(states: Tensor, layout: TrunkLayout, equations: Equations) -> Tensor:
+    """The rows of a later layer, out of tables: [S, 2p + 3, d] -> [S, 1 + 2p + 2n, d]."""
+    p, n = layout.residues, equations.answers.shape[1]
+    bos, a, operation, b, equals = states.split([1, p, 1, p, 1], dim=1)
+    second = equations.pick_second(b)
+    return torch.cat(
+        [bos, a, operation.expand_as(a), second, equals.expand(-1, n, -1)],
         dim=1,
     )
-    mixed = torch.cat([values[0], at_first, at_operation, at_second, at_equals], dim=1)
-    return mixed, residual
 
 
 def _attend_prefix(queries: Rows, keys: Rows, values: Rows, heads: int) -> tuple[Tensor, Tensor]:

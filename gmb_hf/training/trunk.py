@@ -14,8 +14,9 @@ that numerator and denominator of the softmax are sums of table rows (`short_att
 
 Variants: embeddings that are blended have one row per equation at `b` and EQ from the start, and no
 tables (in a model of one layer they stay sums of table rows, `pair_attention`); states that are
-sorted are needed at every position of the last layer too (`mixed_rows`). Bands are zeros in the
-weights, and the pull of neighbours acts on the embeddings before a step: neither changes the
+sorted are needed at every position of the last layer too (`mixed_rows`). Layers that are looped have
+tables at their very first application, and EQ alone at their very last (`loops`). Bands are zeros in
+the weights, and the pull of neighbours acts on the embeddings before a step: neither changes the
 forward.
 
 Shapes: S seeds, n equations, p residues, d width, h heads, f hidden units, V vocabulary.
@@ -23,6 +24,8 @@ Equality with the model's own forward: `tests/training/test_trunk.py`.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -36,16 +39,26 @@ from gmb_hf.training.block import (
 )
 from gmb_hf.training.equations import Equations, TrunkLayout
 from gmb_hf.training.fused import Workspace, answer_loss, normalise
+from gmb_hf.training.loops import Trace, looped_states
 from gmb_hf.training.mixed_rows import blend, blend_sums, row_counts, sort
 from gmb_hf.training.pair_attention import attend_pairs
-from gmb_hf.training.short_attention import QueryKeyValue, attend_rows, attend_tables
+from gmb_hf.training.short_attention import (
+    QueryKeyValue,
+    attend_rows,
+    attend_tables,
+    table_rows,
+)
 from gmb_hf.training.take import take
 
 MAX_PAIRS = 2.5  # pairs of operands per equation up to which all of them cost less than rows do
 
 
 def answer_states(
-    weights: Weights, layout: TrunkLayout, equations: Equations, workspace: Workspace
+    weights: Weights,
+    layout: TrunkLayout,
+    equations: Equations,
+    workspace: Workspace,
+    trace: Trace | None = None,
 ) -> Tensor:
     """The residual stream at EQ after the last layer, before the final norm: [S, n, d].
 
@@ -54,26 +67,62 @@ def answer_states(
         layout: the model's shape and the task's tokens.
         equations: of every seed.
         workspace: buffers that the caller keeps between steps.
+        trace: is given the states of all steps of a model with loops.
     """
     if _by_pairs(layout, equations):
         return _states_of_pairs(weights, layout, equations, workspace)
-    n = equations.answers.shape[1]
     states = _embed(weights, layout, equations)
+    rows = _Rows(weights, layout, equations, workspace, states)
+    if layout.loops:
+        return looped_states(weights, layout.loops, layout.layers, states, rows, trace)
     for layer in range(layout.layers):
+        states = rows.block(layer, 0, states, asked_alone=layer == layout.layers - 1)
+    return states
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of the five positions, and the blocks over them; EQ is asked."""
+
+    weights: Weights
+    layout: TrunkLayout
+    equations: Equations
+    workspace: Workspace
+    start: Tensor  # as `_embed` gives it
+
+    def block(self, layer: int, application: int, states: Tensor, *, asked_alone: bool) -> Tensor:
+        """The states after a layer, [S, 1 + 2p + 2n, d], or those at EQ, [S, n, d]."""
+        weights, layout, equations = self.weights, self.layout, self.equations
         prefix = f"model.layers.{layer}"
-        last = layer == layout.layers - 1
         # A layer that is mixed afterwards is needed at every position, also if it is the last.
-        equals_alone = last and not _sorts(layout)
-        by_tables = layer == 0 and not layout.blend_window
-        asking = n if equals_alone and not by_tables else None
+        equals_alone = asked_alone and not _sorts(layout)
+        by_tables = layer == application == 0 and not layout.blend_window
+        asking = equations.answers.shape[1] if equals_alone and not by_tables else None
         query_key_value = _project(weights, prefix, states, queries=asking)
         attend = attend_tables if by_tables else attend_rows
         mixed, residual = attend(query_key_value, states, layout, equations, equals_alone)
-        states = after_attention(weights, prefix, mixed, residual, layout.activation, workspace)
+        states = after_attention(
+            weights,
+            prefix,
+            mixed,
+            residual,
+            layout.activation,
+            self.workspace,
+            application=application,
+        )
         if _sorts(layout):
-            states = _sort(weights, prefix, states, layout, equations, last)
-    assert states.shape[1] == n, (states.shape, n)
-    return states
+            states = _sort(weights, prefix, states, layout, equations, asked_alone)
+        return states
+
+    def embedded(self) -> Tensor:
+        """The embedding of all rows, [S, 1 + 2p + 2n, d]."""
+        if self.layout.blend_window:
+            return self.start
+        return table_rows(self.start, self.layout, self.equations)
+
+    def asked(self, states: Tensor) -> Tensor:
+        """Those at EQ, [S, n, d]."""
+        return states.split(row_counts(self.layout, self.equations), dim=1)[4]
 
 
 def answer_losses(
@@ -92,10 +141,13 @@ def answer_losses(
 
 @torch.no_grad()
 def answer_logits(
-    weights: Weights, layout: TrunkLayout, equations: Equations
+    weights: Weights, layout: TrunkLayout, equations: Equations, trace: Trace | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Logits [S, n, V] and final hidden states [S, n, d] (after the last norm), no gradient."""
-    states = answer_states(weights, layout, equations, Workspace())
+    """Logits [S, n, V] and final hidden states [S, n, d] (after the last norm), no gradient.
+
+    `trace` is given the states of all steps of a model with loops.
+    """
+    states = answer_states(weights, layout, equations, Workspace(), trace)
     head, bias = output_head(weights)
     normed = normalise(states)
     gain = weights["model.norm.weight"].unsqueeze(1)

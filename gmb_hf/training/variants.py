@@ -9,6 +9,8 @@
 | blend-G       | blend_window = G: embeddings mix with those of the tokens before them  |
 | hebbian-H     | hebbian_window = H: in training, neighbours pull their embeddings      |
 | hebbian-H@R   | the same at another hebbian_rate R than 0.001                          |
+| loops-NxT     | cycles = N, inner_steps = T: N slow cycles of T steps of a fast block  |
+| loops-NxT-halting | the same, halting: the answer is a mean over cycles that is learned |
 
 Several are joined by `+`. The fields have the same names in `ModelSettings` and in
 `GrokkingTransformerConfig`.
@@ -25,6 +27,9 @@ from gmb_hf.validation import InputError, choose, positive_int, repeated
 DENSE = "dense"
 HEBBIAN_RATE = 1e-3
 RATE = "hebbian_rate"
+LOOPS = "loops"
+HALTING = "halting"
+LOOP_SIZES = ("cycles", "inner_steps")
 KINDS: dict[str, tuple[str, ...]] = {
     "banded": ("band_fc1", "band_fc2"),
     "sort": ("sort_window",),
@@ -34,6 +39,8 @@ KINDS: dict[str, tuple[str, ...]] = {
 """Kind -> the fields that its numbers set, in the order in which names are written."""
 
 SIZES = tuple(name for names in KINDS.values() for name in names)
+FIELDS = (*SIZES, RATE, *LOOP_SIZES, HALTING)
+"""Every field that a variant sets."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +57,12 @@ class Variant:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Variant:
         """The variant that fields of a model make; None, and all other fields, are left out."""
-        kept = {name: values[name] for name in SIZES if values.get(name) is not None}
+        sizes = (*SIZES, *LOOP_SIZES)
+        kept = {name: values[name] for name in sizes if values.get(name) is not None}
         if "hebbian_window" in kept:
             kept[RATE] = values.get(RATE, HEBBIAN_RATE)
+        if values.get(HALTING):
+            kept[HALTING] = True
         return cls(kept)
 
     @property
@@ -66,6 +76,9 @@ class Variant:
         rate = self.fields.get(RATE, HEBBIAN_RATE)
         if rate != HEBBIAN_RATE:
             parts[-1] += f"@{rate!r}"
+        if any(self.fields.get(name) for name in LOOP_SIZES):
+            sizes = "x".join(str(self.fields.get(name)) for name in LOOP_SIZES)
+            parts.append(f"{LOOPS}-{sizes}" + (f"-{HALTING}" if self.fields.get(HALTING) else ""))
         return "+".join(parts) or DENSE
 
 
@@ -87,12 +100,12 @@ def parse_variant(text: str) -> Variant:
     for part in parts:
         numbers, at, rate = part.partition("@")
         kind, *sizes = numbers.split("-")
-        kinds.append(choose("kind", kind, (DENSE, *KINDS), where=where))
+        kinds.append(choose("kind", kind, (DENSE, *KINDS, LOOPS), where=where))
         if kind == DENSE:
             if len(parts) > 1 or part != DENSE:
                 raise InputError(f"{where}: {DENSE} stands alone and without numbers")
             continue
-        found.update(_sizes(kind, sizes, where))
+        found.update(_loops(sizes, where) if kind == LOOPS else _sizes(kind, sizes, where))
         if at:
             found[RATE] = _rate(kind, rate, where)
     twice = repeated(kinds)
@@ -116,6 +129,17 @@ def _sizes(kind: str, texts: list[str], where: str) -> dict[str, int | None]:
     if not any(sizes.values()):
         raise InputError(f"{where}: without any band it is the {DENSE} one; write {DENSE}")
     return sizes
+
+
+def _loops(texts: list[str], where: str) -> dict[str, int | bool]:
+    times = texts[0].split("x") if texts else []
+    if len(times) != 2 or texts[1:] not in ([], [HALTING]):
+        raise InputError(f"{where}: {LOOPS} is written as in {LOOPS}-2x3 or {LOOPS}-2x3-{HALTING}")
+    found: dict[str, int | bool] = {
+        name: positive_int(name, int(text) if text.isdecimal() else text, where=where)
+        for name, text in zip(LOOP_SIZES, times, strict=True)
+    }
+    return {**found, HALTING: bool(texts[1:])}
 
 
 def _rate(kind: str, text: str, where: str) -> float:

@@ -50,7 +50,7 @@ def test_a_name_is_read_as_the_variant_that_it_names(fields, rate):
 
 MISTAKES = {
     "bandd-256": "variant 'bandd-256': kind 'bandd' is unknown; .*Did you mean 'banded'?",
-    "": "variant '': kind '' is unknown; known: banded, blend, dense, hebbian, sort.",
+    "": "variant '': kind '' is unknown; known: banded, blend, dense, hebbian, loops, sort.",
     "sort-4+": "kind '' is unknown",
     "sort": "sort takes its numbers as in sort-8",
     "sort-4-4": "sort takes its numbers as in sort-8",
