@@ -27,7 +27,17 @@ from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.validation import InputError, unknown
 
-Family = Literal["dynamics", "spectral", "process", "crucible", "external", "control", "oracle"]
+Family = Literal[
+    "dynamics",
+    "spectral",
+    "process",
+    "crucible",
+    "judge",
+    "external",
+    "ensemble",
+    "control",
+    "oracle",
+]
 FAMILIES: tuple[str, ...] = get_args(Family)
 _MODULES = ("dynamics", "spectral", "process", "crucible", "controls", "oracles", "combined")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,18 +22,31 @@ from gmb_hf.preregistration.record import LockedDrift, LockedHealth, LockedSide
 from gmb_hf.runs.panel import Panel
 
 
-def lock_health(prereg: Prereg, scores: Mapping[str, Panel]) -> LockedHealth | None:
+def lock_health(
+    prereg: Prereg,
+    scores: Mapping[str, Panel],
+    *,
+    fitted_on: Mapping[str, Sequence[str]] | None = None,
+) -> LockedHealth | None:
     """The reference and the maxima of whole explore runs.
 
-    Half of the runs are the reference, fewer where the other half could not promise alpha.
+    Half of the runs are the reference, fewer where the other half could not promise alpha. Runs
+    that a score was fitted on belong to the reference: their scores are better than those of later
+    runs, and no bound may come from them. Where too few others are left to promise alpha, such
+    scores are left out instead.
 
     Args:
         prereg: its burn-in, and the share of runs in which a monitor may abstain for nothing.
         scores: candidate -> its score on the explore runs, the same runs for all.
+        fitted_on: candidate -> the runs that its score was fitted on, where it was fitted.
 
     Returns:
         None where there are not two runs, or no checkpoint after burn-in.
     """
+    seen = {run for runs in (fitted_on or {}).values() for run in runs}
+    if seen and next(iter(scores.values())).n_runs - len(seen) < runs_needed(prereg.health_alpha):
+        scores = {name: panel for name, panel in scores.items() if name not in (fitted_on or {})}
+        seen = set()
     some = next(iter(scores.values()))
     n_runs, alpha = some.n_runs, prereg.health_alpha
     last = int(some.last_step.max())
@@ -41,7 +54,9 @@ def lock_health(prereg: Prereg, scores: Mapping[str, Panel]) -> LockedHealth | N
     if n_runs < 2 or last < first:
         return None
     spare = n_runs - runs_needed(alpha)
-    n_reference = min(n_runs // 2, spare) if spare > 0 else n_runs // 2
+    n_reference = max(len(seen), min(n_runs // 2, spare) if spare > 0 else n_runs // 2)
+    order = sorted(range(n_runs), key=lambda row: some.runs[row] not in seen)
+    scores = {name: panel.select(order) for name, panel in scores.items()}
     n_steps = len(np.unique(some.steps[some.present & (some.steps >= first)]))
     begins = np.linspace(first, last + 1, min(PARTS, n_steps), endpoint=False).astype(np.int64)
     drifts = {

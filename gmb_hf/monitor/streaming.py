@@ -8,18 +8,20 @@ from typing import Any
 import numpy as np
 
 from gmb_hf.indicators.carried import Memory, carrying
+from gmb_hf.indicators.ensemble import fitted_ensemble
 from gmb_hf.indicators.external import external
 from gmb_hf.indicators.registry import Indicator, Observables, get, scored
 from gmb_hf.preregistration.record import LockedCandidate
+from gmb_hf.runs.metadata import COLUMN_FAMILIES
 from gmb_hf.validation import InputError
-
-_EXTERNAL = "external"
 
 
 def locked_indicator(name: str, candidate: LockedCandidate) -> Indicator:
-    """The indicator that a candidate of a lock is: a column as it stands, or a registered one."""
-    if candidate.family == _EXTERNAL:
-        return external(name, candidate.sees_test_labels)
+    """The indicator that a candidate of a lock is: a column, a registered one, or an ensemble."""
+    if candidate.ensemble is not None:
+        return fitted_ensemble(name, candidate.ensemble)
+    if candidate.family in COLUMN_FAMILIES:
+        return external(name, candidate.sees_test_labels, family=candidate.family)
     return get(name)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gmb_hf.preregistration.explain_ensemble import explain_design_of
 from gmb_hf.preregistration.explain_record import ORIENTATION, explain_record, seeds_of, traits
 from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.preregistration.record import LockRecord
@@ -19,7 +20,7 @@ def explain_design(prereg: Prereg) -> tuple[str, ...]:
         f"taken {ORIENTATION[item.x_sign or 1]}."
         for item in prereg.candidates
     ]
-    return (*_design(prereg), *candidates)
+    return (*_design(prereg), *candidates, *explain_design_of(prereg.candidates))
 
 
 def _design(prereg: Prereg) -> tuple[str, ...]:

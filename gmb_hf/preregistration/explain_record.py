@@ -6,9 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 
 from gmb_hf.fingerprints import SHOWN
+from gmb_hf.preregistration.locked_ensemble import LockedEnsemble, LockedMember
 from gmb_hf.preregistration.plan import runs_needed
 from gmb_hf.preregistration.record import CENTRAL, LockedCandidate, LockedHealth, LockRecord
 from gmb_hf.preregistration.sections import ParamValue
+from gmb_hf.validation import first_of
 
 ORIENTATION = {1: "as declared", -1: "reversed"}
 
@@ -59,6 +61,11 @@ def explain_record(record: LockRecord, *, strict: bool) -> list[str]:
         _budget(float(key), budget, runs) for key, budget in record.effective_budget.items()
     )
     lines.extend(_candidate(name, item, strict) for name, item in record.candidates.items())
+    lines.extend(
+        ensemble_sentence(name, item.ensemble, strict=strict)
+        for name, item in record.candidates.items()
+        if item.ensemble is not None
+    )
     lines.append(_health(record.x_health))
     lines.append(
         f"All of this was locked on {record.created} by gmb-hf {record.package_version} under "
@@ -120,6 +127,30 @@ def _candidate(name: str, item: LockedCandidate, strict: bool) -> str:
     )
     others = f"; {variants} {noun} own" if variants else ""
     return f"{score}, alarms at scores {', '.join(answers)}{others}{about}."
+
+
+def ensemble_sentence(name: str, ensemble: LockedEnsemble, *, strict: bool) -> str:
+    """The formula of an ensemble, and which runs it was fitted and calibrated on."""
+    terms = "".join(
+        f" {'-' if item.coefficient < 0 else '+'} {abs(item.coefficient):.3g} "
+        f"{ensemble.squash}(({_member(item)} - {item.center:.3g}) / {item.scale:.3g})"
+        for item in ensemble.members
+    )
+    runs, losses = ensemble.n_calibration_runs, ensemble.log_losses
+    budgets = f", which buys what {runs:,} runs buy of each budget" if strict else ""
+    return (
+        f"{name} is the log-odds {ensemble.intercept:.3g}{terms}, fitted on "
+        f"{len(ensemble.fit_runs):,} explore runs ({first_of(ensemble.fit_runs, 3)}) with the best "
+        f"of {len(losses)} L2 penalties, {ensemble.penalty:g}, at a cross-validated log loss of "
+        f"{ensemble.log_loss:.3g} (a coin's is 0.693); its thresholds come from {runs:,} of the "
+        f"{len(ensemble.calibrate_runs):,} others{budgets}."
+    )
+
+
+def _member(item: LockedMember) -> str:
+    reversed_one = "" if item.sign == 1 else "-"
+    params = ", ".join(f"{key} {value}" for key, value in item.params.items())
+    return f"{reversed_one}{item.name}{f' [{params}]' if params else ''}"
 
 
 def _alarming(threshold: float, strict: bool) -> str:

@@ -159,6 +159,11 @@ class Lock:
             raise unknown("member", member, members, where=f"lock: candidate {name}")
         return {float(key): tau for key, tau in members[member].items()}
 
+    def calibration_runs(self, name: str) -> int:
+        """How many explore runs with negative windows one candidate's thresholds come from."""
+        ensemble = self.candidate(name).ensemble
+        return self.x_lock.n_calibration_runs if ensemble is None else ensemble.n_calibration_runs
+
     def candidate(self, name: str) -> LockedCandidate:
         """One frozen candidate; `InputError` if it is not in the lock."""
         if name not in self.x_lock.candidates:
@@ -250,6 +255,12 @@ def _check_candidates(prereg: Prereg, candidates: Mapping[str, LockedCandidate])
     for name, item in candidates.items():
         if declared and name not in declared and item.family != "control":
             raise unknown("candidate", name, declared, where="lock: not in the prereg")
+        wanted_ensemble = name in declared and declared[name].x_ensemble is not None
+        if wanted_ensemble != (item.ensemble is not None):
+            raise InputError(
+                f"lock: candidate {name!r} "
+                + ("is an ensemble without a formula" if wanted_ensemble else "is no ensemble")
+            )
         if CENTRAL not in item.members:
             raise InputError(f"lock: candidate {name!r} has no member {CENTRAL!r}")
         for member, thresholds in item.members.items():

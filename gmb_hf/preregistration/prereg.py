@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from gmb_hf.preregistration.candidate import Candidate
 from gmb_hf.preregistration.documents import (
     Many,
     Section,
@@ -20,7 +21,6 @@ from gmb_hf.preregistration.documents import (
 from gmb_hf.preregistration.flat import FLAT, nested
 from gmb_hf.preregistration.sections import (
     Boundary,
-    Candidate,
     DecisionThresholds,
     Event,
     Labels,
@@ -93,6 +93,7 @@ class Prereg(Section):
         twice = repeated(candidate.name for candidate in self.candidates)
         if twice is not None:
             raise ValueError(f"candidates: the name {twice!r} is used twice")
+        self._refuse_nested()
         if self.x_primary_fpr not in self.fpr_targets:
             raise ValueError(
                 f"x_primary_fpr {self.x_primary_fpr:g} is not among operating_points.fpr_targets "
@@ -101,6 +102,16 @@ class Prereg(Section):
         if not self.x_smoothing_sweep:
             raise ValueError("x_smoothing_sweep must name at least one length; 1 is no smoothing")
         return self
+
+    def _refuse_nested(self) -> None:
+        combined = {item.name: item.x_ensemble for item in self.candidates if item.x_ensemble}
+        for name, ensemble in combined.items():
+            for member in ensemble.members:
+                if member.name in combined:
+                    raise ValueError(
+                        f"candidates: {name!r} has the member {member.name!r}, which is itself an "
+                        "ensemble; list its members instead"
+                    )
 
     @model_validator(mode="after")
     def _strata_and_looks(self) -> Prereg:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AllowInfNan, Field
 
 from gmb_hf.preregistration.documents import Many, Section
+from gmb_hf.preregistration.locked_ensemble import LockedEnsemble
 from gmb_hf.preregistration.sections import ParamValue
 
 FORMAT = 1
@@ -42,6 +43,7 @@ class LockedCandidate(Section):
     members: dict[str, dict[str, Threshold]] = Field(
         description="member -> target -> threshold; .inf: the answer is ABSTAIN"
     )
+    ensemble: LockedEnsemble | None = None
 
     @classmethod
     def freeze(

@@ -169,51 +169,6 @@ class OperatingPoints(Section):
         return self
 
 
-class Candidate(Section):
-    """A score that asks to be an alarm."""
-
-    name: Annotated[str, Field(min_length=1)] = Field(
-        description="a registered indicator, or a column of the log",
-        examples=["csd_autocorrelation"],
-    )
-    family: Text = Field(
-        None,
-        description="dynamics, process, ...; external: a column of the log",
-        examples=["dynamics"],
-    )
-    params: dict[str, ParamValue] = Field(
-        default_factory=dict,
-        description="the indicator's parameters; windows in steps",
-        examples=[{"window": 200}],
-    )
-    x_sign: Literal[1, -1] | None = Field(
-        None, description="orientation: 1 as declared, -1 reversed; null: as declared"
-    )
-    x_sees_test_labels: bool | None = Field(
-        None, description="true: an oracle, not a monitor; null: as registered"
-    )
-
-    @field_validator("params", mode="before")
-    @classmethod
-    def _scalars(cls, params: Any) -> Any:
-        if not isinstance(params, dict):
-            return params
-        for key, value in params.items():
-            if not isinstance(value, (int, float, str, bool)):
-                raise ValueError(f"{key} must be a number, text, true or false, got {value!r}")
-        return {key: _as_number(value) for key, value in params.items()}
-
-
-def _as_number(value: ParamValue) -> ParamValue:
-    # YAML 1.1 writers leave 1e-3 unquoted, and YAML 1.1 readers then take it for text.
-    if isinstance(value, str) and value[:1] in tuple("+-.0123456789"):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
-
-
 class Robustness(Section):
     """The admissible family of layer D (spec 4.4)."""
 

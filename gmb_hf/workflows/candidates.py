@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,17 +13,18 @@ import pyarrow.compute as pc
 from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.indicators import registry
+from gmb_hf.indicators.ensemble import unfitted_ensemble
 from gmb_hf.indicators.external import external
 from gmb_hf.indicators.registry import Indicator, compute, get, names
+from gmb_hf.preregistration.candidate import Candidate, Ensemble, Score
 from gmb_hf.preregistration.lock import CENTRAL, member_key
 from gmb_hf.preregistration.prereg import Prereg
-from gmb_hf.preregistration.sections import Candidate
 from gmb_hf.runs import Panel, RunLog
 from gmb_hf.runs.columns import listing
+from gmb_hf.runs.metadata import COLUMN_FAMILIES, EXTERNAL, column_family
 from gmb_hf.validation import InputError, nearest
 
 CONTROLS = ("clock", "constant")
-EXTERNAL = "external"  # the family of a column of somebody's log
 _CAUSALITY_RUNS = 4
 _CAUSALITY_CUTS = (1 / 16, 1 / 4, 1 / 2, 3 / 4, 15 / 16)  # of a run's checkpoints
 _COLUMNS_SHOWN = 24
@@ -37,11 +38,16 @@ class Entry:
         indicator: the catalogue's entry, or a column of the log.
         sign: +1 for the declared orientation, -1 for its opposite.
         parameters: over the indicator's defaults.
+        members: of an ensemble, in the order of its design; its indicator has no score until it is
+            fitted.
+        ensemble: how they are to be combined; None for every other score.
     """
 
     indicator: Indicator
     sign: int = 1
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    members: tuple[Entry, ...] = ()
+    ensemble: Ensemble | None = None
 
     @property
     def name(self) -> str:
@@ -101,7 +107,8 @@ def own_score(
     """
     candidate: dict[str, Any] = {"name": name, "x_sign": sign}
     if name in log.observables and name not in CONTROLS:
-        return {**candidate, "family": EXTERNAL, "x_sees_test_labels": sees_test_labels}
+        family = column_family(log.metadata, name)
+        return {**candidate, "family": family, "x_sees_test_labels": sees_test_labels}
     if name in names():
         return {**candidate, "family": get(name).family}
     return candidate  # `resolve` says what there is instead
@@ -110,8 +117,8 @@ def own_score(
 def namesakes(entries: Sequence[Entry], log: RunLog) -> list[str]:
     """Notes that say which was taken where a column and an indicator have the same name."""
     both = [entry for entry in entries if entry.name in log.observables and entry.name in names()]
-    columns = [entry.name for entry in both if entry.indicator.family == EXTERNAL]
-    others = [entry.name for entry in both if entry.indicator.family != EXTERNAL]
+    columns = [entry.name for entry in both if entry.indicator.family in COLUMN_FAMILIES]
+    others = [entry.name for entry in both if entry.indicator.family not in COLUMN_FAMILIES]
     notes = []
     if columns:
         notes.append(f"Columns of the log, not the indicators of that name: {', '.join(columns)}.")
@@ -121,38 +128,54 @@ def namesakes(entries: Sequence[Entry], log: RunLog) -> list[str]:
 
 
 def resolve(candidate: Candidate, log: RunLog) -> Entry:
-    """The score that a candidate names: a registered indicator, or a column of the log.
+    """The score that a candidate names: a registered indicator, a column of the log, an ensemble.
 
-    A candidate of the family "external" is a column; one that has the name of an indicator and
+    A candidate of the family "external" or "judge" is a column; one that has the name of an indicator and
     another family is the indicator.
 
     Raises:
         InputError: it is neither (the nearest name is given), it may be either, or it is said to
-            see other labels than its registration says.
+            see other labels than its registration says. The same of a member of an ensemble; or the
+            ensemble has the name of an indicator or a column.
     """
-    declared_to_see = candidate.x_sees_test_labels
-    registered, column = candidate.name in names(), candidate.name in log.observables
-    if candidate.name in CONTROLS and candidate.family == EXTERNAL:
+    where, ensemble = f"candidate {candidate.name!r}", candidate.x_ensemble
+    if ensemble is None:
+        return _resolve_score(candidate, log, where)
+    if candidate.name in names() or candidate.name in log.observables:
+        raise InputError(f"{where}: is the name of an indicator or a column; rename the ensemble")
+    members = tuple(
+        _resolve_score(one, log, f"{where}, member {one.name!r}") for one in ensemble.members
+    )
+    indicator = unfitted_ensemble(candidate.name, [member.indicator for member in members])
+    _refuse_other_labels(candidate, indicator, where)
+    return Entry(indicator, candidate.x_sign or 1, {}, members, ensemble)
+
+
+def _resolve_score(score: Score, log: RunLog, where: str) -> Entry:
+    registered, column = score.name in names(), score.name in log.observables
+    if score.name in CONTROLS and score.family == EXTERNAL:
+        raise InputError(f"{where}: is the name of a control; rename the column")
+    if registered and column and score.family is None and score.name not in CONTROLS:
         raise InputError(
-            f"candidate {candidate.name!r}: is the name of a control; rename the column"
+            f"{where}: is a column of the log and an indicator; set family: {EXTERNAL} for the "
+            f"column, or family: {get(score.name).family} for the indicator"
         )
-    if registered and column and candidate.family is None and candidate.name not in CONTROLS:
-        raise InputError(
-            f"candidate {candidate.name!r}: is a column of the log and an indicator; set family: "
-            f"{EXTERNAL} for the column, or family: {get(candidate.name).family} for the indicator"
-        )
-    if registered and candidate.family != EXTERNAL:
-        indicator = get(candidate.name)
-        if declared_to_see not in (None, indicator.sees_test_labels):
-            raise InputError(
-                f"candidate {candidate.name!r}: x_sees_test_labels is {declared_to_see}, but this "
-                f"indicator is registered with {indicator.sees_test_labels}; leave the key out"
-            )
+    if registered and score.family != EXTERNAL:
+        indicator = get(score.name)
+        _refuse_other_labels(score, indicator, where)
     elif column:
-        indicator = external(candidate.name, declared_to_see)
+        indicator = external(score.name, score.x_sees_test_labels)
     else:
-        raise _unknown_candidate(candidate.name, log)
-    return Entry(indicator, candidate.x_sign or 1, candidate.params)
+        raise _unknown_candidate(score.name, log)
+    return Entry(indicator, score.x_sign or 1, score.params)
+
+
+def _refuse_other_labels(score: Score, indicator: Indicator, where: str) -> None:
+    if score.x_sees_test_labels not in (None, indicator.sees_test_labels):
+        raise InputError(
+            f"{where}: x_sees_test_labels is {score.x_sees_test_labels}, but this indicator is "
+            f"registered with {indicator.sees_test_labels}; leave the key out"
+        )
 
 
 def _unknown_candidate(name: str, log: RunLog) -> InputError:
@@ -203,12 +226,21 @@ def _empty_as_nan(log: RunLog) -> RunLog:
     return RunLog.from_table(table)
 
 
+def _computable(entry: Entry) -> list[Entry]:
+    """The entry, or the members of an ensemble: a sum of causal scores is causal."""
+    return [
+        replace(member, indicator=replace(member.indicator, name=f"{entry.name}: {member.name}"))
+        for member in entry.members
+    ] or [entry]
+
+
 def non_causal(entries: Sequence[Entry], log: RunLog) -> tuple[str, ...]:
     """The scores whose past changes when the future is cut off, on a few runs.
 
     Each run is cut at several of its checkpoints: what peeks at the largest value, say, is found
     only by a cut before it.
     """
+    entries = [part for entry in entries for part in _computable(entry)]
     some = _empty_as_nan(log.select(log.runs[:_CAUSALITY_RUNS]))
     grid = some.panel("step")
     cadence = grid.cadence()

@@ -9,6 +9,7 @@ import numpy as np
 
 from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.indicators.ensemble import fitted_ensemble
 from gmb_hf.preregistration.findings import DesignFacts
 from gmb_hf.preregistration.heldout import refuse_shared_runs
 from gmb_hf.preregistration.lint import lint, refuse_unsound
@@ -141,6 +142,8 @@ def _refuse_explore(explore: RunLog, log: RunLog) -> None:
 
 def _locked_entry(name: str, lock: Lock, log: RunLog) -> Entry:
     frozen = lock.candidate(name)
+    if frozen.ensemble is not None:
+        return Entry(fitted_ensemble(name, frozen.ensemble))
     declared = {candidate.name: candidate for candidate in lock.prereg.candidates}
     if name in declared:
         taken = {"params": frozen.params, "family": frozen.family}
@@ -169,5 +172,5 @@ def _locked_judgement(
             for smooth in prereg.x_smoothing_sweep
             if smooth != 1
         },
-        calibration_runs=lock.x_lock.n_calibration_runs,
+        calibration_runs=lock.calibration_runs(entry.name),
     )

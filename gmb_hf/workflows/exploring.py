@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gmb_hf.benchmark.discrimination import layer_a
+from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.operationality import layer_b
+from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import layer_c
 from gmb_hf.files import write_text
 from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.runs import RunLog
-from gmb_hf.workflows.candidates import entries_of
+from gmb_hf.workflows.candidates import Entry, entries_of
+from gmb_hf.workflows.combining import cross_fitted
 from gmb_hf.workflows.occurring import decided_runs
 
 DRAWS = 200  # of the nulls and the bootstrap: a search needs no third digit
@@ -67,7 +70,7 @@ def explore(
     rows = []
     for entry in entries_of(quick, log):
         for sign in (entry.sign, -entry.sign):
-            scores = dataclasses.replace(entry, sign=sign).scores(decided, events)
+            scores = _scores(dataclasses.replace(entry, sign=sign), decided, events, quick)
             judgement = Judgement(scores, None, quick)
             ranking, point = layer_a(judgement), layer_c(judgement).primary
             gate = layer_b(judgement, intervals=False)
@@ -93,6 +96,12 @@ def explore(
         if on_done is not None:
             on_done(entry.name)
     return sorted(rows, key=lambda row: (-(row.coverage or 0.0), row.p_value or 1.0))
+
+
+def _scores(entry: Entry, log: RunLog, events: Events, prereg: Prereg) -> Scores:
+    if entry.ensemble is not None:
+        return cross_fitted(entry, log, events, prereg)
+    return entry.scores(log, events)
 
 
 def write_explored(rows: Sequence[Explored], path: str | Path) -> Path:

@@ -15,6 +15,7 @@ from gmb_hf.benchmark.judge import IndicatorVerdictParts, judge_all
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.result_records import CalibrationRecord
 from gmb_hf.benchmark.results import Results
+from gmb_hf.preregistration.candidate import ENSEMBLE
 from gmb_hf.preregistration.lock import Lock
 from gmb_hf.preregistration.plan import effective_budget
 from gmb_hf.preregistration.prereg import Prereg
@@ -126,7 +127,9 @@ def evaluate_case(
         )
         for entry in case.entries
     ]
-    calibrated = next(iter(judgements.values())).calibrated
+    # Of all scores but ensembles, which calibrate on fewer runs; the controls are among them.
+    usual = next(entry.name for entry in case.entries if entry.indicator.family != ENSEMBLE)
+    calibrated = judgements[usual].calibrated
     given, prereg = case.given, case.prereg
     fingerprint = given.fingerprint()
     step_of = dict(zip(case.events.runs, case.events.step.tolist(), strict=True))

@@ -18,11 +18,13 @@ from gmb_hf.preregistration.findings import DesignFacts, Finding
 from gmb_hf.preregistration.heldout import differing
 from gmb_hf.preregistration.lint import lint, refuse_unsound
 from gmb_hf.preregistration.lock import Lock, LockedCandidate
+from gmb_hf.preregistration.locked_ensemble import LockedEnsemble
 from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.preregistration.strata import event_facts
 from gmb_hf.runs import RunLog
 from gmb_hf.validation import InputError
 from gmb_hf.workflows.candidates import CONTROLS, Entry, entries_of, members, non_causal
+from gmb_hf.workflows.combining import lock_ensembles
 from gmb_hf.workflows.design import statements_of, with_boundary
 from gmb_hf.workflows.facts import run_facts
 from gmb_hf.workflows.hub_sources import sources_of
@@ -66,9 +68,12 @@ def make_lock(
     with_negatives = runs_with_negatives(entries[-1], decided, events, prereg)
     findings = lint(prereg, facts_of_events(known, prereg, decided, events, with_negatives))
     refuse_unsound(findings, warnings_too=strict_lint)
+    entries, ensembles, remarks = lock_ensembles(entries, log, decided, events, prereg)
+    findings += remarks
+    refuse_unsound(findings, warnings_too=strict_lint)
     locked = {}
     for entry in entries:
-        locked[entry.name] = freeze(entry, decided, events, prereg)
+        locked[entry.name] = freeze(entry, decided, events, prereg, ensembles.get(entry.name))
         if on_done is not None:
             on_done(entry.name)
     now = datetime.now(UTC)
@@ -81,7 +86,11 @@ def make_lock(
         explore_seeds=log.seeds,
         n_calibration_runs=with_negatives,
         sources=sources_of(log),
-        health=lock_health(prereg, {entry.name: entry.panel(log) for entry in entries}),
+        health=lock_health(
+            prereg,
+            {entry.name: entry.panel(log) for entry in entries},
+            fitted_on={name: record.fit_runs for name, record in ensembles.items()},
+        ),
         created=now.isoformat(timespec="seconds"),
     )
     return lock, findings
@@ -97,11 +106,23 @@ def _refuse_another_system(prereg: Prereg, log: RunLog) -> None:
         )
 
 
-def freeze(entry: Entry, log: RunLog, events: Events, prereg: Prereg) -> LockedCandidate:
-    """The thresholds of one candidate and of its robustness family, from explore runs."""
+def freeze(
+    entry: Entry,
+    log: RunLog,
+    events: Events,
+    prereg: Prereg,
+    ensemble: LockedEnsemble | None = None,
+) -> LockedCandidate:
+    """The thresholds of one candidate and of its robustness family, from explore runs.
+
+    Those of an ensemble come from the runs that its fit did not see.
+    """
     found: dict[str, Mapping[float, float]] = {}
     for key, window, smooth in members(entry, prereg):
         scores = entry.scores(log, events, window=window).smooth(smooth)
+        if ensemble is not None:
+            others = set(ensemble.calibrate_runs)
+            scores = scores.select([row for row, run in enumerate(scores.runs) if run in others])
         found[key] = Judgement(scores, scores, prereg).calibrated.deployed
     indicator = entry.indicator
     return LockedCandidate.freeze(
@@ -111,6 +132,7 @@ def freeze(entry: Entry, log: RunLog, events: Events, prereg: Prereg) -> LockedC
         needs=indicator.needs,
         params=indicator.with_defaults(entry.parameters),
         sees_test_labels=indicator.sees_test_labels,
+        ensemble=None if ensemble is None else ensemble.plain(),
     )
 
 

@@ -17,7 +17,7 @@ from gmb_hf.benchmark.compat.settings import CompatSettings
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.indicators.registry import compute
-from gmb_hf.preregistration.sections import Candidate
+from gmb_hf.preregistration.candidate import Candidate
 from gmb_hf.reporting.answer import answer
 from gmb_hf.reporting.compat_tables import TABLES
 from gmb_hf.reporting.evaluation import featured, write_evaluation

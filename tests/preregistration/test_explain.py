@@ -50,7 +50,24 @@ PLAIN: dict[str, Any] = {
             "params": {"window": 200},
             "x_sign": 1,
             "x_sees_test_labels": False,
-        }
+        },
+        {
+            "name": "both",
+            "x_sign": 1,
+            "x_ensemble": {
+                "members": [
+                    {
+                        "name": "csd",
+                        "family": "dynamics",
+                        "params": {"window": 200},
+                        "x_sign": 1,
+                        "x_sees_test_labels": False,
+                    },
+                    {"name": "entropy"},
+                    {"name": "norm"},
+                ],
+            },
+        },
     ],
     "x_refractory_steps": 50,
     "x_health_alpha": 0.1,
@@ -82,6 +99,27 @@ RECORD: dict[str, Any] = {
             "params": {"window": 200},
             "sees_test_labels": False,
             "members": {"central": {"0.05": 1.5}, "smooth=3": {"0.05": 1.25}},
+            "ensemble": {
+                "members": [
+                    {
+                        "name": "gini",
+                        "family": "spectral",
+                        "params": {"window": 100},
+                        "sign": 1,
+                        "sees_test_labels": False,
+                        "center": 0.5,
+                        "scale": 0.25,
+                        "coefficient": 2.5,
+                    },
+                    {"name": "norm", "sign": -1, "center": 9.0, "scale": 1.0, "coefficient": -0.5},
+                ],
+                "intercept": -1.5,
+                "penalty": 0.01,
+                "log_losses": {"0.01": 0.25, "0.1": 0.5},
+                "fit_runs": ["a"],
+                "calibrate_runs": ["b"],
+                "n_calibration_runs": 1,
+            },
         }
     },
     "x_health": {
@@ -170,7 +208,12 @@ def is_constant(annotation: Any) -> bool:
     return get_origin(annotation) is Literal and len(get_args(annotation)) == 1
 
 
-FIELDS = [path for path, annotation in leaves(Prereg) if not is_constant(annotation)]
+FIELDS = [
+    # The second candidate is the one that is an ensemble.
+    path.replace("candidates.0.x_ensemble", "candidates.1.x_ensemble")
+    for path, annotation in leaves(Prereg)
+    if not is_constant(annotation)
+]
 
 
 def bases() -> Iterator[Any]:

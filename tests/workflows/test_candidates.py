@@ -12,7 +12,7 @@ from synthetic import synthetic_runlog
 from gmb_hf import InputError, Prereg, RunLog
 from gmb_hf.benchmark.events import find_events
 from gmb_hf.indicators.registry import Indicator, get, names
-from gmb_hf.preregistration.sections import Candidate
+from gmb_hf.preregistration.candidate import Candidate
 from gmb_hf.workflows.candidates import (
     CONTROLS,
     Entry,

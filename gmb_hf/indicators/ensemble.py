@@ -1,0 +1,85 @@
+"""A logistic combination of indicators: the log-odds that a window is positive.
+
+    s(t) = intercept + sum of coefficient * asinh((member(t) - center) / scale)
+
+It is causal because its members are. The inverse hyperbolic sine is the identity for usual scores
+and a logarithm in the tails; it is strictly increasing, so that it ties no two scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from gmb_hf.indicators.causal import Values
+from gmb_hf.indicators.external import external
+from gmb_hf.indicators.registry import Indicator, Observables, get, scored
+from gmb_hf.preregistration.candidate import ENSEMBLE
+from gmb_hf.preregistration.locked_ensemble import LockedEnsemble, LockedMember
+from gmb_hf.validation import InputError
+
+_EXTERNAL = "external"
+
+
+def squashed(values: Values, center: float, scale: float) -> Values:
+    """A member's score as the log-odds see it."""
+    return np.asarray(np.arcsinh((values - center) / scale))
+
+
+def member_indicators(locked: LockedEnsemble) -> list[Indicator]:
+    """The members, in the order of the lock: registered indicators, or columns."""
+    return [_indicator_of(member) for member in locked.members]
+
+
+def fitted_ensemble(name: str, locked: LockedEnsemble) -> Indicator:
+    """The indicator that a lock's ensemble is; its members are computed as they stand there."""
+    members = member_indicators(locked)
+
+    def log_odds(seen: Observables) -> Values:
+        total = np.asarray(locked.intercept)
+        for member, indicator in zip(locked.members, members, strict=True):
+            score = scored(indicator, seen, member.params, sign=member.sign)
+            total = total + member.coefficient * squashed(score, member.center, member.scale)
+        return total
+
+    return _ensemble(name, members, log_odds)
+
+
+def unfitted_ensemble(name: str, members: Sequence[Indicator]) -> Indicator:
+    """An ensemble whose coefficients nobody has found yet: it has no score."""
+
+    def refuse(seen: Observables) -> Values:
+        raise InputError(
+            "is an ensemble, which gets its coefficients when it is locked: gmb lock on explore "
+            "runs, then gmb evaluate --lock"
+        )
+
+    return _ensemble(name, members, refuse)
+
+
+def _indicator_of(member: LockedMember) -> Indicator:
+    if member.family == _EXTERNAL:
+        return external(member.name, member.sees_test_labels)
+    return get(member.name)
+
+
+def _ensemble(
+    name: str, members: Sequence[Indicator], function: Callable[[Observables], Values]
+) -> Indicator:
+    sees = {member.sees_test_labels for member in members}
+    return Indicator(
+        name=name,
+        family=ENSEMBLE,
+        summary=f"logistic combination of {len(members)} scores",
+        needs=tuple(dict.fromkeys(need for member in members for need in member.needs)),
+        # One member that sees them makes it an oracle; one that does not say leaves it open.
+        sees_test_labels=True if True in sees else None if None in sees else False,
+        orientation=1,
+        parameters=MappingProxyType({}),
+        minimum_checkpoints=MappingProxyType({}),
+        source="this package; fitted on explore runs",
+        window_parameter=None,
+        function=function,
+    )
