@@ -52,7 +52,8 @@ def synthetic_runlog(
         ragged: end about half of the runs early, after 60% of the checkpoints or later.
         share_with_event: share of runs that generalise within the log.
         corrupted: add `correction_rate`, as where some training labels are wrong.
-        bundles: add the margins that `gmb crucible from-runs` measures.
+        bundles: add the margins that `gmb crucible from-runs` measures, and what a language
+            model's samples say.
     """
     rng = np.random.default_rng(seed)
     steps = np.arange(n_checkpoints) * cadence
@@ -65,6 +66,7 @@ def synthetic_runlog(
     if bundles:
         data["crucible_margin_q10"] = data["test_acc"] - 0.6
         data["crucible_train_margin_q10"] = 0.5 * data["test_acc"] - 0.2
+        data["self_consistency_disagreement"] = 0.9 - 0.6 * data["test_acc"]
     names = [f"seed_{first_seed + i}" for i in range(n_runs)]
     log = RunLog.from_arrays(
         names,
@@ -141,6 +143,8 @@ def _observables(
         "curvature": 2 + 8 * structure * (1 - jump) + noise(0.1),
         "disagreement": np.clip(0.6 - 0.55 * structure + noise(0.01), 0, 1),
         "prediction_change": np.clip(0.5 * (1 - jump) * (1.1 - structure) + noise(0.01), 0, 1),
+        "restricted_loss": np.log(CLASSES) * (1 - 0.95 * structure),
+        "excluded_loss": train_loss + 2 * structure,
     }
     for part, centre in (("train", 6 * memorised + 2 * jump), ("test", -4 * memorised + 12 * jump)):
         for quantile, spread in (("q10", -2.0), ("q50", 0.0), ("q90", 2.0)):

@@ -39,7 +39,8 @@ def norm(weights: Iterable[Tensor]) -> Tensor:
 
 def answer_losses(logits: Tensor, answers: Tensor) -> Tensor:
     """Cross-entropy [S, n] of logits [S, n, V] at the answers [S, n]."""
-    return functional.cross_entropy(logits.transpose(1, 2), answers, reduction="none")
+    losses = functional.cross_entropy(logits.flatten(0, 1), answers.flatten(), reduction="none")
+    return losses.view(answers.shape)
 
 
 def margins(logits: Tensor, answers: Tensor) -> Tensor:

@@ -15,6 +15,8 @@ update the one that led to them, so a row of the log knows nothing of later step
 | curvature                      | second derivative of the loss along the gradient|
 | disagreement                   | share of held-out answers that change when embeddings are noisy|
 | prediction_change              | share of held-out answers that differ from the last checkpoint's|
+| restricted_loss, excluded_loss | losses with only, and without, the logits' key waves along the|
+|                                | direction of the operation (Nanda 2023), see `fourier_losses`|
 | correction_rate                | accuracy against the truth on rows with a wrong label|
 """
 
@@ -29,6 +31,7 @@ from torch import Tensor
 
 from gmb_hf.training import measures
 from gmb_hf.training.ensemble import Ensemble
+from gmb_hf.training.fourier_losses import FourierLosses
 from gmb_hf.training.trunk import answer_logits
 from gmb_hf.validation import InputError
 
@@ -50,6 +53,7 @@ class Observer:
         embedding = ensemble.weights[EMBEDDING]
         self._noise = measures.noise_like(embedding[0])
         self._fourier = measures.fourier_basis(ensemble.layout.residues).to(embedding)
+        self._fourier_losses = FourierLosses.of(ensemble)
 
     @torch.no_grad()
     def measure(
@@ -80,6 +84,8 @@ class Observer:
             losses, ensemble.weights, self._gradients(), ensemble.losses_at
         )
         found |= self._process(test_logits.argmax(-1))
+        if self._fourier_losses is not None:
+            found |= self._fourier_losses.measure(logits, test_logits)
         if bool(ensemble.corrupted.any()):
             right = logits.argmax(-1) == ensemble.truth
             wrong = ensemble.corrupted

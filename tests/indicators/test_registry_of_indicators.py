@@ -40,7 +40,7 @@ def test_the_catalogue_is_rich_and_declares_itself() -> None:
     entries = [get(name) for name in ALL]
     assert len(entries) >= 30
     assert len({entry.name for entry in entries}) == len(entries)
-    assert {entry.family for entry in entries} == set(FAMILIES) - {"external", "ensemble"}
+    assert {entry.family for entry in entries} == set(FAMILIES) - {"external", "judge", "ensemble"}
     for entry in entries:
         assert "\n" not in entry.summary
         assert entry.summary
@@ -173,6 +173,23 @@ def test_norm_drop_by_hand() -> None:
     log = RunLog.from_arrays(["a"], np.arange(4) * 10, {"weight_norm": [[1, np.e, 1, 0]]})
     found = compute(log, "weight_norm_drop", window=20).values
     np.testing.assert_allclose(found, [[0, -1, 0, 1 - np.log(1e-12)]])
+
+
+def test_fourier_losses_by_hand() -> None:
+    log = RunLog.from_arrays(
+        ["a"],
+        np.arange(4) * 10,
+        {"restricted_loss": [[2, 4, 1, 2]], "excluded_loss": [[3, 1, 2, 4]]},
+    )
+    expected = {
+        "restricted_loss": [-2, -4, -1, -2],
+        "restricted_loss_drop": np.log([1, 1, 4, 2]),
+        "excluded_loss": [3, 1, 2, 4],
+        "excluded_loss_rise": np.log([1, 1, 2, 4]),
+    }
+    for name, values in expected.items():
+        assert get(name).sees_test_labels is True
+        np.testing.assert_allclose(compute(log, name).values, [values])
 
 
 def test_structure_and_rest_by_hand() -> None:

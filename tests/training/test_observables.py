@@ -72,7 +72,7 @@ def test_every_observable_is_one_finite_float64_per_seed(measured):
         *("unembedding_rank", "attention_rank", "embedding_gini", "unembedding_gini"),
         *("participation_ratio", "train_margin_q10", "train_margin_q50", "train_margin_q90"),
         *("test_margin_q10", "test_margin_q50", "test_margin_q90", "curvature", "disagreement"),
-        "prediction_change",
+        *("prediction_change", "restricted_loss", "excluded_loss"),
     }
     if measured.config.task.corruption_rate:
         expected.add("correction_rate")
