@@ -43,11 +43,14 @@ MAY_IMPORT = {
     "training": BASE | {"tasks", "runs", "modeling"},
     "protocols": GROUND | TRAINING,
     "monitor": GROUND | TRAINING,
+    "answers": GROUND | TRAINING | {"hub"},
     # What is made of results.
     "reporting": GROUND,
     "hub": GROUND,
     "workflows": GROUND | TRAINING | {"protocols", "monitor", "reporting", "hub"},
-    "cli": GROUND | TRAINING | {"protocols", "monitor", "reporting", "hub", "workflows", "metrics"},
+    "cli": GROUND
+    | TRAINING
+    | {"protocols", "monitor", "answers", "reporting", "hub", "workflows", "metrics"},
     "metrics": GROUND,
     # Pages of the metrics.
     "apps": GROUND | {"reporting", "metrics"},

@@ -13,6 +13,7 @@ from gmb_hf.cli import (
     generalization,
     heldout,
     indicators,
+    judge,
     lock,
     metrics,
     model,
@@ -66,6 +67,7 @@ def build() -> typer.Typer:
     app.add_typer(sequential.app, name="sequential", help="Does it remember? Tasks in turn.")
     app.add_typer(data.app, name="data", help="Datasets: build, verify, export.")
     app.add_typer(runs.app, name="runs", help="Anybody's logs to one table, and a look at them.")
+    app.add_typer(judge.app, name="judge", help="Answers of checkpoints, rated by a model.")
     app.add_typer(model.app, name="model", help="Trained models on the Hub.")
     app.add_typer(metrics.app, name="metrics", help="Metrics as `evaluate` modules.")
     app.add_typer(prereg.app, name="prereg", help="Begin a preregistration.")

@@ -102,6 +102,41 @@ def verify(
     show.written([], following=_judging([*sources, *keys], asked, spacing=found.spacing))
 
 
+@app.command("join")
+def join(
+    runs: Sources,
+    scores: Annotated[
+        Path, typer.Option(help="Scores by run and step, from anyone: CSV, JSONL or Parquet.")
+    ],
+    more_runs: More = None,
+    score: Annotated[
+        list[str] | None,
+        typer.Option(help="Its column; several times for several. By default the only one."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The Parquet file to write.")] = Path("joined.parquet"),
+    step_column: StepColumn = "step",
+    run_column: RunColumn = "run",
+) -> None:
+    """Scores of the same runs become a column of their log, to be judged like any other."""
+    from gmb_hf.cli import show
+    from gmb_hf.runs.joining import join_scores
+    from gmb_hf.validation import InputError
+    from gmb_hf.workflows.run_sources import read_runs
+
+    if out.suffix != ".parquet":
+        raise InputError(f"--out {out}: the table is written as Parquet; name it *.parquet")
+    log = read_runs([*runs, *(more_runs or [])], step_column=step_column, run_column=run_column)
+    joined = join_scores(log, scores, score or ())
+    path = joined.write(out)
+    new = [name for name in joined.observables if name not in log.observables]
+    show.say(
+        f"{', '.join(new)}: {joined.table.num_rows} checkpoints of {len(joined.runs)} runs have "
+        "a score."
+    )
+    _say_notes(joined.notes)
+    show.written([path], following=_judging([str(path)], ["METRIC", *new]))
+
+
 @app.command("push")
 def push(
     source: Annotated[

@@ -100,8 +100,8 @@ def pushed(done: Pushed, *, following: str) -> None:
 
 
 @contextmanager
-def counting(what: str, total: int | None = None) -> Iterator[Callable[[str], None]]:
-    """A progress bar that advances by one at each call; it vanishes when it is done."""
+def counting(what: str, total: int | None = None) -> Iterator[Callable[..., None]]:
+    """A progress bar that `done(item, count=1)` advances; it vanishes when all is done."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -123,8 +123,8 @@ def counting(what: str, total: int | None = None) -> Iterator[Callable[[str], No
     ) as progress:
         task = progress.add_task(what, total=total, item="")
 
-        def done(item: str) -> None:
-            progress.update(task, advance=1, item=one_line(item))
+        def done(item: str, count: int = 1) -> None:
+            progress.update(task, advance=count, item=one_line(item))
 
         yield done
 

@@ -1,4 +1,4 @@
-"""Files of a dataset of the Hub, at one commit, in the usual cache."""
+"""Files of a repository of the Hub, at one commit, in the usual cache."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ class Snapshot:
     folder: Path
 
 
-def pull(address: Address, patterns: Sequence[str]) -> Snapshot:
+def pull(address: Address, patterns: Sequence[str], *, repo_type: str = "dataset") -> Snapshot:
     """Fetch the files that match, unless the cache has them; without a network, the cache alone.
 
     Args:
         address: its revision is resolved to a commit.
         patterns: of paths in the repository, e.g. `README.md` or `add_p97/*`.
+        repo_type: "dataset" or "model".
 
     Raises:
         InputError: as `clear_hub_errors` names it, or the cache cannot be written to.
@@ -42,7 +43,7 @@ def pull(address: Address, patterns: Sequence[str]) -> Snapshot:
     with clear_hub_errors(str(address)), clear_os_errors(HF_HUB_CACHE):
         found = snapshot_download(
             address.repo_id,
-            repo_type="dataset",
+            repo_type=repo_type,
             revision=address.revision,
             allow_patterns=list(patterns),
             library_name="gmb-hf",

@@ -6,14 +6,18 @@ from types import MappingProxyType
 
 from gmb_hf.indicators.causal import Values
 from gmb_hf.indicators.registry import Indicator, Observables
+from gmb_hf.runs.metadata import EXTERNAL
 
 
-def external(column: str, sees_test_labels: bool | None = None) -> Indicator:
+def external(
+    column: str, sees_test_labels: bool | None = None, *, family: str = EXTERNAL
+) -> Indicator:
     """The indicator whose score is `column` as it stands, +1 oriented; flip it with `sign=-1`.
 
     Args:
         column: a column of the run log, and the indicator's name.
         sees_test_labels: whether held-out labels went into it; None if its owner does not say.
+        family: "external", or "judge" for what a judge made.
     """
 
     def read(seen: Observables) -> Values:
@@ -21,7 +25,7 @@ def external(column: str, sees_test_labels: bool | None = None) -> Indicator:
 
     return Indicator(
         name=column,
-        family="external",
+        family=family,
         summary=f"column {column!r} of the run log, as it stands",
         needs=(column,),
         sees_test_labels=sees_test_labels,

@@ -45,3 +45,16 @@ def disagreement_drop(seen: Observables, *, window: int = 100) -> Values:
 def prediction_change(seen: Observables, *, window: int = 100) -> Values:
     """Answers settle where a general rule takes over."""
     return trailing_mean(seen["prediction_change"], seen.checkpoints(window))
+
+
+@register(
+    "self_consistency_disagreement",
+    family="process",
+    summary="1 - share of the most frequent of K sampled continuations, low meaning risk",
+    needs=("self_consistency_disagreement",),
+    source="Wang et al. (2022), Self-Consistency; GMB v0.4, section 3",
+    orientation=-1,
+)
+def self_consistency_disagreement(seen: Observables) -> Values:
+    """Samples of a language model agree where it has found a rule."""
+    return seen["self_consistency_disagreement"]

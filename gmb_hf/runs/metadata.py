@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gmb_hf.validation import InputError
@@ -11,6 +11,16 @@ from gmb_hf.validation import InputError
 METADATA_KEY = b"gmb"
 DROPPED_KEY = b"gmb_dropped_duplicates"
 DIFFERS = "differs"
+JOINED = "joined"
+"""Column -> what made it (family, source, made_by), of columns that were joined to a log."""
+
+EXTERNAL = "external"
+"""The family of a column that somebody else made."""
+
+JUDGE = "judge"
+"""The family of a column that a judge made."""
+
+COLUMN_FAMILIES = (EXTERNAL, JUDGE)
 
 
 def to_json(metadata: dict[str, Any], where: str) -> bytes:
@@ -37,6 +47,14 @@ def from_json(raw: bytes | None, where: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InputError(f"{where}: its metadata is not a JSON object; write the file again")
     return found
+
+
+def column_family(metadata: Mapping[str, Any], column: str) -> str:
+    """The family of a column that is no indicator: "judge" where the metadata say so."""
+    held = metadata.get(JOINED)
+    entry = held.get(column) if isinstance(held, dict) else None
+    family = entry.get("family") if isinstance(entry, dict) else None
+    return JUDGE if family == JUDGE else EXTERNAL
 
 
 def merge(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -111,13 +111,19 @@ def load_checkpoint(place: str) -> Checkpoint:
         here = "" if folder.exists() else "is no folder here, and as a model of the Hub "
         raise InputError(f"{place}: {here}could not be loaded: {reason}") from None
     tokenizer = load_tokenizer(place)
-    _check_together(place, model.config, tokenizer)
+    check_together(place, model.config, tokenizer)
     note = folder / TRAINING_TEXT
     training_text = json.loads(note.read_text(encoding="utf-8")) if note.is_file() else None
     return Checkpoint(place, model.eval(), tokenizer, training_text)
 
 
-def _check_together(place: str, config: Any, tokenizer: Any) -> None:
+def check_together(place: str, config: Any, tokenizer: Any) -> None:
+    """Refuse a tokenizer that is not the model's.
+
+    Raises:
+        InputError: it is not the one that the model's config names by its hash, or the vocabularies
+            differ in size.
+    """
     expected = getattr(config, HASH, None)
     words, rows = len(tokenizer), config.vocab_size
     if expected is not None and expected != tokenizer_hash(tokenizer):

@@ -130,8 +130,8 @@ def namesakes(entries: Sequence[Entry], log: RunLog) -> list[str]:
 def resolve(candidate: Candidate, log: RunLog) -> Entry:
     """The score that a candidate names: a registered indicator, a column of the log, an ensemble.
 
-    A candidate of the family "external" or "judge" is a column; one that has the name of an indicator and
-    another family is the indicator.
+    A candidate of the family "external" or "judge" is a column; one that has the name of an
+    indicator and another family is the indicator.
 
     Raises:
         InputError: it is neither (the nearest name is given), it may be either, or it is said to
@@ -153,18 +153,20 @@ def resolve(candidate: Candidate, log: RunLog) -> Entry:
 
 def _resolve_score(score: Score, log: RunLog, where: str) -> Entry:
     registered, column = score.name in names(), score.name in log.observables
-    if score.name in CONTROLS and score.family == EXTERNAL:
+    family = score.family if score.family in COLUMN_FAMILIES else None
+    if score.name in CONTROLS and family:
         raise InputError(f"{where}: is the name of a control; rename the column")
     if registered and column and score.family is None and score.name not in CONTROLS:
         raise InputError(
             f"{where}: is a column of the log and an indicator; set family: {EXTERNAL} for the "
             f"column, or family: {get(score.name).family} for the indicator"
         )
-    if registered and score.family != EXTERNAL:
+    if registered and not family:
         indicator = get(score.name)
         _refuse_other_labels(score, indicator, where)
     elif column:
-        indicator = external(score.name, score.x_sees_test_labels)
+        family = family or column_family(log.metadata, score.name)
+        indicator = external(score.name, score.x_sees_test_labels, family=family)
     else:
         raise _unknown_candidate(score.name, log)
     return Entry(indicator, score.x_sign or 1, score.params)

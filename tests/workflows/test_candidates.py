@@ -143,7 +143,12 @@ class TestEntries:
 class TestAvailable:
     def test_whatever_the_log_can_feed_but_the_controls(self, explore_log: RunLog):
         found = {indicator.name for indicator in available(explore_log)}
-        elsewhere = {"correction_rate", "crucible_margin_q10", "crucible_train_margin_q10"}
+        elsewhere = {
+            "correction_rate",
+            "crucible_margin_q10",
+            "crucible_train_margin_q10",
+            "self_consistency_disagreement",
+        }
         assert found == set(names()) - {*CONTROLS, *elsewhere}
 
     def test_corrupted_labels_feed_one_more(self):

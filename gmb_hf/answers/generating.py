@@ -1,0 +1,251 @@
+"""Answers of checkpoints: each prompt continued K times, the same draws at every checkpoint.
+
+    answers.jsonl              the answers, checkpoint after checkpoint
+    answers.jsonl.about.json   settings, and the hash of every checkpoint that is in there
+
+A checkpoint's answers are added at once and whole, and are not made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gmb_hf._version import __version__
+from gmb_hf.answers.answers_file import Answer, read_answers, shown, shown_json
+from gmb_hf.answers.batches import equally_long
+from gmb_hf.answers.checkpoints import Saved
+from gmb_hf.answers.models import Loaded, load
+from gmb_hf.answers.sources import find_model
+from gmb_hf.crucible.jsonfile import parse_json, read_json, read_text
+from gmb_hf.files import write_text
+from gmb_hf.fingerprints import content_hash
+from gmb_hf.training.continuations import continuations
+from gmb_hf.training.language_tokens import load_tokenizer, tokenizer_hash
+from gmb_hf.validation import InputError, positive, positive_int, repeated
+
+SCHEMA = "gmb-answers-1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How a prompt is continued.
+
+    Attributes:
+        samples: continuations of each prompt; 1 where `greedy`.
+        new_tokens: at most; a continuation stops at the end of its text.
+        temperature: that logits are divided by; Wang et al. (2022) sample at 0.7.
+        greedy: the likeliest token each time, and nothing drawn.
+        seed: of the draws.
+    """
+
+    samples: int = 8
+    new_tokens: int = 32
+    temperature: float = 0.7
+    greedy: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        positive_int("--samples", self.samples)
+        positive_int("--new-tokens", self.new_tokens)
+        positive("--temperature", self.temperature)
+        if self.greedy and self.samples != 1:
+            raise InputError("--greedy gives one answer; leave --samples out, or set it to 1")
+
+    def draws(self, prompt: str) -> NDArray[np.float64]:
+        """The numbers that decide the continuations of a prompt, [samples, new_tokens].
+
+        They depend on the seed and the prompt alone, and more samples leave the first ones.
+        """
+        digest = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).digest()
+        random = np.random.default_rng([self.seed, int.from_bytes(digest[:8])])
+        return random.random((self.samples, self.new_tokens))
+
+
+def read_prompts(path: str | Path) -> tuple[str, ...]:
+    """The prompts of a text file, one a line; blank lines are passed over.
+
+    In a `.jsonl` file a line is {"prompt": ...}, so that a prompt may hold line breaks.
+
+    Raises:
+        InputError: no such file, no prompts, a line that is no such object, or a prompt twice.
+    """
+    lines = [line for line in read_text(path).split("\n") if line.strip()]
+    found = [line.rstrip("\r") for line in lines]
+    if str(path).endswith(".jsonl"):
+        found = [_prompt_of(line, f"{path}: prompt {n}") for n, line in enumerate(lines, start=1)]
+    if not found:
+        raise InputError(f"{path}: holds no prompts; write one a line")
+    twice = repeated(found)
+    if twice is not None:
+        raise InputError(f"{path}: the prompt {shown(twice)} stands there twice; once is enough")
+    return tuple(found)
+
+
+def generate(
+    checkpoints: Sequence[Saved],
+    prompts: Sequence[str],
+    out: str | Path,
+    sampling: Sampling,
+    *,
+    tokenizer: str | None = None,
+    batch: int = 64,
+    device: str = "auto",
+    trust_remote_code: bool = False,
+    on_checkpoint: Callable[[str], None] = lambda _: None,
+) -> int:
+    """Write the answers of all checkpoints that are not in the file yet; how many were asked.
+
+    Args:
+        checkpoints: to ask.
+        prompts: as texts.
+        out: the file of answers.
+        sampling: how they answer.
+        tokenizer: folder or repository; each checkpoint's own where not given.
+        batch: continuations made at once.
+        device: auto, cpu or cuda.
+        trust_remote_code: let code that comes with a checkpoint run.
+        on_checkpoint: called when one is done, or was before.
+
+    Raises:
+        InputError: a checkpoint cannot be loaded, a prompt is too long for it, or the file holds
+            answers to other prompts, of other settings, or of other weights.
+    """
+    path = Path(out)
+    positive_int("--batch-size", batch)
+    words = None if tokenizer is None else load_tokenizer(tokenizer)
+    settings = {
+        "schema": SCHEMA,
+        **asdict(sampling),
+        "prompts": content_hash(prompts),
+        "tokenizer": None if words is None else tokenizer_hash(words),
+    }
+    done = _finished(path, settings)
+    lines = _kept_lines(path, done)
+    _write_note(path, settings, done)
+    asked = 0
+    for saved in checkpoints:
+        source = find_model(str(saved.folder), trust_remote_code=trust_remote_code)
+        name = _name(saved.run, saved.step)
+        if name not in done:
+            model = load(source, "causal", tokenizer=words, device=device)
+            made = answers_of(model, saved, prompts, sampling, batch)
+            lines += [answer.to_json() for answer in made]
+            write_text(path, "\n".join(lines) + "\n")
+            done[name] = source.identity
+            _write_note(path, settings, done)
+            asked += 1
+        elif done[name] != source.identity:
+            raise InputError(
+                f"{path}: holds answers of run {saved.run!r} at step {saved.step} from other "
+                f"weights than those of {saved.folder}; choose another --out"
+            )
+        on_checkpoint(name)
+    return asked
+
+
+def about_path(out: str | Path) -> Path:
+    """The file beside answers that says what made them."""
+    return Path(f"{out}.about.json")
+
+
+def answers_of(
+    model: Loaded, saved: Saved, prompts: Sequence[str], sampling: Sampling, batch: int
+) -> list[Answer]:
+    """Every prompt's continuations; prompts of equally many tokens are computed together."""
+    rows = [model.start + model.ids(prompt) for prompt in prompts]
+    for prompt, row in zip(prompts, rows, strict=True):
+        _require_room(model, prompt, len(row), sampling.new_tokens)
+    jobs = [(place, sample) for place in range(len(rows)) for sample in range(sampling.samples)]
+    numbers = [sampling.draws(prompt) for prompt in prompts]
+    texts = [""] * len(jobs)
+    for places in equally_long([len(rows[place]) for place, _ in jobs], batch):
+        part = [jobs[place] for place in places]
+        made = continuations(
+            model.model,
+            model.tensor([rows[prompt] for prompt, _ in part]),
+            new_tokens=sampling.new_tokens,
+            draws=None if sampling.greedy else np.stack([numbers[p][s] for p, s in part]),
+            temperature=sampling.temperature,
+            end=model.tokenizer.eos_token_id,
+        )
+        for place, ids in zip(places, made.tolist(), strict=True):
+            texts[place] = model.tokenizer.decode(ids, skip_special_tokens=True)
+    return [
+        Answer(saved.run, saved.step, prompts[prompt], sample, text)
+        for (prompt, sample), text in zip(jobs, texts, strict=True)
+    ]
+
+
+def _require_room(model: Loaded, prompt: str, tokens: int, new_tokens: int) -> None:
+    if not tokens:
+        raise InputError(
+            f"{model.place}: the prompt {shown(prompt)} has no token, and this tokenizer no "
+            "beginning of a text to go on from"
+        )
+    if model.longest is not None and tokens + new_tokens > model.longest:
+        raise InputError(
+            f"{model.place}: takes {model.longest} tokens, and the prompt {shown(prompt)} has "
+            f"{tokens}, with {new_tokens} new ones {tokens + new_tokens}; shorten it, or lower "
+            "--new-tokens"
+        )
+
+
+def _finished(path: Path, settings: dict[str, Any]) -> dict[str, str]:
+    """The checkpoints whose answers are in the file: run and step -> the hash of their weights."""
+    note = about_path(path)
+    if not note.exists():
+        if path.exists():
+            raise InputError(
+                f"{path}: exists, and nothing says what made it ({note.name} is missing); choose "
+                "another --out"
+            )
+        return {}
+    held = read_json(note)
+    found = held.get("checkpoints") if isinstance(held, dict) else None
+    if not isinstance(found, dict):
+        raise InputError(f"{note}: says nothing of answers; remove it with {path.name}")
+    for name, value in settings.items():
+        if held.get(name) != value:
+            raise InputError(
+                f"{path}: holds answers made otherwise ({name}: {shown_json(held.get(name))} "
+                f"there, {shown_json(value)} now); choose another --out"
+            )
+    return dict(found)
+
+
+def _kept_lines(path: Path, done: Mapping[str, str]) -> list[str]:
+    """The lines of the checkpoints that the note names.
+
+    Others were written by a process that stopped before it wrote the note.
+    """
+    if not done:
+        return []
+    known = read_answers(path)
+    return [answer.to_json() for answer in known if _name(answer.run, answer.step) in done]
+
+
+def _write_note(path: Path, settings: dict[str, Any], done: Mapping[str, str]) -> None:
+    versions = {"gmb_hf": __version__, "torch": version("torch")}
+    held = {**settings, "versions": versions, "checkpoints": dict(done)}
+    write_text(about_path(path), json.dumps(held, indent=2) + "\n")
+
+
+def _name(run: str, step: int) -> str:
+    return f"{run} {step}"
+
+
+def _prompt_of(line: str, where: str) -> str:
+    item = parse_json(line, where=where)
+    prompt = item.get("prompt") if isinstance(item, dict) else None
+    if not isinstance(prompt, str):
+        raise InputError(f'{where}: is no object {{"prompt": text}}')
+    return prompt

@@ -1,0 +1,320 @@
+"""Judges: models that say how good an answer to a prompt is, as one number.
+
+| how        | model           | score of an answer                                              |
+|------------|-----------------|-----------------------------------------------------------------|
+| label      | text classifier | probability of a label; the logit itself where there is but one |
+| likelihood | causal          | mean log-probability of the answer's tokens after the prompt    |
+| yes-no     | causal          | p(yes) / (p(yes) + p(no)) after a template that asks            |
+
+A template is a text with {answer} in it, and {prompt} where the prompt shall stand. A judge has
+seen what its owner trained it on, perhaps the labels that the metric is made of: that is for the
+owner to say, and its scores pass the same gates as all others.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gmb_hf.answers.answers_file import shown
+from gmb_hf.answers.batches import equally_long
+from gmb_hf.answers.models import Head, Loaded, head_of, load
+from gmb_hf.answers.sources import Source
+from gmb_hf.validation import InputError, choose, unknown
+
+HOWS = ("label", "likelihood", "yes-no")
+PLAIN = "{prompt}{answer}"
+ASK = "{prompt}{answer}\n\nIs this a good continuation? Answer yes or no:"
+
+Pair = tuple[str, str]
+"""Prompt and answer."""
+
+
+class Judge(Protocol):
+    """Whatever rates answers."""
+
+    @property
+    def place(self) -> str:
+        """By what name it goes."""
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Plain data on which a score depends, prompt and answer apart."""
+
+    def rated(
+        self, pairs: Sequence[Pair], batch: int, /
+    ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
+        """Batch by batch, the places of pairs and their scores; NaN where there is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asking:
+    """What a judge is asked.
+
+    Attributes:
+        how: one of `HOWS`; None where the model is a classifier, which can do but one thing.
+        label: of a classifier, whose probability is the score.
+        template: what it reads; `PLAIN` for a label, `ASK` for yes-no.
+        yes, no: the words between which yes-no decides.
+    """
+
+    how: str | None = None
+    label: str | None = None
+    template: str | None = None
+    yes: str = " yes"
+    no: str = " no"
+
+    def __post_init__(self) -> None:
+        if self.how is not None:
+            choose("way", self.how, HOWS, where="--how")
+        if self.label is not None and self.how not in (None, "label"):
+            raise InputError(f"--label is for --how label, not {self.how}")
+        if self.template is not None:
+            if self.how == "likelihood":
+                raise InputError(
+                    "--template: the likelihood is that of the answer after its prompt"
+                )
+            _check_template(self.template)
+        if not self.yes or not self.no or self.yes == self.no:
+            raise InputError("--yes and --no: two different words are needed")
+
+
+def load_judge(source: Source, asking: Asking, *, device: str = "auto") -> LabelJudge | CausalJudge:
+    """The judge of a model.
+
+    Raises:
+        InputError: the model cannot be loaded, is of another kind than the way of asking needs, or
+            it is not said which of its labels is the score.
+    """
+    head = head_of(source)
+    how = asking.how
+    if how is None and head == "causal":
+        raise InputError(
+            f"{source.place}: is a causal language model; say how it judges: --how likelihood, or "
+            "--how yes-no"
+        )
+    wanted: Head = "classifier" if how in (None, "label") else "causal"
+    loaded = load(source, wanted, device=device)
+    if wanted == "classifier":
+        return LabelJudge(loaded, asking.label, asking.template or PLAIN)
+    words = (asking.yes, asking.no) if how == "yes-no" else None
+    return CausalJudge(loaded, asking.template or ASK if words else PLAIN, words)
+
+
+class LabelJudge:
+    """A text classifier: the probability of a label.
+
+    A model of several labels that exclude each other gives them a softmax, one of labels that do
+    not a sigmoid each; with one output alone, as reward models have it, the score is that number.
+
+    Raises:
+        InputError: it has several labels and none is named, or no such label.
+    """
+
+    def __init__(self, loaded: Loaded, label: str | None, template: str) -> None:
+        self._loaded = loaded
+        self._template = template
+        config = loaded.model.config
+        self._place, self._label = _label_place(loaded.place, config, label)
+        self._exclusive = config.problem_type != "multi_label_classification"
+        self._single = config.num_labels == 1
+
+    @property
+    def place(self) -> str:
+        """As `Judge`."""
+        return self._loaded.place
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """As `Judge`."""
+        return {
+            "judge": self._loaded.source.identity,
+            "how": "label",
+            "label": self._label,
+            "template": self._template,
+        }
+
+    @torch.no_grad()
+    def rated(
+        self, pairs: Sequence[Pair], batch: int
+    ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
+        """As `Judge`."""
+        loaded = self._loaded
+        rows = [
+            list(loaded.tokenizer(_filled(self._template, pair), verbose=False)["input_ids"])
+            for pair in pairs
+        ]
+        _require_fit(loaded, rows, pairs)
+        for places in equally_long([len(row) for row in rows], batch):
+            ids = loaded.tensor([rows[place] for place in places])
+            logits = loaded.model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+            yield places, _finite(loaded, self._score(logits.double()))
+
+    def _score(self, logits: Tensor) -> Tensor:
+        if self._single:
+            return logits[:, 0]
+        chance = logits.softmax(-1) if self._exclusive else logits.sigmoid()
+        return chance[:, self._place]
+
+
+class CausalJudge:
+    """A causal model: how likely the answer is, or whether it says yes or no of it.
+
+    Args:
+        loaded: the model.
+        template: what it reads before the words; with the likelihood the prompt alone is read.
+        words: yes and no; None for the likelihood of the answer.
+
+    Raises:
+        InputError: a word without a token.
+    """
+
+    def __init__(self, loaded: Loaded, template: str, words: tuple[str, str] | None) -> None:
+        self._loaded = loaded
+        self._template = template
+        self._words = words
+        self._word_ids = [loaded.ids(word) for word in words or ()]
+        for word, ids in zip(words or (), self._word_ids, strict=True):
+            if not ids:
+                raise InputError(f"{loaded.place}: the word {word!r} has no token")
+        self._keeps = "logits_to_keep" in inspect.signature(loaded.model.forward).parameters
+
+    @property
+    def place(self) -> str:
+        """As `Judge`."""
+        return self._loaded.place
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """As `Judge`."""
+        about = {"judge": self._loaded.source.identity}
+        if self._words is None:
+            return {**about, "how": "likelihood"}
+        yes, no = self._words
+        return {**about, "how": "yes-no", "template": self._template, "yes": yes, "no": no}
+
+    @torch.no_grad()
+    def rated(
+        self, pairs: Sequence[Pair], batch: int
+    ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
+        """As `Judge`. An answer without a token has no likelihood."""
+        if self._words is None:
+            yield from self._likelihoods(pairs, batch)
+        else:
+            yield from self._verdicts(pairs, batch)
+
+    def _likelihoods(
+        self, pairs: Sequence[Pair], batch: int
+    ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
+        start = self._loaded.start
+        before = [start + self._loaded.ids(prompt) for prompt, _ in pairs]
+        ends = [self._loaded.ids(answer) for _, answer in pairs]
+        _require_begun(self._loaded, before, pairs)
+        rows = [one + end for one, end in zip(before, ends, strict=True)]
+        _require_fit(self._loaded, rows, pairs)
+        for places in equally_long([len(row) for row in rows], batch):
+            sizes = np.array([len(ends[place]) for place in places])
+            sums = self._log_chances([rows[place] for place in places], sizes)
+            yield places, np.divide(sums, sizes, out=np.full_like(sums, np.nan), where=sizes > 0)
+
+    def _verdicts(
+        self, pairs: Sequence[Pair], batch: int
+    ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
+        start = self._loaded.start
+        before = [start + self._loaded.ids(_filled(self._template, pair)) for pair in pairs]
+        _require_begun(self._loaded, before, pairs)
+        longest = max(self._word_ids, key=len)
+        _require_fit(self._loaded, [row + longest for row in before], pairs)
+        for places in equally_long([len(row) for row in before], batch):
+            yes, no = (
+                self._log_chances([before[place] + word for place in places], len(word))
+                for word in self._word_ids
+            )
+            yield places, 1 / (1 + np.exp(np.clip(no - yes, -700, 700)))
+
+    @torch.no_grad()
+    def _log_chances(
+        self, rows: list[list[int]], sizes: int | NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """ln p of the last tokens of each row, so many of them, after those before, [n]."""
+        most = int(np.max(sizes))
+        if not most:
+            return np.zeros(len(rows))
+        loaded = self._loaded
+        ids = loaded.tensor(rows)
+        # The logits of a token stand at the place of the one before it.
+        kept = {"logits_to_keep": most + 1} if self._keeps else {}
+        found = loaded.model(input_ids=ids, attention_mask=torch.ones_like(ids), **kept)
+        chances = found.logits[:, -(most + 1) : -1].double().log_softmax(-1)  # [n, most, V]
+        each = chances.gather(-1, ids[:, -most:, None])[..., 0]  # [n, most]
+        asked = np.arange(most, 0, -1) <= np.broadcast_to(sizes, len(rows))[:, None]
+        chosen = torch.from_numpy(asked).to(loaded.device)
+        return _finite(loaded, torch.where(chosen, each, 0.0).sum(-1))
+
+
+def _label_place(place: str, config: Any, label: str | None) -> tuple[int, str]:
+    names = {int(number): str(name) for number, name in config.id2label.items()}
+    if label is None and config.num_labels == 1:
+        return 0, names.get(0, "LABEL_0")
+    known = [names[number] for number in sorted(names)]
+    if label is None:
+        unnamed = all(name == f"LABEL_{number}" for number, name in names.items())
+        what = "its labels have no names" if unnamed else "it has several labels"
+        raise InputError(
+            f"{place}: {what} ({', '.join(known)}); say whose probability is the score: --label "
+            f"{known[-1]}"
+        )
+    if label not in known:
+        raise unknown("label", label, known, where=place)
+    return next(number for number, name in names.items() if name == label), label
+
+
+def _check_template(template: str) -> None:
+    try:
+        fields = {name for _, name, _, _ in Formatter().parse(template) if name is not None}
+    except ValueError as error:
+        raise InputError(f"--template: {error}; a brace as such is written twice") from None
+    if "answer" not in fields or fields - {"answer", "prompt"}:
+        raise InputError(
+            "--template: must have {answer} in it, may have {prompt}, and nothing else in braces; "
+            "a brace as such is written twice"
+        )
+
+
+def _filled(template: str, pair: Pair) -> str:
+    return template.format(prompt=pair[0], answer=pair[1])
+
+
+def _require_fit(loaded: Loaded, rows: Sequence[Sequence[int]], pairs: Sequence[Pair]) -> None:
+    longest = max(range(len(rows)), key=lambda place: len(rows[place]), default=0)
+    if loaded.longest is not None and rows and len(rows[longest]) > loaded.longest:
+        raise InputError(
+            f"{loaded.place}: takes {loaded.longest} tokens, and the answer to "
+            f"{shown(pairs[longest][0])} makes {len(rows[longest])}; nothing is cut off: shorten "
+            "the answers or the template, or choose another judge"
+        )
+
+
+def _require_begun(loaded: Loaded, rows: Sequence[Sequence[int]], pairs: Sequence[Pair]) -> None:
+    for row, (prompt, _) in zip(rows, pairs, strict=True):
+        if not row:
+            raise InputError(
+                f"{loaded.place}: the prompt {shown(prompt)} has no token, and this tokenizer no "
+                "beginning of a text that an answer could come after"
+            )
+
+
+def _finite(loaded: Loaded, values: Tensor) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = values.cpu().numpy()
+    if not np.isfinite(found).all():
+        wrong = found[~np.isfinite(found)][0]
+        raise InputError(f"{loaded.place}: rates an answer {wrong}; a judge must give numbers")
+    return found

@@ -1,0 +1,155 @@
+"""Models and tokenizers of a source, loaded whole or refused with one line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from gmb_hf.answers.sources import Source
+from gmb_hf.training.devices import chosen_device
+from gmb_hf.training.language_checkpoints import check_together
+from gmb_hf.training.quiet import quiet_models
+from gmb_hf.validation import InputError
+
+Head = Literal["causal", "classifier"]
+
+_ENDINGS: dict[Head, tuple[str, ...]] = {
+    "causal": ("ForCausalLM", "LMHeadModel"),
+    "classifier": ("ForSequenceClassification",),
+}
+_WHAT = {"causal": "causal language model", "classifier": "text classifier"}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model that is ready to be asked.
+
+    Attributes:
+        source: where it came from.
+        model: in evaluation mode, float32.
+        tokenizer: of its vocabulary.
+        device: on which it computes.
+    """
+
+    source: Source
+    model: Any
+    tokenizer: Any
+    device: str
+
+    @property
+    def place(self) -> str:
+        """As it was named."""
+        return self.source.place
+
+    @property
+    def longest(self) -> int | None:
+        """The most tokens that it takes; None where its config does not say."""
+        found = getattr(self.model.config, "max_position_embeddings", None)
+        return None if found is None else int(found)
+
+    @property
+    def start(self) -> list[int]:
+        """What a text begins with: the token of the beginning, else that of the end, else none.
+
+        The trainer of this package and GPT-2 put the end of a document before the next one.
+        """
+        first = self.tokenizer.bos_token_id
+        if first is None:
+            first = self.tokenizer.eos_token_id
+        return [] if first is None else [int(first)]
+
+    def ids(self, text: str) -> list[int]:
+        """The tokens of a text alone; what looks like a special token in it is text.
+
+        Raises:
+            InputError: it holds half of a character, which has no UTF-8.
+        """
+        held = self.tokenizer(
+            text, add_special_tokens=False, split_special_tokens=True, verbose=False
+        )
+        return list(held["input_ids"])
+
+    def tensor(self, rows: list[list[int]]) -> torch.Tensor:
+        """Equally long rows on the model's device, int64 [n, T]."""
+        return torch.tensor(rows, dtype=torch.int64, device=self.device)
+
+
+def load(source: Source, head: Head, *, tokenizer: Any = None, device: str = "auto") -> Loaded:
+    """The model and its tokenizer.
+
+    Args:
+        source: as `find_model` gives it.
+        head: which kind of model it must be.
+        tokenizer: loaded already; the model's own where not given.
+        device: auto, cpu or cuda.
+
+    Raises:
+        InputError: it is another kind of model, weights are missing, there is no tokenizer, or the
+            tokenizer is another model's.
+    """
+    import transformers
+
+    import gmb_hf.modeling  # noqa: F401 (makes its models known to the Auto classes)
+
+    if head_of(source) not in (head, None):
+        name = source.config()["architectures"][0]
+        raise InputError(f"{source.place}: is a {name}, no {_WHAT[head]}")
+    kinds = {
+        "causal": transformers.AutoModelForCausalLM,
+        "classifier": transformers.AutoModelForSequenceClassification,
+    }
+    where = chosen_device(device)
+    try:
+        with quiet_models():
+            model, about = kinds[head].from_pretrained(
+                source.folder,
+                dtype=torch.float32,
+                use_safetensors=True,
+                local_files_only=True,
+                trust_remote_code=source.code,
+                output_loading_info=True,
+            )
+    except Exception as error:  # of transformers, safetensors or the model's own code: many kinds
+        raise InputError(f"{source.place}: could not be loaded: {_reason(error)}") from None
+    # transformers would draw missing weights at random, and random scores look like scores.
+    lacking = sorted({*about["missing_keys"], *(str(key) for key in about["mismatched_keys"])})
+    if lacking:
+        raise InputError(
+            f"{source.place}: {len(lacking)} of its weights are missing or of another shape, e.g. "
+            f"{lacking[0]}; it is no whole {_WHAT[head]}"
+        )
+    words = _tokenizer(source) if tokenizer is None else tokenizer
+    check_together(source.place, model.config, words)
+    return Loaded(source, model.eval().to(where), words, where)
+
+
+def head_of(source: Source) -> Head | None:
+    """Which kind of model a source holds; None where its config does not say."""
+    named = [str(name) for name in source.config().get("architectures") or []]
+    found = [head for head, ends in _ENDINGS.items() for name in named if name.endswith(ends)]
+    return found[0] if found else None
+
+
+def _tokenizer(source: Source) -> Any:
+    from transformers import AutoTokenizer
+
+    if not (source.folder / "tokenizer_config.json").is_file():
+        raise InputError(
+            f"{source.place}: holds no tokenizer; save it beside the model "
+            "(tokenizer.save_pretrained), or name one by --tokenizer"
+        )
+    try:
+        with quiet_models():
+            return AutoTokenizer.from_pretrained(
+                source.folder, local_files_only=True, trust_remote_code=source.code
+            )
+    except Exception as error:  # a broken file: each kind of tokenizer has its own
+        raise InputError(
+            f"{source.place}: its tokenizer could not be loaded: {_reason(error)}"
+        ) from None
+
+
+def _reason(error: BaseException) -> str:
+    return (" ".join(str(error).split()) or type(error).__name__)[:300]

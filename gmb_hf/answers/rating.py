@@ -1,0 +1,122 @@
+"""Answers rated by a judge: each distinct answer once, and never again."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from gmb_hf._version import __version__
+from gmb_hf.answers.answers_file import Answer, by_checkpoint, require_same_prompts
+from gmb_hf.answers.cache import ScoreCache
+from gmb_hf.answers.judges import Judge, Pair
+from gmb_hf.answers.scores_file import CheckpointScore, Scores
+from gmb_hf.fingerprints import item_hash
+from gmb_hf.validation import InputError, positive_int
+
+_RULES = 1  # to be raised when the same judge gives another number to the same answer
+_SAVE_EVERY = 1.0  # seconds
+
+
+@dataclass(frozen=True)
+class Rated:
+    """The scores of a file of answers.
+
+    Attributes:
+        scores: by run and step.
+        asked: distinct answers that the judge saw now.
+        known: distinct answers whose score was in the cache.
+        empty: answers without a score, which no mean counts.
+    """
+
+    scores: Scores
+    asked: int
+    known: int
+    empty: int
+
+
+def rate(
+    answers: Sequence[Answer],
+    judge: Judge,
+    cache: ScoreCache,
+    *,
+    name: str = "judge",
+    batch: int = 32,
+    on_rated: Callable[[int], None] = lambda _: None,
+) -> Rated:
+    """Rate answers; the score of a checkpoint is the mean over its prompts of those over samples.
+
+    Args:
+        answers: as `read_answers` gives them.
+        judge: that rates those of which the cache knows nothing.
+        cache: what it says is kept there every second, so that a rating that was stopped goes on.
+        name: of the score.
+        batch: answers computed at once.
+        on_rated: hears how many answers have been rated or looked up since the last call.
+
+    Raises:
+        InputError: checkpoints were asked other prompts, an answer does not fit the judge, or all
+            answers of a checkpoint are without a score.
+    """
+    positive_int("--batch-size", batch)
+    grouped = by_checkpoint(answers)
+    require_same_prompts(grouped)
+    keys = {pair: _key(judge, pair) for pair in dict.fromkeys(map(_pair, answers))}
+    found = cache.get(list(keys.values()))
+    missing = [pair for pair, key in keys.items() if key not in found]
+    on_rated(len(keys) - len(missing))
+    unsaved: dict[bytes, float] = {}
+    saved_at = time.monotonic()
+    try:
+        for places, values in judge.rated(missing, batch) if missing else ():
+            for place, value in zip(places, values.tolist(), strict=True):
+                unsaved[keys[missing[place]]] = value
+            on_rated(len(places))
+            if time.monotonic() - saved_at > _SAVE_EVERY:
+                cache.put(unsaved)
+                found |= unsaved
+                unsaved, saved_at = {}, time.monotonic()
+    finally:
+        if unsaved:
+            cache.put(unsaved)
+    found |= unsaved
+
+    rows, empty = [], 0
+    for (run, step), prompts in grouped.items():
+        means, count = [], 0
+        for given in prompts.values():
+            each = [found[keys[_pair(answer)]] for answer in given]
+            rated = [value for value in each if not math.isnan(value)]
+            empty += len(each) - len(rated)
+            count += len(rated)
+            if rated:
+                means.append(math.fsum(rated) / len(rated))
+        if not means:
+            raise InputError(
+                f"run {run!r}, step {step}: all answers are empty, and an empty answer has no "
+                "likelihood; rate with --how label or yes-no"
+            )
+        seed = next(iter(prompts.values()))[0].seed
+        rows.append(CheckpointScore(run, step, math.fsum(means) / len(means), count, seed))
+    scores = Scores(name, tuple(rows), made_by(judge))
+    return Rated(scores, len(missing), len(keys) - len(missing), empty)
+
+
+def made_by(judge: Judge) -> str:
+    """A line that names what a judge's scores depend on, and the versions that computed them."""
+    about = dict(judge.about)
+    identity = about.pop("judge")
+    rest = "".join(f", {key} {value!r}" for key, value in about.items())
+    versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers"))
+    return f"judge {judge.place} ({identity}){rest}; gmb-hf {__version__}, {versions}"
+
+
+def _pair(answer: Answer) -> Pair:
+    return answer.prompt, answer.answer
+
+
+def _key(judge: Judge, pair: Pair) -> bytes:
+    prompt, answer = pair
+    return item_hash([_RULES, judge.about, prompt, answer])

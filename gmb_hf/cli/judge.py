@@ -1,0 +1,224 @@
+"""`gmb judge`: what checkpoints answer, and what another model thinks of it, as a score."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gmb_hf.cli.options import Several
+
+if TYPE_CHECKING:
+    from gmb_hf.answers import Scores
+
+app = typer.Typer(no_args_is_help=True)
+
+_MOST_RUNS = 10
+
+
+class AnswerCommand(Several):
+    """`gmb judge answer`, whose --checkpoints takes several folders."""
+
+    several = ("--checkpoints",)
+
+
+Trust = Annotated[
+    bool, typer.Option("--trust-remote-code", help="Run code that comes with a model.")
+]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Answers = Annotated[Path, typer.Argument(help="A file of answers, JSON lines.")]
+Out = Annotated[Path, typer.Option(help="The scores: .parquet, .csv or .jsonl.")]
+
+
+@app.command("answer", cls=AnswerCommand)
+def answer(
+    checkpoints: Annotated[
+        list[str],
+        typer.Option(help="Folders of checkpoints, of runs, or RUN:STEP=FOLDER; several."),
+    ],
+    prompts: Annotated[
+        Path, typer.Option(help='A prompt a line; or .jsonl with {"prompt": text} a line.')
+    ],
+    out: Annotated[Path, typer.Option(help="The file of answers.")] = Path("answers.jsonl"),
+    samples: Annotated[
+        int | None, typer.Option(help="Continuations of each prompt; 8 by default.")
+    ] = None,
+    new_tokens: Annotated[int, typer.Option(help="Tokens of a continuation, at most.")] = 32,
+    temperature: Annotated[float, typer.Option(help="Of the sampling.")] = 0.7,
+    greedy: Annotated[
+        bool, typer.Option("--greedy", help="One answer, the likeliest token each time.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of the draws, the same at every checkpoint.")] = 0,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="Where the checkpoints have none: a folder or a name.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(help="Continuations made at once.")] = 64,
+    device: Device = "auto",
+    trust_remote_code: Trust = False,
+) -> None:
+    """Let checkpoints answer prompts; those that have answered are not asked again."""
+    from gmb_hf.answers import Sampling, find_checkpoints, generate
+    from gmb_hf.answers.generating import about_path, read_prompts
+    from gmb_hf.cli import show
+
+    sampling = Sampling(
+        samples=(1 if greedy else 8) if samples is None else samples,
+        new_tokens=new_tokens,
+        temperature=temperature,
+        greedy=greedy,
+        seed=seed,
+    )
+    found = find_checkpoints(checkpoints)
+    texts = read_prompts(prompts)
+    with show.counting("checkpoints", len(found)) as done:
+        asked = generate(
+            found,
+            texts,
+            out,
+            sampling,
+            tokenizer=tokenizer,
+            batch=batch_size,
+            device=device,
+            trust_remote_code=trust_remote_code,
+            on_checkpoint=done,
+        )
+    runs = len({saved.run for saved in found})
+    show.say(
+        f"{len(found)} checkpoints of {runs} runs, {len(texts)} prompts, {sampling.samples} "
+        f"answers each; {asked} checkpoints were asked now."
+    )
+    following = ["gmb", "judge", "rate", str(out), "--judge", "MODEL"]
+    show.written([out, about_path(out)], following=shlex.join(following))
+
+
+@app.command("rate")
+def rate(
+    answers: Answers,
+    judge: Annotated[str, typer.Option(help="A folder, or a repository of the Hub.")],
+    revision: Annotated[
+        str | None, typer.Option(help="Branch, tag or commit of a repository.")
+    ] = None,
+    how: Annotated[
+        str | None, typer.Option(help="label (classifier), likelihood or yes-no (causal).")
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="Of a classifier: the label whose probability counts.")
+    ] = None,
+    template: Annotated[
+        str | None, typer.Option(help="What the judge reads, with {answer} and {prompt}.")
+    ] = None,
+    yes: Annotated[str, typer.Option(help="yes-no: the word that means good.")] = " yes",
+    no: Annotated[str, typer.Option(help="yes-no: the word that means bad.")] = " no",
+    out: Out = Path("scores.parquet"),
+    name: Annotated[str, typer.Option(help="Column of the score.")] = "judge",
+    cache: Annotated[
+        Path | None, typer.Option(help="Scores paid for before; in the user's cache by default.")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(help="Answers rated at once.")] = 32,
+    device: Device = "auto",
+    trust_remote_code: Trust = False,
+) -> None:
+    """Rate answers by a model: a score for each checkpoint."""
+    from gmb_hf.answers import (
+        Asking,
+        ScoreCache,
+        find_model,
+        load_judge,
+        read_answers,
+    )
+    from gmb_hf.answers import rate as rated_by
+    from gmb_hf.answers.cache import default_cache
+    from gmb_hf.answers.scores_file import check_scores_path
+    from gmb_hf.cli import show
+
+    check_scores_path(out, name)
+    asking = Asking(how=how, label=label, template=template, yes=yes, no=no)
+    given = read_answers(answers)
+    source = find_model(judge, revision=revision, trust_remote_code=trust_remote_code)
+    model = load_judge(source, asking, device=device)
+    distinct = len({(one.prompt, one.answer) for one in given})
+    with (
+        ScoreCache(cache or default_cache()) as known,
+        show.counting("answers", distinct) as done,
+    ):
+        found = rated_by(
+            given,
+            model,
+            known,
+            name=name,
+            batch=batch_size,
+            on_rated=lambda count: done("", count),
+        )
+    empty = f"; {found.empty} empty ones have no score" if found.empty else ""
+    show.say(
+        f"{len(given):,} answers, {distinct:,} of them distinct: {found.asked:,} rated now, "
+        f"{found.known:,} known from before{empty}."
+    )
+    _finish(out, found.scores)
+
+
+@app.command("consistency")
+def consistency(
+    answers: Answers,
+    first_words: Annotated[
+        int | None, typer.Option(help="Compare so many words of an answer; all by default.")
+    ] = None,
+    any_case: Annotated[
+        bool, typer.Option("--any-case", help="Capitals are as good as small letters.")
+    ] = False,
+    out: Out = Path("consistency.parquet"),
+) -> None:
+    """Do samples agree with each other? The share that differ from the most frequent one."""
+    from gmb_hf.answers import Normalised, read_answers
+    from gmb_hf.answers import consistency as disagreement_of
+    from gmb_hf.answers.scores_file import ENDINGS
+    from gmb_hf.validation import InputError
+
+    if out.suffix not in ENDINGS:
+        raise InputError(f"--out {out}: scores are written as {', '.join(ENDINGS)}")
+    normalised = Normalised(first_words=first_words, any_case=any_case)
+    _finish(out, disagreement_of(read_answers(answers), normalised))
+
+
+def _finish(out: Path, scores: Scores) -> None:
+    """Write the scores, show those of the first run, and say how they come into a log."""
+    from gmb_hf.answers import write_scores
+    from gmb_hf.cli import show
+
+    path = write_scores(out, scores)
+    _show(scores)
+    show.say(scores.made_by)
+    following = ["gmb", "runs", "join", "--runs", "LOGS", "--scores", str(path)]
+    show.written([path], following=shlex.join(following))
+
+
+def _show(scores: Scores) -> None:
+    from rich.text import Text
+
+    from gmb_hf.cli import show
+    from gmb_hf.cli.table import Column, Group, lay_out
+    from gmb_hf.reporting.escape import number, one_line
+
+    columns = (
+        Column("run", shrinks_to=12),
+        Column("checkpoints", right=True),
+        *(Column(head, right=True) for head in ("first", "lowest", "highest", "last")),
+    )
+    by_run: dict[str, list[tuple[int, float]]] = {}
+    for row in scores.rows:
+        by_run.setdefault(row.run, []).append((row.step, row.score))
+    body = []
+    for run, points in list(by_run.items())[:_MOST_RUNS]:
+        values = [value for _, value in sorted(points)]
+        ends = (values[0], min(values), max(values), values[-1])
+        cells = (one_line(run), str(len(values)), *(number(value, 4) for value in ends))
+        body.append([Text(cell) for cell in cells])
+    rest = len(by_run) - len(body)
+    more = f"and {rest} more runs" if rest else ""
+    screen = show.console()
+    screen.print()
+    for part in lay_out(columns, [Group(body, more=more)], screen.width):
+        screen.print(part)
+    screen.print()

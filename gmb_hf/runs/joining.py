@@ -1,0 +1,159 @@
+"""Scores by run and step from anyone become a column of a run log.
+
+A score and a row belong together by run and step alone. The joined log has the rows that have a
+score; what matches nothing is named, and nothing is carried forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from gmb_hf.runs.metadata import EXTERNAL, JOINED, JUDGE
+from gmb_hf.runs.raw import SEED, Wanted
+from gmb_hf.runs.readers.registry import reader_of
+from gmb_hf.runs.runlog import RunLog
+from gmb_hf.validation import InputError, first_of, nearest
+
+MADE_BY = "made_by"
+"""The column of text by which a file of scores says what made them."""
+
+_COUNT = "answers"  # beside a score: what it is a mean over
+
+
+def join_scores(
+    log: RunLog,
+    path: str | Path,
+    columns: Sequence[str] = (),
+) -> RunLog:
+    """The rows of a log that a file of scores has a score for, with the scores as columns.
+
+    Args:
+        log: the runs.
+        path: of the scores: any file that a run log may be read from.
+        columns: of it; where none is named, its only column of numbers, `answers` apart.
+
+    Returns:
+        The log. Its `notes` say which runs and how many rows were left out, its metadata under
+        `joined` what made the columns: the family "judge" where the file says that a judge did.
+
+    Raises:
+        InputError: a run or step of the scores that the log lacks, a checkpoint with two scores or
+            without one, seeds that differ, or a column that the log has already.
+    """
+    scores = RunLog.read(path, columns=list(columns) or None)
+    names = list(columns) or [_only_column(scores)]
+    for name in names:
+        if name in log.observables:
+            raise InputError(
+                f"{path}: column {name!r} is in {log.origin} already; rename it in one of them"
+            )
+    if scores.dropped_duplicates:
+        run = next(iter(scores.dropped_duplicates))
+        raise InputError(f"{path}: run {run!r} has two scores at one step; keep one of them")
+    place = _places(log, scores, str(path))
+    _check_seeds(log, scores, place, str(path))
+    table = log.table.take(pa.array(place))
+    for name in names:
+        values = scores.table[name]
+        if values.null_count:
+            row = int(np.argmax(np.asarray(pc.is_null(values))))
+            raise InputError(f"{path}: {_at(scores.table, row)}: {name} has no value")
+        table = table.append_column(name, values.combine_chunks())
+    joined = RunLog.from_table(table, metadata=_described(log, names, Path(path)))
+    joined.notes = (*log.notes, *scores.notes, *_left_out(log, joined))
+    joined.dropped_duplicates = {
+        run: count for run, count in log.dropped_duplicates.items() if run in joined.runs
+    }
+    joined.set_aside = dict(log.set_aside)
+    joined.origin = log.origin
+    return joined
+
+
+def _only_column(scores: RunLog) -> str:
+    found = [name for name in scores.observables if name != _COUNT]
+    if len(found) != 1:
+        names = ", ".join(found) or "none"
+        raise InputError(
+            f"{scores.origin}: which column is the score? It has {names}: --score NAME"
+        )
+    return found[0]
+
+
+def _places(log: RunLog, scores: RunLog, where: str) -> NDArray[np.int64]:
+    """The row of the log for each row of scores."""
+    strangers = [run for run in scores.runs if run not in set(log.runs)]
+    if strangers:
+        guess = nearest(strangers[0], log.runs)
+        hint = f" Did you mean {guess!r}?" if guess else ""
+        raise InputError(
+            f"{where}: {log.origin} has no run {first_of(strangers)}; its runs: "
+            f"{first_of(log.runs)}.{hint}"
+        )
+    keys = zip(log.table["run"].to_pylist(), log.table["step"].to_pylist(), strict=True)
+    row_of = {key: row for row, key in enumerate(keys)}
+    asked = zip(scores.table["run"].to_pylist(), scores.table["step"].to_pylist(), strict=True)
+    found = [(key, row_of.get(key)) for key in asked]
+    lost = [f"{run} at {step:,}" for (run, step), row in found if row is None]
+    if lost:
+        raise InputError(
+            f"{where}: {log.origin} has no row for {first_of(lost, 4)}; a score and a row belong "
+            "together by run and step: remove these scores, or log these steps"
+        )
+    return np.array([row for _, row in found], dtype=np.int64)
+
+
+def _check_seeds(log: RunLog, scores: RunLog, place: NDArray[np.int64], where: str) -> None:
+    if SEED not in log.table.column_names or SEED not in scores.table.column_names:
+        return
+    own = log.table[SEED].take(pa.array(place))
+    differ = pc.fill_null(pc.not_equal(own, scores.table[SEED]), False)
+    if pc.any(differ).as_py():
+        row = pc.index(differ, True).as_py()
+        raise InputError(
+            f"{where}: {_at(scores.table, row)}: the seed is {scores.table[SEED][row]}, in "
+            f"{log.origin} {own[row]}; are these the same runs?"
+        )
+
+
+def _described(log: RunLog, names: Sequence[str], path: Path) -> dict[str, Any]:
+    made_by = _made_by(path)
+    is_judge = made_by is not None and made_by.startswith(JUDGE)
+    about = {"family": JUDGE if is_judge else EXTERNAL, "source": path.name}
+    entry = about if made_by is None else {**about, MADE_BY: made_by}
+    held = log.metadata.get(JOINED)
+    kept = held if isinstance(held, dict) else {}
+    return {**log.metadata, JOINED: {**kept, **dict.fromkeys(names, entry)}}
+
+
+def _made_by(path: Path) -> str | None:
+    """What the file says made its scores; None where it says nothing, or several things."""
+    reader = reader_of(path)
+    if reader is None or reader.run_folder is not None:
+        return None
+    table = reader.read([path], Wanted()).table
+    if MADE_BY not in table.column_names:
+        return None
+    said = {str(value) for value in pc.unique(table[MADE_BY]).to_pylist() if value is not None}
+    return said.pop() if len(said) == 1 else None
+
+
+def _left_out(log: RunLog, joined: RunLog) -> list[str]:
+    notes = []
+    gone = [run for run in log.runs if run not in set(joined.runs)]
+    if gone:
+        notes.append(f"Without a score, and left out: {len(gone)} runs, {first_of(gone)}.")
+    rows, kept = log.select(joined.runs).table.num_rows, joined.table.num_rows
+    if kept < rows:
+        notes.append(f"Kept are the {kept} of {rows} rows of these runs that have a score.")
+    return notes
+
+
+def _at(table: pa.Table, row: int) -> str:
+    return f"run {table['run'][row]}, step {table['step'][row]}"
