@@ -80,11 +80,6 @@ class Chosen:
     penalty: float
     losses: Mapping[float, float]
 
-    @property
-    def at_edge(self) -> bool:
-        """Whether a penalty beyond those that were tried could be better."""
-        return len(self.losses) > 1 and self.penalty in (min(self.losses), max(self.losses))
-
 
 def choose_penalty(rows: LabelledRows, penalties: Sequence[float], folds: int) -> Chosen:
     """Fit with each penalty, leaving groups of runs out in turn, and take the best.

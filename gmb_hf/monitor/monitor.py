@@ -19,12 +19,16 @@ from typing import Any
 from gmb_hf.benchmark.results import Results
 from gmb_hf.monitor.boundary import LockedBoundary
 from gmb_hf.monitor.bounds import LockedBounds
-from gmb_hf.monitor.eligible import acting_of, results_of
+from gmb_hf.monitor.eligible import acting_of, results_of, target_of
 from gmb_hf.monitor.reading import Reading, State, decide
 from gmb_hf.monitor.ruler import Ruler, Terms
 from gmb_hf.monitor.state import MonitorState, RulerState, RunState, read_state
 from gmb_hf.monitor.state_file import StateFile
-from gmb_hf.monitor.streaming import IndicatorStream, locked_indicator, refuse_unstreamed
+from gmb_hf.monitor.streaming import (
+    IndicatorStream,
+    locked_indicator,
+    refuse_unstreamed_candidate,
+)
 from gmb_hf.preregistration.lock import Lock
 from gmb_hf.validation import InputError, nearest
 
@@ -40,15 +44,18 @@ class AlarmMonitor:
         results: the held-out verdicts by this lock, or their file.
         act: the indicators that may raise the alarm; by default all that are alarm eligible.
         show: which others to read along; by default all of the lock.
+        target: the false positive rate whose locked thresholds count; by default the primary one,
+            which the verdicts, and so what may act, are about.
         system: what the run says of itself, by field of the lock's boundary (task, model,
             optimizer, schedule); where it differs, the monitor abstains.
 
     Attributes:
+        target: as above.
         notes: what is not promised, or not compared, a sentence each.
 
     Raises:
-        InputError: there are no results, they are of another lock, or an indicator that is not
-            alarm eligible is to act.
+        InputError: there are no results, they are of another lock, an indicator that is not
+            alarm eligible is to act, or the lock has no threshold for the target.
     """
 
     def __init__(
@@ -58,12 +65,14 @@ class AlarmMonitor:
         *,
         act: Sequence[str] | None = None,
         show: Sequence[str] | None = None,
+        target: float | None = None,
         system: Mapping[str, Any] | None = None,
     ) -> None:
         self.lock = lock if isinstance(lock, Lock) else Lock.read(lock)
         self.results = results_of(self.lock, results)
         self._boundary = LockedBoundary(self.lock, system)
         acting = acting_of(self.results, act)
+        self.target = target_of(self.lock, acting, target)
         wanted = self.lock.x_lock.candidates if show is None else show
         shown = [name for name in dict.fromkeys(wanted) if name not in acting]
         bounds = LockedBounds(self.lock.x_lock.x_health, acting)
@@ -149,6 +158,7 @@ class AlarmMonitor:
         """All that the monitor remembers of the run, as plain data that JSON can hold."""
         return MonitorState(
             lock_hash=self.lock.hash,
+            target=self.target,
             acting=self.acting,
             state=self._state,
             since=self._since,
@@ -157,13 +167,14 @@ class AlarmMonitor:
         ).plain()
 
     def load_state_dict(self, state: Mapping[str, Any], *, where: str = "state") -> None:
-        """Go on from a state that a monitor with the same lock and the same indicators was in.
+        """Go on from a state that a monitor with the same lock, target and indicators was in.
 
         Raises:
-            InputError: it is of another lock or of other indicators, or no state.
+            InputError: it is of another lock or target, or of other indicators, or no state.
         """
         held = MonitorState.parse(state, where=where)
         held.check(self.lock.hash, self.acting, {ruler.name for ruler in self._rulers}, where)
+        held.check_target(self.target, self.lock.prereg.primary_fpr, where)
         held.run.restore(self._boundary)
         for ruler in self._rulers:
             held.rulers[ruler.name].restore(ruler)
@@ -194,15 +205,15 @@ class AlarmMonitor:
     def _ruler(self, name: str, bounds: LockedBounds, *, acts: bool) -> Ruler:
         prereg, frozen = self.lock.prereg, self.lock.candidate(name)
         indicator, cadence = locked_indicator(name, frozen), self._boundary.cadence
-        refuse_unstreamed(indicator, cadence=cadence, parameters=frozen.params)
+        refuse_unstreamed_candidate(name, frozen, cadence=cadence)
         stream = IndicatorStream(
             indicator, cadence=cadence, parameters=frozen.params, sign=frozen.sign
         )
         terms = Terms(
             label=self.results.indicator(name).label,
             acts=acts,
-            threshold=self.lock.thresholds(name)[prereg.primary_fpr],
-            target=prereg.primary_fpr,
+            threshold=self.lock.thresholds(name)[self.target],
+            target=self.target,
             burn_in=prereg.burn_in,
             drift_bound=bounds.of(name),
         )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gmb_hf.indicators.carried import Memory, carrying
-from gmb_hf.indicators.ensemble import fitted_ensemble
+from gmb_hf.indicators.ensemble import fitted_ensemble, member_indicators
 from gmb_hf.indicators.external import external
 from gmb_hf.indicators.registry import Indicator, Observables, get, scored
 from gmb_hf.preregistration.record import LockedCandidate
@@ -23,6 +23,17 @@ def locked_indicator(name: str, candidate: LockedCandidate) -> Indicator:
     if candidate.family in COLUMN_FAMILIES:
         return external(name, candidate.sees_test_labels, family=candidate.family)
     return get(name)
+
+
+def refuse_unstreamed_candidate(name: str, candidate: LockedCandidate, *, cadence: int) -> None:
+    """`refuse_unstreamed` for a candidate of a lock, or for each member where it is an ensemble."""
+    if candidate.ensemble is None:
+        indicator = locked_indicator(name, candidate)
+        refuse_unstreamed(indicator, cadence=cadence, parameters=candidate.params)
+        return
+    indicators = member_indicators(candidate.ensemble)
+    for indicator, member in zip(indicators, candidate.ensemble.members, strict=True):
+        refuse_unstreamed(indicator, cadence=cadence, parameters=member.params)
 
 
 def refuse_unstreamed(indicator: Indicator, *, cadence: int, parameters: Mapping[str, Any]) -> None:

@@ -53,3 +53,9 @@ class LockedEnsemble(Section):
     def log_loss(self) -> float:
         """Cross-validated, at the chosen penalty."""
         return self.log_losses[repr(self.penalty)]
+
+    @property
+    def at_edge(self) -> bool:
+        """Whether a penalty beyond those that were tried could be better."""
+        tried = [float(penalty) for penalty in self.log_losses]
+        return len(tried) > 1 and self.penalty in (min(tried), max(tried))

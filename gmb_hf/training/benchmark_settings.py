@@ -35,6 +35,7 @@ class BenchmarkSettings:
         primary_fpr: the false alarm budget that the verdict is judged at.
         coverage_min: the share of events that a supported score must warn of.
         window_sweep: values of an indicator's own window that robustness is judged over.
+        combination: judge one score more, a logistic combination of all that see no test label.
     """
 
     event: str = "E_jump"
@@ -56,6 +57,7 @@ class BenchmarkSettings:
     primary_fpr: float = 0.05
     coverage_min: float = 0.3
     window_sweep: tuple[int, ...] = (80, 100, 120)
+    combination: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "window_sweep", tuple(self.window_sweep))  # YAML reads a list

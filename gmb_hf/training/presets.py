@@ -38,7 +38,9 @@ def quick() -> RunConfig:
             layers=1, heads=4, width=32, mlp_width=64, activation="relu", initializer_range=0.1
         ),
         training=TrainingSettings(steps=2500, checkpoint_every=10, lr=1.5e-3, weight_decay=1.5),
-        benchmark=BenchmarkSettings(event_floor=0.5, event_new_max=True, primary_fpr=0.10),
+        benchmark=BenchmarkSettings(
+            event_floor=0.5, event_new_max=True, primary_fpr=0.10, combination=True
+        ),
         seeds=SeedSettings(explore="0:32", evaluate="10000:10040"),
     )
 

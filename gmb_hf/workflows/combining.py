@@ -136,7 +136,12 @@ class MemberScores:
 
 
 def lock_ensembles(
-    entries: Sequence[Entry], log: RunLog, decided: RunLog, events: Events, prereg: Prereg
+    entries: Sequence[Entry],
+    log: RunLog,
+    decided: RunLog,
+    events: Events,
+    prereg: Prereg,
+    with_negatives: int,
 ) -> tuple[list[Entry], dict[str, LockedEnsemble], list[Finding]]:
     """Fit the ensembles among some entries.
 
@@ -145,6 +150,7 @@ def lock_ensembles(
         log: explore runs, all of them.
         decided, events: those that the event decides, and their events.
         prereg: the design.
+        with_negatives: how many runs with negative windows calibrate the other scores.
 
     Returns:
         The entries, each ensemble with its formula; the ensembles' records; and warnings.
@@ -160,7 +166,7 @@ def lock_ensembles(
             fit, calibrate = split_runs(log.runs, entry.ensemble)
             record = MemberScores.of(entry, decided, events, prereg).locked(fit, calibrate)
             locked[entry.name] = record
-            found += _warnings(entry, record, prereg)
+            found += _warnings(entry, record, prereg, with_negatives)
             entry = with_formula(entry, record)
         whole.append(entry)
     return whole, locked, found
@@ -190,21 +196,26 @@ def cross_fitted(entry: Entry, log: RunLog, events: Events, prereg: Prereg) -> S
     return dataclasses.replace(first, name=entry.name, values=values)
 
 
-def _warnings(entry: Entry, record: LockedEnsemble, prereg: Prereg) -> Iterator[Finding]:
-    losses = {float(penalty): loss for penalty, loss in record.log_losses.items()}
-    if len(losses) > 1 and record.penalty in (min(losses), max(losses)):
-        side = "smaller" if record.penalty == min(losses) else "larger"
+def _warnings(
+    entry: Entry, record: LockedEnsemble, prereg: Prereg, with_negatives: int
+) -> Iterator[Finding]:
+    if record.at_edge:
+        side = "smaller" if record.penalty == min(map(float, record.log_losses)) else "larger"
         yield warning(
             "penalty_at_edge",
             f"{entry.name}: the best of its penalties is {record.penalty:g}, at the edge of the "
             f"grid; add {side} ones, or its fit may not be the best",
         )
     runs, of = record.n_calibration_runs, len(record.calibrate_runs)
-    for target in prereg.fpr_targets:
-        if prereg.protocol == "strict" and runs < runs_needed(target):
-            yield warning(
-                "few_runs_for_ensemble",
-                f"{entry.name}: a threshold for {target:g} takes {runs_needed(target)} calibrating "
-                f"runs with negative windows, there are {runs} of {of}: the answer will be "
-                "ABSTAIN; lower its fit_share, or train more",
-            )
+    lost = [
+        target
+        for target in prereg.fpr_targets
+        if prereg.protocol == "strict" and runs < runs_needed(target) <= with_negatives
+    ]
+    if lost:
+        yield warning(
+            "few_runs_for_ensemble",
+            f"{entry.name}: thresholds for {', '.join(f'{target:g}' for target in lost)} take "
+            f"{max(map(runs_needed, lost))} calibrating runs with negative windows, there are "
+            f"{runs} of {of}: the answer will be ABSTAIN; lower its fit_share, or train more",
+        )

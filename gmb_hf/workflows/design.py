@@ -9,6 +9,7 @@ from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.runs import RunLog
 from gmb_hf.runs.metadata import DIFFERS
 from gmb_hf.workflows.candidates import available, declared
+from gmb_hf.workflows.label_free import combination_of
 
 if TYPE_CHECKING:
     from gmb_hf.training.config import RunConfig
@@ -17,13 +18,21 @@ if TYPE_CHECKING:
 def prereg_from_config(config: RunConfig, log: RunLog) -> Prereg:
     """The design that a preset fixes, with every indicator that the log can feed as candidate.
 
+    Where the config asks for it and the explore runs can carry the fit, all of them that see no
+    test label are one candidate more, combined.
+
     Args:
         config: its `benchmark` and `seeds` sections are the design.
         log: explore runs; their metadata names task, model and optimizer.
     """
     cadence = log.panel("step").cadence()
     candidates = [declared(indicator, cadence) for indicator in available(log)]
-    return prereg_of(config, boundary=boundary_of(log), candidates=candidates)
+    boundary = boundary_of(log)
+    prereg = prereg_of(config, boundary=boundary, candidates=candidates)
+    if config.benchmark.combination:
+        candidates += combination_of(prereg, log)
+        prereg = prereg_of(config, boundary=boundary, candidates=candidates)
+    return prereg
 
 
 def prereg_of(

@@ -27,6 +27,7 @@ from gmb_hf.workflows.shared_steps import judged_rows
 
 # With too few runs there is no verdict but INCONCLUSIVE, which says so itself.
 _FEW_RUNS = ("run_groups_exceed_runs",)
+_LEANS_ON = 5  # members of an ensemble that a note names
 
 
 def evaluate_lock(
@@ -69,7 +70,7 @@ def evaluate_lock(
     def judgement(entry: Entry, window: int | None) -> Judgement:
         return _locked_judgement(entry, lock, judged, events, window=window)
 
-    notes = (*notes, *look_notes(lock, look))
+    notes = (*notes, *_ensemble_notes(lock), *look_notes(lock, look))
     number = look.number if look else 1
     case = Case(entries, events, judged, log, prereg, lock, lock_path, notes, number)
     evaluation = evaluate_case(case, judgement, on_done)
@@ -150,6 +151,23 @@ def _locked_entry(name: str, lock: Lock, log: RunLog) -> Entry:
         candidate = declared[name].model_copy(update=taken)
         return resolve(candidate, log)
     return next(entry for entry in entries_of(lock.prereg, log) if entry.name == name)
+
+
+def _ensemble_notes(lock: Lock) -> list[str]:
+    """What each ensemble was made on, and which members it leans on most."""
+    notes = []
+    for name, item in lock.x_lock.candidates.items():
+        if item.ensemble is None:
+            continue
+        weights = {member.name: member.coefficient for member in item.ensemble.members}
+        most = sorted(weights, key=lambda member: -abs(weights[member]))[:_LEANS_ON]
+        notes.append(
+            f"{name} was fitted on {len(item.ensemble.fit_runs)} explore runs; its thresholds come "
+            f"from {item.ensemble.n_calibration_runs} others, where those of single scores come "
+            f"from {lock.x_lock.n_calibration_runs}. Its largest coefficients of {len(weights)}: "
+            f"{', '.join(f'{member} {weights[member]:+.2g}' for member in most)}."
+        )
+    return notes
 
 
 def _locked_judgement(

@@ -68,7 +68,9 @@ def make_lock(
     with_negatives = runs_with_negatives(entries[-1], decided, events, prereg)
     findings = lint(prereg, facts_of_events(known, prereg, decided, events, with_negatives))
     refuse_unsound(findings, warnings_too=strict_lint)
-    entries, ensembles, remarks = lock_ensembles(entries, log, decided, events, prereg)
+    entries, ensembles, remarks = lock_ensembles(
+        entries, log, decided, events, prereg, with_negatives
+    )
     findings += remarks
     refuse_unsound(findings, warnings_too=strict_lint)
     locked = {}

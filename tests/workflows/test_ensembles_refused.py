@@ -1,0 +1,151 @@
+"""What is wrong with an ensemble is said in one line; what is doubtful about it, in a warning."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from ensemble_runs import design_with, ensemble, runs
+
+from gmb_hf import InputError, RunLog, make_lock
+from gmb_hf.indicators import registry
+from gmb_hf.workflows.evaluating import evaluate_lock, evaluate_runs
+
+
+@pytest.fixture(scope="module")
+def explored() -> RunLog:
+    return runs(48)
+
+
+class TestRefused:
+    """Each in one line that says what to do."""
+
+    @pytest.mark.parametrize(
+        ("candidate", "message"),
+        [
+            (
+                ensemble(members=["embedding_gini_gain"]),
+                "members must be two scores at least, got 1",
+            ),
+            (ensemble(members=["update_norm"] * 2), "members: 'update_norm' is listed twice"),
+            (ensemble(penalties=[0.1, 0]), "penalties must be greater than 0, got 0"),
+            (ensemble(penalties=[-1.0]), "penalties must be greater than 0, got -1"),
+            (ensemble(penalties=[]), "penalties must name at least one"),
+            (ensemble(folds=1), "folds"),
+            (ensemble(fit_share=1.0), "fit_share"),
+            (ensemble(split=3), "split is unknown; did you mean split_seed"),
+            (
+                ensemble(members=["update_norm", {"name": "other", "family": "ensemble"}]),
+                "'other' is itself an ensemble",
+            ),
+            (ensemble(members=["update_norm", "both"]), "'both' is a member of itself"),
+            ({"name": "both", "family": "ensemble"}, "an ensemble needs x_ensemble"),
+            ({**ensemble(), "family": "process"}, "x_ensemble makes the family ensemble"),
+            ({**ensemble(), "params": {"window": 100}}, "has no params of its own"),
+        ],
+    )
+    def test_by_the_design(self, candidate: Any, message: str):
+        with pytest.raises(InputError, match=message) as raised:
+            design_with(candidate)
+        assert "\n" not in str(raised.value)
+
+    def test_a_member_that_is_another_candidate_which_is_an_ensemble(self):
+        nested = ensemble("all", ["both", "update_norm"])
+        with pytest.raises(InputError, match="'all' has the member 'both', which is itself an ens"):
+            design_with(ensemble(), nested)
+
+    @pytest.mark.parametrize(
+        ("candidate", "message"),
+        [
+            (
+                ensemble(members=["embedding_gini_gian", "update_norm"]),
+                r"'embedding_gini_gian' is neither .* Did you mean 'embedding_gini_gain'\?",
+            ),
+            (
+                ensemble(members=["embedding_gini", "csd_variance"]),
+                "member 'embedding_gini': is a column of the log and an indicator",
+            ),
+            (ensemble("weight_norm"), "is the name of an indicator or a column; rename"),
+            (
+                {
+                    **ensemble(members=["test_loss_drop", "attention_rank"]),
+                    "x_sees_test_labels": False,
+                },
+                "x_sees_test_labels is False",
+            ),
+            (
+                ensemble(
+                    members=[{"name": "csd_variance", "params": {"window": 55}}, "attention_rank"]
+                ),
+                "window is 55 steps, but checkpoints are 10 steps apart",
+            ),
+            (
+                ensemble(
+                    members=[{"name": "csd_variance", "params": {"wndow": 50}}, "attention_rank"]
+                ),
+                "wndow",
+            ),
+        ],
+    )
+    def test_by_the_log(self, explored: RunLog, candidate: Any, message: str):
+        with pytest.raises(InputError, match=message) as raised:
+            make_lock(design_with(candidate), explored)
+        assert "\n" not in str(raised.value)
+
+    def test_too_few_runs_to_fit(self, explored: RunLog):
+        design = design_with(ensemble(fit_share=0.15, folds=8))
+        message = r"'both': \d of its 7 fitting runs have positive and negative windows, fewer"
+        with pytest.raises(InputError, match=message):
+            make_lock(design, explored)
+
+    def test_a_member_without_a_score_in_a_labelled_window(self, explored: RunLog):
+        place = explored.table.column_names.index("attention_rank")
+        nothing = pa.array(np.full(explored.table.num_rows, np.nan))
+        table = explored.table.set_column(place, "attention_rank", nothing)
+        with pytest.raises(InputError, match="score 'attention_rank' is nan in a labelled window"):
+            make_lock(design_with(ensemble()), RunLog.from_table(table))
+
+    def test_one_that_is_judged_without_a_lock(self, explored: RunLog):
+        with pytest.raises(
+            InputError, match=r"'both'.* gets its coefficients when it is locked: gmb"
+        ):
+            evaluate_runs(design_with(ensemble()), explored)
+
+    def test_a_member_that_peeks_at_the_future(self, explored: RunLog, monkeypatch):
+        entry = registry.get("update_norm")
+        peeks = lambda seen: seen["update_norm"][:, ::-1]  # noqa: E731
+        monkeypatch.setitem(
+            registry._REGISTRY,
+            "update_norm",
+            registry.Indicator(**{**entry.__dict__, "function": peeks}),
+        )
+        member = {"name": "update_norm", "family": entry.family}
+        design = design_with(ensemble(members=[member, "csd_variance"]))
+        message = r"\[non_causal_indicator\] both: update_norm changes its past"
+        with pytest.raises(InputError, match=message):
+            make_lock(design, explored)
+
+
+class TestWarned:
+    def test_of_targets_that_its_own_runs_cannot_reach(self, explored: RunLog):
+        lock, findings = make_lock(design_with(ensemble(fit_share=0.6)), explored)
+        found = {finding.code: finding.message for finding in findings}
+        assert found["few_runs_for_ensemble"].startswith("both: thresholds for 0.05 take 19")
+        assert lock.thresholds("both")[0.05] == math.inf
+        assert math.isfinite(lock.thresholds("both")[0.1])
+        judged = evaluate_lock(lock, runs(40, 200)).results.indicator("both")
+        assert "few_runs" in judged.x_reasons or judged.layer_B.ok_targets == 1
+
+    def test_of_a_penalty_at_the_edge_of_the_grid(self, explored: RunLog):
+        _, findings = make_lock(design_with(ensemble(penalties=[1, 10])), explored)
+        found = {finding.code: finding.message for finding in findings}
+        assert "both: the best of its penalties is 1, at the edge" in found["penalty_at_edge"]
+        assert "add smaller ones" in found["penalty_at_edge"]
+
+    def test_and_refused_where_warnings_are(self, explored: RunLog):
+        design = design_with(ensemble(penalties=[1, 10]), fpr_targets=[0.2], primary_fpr=0.2)
+        with pytest.raises(InputError, match=r"\[penalty_at_edge\]"):
+            make_lock(design, explored, strict_lint=True)
