@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gmb_hf.runs.loop_columns import LEVELS, at_level
 from gmb_hf.runs.runlog import RunLog
 
 CLASSES = 29
@@ -53,7 +54,7 @@ def synthetic_runlog(
         share_with_event: share of runs that generalise within the log.
         corrupted: add `correction_rate`, as where some training labels are wrong.
         bundles: add the margins that `gmb crucible from-runs` measures, and what a language
-            model's samples say.
+            model's samples and the states of a model with loops say.
     """
     rng = np.random.default_rng(seed)
     steps = np.arange(n_checkpoints) * cadence
@@ -67,6 +68,7 @@ def synthetic_runlog(
         data["crucible_margin_q10"] = data["test_acc"] - 0.6
         data["crucible_train_margin_q10"] = 0.5 * data["test_acc"] - 0.2
         data["self_consistency_disagreement"] = 0.9 - 0.6 * data["test_acc"]
+        data |= _loops(data["test_acc"])
     names = [f"seed_{first_seed + i}" for i in range(n_runs)]
     log = RunLog.from_arrays(
         names,
@@ -84,6 +86,25 @@ def synthetic_runlog(
     )
     keep = np.arange(n_checkpoints)[None, :] < lengths[:, None]
     return RunLog.from_table(log.table.filter(keep.ravel()), metadata=log.metadata)
+
+
+def _loops(test_acc: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """What a model with two cycles of two inner steps and halting shows as it generalises."""
+    data = {
+        "reset_spike": 0.05 + 0.1 * test_acc,
+        "state_distance_q50": 0.4 - 0.2 * test_acc,
+        "state_distance_q90": 0.6 - 0.3 * test_acc,
+        "slow_participation": 6 + 2 * test_acc,
+        "fast_participation": 6 - test_acc,
+        "halting_steps": 1.5 - 0.3 * test_acc,
+        "halting_variance": 0.25 - 0.1 * test_acc**2,
+        "halting_margin": test_acc,
+    }
+    for level in LEVELS:
+        data[at_level("reset_share", level)] = np.clip(test_acc - level / 200, 0, 1)
+        for quantile, most in (("q50", 2.5), ("q90", 3.0)):
+            data[at_level(f"settling_{quantile}", level)] = most - test_acc
+    return data
 
 
 def event_like_steps(log: RunLog) -> NDArray[np.float64]:

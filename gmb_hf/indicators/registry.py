@@ -31,6 +31,7 @@ Family = Literal[
     "dynamics",
     "spectral",
     "process",
+    "hierarchical_convergence",
     "crucible",
     "judge",
     "external",
@@ -39,7 +40,16 @@ Family = Literal[
     "oracle",
 ]
 FAMILIES: tuple[str, ...] = get_args(Family)
-_MODULES = ("dynamics", "spectral", "process", "crucible", "controls", "oracles", "combined")
+_MODULES = (
+    "dynamics",
+    "spectral",
+    "process",
+    "hierarchical",
+    "crucible",
+    "controls",
+    "oracles",
+    "combined",
+)
 
 
 class Observables:

@@ -70,7 +70,7 @@ def looped(
 def halting_shares(logits: Sequence[Tensor]) -> list[Tensor]:
     """The probability of halting at each cycle; together they are 1.
 
-    p_k = lambda_k prod_{i<k} (1 - lambda_i), lambda = sigmoid(logit); the last cycle takes the rest.
+    p_k = lambda_k prod_{i<k} (1 - lambda_i), lambda = sigmoid(logit); the last takes the rest.
 
     Args:
         logits: of halting at each cycle but the last, N - 1 of [...].

@@ -181,7 +181,7 @@ class GrokkingTransformerModel(GrokkingTransformerPreTrainedModel):
                 )
             return states
 
-        if self.config.cycles is None:
+        if self.config.cycles is None or self.config.inner_steps is None:
             hidden_states = blocks(self.layers, hidden_states)
         else:
             ends = looped(

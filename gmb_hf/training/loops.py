@@ -43,6 +43,7 @@ class Loops:
         """Those of a model of this shape; None where each layer is applied once."""
         if shape.cycles is None:
             return None
+        assert shape.inner_steps is not None
         return cls(cycles=shape.cycles, inner_steps=shape.inner_steps, halting=shape.halting)
 
 
@@ -96,21 +97,22 @@ def looped_states(
     """
     slow_layer = layers - 1
     embedded, states, ends = rows.embedded(), first, list[Tensor]()
-    slow: Tensor | None = None
+    slow: Tensor | float = 0.0
     for cycle in range(loops.cycles):
+        last = cycle == loops.cycles - 1
         for step in range(loops.inner_steps):
             application = cycle * loops.inner_steps + step
-            if application:
-                states = embedded + (fast if slow is None else fast + slow)
             for layer in range(slow_layer):
                 states = rows.block(layer, application, states, asked_alone=False)
             fast = normalise(states)
             if trace is not None:
                 trace.fast.append(rows.asked(fast))
-        last = cycle == loops.cycles - 1
-        states = fast if slow is None else fast + slow
-        slow = normalise(rows.block(slow_layer, cycle, states, asked_alone=last))
+            if step < loops.inner_steps - 1:
+                states = embedded + fast + slow
+        slow = normalise(rows.block(slow_layer, cycle, fast + slow, asked_alone=last))
         ends.append(slow if last else rows.asked(slow))
+        if not last:
+            states = embedded + fast + slow
     if trace is not None:
         trace.slow.extend(ends)
     return halted(weights, ends) if loops.halting else ends[-1]

@@ -18,6 +18,8 @@ update the one that led to them, so a row of the log knows nothing of later step
 | restricted_loss, excluded_loss | losses with only, and without, the logits' key waves along the|
 |                                | direction of the operation (Nanda 2023), see `fourier_losses`|
 | correction_rate                | accuracy against the truth on rows with a wrong label|
+
+Models with loops have those of `loop_measures` too.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ from torch import Tensor
 from gmb_hf.training import measures
 from gmb_hf.training.ensemble import Ensemble
 from gmb_hf.training.fourier_losses import FourierLosses
+from gmb_hf.training.loop_measures import loop_observables
+from gmb_hf.training.loops import Trace, halting_logits
 from gmb_hf.training.trunk import answer_logits
 from gmb_hf.validation import InputError
 
@@ -73,7 +77,8 @@ class Observer:
         self._check_finite("train_loss", losses.double().cpu().numpy())
         found: dict[str, Tensor] = {"train_loss": losses}
         found |= measures.answer_quality("train", measures.margins(logits, ensemble.train.answers))
-        test_logits, hidden = answer_logits(ensemble.weights, ensemble.layout, ensemble.test)
+        trace = Trace()
+        test_logits, hidden = answer_logits(ensemble.weights, ensemble.layout, ensemble.test, trace)
         answers = ensemble.test.answers
         found["test_loss"] = measures.answer_losses(test_logits, answers).mean(1)
         found |= measures.answer_quality("test", measures.margins(test_logits, answers))
@@ -83,7 +88,7 @@ class Observer:
         found["curvature"] = measures.curvature(
             losses, ensemble.weights, self._gradients(), ensemble.losses_at
         )
-        found |= self._process(test_logits.argmax(-1))
+        found |= self._process(test_logits.argmax(-1)) | self._of_loops(trace)
         if self._fourier_losses is not None:
             found |= self._fourier_losses.measure(logits, test_logits)
         if bool(ensemble.corrupted.any()):
@@ -136,6 +141,13 @@ class Observer:
         for part, matrix in (("embedding", embedding), ("unembedding", unembedding)):
             found[f"{part}_gini"] = measures.fourier_gini(matrix[:, :residues], self._fourier)
         return found
+
+    def _of_loops(self, trace: Trace) -> dict[str, Tensor]:
+        weights, loops = self.ensemble.weights, self.ensemble.layout.loops
+        if loops is None:
+            return {}
+        logits = halting_logits(weights, trace.slow) if loops.halting else None
+        return loop_observables(trace, loops, logits)
 
     def _process(self, predictions: Tensor) -> dict[str, Tensor]:
         ensemble = self.ensemble

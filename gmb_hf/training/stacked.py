@@ -21,6 +21,7 @@ import torch
 import transformers
 
 from gmb_hf._version import __version__
+from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.runs import RunLog
 from gmb_hf.training import state
 from gmb_hf.training.claims import claim_folder
@@ -29,6 +30,8 @@ from gmb_hf.training.compiled import wanted
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.ensemble import Ensemble, model_config
 from gmb_hf.training.kept import keep_model, refuse_gone
+from gmb_hf.training.loop_measures import about
+from gmb_hf.training.loops import Loops
 from gmb_hf.training.memory import keep_freed_memory
 from gmb_hf.training.observables import Observer
 from gmb_hf.training.progress import Listener, Silent
@@ -233,7 +236,14 @@ def log_metadata(config: RunConfig) -> dict[str, Any]:
         "design": config.design(),
         "task_fingerprint": config.task.build().fingerprint(),
         "versions": versions(),
+        **_about_loops(model_config(config)),
     }
+
+
+def _about_loops(shape: GrokkingTransformerConfig) -> dict[str, Any]:
+    """How the states of a model with loops are sampled; nothing of other models."""
+    loops = Loops.of(shape)
+    return {} if loops is None else {"loops": about(loops, shape.num_hidden_layers)}
 
 
 def versions() -> dict[str, str]:

@@ -14,10 +14,10 @@ that numerator and denominator of the softmax are sums of table rows (`short_att
 
 Variants: embeddings that are blended have one row per equation at `b` and EQ from the start, and no
 tables (in a model of one layer they stay sums of table rows, `pair_attention`); states that are
-sorted are needed at every position of the last layer too (`mixed_rows`). Layers that are looped have
-tables at their very first application, and EQ alone at their very last (`loops`). Bands are zeros in
-the weights, and the pull of neighbours acts on the embeddings before a step: neither changes the
-forward.
+sorted are needed at every position of the last layer too (`mixed_rows`). Layers that are looped
+have tables at their very first application, and EQ alone at their very last (`loops`). Bands are
+zeros in the weights, and the pull of neighbours acts on the embeddings before a step: neither
+changes the forward.
 
 Shapes: S seeds, n equations, p residues, d width, h heads, f hidden units, V vocabulary.
 Equality with the model's own forward: `tests/training/test_trunk.py`.
@@ -122,7 +122,8 @@ class _Rows:
 
     def asked(self, states: Tensor) -> Tensor:
         """Those at EQ, [S, n, d]."""
-        return states.split(row_counts(self.layout, self.equations), dim=1)[4]
+        equals: Tensor = states.split(row_counts(self.layout, self.equations), dim=1)[4]
+        return equals
 
 
 def answer_losses(
