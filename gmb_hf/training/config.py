@@ -72,8 +72,11 @@ class RunConfig:
 
     def design(self) -> dict[str, Any]:
         """The part that says how runs are to be judged, as plain dictionaries."""
+        benchmark = dataclasses.asdict(self.benchmark)
+        if not self.benchmark.combination:  # as before there was one, so that logs agree
+            del benchmark["combination"]
         return {
-            "benchmark": dataclasses.asdict(self.benchmark),
+            "benchmark": benchmark,
             "seeds": dataclasses.asdict(self.seeds),
         }
 
