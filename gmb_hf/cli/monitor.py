@@ -23,6 +23,10 @@ def monitor(
         str | None,
         typer.Option(help="Which indicators may raise the alarm, with commas; all eligible ones."),
     ] = None,
+    target: Annotated[
+        float | None,
+        typer.Option(help="False alarm budget, one that the lock has; its primary one."),
+    ] = None,
     until: Annotated[
         int | None,
         typer.Option(help="The run ends at this step; where explore runs did by default."),
@@ -44,7 +48,7 @@ def monitor(
     from gmb_hf.workflows.run_ending import ENDED_BY, Ending, ending_of
 
     names = None if act is None else [name.strip() for name in act.split(",")]
-    watcher = begin_monitor(lock, results, act=names)
+    watcher = begin_monitor(lock, results, act=names, target=target)
     ending = ending_of(watcher, Ending(until=until, pid=pid, idle=idle))
     for note in watcher.notes:
         show.say(f"note: {note}", style="dim")

@@ -44,7 +44,7 @@ class GMBCallback(TrainerCallback):  # type: ignore[misc]
     Args:
         lock: the lock, or its file.
         results: the held-out verdicts by it, or their file.
-        options: as in `RunWatch`: action, heldout, train, parts, extra, act, show, system.
+        options: as in `RunWatch`: action, heldout, train, parts, extra, act, show, target, system.
 
     Attributes:
         watch: the monitor at work, with its `state`, its `last` reading and the step at which it

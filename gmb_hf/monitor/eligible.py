@@ -1,7 +1,8 @@
-"""Which verdicts a monitor goes by, and which indicators they let act."""
+"""Which verdicts a monitor goes by, which indicators they let act, and by which thresholds."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -50,6 +51,35 @@ def acting_of(results: Results, act: Sequence[str] | None) -> tuple[str, ...]:
                 f"but never act; those that may: {', '.join(eligible) or 'none'}"
             )
     return tuple(dict.fromkeys(eligible if act is None else act))
+
+
+def target_of(lock: Lock, acting: Sequence[str], target: float | None) -> float:
+    """The false positive rate whose thresholds count: one of the lock's, its primary one if None.
+
+    Raises:
+        InputError: the lock has no such target, or for an indicator that acts no threshold by it.
+    """
+    if target is None:
+        return lock.prereg.primary_fpr
+    targets = lock.prereg.fpr_targets
+    if isinstance(target, bool) or target not in targets:
+        raise InputError(f"target {target!r} is not in the lock; its targets: {_listed(targets)}")
+    without = {
+        name: [rate for rate in targets if math.isinf(lock.thresholds(name)[rate])]
+        for name in acting
+    }
+    silent = [name for name in acting if target in without[name]]
+    if silent:
+        usable = [rate for rate in targets if not any(rate in w for w in without.values())]
+        raise InputError(
+            f"target {target:g}: the lock says ABSTAIN for {', '.join(silent)}, it has too few "
+            f"explore runs for so small a rate; targets with a threshold: {_listed(usable)}"
+        )
+    return float(target)
+
+
+def _listed(targets: Sequence[float]) -> str:
+    return ", ".join(f"{target:g}" for target in targets) or "none"
 
 
 def _short(lock_hash: str | None) -> str:

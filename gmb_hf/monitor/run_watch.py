@@ -46,8 +46,8 @@ class RunWatch:
     """Measures a model at every checkpoint, reads the monitor, and says what is to be done.
 
     Args:
-        lock, results, act, show, system: as in `AlarmMonitor`; by default nothing is shown that
-            may not act, since measuring costs.
+        lock, results, act, show, target, system: as in `AlarmMonitor`; by default nothing is
+            shown that may not act, since measuring costs.
         action: what the first alarm does.
         heldout, train, parts, extra: as in `ModelObserver`.
 
@@ -74,10 +74,11 @@ class RunWatch:
         extra: Extra | None = None,
         act: Sequence[str] | None = None,
         show: Sequence[str] = (),
+        target: float | None = None,
         system: Mapping[str, Any] | None = None,
     ) -> None:
         self.action = choose("action", action, ACTIONS)
-        self.monitor = AlarmMonitor(lock, results, act=act, show=show, system=system)
+        self.monitor = AlarmMonitor(lock, results, act=act, show=show, target=target, system=system)
         self._observer = ModelObserver(
             (*self.monitor.needs, *self.monitor.shown_needs),
             heldout=heldout,
@@ -155,7 +156,7 @@ class RunWatch:
         """Go on from what `state_dict` gave.
 
         Raises:
-            InputError: it is of another lock, of other indicators, or no state.
+            InputError: it is of another lock or target, of other indicators, or no state.
         """
         if not {"monitor", "step", "acted", "failed", "predictions"} <= dict(state).keys():
             raise InputError(f"{where}: is not the state of a watched training")

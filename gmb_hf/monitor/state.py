@@ -88,10 +88,11 @@ class RulerState(Section):
 
 
 class MonitorState(Section):
-    """The state of a monitor."""
+    """The state of a monitor; one that names no target is of its lock's primary one."""
 
     format: int = FORMAT
     lock_hash: str
+    target: float | None = None
     acting: Many[str]
     state: State | None = None
     since: int
@@ -113,6 +114,15 @@ class MonitorState(Section):
         if self.acting != acting or set(self.rulers) != rulers:
             raise InputError(
                 f"{where}: is of a monitor with other indicators; give the same act and show"
+            )
+
+    def check_target(self, target: float, primary: float, where: str) -> None:
+        """Raise `InputError` unless its alarms were counted by the thresholds of this target."""
+        held = primary if self.target is None else self.target
+        if held != target:
+            raise InputError(
+                f"{where}: is of a monitor with target {held:g}, not {target:g}; give the same "
+                "target, or begin a new monitor"
             )
 
 

@@ -39,13 +39,17 @@ class Viewer(Protocol):
 
 
 def begin_monitor(
-    lock: Path, results: Path | None, *, act: Sequence[str] | None = None
+    lock: Path,
+    results: Path | None,
+    *,
+    act: Sequence[str] | None = None,
+    target: float | None = None,
 ) -> AlarmMonitor:
     """A monitor by a lock and its results; those beside the lock where none are named."""
     beside = lock.parent / "results.yaml"
     if results is None and beside.exists():
         results = beside
-    return AlarmMonitor(lock, results, act=act)
+    return AlarmMonitor(lock, results, act=act, target=target)
 
 
 class LogWatch:

@@ -236,11 +236,19 @@ def test_a_loop_under_accelerate(
     assert caplog.text.count("step 0 comes after step") == 1  # a warning, no error
 
 
+def test_the_target_is_the_monitors(evaluated: Any) -> None:
+    callback = GMBCallback(
+        evaluated.lock, evaluated.results, act=[GAIN], parts=RESIDUES, target=0.05
+    )
+    assert callback.watch.monitor.target == 0.05
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"action": "halt"}, r"action 'halt' is unknown; known: checkpoint, log, pause, stop"),
         ({"results": None}, r"a lock without results"),
+        ({"target": 0.02}, r"target 0\.02 is not in the lock; its targets: 0\.05, 0\.1"),
         ({"act": ["clock"]}, r"it may be shown, but never act"),
         ({"act": ["settled_structure"]}, r"read prediction_change, measured on held-out rows: gi"),
         ({"parts": None}, r"read embedding_gini, .*parts=Parts\(residues=P\)"),

@@ -112,6 +112,22 @@ def test_a_run_that_alarms_exits_3(
     assert f"ended   at step {first_alarm + 10}: ALARM" in capsys.readouterr().out
 
 
+def test_another_target_of_the_lock(
+    evaluated: Any, judged: Path, rows: list[str], first_alarm: int, tmp_path: Path, capsys: Any
+) -> None:
+    monitor = AlarmMonitor(evaluated.lock, evaluated.results, act=[GAIN], show=(), target=0.05)
+    readings = (monitor.update(**json.loads(row)) for row in rows)
+    later = next(reading.step for reading in readings if reading.state == "ALARM")
+    assert later > first_alarm
+    log = tmp_path / "run.jsonl"
+    append(log, rows)
+    assert main(command(judged, "--follow", log, "--target", 0.05)) == 3
+    assert f"ended   at step {later}: ALARM" in capsys.readouterr().out
+    assert main(command(judged, "--follow", log)) == 2
+    kept = f"{log}.monitor.json: is of a monitor with target 0.05, not 0.1; give the same target"
+    assert kept in " ".join(capsys.readouterr().err.split())
+
+
 def test_a_run_that_ends_before_exits_0(
     judged: Path, rows: list[str], first_alarm: int, tmp_path: Path, capsys: Any
 ) -> None:
@@ -267,6 +283,10 @@ def test_the_panel_fits_and_shows_what_matters(
     ("options", "message"),
     [
         (["--follow", "."], "this is a folder; name the log of one run in it"),
+        (
+            ["--follow", "a.jsonl", "--target", ".02"],
+            "target 0.02 is not in the lock; its targets:",
+        ),
         (["--follow", "a.jsonl", "--act", "clock"], "it may be shown, but never act"),
         (["--follow", "a.jsonl", "--act", "embeding_gini"], "Did you mean 'embedding_gini"),
         (["--follow", "a.jsonl", "--results", "no.yaml"], "no.yaml: "),

@@ -62,6 +62,28 @@ class TestAlarm:
         )
         assert reading.to_dict()["rulers"][0]["label"] == "SUPPORTED_FOR_ALARM"
 
+    def test_another_target_of_the_lock(self, evaluated: Evaluated) -> None:
+        """A stricter threshold and budget by the same verdicts: it alarms no earlier."""
+        lock, (usual, strict) = (
+            evaluated.lock,
+            (evaluated.monitor(NORM, show=[GINI], target=target) for target in (None, 0.05)),
+        )
+        assert (usual.target, strict.target) == (0.1, 0.05)
+        assert usual.acting == strict.acting
+        alarms: tuple[list[int], list[int]] = ([], [])
+        for row in evaluated.rows():
+            for steps, monitor in zip(alarms, (usual, strict), strict=True):
+                reading = monitor.update(**row)
+                if reading.state == "ALARM":
+                    steps.append(reading.step)
+        assert set(alarms[1]) < set(alarms[0])
+        assert alarms[1]
+        for ruler in reading.rulers:
+            assert ruler.threshold == lock.thresholds(ruler.name)[0.05]
+            assert ruler.target == 0.05
+        spent = reading.ruler(NORM)
+        assert spent.budget_spent == pytest.approx(len(alarms[1]) / (0.05 * spent.watched))
+
     def test_before_burn_in_nothing_is_an_alarm(self, evaluated: Evaluated) -> None:
         monitor = evaluated.monitor(GAIN)
         readings = [monitor.update(**row) for row in islice(evaluated.rows(), 15)]
@@ -163,6 +185,26 @@ class TestRefused:
     def test_an_unknown_indicator_to_show(self, evaluated: Evaluated) -> None:
         with pytest.raises(InputError, match="candidate 'clokc' is unknown"):
             evaluated.monitor(GAIN, show=["clokc"])
+
+    @pytest.mark.parametrize("target", [0.02, True, "x"])
+    def test_a_target_that_the_lock_has_not(self, evaluated: Evaluated, target: Any) -> None:
+        message = rf"^target {target!r} is not in the lock; its targets: 0\.05, 0\.1$"
+        with pytest.raises(InputError, match=message):
+            evaluated.monitor(GAIN, target=target)
+
+    def test_a_target_without_a_threshold(self, evaluated: Evaluated) -> None:
+        lock, _ = make_lock(DESIGN.replace(fpr_targets=[0.001, 0.05, 0.1]), evaluated.explore)
+        source = evaluated.results.x_provenance
+        assert source is not None
+        of_it = source.model_copy(update={"lock_hash": lock.hash})
+        results = evaluated.results.model_copy(update={"x_provenance": of_it})
+        message = (
+            f"^target 0.001: the lock says ABSTAIN for {GAIN}, {NORM}, it has too few explore runs "
+            "for so small a rate; targets with a threshold: 0.05, 0.1$"
+        )
+        with pytest.raises(InputError, match=message):
+            AlarmMonitor(lock, results, act=[GAIN, NORM], target=0.001)
+        assert AlarmMonitor(lock, results, act=[GAIN], target=0.05).target == 0.05
 
     def test_an_unknown_statement_of_the_system(self, evaluated: Evaluated) -> None:
         with pytest.raises(InputError, match=r"^system: field 'modelx' is unknown.*'model'"):
