@@ -220,6 +220,8 @@ def signed(name: str, sign: int | None) -> str:
 
 def explored(rows: Sequence[Explored], table: Path) -> None:
     """The best of both signs, and the warning that a search proves nothing."""
+    from gmb_hf.preregistration.candidate import ENSEMBLE
+
     shown, rest = rows[:_MOST_EXPLORED], len(rows) - len(rows[:_MOST_EXPLORED])
     more = f"and {rest} more in {one_line(str(table))}" if rest else ""
     cells = [
@@ -245,3 +247,9 @@ def explored(rows: Sequence[Explored], table: Path) -> None:
         "Explore: nothing here is a claim. Both signs were tried on the runs that are shown; only "
         "held-out runs, judged by a lock, can support an alarm."
     )
+    combined = [one_line(row.indicator) for row in rows if row.family == ENSEMBLE and row.sign == 1]
+    if combined:
+        say(
+            f"{', '.join(combined)}: fitted anew for each fifth of the runs, on the other four; a "
+            "lock fits once, on fewer runs, and keeps the others to calibrate."
+        )
