@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from gmb_hf.answers.agreement import consistency as consistency
     from gmb_hf.answers.answers_file import Answer as Answer
     from gmb_hf.answers.answers_file import read_answers as read_answers
+    from gmb_hf.answers.asking import Asking as Asking
+    from gmb_hf.answers.asking import Judge as Judge
     from gmb_hf.answers.cache import ScoreCache as ScoreCache
     from gmb_hf.answers.checkpoints import find_checkpoints as find_checkpoints
     from gmb_hf.answers.generating import Sampling as Sampling
     from gmb_hf.answers.generating import generate as generate
-    from gmb_hf.answers.judges import Asking as Asking
-    from gmb_hf.answers.judges import Judge as Judge
     from gmb_hf.answers.judges import load_judge as load_judge
     from gmb_hf.answers.rating import rate as rate
     from gmb_hf.answers.scores_file import Scores as Scores
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Answer": "answers_file",
-    "Asking": "judges",
-    "Judge": "judges",
+    "Asking": "asking",
+    "Judge": "asking",
     "Normalised": "agreement",
     "Sampling": "generating",
     "ScoreCache": "cache",

@@ -8,6 +8,7 @@ left out. Further keys are passed over.
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,6 +69,8 @@ def read_answers(path: str | Path) -> tuple[Answer, ...]:
     seeds: dict[str, int | None] = {}
     with place.open("rb") as file:
         for number, raw in enumerate(file, start=1):
+            if number == 1:
+                raw = raw.removeprefix(codecs.BOM_UTF8)
             if not raw.strip():
                 continue
             where = f"{place}:{number}"
@@ -124,8 +127,7 @@ def shown(text: str) -> str:
 def _parsed(raw: bytes, number: int, where: str) -> Answer:
     whole = raw.endswith(b"\n")
     try:
-        text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-        item = parse_json(text, where=where)
+        item = parse_json(raw.decode("utf-8"), where=where)
     except (UnicodeDecodeError, InputError) as error:
         if not whole:
             raise InputError(
@@ -156,7 +158,16 @@ def _of_kind(name: str, value: Any, kind: type, where: str) -> Any:
         raise InputError(
             f"{where}: {name!r} must be {_WORDS[kind]}{least}, got {shown_json(value)}"
         )
-    return value
+    return check_text(value, f"{where}: {name!r}") if kind is str else value
+
+
+def check_text(text: str, where: str) -> str:
+    """Refuse half of a character, which JSON can name and no file can hold."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(f"{where} holds half of a character (place {error.start})") from None
+    return text
 
 
 def shown_json(value: Any) -> str:

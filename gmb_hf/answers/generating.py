@@ -20,7 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf._version import __version__
-from gmb_hf.answers.answers_file import Answer, read_answers, shown, shown_json
+from gmb_hf.answers.answers_file import (
+    Answer,
+    check_text,
+    read_answers,
+    shown,
+    shown_json,
+)
 from gmb_hf.answers.batches import equally_long
 from gmb_hf.answers.checkpoints import Saved
 from gmb_hf.answers.models import Loaded, load
@@ -65,7 +71,7 @@ class Sampling:
 
         They depend on the seed and the prompt alone, and more samples leave the first ones.
         """
-        digest = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).digest()
+        digest = hashlib.sha256(prompt.encode("utf-8")).digest()
         random = np.random.default_rng([self.seed, int.from_bytes(digest[:8])])
         return random.random((self.samples, self.new_tokens))
 
@@ -162,12 +168,17 @@ def answers_of(
 ) -> list[Answer]:
     """Every prompt's continuations; prompts of equally many tokens are computed together."""
     rows = [model.start + model.ids(prompt) for prompt in prompts]
-    for prompt, row in zip(prompts, rows, strict=True):
-        _require_room(model, prompt, len(row), sampling.new_tokens)
+    sizes = [len(row) for row in rows]
+    model.require_begun(sizes, prompts)
+    model.require_room(
+        [size + sampling.new_tokens for size in sizes],
+        prompts,
+        "shorten the prompt, or lower --new-tokens",
+    )
     jobs = [(place, sample) for place in range(len(rows)) for sample in range(sampling.samples)]
     numbers = [sampling.draws(prompt) for prompt in prompts]
     texts = [""] * len(jobs)
-    for places in equally_long([len(rows[place]) for place, _ in jobs], batch):
+    for places in equally_long([sizes[prompt] for prompt, _ in jobs], batch):
         part = [jobs[place] for place in places]
         made = continuations(
             model.model,
@@ -183,20 +194,6 @@ def answers_of(
         Answer(saved.run, saved.step, prompts[prompt], sample, text)
         for (prompt, sample), text in zip(jobs, texts, strict=True)
     ]
-
-
-def _require_room(model: Loaded, prompt: str, tokens: int, new_tokens: int) -> None:
-    if not tokens:
-        raise InputError(
-            f"{model.place}: the prompt {shown(prompt)} has no token, and this tokenizer no "
-            "beginning of a text to go on from"
-        )
-    if model.longest is not None and tokens + new_tokens > model.longest:
-        raise InputError(
-            f"{model.place}: takes {model.longest} tokens, and the prompt {shown(prompt)} has "
-            f"{tokens}, with {new_tokens} new ones {tokens + new_tokens}; shorten it, or lower "
-            "--new-tokens"
-        )
 
 
 def _finished(path: Path, settings: dict[str, Any]) -> dict[str, str]:
@@ -248,4 +245,4 @@ def _prompt_of(line: str, where: str) -> str:
     prompt = item.get("prompt") if isinstance(item, dict) else None
     if not isinstance(prompt, str):
         raise InputError(f'{where}: is no object {{"prompt": text}}')
-    return prompt
+    return check_text(prompt, where)

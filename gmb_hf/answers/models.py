@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
+from gmb_hf.answers.answers_file import shown
 from gmb_hf.answers.sources import Source
 from gmb_hf.training.devices import chosen_device
 from gmb_hf.training.language_checkpoints import check_together
@@ -19,6 +23,7 @@ _ENDINGS: dict[Head, tuple[str, ...]] = {
     "causal": ("ForCausalLM", "LMHeadModel"),
     "classifier": ("ForSequenceClassification",),
 }
+_BOUNDLESS = 1 << 40  # tokenizers that know no limit say 10^30
 _WHAT = {"causal": "causal language model", "classifier": "text classifier"}
 
 
@@ -45,9 +50,13 @@ class Loaded:
 
     @property
     def longest(self) -> int | None:
-        """The most tokens that it takes; None where its config does not say."""
-        found = getattr(self.model.config, "max_position_embeddings", None)
-        return None if found is None else int(found)
+        """The most tokens that it takes; None where neither model nor tokenizer says."""
+        said = (
+            getattr(self.model.config, "max_position_embeddings", None),
+            getattr(self.tokenizer, "model_max_length", None),
+        )
+        known = [int(most) for most in said if most is not None and most < _BOUNDLESS]
+        return min(known, default=None)
 
     @property
     def start(self) -> list[int]:
@@ -60,20 +69,62 @@ class Loaded:
             first = self.tokenizer.eos_token_id
         return [] if first is None else [int(first)]
 
-    def ids(self, text: str) -> list[int]:
-        """The tokens of a text alone; what looks like a special token in it is text.
+    def ids(self, text: str, *, framed: bool = False) -> list[int]:
+        """The tokens of a text; what looks like a special token in it is text.
 
-        Raises:
-            InputError: it holds half of a character, which has no UTF-8.
+        Args:
+            text: any.
+            framed: with the special tokens that a classifier expects around it.
         """
         held = self.tokenizer(
-            text, add_special_tokens=False, split_special_tokens=True, verbose=False
+            text, add_special_tokens=framed, split_special_tokens=True, verbose=False
         )
         return list(held["input_ids"])
 
     def tensor(self, rows: list[list[int]]) -> torch.Tensor:
         """Equally long rows on the model's device, int64 [n, T]."""
         return torch.tensor(rows, dtype=torch.int64, device=self.device)
+
+    def require_begun(self, sizes: Sequence[int], prompts: Sequence[str]) -> None:
+        """Refuse a prompt without a token: there is nothing to go on from.
+
+        Args:
+            sizes: how many tokens stand before what the model is to say.
+            prompts: the texts, for the message.
+        """
+        for size, prompt in zip(sizes, prompts, strict=True):
+            if not size:
+                raise InputError(
+                    f"{self.place}: the prompt {shown(prompt)} has no token, and this tokenizer no "
+                    "token for the beginning of a text"
+                )
+
+    def require_room(self, sizes: Sequence[int], prompts: Sequence[str], advice: str) -> None:
+        """Refuse a text that is longer than the model takes.
+
+        Args:
+            sizes: tokens of each text.
+            prompts: with which they begin, for the message.
+            advice: what to do.
+        """
+        most, prompt = max(zip(sizes, prompts, strict=True), default=(0, ""))
+        if self.longest is not None and most > self.longest:
+            raise InputError(
+                f"{self.place}: takes {self.longest} tokens, and with the prompt {shown(prompt)} "
+                f"there are {most}; nothing is cut off: {advice}"
+            )
+
+    def finite(self, values: torch.Tensor) -> NDArray[np.float64]:
+        """Values as an array.
+
+        Raises:
+            InputError: one is NaN or infinite.
+        """
+        found: NDArray[np.float64] = values.cpu().numpy()
+        wrong = found[~np.isfinite(found)]
+        if wrong.size:
+            raise InputError(f"{self.place}: gives {wrong[0]}; a judge must give finite numbers")
+        return found
 
 
 def load(source: Source, head: Head, *, tokenizer: Any = None, device: str = "auto") -> Loaded:

@@ -10,8 +10,8 @@ from importlib.metadata import version
 
 from gmb_hf._version import __version__
 from gmb_hf.answers.answers_file import Answer, by_checkpoint, require_same_prompts
+from gmb_hf.answers.asking import Judge, Pair
 from gmb_hf.answers.cache import ScoreCache
-from gmb_hf.answers.judges import Judge, Pair
 from gmb_hf.answers.scores_file import CheckpointScore, Scores
 from gmb_hf.fingerprints import item_hash
 from gmb_hf.validation import InputError, positive_int

@@ -20,7 +20,7 @@ from typing import Any
 from gmb_hf.tasks.text import SEPARATOR
 from gmb_hf.training.sections import assigned
 from gmb_hf.training.settings import ModelSettings, check_multiple
-from gmb_hf.validation import InputError, choose, fraction, positive_int
+from gmb_hf.validation import InputError, choose, fraction, positive, positive_int
 
 BYTES = "byte"
 """The tokenizer that needs no file: UTF-8 bytes, and an end of document."""
@@ -66,6 +66,8 @@ class LanguageTraining:
         clip: largest norm of the gradient.
         precision: "no" (float32), "bf16" or "fp16", as Accelerate's mixed precision.
         measured_blocks: blocks, evenly spaced, that train_loss and test_loss are means over.
+        keep_every: steps between two models that are kept, the last one included; 0 keeps the last
+            one only.
     """
 
     steps: int = 800
@@ -81,12 +83,18 @@ class LanguageTraining:
     clip: float = 1.0
     precision: str = "no"
     measured_blocks: int = 64
+    keep_every: int = 0
 
     def __post_init__(self) -> None:
         for name in ("steps", "checkpoint_every", "batch", "accumulate", "measured_blocks"):
             positive_int(f"training.{name}", getattr(self, name))
         check_multiple("training", "steps", self.steps, "checkpoint_every", self.checkpoint_every)
         check_multiple("training", "batch", self.batch, "accumulate", self.accumulate)
+        if self.keep_every:
+            positive_int("training.keep_every", self.keep_every)
+            every = ("checkpoint_every", self.checkpoint_every)
+            check_multiple("training", "keep_every", self.keep_every, *every)
+            check_multiple("training", "steps", self.steps, "keep_every", self.keep_every)
         for name in ("lr", "eps", "clip"):
             value = getattr(self, name)
             if not 0 < value < math.inf:
@@ -107,6 +115,34 @@ class LanguageTraining:
         return self.lr * (0.1 + 0.45 * (1 + math.cos(math.pi * done)))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsistencySettings:
+    """Whether samples of the model agree with each other, measured at every checkpoint.
+
+    Attributes:
+        prompts: beginnings of held-out blocks, evenly spaced; 0 measures nothing.
+        prompt_tokens: in each.
+        samples: continuations of each prompt.
+        new_tokens: of a continuation; two are the same when all of them are.
+        temperature: of the sampling; 0.7 as in Wang et al. (2022).
+    """
+
+    prompts: int = 0
+    prompt_tokens: int = 24
+    samples: int = 8
+    new_tokens: int = 4
+    temperature: float = 0.7
+
+    def __post_init__(self) -> None:
+        if self.prompts:
+            positive_int("consistency.prompts", self.prompts)
+        for name in ("prompt_tokens", "samples", "new_tokens"):
+            positive_int(f"consistency.{name}", getattr(self, name))
+        if self.samples < 2:
+            raise InputError("consistency.samples must be at least 2: one agrees with itself")
+        positive("consistency.temperature", self.temperature)
+
+
 def _shape() -> ModelSettings:
     return ModelSettings(
         layers=4, heads=4, width=128, mlp_width=512, activation="gelu_new", tied=True
@@ -121,6 +157,15 @@ class LanguageConfig:
     text: TextSettings = field(default_factory=TextSettings)
     model: ModelSettings = field(default_factory=_shape)
     training: LanguageTraining = field(default_factory=LanguageTraining)
+    consistency: ConsistencySettings = field(default_factory=ConsistencySettings)
+
+    def __post_init__(self) -> None:
+        asked = self.consistency.prompt_tokens + self.consistency.new_tokens
+        if self.consistency.prompts and asked > self.text.block:
+            raise InputError(
+                f"consistency: {asked} tokens of a prompt and its continuation are more than "
+                f"text.block={self.text.block}"
+            )
 
     def changed(self, assignments: Iterable[str]) -> LanguageConfig:
         """A config with some fields changed by `section.field=value`.
@@ -131,9 +176,16 @@ class LanguageConfig:
         return assigned(self, assignments)
 
     def identity(self) -> dict[str, Any]:
-        """The part that decides a run's log, texts and seed apart, as plain dictionaries."""
+        """The part that decides what a run leaves, texts and seed apart, as plain dictionaries.
+
+        What is off is no part of it, so that folders of trainings that knew nothing of it go on.
+        """
         whole = dataclasses.asdict(self)
         del whole["preset"]
+        if not self.consistency.prompts:
+            del whole["consistency"]
+        if not self.training.keep_every:
+            del whole["training"]["keep_every"]
         return whole
 
 

@@ -5,6 +5,7 @@
     OUT/logs/seed_1337.parquet   train_loss and test_loss by step, up to where the training is
     OUT/state/seed_1337/         a training that is under way
     OUT/checkpoints/seed_1337/   a finished model with its tokenizer
+    OUT/kept/seed_1337/checkpoint-200/   the model on its way, with `training.keep_every`
 
 The same command goes on from what is there. Block i of the training is the same however many
 processes share it and wherever it was interrupted.
@@ -27,6 +28,7 @@ from gmb_hf.runs import RunLog
 from gmb_hf.tasks.text_sources import Text
 from gmb_hf.training.claims import claim_folder
 from gmb_hf.training.language_checkpoints import save_checkpoint
+from gmb_hf.training.language_consistency import self_consistency
 from gmb_hf.training.language_corpus import Corpus, prepare_corpus
 from gmb_hf.training.language_model import make_optimizer, model_shape
 from gmb_hf.training.language_progress import LossListener, Silent
@@ -82,6 +84,11 @@ def checkpoint_path(folder: Path, seed: int) -> Path:
     return folder / "checkpoints" / f"seed_{seed}"
 
 
+def kept_path(folder: Path, seed: int, step: int) -> Path:
+    """Where the model of a seed at a step is, with `training.keep_every`."""
+    return folder / "kept" / f"seed_{seed}" / f"checkpoint-{step}"
+
+
 def share_of_batch(config: LanguageConfig, processes: int) -> int:
     """How many blocks each process computes at once.
 
@@ -123,10 +130,18 @@ def _train_seed(
         if step % training.checkpoint_every == 0 and step > log.step:
             losses = [_mean_loss(model, rows, config, accelerator) for rows in measured]
             tokens = step * training.batch * text.block
-            log.add(step=step, train_loss=losses[0], test_loss=losses[1], tokens=tokens)
+            row = {"train_loss": losses[0], "test_loss": losses[1], "tokens": tokens}
+            if config.consistency.prompts:
+                row |= self_consistency(model, corpus.test, config.consistency, accelerator)
+            log.add(step=step, **row)
             listener.measured(seed, step, *losses)
             if accelerator.is_main_process:
                 write_log(config, seed, log, corpus, folder)
+            if training.keep_every and step % training.keep_every == 0:
+                kept = kept_path(folder, seed, step)
+                if accelerator.is_main_process and not kept.exists():
+                    now = accelerator.unwrap_model(model)
+                    save_checkpoint(kept, now, corpus.tokenizer, corpus.about)
             if 0 < step < training.steps:
                 save_state(accelerator, states, log, identity)
         if step < training.steps:

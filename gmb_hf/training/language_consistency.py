@@ -1,0 +1,55 @@
+"""Self-consistency of a language model in training: do samples from it agree with each other?
+
+Prompts are the beginnings of held-out blocks; no label is read. The numbers that decide the samples
+are the same at every checkpoint and in every run, so that what changes is the model.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from numpy.typing import NDArray
+from torch import nn
+
+from gmb_hf.tasks.text_consistency import disagreement
+from gmb_hf.training.continuations import continuations
+from gmb_hf.training.language_settings import ConsistencySettings
+from gmb_hf.training.language_tokens import spaced_blocks
+
+
+def self_consistency(
+    model: nn.Module,
+    held_out: NDArray[Any],
+    settings: ConsistencySettings,
+    accelerator: Accelerator,
+) -> dict[str, float]:
+    """The observable `self_consistency_disagreement`; every process must call it.
+
+    Args:
+        model: as Accelerate prepared it; it is left in evaluation mode.
+        held_out: a stream of tokens, [N].
+        settings: how many prompts and samples, and how long.
+        accelerator: whose processes share the prompts.
+    """
+    prompts = spaced_blocks(held_out, settings.prompt_tokens, settings.prompts)[:, :-1]
+    own = range(accelerator.process_index, len(prompts), accelerator.num_processes)
+    total = torch.zeros((), dtype=torch.float64, device=accelerator.device)
+    if own:
+        plain = accelerator.unwrap_model(model).eval()
+        k, length = settings.samples, settings.new_tokens
+        draws = np.concatenate([_draws(number, k, length) for number in own])
+        rows = torch.from_numpy(np.repeat(prompts[own], k, axis=0)).to(accelerator.device)
+        written = continuations(
+            plain, rows, new_tokens=length, draws=draws, temperature=settings.temperature
+        )
+        samples = written.view(len(own), k, length).tolist()
+        total += len(own) * disagreement([list(map(tuple, row)) for row in samples])
+    found = accelerator.reduce(total, reduction="sum")
+    return {"self_consistency_disagreement": float(found) / len(prompts)}
+
+
+def _draws(prompt: int, samples: int, length: int) -> NDArray[np.float64]:
+    return np.random.default_rng(prompt).random((samples, length))
