@@ -224,6 +224,11 @@ class ModelObserver:
         if bends:
             with torch.no_grad():
                 found["curvature"] = measures.curvature(
-                    found["train_loss"], weights.named, gradients, losses_at
+                    found["train_loss"],
+                    weights.named,
+                    gradients,
+                    losses_at,
+                    weight_norm=measures.norm(weights.named.values()),
+                    gradient_norm=found["gradient_norm"],
                 )
         return found

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -53,14 +54,24 @@ def margins(logits: Tensor, answers: Tensor) -> Tensor:
 
 def answer_quality(split: str, margin: Tensor) -> dict[str, Tensor]:
     """Accuracy and quantiles of the margins [S, n], [S] each, named for the split."""
-    at = torch.tensor(QUANTILES, dtype=margin.dtype, device=margin.device)
-    q10, q50, q90 = torch.quantile(margin, at, dim=1)
+    q10, q50, q90 = quantiles(margin, QUANTILES)
     return {
         f"{split}_acc": (margin > 0).to(margin.dtype).mean(1),
         f"{split}_margin_q10": q10,
         f"{split}_margin_q50": q50,
         f"{split}_margin_q90": q90,
     }
+
+
+def quantiles(values: Tensor, shares: Sequence[float]) -> Tensor:
+    """`torch.quantile` of each model's values [S, n] at the shares: [shares, S], the same bits."""
+    # numpy sorts ten times as fast as torch, which also says where each value was.
+    ordered = torch.from_numpy(np.sort(values.detach().cpu().numpy(), axis=1)).to(values.device)
+    rank = torch.tensor(shares, dtype=values.dtype, device=values.device) * (values.shape[1] - 1)
+    below, above = rank.floor().long(), rank.ceil().long()
+    found = torch.lerp(ordered[:, below], ordered[:, above], rank - below)
+    spoilt = ordered[:, -1:].isnan()  # a NaN is sorted behind all numbers
+    return torch.where(spoilt, math.nan, found).T
 
 
 def spectral_entropy(matrices: Sequence[Tensor]) -> Tensor:
@@ -120,6 +131,9 @@ def curvature(
     weights: Mapping[str, Tensor],
     gradients: Mapping[str, Tensor],
     losses_at: Callable[[Mapping[str, Tensor]], Tensor],
+    *,
+    weight_norm: Tensor,
+    gradient_norm: Tensor,
 ) -> Tensor:
     """2 (L(w + e u) - L(w) - e |g|) / e^2 along the unit gradient u, [S].
 
@@ -131,9 +145,10 @@ def curvature(
         weights: name -> [S, ...].
         gradients: of the loss, for those weights that have one.
         losses_at: the losses at other weights; it is given those with a gradient only.
+        weight_norm, gradient_norm: of all of them together, [S].
     """
-    slope = norm(gradients.values())
-    length = CURVATURE_STEP * norm(weights.values())
+    slope = gradient_norm
+    length = CURVATURE_STEP * weight_norm
     length = torch.minimum(length, CURVATURE_FALL * losses / slope)  # inf where slope is 0
     scale = torch.where(slope > 0, length / slope, 0.0)
     moved = {

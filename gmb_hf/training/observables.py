@@ -86,7 +86,12 @@ class Observer:
         found |= self._spectra()
         found["participation_ratio"] = measures.participation_ratio(hidden)
         found["curvature"] = measures.curvature(
-            losses, ensemble.weights, self._gradients(), ensemble.losses_at
+            losses,
+            ensemble.weights,
+            self._gradients(),
+            ensemble.losses_at,
+            weight_norm=found["weight_norm"],
+            gradient_norm=found["gradient_norm"],
         )
         found |= self._process(test_logits.argmax(-1)) | self._of_loops(trace)
         if self._fourier_losses is not None:
@@ -113,18 +118,20 @@ class Observer:
         return {name: w.grad for name, w in weights.items() if w.grad is not None}
 
     def _norms(self, updates: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        weights = self.ensemble.weights
+        squares = {name: measures.square(w) for name, w in self.ensemble.weights.items()}
 
         def part(word: str) -> Tensor:
-            return measures.norm(weight for name, weight in weights.items() if word in name)
+            return measures.sum_of([square for name, square in squares.items() if word in name])
 
-        embedding = weights[EMBEDDING]
-        return {
-            "weight_norm": measures.norm(weights.values()),
-            "embedding_norm": measures.norm([embedding]),
-            "unembedding_norm": measures.norm([weights.get(HEAD, embedding)]),
+        norms = {
+            "weight_norm": part(""),
+            "embedding_norm": squares[EMBEDDING],
+            "unembedding_norm": squares.get(HEAD, squares[EMBEDDING]),
             "attention_norm": part(".attention."),
             "mlp_norm": part(".mlp."),
+        }
+        return {
+            **{name: square.sqrt() for name, square in norms.items()},
             "gradient_norm": measures.norm(self._gradients().values()),
             "update_norm": measures.norm(updates.values()),
         }

@@ -101,6 +101,20 @@ def test_losses_accuracies_and_margins(measured, split):
             assert found[f"{split}_margin_q{100 * q:.0f}"] == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize("count", [1, 2, 7, 588])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_quantiles_are_those_of_torch(count, dtype):
+    values = torch.randn(3, count, dtype=dtype, generator=torch.Generator().manual_seed(count))
+    values[1, 0] = math.nan
+    values[2] = values[2].round()
+    at = torch.tensor(QUANTILES, dtype=dtype)
+    expected = torch.quantile(values, at, dim=1)
+    found = measures.quantiles(values, QUANTILES)
+    assert found.dtype == dtype
+    assert torch.equal(found.nan_to_num(9), expected.nan_to_num(9))
+    assert found[:, 1].isnan().all()
+
+
 def test_an_answer_that_ties_with_another_is_not_right():
     measured = Measured({})
     with torch.no_grad():
