@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from gmb_hf.fingerprints import SHOWN
 from gmb_hf.preregistration.locked_ensemble import LockedEnsemble, LockedMember
-from gmb_hf.preregistration.plan import runs_needed
+from gmb_hf.preregistration.plan import effective_budget, runs_needed
 from gmb_hf.preregistration.record import CENTRAL, LockedCandidate, LockedHealth, LockRecord
 from gmb_hf.preregistration.sections import ParamValue
 from gmb_hf.validation import first_of
@@ -62,7 +62,7 @@ def explain_record(record: LockRecord, *, strict: bool) -> list[str]:
     )
     lines.extend(_candidate(name, item, strict) for name, item in record.candidates.items())
     lines.extend(
-        ensemble_sentence(name, item.ensemble, strict=strict)
+        ensemble_sentence(name, item, item.ensemble, strict=strict)
         for name, item in record.candidates.items()
         if item.ensemble is not None
     )
@@ -129,22 +129,33 @@ def _candidate(name: str, item: LockedCandidate, strict: bool) -> str:
     return f"{score}, alarms at scores {', '.join(answers)}{others}{about}."
 
 
-def ensemble_sentence(name: str, ensemble: LockedEnsemble, *, strict: bool) -> str:
+def ensemble_sentence(
+    name: str, item: LockedCandidate, ensemble: LockedEnsemble, *, strict: bool
+) -> str:
     """The formula of an ensemble, and which runs it was fitted and calibrated on."""
     terms = "".join(
-        f" {'-' if item.coefficient < 0 else '+'} {abs(item.coefficient):.3g} "
-        f"{ensemble.squash}(({_member(item)} - {item.center:.3g}) / {item.scale:.3g})"
-        for item in ensemble.members
+        f" {_signed(one.coefficient)} {ensemble.squash}(({_member(one)} {_signed(-one.center)}) "
+        f"/ {one.scale:.3g})"
+        for one in ensemble.members
     )
-    runs, losses = ensemble.n_calibration_runs, ensemble.log_losses
-    budgets = f", which buys what {runs:,} runs buy of each budget" if strict else ""
+    runs = ensemble.n_calibration_runs
+    budgets = ", ".join(
+        f"{effective_budget(float(key), runs):.3f} at a budget of {float(key):g}"
+        for key, tau in item.members[CENTRAL].items()
+        if math.isfinite(tau)
+    )
+    used = f", with an expected rate of {budgets}" if strict and budgets else ""
     return (
         f"{name} is the log-odds {ensemble.intercept:.3g}{terms}, fitted on "
         f"{len(ensemble.fit_runs):,} explore runs ({first_of(ensemble.fit_runs, 3)}) with the best "
-        f"of {len(losses)} L2 penalties, {ensemble.penalty:g}, at a cross-validated log loss of "
-        f"{ensemble.log_loss:.3g} (a coin's is 0.693); its thresholds come from {runs:,} of the "
-        f"{len(ensemble.calibrate_runs):,} others{budgets}."
+        f"of {len(ensemble.log_losses)} L2 penalties, {ensemble.penalty:g}, at a cross-validated "
+        f"log loss of {ensemble.log_loss:.3g} (a coin's is 0.693); its thresholds come from "
+        f"{runs:,} of the {len(ensemble.calibrate_runs):,} others{used}."
     )
+
+
+def _signed(value: float) -> str:
+    return f"{'-' if value < 0 else '+'} {abs(value):.3g}"
 
 
 def _member(item: LockedMember) -> str:

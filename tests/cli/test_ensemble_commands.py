@@ -47,7 +47,7 @@ def test_it_is_explored_locked_explained_judged_and_watched(no_figures: None):
     assert done.code == 0, done
     said = " ".join(done.out.split())
     assert "- both is the log-odds of a logistic regression" not in said  # that is a design's
-    assert "asinh((embedding_gini_gain [window 100] - " in said
+    assert "asinh((embedding_gini_gain [window 100] " in said
     assert "fitted on 9 explore runs (seed_" in said
     done = gmb("evaluate", *JUDGED)
     assert done.code == 0, done
