@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def from_runs(
     out: Annotated[Path, typer.Option(help="A folder.")],
     preset: Annotated[
-        str, typer.Option(help="smoke, quick, standard, paper or reference.")
+        str, typer.Option(help="smoke, quick, standard, hierarchical, paper or reference.")
     ] = "quick",
     seeds: Annotated[str, typer.Option(help="Of the runs, e.g. 0:4 or 3,7.")] = "0:4",
     changes: Annotated[

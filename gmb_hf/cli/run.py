@@ -11,7 +11,7 @@ import typer
 def run(
     out: Annotated[Path, typer.Option(help="Folder for all of it; an earlier start resumes.")],
     preset: Annotated[
-        str, typer.Option(help="smoke, quick, standard, paper or reference.")
+        str, typer.Option(help="smoke, quick, standard, hierarchical, paper or reference.")
     ] = "quick",
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="Change a field: training.lr=3e-3.")

@@ -12,7 +12,7 @@ import typer
 def train(
     out: Annotated[Path, typer.Option(help="Folder for the run logs; an earlier start resumes.")],
     preset: Annotated[
-        str, typer.Option(help="smoke, quick, standard, paper or reference.")
+        str, typer.Option(help="smoke, quick, standard, hierarchical, paper or reference.")
     ] = "quick",
     seeds: Annotated[
         str | None, typer.Option(help="E.g. 0:64 or 3,7; the preset's seeds by default.")

@@ -147,9 +147,10 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
         if not isinstance(self.halting, bool):
             raise ValueError(f"halting must be True or False, got {self.halting!r}")
         if self.cycles is None:
-            for name in ("inner_steps", "halting"):
-                if getattr(self, name):
-                    raise ValueError(f"{name}={getattr(self, name)!r} needs cycles; set cycles too")
+            if self.inner_steps is not None:
+                raise ValueError(f"inner_steps={self.inner_steps!r} needs cycles; set cycles too")
+            if self.halting:
+                raise ValueError("halting=True needs cycles; set cycles too")
             return
         self._check_size("cycles")
         if self.inner_steps is None:

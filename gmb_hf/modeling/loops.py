@@ -100,7 +100,7 @@ class Halting(nn.Module):
 
     def forward(self, ends: Sequence[Tensor]) -> Tensor:
         """The mean of the states [..., C] over cycles by the probability of halting there."""
-        shares = halting_shares([end @ self.weight + self.bias for end in ends[:-1]])
+        shares = halting_shares([(end * self.weight).sum(-1) + self.bias for end in ends[:-1]])
         terms = [share.unsqueeze(-1) * end for share, end in zip(shares, ends, strict=True)]
         return torch.stack(terms).sum(0)
 

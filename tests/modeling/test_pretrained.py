@@ -20,7 +20,14 @@ from gmb_hf.tasks import get_task
 BANDED = {"band_fc1": 30, "band_fc2": 12}
 MIXED = {"sort_window": 3, "blend_window": 4}
 HEBBIAN = {"hebbian_window": 2, "hebbian_rate": 0.125}
-VARIANTS = {"dense": {}, "banded": BANDED, "mixed": MIXED, "all": {**BANDED, **MIXED, **HEBBIAN}}
+LOOPED = {"cycles": 2, "inner_steps": 2, "halting": True}
+VARIANTS = {
+    "dense": {},
+    "banded": BANDED,
+    "mixed": MIXED,
+    "looped": LOOPED,
+    "all": {**BANDED, **MIXED, **HEBBIAN, **LOOPED},
+}
 
 
 def small(**fields):
@@ -54,7 +61,7 @@ def test_saved_and_loaded_bit_equal(tied, tmp_path, rows):
     assert names == {
         *("config.json", "generation_config.json", "model.safetensors"),
         *("configuration_grokking.py", "modeling_grokking.py", "layers_grokking.py"),
-        *("inputs_grokking.py", "banded.py", "hebbian.py", "mixers.py"),
+        *("inputs_grokking.py", "banded.py", "hebbian.py", "loops.py", "mixers.py"),
     }
     auto_map = json.loads((tmp_path / "config.json").read_text())["auto_map"]
     assert auto_map == {
