@@ -46,9 +46,21 @@ class LabelledRows:
         return np.asarray(weights / weights.sum())
 
     @property
-    def n_runs_of_both_classes(self) -> int:
-        """Runs that have positive and negative windows."""
-        return len(np.intersect1d(self.run[self.positive], self.run[~self.positive]))
+    def runs_of_both_classes(self) -> NDArray[np.int64]:
+        """Runs that have positive and negative windows, ascending."""
+        return np.intersect1d(self.run[self.positive], self.run[~self.positive])
+
+    def folds(self, count: int) -> NDArray[np.int64]:
+        """The fold of each window, int64 [n]; those of a run are in one.
+
+        Runs of both classes are dealt out first: with `count` of them or more, both classes are
+        left whichever fold is taken away.
+        """
+        runs = np.unique(self.run)
+        first = np.argsort(~np.isin(runs, self.runs_of_both_classes), kind="stable")
+        fold = np.empty(len(runs), dtype=np.int64)
+        fold[first] = np.arange(len(runs)) % count
+        return np.asarray(fold[np.searchsorted(runs, self.run)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,11 +101,11 @@ def choose_penalty(rows: LabelledRows, penalties: Sequence[float], folds: int) -
         penalties: L2, on the mean log loss: loss + penalty / 2 * |coefficients|^2.
         folds: groups of runs.
     """
-    from sklearn.model_selection import GroupKFold
-
     tried = sorted(set(penalties))
     losses, weights = dict.fromkeys(tried, 0.0), rows.weights
-    for inside, outside in GroupKFold(folds).split(rows.features, groups=rows.run):
+    fold = rows.folds(folds)
+    for number in range(folds):
+        inside, outside = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
         prepared = _Prepared(rows.select(inside))
         for penalty in tried:
             log_odds = prepared.fit(penalty)(rows.features[outside])

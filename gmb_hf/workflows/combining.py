@@ -70,7 +70,7 @@ class MemberScores:
         """
         design = self._design
         rows = self._rows(runs)
-        both = rows.n_runs_of_both_classes
+        both = len(rows.runs_of_both_classes)
         if both < design.folds:
             raise InputError(
                 f"candidate {self.entry.name!r}: {both} of its {len(runs)} fitting runs have "

@@ -69,9 +69,10 @@ def explore(
     decided, events = decided_runs(quick, log)
     rows = []
     for entry in entries_of(quick, log):
+        scores = _scores(entry, decided, events, quick)
         for sign in (entry.sign, -entry.sign):
-            scores = _scores(dataclasses.replace(entry, sign=sign), decided, events, quick)
-            judgement = Judgement(scores, None, quick)
+            turned = dataclasses.replace(scores, values=scores.values * (sign * entry.sign))
+            judgement = Judgement(turned, None, quick)
             ranking, point = layer_a(judgement), layer_c(judgement).primary
             gate = layer_b(judgement, intervals=False)
             achieved = {target.target: target.achieved for target in gate.targets}

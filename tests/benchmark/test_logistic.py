@@ -30,7 +30,19 @@ def test_weights_are_equal_for_every_run_in_each_class() -> None:
     rows = LabelledRows(np.zeros((7, 1)), positive, run)
     expected = np.array([1, 1 / 3, 1 / 3, 1 / 3, 1 / 2, 1 / 2, 1]) / 4
     np.testing.assert_allclose(rows.weights, expected)
-    assert rows.n_runs_of_both_classes == 2
+    assert rows.runs_of_both_classes.tolist() == [0, 1]
+
+
+def test_every_fold_leaves_both_classes_to_fit_on() -> None:
+    """Two long runs of both classes, which balanced folds would put on one side, and others."""
+    run = np.repeat(np.arange(6), (3, 40, 40, 3, 3, 3))
+    positive = np.isin(run, (1, 2)) & (np.arange(len(run)) % 2 == 0)
+    rows = LabelledRows(np.random.default_rng(0).standard_normal((len(run), 2)), positive, run)
+    fold = rows.folds(2)
+    assert [len(set(fold[run == number].tolist())) for number in range(6)] == [1] * 6
+    for number in range(2):
+        assert set(positive[fold != number].tolist()) == {True, False}
+    assert np.isfinite(choose_penalty(rows, PENALTIES, 2).log_odds.intercept)
 
 
 def test_a_run_that_is_repeated_in_more_windows_changes_nothing() -> None:
