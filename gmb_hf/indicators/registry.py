@@ -222,8 +222,8 @@ def names() -> tuple[str, ...]:
 
 
 def available(log: RunLog) -> tuple[str, ...]:
-    """The names of the indicators whose observables `log` has."""
-    held = {"step", *log.observables}
+    """The names of the indicators whose observables every run of `log` has."""
+    held = {"step", *log.shared_observables}
     return tuple(name for name in names() if held.issuperset(_REGISTRY[name].needs))
 
 

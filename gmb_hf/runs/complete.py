@@ -22,6 +22,11 @@ def filled(table: pa.Table, columns: Sequence[str]) -> NDArray[np.bool_]:
     return np.logical_and.reduce(masks, axis=0) if masks else np.ones(table.num_rows, dtype=bool)
 
 
+def bare_runs(rows: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places of the runs without a single row of `filled`; arguments as in `require_rows`."""
+    return np.flatnonzero(np.add.reduceat(rows.astype(np.int64), starts) == 0)
+
+
 def require_rows(
     rows: NDArray[np.bool_],
     starts: NDArray[np.int64],
@@ -38,7 +43,7 @@ def require_rows(
         columns: what was asked for.
         where: for the message.
     """
-    bare = np.flatnonzero(np.add.reduceat(rows.astype(np.int64), starts) == 0)
+    bare = bare_runs(rows, starts)
     if not len(bare):
         return
     more = f" (and {len(bare) - 1} more)" if len(bare) > 1 else ""

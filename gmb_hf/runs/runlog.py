@@ -22,7 +22,7 @@ from gmb_hf.files import atomic_path
 from gmb_hf.runs import metadata as meta
 from gmb_hf.runs.assemble import read_parts
 from gmb_hf.runs.columns import float_column, missing_column
-from gmb_hf.runs.complete import filled, require_rows
+from gmb_hf.runs.complete import bare_runs, filled, require_rows
 from gmb_hf.runs.fingerprint import content_hash
 from gmb_hf.runs.order import OnDuplicate
 from gmb_hf.runs.panel import Panel, prefix_mask
@@ -167,8 +167,19 @@ class RunLog:
 
     @property
     def observables(self) -> tuple[str, ...]:
-        """The columns that `panel` takes."""
+        """The columns of numbers: `panel` takes those that every run has a value of."""
         return tuple(name for name in self.table.column_names if name not in KEYS)
+
+    @property
+    def shared_observables(self) -> tuple[str, ...]:
+        """The observables that every run has a value of: runs may be of several versions."""
+
+        def is_shared(name: str) -> bool:
+            if not self.table[name].null_count:
+                return True
+            return not len(bare_runs(filled(self.table, [name]), self._starts))
+
+        return tuple(filter(is_shared, self.observables))
 
     @cached_property
     def seeds(self) -> tuple[int | None, ...]:

@@ -37,10 +37,18 @@ class Rows:
     values: dict[str, list[NDArray[np.float64]]] = field(default_factory=dict)
 
     def add(self, step: int, found: dict[str, NDArray[np.float64]]) -> None:
-        """Append the observables [S] of one checkpoint."""
+        """Append the observables [S] of one checkpoint.
+
+        A column is kept if all checkpoints have it: a version that measured less, or more, may
+        have begun the log.
+        """
+        if not self.steps:
+            self.values = {name: [] for name in found}
+        for name in self.values.keys() - found.keys():
+            del self.values[name]
         self.steps.append(step)
-        for name, value in found.items():
-            self.values.setdefault(name, []).append(value)
+        for name, values in self.values.items():
+            values.append(found[name])
 
 
 @dataclass(frozen=True)

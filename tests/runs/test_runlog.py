@@ -71,6 +71,7 @@ def test_empty_cells_are_nan_and_an_empty_run_is_an_error() -> None:
     )
     log = RunLog.from_table(table)
     np.testing.assert_array_equal(log.panel("x").values, [[1, np.nan], [np.nan, np.nan]])
+    assert (log.observables, log.shared_observables) == (("x", "y"), ("x",))
     with pytest.raises(InputError, match="column 'y' has no value in run 'b'"):
         log.panel("y")
 

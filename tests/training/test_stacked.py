@@ -10,9 +10,11 @@ import pytest
 import torch
 import yaml
 from child_processes import Counting, Interrupted, interrupting, killed_training
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from training_builders import small_config
 
+from gmb_hf.indicators import available, get
 from gmb_hf.runs import RunLog
 from gmb_hf.training import stacked
 from gmb_hf.training.ensemble import Ensemble
@@ -162,6 +164,27 @@ def test_interrupted_at_every_checkpoint_it_still_ends_in_the_same_log(
         break
     assert interruptions == 4
     assert path.read_bytes() == uninterrupted
+
+
+def test_a_log_that_another_version_began_goes_on_with_its_columns(tmp_path, save_always):
+    new = {"restricted_loss", "excluded_loss"}
+    held = interrupted_folder(tmp_path)
+    with safe_open(held, framework="pt") as file:
+        about = dict(file.metadata())
+    columns = [name for name in json.loads(about["columns"]) if name not in new]
+    tensors = {k: v for k, v in load_file(held).items() if k.removeprefix("row.") not in new}
+    tensors["row.forgotten"] = tensors["row.test_loss"].clone()
+    about["columns"] = json.dumps([*columns, "forgotten"])
+    save_file(tensors, held, metadata=about)
+    (path,) = train(CONFIG, SEEDS, tmp_path)
+    assert list(RunLog.read(path).observables) == columns
+    # The folder then holds runs with and without them; indicators need them in all.
+    train(CONFIG, [*SEEDS, 77], tmp_path)
+    log = RunLog.read(tmp_path / "logs")
+    assert new < set(log.observables)
+    assert list(log.shared_observables) == columns
+    assert not {name for name in available(log) if new & set(get(name).needs)}
+    assert "test_loss" in available(log)
 
 
 def test_what_was_done_is_not_done_again(tmp_path, save_always):
