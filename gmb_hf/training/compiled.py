@@ -26,7 +26,8 @@ def pays(config: RunConfig, n_seeds: int) -> bool:
     """Whether training so many seeds is work enough to win back the time that compiling takes."""
     task, model = config.task, config.model
     rows = task.train_rows or round(task.train_fraction * task.prime**2)
-    # The MLP dominates; a layer has two rows per equation, the last one unless it is sorted.
+    # The MLP dominates; a layer has two rows per equation, the last one unless it is sorted. Of a
+    # layer that is applied again, compiling takes so much longer as it saves: it counts once.
     tokens = rows * (2 * model.layers - (model.sort_window is None))
     per_step = tokens * 2 * model.width * model.mlp_width * 3  # forward, and twice that backward
     return n_seeds * config.training.steps * per_step >= WORTH_COMPILING
