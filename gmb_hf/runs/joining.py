@@ -93,7 +93,7 @@ def _places(log: RunLog, scores: RunLog, where: str) -> NDArray[np.int64]:
         guess = nearest(strangers[0], log.runs)
         hint = f" Did you mean {guess!r}?" if guess else ""
         raise InputError(
-            f"{where}: {log.origin} has no run {first_of(strangers)}; its runs: "
+            f"{where}: no run {first_of(strangers)} in {log.origin}; there are "
             f"{first_of(log.runs)}.{hint}"
         )
     keys = zip(log.table["run"].to_pylist(), log.table["step"].to_pylist(), strict=True)
@@ -103,7 +103,7 @@ def _places(log: RunLog, scores: RunLog, where: str) -> NDArray[np.int64]:
     lost = [f"{run} at {step:,}" for (run, step), row in found if row is None]
     if lost:
         raise InputError(
-            f"{where}: {log.origin} has no row for {first_of(lost, 4)}; a score and a row belong "
+            f"{where}: no row for {first_of(lost, 4)} in {log.origin}; a score and a row belong "
             "together by run and step: remove these scores, or log these steps"
         )
     return np.array([row for _, row in found], dtype=np.int64)
