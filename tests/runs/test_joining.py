@@ -89,7 +89,10 @@ def changed(number: int, **values: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (changed(0, run="sed_1"), r"no run sed_1 in run log; there are seed_0, .*Did you mean 'seed_1'"),
+        (
+            changed(0, run="sed_1"),
+            r"no run sed_1 in run log; there are seed_0, .*Did you mean 'seed_1'",
+        ),
         (changed(2, step=45), r"no row for seed_1 at 45 in run log; a score and a row belong"),
         (changed(1, step=0), "run 'seed_1' has two scores at one step; keep one of them"),
         (changed(4, mine=None), "run seed_0, step 20: mine has no value"),
