@@ -20,6 +20,21 @@ from gmb_hf.validation import InputError
 Path_ = tuple[str | int, ...]
 
 
+FORMULA: dict[str, Any] = {
+    "members": [
+        {"name": "csd", "params": {"window": 200}, "sign": 1, "center": 0.5, "scale": 0.25}
+        | {"coefficient": 2.5},
+        {"name": "norm", "sign": -1, "center": 9.0, "scale": 1.5, "coefficient": -0.5},
+    ],
+    "intercept": -1.5,
+    "penalty": 0.01,
+    "log_losses": {"0.01": 0.25, "0.1": 0.5},
+    "fit_runs": ["seed_1"],
+    "calibrate_runs": ["seed_2"],
+    "n_calibration_runs": 1,
+}
+
+
 def made() -> Lock:
     """A lock in which every optional field is set."""
     prereg = Prereg.minimal(
@@ -37,7 +52,10 @@ def made() -> Lock:
         refractory=50,
         max_eval_seeds=400,
         strata=[{"name": "late", "where": "event_step > 1000"}],
-        candidates=[{"name": "csd", "params": {"window": 200, "share": 0.1}, "x_sign": -1}],
+        candidates=[
+            {"name": "csd", "params": {"window": 200, "share": 0.1}, "x_sign": -1},
+            {"name": "both", "x_ensemble": {"members": ["csd", {"name": "norm", "x_sign": -1}]}},
+        ],
     )
     taus = {0.01: math.inf, 0.05: 1.5, 0.1: 1 / 3}
     members = {"central": taus, member_key(window=100, smooth=3): taus}
@@ -45,6 +63,7 @@ def made() -> Lock:
         prereg,
         {
             "csd": LockedCandidate.freeze(members, sign=-1, needs=("test_loss",)),
+            "both": LockedCandidate.freeze(members, family="ensemble", ensemble=FORMULA),
             "clock": LockedCandidate.freeze({"central": taus}, family="control"),
         },
         explore_fingerprint="ab" * 32,
@@ -134,6 +153,9 @@ def test_each_field_taken_out_is_refused(path: Path_, tmp_path: Path) -> None:
         (("x_lock", "candidates", "csd", "members", "central", "0.01"), 2.0),
         (("x_lock", "candidates", "csd", "sign"), 1),
         (("x_lock", "candidates", "clock", "sign"), -1),
+        (("x_lock", "candidates", "both", "ensemble", "members", 0, "coefficient"), 2.4),
+        (("x_lock", "candidates", "both", "ensemble", "intercept"), -1.4),
+        (("x_lock", "candidates", "both", "ensemble", "fit_runs"), ["seed_3"]),
         (("x_lock", "explore_fingerprint"), "cd" * 32),
         (("labels", "positive_window", "horizon_steps"), 300),
         (("operating_points", "fpr_targets"), [0.01, 0.05, 0.2]),
