@@ -216,6 +216,8 @@ def _finished(path: Path, settings: dict[str, Any]) -> dict[str, str]:
                 f"{path}: holds answers made otherwise ({name}: {shown_json(held.get(name))} "
                 f"there, {shown_json(value)} now); choose another --out"
             )
+    if found and not path.exists():
+        raise InputError(f"{path}: is gone, but {note} says what it held; remove that, too")
     return dict(found)
 
 

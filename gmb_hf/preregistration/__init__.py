@@ -7,7 +7,7 @@ from typing import Any
 from gmb_hf._lazy import load
 
 _HOME = {
-    "Candidate": "sections",
+    "Candidate": "candidate",
     "Prereg": "prereg",
     "Lock": "lock",
     "LockedCandidate": "record",

@@ -135,6 +135,9 @@ def test_a_file_of_other_answers_is_left_alone(outputs: Path, whole: Path, tmp_p
     with pytest.raises(InputError, match="step 5 from other weights than those of"):
         generate([moved], PROMPTS, out, SAMPLING)
     assert out.read_bytes() == before
+    out.unlink()
+    with pytest.raises(InputError, match=r"a.jsonl: is gone, but .*about.json says what it held"):
+        answered(outputs, out)
     about_path(out).write_text("[]")
     with pytest.raises(InputError, match=r"says nothing of answers; remove it with a.jsonl"):
         answered(outputs, out)
