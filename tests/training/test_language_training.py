@@ -22,6 +22,7 @@ from gmb_hf.training.language_checkpoints import load_checkpoint
 from gmb_hf.training.language_model import make_optimizer, model_shape
 from gmb_hf.training.language_progress import LossBar, Silent
 from gmb_hf.training.language_settings import (
+    ConsistencySettings,
     LanguageConfig,
     LanguageTraining,
     language_preset,
@@ -174,11 +175,16 @@ def test_mixed_precision_is_near_it(whole: Any, story: TextFile, tmp_path: Path)
 
 
 def test_two_processes_equal_one(whole: Any, story: TextFile, tmp_path: Path):
-    assert together(train_language_share, SMOKE, 3, story, tmp_path, processes=2) == [0, 0]
-    weights = load_file(tmp_path / "checkpoints" / "seed_3" / "model.safetensors")
+    # Three prompts for two processes: one has more to do.
+    sampled = dataclasses.replace(SMOKE, consistency=ConsistencySettings(prompts=3))
+    out = tmp_path / "two"
+    assert together(train_language_share, sampled, 3, story, out, processes=2) == [0, 0]
+    weights = load_file(out / "checkpoints" / "seed_3" / "model.safetensors")
     same(weights, whole[2], 1e-5)
-    two = RunLog.read(tmp_path / "logs").panel("test_loss").values
-    np.testing.assert_allclose(two, whole[1].panel("test_loss").values, rtol=1e-5)
+    two, one = RunLog.read(out / "logs"), trained(tmp_path / "one", story, sampled)[0]
+    assert set(two.observables) - set(whole[1].observables) == {"self_consistency_disagreement"}
+    for name in two.observables:
+        np.testing.assert_allclose(two.panel(name).values, one.panel(name).values, rtol=1e-5)
 
 
 def test_a_bad_text_stops_every_process(tmp_path: Path):
