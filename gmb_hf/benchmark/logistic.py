@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gmb_hf.indicators.ensemble import squashed
+
 Floats = NDArray[np.float64]
 _TOLERANCE = 1e-10
 _MAX_STEPS = 200
@@ -74,8 +76,8 @@ class LogOdds:
 
     def __call__(self, features: Floats) -> Floats:
         """The log-odds of rows [..., M]."""
-        squashed = np.arcsinh((features - self.center) / self.scale)
-        return np.asarray(self.intercept + squashed @ self.coefficients)
+        scores = squashed(features, self.center, self.scale)
+        return np.asarray(self.intercept + scores @ self.coefficients)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +133,7 @@ class _Prepared:
         self._rows = rows
         self._weights = rows.weights
         self._center, self._scale = standard_units(rows.features, self._weights)
-        self._squashed = np.arcsinh((rows.features - self._center) / self._scale)
+        self._squashed = squashed(rows.features, self._center, self._scale)
 
     def fit(self, penalty: float) -> LogOdds:
         """The combination with this penalty."""

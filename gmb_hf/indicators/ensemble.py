@@ -23,8 +23,8 @@ from gmb_hf.validation import InputError
 _EXTERNAL = "external"
 
 
-def squashed(values: Values, center: float, scale: float) -> Values:
-    """A member's score as the log-odds see it."""
+def squashed(values: Values, center: float | Values, scale: float | Values) -> Values:
+    """Members' scores as the log-odds see them."""
     return np.asarray(np.arcsinh((values - center) / scale))
 
 
