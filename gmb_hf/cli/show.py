@@ -37,7 +37,7 @@ _FIRST_FILES = ("report.md", "label_summary.png", "results.yaml")
 _MOST_FILES = 6
 _MOST_SCORES = {"monitor": 10, "undeclared": 10, "oracle": 3, "control": 3}
 _MOST_EXPLORED = 20
-_WIDE = 140
+_WIDE = 160
 
 _VERDICT_COLUMNS = (
     Column("score", shrinks_to=12),

@@ -46,7 +46,7 @@ def _needs(column: str) -> tuple[str, ...]:
 @register(
     "fast_settling",
     family="hierarchical_convergence",
-    summary="HC-1: median inner step at which the fast state comes to rest, low meaning risk",
+    summary="HC-1: median inner step at which the fast state rests, low meaning risk",
     needs=_needs("settling_q50"),
     source=_SPEC.format("HC-1"),
     orientation=-1,
@@ -100,7 +100,7 @@ def reset_spike(seen: Observables, *, window: int = 100) -> Values:
 @register(
     "state_distance",
     family="hierarchical_convergence",
-    summary="HC-3: median distance of slow and fast state at the end of a cycle, low meaning risk",
+    summary="HC-3: median distance of slow and fast state, low meaning risk",
     needs=("state_distance_q50",),
     source=_SPEC.format("HC-3"),
     orientation=-1,
