@@ -30,9 +30,10 @@ class LabelJudge:
         self._loaded = loaded
         self._template = template
         config = loaded.model.config
-        # Causal models with a classifier's head look for the last token that is no padding. There
-        # is no padding here, and the text itself may hold that token.
-        config.pad_token_id = -1
+        if config.pad_token_id is None:
+            # Causal models with a classifier's head look for the last token that is no padding,
+            # and take one row at a time where they know none. There is no padding here.
+            config.pad_token_id = -1
         self._place, self._label = _label_place(loaded.place, config, label)
         self._exclusive = config.problem_type != "multi_label_classification"
         self._single = config.num_labels == 1
