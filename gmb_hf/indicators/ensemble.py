@@ -14,13 +14,11 @@ from types import MappingProxyType
 import numpy as np
 
 from gmb_hf.indicators.causal import Values
-from gmb_hf.indicators.external import external
-from gmb_hf.indicators.registry import Indicator, Observables, get, scored
+from gmb_hf.indicators.external import locked_score
+from gmb_hf.indicators.registry import Indicator, Observables, scored
 from gmb_hf.preregistration.candidate import ENSEMBLE
-from gmb_hf.preregistration.locked_ensemble import LockedEnsemble, LockedMember
+from gmb_hf.preregistration.locked_ensemble import LockedEnsemble
 from gmb_hf.validation import InputError
-
-_EXTERNAL = "external"
 
 
 def squashed(values: Values, center: float | Values, scale: float | Values) -> Values:
@@ -30,7 +28,10 @@ def squashed(values: Values, center: float | Values, scale: float | Values) -> V
 
 def member_indicators(locked: LockedEnsemble) -> list[Indicator]:
     """The members, in the order of the lock: registered indicators, or columns."""
-    return [_indicator_of(member) for member in locked.members]
+    return [
+        locked_score(member.name, member.family, member.sees_test_labels)
+        for member in locked.members
+    ]
 
 
 def fitted_ensemble(name: str, locked: LockedEnsemble) -> Indicator:
@@ -57,12 +58,6 @@ def unfitted_ensemble(name: str, members: Sequence[Indicator]) -> Indicator:
         )
 
     return _ensemble(name, members, refuse)
-
-
-def _indicator_of(member: LockedMember) -> Indicator:
-    if member.family == _EXTERNAL:
-        return external(member.name, member.sees_test_labels)
-    return get(member.name)
 
 
 def _ensemble(

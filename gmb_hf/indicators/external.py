@@ -1,12 +1,12 @@
-"""Any column of somebody's own log as a score."""
+"""Any column of somebody's own log as a score, and which score a lock's entry is."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
 
 from gmb_hf.indicators.causal import Values
-from gmb_hf.indicators.registry import Indicator, Observables
-from gmb_hf.runs.metadata import EXTERNAL
+from gmb_hf.indicators.registry import Indicator, Observables, get
+from gmb_hf.runs.metadata import COLUMN_FAMILIES, EXTERNAL
 
 
 def external(
@@ -36,3 +36,14 @@ def external(
         window_parameter=None,
         function=read,
     )
+
+
+def locked_score(name: str, family: str | None, sees_test_labels: bool | None) -> Indicator:
+    """The score that a lock records by name and family: a column, or a registered indicator.
+
+    Raises:
+        InputError: it is no column, and no indicator has this name.
+    """
+    if family in COLUMN_FAMILIES:
+        return external(name, sees_test_labels, family=family)
+    return get(name)

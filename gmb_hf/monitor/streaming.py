@@ -9,10 +9,9 @@ import numpy as np
 
 from gmb_hf.indicators.carried import Memory, carrying
 from gmb_hf.indicators.ensemble import fitted_ensemble, member_indicators
-from gmb_hf.indicators.external import external
-from gmb_hf.indicators.registry import Indicator, Observables, get, scored
+from gmb_hf.indicators.external import locked_score
+from gmb_hf.indicators.registry import Indicator, Observables, scored
 from gmb_hf.preregistration.record import LockedCandidate
-from gmb_hf.runs.metadata import COLUMN_FAMILIES
 from gmb_hf.validation import InputError
 
 
@@ -20,9 +19,7 @@ def locked_indicator(name: str, candidate: LockedCandidate) -> Indicator:
     """The indicator that a candidate of a lock is: a column, a registered one, or an ensemble."""
     if candidate.ensemble is not None:
         return fitted_ensemble(name, candidate.ensemble)
-    if candidate.family in COLUMN_FAMILIES:
-        return external(name, candidate.sees_test_labels, family=candidate.family)
-    return get(name)
+    return locked_score(name, candidate.family, candidate.sees_test_labels)
 
 
 def refuse_unstreamed_candidate(name: str, candidate: LockedCandidate, *, cadence: int) -> None:

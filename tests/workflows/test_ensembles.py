@@ -142,6 +142,19 @@ class TestTheLock:
         with pytest.raises(InputError, match="was edited after it was locked"):
             Lock.read(path)
 
+    def test_a_member_may_be_what_a_judge_said(self, explored: RunLog):
+        said = {"name": "attention_rank", "family": "judge", "x_sees_test_labels": False}
+        judged, column = (
+            formula(locked(explored, design_with(ensemble(members=[MEMBERS[1], member]))))
+            for member in (said, {**said, "family": "external"})
+        )
+        assert [member.family for member in judged.members] == ["dynamics", "judge"]
+        assert judged.members[1].coefficient == column.members[1].coefficient
+        scores = [
+            compute(explored, fitted_ensemble("both", one)).values for one in (judged, column)
+        ]
+        np.testing.assert_array_equal(*scores)
+
     def test_it_is_explained_with_its_coefficients(self, lock: Lock):
         sentence = next(line for line in lock.explain() if line.startswith("both is the log-odds"))
         first = formula(lock).members[0]
