@@ -10,7 +10,7 @@
 | hebbian-H     | hebbian_window = H: in training, neighbours pull their embeddings      |
 | hebbian-H@R   | the same at another hebbian_rate R than 0.001                          |
 | loops-NxT     | cycles = N, inner_steps = T: N slow cycles of T steps of a fast block  |
-| loops-NxT-halting | the same, halting: the answer is a mean over cycles that is learned |
+| ...-halting   | the same with halting: the answer is a learned mean over the cycles    |
 
 Several are joined by `+`. The fields have the same names in `ModelSettings` and in
 `GrokkingTransformerConfig`.
@@ -77,8 +77,8 @@ class Variant:
         if rate != HEBBIAN_RATE:
             parts[-1] += f"@{rate!r}"
         if any(self.fields.get(name) for name in LOOP_SIZES):
-            sizes = "x".join(str(self.fields.get(name)) for name in LOOP_SIZES)
-            parts.append(f"{LOOPS}-{sizes}" + (f"-{HALTING}" if self.fields.get(HALTING) else ""))
+            times = "x".join(str(self.fields.get(name)) for name in LOOP_SIZES)
+            parts.append(f"{LOOPS}-{times}" + (f"-{HALTING}" if self.fields.get(HALTING) else ""))
         return "+".join(parts) or DENSE
 
 
