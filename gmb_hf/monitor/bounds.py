@@ -64,5 +64,9 @@ def _sentence(health: LockedHealth | None, acting: Sequence[str], *, promised: b
             f"reference, there are {health.n_calibration_runs}"
         )
     else:
-        why = "no explore run that others are ranked among has a finite score to act on"
+        lacking = ", ".join(name for name in acting if name not in health.candidates)
+        why = (
+            f"the lock holds no ranks for {lacking}: too few explore runs are left beside those of "
+            "a fit, or none that others are ranked among has a finite score"
+        )
     return f"Calibration health cannot be promised: {why}."

@@ -32,8 +32,8 @@ def lock_health(
 
     Half of the runs are the reference, fewer where the other half could not promise alpha. Runs
     that a score was fitted on belong to the reference: their scores are better than those of later
-    runs, and no bound may come from them. Where too few others are left to promise alpha, such
-    scores are left out instead.
+    runs, and no bound may come from them. A score whose fit would leave too few others to promise
+    alpha is left out instead.
 
     Args:
         prereg: its burn-in, and the share of runs in which a monitor may abstain for nothing.
@@ -43,12 +43,14 @@ def lock_health(
     Returns:
         None where there are not two runs, or no checkpoint after burn-in.
     """
-    seen = {run for runs in (fitted_on or {}).values() for run in runs}
-    if seen and next(iter(scores.values())).n_runs - len(seen) < runs_needed(prereg.health_alpha):
-        scores = {name: panel for name, panel in scores.items() if name not in (fitted_on or {})}
-        seen = set()
     some = next(iter(scores.values()))
     n_runs, alpha = some.n_runs, prereg.health_alpha
+    seen: set[str] = set()
+    for fitted, runs in (fitted_on or {}).items():
+        if n_runs - len(seen.union(runs)) < runs_needed(alpha):
+            scores = {name: panel for name, panel in scores.items() if name != fitted}
+        else:
+            seen.update(runs)
     last = int(some.last_step.max())
     first = max(prereg.burn_in, int(some.first_step.min()))
     if n_runs < 2 or last < first:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from gmb_hf.preregistration.findings import Finding, warning
 from gmb_hf.preregistration.locked_ensemble import LockedEnsemble, LockedMember
 from gmb_hf.preregistration.plan import runs_needed
 from gmb_hf.preregistration.prereg import Prereg
+from gmb_hf.preregistration.record import LockedHealth
 from gmb_hf.runs import RunLog
 from gmb_hf.validation import InputError
 from gmb_hf.workflows.candidates import Entry
@@ -170,6 +171,23 @@ def lock_ensembles(
             entry = with_formula(entry, record)
         whole.append(entry)
     return whole, locked, found
+
+
+def unwatched(
+    locked: Mapping[str, LockedEnsemble], health: LockedHealth | None
+) -> Iterator[Finding]:
+    """Warnings of ensembles whose drift a monitor could not tell, where it could that of others."""
+    if health is None or health.n_calibration_runs < runs_needed(health.alpha):
+        return
+    for name in locked:
+        if name in health.candidates:
+            continue
+        yield warning(
+            "no_health_for_ensemble",
+            f"{name}: a monitor cannot tell that it drifts, for which {health.alpha:g} takes "
+            f"{runs_needed(health.alpha)} explore runs that no fit has seen; lower its fit_share, "
+            "give all ensembles one split_seed, or train more",
+        )
 
 
 def with_formula(entry: Entry, record: LockedEnsemble) -> Entry:

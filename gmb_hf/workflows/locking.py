@@ -24,7 +24,7 @@ from gmb_hf.preregistration.strata import event_facts
 from gmb_hf.runs import RunLog
 from gmb_hf.validation import InputError
 from gmb_hf.workflows.candidates import CONTROLS, Entry, entries_of, members, non_causal
-from gmb_hf.workflows.combining import lock_ensembles
+from gmb_hf.workflows.combining import lock_ensembles, unwatched
 from gmb_hf.workflows.design import statements_of, with_boundary
 from gmb_hf.workflows.facts import run_facts
 from gmb_hf.workflows.hub_sources import sources_of
@@ -78,6 +78,13 @@ def make_lock(
         locked[entry.name] = freeze(entry, decided, events, prereg, ensembles.get(entry.name))
         if on_done is not None:
             on_done(entry.name)
+    health = lock_health(
+        prereg,
+        {entry.name: entry.panel(log) for entry in entries},
+        fitted_on={name: record.fit_runs for name, record in ensembles.items()},
+    )
+    findings += unwatched(ensembles, health)
+    refuse_unsound(findings, warnings_too=strict_lint)
     now = datetime.now(UTC)
     meta = filled_in(prereg.meta, date=now.date().isoformat(), commit=git_commit())
     lock = Lock.build(
@@ -88,11 +95,7 @@ def make_lock(
         explore_seeds=log.seeds,
         n_calibration_runs=with_negatives,
         sources=sources_of(log),
-        health=lock_health(
-            prereg,
-            {entry.name: entry.panel(log) for entry in entries},
-            fitted_on={name: record.fit_runs for name, record in ensembles.items()},
-        ),
+        health=health,
         created=now.isoformat(timespec="seconds"),
     )
     return lock, findings

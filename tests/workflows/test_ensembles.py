@@ -198,6 +198,19 @@ class TestTheLock:
         assert "both" not in both.candidates
         assert both.candidates["embedding_norm_drop"] == alone.candidates["embedding_norm_drop"]
 
+    def test_a_second_split_that_would_leave_too_few_does_not_cost_the_first_its_health(self):
+        """Of 34 runs each fit sees 10; 24 are enough beside one fit, fewer than 19 beside two."""
+        log = runs(34)
+        second = ensemble("other", split_seed=1)
+        one, two = (
+            locked(log, design_with(ensemble(), *more, health_alpha=0.05)).x_lock.x_health
+            for more in ((), (second,))
+        )
+        assert one is not None
+        assert two is not None
+        assert "other" not in two.candidates
+        assert two.candidates == one.candidates
+
 
 @pytest.fixture(scope="module")
 def results(lock: Lock) -> Results:

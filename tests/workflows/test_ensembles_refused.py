@@ -12,6 +12,7 @@ from ensemble_runs import design_with, ensemble, runs
 
 from gmb_hf import InputError, RunLog, make_lock
 from gmb_hf.indicators import registry
+from gmb_hf.monitor.bounds import LockedBounds
 from gmb_hf.workflows.evaluating import evaluate_lock, evaluate_runs
 
 
@@ -144,6 +145,19 @@ class TestWarned:
         found = {finding.code: finding.message for finding in findings}
         assert "both: the best of its penalties is 1, at the edge" in found["penalty_at_edge"]
         assert "add smaller ones" in found["penalty_at_edge"]
+
+    def test_of_a_monitor_that_could_not_tell_a_drift(self, explored: RunLog):
+        lock, findings = make_lock(
+            design_with(ensemble(fit_share=0.7), health_alpha=0.05), explored
+        )
+        found = {finding.code: finding.message for finding in findings}
+        message = "both: a monitor cannot tell that it drifts, for which 0.05 takes 19 explore runs"
+        assert found["no_health_for_ensemble"].startswith(message)
+        assert LockedBounds(lock.x_lock.x_health, ["both"]).sentence == (
+            "Calibration health cannot be promised: the lock holds no ranks for both: too few "
+            "explore runs are left beside those of a fit, or none that others are ranked among "
+            "has a finite score."
+        )
 
     def test_and_refused_where_warnings_are(self, explored: RunLog):
         design = design_with(ensemble(penalties=[1, 10]), fpr_targets=[0.2], primary_fpr=0.2)
