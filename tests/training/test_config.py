@@ -18,7 +18,7 @@ from gmb_hf.training.settings import (
     TaskSettings,
     TrainingSettings,
 )
-from gmb_hf.training.variants import SIZES
+from gmb_hf.training.variants import LOOP_SIZES, SIZES
 from gmb_hf.validation import InputError
 
 
@@ -184,7 +184,8 @@ def test_the_identity_is_what_decides_a_log():
 
 
 def test_every_field_is_in_the_identity_or_the_design():
-    config = preset("quick").changed(f"model.{size}=8" for size in SIZES)
+    sizes = [f"model.{size}=8" for size in (*SIZES, *LOOP_SIZES)]
+    config = preset("quick").changed([*sizes, "model.halting=true"])
     held = {**config.training_identity(), **config.design()}
     held["training"] = {**held["training"], "seeds_at_once": 36, "compile": "auto"}
     assert held == {key: value for key, value in config.to_dict().items() if key != "preset"}
