@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,14 +15,13 @@ from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.windows import label_windows
 from gmb_hf.indicators.ensemble import fitted_ensemble
 from gmb_hf.preregistration.candidate import Ensemble
-from gmb_hf.preregistration.findings import Finding, warning
+from gmb_hf.preregistration.findings import Finding
 from gmb_hf.preregistration.locked_ensemble import LockedEnsemble, LockedMember
-from gmb_hf.preregistration.plan import runs_needed
 from gmb_hf.preregistration.prereg import Prereg
-from gmb_hf.preregistration.record import LockedHealth
 from gmb_hf.runs import RunLog
 from gmb_hf.validation import InputError
 from gmb_hf.workflows.candidates import Entry
+from gmb_hf.workflows.combining_findings import doubts
 
 _CROSS_FIT_FOLDS = 5
 
@@ -167,27 +166,10 @@ def lock_ensembles(
             fit, calibrate = split_runs(log.runs, entry.ensemble)
             record = MemberScores.of(entry, decided, events, prereg).locked(fit, calibrate)
             locked[entry.name] = record
-            found += _warnings(entry, record, prereg, with_negatives)
+            found += doubts(entry.name, record, prereg, with_negatives)
             entry = with_formula(entry, record)
         whole.append(entry)
     return whole, locked, found
-
-
-def unwatched(
-    locked: Mapping[str, LockedEnsemble], health: LockedHealth | None
-) -> Iterator[Finding]:
-    """Warnings of ensembles whose drift a monitor could not tell, where it could that of others."""
-    if health is None or health.n_calibration_runs < runs_needed(health.alpha):
-        return
-    for name in locked:
-        if name in health.candidates:
-            continue
-        yield warning(
-            "no_health_for_ensemble",
-            f"{name}: a monitor cannot tell that it drifts, for which {health.alpha:g} takes "
-            f"{runs_needed(health.alpha)} explore runs that no fit has seen; lower its fit_share, "
-            "give all ensembles one split_seed, or train more",
-        )
 
 
 def with_formula(entry: Entry, record: LockedEnsemble) -> Entry:
@@ -212,28 +194,3 @@ def cross_fitted(entry: Entry, log: RunLog, events: Events, prereg: Prereg) -> S
         rows = [row for row, run in enumerate(members.runs) if run in part]
         values[rows] = entry.sign * chosen.log_odds(features[rows])
     return dataclasses.replace(first, name=entry.name, values=values)
-
-
-def _warnings(
-    entry: Entry, record: LockedEnsemble, prereg: Prereg, with_negatives: int
-) -> Iterator[Finding]:
-    if record.at_edge:
-        side = "smaller" if record.penalty == min(map(float, record.log_losses)) else "larger"
-        yield warning(
-            "penalty_at_edge",
-            f"{entry.name}: the best of its penalties is {record.penalty:g}, at the edge of the "
-            f"grid; add {side} ones, or its fit may not be the best",
-        )
-    runs, of = record.n_calibration_runs, len(record.calibrate_runs)
-    lost = [
-        target
-        for target in prereg.fpr_targets
-        if prereg.protocol == "strict" and runs < runs_needed(target) <= with_negatives
-    ]
-    if lost:
-        yield warning(
-            "few_runs_for_ensemble",
-            f"{entry.name}: thresholds for {', '.join(f'{target:g}' for target in lost)} take "
-            f"{max(map(runs_needed, lost))} calibrating runs with negative windows, there are "
-            f"{runs} of {of}: the answer will be ABSTAIN; lower its fit_share, or train more",
-        )
