@@ -13,6 +13,8 @@ from gmb_hf.validation import repeated
 ENSEMBLE = "ensemble"
 """The family of a logistic combination of other scores."""
 
+_PENALTIES = (1e-8, 1e8)  # beyond them float64 does not find the minimum to the digits kept
+
 
 class Score(Section):
     """A registered indicator or a column of the log, with what is chosen about it."""
@@ -95,9 +97,10 @@ class Ensemble(Section):
             raise ValueError(f"members: {nested[0]!r} is itself an ensemble; list its members")
         if not self.penalties:
             raise ValueError("penalties must name at least one")
-        wrong = [penalty for penalty in self.penalties if penalty <= 0]
+        least, most = _PENALTIES
+        wrong = [penalty for penalty in self.penalties if not least <= penalty <= most]
         if wrong:
-            raise ValueError(f"penalties must be greater than 0, got {wrong[0]:g}")
+            raise ValueError(f"penalties must be from {least:g} to {most:g}, got {wrong[0]:g}")
         return self
 
 

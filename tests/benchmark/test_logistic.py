@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from scipy.special import expit
 
 from gmb_hf.benchmark.logistic import LabelledRows, choose_penalty, fit_log_odds, standard_units
 
@@ -52,6 +53,19 @@ def test_a_run_that_is_repeated_in_more_windows_changes_nothing() -> None:
     first, second = fit_log_odds(rows, 0.01), fit_log_odds(longer, 0.01)
     np.testing.assert_allclose(first.coefficients, second.coefficients, rtol=1e-6)
     np.testing.assert_allclose(first.intercept, second.intercept, rtol=1e-6)
+
+
+@pytest.mark.parametrize("penalty", [1e-8, 1e-4, 1e8])
+@pytest.mark.parametrize("apart", [0.0, 50.0])
+def test_the_fit_is_exact_to_the_penalties_bounds(penalty: float, apart: float) -> None:
+    """The gradient is nothing there, also where a score parts the classes without error."""
+    rows = made_up()
+    rows.features[:, 0] += apart * rows.positive
+    found = fit_log_odds(rows, penalty)
+    squashed = np.arcsinh((rows.features - found.center) / found.scale)
+    surprise = rows.weights * (expit(found(rows.features)) - rows.positive)
+    slope = surprise @ squashed + penalty * found.coefficients
+    np.testing.assert_allclose([surprise.sum(), *slope], 0, atol=1e-9)
 
 
 def test_the_fit_minimises_what_it_says() -> None:
