@@ -17,6 +17,7 @@ from gmb_hf._version import __version__
 from gmb_hf.preregistration.documents import canonical_hash, load_yaml, write_yaml
 from gmb_hf.preregistration.explain import explain
 from gmb_hf.preregistration.heldout import check_held_out, refuse_overlap
+from gmb_hf.preregistration.locked_checks import check_candidates
 from gmb_hf.preregistration.plan import effective_budget
 from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.preregistration.record import (
@@ -71,11 +72,10 @@ class Lock:
             created: UTC time, ISO 8601; now unless given.
 
         Raises:
-            InputError: a candidate or a threshold is missing, a sign differs from the prereg's,
-                or an explore seed is also held out.
+            InputError: as `check_candidates`, or an explore seed is also held out.
         """
         seeds = tuple(sorted({seed for seed in explore_seeds if seed is not None}))
-        _check_candidates(prereg, candidates)
+        check_candidates(prereg, candidates, explore_runs)
         refuse_overlap(seeds, prereg.boundary.seeds_eval, "prereg: boundary.seeds_eval")
         record = {
             "format": FORMAT,
@@ -239,36 +239,3 @@ def _as_typed(content: Any, parsed: Any) -> Any:
         return [_as_typed(item, other) for item, other in zip(content, parsed, strict=True)]
     same = isinstance(parsed, float) and type(content) is int and content == parsed
     return parsed if same else content
-
-
-def _check_candidates(prereg: Prereg, candidates: Mapping[str, LockedCandidate]) -> None:
-    declared = {candidate.name: candidate for candidate in prereg.candidates}
-    for name, candidate in declared.items():
-        if name not in candidates:
-            raise InputError(f"lock: candidate {name!r} of the prereg has no thresholds")
-        if candidate.x_sign not in (None, candidates[name].sign):
-            raise InputError(
-                f"lock: candidate {name!r} has sign {candidates[name].sign:+d}, the prereg says "
-                f"{candidate.x_sign:+d}"
-            )
-    wanted = {target_key(target) for target in prereg.fpr_targets}
-    for name, item in candidates.items():
-        if declared and name not in declared and item.family != "control":
-            raise unknown("candidate", name, declared, where="lock: not in the prereg")
-        wanted_ensemble = name in declared and declared[name].x_ensemble is not None
-        if wanted_ensemble != (item.ensemble is not None):
-            raise InputError(
-                f"lock: candidate {name!r} "
-                + ("is an ensemble without a formula" if wanted_ensemble else "is no ensemble")
-            )
-        if CENTRAL not in item.members:
-            raise InputError(f"lock: candidate {name!r} has no member {CENTRAL!r}")
-        for member, thresholds in item.members.items():
-            lacking = sorted(wanted.symmetric_difference(thresholds))
-            bad = sorted(key for key, tau in thresholds.items() if tau != tau)
-            if lacking or bad:
-                what = f"targets {', '.join(lacking)} do not match the prereg's"
-                raise InputError(
-                    f"lock: candidate {name!r}, member {member!r}: "
-                    + (what if lacking else f"the threshold for {bad[0]} is NaN")
-                )

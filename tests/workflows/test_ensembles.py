@@ -155,6 +155,31 @@ class TestTheLock:
         ]
         np.testing.assert_array_equal(*scores)
 
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (lambda item: {"fit_runs": (*item.fit_runs, "seed_200")}, "'seed_200' is not among"),
+            (lambda item: {"fit_runs": item.fit_runs[1:]}, "are not the explore runs, each once"),
+            (lambda item: {"fit_runs": item.fit_runs + item.fit_runs[:1]}, "each once$"),
+            (lambda item: {"members": item.members[1:]}, "formula is of embedding_norm_drop, csd"),
+        ],
+    )
+    def test_a_record_of_other_runs_or_members_is_never_sealed(
+        self, lock: Lock, change: Any, message: str
+    ):
+        record, held = formula(lock), lock.x_lock
+        other = record.model_copy(update=change(record))
+        swapped = held.candidates["both"].model_copy(update={"ensemble": other})
+        with pytest.raises(InputError, match=f"lock: candidate 'both': .*{message}"):
+            Lock.build(
+                lock.prereg,
+                {**held.candidates, "both": swapped},
+                explore_fingerprint=held.explore_fingerprint,
+                explore_runs=held.explore_runs,
+                explore_seeds=held.explore_seeds,
+                n_calibration_runs=held.n_calibration_runs,
+            )
+
     def test_it_is_explained_with_its_coefficients(self, lock: Lock):
         sentence = next(line for line in lock.explain() if line.startswith("both is the log-odds"))
         first = formula(lock).members[0]
