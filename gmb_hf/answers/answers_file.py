@@ -21,6 +21,9 @@ from gmb_hf.validation import InputError
 
 _KINDS = {"run": str, "step": int, "prompt": str, "sample": int, "answer": str}
 _SHOWN = 40
+LARGEST = 2**53
+"""Logs of runs hold no larger step or seed: from here on not all whole numbers are doubles."""
+
 _WORDS = {str: "text", int: "a whole number"}
 
 
@@ -153,10 +156,10 @@ def _parsed(raw: bytes, number: int, where: str) -> Answer:
 
 def _of_kind(name: str, value: Any, kind: type, where: str) -> Any:
     right = isinstance(value, kind) and not isinstance(value, bool)
-    if not right or (kind is int and value < 0):
-        least = " of at least 0" if kind is int else ""
+    if not right or (kind is int and not 0 <= value <= LARGEST):
+        bound = "" if kind is str else " of at least 0" if not right or value < 0 else " up to 2^53"
         raise InputError(
-            f"{where}: {name!r} must be {_WORDS[kind]}{least}, got {shown_json(value)}"
+            f"{where}: {name!r} must be {_WORDS[kind]}{bound}, got {shown_json(value)}"
         )
     return check_text(value, f"{where}: {name!r}") if kind is str else value
 

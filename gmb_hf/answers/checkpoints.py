@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gmb_hf.answers.answers_file import LARGEST, check_text
 from gmb_hf.runs import RunLog
 from gmb_hf.runs.order import natural_key
 from gmb_hf.validation import InputError
@@ -40,13 +41,14 @@ def find_checkpoints(given: Sequence[str]) -> tuple[Saved, ...]:
 
     Raises:
         InputError: nothing given, no such folder, no checkpoint in it, one whose step nobody says,
-            or two of one run and step.
+            two of one run and step, or a run or step that no file of answers could hold.
     """
     if not given:
         raise InputError("--checkpoints: no checkpoint is given; name a folder")
     found: dict[tuple[str, int], Saved] = {}
     for word in given:
         for saved in _read(word):
+            _check_key(saved, word)
             other = found.setdefault((saved.run, saved.step), saved)
             if other.folder.resolve() != saved.folder.resolve():
                 raise InputError(
@@ -92,6 +94,15 @@ def _described(folder: Path) -> Saved:
     if step is not None:
         return Saved(place.name, step, folder)
     raise InputError(f"{folder}: nothing says at which step it was saved; write RUN:STEP={folder}")
+
+
+def _check_key(saved: Saved, word: str) -> None:
+    """Refuse a run or step that no file of answers could hold."""
+    check_text(saved.run, f"--checkpoints: the run {saved.run!r}")
+    if not saved.run.strip():
+        raise InputError(f"--checkpoints {word}: the run has no name; write RUN:STEP=FOLDER")
+    if saved.step > LARGEST:
+        raise InputError(f"--checkpoints {word}: step {saved.step} is too large; at most 2^53")
 
 
 def _trainer_step(path: Path) -> int | None:

@@ -63,6 +63,8 @@ class Sampling:
         positive_int("--samples", self.samples)
         positive_int("--new-tokens", self.new_tokens)
         positive("--temperature", self.temperature)
+        if self.seed < 0:
+            raise InputError(f"--seed must be at least 0, got {self.seed}")
         if self.greedy and self.samples != 1:
             raise InputError("--greedy gives one answer; leave --samples out, or set it to 1")
 

@@ -19,7 +19,7 @@ from gmb_hf.runs.metadata import EXTERNAL, JOINED, JUDGE
 from gmb_hf.runs.raw import SEED, Wanted
 from gmb_hf.runs.readers.registry import reader_of
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.validation import InputError, first_of, nearest
+from gmb_hf.validation import InputError, first_of, nearest, repeated
 
 MADE_BY = "made_by"
 """The column of text by which a file of scores says what made them."""
@@ -45,10 +45,14 @@ def join_scores(
 
     Raises:
         InputError: a run or step of the scores that the log lacks, a checkpoint with two scores or
-            without one, seeds that differ, or a column that the log has already.
+            without one (NaN and infinities are none), seeds that differ, or a column that the log
+            has already.
     """
     scores = RunLog.read(path, columns=list(columns) or None)
     names = list(columns) or [_only_column(scores)]
+    twice = repeated(names)
+    if twice is not None:
+        raise InputError(f"--score {twice}: is given twice; once is enough")
     for name in names:
         if name in log.observables:
             raise InputError(
@@ -62,9 +66,13 @@ def join_scores(
     table = log.table.take(pa.array(place))
     for name in names:
         values = scores.table[name]
-        if values.null_count:
-            row = int(np.argmax(np.asarray(pc.is_null(values))))
-            raise InputError(f"{path}: {_at(scores.table, row)}: {name} has no value")
+        row = pc.index(pc.fill_null(pc.is_finite(values), False), False).as_py()
+        if row >= 0:
+            said = values[row].as_py()
+            what = "has no value" if said is None else f"is {said}, no finite number"
+            raise InputError(
+                f"{path}: {_at(scores.table, row)}: {name} {what}; leave the checkpoint out"
+            )
         table = table.append_column(name, values.combine_chunks())
     joined = RunLog.from_table(table, metadata=_described(log, names, Path(path)))
     joined.notes = (*log.notes, *scores.notes, *_left_out(log, joined))
@@ -88,7 +96,8 @@ def _only_column(scores: RunLog) -> str:
 
 def _places(log: RunLog, scores: RunLog, where: str) -> NDArray[np.int64]:
     """The row of the log for each row of scores."""
-    strangers = [run for run in scores.runs if run not in set(log.runs)]
+    known = set(log.runs)
+    strangers = [run for run in scores.runs if run not in known]
     if strangers:
         guess = nearest(strangers[0], log.runs)
         hint = f" Did you mean {guess!r}?" if guess else ""
@@ -146,7 +155,8 @@ def _made_by(path: Path) -> str | None:
 
 def _left_out(log: RunLog, joined: RunLog) -> list[str]:
     notes = []
-    gone = [run for run in log.runs if run not in set(joined.runs)]
+    with_score = set(joined.runs)
+    gone = [run for run in log.runs if run not in with_score]
     if gone:
         notes.append(f"Without a score, and left out: {len(gone)} runs, {first_of(gone)}.")
     rows, kept = log.select(joined.runs).table.num_rows, joined.table.num_rows

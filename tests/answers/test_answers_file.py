@@ -47,6 +47,8 @@ def test_blank_lines_and_further_keys_are_passed_over(tmp_path: Path) -> None:
         ({"answer": None}, "'answer' must be text, got null"),
         ({"prompt": ["p"]}, r"'prompt' must be text, got \[\"p\"\]"),
         ({"answer": "\ud800"}, "a.jsonl:2: 'answer' holds half of a character"),
+        ({"step": 10**30}, r"'step' must be a whole number up to 2\^53, got 1000"),
+        ({"seed": 2**53 + 1}, r"'seed' must be a whole number up to 2\^53, got 9007"),
         ({"seed": "3"}, "'seed' must be a whole number of at least 0, got \"3\""),
         ({}, "a.jsonl:2: run 'a', step 4, sample 0 of this prompt stands in line 1 already"),
         ({"sample": 1, "seed": 5}, "a.jsonl:2: run 'a' has the seed 5 here and None before"),

@@ -194,6 +194,7 @@ def test_a_model_without_a_cache_is_continued_too() -> None:
         ({"samples": 0}, "--samples must be a whole number of at least 1"),
         ({"new_tokens": 0}, "--new-tokens must be a whole number of at least 1"),
         ({"temperature": 0.0}, "--temperature must be more than 0"),
+        ({"seed": -1}, "--seed must be at least 0, got -1"),
         ({"greedy": True}, "--greedy gives one answer; leave --samples out"),
     ],
 )
@@ -265,3 +266,17 @@ class TestCheckpoints:
         same = f"seed_0:5={outputs / 'seed_1' / 'checkpoint-5'}"
         with pytest.raises(InputError, match="are both run 'seed_0' at step 5; name them apart"):
             find_checkpoints([str(outputs), same])
+
+    @pytest.mark.parametrize(
+        ("key", "message"),
+        [
+            (" :5", "the run has no name; write RUN:STEP=FOLDER"),
+            ("a:9007199254740993", "step 9007199254740993 is too large; at most"),
+            ("\udcff:5", "the run .* holds half of a character"),
+        ],
+    )
+    def test_keys_that_no_file_of_answers_holds(
+        self, outputs: Path, key: str, message: str
+    ) -> None:
+        with pytest.raises(InputError, match=message):
+            find_checkpoints([f"{key}={outputs / 'seed_1' / 'checkpoint-5'}"])

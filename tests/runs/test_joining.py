@@ -95,7 +95,7 @@ def changed(number: int, **values: Any) -> list[dict[str, Any]]:
         ),
         (changed(2, step=45), r"no row for seed_1 at 45 in run log; a score and a row belong"),
         (changed(1, step=0), "run 'seed_1' has two scores at one step; keep one of them"),
-        (changed(4, mine=None), "run seed_0, step 20: mine has no value"),
+        (changed(4, mine=None), "run seed_0, step 20: mine has no value; leave the checkpoint out"),
         ([{**row, "seed": 7} for row in ROWS], "run seed_0, step 0: the seed is 7, in run log 0"),
         ([{**row, "more": 1} for row in ROWS], "which column is the score? It has mine, more"),
         (
@@ -112,12 +112,22 @@ def test_what_does_not_belong_together(
         join_scores(log, path)
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_numbers_that_are_no_score(log: RunLog, tmp_path: Path, ending: str, value: str) -> None:
+    path = scores(tmp_path / f"s.{ending}", changed(4, mine=float(value)))
+    with pytest.raises(InputError, match=f"run seed_0, step 20: mine is {value}, no finite number"):
+        join_scores(log, path)
+
+
 def test_several_columns_and_one_that_is_not_there(log: RunLog, tmp_path: Path) -> None:
     path = scores(tmp_path / "s.csv", ROWS, more=1.5)
     joined = join_scores(log, path, ["more", "mine"])
     assert joined.observables[-2:] == ("more", "mine")
     with pytest.raises(InputError, match=r"column 'mein' missing; found: .*Did you mean 'mine'"):
         join_scores(log, path, ["mein"])
+    with pytest.raises(InputError, match="--score more: is given twice"):
+        join_scores(log, path, ["more", "more"])
 
 
 def test_dropped_duplicates_are_not_forgotten(log: RunLog, tmp_path: Path) -> None:
