@@ -147,7 +147,12 @@ def resolve(candidate: Candidate, log: RunLog) -> Entry:
         _resolve_score(one, log, f"{where}, member {one.name!r}") for one in ensemble.members
     )
     indicator = unfitted_ensemble(candidate.name, [member.indicator for member in members])
-    _refuse_other_labels(candidate, indicator, where)
+    said, found = candidate.x_sees_test_labels, indicator.sees_test_labels
+    if said not in (None, found):
+        but = "a member does not say" if found is None else f"by its members it is {found}"
+        raise InputError(
+            f"{where}: x_sees_test_labels is {said}, but {but}; say it of the members alone"
+        )
     return Entry(indicator, candidate.x_sign or 1, {}, members, ensemble)
 
 

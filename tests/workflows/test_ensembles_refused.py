@@ -77,7 +77,14 @@ class TestRefused:
                     **ensemble(members=["test_loss_drop", "attention_rank"]),
                     "x_sees_test_labels": False,
                 },
-                "x_sees_test_labels is False",
+                "'both': x_sees_test_labels is False, but by its members it is True; say it of the",
+            ),
+            (
+                {
+                    **ensemble(members=["embedding_gini_gain", "attention_rank"]),
+                    "x_sees_test_labels": False,
+                },
+                "'both': x_sees_test_labels is False, but a member does not say; say it of the",
             ),
             (
                 ensemble(
