@@ -10,6 +10,7 @@ import numpy as np
 from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.indicators.ensemble import fitted_ensemble
+from gmb_hf.indicators.registry import get
 from gmb_hf.preregistration.findings import DesignFacts
 from gmb_hf.preregistration.heldout import refuse_shared_runs
 from gmb_hf.preregistration.lint import lint, refuse_unsound
@@ -150,7 +151,7 @@ def _locked_entry(name: str, lock: Lock, log: RunLog) -> Entry:
         taken = {"params": frozen.params, "family": frozen.family}
         candidate = declared[name].model_copy(update=taken)
         return resolve(candidate, log)
-    return next(entry for entry in entries_of(lock.prereg, log) if entry.name == name)
+    return Entry(get(name))  # a control
 
 
 def _ensemble_notes(lock: Lock) -> list[str]:

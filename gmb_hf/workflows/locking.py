@@ -23,7 +23,8 @@ from gmb_hf.preregistration.prereg import Prereg
 from gmb_hf.preregistration.strata import event_facts
 from gmb_hf.runs import RunLog
 from gmb_hf.validation import InputError
-from gmb_hf.workflows.candidates import CONTROLS, Entry, entries_of, members, non_causal
+from gmb_hf.workflows.candidates import CONTROLS, Entry, entries_of, members
+from gmb_hf.workflows.causality import non_causal
 from gmb_hf.workflows.combining import lock_ensembles
 from gmb_hf.workflows.combining_findings import unwatched
 from gmb_hf.workflows.design import statements_of, with_boundary

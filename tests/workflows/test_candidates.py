@@ -21,10 +21,10 @@ from gmb_hf.workflows.candidates import (
     entries_of,
     members,
     namesakes,
-    non_causal,
     own_score,
     resolve,
 )
+from gmb_hf.workflows.causality import non_causal
 
 
 def candidate(name: str, **more: object) -> Candidate:

@@ -284,6 +284,15 @@ class TestTheVerdict:
         with pytest.raises(InputError, match="attention_rank"):
             evaluate_lock(lock, bare)
 
+    def test_a_held_out_column_of_its_name_is_not_it(self, lock: Lock):
+        log = runs(20, 200)
+        table = log.table.append_column("both", pa.array(np.zeros(log.table.num_rows)))
+        found, expected = (
+            evaluate_lock(lock, each).results.indicator("both").point(0.1)
+            for each in (RunLog.from_table(table), log)
+        )
+        assert found == expected
+
     def test_nan_in_a_member_is_nan_in_the_score(self, lock: Lock):
         log = runs(20, 200)
         ranks = log.table["attention_rank"].to_numpy().copy()
