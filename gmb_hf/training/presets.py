@@ -82,8 +82,9 @@ def hierarchical() -> RunConfig:
     """Subtraction modulo 23 by a model of two blocks with two time scales, and with halting.
 
     A step costs about as much as five of a model that applies each block once, so the task is
-    smaller than that of `quick`. Weights that act again and again make the loss spike; more decay and a longer
-    memory of the squared gradient keep that rarer. Runs jump sooner, so the windows are shorter.
+    smaller than that of `quick`. Weights that act again and again make the loss spike; more decay
+    and a longer memory of the squared gradient keep that rarer. Runs jump sooner, so the windows
+    are shorter.
     """
     base = quick()
     return replace(
