@@ -20,6 +20,10 @@ _TOLERANCE = 1e-10
 _MAX_STEPS = 200
 _DIGITS = 10
 _NORMAL_QUARTILES = 1.3489795  # between the quartiles of a normal score of sd 1
+_LEAST_SPREAD = 1e-100  # less is none: what is divided by it must stay finite
+
+LARGEST = 1e100
+"""The largest score, either way, that can be fitted: its square must be finite."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +31,7 @@ class LabelledRows:
     """Labelled windows of some runs.
 
     Attributes:
-        features: float64 [n, M], the members' scores.
+        features: float64 [n, M], the members' scores, within +-`LARGEST`.
         positive: bool [n].
         run: int64 [n], which run each window is of.
     """
@@ -152,7 +156,7 @@ def standard_units(features: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """Median and spread of each column, float64 [M] each.
 
     The spread is that between the quartiles, in units of a normal sd; the sd itself of a column
-    half of whose values are one; and 1 of a column that is constant.
+    half of whose values are one; and 1 of a column that is constant, or moves by less than 1e-100.
     """
     quartiles = np.quantile(
         features, (0.25, 0.5, 0.75), axis=0, weights=weights, method="inverted_cdf"
@@ -160,7 +164,8 @@ def standard_units(features: Floats, weights: Floats) -> tuple[Floats, Floats]:
     spread = (quartiles[2] - quartiles[0]) / _NORMAL_QUARTILES
     sd = np.sqrt(weights @ (features - weights @ features) ** 2)
     varied = np.ptp(features, axis=0) > 0  # the sd of equal numbers need not be 0 exactly
-    scale = np.where(spread > 0, spread, np.where(varied & (sd > 0), sd, 1.0))
+    other = np.where(varied & (sd > _LEAST_SPREAD), sd, 1.0)
+    scale = np.where(spread > _LEAST_SPREAD, spread, other)
     return quartiles[1], scale
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gmb_hf.benchmark.events import Events
-from gmb_hf.benchmark.logistic import Chosen, LabelledRows, choose_penalty
+from gmb_hf.benchmark.logistic import LARGEST, Chosen, LabelledRows, choose_penalty
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.windows import label_windows
 from gmb_hf.indicators.ensemble import fitted_ensemble
@@ -132,6 +132,13 @@ class MemberScores:
         negative = np.logical_and.reduce([one.negative for one in windows])
         run, column = np.nonzero(positive | negative)
         features = np.stack([part.values[run, column] for part in parts], axis=1)
+        for row, member in np.argwhere(np.abs(features) > LARGEST)[:1]:
+            scores, cell = parts[member], (run[row], column[row])
+            raise InputError(
+                f"candidate {self.entry.name!r}: its member {scores.name!r} is "
+                f"{features[row, member]:g} in run {scores.runs[run[row]]!r}, step "
+                f"{scores.steps[cell]}, too large to be combined; mend the score, or leave it out"
+            )
         return LabelledRows(features, positive[run, column], run)
 
 

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from gmb_hf.benchmark.logistic import LabelledRows, choose_penalty, fit_log_odds, standard_units
+from gmb_hf.benchmark.logistic import (
+    LARGEST,
+    LabelledRows,
+    choose_penalty,
+    fit_log_odds,
+    standard_units,
+)
 
 PENALTIES = (1e-4, 1e-2, 1.0)
 
@@ -132,6 +138,16 @@ def test_units_of_a_score_that_is_mostly_one_value_or_never_moves() -> None:
     weights = np.full(10, 0.1)
     assert standard_units(rare, weights)[1][0] == pytest.approx(3.0)
     assert standard_units(np.full((10, 1), 0.1), weights)[1][0] == 1.0
+
+
+def test_a_score_between_nothing_and_the_largest_is_fitted() -> None:
+    """Four in five windows next to nothing and the others at the edge: nothing overflows."""
+    rows, rng = made_up(), np.random.default_rng(0)
+    extreme = np.where(rng.random(len(rows.run)) < 0.8, 1e-320 * rng.random(len(rows.run)), LARGEST)
+    features = np.column_stack([rows.features, extreme])
+    found = fit_log_odds(LabelledRows(features, rows.positive, rows.run), 0.01)
+    assert np.isfinite([*found.scale, *found.coefficients, found.intercept]).all()
+    assert np.isfinite(found(features)).all()
 
 
 def test_a_constant_score_weighs_nothing() -> None:

@@ -118,6 +118,16 @@ class TestRefused:
         with pytest.raises(InputError, match="score 'attention_rank' is nan in a labelled window"):
             make_lock(design_with(ensemble()), RunLog.from_table(table))
 
+    def test_a_member_that_has_run_away(self, explored: RunLog):
+        place = explored.table.column_names.index("attention_rank")
+        rank = explored.table["attention_rank"].to_numpy() * 1e305
+        table = explored.table.set_column(place, "attention_rank", pa.array(rank))
+        message = (
+            r"'both': its member 'attention_rank' is -.*e\+30\d in run .*, step \d+, too large"
+        )
+        with pytest.raises(InputError, match=message):
+            make_lock(design_with(ensemble()), RunLog.from_table(table))
+
     def test_one_that_is_judged_without_a_lock(self, explored: RunLog):
         with pytest.raises(
             InputError, match=r"'both'.* gets its coefficients when it is locked: gmb"
