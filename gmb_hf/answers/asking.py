@@ -32,7 +32,7 @@ class Judge(Protocol):
 
     @property
     def about(self) -> dict[str, Any]:
-        """Plain data on which a score depends, prompt and answer apart."""
+        """Plain data on which a score depends, prompt and answer apart; `judge` names it."""
 
     def rated(
         self, pairs: Sequence[Pair], batch: int, /

@@ -191,7 +191,7 @@ def answers_of(
             end=model.tokenizer.eos_token_id,
         )
         for place, ids in zip(places, made.tolist(), strict=True):
-            texts[place] = model.tokenizer.decode(ids, skip_special_tokens=True)
+            texts[place] = model.text_after(rows[jobs[place][0]], ids)
     return [
         Answer(saved.run, saved.step, prompts[prompt], sample, text)
         for (prompt, sample), text in zip(jobs, texts, strict=True)

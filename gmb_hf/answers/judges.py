@@ -16,17 +16,19 @@ from __future__ import annotations
 from gmb_hf.answers.asking import ASK, PLAIN, Asking, Judge
 from gmb_hf.answers.causal_judge import CausalJudge
 from gmb_hf.answers.label_judge import LabelJudge
-from gmb_hf.answers.models import Head, head_of, load
+from gmb_hf.answers.models import Head, head_of
 from gmb_hf.answers.sources import Source
+from gmb_hf.answers.unloaded import Unloaded
+from gmb_hf.training.devices import chosen_device
 from gmb_hf.validation import InputError
 
 
 def load_judge(source: Source, asking: Asking, *, device: str = "auto") -> Judge:
-    """The judge of a model.
+    """The judge of a model; its weights are loaded when it is first asked.
 
     Raises:
-        InputError: the model cannot be loaded, is of another kind than the way of asking needs, or
-            it is not said which of its labels is the score.
+        InputError: the model is of another kind than the way of asking needs, or it is not said
+            which of its labels is the score.
     """
     head = head_of(source)
     how = asking.how
@@ -36,8 +38,8 @@ def load_judge(source: Source, asking: Asking, *, device: str = "auto") -> Judge
             "--how yes-no"
         )
     wanted: Head = "classifier" if how in (None, "label") else "causal"
-    loaded = load(source, wanted, device=device)
+    model = Unloaded(source, wanted, chosen_device(device))
     if wanted == "classifier":
-        return LabelJudge(loaded, asking.label, asking.template or PLAIN)
+        return LabelJudge(model, asking.label, asking.template or PLAIN)
     words = (asking.yes, asking.no) if how == "yes-no" else None
-    return CausalJudge(loaded, asking.template or ASK if words else PLAIN, words)
+    return CausalJudge(model, asking.template or ASK if words else PLAIN, words)

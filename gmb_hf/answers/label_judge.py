@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gmb_hf.answers.asking import ADVICE, Pair, filled
 from gmb_hf.answers.batches import equally_long
-from gmb_hf.answers.models import Loaded
+from gmb_hf.answers.unloaded import Unloaded
 from gmb_hf.validation import InputError, unknown
 
 
@@ -26,28 +26,24 @@ class LabelJudge:
         InputError: it has several labels and none is named, or no such label.
     """
 
-    def __init__(self, loaded: Loaded, label: str | None, template: str) -> None:
-        self._loaded = loaded
+    def __init__(self, model: Unloaded, label: str | None, template: str) -> None:
+        self._model = model
         self._template = template
-        config = loaded.model.config
-        if config.pad_token_id is None:
-            # Causal models with a classifier's head look for the last token that is no padding,
-            # and take one row at a time where they know none. There is no padding here.
-            config.pad_token_id = -1
-        self._place, self._label = _label_place(loaded.place, config, label)
+        config = model.config
+        self._place, self._label = _label_place(model.place, config, label)
         self._exclusive = config.problem_type != "multi_label_classification"
         self._single = config.num_labels == 1
 
     @property
     def place(self) -> str:
         """As `Judge`."""
-        return self._loaded.place
+        return self._model.place
 
     @property
     def about(self) -> dict[str, Any]:
         """As `Judge`."""
         return {
-            "judge": self._loaded.source.identity,
+            "judge": self._model.source.identity,
             "how": "label",
             "label": self._label,
             "template": self._template,
@@ -58,7 +54,12 @@ class LabelJudge:
         self, pairs: Sequence[Pair], batch: int
     ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
         """As `Judge`."""
-        loaded = self._loaded
+        loaded = self._model.loaded
+        config = loaded.model.config
+        if config.pad_token_id is None:
+            # Causal models with a classifier's head look for the last token that is no padding,
+            # and take one row at a time where they know none. There is no padding here.
+            config.pad_token_id = -1
         texts = [filled(self._template, pair) for pair in pairs]
         rows = [loaded.ids(text, framed=True) for text in texts]
         loaded.require_room([len(row) for row in rows], [prompt for prompt, _ in pairs], ADVICE)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -81,6 +82,34 @@ class Loaded:
         )
         return list(held["input_ids"])
 
+    def ids_after(self, text: str, begun: list[int], more: str) -> list[int]:
+        """The tokens of more text after a text; those of both together, where they go on from it.
+
+        Some tokenizers (SentencePiece's) put a space before whatever they read, so that the same
+        words have other tokens alone than after a text.
+
+        Args:
+            text: what stands before.
+            begun: its tokens.
+            more: what follows at once.
+        """
+        whole = self.ids(text + more)
+        return whole[len(begun) :] if whole[: len(begun)] == begun else self.ids(more)
+
+    def text_after(self, begun: list[int], more: list[int]) -> str:
+        """The text that tokens add to those before them; their own text where that cannot be told.
+
+        Some tokenizers drop the space with which a text begins: alone, an answer would lose it.
+        """
+        before, whole = self._text(begun), self._text(begun + more)
+        return whole[len(before) :] if whole.startswith(before) else self._text(more)
+
+    def _text(self, ids: list[int]) -> str:
+        found: str = self.tokenizer.decode(
+            ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        return found
+
     def tensor(self, rows: list[list[int]]) -> torch.Tensor:
         """Equally long rows on the model's device, int64 [n, T]."""
         return torch.tensor(rows, dtype=torch.int64, device=self.device)
@@ -144,26 +173,21 @@ def load(source: Source, head: Head, *, tokenizer: Any = None, device: str = "au
 
     import gmb_hf.modeling  # noqa: F401 (makes its models known to the Auto classes)
 
-    if head_of(source) not in (head, None):
-        name = source.config()["architectures"][0]
-        raise InputError(f"{source.place}: is a {name}, no {_WHAT[head]}")
+    require_head(source, head)
     kinds = {
         "causal": transformers.AutoModelForCausalLM,
         "classifier": transformers.AutoModelForSequenceClassification,
     }
     where = chosen_device(device)
-    try:
-        with quiet_models():
-            model, about = kinds[head].from_pretrained(
-                source.folder,
-                dtype=torch.float32,
-                use_safetensors=True,
-                local_files_only=True,
-                trust_remote_code=source.code,
-                output_loading_info=True,
-            )
-    except Exception as error:  # of transformers, safetensors or the model's own code: many kinds
-        raise InputError(f"{source.place}: could not be loaded: {_reason(error)}") from None
+    with could_not("be loaded", source):
+        model, about = kinds[head].from_pretrained(
+            source.folder,
+            dtype=torch.float32,
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=source.code,
+            output_loading_info=True,
+        )
     # transformers would draw missing weights at random, and random scores look like scores.
     lacking = sorted({*about["missing_keys"], *(str(key) for key in about["mismatched_keys"])})
     if lacking:
@@ -174,6 +198,13 @@ def load(source: Source, head: Head, *, tokenizer: Any = None, device: str = "au
     words = _tokenizer(source) if tokenizer is None else tokenizer
     check_together(source.place, model.config, words)
     return Loaded(source, model.eval().to(where), words, where)
+
+
+def require_head(source: Source, head: Head) -> None:
+    """Refuse a model whose config says that it is of another kind."""
+    if head_of(source) not in (head, None):
+        name = source.config()["architectures"][0]
+        raise InputError(f"{source.place}: is a {name}, no {_WHAT[head]}")
 
 
 def head_of(source: Source) -> Head | None:
@@ -191,16 +222,18 @@ def _tokenizer(source: Source) -> Any:
             f"{source.place}: holds no tokenizer; save it beside the model "
             "(tokenizer.save_pretrained), or name one by --tokenizer"
         )
+    with could_not("be loaded with its tokenizer", source):
+        return AutoTokenizer.from_pretrained(
+            source.folder, local_files_only=True, trust_remote_code=source.code
+        )
+
+
+@contextmanager
+def could_not(what: str, source: Source) -> Iterator[None]:
+    """Silence while something of a source is loaded, and one line where that fails."""
     try:
         with quiet_models():
-            return AutoTokenizer.from_pretrained(
-                source.folder, local_files_only=True, trust_remote_code=source.code
-            )
-    except Exception as error:  # a broken file: each kind of tokenizer has its own
-        raise InputError(
-            f"{source.place}: its tokenizer could not be loaded: {_reason(error)}"
-        ) from None
-
-
-def _reason(error: BaseException) -> str:
-    return (" ".join(str(error).split()) or type(error).__name__)[:300]
+            yield
+    except Exception as error:  # of transformers, safetensors or the model's own code: many kinds
+        reason = (" ".join(str(error).split()) or type(error).__name__)[:300]
+        raise InputError(f"{source.place}: could not {what}: {reason}") from None

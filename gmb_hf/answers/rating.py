@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -16,8 +16,9 @@ from gmb_hf.answers.scores_file import CheckpointScore, Scores
 from gmb_hf.fingerprints import item_hash
 from gmb_hf.validation import InputError, positive_int
 
-_RULES = 1  # to be raised when the same judge gives another number to the same answer
+_RULES = 2  # to be raised when the same judge gives another number to the same answer
 _SAVE_EVERY = 1.0  # seconds
+_AT_ONCE = 1 << 14  # answers that a judge is given: it holds the tokens of all of them
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,8 @@ def rate(
         on_rated: hears how many answers have been rated or looked up since the last call.
 
     Raises:
-        InputError: checkpoints were asked other prompts, an answer does not fit the judge, or all
-            answers of a checkpoint are without a score.
+        InputError: checkpoints were asked other prompts, an answer does not fit the judge, it gives
+            an infinite number, or all answers of a checkpoint are without a score.
     """
     positive_int("--batch-size", batch)
     grouped = by_checkpoint(answers)
@@ -67,21 +68,11 @@ def rate(
     found = cache.get(list(keys.values()))
     missing = [pair for pair, key in keys.items() if key not in found]
     on_rated(len(keys) - len(missing))
-    unsaved: dict[bytes, float] = {}
-    saved_at = time.monotonic()
-    try:
-        for places, values in judge.rated(missing, batch) if missing else ():
-            for place, value in zip(places, values.tolist(), strict=True):
-                unsaved[keys[missing[place]]] = value
-            on_rated(len(places))
-            if time.monotonic() - saved_at > _SAVE_EVERY:
-                cache.put(unsaved)
-                found |= unsaved
-                unsaved, saved_at = {}, time.monotonic()
-    finally:
-        if unsaved:
-            cache.put(unsaved)
-    found |= unsaved
+    # The longest first, so that one that does not fit is known before the others are paid for.
+    missing.sort(key=lambda pair: len(pair[0]) + len(pair[1]), reverse=True)
+    for start in range(0, len(missing), _AT_ONCE):
+        part = missing[start : start + _AT_ONCE]
+        found |= _asked(part, keys, judge, cache, batch, on_rated)
 
     rows, empty = [], 0
     for (run, step), prompts in grouped.items():
@@ -104,8 +95,42 @@ def rate(
     return Rated(scores, len(missing), len(keys) - len(missing), empty)
 
 
+def _asked(
+    pairs: Sequence[Pair],
+    keys: Mapping[Pair, bytes],
+    judge: Judge,
+    cache: ScoreCache,
+    batch: int,
+    on_rated: Callable[[int], None],
+) -> dict[bytes, float]:
+    """The scores of pairs, kept in the cache as they come."""
+    found: dict[bytes, float] = {}
+    unsaved: dict[bytes, float] = {}
+    saved_at = time.monotonic()
+    try:
+        for places, values in judge.rated(pairs, batch):
+            for place, value in zip(places, values.tolist(), strict=True):
+                if math.isinf(value):
+                    raise InputError(
+                        f"{judge.place}: gives {value}; a judge must give finite numbers"
+                    )
+                unsaved[keys[pairs[place]]] = value
+            on_rated(len(places))
+            if time.monotonic() - saved_at > _SAVE_EVERY:
+                cache.put(unsaved)
+                found |= unsaved
+                unsaved, saved_at = {}, time.monotonic()
+    finally:
+        if unsaved:
+            cache.put(unsaved)
+    return found | unsaved
+
+
 def made_by(judge: Judge) -> str:
-    """A line that names what a judge's scores depend on, and the versions that computed them."""
+    """A line that names what a judge's scores depend on, and the versions at hand.
+
+    Scores that were known from before may have been computed by others.
+    """
     about = dict(judge.about)
     identity = about.pop("judge")
     rest = "".join(f", {key} {value!r}" for key, value in about.items())

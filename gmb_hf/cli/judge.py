@@ -173,11 +173,10 @@ def consistency(
     """Do samples agree with each other? The share that differ from the most frequent one."""
     from gmb_hf.answers import Normalised, read_answers
     from gmb_hf.answers import consistency as disagreement_of
-    from gmb_hf.answers.scores_file import ENDINGS
-    from gmb_hf.validation import InputError
+    from gmb_hf.answers.agreement import NAME
+    from gmb_hf.answers.scores_file import check_scores_path
 
-    if out.suffix not in ENDINGS:
-        raise InputError(f"--out {out}: scores are written as {', '.join(ENDINGS)}")
+    check_scores_path(out, NAME)
     normalised = Normalised(first_words=first_words, any_case=any_case)
     _finish(out, disagreement_of(read_answers(answers), normalised))
 

@@ -66,6 +66,30 @@ def word_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
+def spaced_tokenizer() -> PreTrainedTokenizerFast:
+    """Words that begin with their space, as SentencePiece does it: one is put before every text."""
+    from tokenizers import Tokenizer, decoders, models, normalizers
+
+    pieces = ["<unk>", "</s>", "▁", *(f"▁{word}" for word in WORDS), *"abcdefghijklmnopqrstuvwxyz"]
+    made = Tokenizer(models.Unigram([(piece, -len(pieces)) for piece in pieces], unk_id=0))
+    made.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
+    made.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=made, unk_token="<unk>", eos_token="</s>")
+
+
+def save_spaced(folder: Path) -> Path:
+    """A GPT-2 over words that begin with their space."""
+    tokenizer = spaced_tokenizer()
+    torch.manual_seed(3)
+    shape = {"n_positions": LONGEST, "n_embd": 16, "n_layer": 1, "n_head": 2}
+    config = GPT2Config(vocab_size=len(tokenizer), eos_token_id=1, initializer_range=0.5, **shape)
+    return save(folder, GPT2LMHeadModel(config), tokenizer)
+
+
 def save_classifier(folder: Path, labels: Sequence[str] = ("bad", "good"), **more: Any) -> Path:
     """A BERT over words."""
     tokenizer = word_tokenizer()

@@ -10,12 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from answers_builders import save_causal
+from answers_builders import save_causal, save_spaced
 from transformers import AutoModelForCausalLM, ByT5Tokenizer
 
-from gmb_hf.answers import Sampling, find_checkpoints, generate, generating, read_answers
+from gmb_hf.answers import (
+    Sampling,
+    find_checkpoints,
+    find_model,
+    generate,
+    generating,
+    read_answers,
+)
 from gmb_hf.answers.checkpoints import Saved
 from gmb_hf.answers.generating import about_path, read_prompts
+from gmb_hf.answers.models import load
 from gmb_hf.runs import RunLog
 from gmb_hf.training.continuations import continuations
 from gmb_hf.validation import InputError
@@ -154,6 +162,17 @@ def test_greedy_is_what_transformers_generates(outputs: Path, tmp_path: Path) ->
             ids, attention_mask=torch.ones_like(ids), max_new_tokens=6, pad_token_id=1
         )
         assert words.decode(made[0, ids.shape[1] :], skip_special_tokens=True) == one.answer
+
+
+def test_an_answer_keeps_the_space_with_which_it_begins(tmp_path: Path) -> None:
+    """Alone, tokens of this tokenizer lose it, and a judge would read "the catsat"."""
+    loaded = load(find_model(str(save_spaced(tmp_path))), "causal", device="cpu")
+    begun = [1, *loaded.ids("the cat")]
+    sat, end = loaded.ids("sat"), [1]
+    assert loaded.tokenizer.decode(sat) == "sat"
+    assert loaded.text_after(begun, sat + end) == " sat"
+    assert loaded.text_after(begun, loaded.ids("sat on")) == " sat on"
+    assert loaded.text_after([1], sat) == "sat"
 
 
 def test_draws_follow_the_probabilities(causal: Path) -> None:

@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from answers_builders import save_causal, save_causal_classifier, save_classifier
+from answers_builders import (
+    save_causal,
+    save_causal_classifier,
+    save_classifier,
+    save_spaced,
+)
 from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForCausalLM,
@@ -82,6 +87,45 @@ def test_a_likelihood_is_the_loss_of_the_answer(causal: Path) -> None:
         labels = [-100] * len(before) + ids[len(before) :]
         loss = model(torch.tensor([ids]), labels=torch.tensor([labels])).loss
         assert score == pytest.approx(-loss.item(), rel=1e-5)
+
+
+def test_an_answer_has_the_tokens_that_it_has_after_its_prompt(tmp_path: Path) -> None:
+    """Alone, this tokenizer puts a space more before it."""
+    place = save_spaced(tmp_path)
+    words = AutoTokenizer.from_pretrained(place)
+    logs = AutoModelForCausalLM.from_pretrained(place)
+    assert len(words(" sat").input_ids) == 2
+    for prompt, answer, together in (
+        ("the cat", " sat on", words("the cat sat on").input_ids),
+        # "cat" is one word, and none of the prompt's tokens is a part of it.
+        ("the c", "at sat", words("the c").input_ids + words("at sat").input_ids),
+    ):
+        ids = torch.tensor([[1, *together]])
+        chances = logs(ids).logits.log_softmax(-1)[0]
+        first = 1 + len(words(prompt).input_ids)
+        each = [chances[at - 1, ids[0, at]].item() for at in range(first, ids.shape[1])]
+        found = scores(judge(place, how="likelihood"), [(prompt, answer)])
+        assert found[0] == pytest.approx(np.mean(each), rel=1e-5)
+    found = scores(judge(place, how="yes-no", template="{answer} good"), [("", "a cat")])
+    chances = logs(torch.tensor([[1, *words("a cat good").input_ids]])).logits[0, -1].exp()
+    yes, no = (chances[words.convert_tokens_to_ids(f"▁{word}")].item() for word in ("yes", "no"))
+    assert found[0] == pytest.approx(yes / (yes + no), rel=1e-5)
+
+
+def test_words_that_a_judge_cannot_tell_apart(tmp_path: Path) -> None:
+    place = save_spaced(tmp_path)
+    found = judge(place, how="yes-no", template="{answer}", yes=" Ü", no=" Ä")
+    with pytest.raises(InputError, match="the words ' Ü' and ' Ä' are the same to it; choose oth"):
+        scores(found)
+
+
+def test_the_weights_wait_until_the_judge_is_asked(copied: Path, classifier: Path) -> None:
+    (copied / "model.safetensors").write_bytes(b"no weights")
+    found = judge(copied, how="likelihood")
+    assert found.about["how"] == "likelihood"
+    with pytest.raises(InputError, match="could not be loaded: "):
+        scores(found)
+    assert judge(classifier, label="good").about["label"] == "good"
 
 
 def test_an_empty_answer_has_no_likelihood(causal: Path) -> None:
@@ -190,14 +234,14 @@ def test_weights_that_are_missing_are_not_drawn_at_random(copied: Path) -> None:
     with pytest.raises(
         InputError, match=r"2 of its weights are missing .*ln_f.*; it is no whole ca"
     ):
-        judge(copied, how="likelihood")
+        scores(judge(copied, how="likelihood"))
 
 
 def test_a_base_model_is_no_judge(causal: Path, copied: Path) -> None:
     config = json.loads((copied / "config.json").read_text())
     (copied / "config.json").write_text(json.dumps({**config, "architectures": None}))
     with pytest.raises(InputError, match=r"1 of its weights are missing or .* score.weight; it is"):
-        judge(copied, label="LABEL_1")
+        scores(judge(copied, label="LABEL_1"))
 
 
 def test_numbers_that_are_none_are_refused(copied: Path) -> None:
@@ -234,7 +278,7 @@ class TestSources:
         assert "auto_map" in json.loads((tmp_path / "config.json").read_text())
         assert not find_model(str(tmp_path), trust_remote_code=True).code
         with pytest.raises(InputError, match="holds no tokenizer; save it beside the model"):
-            judge(tmp_path, how="likelihood")
+            scores(judge(tmp_path, how="likelihood"))
 
     @pytest.mark.parametrize(
         ("place", "message"),

@@ -105,6 +105,38 @@ def test_what_was_rated_before_a_kill_stays(cache: ScoreCache, tmp_path: Path) -
         assert rate(given, Counting(), fresh).scores == found.scores
 
 
+def test_many_answers_are_given_to_the_judge_in_parts(
+    cache: ScoreCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Listening(Counting):
+        def rated(
+            self, pairs: Sequence[tuple[str, str]], batch: int
+        ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
+            parts.append([len(prompt) + len(answer) for prompt, answer in pairs])
+            return super().rated(pairs, batch)
+
+    parts: list[list[int]] = []
+    whole = rate(answers(), Counting("another"), cache)
+    monkeypatch.setattr("gmb_hf.answers.rating._AT_ONCE", 4)
+    found = rate(answers(), Listening(), cache)
+    assert found.scores.rows == whole.scores.rows
+    assert [len(part) for part in parts] == [4, 2]
+    lengths = [length for part in parts for length in part]
+    assert lengths == sorted(lengths, reverse=True)
+
+
+def test_an_infinite_score_is_none(cache: ScoreCache) -> None:
+    class Endless(Counting):
+        def rated(
+            self, pairs: Sequence[tuple[str, str]], batch: int
+        ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
+            yield list(range(len(pairs))), np.full(len(pairs), -math.inf)
+
+    with pytest.raises(InputError, match="endless: gives -inf; a judge must give finite numbers"):
+        rate(answers(), Endless("endless"), cache)
+    assert rate(answers(), Counting("endless"), cache).known == 0
+
+
 def test_checkpoints_asked_otherwise_are_refused(cache: ScoreCache) -> None:
     with pytest.raises(InputError, match="no answer to the prompt 'more'"):
         rate([*answers(), Answer("seed_0", 0, "more", 0, "x")], Counting(), cache)

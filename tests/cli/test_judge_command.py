@@ -47,11 +47,14 @@ def answered(outputs: Path) -> Path:
     return Path("answers.jsonl")
 
 
-def test_answers_rated_and_joined(outputs: Path, answered: Path) -> None:
+def test_answers_rated_and_joined(
+    outputs: Path, answered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asking = ("--judge", outputs / "checkpoint-10", "--how=likelihood", "--cache=c.sqlite")
     done = gmb("judge", "rate", answered, *asking, "--out=s.csv", "--name=likely")
     assert done.code == 0, done
     assert "12 answers, 12 of them distinct: 12 rated now, 0 known from before" in done.out
+    monkeypatch.delattr("gmb_hf.answers.unloaded.load")  # what is known needs no model
     again = gmb("judge", "rate", answered, *asking, "--out=t.csv", "--name=likely")
     assert "0 rated now, 12 known from before" in again.out
     assert Path("s.csv").read_bytes() == Path("t.csv").read_bytes()
