@@ -66,9 +66,9 @@ class MemberScores:
 
         Raises:
             InputError: fewer of them have windows of both classes than there are folds, or a
-                member has no score in a labelled window.
+                member has no score in a labelled window, or one too large to be fitted.
         """
-        design = self._design
+        design = self.design
         rows = self._rows(runs)
         both = len(rows.runs_of_both_classes)
         if both < design.folds:
@@ -117,7 +117,8 @@ class MemberScores:
         )
 
     @property
-    def _design(self) -> Ensemble:
+    def design(self) -> Ensemble:
+        """How the members are to be combined."""
         assert self.entry.ensemble is not None
         return self.entry.ensemble
 
@@ -190,7 +191,7 @@ def cross_fitted(entry: Entry, log: RunLog, events: Events, prereg: Prereg) -> S
     Runs are dealt into five parts, each scored by what is fitted on the others.
     """
     members = MemberScores.of(entry, log, events, prereg)
-    seed = members._design.split_seed
+    seed = members.design.split_seed
     dealt = sorted(members.runs, key=lambda run: _lot(run, seed))
     parts = [set(dealt[part::_CROSS_FIT_FOLDS]) for part in range(_CROSS_FIT_FOLDS)]
     first = members.scores[0]
