@@ -52,3 +52,14 @@ def generate_padded(model):
     mask = torch.tensor([[0, 0, 1, 1], [1, 1, 1, 1]])
     options = {"max_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
     return short, long, options, model.generate(batch, attention_mask=mask, **options)
+
+
+def check_generation_without_cache(model):
+    """What it generates in a padded batch is what it would choose token by token."""
+    assert model.config.use_cache is False
+    *prompts, _, together = generate_padded(model)
+    for generated, greedy in zip(together, prompts, strict=True):
+        for _ in range(5):
+            with torch.no_grad():
+                greedy = torch.cat([greedy, model(greedy).logits[:, -1:].argmax(-1)], 1)
+        assert torch.equal(generated[4:], greedy[0, -5:])

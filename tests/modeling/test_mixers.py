@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model_builders import build, check_padding, generate_padded, tokens
+from model_builders import build, check_generation_without_cache, check_padding, tokens
 
 from gmb_hf.modeling import Blend, Mixer, Sort, own_parameter_names
 from gmb_hf.modeling.mixers import MIXERS
@@ -212,14 +212,7 @@ def test_a_padded_row_gives_what_it_gives_alone(side, fields):
 
 @pytest.mark.parametrize("fields", EACH)
 def test_generation_reads_the_whole_input_again(fields):
-    model = stirred(**fields).float()
-    assert model.config.use_cache is False
-    *prompts, _, together = generate_padded(model)
-    for generated, greedy in zip(together, prompts, strict=True):
-        for _ in range(5):
-            with torch.no_grad():
-                greedy = torch.cat([greedy, model(greedy).logits[:, -1:].argmax(-1)], 1)
-        assert torch.equal(generated[4:], greedy[0, -5:])
+    check_generation_without_cache(stirred(**fields).float())
 
 
 def test_no_cache_is_made_or_taken():
