@@ -13,6 +13,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from gmb_hf.validation import InputError
 
@@ -64,6 +65,33 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             os.replace(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def claim(path: str | Path, taken: str) -> IO[str]:
+    """Claim a path for this process alone, until what is returned is closed.
+
+    It is a lock of the operating system on a file beside it, which ends with the process, however
+    that ends.
+
+    Args:
+        path: what is claimed; it need not exist.
+        taken: what to say of it where another process has it.
+
+    Raises:
+        InputError: another process has claimed it, or the place cannot be written to.
+    """
+    import fcntl
+
+    place = Path(path)
+    with clear_os_errors(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        held = place.with_name(f".{place.name}.claim").open("a", encoding="utf-8")
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        held.close()
+        raise InputError(f"{path}: {taken}") from None
+    return held
 
 
 def check_file(path: str | Path) -> None:
