@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -32,9 +33,9 @@ from gmb_hf.answers.checkpoints import Saved
 from gmb_hf.answers.models import Loaded, load
 from gmb_hf.answers.sources import find_model
 from gmb_hf.crucible.jsonfile import parse_json, read_json, read_text
-from gmb_hf.files import write_text
+from gmb_hf.files import claim, write_text
 from gmb_hf.fingerprints import content_hash
-from gmb_hf.training.continuations import continuations
+from gmb_hf.training.continuations import DivergedError, continuations
 from gmb_hf.training.language_tokens import load_tokenizer, tokenizer_hash
 from gmb_hf.validation import InputError, positive, positive_int, repeated
 
@@ -125,7 +126,8 @@ def generate(
 
     Raises:
         InputError: a checkpoint cannot be loaded, a prompt is too long for it, or the file holds
-            answers to other prompts, of other settings, or of other weights.
+            answers to other prompts, of other settings, or of other weights, lacks some that it is
+            said to hold, or is written to by another process.
     """
     path = Path(out)
     positive_int("--batch-size", batch)
@@ -136,27 +138,29 @@ def generate(
         "prompts": content_hash(prompts),
         "tokenizer": None if words is None else tokenizer_hash(words),
     }
-    done = _finished(path, settings)
-    lines = _kept_lines(path, done)
-    _write_note(path, settings, done)
-    asked = 0
-    for saved in checkpoints:
-        source = find_model(str(saved.folder), trust_remote_code=trust_remote_code)
-        name = _name(saved.run, saved.step)
-        if name not in done:
-            model = load(source, "causal", tokenizer=words, device=device)
-            made = answers_of(model, saved, prompts, sampling, batch)
-            lines += [answer.to_json() for answer in made]
-            write_text(path, "\n".join(lines) + "\n")
-            done[name] = source.identity
-            _write_note(path, settings, done)
-            asked += 1
-        elif done[name] != source.identity:
-            raise InputError(
-                f"{path}: holds answers of run {saved.run!r} at step {saved.step} from other "
-                f"weights than those of {saved.folder}; choose another --out"
-            )
-        on_checkpoint(name)
+    taken = "another process writes answers here; wait for it, or choose another --out"
+    with claim(path, taken):
+        done = _finished(path, settings)
+        lines = _kept_lines(path, done, len(prompts) * sampling.samples)
+        _write_note(path, settings, done)
+        asked = 0
+        for saved in checkpoints:
+            source = find_model(str(saved.folder), trust_remote_code=trust_remote_code)
+            name = _name(saved.run, saved.step)
+            if name not in done:
+                model = load(source, "causal", tokenizer=words, device=device)
+                made = answers_of(model, saved, prompts, sampling, batch)
+                lines += [answer.to_json() for answer in made]
+                write_text(path, "\n".join(lines) + "\n")
+                done[name] = source.identity
+                _write_note(path, settings, done)
+                asked += 1
+            elif done[name] != source.identity:
+                raise InputError(
+                    f"{path}: holds answers of run {saved.run!r} at step {saved.step} from other "
+                    f"weights than those of {saved.folder}; choose another --out"
+                )
+            on_checkpoint(name)
     return asked
 
 
@@ -182,14 +186,19 @@ def answers_of(
     texts = [""] * len(jobs)
     for places in equally_long([sizes[prompt] for prompt, _ in jobs], batch):
         part = [jobs[place] for place in places]
-        made = continuations(
-            model.model,
-            model.tensor([rows[prompt] for prompt, _ in part]),
-            new_tokens=sampling.new_tokens,
-            draws=None if sampling.greedy else np.stack([numbers[p][s] for p, s in part]),
-            temperature=sampling.temperature,
-            end=model.tokenizer.eos_token_id,
-        )
+        try:
+            made = continuations(
+                model.model,
+                model.tensor([rows[prompt] for prompt, _ in part]),
+                new_tokens=sampling.new_tokens,
+                draws=None if sampling.greedy else np.stack([numbers[p][s] for p, s in part]),
+                temperature=sampling.temperature,
+                end=model.tokenizer.eos_token_id,
+            )
+        except DivergedError as error:
+            raise InputError(
+                f"{model.place}: {error}: it has diverged; leave this checkpoint out"
+            ) from None
         for place, ids in zip(places, made.tolist(), strict=True):
             texts[place] = model.text_after(rows[jobs[place][0]], ids)
     return [
@@ -223,15 +232,22 @@ def _finished(path: Path, settings: dict[str, Any]) -> dict[str, str]:
     return dict(found)
 
 
-def _kept_lines(path: Path, done: Mapping[str, str]) -> list[str]:
-    """The lines of the checkpoints that the note names.
+def _kept_lines(path: Path, done: Mapping[str, str], each: int) -> list[str]:
+    """The lines of the checkpoints that the note names, so many of each.
 
     Others were written by a process that stopped before it wrote the note.
     """
     if not done:
         return []
-    known = read_answers(path)
-    return [answer.to_json() for answer in known if _name(answer.run, answer.step) in done]
+    known = [one for one in read_answers(path) if _name(one.run, one.step) in done]
+    counts = Counter(_name(one.run, one.step) for one in known)
+    for name in done:
+        if counts[name] != each:
+            raise InputError(
+                f"{path}: has {counts[name]} of the {each} answers of {name!r} that "
+                f"{about_path(path).name} says it holds; remove both files, and ask again"
+            )
+    return [answer.to_json() for answer in known]
 
 
 def _write_note(path: Path, settings: dict[str, Any], done: Mapping[str, str]) -> None:

@@ -15,6 +15,23 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gmb_hf.validation import InputError
+
+
+class DivergedError(InputError):
+    """A model gives no number for the next token: what it seems to write would be nobody's."""
+
+
+class _Watched:
+    """Remembers whether scores were ever NaN or without end; it changes none."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.good = torch.ones((), dtype=torch.bool, device=device)
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        self.good &= (scores < torch.inf).all()  # of NaN, this is False
+        return scores
+
 
 class _Drawn:
     """Makes the token that a number stands for the only one there is."""
@@ -25,7 +42,9 @@ class _Drawn:
         self._prompt_tokens = prompt_tokens
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        chance = torch.softmax(scores.double() / self._temperature, dim=-1).cumsum(-1)  # [B, V]
+        # From the largest one down, so that the lowest temperature cannot make them infinite.
+        below = scores.double() - scores.amax(-1, keepdim=True)
+        chance = torch.softmax(below / self._temperature, dim=-1).cumsum(-1)  # [B, V]
         place = input_ids.shape[1] - self._prompt_tokens
         # The whole is 1 but for rounding, and a number must never lie beyond it.
         wanted = self._draws[:, place, None] * chance[:, -1:]  # [B, 1]
@@ -52,13 +71,17 @@ def continuations(
         draws: numbers in [0, 1), [B, new_tokens]; None takes the likeliest token each time.
         temperature: that logits are divided by before a token is drawn.
         end: of a text; after it there is no more than this token again.
+
+    Raises:
+        DivergedError: the model gives NaN or infinities for the next token.
     """
     from transformers import GenerationConfig, LogitsProcessorList
 
-    drawn = []
+    watched = _Watched(rows.device)
+    steps: list[Any] = [watched]
     if draws is not None:
         numbers = torch.from_numpy(draws).to(rows.device)
-        drawn.append(_Drawn(numbers, temperature, rows.shape[1]))
+        steps.append(_Drawn(numbers, temperature, rows.shape[1]))
     padding = 0 if end is None else end
     # Not what lies beside the model: penalties, beams and temperatures of its own.
     settings = GenerationConfig(
@@ -74,10 +97,12 @@ def continuations(
             rows,
             attention_mask=torch.ones_like(rows),
             generation_config=settings,
-            logits_processor=LogitsProcessorList(drawn),
+            logits_processor=LogitsProcessorList(steps),
         )
     finally:
         model.generation_config = held
+    if not watched.good:
+        raise DivergedError("the model gives NaN or infinities for the next token")
     found: Tensor = whole[:, rows.shape[1] :]
     short = new_tokens - found.shape[1]
     return torch.nn.functional.pad(found, (0, short), value=padding) if short else found

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from gmb_hf.tasks.text_consistency import disagreement
-from gmb_hf.training.continuations import continuations
+from gmb_hf.training.continuations import DivergedError, continuations
 from gmb_hf.training.language_settings import ConsistencySettings
 from gmb_hf.training.language_tokens import spaced_blocks
 
@@ -27,6 +27,8 @@ def self_consistency(
     accelerator: Accelerator,
 ) -> dict[str, float]:
     """The observable `self_consistency_disagreement`; every process must call it.
+
+    NaN where the model has diverged: nobody writes what its samples agree on.
 
     Args:
         model: as Accelerate prepared it; it is left in evaluation mode.
@@ -42,11 +44,15 @@ def self_consistency(
         k, length = settings.samples, settings.new_tokens
         draws = np.concatenate([_draws(number, k, length) for number in own])
         rows = torch.from_numpy(np.repeat(prompts[own], k, axis=0)).to(accelerator.device)
-        written = continuations(
-            plain, rows, new_tokens=length, draws=draws, temperature=settings.temperature
-        )
-        samples = written.view(len(own), k, length).tolist()
-        total += len(own) * disagreement([list(map(tuple, row)) for row in samples])
+        try:
+            written = continuations(
+                plain, rows, new_tokens=length, draws=draws, temperature=settings.temperature
+            )
+        except DivergedError:
+            total += torch.nan
+        else:
+            samples = written.view(len(own), k, length).tolist()
+            total += len(own) * disagreement([list(map(tuple, row)) for row in samples])
     found = accelerator.reduce(total, reduction="sum")
     return {"self_consistency_disagreement": float(found) / len(prompts)}
 

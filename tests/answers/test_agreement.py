@@ -7,14 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from gmb_hf.answers import Answer, Normalised, consistency
+from gmb_hf.answers.agreement import NAME
 from gmb_hf.indicators.registry import compute
 from gmb_hf.runs import RunLog
 from gmb_hf.tasks.text_consistency import disagreement
 from gmb_hf.tasks.text_sources import TextFile
+from gmb_hf.training.language_consistency import self_consistency
 from gmb_hf.training.language_settings import (
     ConsistencySettings,
     LanguageConfig,
@@ -116,6 +120,17 @@ class TestInTraining:
         assert found[0, 0] > 0.5
         score = compute(measured, "self_consistency_disagreement").values
         np.testing.assert_array_equal(score, -found)
+
+    def test_a_model_that_has_diverged_agrees_with_nobody(self) -> None:
+        shape = GPT2Config(vocab_size=20, n_positions=16, n_embd=8, n_layer=1, n_head=1)
+        model = GPT2LMHeadModel(shape)
+        settings = ConsistencySettings(prompts=2, prompt_tokens=4, samples=2, new_tokens=2)
+        stream = np.arange(100) % 20
+        accelerator = make_accelerator(cpu=True)
+        assert 0 <= self_consistency(model, stream, settings, accelerator)[NAME] <= 0.5
+        with torch.no_grad():
+            model.lm_head.weight.mul_(torch.nan)
+        assert np.isnan(self_consistency(model, stream, settings, accelerator)[NAME])
 
     def test_models_on_the_way_are_kept(self, story: TextFile, tmp_path: Path) -> None:
         from gmb_hf.answers import find_checkpoints

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from answers_builders import save_causal, save_spaced
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, ByT5Tokenizer
 
 from gmb_hf.answers import (
@@ -24,6 +25,7 @@ from gmb_hf.answers import (
 from gmb_hf.answers.checkpoints import Saved
 from gmb_hf.answers.generating import about_path, read_prompts
 from gmb_hf.answers.models import load
+from gmb_hf.files import claim
 from gmb_hf.runs import RunLog
 from gmb_hf.training.continuations import continuations
 from gmb_hf.validation import InputError
@@ -151,6 +153,26 @@ def test_a_file_of_other_answers_is_left_alone(outputs: Path, whole: Path, tmp_p
         answered(outputs, out)
 
 
+def test_one_process_writes_a_file_of_answers(outputs: Path, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a.jsonl"
+    with (
+        claim(out, "held by the test"),
+        pytest.raises(InputError, match=r"a.jsonl: another process writes answers here; wait"),
+    ):
+        answered(outputs, out)
+    assert not out.exists()
+    assert answered(outputs, out) == 4
+    assert out.read_bytes() == whole.read_bytes()
+
+
+def test_answers_that_are_gone_are_missed(outputs: Path, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a.jsonl"
+    shutil.copy(about_path(whole), about_path(out))
+    out.write_text("".join(whole.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(InputError, match=r"a.jsonl: has 11 of the 12 answers of 'seed_1 10' that"):
+        answered(outputs, out)
+
+
 def test_greedy_is_what_transformers_generates(outputs: Path, tmp_path: Path) -> None:
     out = tmp_path / "a.jsonl"
     answered(outputs, out, Sampling(samples=1, new_tokens=6, greedy=True))
@@ -187,6 +209,25 @@ def test_draws_follow_the_probabilities(causal: Path) -> None:
     counts = np.bincount(drawn[:, 0].numpy(), minlength=len(expected))
     assert np.abs(counts / 4000 - expected).max() < 4 * np.sqrt(0.25 / 4000)
     assert model.generation_config.max_new_tokens is None
+
+
+@pytest.mark.parametrize("greedy", [True, False])
+def test_a_model_that_has_diverged_says_nothing(tmp_path: Path, greedy: bool) -> None:
+    place = save_causal(tmp_path / "seed_0" / "checkpoint-5")
+    weights = load_file(place / "model.safetensors")
+    spoiled = {name: value * torch.nan for name, value in weights.items()}
+    save_file(spoiled, place / "model.safetensors", metadata={"format": "pt"})
+    sampling = Sampling(samples=1, new_tokens=2, greedy=greedy)
+    with pytest.raises(InputError, match=r"checkpoint-5: the model gives NaN .*leave this checkpo"):
+        answered(tmp_path, tmp_path / "a.jsonl", sampling)
+
+
+def test_the_lowest_temperature_takes_the_likeliest_token(causal: Path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(causal).eval()
+    rows = torch.tensor([[1, 100, 101]])
+    draws = np.random.default_rng(0).random((1, 4))
+    cold = continuations(model, rows, new_tokens=4, draws=draws, temperature=5e-324)
+    assert torch.equal(cold, continuations(model, rows, new_tokens=4))
 
 
 def test_a_model_without_a_cache_is_continued_too() -> None:
