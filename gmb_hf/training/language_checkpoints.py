@@ -105,7 +105,10 @@ def load_checkpoint(place: str) -> Checkpoint:
         raise InputError(f"{place}: there is no such folder")
     try:
         with quiet_models():
-            model = AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32)
+            # Unsaid, transformers would ask at the terminal whether code may run.
+            model = AutoModelForCausalLM.from_pretrained(
+                place, dtype=torch.float32, trust_remote_code=False
+            )
     except Exception as error:  # no such repository, no network, a broken file: many kinds
         reason = " ".join((str(error).strip() or type(error).__name__).split())
         here = "" if folder.exists() else "is no folder here, and as a model of the Hub "

@@ -6,6 +6,8 @@ are the same at every checkpoint and in every run, so that what changes is the m
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,8 @@ from gmb_hf.tasks.text_consistency import disagreement
 from gmb_hf.training.continuations import DivergedError, continuations
 from gmb_hf.training.language_settings import ConsistencySettings
 from gmb_hf.training.language_tokens import spaced_blocks
+
+_ROWS = 256  # continuations written at once
 
 
 def self_consistency(
@@ -39,22 +43,33 @@ def self_consistency(
     prompts = spaced_blocks(held_out, settings.prompt_tokens, settings.prompts)[:, :-1]
     own = range(accelerator.process_index, len(prompts), accelerator.num_processes)
     total = torch.zeros((), dtype=torch.float64, device=accelerator.device)
-    if own:
-        plain = accelerator.unwrap_model(model).eval()
-        k, length = settings.samples, settings.new_tokens
-        draws = np.concatenate([_draws(number, k, length) for number in own])
-        rows = torch.from_numpy(np.repeat(prompts[own], k, axis=0)).to(accelerator.device)
-        try:
-            written = continuations(
-                plain, rows, new_tokens=length, draws=draws, temperature=settings.temperature
-            )
-        except DivergedError:
-            total += torch.nan
-        else:
-            samples = written.view(len(own), k, length).tolist()
-            total += len(own) * disagreement([list(map(tuple, row)) for row in samples])
+    plain = accelerator.unwrap_model(model).eval()
+    at_once = max(1, _ROWS // settings.samples)
+    for start in range(0, len(own), at_once):
+        total += _disagreeing(plain, prompts, own[start : start + at_once], settings, total.device)
     found = accelerator.reduce(total, reduction="sum")
     return {"self_consistency_disagreement": float(found) / len(prompts)}
+
+
+def _disagreeing(
+    model: Any,
+    prompts: NDArray[np.int64],
+    numbers: Sequence[int],
+    settings: ConsistencySettings,
+    device: torch.device,
+) -> float:
+    """The sum of the disagreement over prompts of these numbers; NaN of a diverged model."""
+    k, length = settings.samples, settings.new_tokens
+    draws = np.concatenate([_draws(number, k, length) for number in numbers])
+    rows = torch.from_numpy(np.repeat(prompts[numbers], k, axis=0)).to(device)
+    try:
+        written = continuations(
+            model, rows, new_tokens=length, draws=draws, temperature=settings.temperature
+        )
+    except DivergedError:
+        return math.nan
+    samples = written.view(len(numbers), k, length).tolist()
+    return len(numbers) * disagreement([list(map(tuple, row)) for row in samples])
 
 
 def _draws(prompt: int, samples: int, length: int) -> NDArray[np.float64]:

@@ -26,7 +26,7 @@ Ids = NDArray[np.int64]
 
 
 def load_tokenizer(name: str | Path) -> Any:
-    """A tokenizer: "byte", a folder's, or one of the Hub.
+    """A tokenizer: "byte", a folder's, or one of the Hub; none that brings code of its own.
 
     Raises:
         InputError: there is none, the Hub cannot be reached, or it has no end of document.
@@ -36,7 +36,7 @@ def load_tokenizer(name: str | Path) -> Any:
     if name == BYTES:
         return ByT5Tokenizer(extra_ids=0)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(str(name))
+        tokenizer = AutoTokenizer.from_pretrained(str(name), trust_remote_code=False)
     except Exception as error:  # no such folder, no network, a broken file: each has its own
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(

@@ -121,13 +121,21 @@ class TestInTraining:
         score = compute(measured, "self_consistency_disagreement").values
         np.testing.assert_array_equal(score, -found)
 
-    def test_a_model_that_has_diverged_agrees_with_nobody(self) -> None:
-        shape = GPT2Config(vocab_size=20, n_positions=16, n_embd=8, n_layer=1, n_head=1)
+    def test_prompt_by_prompt_and_of_a_model_that_has_diverged(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        torch.manual_seed(0)
+        shape = GPT2Config(
+            vocab_size=20, n_positions=16, n_embd=8, n_layer=1, n_head=1, initializer_range=0.9
+        )
         model = GPT2LMHeadModel(shape)
-        settings = ConsistencySettings(prompts=2, prompt_tokens=4, samples=2, new_tokens=2)
+        settings = ConsistencySettings(prompts=8, prompt_tokens=4, samples=2, new_tokens=2)
         stream = np.arange(100) % 20
         accelerator = make_accelerator(cpu=True)
-        assert 0 <= self_consistency(model, stream, settings, accelerator)[NAME] <= 0.5
+        together = self_consistency(model, stream, settings, accelerator)[NAME]
+        assert 0 < together < 0.5
+        monkeypatch.setattr("gmb_hf.training.language_consistency._ROWS", 1)
+        assert self_consistency(model, stream, settings, accelerator)[NAME] == together
         with torch.no_grad():
             model.lm_head.weight.mul_(torch.nan)
         assert np.isnan(self_consistency(model, stream, settings, accelerator)[NAME])

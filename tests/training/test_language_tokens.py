@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,18 @@ def test_a_tokenizer_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path
     endless.save_pretrained(tmp_path / "endless")
     with pytest.raises(InputError, match="has no end-of-document token"):
         load_tokenizer(tmp_path / "endless")
+
+
+def test_code_that_comes_with_a_tokenizer_is_not_run_nor_offered(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    (tmp_path / "code.py").write_text("raise SystemExit('it runs')\n")
+    held = {"tokenizer_class": "Theirs", "auto_map": {"AutoTokenizer": ["code.Theirs", None]}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(held))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "theirs"}))
+    monkeypatch.setattr("builtins.input", lambda _: pytest.fail("asked at the terminal"))
+    with pytest.raises(InputError, match=r"cannot be found or loaded .*contains custom code"):
+        load_tokenizer(tmp_path)
 
 
 def test_a_stream_on_disk(tmp_path: Path):
