@@ -55,6 +55,13 @@ class Loaded:
         said = (
             getattr(self.model.config, "max_position_embeddings", None),
             getattr(self.tokenizer, "model_max_length", None),
+            *(
+                # RoBERTa's kind counts places from the one after its padding's.
+                module.num_embeddings - module.padding_idx - 1
+                for name, module in self.model.named_modules()
+                if name.endswith("position_embeddings")
+                and getattr(module, "padding_idx", None) is not None
+            ),
         )
         known = [int(most) for most in said if most is not None and most < _BOUNDLESS]
         return min(known, default=None)

@@ -12,16 +12,20 @@ import numpy as np
 import pytest
 import torch
 from answers_builders import (
+    save,
     save_causal,
     save_causal_classifier,
     save_classifier,
     save_spaced,
+    word_tokenizer,
 )
 from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    RobertaConfig,
+    RobertaForSequenceClassification,
     pipeline,
 )
 
@@ -216,6 +220,18 @@ def test_nothing_is_cut_off(causal: Path, classifier: Path) -> None:
         InputError, match=r"takes 48 tokens.* there are 50; .*: shorten the answers"
     ):
         scores(judge(classifier, label="good"), [("the ", "cat " * 47)])
+
+
+def test_places_that_are_counted_from_the_padding_on(tmp_path: Path) -> None:
+    words = word_tokenizer()
+    words.model_max_length = 10**30
+    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    shape |= {"intermediate_size": 8, "max_position_embeddings": 16, "num_labels": 1}
+    config = RobertaConfig(vocab_size=len(words), pad_token_id=1, **shape)
+    found = judge(save(tmp_path, RobertaForSequenceClassification(config), words))
+    assert scores(found, [("cat " * 12, "")]).shape == (1,)  # with both ends, 14
+    with pytest.raises(InputError, match=r"takes 14 tokens, and with the prompt .* there are 15"):
+        scores(found, [("cat " * 13, "")])
 
 
 def test_the_identity_is_that_of_the_content(causal: Path, copied: Path, tmp_path: Path) -> None:
