@@ -114,7 +114,8 @@ def require_same_prompts(grouped: Mapping[Checkpoint, Mapping[str, Sequence[Answ
     """
     everything = {prompt: place for place, prompts in grouped.items() for prompt in prompts}
     for (run, step), prompts in grouped.items():
-        for prompt in everything.keys() - prompts.keys():
+        if len(prompts) < len(everything):
+            prompt = next(prompt for prompt in everything if prompt not in prompts)
             other, at = everything[prompt]
             raise InputError(
                 f"run {run!r}, step {step}: no answer to the prompt {shown(prompt)}, which run "

@@ -21,23 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf._version import __version__
-from gmb_hf.answers.answers_file import (
-    Answer,
-    check_text,
-    read_answers,
-    shown,
-    shown_json,
-)
+from gmb_hf.answers.answers_file import Answer, read_answers, shown_json
 from gmb_hf.answers.batches import equally_long
 from gmb_hf.answers.checkpoints import Saved
 from gmb_hf.answers.models import Loaded, load
 from gmb_hf.answers.sources import find_model
-from gmb_hf.crucible.jsonfile import parse_json, read_json, read_text
+from gmb_hf.crucible.jsonfile import read_json
 from gmb_hf.files import claim, write_text
 from gmb_hf.fingerprints import content_hash
 from gmb_hf.training.continuations import DivergedError, continuations
 from gmb_hf.training.language_tokens import load_tokenizer, tokenizer_hash
-from gmb_hf.validation import InputError, positive, positive_int, repeated
+from gmb_hf.validation import InputError, positive, positive_int
 
 SCHEMA = "gmb-answers-1"
 
@@ -77,26 +71,6 @@ class Sampling:
         digest = hashlib.sha256(prompt.encode("utf-8")).digest()
         random = np.random.default_rng([self.seed, int.from_bytes(digest[:8])])
         return random.random((self.samples, self.new_tokens))
-
-
-def read_prompts(path: str | Path) -> tuple[str, ...]:
-    """The prompts of a text file, one a line; blank lines are passed over.
-
-    In a `.jsonl` file a line is {"prompt": ...}, so that a prompt may hold line breaks.
-
-    Raises:
-        InputError: no such file, no prompts, a line that is no such object, or a prompt twice.
-    """
-    lines = [line for line in read_text(path).split("\n") if line.strip()]
-    found = [line.rstrip("\r") for line in lines]
-    if str(path).endswith(".jsonl"):
-        found = [_prompt_of(line, f"{path}: prompt {n}") for n, line in enumerate(lines, start=1)]
-    if not found:
-        raise InputError(f"{path}: holds no prompts; write one a line")
-    twice = repeated(found)
-    if twice is not None:
-        raise InputError(f"{path}: the prompt {shown(twice)} stands there twice; once is enough")
-    return tuple(found)
 
 
 def generate(
@@ -258,11 +232,3 @@ def _write_note(path: Path, settings: dict[str, Any], done: Mapping[str, str]) -
 
 def _name(run: str, step: int) -> str:
     return f"{run} {step}"
-
-
-def _prompt_of(line: str, where: str) -> str:
-    item = parse_json(line, where=where)
-    prompt = item.get("prompt") if isinstance(item, dict) else None
-    if not isinstance(prompt, str):
-        raise InputError(f'{where}: is no object {{"prompt": text}}')
-    return check_text(prompt, where)

@@ -60,7 +60,8 @@ def answer(
 ) -> None:
     """Let checkpoints answer prompts; those that have answered are not asked again."""
     from gmb_hf.answers import Sampling, find_checkpoints, generate
-    from gmb_hf.answers.generating import about_path, read_prompts
+    from gmb_hf.answers.generating import about_path
+    from gmb_hf.answers.prompts import read_prompts
     from gmb_hf.cli import show
 
     sampling = Sampling(

@@ -23,8 +23,9 @@ from gmb_hf.answers import (
     read_answers,
 )
 from gmb_hf.answers.checkpoints import Saved
-from gmb_hf.answers.generating import about_path, read_prompts
+from gmb_hf.answers.generating import about_path
 from gmb_hf.answers.models import load
+from gmb_hf.answers.prompts import read_prompts
 from gmb_hf.files import claim
 from gmb_hf.runs import RunLog
 from gmb_hf.training.continuations import continuations
