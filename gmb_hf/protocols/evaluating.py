@@ -71,10 +71,9 @@ def evaluate_model(model: GrokkingTransformerForCausalLM, suite: SuiteSettings) 
     for task in suite.tasks:
         data = suite.data(task)
         rows = asked(suite, data)
-        length = data.input_ids.shape[1]
         positions = torch.tensor(rows.positions)
         parts = [
-            _answered(model, torch.from_numpy(part), positions, length)
+            _answered(model, torch.from_numpy(part), positions)
             for part in np.array_split(rows.test, -(-len(rows.test) // ROWS_AT_ONCE))
         ]
         loss, right = np.concatenate(parts, axis=1).mean(axis=1)
@@ -83,12 +82,12 @@ def evaluate_model(model: GrokkingTransformerForCausalLM, suite: SuiteSettings) 
 
 
 def _answered(
-    model: GrokkingTransformerForCausalLM, rows: Tensor, positions: Tensor, length: int
+    model: GrokkingTransformerForCausalLM, rows: Tensor, positions: Tensor
 ) -> NDArray[np.float64]:
     """Loss and rightness at every asked position of some rows, [2, rows x positions]."""
-    read = rows[:, :length].to(model.device)
-    logits = model(read).logits[:, positions]  # [n, P, V]
-    targets = rows[:, positions + 1].to(model.device).unsqueeze(-1)
+    rows = rows.to(model.device)
+    logits = model(rows).logits[:, positions]  # [n, P, V]
+    targets = rows[:, positions + 1].unsqueeze(-1)
     score = logits.gather(-1, targets)
     loss = logits.logsumexp(-1) - score.squeeze(-1)
     alone = (logits >= score).sum(-1) == 1

@@ -24,7 +24,7 @@ from gmb_hf.tasks import TaskData
 from gmb_hf.tasks.modular import ModularTask
 from gmb_hf.training.equations import Equations, TrunkLayout, unknown_mixers
 from gmb_hf.training.fused import Workspace
-from gmb_hf.training.row_tree import row_tree
+from gmb_hf.training.row_tree import loss_positions, row_tree
 from gmb_hf.training.rows import RowLayout, row_losses, row_results
 from gmb_hf.training.stacked_model import pull_matrices
 from gmb_hf.training.trunk import answer_logits, answer_losses
@@ -37,8 +37,7 @@ class Asked:
     """The rows of a task and where they are asked.
 
     Attributes:
-        train, test: int64 [n, T] and [m, T]. Where the rows are one stream each has the first
-            token of the next at its end.
+        train, test: int64 [n, T] and [m, T].
         positions: those, from 0, whose next token counts.
         vocab_size: tokens are below it.
     """
@@ -53,13 +52,9 @@ def asked(suite: SuiteSettings, data: TaskData) -> Asked:
     """What the suite asks of a task with these rows."""
     train = data.input_ids[data.train_index]
     test = data.input_ids[data.test_index]
-    positions = data.answer_positions
     if suite.compat_batch:
         train = train[:-1]
-    if suite.loss_positions == "all":
-        positions = tuple(range(train.shape[1]))
-        train, test = (np.concatenate([rows, rows[:, :1]], axis=1) for rows in (train, test))
-    return Asked(train, test, positions, data.vocab_size)
+    return Asked(train, test, loss_positions(suite.loss_positions, data), data.vocab_size)
 
 
 class Questions(ABC):
@@ -102,9 +97,7 @@ def questions(
         found = _ByTrunk(rows, TrunkLayout.of(shape, learned), n_models, device, dtype)
     else:
         found = _ByRows(rows, RowLayout.of(shape), device, dtype)
-    # The pull acts on rows as the model reads them, without the next row's first token.
-    read = torch.from_numpy(rows.train[:, : data.input_ids.shape[1]])
-    pulls = pull_matrices(read.unsqueeze(0), shape)
+    pulls = pull_matrices(torch.from_numpy(rows.train).unsqueeze(0), shape)
     found.pulls = None if pulls is None else pulls.to(device, dtype).expand(n_models, -1, -1)
     return found
 

@@ -42,8 +42,7 @@ class SuiteSettings:
             where equal inputs carry contradicting answers and forgetting is forced. None takes
             "distinct".
         loss_positions: "answer" trains and measures at the task's own answer positions; "all" at
-            every position of the row. As in the reference's loader the rows are one stream: the
-            last token of a row predicts the first of the next, BOS.
+            every position that has a next token in the row, 7 of the 8 of an equation.
         train_fraction: share of each task's rows to train on; the others are held out.
         data_seed: draws the split, the same for all seeds of models.
         compat_batch: leave out the last training row, as the reference's loader does.

@@ -50,7 +50,7 @@ def plain_matrix(config, variant, seed):
         positions = torch.tensor(table.positions)
         whole = torch.from_numpy(table.train)
         for _ in range(steps):
-            logits = model(whole[:, : data.input_ids.shape[1]]).logits[:, positions]
+            logits = model(whole).logits[:, positions]
             loss = torch.nn.functional.cross_entropy(
                 logits.flatten(0, 1), whole[:, positions + 1].flatten()
             )
