@@ -94,9 +94,9 @@ class TestRefused:
             ),
             (
                 ensemble(
-                    members=[{"name": "csd_variance", "params": {"wndow": 50}}, "attention_rank"]
+                    members=[{"name": "csd_variance", "params": {"windo_w": 50}}, "attention_rank"]
                 ),
-                "wndow",
+                "windo_w",
             ),
         ],
     )
