@@ -34,6 +34,7 @@ def exit_code(work: Callable[[], None]) -> int:
     try:
         with ending_together():
             work()
+            leave_together()
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -44,6 +45,18 @@ def exit_code(work: Callable[[], None]) -> int:
         print(f"stopped: {reason}; {again}", file=sys.stderr)
         return STOPPED
     return 0
+
+
+def leave_together() -> None:
+    """Close the connections between processes, once all have come to their end.
+
+    Left to the interpreter's end, one process may still speak when the other is gone, and abort.
+    """
+    from torch import distributed
+
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.barrier()
+        distributed.destroy_process_group()
 
 
 @contextlib.contextmanager

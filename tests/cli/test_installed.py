@@ -53,13 +53,22 @@ def test_a_verdict_through_a_pipe_keeps_its_columns(csv_logs: Path):
 def test_ctrl_c_while_training():
     command = [GMB, "train", "--preset=smoke", "--seeds=0:4", "--out=t"]
     command += ["--set=training.steps=1000000", "--set=training.compile=never"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 100
-        while not Path("t/config.yaml").exists() and time.monotonic() < deadline:
-            time.sleep(0.1)
-        time.sleep(1)
-        process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=60)
+    # A shell's background jobs, and so their children, do not hear Ctrl-C unless they ask to.
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, heard)
+    with process:
+        try:
+            deadline = time.monotonic() + 100
+            while not Path("t/config.yaml").exists() and time.monotonic() < deadline:
+                time.sleep(0.1)
+            time.sleep(1)
+            process.send_signal(signal.SIGINT)
+            _, told = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert told.splitlines()[-1].startswith("interrupted; ")
     assert "Traceback" not in told

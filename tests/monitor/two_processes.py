@@ -44,3 +44,6 @@ trainer = Trainer(
 )
 trainer.train()
 (out / f"ended-{trainer.args.process_index}").write_text(str(trainer.state.global_step))
+# Left to the interpreter's end, one process may still speak when the other is gone.
+torch.distributed.barrier()
+torch.distributed.destroy_process_group()
