@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "gmb_hf"
 
-BASE = {"_lazy", "_version", "validation", "files", "fingerprints"}
+BASE = {"_lazy", "_version", "validation", "files", "jsonfile", "fingerprints"}
 UP_TO_BENCHMARK = {"tasks", "runs", "preregistration", "indicators", "benchmark"}
 GROUND_FLOOR = UP_TO_BENCHMARK | {"crucible", "continual"}
 GROUND = BASE | GROUND_FLOOR
@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "_version": set(),
     "validation": set(),
     "files": {"validation"},
+    "jsonfile": {"validation", "files"},
     "fingerprints": {"validation", "files"},
     # The ground floor, in its own order.
     "tasks": BASE,

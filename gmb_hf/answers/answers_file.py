@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gmb_hf.crucible.jsonfile import parse_json
 from gmb_hf.files import check_file
+from gmb_hf.jsonfile import parse_json
 from gmb_hf.validation import InputError
 
 _KINDS = {"run": str, "step": int, "prompt": str, "sample": int, "answer": str}

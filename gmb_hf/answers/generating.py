@@ -26,9 +26,9 @@ from gmb_hf.answers.batches import equally_long
 from gmb_hf.answers.checkpoints import Saved
 from gmb_hf.answers.models import Loaded, load
 from gmb_hf.answers.sources import find_model
-from gmb_hf.crucible.jsonfile import read_json
 from gmb_hf.files import claim, write_text
 from gmb_hf.fingerprints import content_hash
+from gmb_hf.jsonfile import read_json
 from gmb_hf.training.continuations import DivergedError, continuations
 from gmb_hf.training.language_tokens import load_tokenizer, tokenizer_hash
 from gmb_hf.validation import InputError, positive, positive_int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gmb_hf.answers.answers_file import check_text, shown
-from gmb_hf.crucible.jsonfile import parse_json, read_text
+from gmb_hf.jsonfile import parse_json, read_text
 from gmb_hf.validation import InputError, repeated
 
 

@@ -36,7 +36,7 @@ def exposure(
     from gmb_hf.cli.table import Column, Group, lay_out
     from gmb_hf.crucible.exposure import expected_exposures
     from gmb_hf.crucible.guardrails import Level, check_pools, worst
-    from gmb_hf.crucible.jsonfile import write_json
+    from gmb_hf.jsonfile import write_json
     from gmb_hf.reporting.escape import number, one_line
     from gmb_hf.validation import CheckFailed
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.crucible.jsonfile import read_text
 from gmb_hf.files import write_text
+from gmb_hf.jsonfile import read_text
 from gmb_hf.validation import InputError, repeated, unknown
 
 COLUMNS = ("variant", "seed", "phase", "trained_on", "task", "loss", "accuracy")

@@ -25,7 +25,7 @@ from gmb_hf.continual.over_seeds import (
     over_seeds,
 )
 from gmb_hf.continual.retention import MEASURES, QUANTITIES, quantities, retention_of
-from gmb_hf.crucible.jsonfile import write_json
+from gmb_hf.jsonfile import write_json
 from gmb_hf.validation import choose
 
 FORMAT = "gmb-hf retention 1"

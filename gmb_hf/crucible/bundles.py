@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from gmb_hf.crucible.bundle import Bundle, parse_bundle
-from gmb_hf.crucible.jsonfile import parse_json
 from gmb_hf.crucible.similarities import OnEmpty, Similarities
 from gmb_hf.files import check_file
 from gmb_hf.fingerprints import ContentHash
+from gmb_hf.jsonfile import parse_json
 from gmb_hf.validation import InputError
 
 

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, FiniteFloat, model_validator
 
-from gmb_hf.crucible.jsonfile import read_json, write_json
 from gmb_hf.crucible.margins import summarize
 from gmb_hf.crucible.tiers import TIERS, check_names
 from gmb_hf.fingerprints import fingerprint, fingerprint_line
+from gmb_hf.jsonfile import read_json, write_json
 from gmb_hf.preregistration.documents import Section
 from gmb_hf.validation import InputError
 

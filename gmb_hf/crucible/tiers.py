@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, FiniteFloat, model_validator
 
-from gmb_hf.crucible.jsonfile import read_json, write_json
+from gmb_hf.jsonfile import read_json, write_json
 from gmb_hf.preregistration.documents import Many, Section
 from gmb_hf.validation import InputError, choose, unknown
 

@@ -19,8 +19,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gmb_hf.files import write_text
+from gmb_hf.jsonfile import each_key_once
 from gmb_hf.preregistration.document_errors import explain
-from gmb_hf.validation import InputError, repeated
+from gmb_hf.validation import InputError
 
 T = TypeVar("T")
 Many = Annotated[tuple[T, ...], Field(strict=False)]
@@ -93,14 +94,6 @@ def load_document(path: str | Path) -> Any:
         raise InputError(f"{source}: is nested too deeply") from None
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
-
-
-def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The pairs of a JSON object, for `object_pairs_hook`; a key given twice is an `InputError`."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise InputError(f"key {repeated(key for key, _ in pairs)!r} is given twice")
-    return found
 
 
 def parse_yaml(text: str, *, where: str) -> Any:

@@ -18,12 +18,12 @@ from gmb_hf.crucible.aggregate import (
 )
 from gmb_hf.crucible.comparison import COMPARED, mismatches
 from gmb_hf.crucible.items import ItemScores
-from gmb_hf.crucible.jsonfile import read_json, write_json
 from gmb_hf.crucible.paired import OVERALL
 from gmb_hf.crucible.scoreboard import Scoreboard
 from gmb_hf.crucible.significance import HierarchicalBootstrap, hierarchical_bootstrap
 from gmb_hf.crucible.tiers import TIERS
 from gmb_hf.fingerprints import FingerprintMismatchError
+from gmb_hf.jsonfile import read_json, write_json
 from gmb_hf.validation import InputError, choose
 from gmb_hf.workflows.crucible_scoring import scores_behind, seen_from
 

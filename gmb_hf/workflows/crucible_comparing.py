@@ -20,11 +20,11 @@ from gmb_hf.crucible.guardrails import (
     worst,
 )
 from gmb_hf.crucible.items import ItemScores
-from gmb_hf.crucible.jsonfile import write_json
 from gmb_hf.crucible.paired import PairedTest, paired_tests
 from gmb_hf.crucible.scoreboard import Scoreboard
 from gmb_hf.crucible.tiers import HARDEST
 from gmb_hf.fingerprints import FingerprintMismatchError, missing_items
+from gmb_hf.jsonfile import write_json
 from gmb_hf.workflows.crucible_scoring import scores_behind
 
 

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.crucible.items import ItemScores
-from gmb_hf.crucible.jsonfile import parse_json, read_text, write_json
 from gmb_hf.crucible.pareto import (
     GENERALIZATION,
     RETENTION,
@@ -21,6 +20,7 @@ from gmb_hf.crucible.pareto import (
     dominance_probability,
     undominated,
 )
+from gmb_hf.jsonfile import parse_json, read_text, write_json
 from gmb_hf.validation import InputError
 
 _SCORES = ("frozen_scores", "organic_scores")

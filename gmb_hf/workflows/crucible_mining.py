@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from gmb_hf.crucible.bundles import BundleFile, read_bundles
 from gmb_hf.crucible.embeddings import read_rows, read_vectors, unit_rows
-from gmb_hf.crucible.jsonfile import parse_json, read_text, write_json
 from gmb_hf.crucible.mining import Mined, MiningResult, Settings, mine
 from gmb_hf.files import write_text
+from gmb_hf.jsonfile import parse_json, read_text, write_json
 from gmb_hf.validation import InputError
 from gmb_hf.workflows.crucible_scoring import encode_bundles
 from gmb_hf.workflows.encoding import Encoder

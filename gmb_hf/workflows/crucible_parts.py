@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.crucible.jsonfile import parse_json
 from gmb_hf.crucible.tiers import Tiers
 from gmb_hf.files import write_text
+from gmb_hf.jsonfile import parse_json
 from gmb_hf.validation import InputError
 
 

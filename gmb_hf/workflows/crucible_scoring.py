@@ -15,7 +15,6 @@ import numpy as np
 from gmb_hf.crucible.bundles import BundleFile, read_bundles
 from gmb_hf.crucible.embeddings import Vectors, read_vectors, similarities_of
 from gmb_hf.crucible.items import ItemScores
-from gmb_hf.crucible.jsonfile import parse_json, read_text
 from gmb_hf.crucible.margins import MarginStats
 from gmb_hf.crucible.margins import summarize as margin_summary
 from gmb_hf.crucible.ranks import RankStats
@@ -32,6 +31,7 @@ from gmb_hf.crucible.tiers import (
     fit_tiers,
 )
 from gmb_hf.files import write_text
+from gmb_hf.jsonfile import parse_json, read_text
 from gmb_hf.validation import InputError
 from gmb_hf.workflows.encoding import Encoder
 

@@ -19,7 +19,7 @@ from gmb_hf.continual.generalisation import (
     matched,
 )
 from gmb_hf.continual.over_seeds import LEAST_SEEDS, default_baseline
-from gmb_hf.crucible.jsonfile import write_json
+from gmb_hf.jsonfile import write_json
 from gmb_hf.reporting.figures.generalisation import GeneralisationCurves, generalisation_figure
 from gmb_hf.reporting.figures.style import save_figure
 from gmb_hf.reporting.generalisation_tables import generalisation_tables

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gmb_hf.crucible.jsonfile import write_json
+from gmb_hf.jsonfile import write_json
 from gmb_hf.protocols.sequential_settings import SequentialConfig
 from gmb_hf.workflows.saved_models import load_model
 from gmb_hf.workflows.sequential import sequential_config

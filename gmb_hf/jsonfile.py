@@ -1,4 +1,4 @@
-"""JSON as evaluation data needs it: a key given twice, NaN and infinities are refused."""
+"""JSON files, written atomically and read strictly: no key twice, no NaN, no infinity."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from gmb_hf.files import check_file, write_text
-from gmb_hf.preregistration.documents import each_key_once
-from gmb_hf.validation import InputError
+from gmb_hf.validation import InputError, repeated
+
+
+def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The pairs of a JSON object, for `object_pairs_hook`; a key given twice is an `InputError`."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise InputError(f"key {repeated(key for key, _ in pairs)!r} is given twice")
+    return found
 
 
 def parse_json(text: str, *, where: str) -> Any:
