@@ -22,9 +22,10 @@ from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.protocols.suites import SuiteSettings
 from gmb_hf.tasks import TaskData
 from gmb_hf.tasks.modular import ModularTask
+from gmb_hf.tasks.positions import loss_positions
 from gmb_hf.training.equations import Equations, TrunkLayout, unknown_mixers
 from gmb_hf.training.fused import Workspace
-from gmb_hf.training.row_tree import loss_positions, row_tree
+from gmb_hf.training.row_tree import row_tree
 from gmb_hf.training.rows import RowLayout, row_losses, row_results
 from gmb_hf.training.stacked_model import pull_matrices
 from gmb_hf.training.trunk import answer_logits, answer_losses

@@ -13,6 +13,7 @@ from typing import Any
 
 from gmb_hf.tasks import TaskData
 from gmb_hf.tasks.modular import ModularTask
+from gmb_hf.tasks.positions import LOSS_POSITIONS
 from gmb_hf.tasks.registry import get_task
 from gmb_hf.tasks.task import Task
 from gmb_hf.tasks.vocabulary import OP_TOKENS
@@ -25,7 +26,6 @@ SUITES: dict[str, tuple[str, ...]] = {
 }
 """Suite -> its tasks in the protocol's training order."""
 
-LOSS_POSITIONS = ("answer", "all")
 PROTOCOL_PRIME = 97
 
 

@@ -22,10 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gmb_hf.tasks import TaskData
-from gmb_hf.validation import InputError, choose
-
-LOSS_POSITIONS = ("answer", "all")
+from gmb_hf.validation import InputError
 
 STATE_COST = 128
 """About how many attention scores cost as much as one state; it sets where sharing ends."""
@@ -82,17 +79,6 @@ class RowTree:
     def columns(self) -> int:
         """The positions that are computed at all."""
         return self.path.shape[2] + self.own_columns
-
-
-def loss_positions(mode: str, data: TaskData) -> tuple[int, ...]:
-    """The positions, from 0, whose next token counts.
-
-    Args:
-        mode: "answer": the task's own; "all": every one that has a next token in the row.
-        data: of the task.
-    """
-    choose("loss_positions", mode, LOSS_POSITIONS)
-    return data.answer_positions if mode == "answer" else tuple(range(data.input_ids.shape[1] - 1))
 
 
 def row_tree(

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from gmb_hf.tasks import get_task
-from gmb_hf.training.row_tree import loss_positions, row_tree
+from gmb_hf.tasks.positions import loss_positions
+from gmb_hf.training.row_tree import row_tree
 from gmb_hf.validation import InputError
 
 # Of eight rows two begin 0 1, the others 0 2; every row ends differently.

@@ -9,8 +9,9 @@ from training_builders import difference
 
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.tasks import get_task
+from gmb_hf.tasks.positions import loss_positions
 from gmb_hf.training.fused import Workspace
-from gmb_hf.training.row_tree import loss_positions, row_tree
+from gmb_hf.training.row_tree import row_tree
 from gmb_hf.training.rows import RowLayout, row_losses, row_results
 from gmb_hf.training.settings import TrainingSettings
 from gmb_hf.training.stacked_model import StackedModel
