@@ -1,6 +1,6 @@
-"""Loops over the blocks of many models at once: the fast block within cycles of the slow one.
+"""The blocks of many models: one after the other, or the fast one in cycles of the slow one.
 
-What `gmb_hf.modeling.loops` does to one model, as short as it can be: the slow block of the last
+What `gmb_hf.modeling` does to one model, as short as it can be: the slow block of the last
 cycle is asked for the answers alone, and so is the halting unit of every cycle. Whose rows the
 states are is the caller's: those of equations (`trunk`) or of a tree (`rows`).
 
@@ -67,7 +67,7 @@ class Rows(Protocol):
         """The states after a layer, of all rows or of the asked ones.
 
         `application` counts how often the block of the layer has been applied, from 0; the states
-        of the very first one are those that `looped_states` was given.
+        of the very first one are those that `final_states` was given.
         """
 
     def embedded(self) -> Tensor:
@@ -77,9 +77,9 @@ class Rows(Protocol):
         """The asked ones of all rows, [S, m, d] -> [S, n, d]."""
 
 
-def looped_states(
+def final_states(
     weights: Weights,
-    loops: Loops,
+    loops: Loops | None,
     layers: int,
     first: Tensor,
     rows: Rows,
@@ -89,12 +89,16 @@ def looped_states(
 
     Args:
         weights: the model's state dict with a leading axis of models on every tensor.
-        loops: how often each block is applied.
-        layers: their number, at least 2.
+        loops: how often each block is applied; None for once each.
+        layers: their number, at least 2 with loops.
         first: the embedding, in the form in which the first layer takes it.
         rows: what applies a layer to them.
-        trace: is given the states of all steps.
+        trace: is given the states of all steps of a model with loops.
     """
+    if loops is None:
+        for layer in range(layers):
+            first = rows.block(layer, 0, first, asked_alone=layer == layers - 1)
+        return first
     slow_layer = layers - 1
     embedded, states, ends = rows.embedded(), first, list[Tensor]()
     slow: Tensor | float = 0.0
@@ -122,7 +126,7 @@ def halting_logits(weights: Weights, ends: Sequence[Tensor]) -> list[Tensor]:
     """The logit of halting at the end of every cycle but the last, N - 1 of [S, n].
 
     Args:
-        weights: as in `looped_states`.
+        weights: as in `final_states`.
         ends: z_H after every cycle, N of [S, n, d].
     """
     weight, bias = weights[f"{HALTING}.weight"], weights[f"{HALTING}.bias"]

@@ -27,7 +27,7 @@ from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.modeling.mixers import Mixer, mixers_of
 from gmb_hf.training.block import Weights, after_attention, output_head, query_key_value
 from gmb_hf.training.fused import Workspace, normalise
-from gmb_hf.training.loops import Loops, looped_states
+from gmb_hf.training.loops import Loops, final_states
 from gmb_hf.training.row_attention import attend_in_rows, attend_visible
 from gmb_hf.training.row_loss import target_loss, target_results
 from gmb_hf.training.row_tree import RowTree
@@ -87,11 +87,7 @@ def asked_states(
     """
     states = _mix(weights, "model", layout.embedding_mixers, _embed(weights, tree), tree)
     rows = _Nodes(weights, layout, tree, workspace, states)
-    if layout.loops:
-        return looped_states(weights, layout.loops, layout.layers, states, rows)
-    for layer in range(layout.layers):
-        states = rows.block(layer, 0, states, asked_alone=layer == layout.layers - 1)
-    return states
+    return final_states(weights, layout.loops, layout.layers, states, rows)
 
 
 @dataclass(frozen=True, slots=True)

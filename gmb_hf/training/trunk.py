@@ -39,7 +39,7 @@ from gmb_hf.training.block import (
 )
 from gmb_hf.training.equations import Equations, TrunkLayout
 from gmb_hf.training.fused import Workspace, answer_loss, normalise
-from gmb_hf.training.loops import Trace, looped_states
+from gmb_hf.training.loops import Trace, final_states
 from gmb_hf.training.mixed_rows import blend, blend_sums, row_counts, sort
 from gmb_hf.training.pair_attention import attend_pairs
 from gmb_hf.training.short_attention import (
@@ -73,11 +73,7 @@ def answer_states(
         return _states_of_pairs(weights, layout, equations, workspace)
     states = _embed(weights, layout, equations)
     rows = _Rows(weights, layout, equations, workspace, states)
-    if layout.loops:
-        return looped_states(weights, layout.loops, layout.layers, states, rows, trace)
-    for layer in range(layout.layers):
-        states = rows.block(layer, 0, states, asked_alone=layer == layout.layers - 1)
-    return states
+    return final_states(weights, layout.loops, layout.layers, states, rows, trace)
 
 
 @dataclass(frozen=True, slots=True)
