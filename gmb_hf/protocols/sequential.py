@@ -27,42 +27,6 @@ SAVE_EVERY_SECONDS = 15.0
 SAVE_MODELS = ("last", "all", "none")
 
 
-def train_variant(
-    config: SequentialConfig,
-    variant: Variant,
-    seeds: Sequence[int],
-    folder: SequentialFolder,
-    *,
-    listener: Listener | None = None,
-    device: str = "cpu",
-    save_models: str = "last",
-) -> None:
-    """Train the seeds of a variant that the folder does not hold yet, group after group.
-
-    Args:
-        config: the design, which the folder must have been claimed for.
-        variant: the architecture.
-        seeds: that the folder shall hold at the end.
-        folder: of the run.
-        listener: hears of the progress.
-        device: where to train, "cpu" or "cuda".
-        save_models: keep a model after the "last" phase, after "all" of them, or "none".
-
-    Raises:
-        InputError: the variant does not fit the model, or the folder cannot be written to.
-    """
-    for group in pending_groups(config, variant, seeds, folder):
-        train_group(
-            config,
-            variant,
-            group,
-            folder,
-            listener=listener,
-            device=device,
-            save_models=save_models,
-        )
-
-
 def pending_groups(
     config: SequentialConfig, variant: Variant, seeds: Sequence[int], folder: SequentialFolder
 ) -> list[tuple[int, ...]]:
@@ -93,10 +57,17 @@ def train_group(
 ) -> None:
     """Train one of the `pending_groups` through all phases, or from where it stopped.
 
-    The arguments are those of `train_variant`.
+    Args:
+        config: the design, which the folder must have been claimed for.
+        variant: the architecture.
+        seeds: of the group.
+        folder: of the run.
+        listener: hears of the progress.
+        device: where to train, "cpu" or "cuda".
+        save_models: keep a model after the "last" phase, after "all" of them, or "none".
 
     Raises:
-        InputError: as `train_variant`.
+        InputError: the variant does not fit the model, or the folder cannot be written to.
     """
     keep_freed_memory()
     phases = Phases(config, variant, seeds, device=device)

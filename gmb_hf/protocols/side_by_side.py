@@ -1,4 +1,4 @@
-"""Groups of seeds trained side by side, each in a process of its own.
+"""Groups of seeds trained side by side in several processes.
 
 Small models leave most of a second core idle, however many seeds are stacked; two groups at a time
 do not. Which process trains a group changes nothing in it but the number of threads.
@@ -24,10 +24,12 @@ from gmb_hf.protocols.sequential_settings import SequentialConfig
 from gmb_hf.training.variants import Variant
 from gmb_hf.validation import InputError
 
+_DONE, _REFUSED = "done", "refused"
+
 
 @dataclass(frozen=True)
 class Group:
-    """What one process trains.
+    """Seeds of a variant that are trained together, and how.
 
     Attributes:
         config, variant, seeds: as in `sequential.train_group`.
@@ -59,7 +61,7 @@ def train_here(groups: Sequence[Group], bar: PhaseBar | None) -> None:
 def train_side_by_side(
     groups: Sequence[Group], bar: PhaseBar | None, *, jobs: int, threads: int
 ) -> None:
-    """Train the groups, `jobs` of them at a time, with so many threads each.
+    """Train the groups in `jobs` processes, with so many threads each; one after the other in each.
 
     Raises:
         InputError: as `train_here`, or a process was killed.
@@ -67,35 +69,37 @@ def train_side_by_side(
     context = multiprocessing.get_context("spawn")  # a forked process may inherit held locks
     waiting, running = deque(groups), dict[Connection, BaseProcess]()
     try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                here, there = context.Pipe(duplex=False)
-                process: BaseProcess = context.Process(
-                    target=_work, args=(there, waiting.popleft(), threads), daemon=True
-                )
-                process.start()
-                there.close()
-                running[here] = process
+        for _ in range(min(jobs, len(groups))):
+            here, there = context.Pipe()
+            process: BaseProcess = context.Process(target=_work, args=(there, threads), daemon=True)
+            process.start()
+            there.close()
+            running[here] = process
+            here.send(waiting.popleft())
+        while running:
             for ready in wait(list(running)):
                 assert isinstance(ready, Connection)
-                if not _heard(ready, bar):
+                said = _said(ready)
+                if said is None:
                     _check_end(running.pop(ready), jobs)
+                elif said[0] == _REFUSED:
+                    raise InputError(said[1])
+                elif said[0] == _DONE:
+                    ready.send(waiting.popleft() if waiting else None)
+                elif bar is not None:
+                    getattr(bar, said[0])(said[1])
     finally:
         for process in running.values():
             process.terminate()
 
 
-def _heard(connection: Connection, bar: PhaseBar | None) -> bool:
-    """Pass on what a process says; False once it has said all."""
+def _said(connection: Connection) -> tuple[str, Any] | None:
+    """What a process has to say; None once it has said all."""
     try:
-        name, value = connection.recv()
+        said: tuple[str, Any] = connection.recv()
     except EOFError:
-        return False
-    if name == "refused":
-        raise InputError(value)
-    if bar is not None:
-        getattr(bar, name)(value)
-    return True
+        return None
+    return said
 
 
 def _check_end(process: BaseProcess, jobs: int) -> None:
@@ -124,17 +128,20 @@ class _Relay(Places):
         self._connection.send((name, value))
 
 
-def _work(connection: Connection, group: Group, threads: int) -> None:
+def _work(connection: Connection, threads: int) -> None:
+    """Train one group after the other, as they come."""
     import torch
 
     # Ctrl-C reaches every process of a terminal; the one that waits ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(threads)
     try:
-        _train(group, [_Relay(connection)])
+        while (group := connection.recv()) is not None:
+            _train(group, [_Relay(connection)])
+            connection.send((_DONE, None))
     except InputError as error:
-        connection.send(("refused", str(error)))
-    except BrokenPipeError:
+        connection.send((_REFUSED, str(error)))
+    except (BrokenPipeError, EOFError):
         return  # nobody waits any more
     finally:
         connection.close()

@@ -114,8 +114,8 @@ def run_sequential(
         device: "auto", "cpu" or "cuda".
         save_models: after the "last" phase, after "all", or "none".
         track: "tensorboard", "trackio", "wandb"; those that are not installed are left out.
-        jobs: how many groups of seeds are trained at a time, each in a process of its own; None
-            for one a core, and 1 for this process alone, as under Accelerate and on a GPU.
+        jobs: how many groups of seeds are trained at a time, in as many processes; None for one a
+            core, and 1 for this process alone, as under Accelerate and on a GPU.
         accelerator: of several processes, which share the seeds; `device` is then its own.
 
     Returns:

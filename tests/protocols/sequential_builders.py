@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gmb_hf.protocols.sequential import train_variant
+from gmb_hf.protocols.sequential import pending_groups, train_group
 from gmb_hf.protocols.sequential_folder import SequentialFolder
 from gmb_hf.protocols.sequential_presets import preset
 from gmb_hf.protocols.sequential_settings import SequentialConfig
@@ -30,6 +30,8 @@ def trained(config, out, seeds, variant="dense", **options) -> SequentialFolder:
     """The folder of a training that has come to its end."""
     folder = SequentialFolder(out)
     folder.claim(config)
-    train_variant(config, parse_variant(variant), seeds, folder, **options)
+    architecture = parse_variant(variant)
+    for group in pending_groups(config, architecture, seeds, folder):
+        train_group(config, architecture, group, folder, **options)
     folder.merge()
     return folder
