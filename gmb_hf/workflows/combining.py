@@ -74,8 +74,8 @@ class MemberScores:
         if both < design.folds:
             raise InputError(
                 f"candidate {self.entry.name!r}: {both} of its {len(runs)} fitting runs have "
-                f"positive and negative windows, fewer than its {design.folds} folds; raise "
-                "fit_share, train more explore runs, or take the ensemble out"
+                f"positive and negative windows, fewer than its {design.folds} folds; train "
+                "more explore runs, take the ensemble out or, to lock it, raise fit_share"
             )
         return choose_penalty(rows, design.penalties, design.folds)
 

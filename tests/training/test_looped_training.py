@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from training_builders import (
     EQUALS,
+    VARIANT_TOLERANCE,
+    assert_variants_same,
     difference,
     equations,
-    gradients_of_both,
     lively_model,
     small_config,
     stacked,
@@ -43,7 +44,6 @@ VARIANTS = [
     "hebbian-3@0.1+loops-2x1",
 ]
 SEEDS = (0, 17)
-TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}
 
 
 def looped_config(text, **sections) -> RunConfig:
@@ -51,21 +51,18 @@ def looped_config(text, **sections) -> RunConfig:
     return small_config(model=model, **sections)
 
 
-def assert_same(config, seeds, dtype):
-    """Losses, answer logits and every parameter's gradient agree, relative to the largest."""
-    for gradients in gradients_of_both(config, seeds, dtype, TOLERANCE[dtype]):
-        largest = max(float(own.abs().max()) for _, own in gradients.values())
-        for name, (found, own) in gradients.items():
-            assert float((found - own).abs().max()) <= TOLERANCE[dtype] * largest, name
-        halting = [own for name, (_, own) in gradients.items() if "halting" in name]
+def assert_same_and_halting(config, seeds, dtype):
+    """What `assert_variants_same` says, and a halting unit that learns, where there is one."""
+    for gradients in assert_variants_same(config, seeds, dtype):
+        halting = [own for name, own in gradients.items() if "halting" in name]
         assert all(own.abs().max() > 0 for own in halting)
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("dtype", VARIANT_TOLERANCE, ids=str)
 @pytest.mark.parametrize("layers", [2, 3])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_variant_gives_the_models_own_loss_and_gradients(variant, layers, dtype):
-    assert_same(looped_config(variant, model={"layers": layers}), SEEDS, dtype)
+    assert_same_and_halting(looped_config(variant, model={"layers": layers}), SEEDS, dtype)
 
 
 @settings(max_examples=15, deadline=None)
@@ -92,7 +89,7 @@ def test_any_loops_of_any_shape_give_the_models_own_loss_and_gradients(data):
             "blend_window": data.draw(st.none() | st.integers(1, 5), label="blend_window"),
         },
     )
-    assert_same(config, (data.draw(st.integers(0, 99)),), torch.float64)
+    assert_same_and_halting(config, (data.draw(st.integers(0, 99)),), torch.float64)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

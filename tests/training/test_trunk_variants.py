@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from training_builders import (
     EQUALS,
+    VARIANT_TOLERANCE,
+    assert_variants_same,
     difference,
     equations,
-    gradients_of_both,
     lively_model,
     own_loss,
     small_config,
@@ -38,7 +39,6 @@ VARIANTS = [
     "banded-4+sort-4+blend-8+hebbian-4@0.1",
 ]
 SEEDS = (0, 17)
-TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}
 
 
 def variant_config(text, *, task=None, training=None, **model):
@@ -46,20 +46,11 @@ def variant_config(text, *, task=None, training=None, **model):
     return small_config(task=task, model={**model, **fields}, training=training)
 
 
-def assert_same(config, seeds, dtype):
-    """Losses, answer logits and every parameter's gradient agree, relative to the largest."""
-    for gradients in gradients_of_both(config, seeds, dtype, TOLERANCE[dtype]):
-        # A window of one mixes a state with itself: its gate has a gradient of mere rounding.
-        largest = max(float(own.abs().max()) for _, own in gradients.values())
-        for name, (found, own) in gradients.items():
-            assert float((found - own).abs().max()) <= TOLERANCE[dtype] * largest, name
-
-
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("dtype", VARIANT_TOLERANCE, ids=str)
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_variant_gives_the_models_own_loss_and_gradients(variant, layers, dtype):
-    assert_same(variant_config(variant, layers=layers), SEEDS, dtype)
+    assert_variants_same(variant_config(variant, layers=layers), SEEDS, dtype)
 
 
 @settings(max_examples=40, deadline=None)
@@ -88,7 +79,7 @@ def test_any_variant_of_any_shape_gives_the_models_own_loss_and_gradients(data):
             "hebbian_rate": 0.05,
         },
     )
-    assert_same(config, (data.draw(st.integers(0, 99)),), torch.float64)
+    assert_variants_same(config, (data.draw(st.integers(0, 99)),), torch.float64)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
