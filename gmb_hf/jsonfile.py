@@ -25,9 +25,14 @@ def parse_json(text: str, *, where: str) -> Any:
         InputError: it is not JSON, repeats a key, or holds NaN or an infinity.
     """
     try:
+        # A line keeps its end: what lacks at its end would be said to lack in the next one.
+        text = text.rstrip()
         return json.loads(text, object_pairs_hook=each_key_once, parse_constant=_constant)
     except json.JSONDecodeError as error:
-        raise InputError(f"{where}: is not JSON: {error.msg} (column {error.colno})") from None
+        line = f"line {error.lineno}, " if "\n" in text else ""
+        raise InputError(
+            f"{where}: is not JSON: {error.msg} ({line}column {error.colno})"
+        ) from None
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InputError(f"{where}: {reason}") from None
