@@ -8,7 +8,7 @@ look keeps every run of those before it. What was looked at is kept beside the l
 
 from __future__ import annotations
 
-import datetime
+from datetime import UTC, datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,7 +102,7 @@ def next_look(lock: Lock, lock_path: str | Path, log: RunLog) -> Look:
             return Look(item.look, tuple(notes), path, None, earlier)
     number = len(taken) + 1
     _refuse_beyond(lock, place, taken, runs)
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    today = datetime.now(UTC).date().isoformat()
     record = LookRecord(
         lock_hash=lock.hash,
         look=number,
