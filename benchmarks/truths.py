@@ -13,10 +13,10 @@ import numpy as np
 
 from benchmarks.harness import Line
 from benchmarks.laws import LAWS, Law, draws, noise, with_events
+from gmb_hf.benchmark.intervals import holm
 from gmb_hf.benchmark.judge import judge
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.utility import chance, warnings_at
-from gmb_hf.benchmark.verdict import holm
 from gmb_hf.preregistration.prereg import Prereg
 
 REPEATS = 200

@@ -8,6 +8,7 @@ statistic of all resamples is one matrix product.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -114,3 +115,22 @@ def _percentiles(draws: NDArray[np.float64]) -> Interval:
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(draws, [tail, 1 - tail])
     return Interval(float(low), float(high))
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Holm's step-down adjustment of one family of p-values (Holm 1979); None stays None.
+
+    A candidate without a p-value (it met no event) still counts as one of the family.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    n = len(p_values)
+    known = np.array([1.0 if p is None else p for p in p_values])
+    order = np.argsort(known, kind="stable")
+    stepped = np.maximum.accumulate(known[order] * np.arange(n, 0, -1))
+    adjusted = np.empty(n)
+    adjusted[order] = np.minimum(stepped, 1.0)
+    return [
+        None if p is None else float(value) for p, value in zip(p_values, adjusted, strict=True)
+    ]

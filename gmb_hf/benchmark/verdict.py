@@ -110,25 +110,6 @@ def conclude(
     return Verdict(RANK_ONLY, reasons, sentence, False, p_adjusted, None)
 
 
-def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Holm's step-down adjustment of one family of p-values (Holm 1979); None stays None.
-
-    A candidate without a p-value (it met no event) still counts as one of the family.
-
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
-    n = len(p_values)
-    known = np.array([1.0 if p is None else p for p in p_values])
-    order = np.argsort(known, kind="stable")
-    stepped = np.maximum.accumulate(known[order] * np.arange(n, 0, -1))
-    adjusted = np.empty(n)
-    adjusted[order] = np.minimum(stepped, 1.0)
-    return [
-        None if p is None else float(value) for p, value in zip(p_values, adjusted, strict=True)
-    ]
-
-
 def has_ranking_signal(layer_a: LayerA) -> bool:
     """Whether the score ranks above chance: pooled AUC over .5, and the runs' mean surely too.
 

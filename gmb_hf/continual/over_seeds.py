@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.benchmark.intervals import percentile_interval, resamples
+from gmb_hf.benchmark.intervals import holm, percentile_interval, resamples
 from gmb_hf.benchmark.record import Record
 from gmb_hf.crucible.aggregate import aggregate
-from gmb_hf.crucible.significance import holm, paired_permutation
+from gmb_hf.crucible.significance import paired_permutation
 
 LEAST_SEEDS = 3
 """Fewer have no interval: at two, Student's quantile is 12.7 and a bootstrap sees three means."""

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr
 
+from gmb_hf.benchmark.intervals import holm as holm
 from gmb_hf.benchmark.record import Record
-from gmb_hf.benchmark.verdict import holm as holm
 from gmb_hf.crucible.seeds import generator
 from gmb_hf.validation import InputError, positive_int
 

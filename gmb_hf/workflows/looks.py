@@ -8,9 +8,9 @@ look keeps every run of those before it. What was looked at is kept beside the l
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from gmb_hf.preregistration.documents import Many, Section, load_yaml, write_yaml
