@@ -17,17 +17,16 @@ import numpy as np
 
 from benchmarks.harness import Line, side
 from benchmarks.laws import LAWS, noise
-from gmb_hf.benchmark.calibration import spec_threshold
+from gmb_hf.benchmark.calibration import Judgement, spec_threshold
 from gmb_hf.benchmark.diagnostics import diagnose
-from gmb_hf.benchmark.discrimination import layer_a
-from gmb_hf.benchmark.intervals import resamples
 from gmb_hf.benchmark.judge import judge
-from gmb_hf.benchmark.judgement import Judgement
-from gmb_hf.benchmark.negatives import NegativeScores
 from gmb_hf.benchmark.nulls import uniform_draws
 from gmb_hf.benchmark.operationality import layer_b
+from gmb_hf.benchmark.ranking import layer_a
+from gmb_hf.benchmark.scores import NegativeScores
 from gmb_hf.benchmark.utility import layer_c
-from gmb_hf.preregistration.prereg import Prereg
+from gmb_hf.design.design import Prereg
+from gmb_hf.stats import resamples
 
 REPEATS = 5
 SCANNED = 10_000  # negative windows of both scans; the quadratic one takes a second for them

@@ -27,9 +27,8 @@ def o1() -> Line:
 
 
 def _measure() -> dict[str, Any]:
-    from gmb_hf.training.compiled import wanted
-    from gmb_hf.training.ensemble import Ensemble
-    from gmb_hf.training.memory import keep_freed_memory
+    from gmb_hf.training.ensemble import Ensemble, wanted
+    from gmb_hf.training.launch import keep_freed_memory
     from gmb_hf.training.observables import Observer
     from gmb_hf.training.presets import preset
 

@@ -53,7 +53,7 @@ def _train(out: Path, processes: int) -> float:
 
 def _largest_difference(one: Path, two: Path) -> float:
     """Between the training losses of the two logs; long runs part by rounding alone."""
-    from gmb_hf.runs import RunLog
+    from gmb_hf.runs.runlog import RunLog
 
     first, second = (RunLog.read(out / "logs") for out in (one, two))
     if first.runs != second.runs:

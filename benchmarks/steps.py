@@ -117,8 +117,7 @@ def _plain(config: RunConfig, seeds: Sequence[int], steps: int) -> dict[str, Any
     import torch
 
     from gmb_hf.modeling.mixers import own_parameter_names
-    from gmb_hf.training.ensemble import initial_model, task_data
-    from gmb_hf.training.optimizer import adamw
+    from gmb_hf.training.ensemble import adamw, initial_model, task_data
 
     losses: dict[str, list[float]] = {}
     spent = 0.0
@@ -148,10 +147,9 @@ def _plain(config: RunConfig, seeds: Sequence[int], steps: int) -> dict[str, Any
 
 def _stacked(config: RunConfig, seeds: Sequence[int], steps: int) -> dict[str, Any]:
     """The seeds stacked, compiled if the preset's own rule says so."""
-    from gmb_hf.training.compiled import wanted
-    from gmb_hf.training.ensemble import Ensemble
-    from gmb_hf.training.memory import keep_freed_memory
-    from gmb_hf.training.seeds import parse_seeds
+    from gmb_hf.training.config import parse_seeds
+    from gmb_hf.training.ensemble import Ensemble, wanted
+    from gmb_hf.training.launch import keep_freed_memory
 
     keep_freed_memory()
     all_seeds = parse_seeds(f"{config.seeds.explore},{config.seeds.evaluate}")

@@ -13,11 +13,11 @@ import numpy as np
 
 from benchmarks.harness import Line
 from benchmarks.laws import LAWS, Law, draws, noise, with_events
-from gmb_hf.benchmark.intervals import holm
+from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.judge import judge
-from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.utility import chance, warnings_at
-from gmb_hf.preregistration.prereg import Prereg
+from gmb_hf.design.design import Prereg
+from gmb_hf.stats import holm
 
 REPEATS = 200
 DRAWS = 2000

@@ -42,7 +42,8 @@ def _measure(folder: Path) -> dict[str, Any]:
     import torch
     from transformers import Trainer, TrainingArguments
 
-    from gmb_hf.monitor import GMBCallback, Parts
+    from gmb_hf.monitor.callback import GMBCallback
+    from gmb_hf.monitor.observe import Parts
     from gmb_hf.training.ensemble import initial_model
     from gmb_hf.training.presets import preset
 
@@ -110,7 +111,7 @@ def _measure(folder: Path) -> dict[str, Any]:
 def _measurable(lock: Path) -> list[str]:
     """The candidates of a lock whose columns a model shows by itself."""
     from gmb_hf import Lock
-    from gmb_hf.monitor.observing import COLLECTED
+    from gmb_hf.monitor.observe import COLLECTED
 
     candidates = Lock.read(lock).x_lock.candidates
     return [name for name, one in candidates.items() if {*COLLECTED, "step"}.issuperset(one.needs)]

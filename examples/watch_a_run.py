@@ -30,12 +30,10 @@ from transformers import Trainer, TrainingArguments
 from gmb_hf import Lock, RunLog, preset
 from gmb_hf.benchmark.events import find_events
 from gmb_hf.modeling.mixers import own_parameter_names
-from gmb_hf.monitor import GMBCallback
-from gmb_hf.monitor.run_watch import LOG_FILE
-from gmb_hf.reporting.figures import style
-from gmb_hf.training.ensemble import initial_model
-from gmb_hf.training.measures import spectral_entropy
-from gmb_hf.training.optimizer import adamw
+from gmb_hf.monitor.callback import LOG_FILE, GMBCallback
+from gmb_hf.report import style
+from gmb_hf.training.ensemble import adamw, initial_model
+from gmb_hf.training.observables import spectral_entropy
 from gmb_hf.training.stacked import log_metadata
 
 INDICATOR = "embedding_entropy_drop"

@@ -12,24 +12,23 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from gmb_hf._lazy import load
 from gmb_hf._version import __version__ as __version__
 
 _HOME = {
     "GrokkingTransformerConfig": "modeling",
     "GrokkingTransformerForCausalLM": "modeling",
-    "InputError": "validation",
-    "Judgement": "benchmark",
-    "Lock": "preregistration",
-    "Panel": "runs",
-    "Prereg": "preregistration",
+    "InputError": "errors",
+    "Judgement": "benchmark.calibration",
+    "Lock": "design.lock",
+    "Panel": "runs.panel",
+    "Prereg": "design.design",
     "Results": "benchmark.results",
-    "RunLog": "runs",
-    "Scores": "benchmark",
-    "evaluate_lock": "workflows.evaluating",
-    "evaluate_runs": "workflows.evaluating",
-    "get_task": "tasks",
-    "make_lock": "workflows.locking",
+    "RunLog": "runs.runlog",
+    "Scores": "benchmark.scores",
+    "evaluate_lock": "benchmark.evaluate",
+    "evaluate_runs": "benchmark.evaluate",
+    "get_task": "tasks.registry",
+    "make_lock": "benchmark.locking",
     "preset": "training.presets",
 }
 
@@ -41,7 +40,9 @@ __all__ = ["__version__", *_MODULES, *sorted(_HOME)]
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"{__name__}.{name}")
-    return load(__name__, _HOME, name)
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from gmb_hf.errors import InputError
 from gmb_hf.files import check_file
-from gmb_hf.validation import InputError
 
 HASH_LENGTH = 64
 SHOWN = 16

@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from gmb_hf.errors import InputError, unknown
 from gmb_hf.files import shipped
-from gmb_hf.validation import InputError, unknown
 
 _KINDS = {"Metric": "metric", "Comparison": "comparison", "Measurement": "measurement"}
 
@@ -226,7 +226,7 @@ class StatisticModule:
 class GmbModule(StatisticModule):
     """A layer of GMB: score series and event steps to flat scalars.
 
-    `statistic` is of `gmb_hf.benchmark.flat`.
+    `statistic` is of `gmb_hf.benchmark.series`.
     """
 
     source = """
@@ -240,13 +240,13 @@ class GmbModule(StatisticModule):
 
     def check(self, settings: dict[str, Any]) -> None:
         """Refuse what `read_settings` refuses."""
-        from gmb_hf.benchmark.series_settings import check_settings
+        from gmb_hf.benchmark.series import check_settings
 
         check_settings(f"gmb_{type(self).statistic.__name__}", settings)
 
 
 class CrucibleModule(StatisticModule):
-    """A statistic of Crucible; `statistic` is of `gmb_hf.crucible.flat`."""
+    """A statistic of Crucible; `statistic` is of `gmb_hf.crucible.calls`."""
 
     source = """
 @misc{crucible_metrics,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.runs.loop_columns import LEVELS, at_level
+from gmb_hf.runs.metadata import LEVELS, at_level
 from gmb_hf.runs.runlog import RunLog
 
 CLASSES = 29

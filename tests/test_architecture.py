@@ -239,7 +239,7 @@ def test_command_line_holds_no_numerics():
         ("from . import panel", [("gmb_hf.runs.panel", False)]),
         ("from ..files import write_text", [("gmb_hf.files", False)]),
         ("_HOME = {'Panel': 'panel', 'Row': 'panel'}", [("gmb_hf.runs.panel", False)]),
-        ("x = 'gmb_hf.indicators.registry'", [("gmb_hf.indicators.registry", False)]),
+        ("x = 'gmb_hf.indicators.catalogue'", [("gmb_hf.indicators.catalogue", False)]),
         ("if TYPE_CHECKING:\n    import torch", []),
         ("if typing.TYPE_CHECKING:\n    import a\nelse:\n    import b", [("b", False)]),
     ],

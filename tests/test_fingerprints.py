@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gmb_hf.errors import InputError
 from gmb_hf.fingerprints import (
     ContentHash,
     content_hash,
@@ -18,7 +19,6 @@ from gmb_hf.fingerprints import (
     missing_items,
     source_hash,
 )
-from gmb_hf.validation import InputError
 
 scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
 scalars |= st.floats(allow_nan=False, allow_infinity=False)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gmb_hf.errors import InputError
 from gmb_hf.files import shipped
-from gmb_hf.validation import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
 

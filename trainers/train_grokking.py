@@ -34,10 +34,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--data", help="the task's rows from the Hub: ORG/NAME@REV")
     options = parser.parse_args(arguments)
 
-    from gmb_hf.training.launching import exit_code
+    from gmb_hf.hub.sources import data_source
+    from gmb_hf.training.config import parse_seeds
+    from gmb_hf.training.launch import exit_code
     from gmb_hf.training.presets import preset
-    from gmb_hf.training.seeds import parse_seeds
-    from gmb_hf.workflows.task_source import data_source
 
     def work() -> None:
         config = preset(options.preset).changed(options.set)
@@ -68,9 +68,9 @@ def train(
 ) -> list[Path]:
     """Train this process's part; the files of all logs so far on the main process, else none."""
     from gmb_hf.training import single, stacked
-    from gmb_hf.training.companion import Beside
-    from gmb_hf.training.processes import make_accelerator, own_share
+    from gmb_hf.training.launch import make_accelerator, own_share
     from gmb_hf.training.progress import Bar
+    from gmb_hf.training.stacked import Beside
 
     accelerator = make_accelerator(cpu=cpu)
     main_process = accelerator.is_main_process

@@ -31,19 +31,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cpu", action="store_true", help="train on the CPU")
     options = parser.parse_args(arguments)
 
-    from gmb_hf.training.launching import exit_code
+    from gmb_hf.training.launch import exit_code
 
     return exit_code(lambda: train(options))
 
 
 def train(options: argparse.Namespace) -> None:
     """Train this process's part of every batch."""
-    from gmb_hf.tasks.text_sources import read_sources
-    from gmb_hf.training import language_training
-    from gmb_hf.training.language_progress import LossBar
-    from gmb_hf.training.language_settings import language_preset
-    from gmb_hf.training.processes import make_accelerator
-    from gmb_hf.training.seeds import parse_seeds
+    from gmb_hf.language import train as language_training
+    from gmb_hf.language.config import language_preset
+    from gmb_hf.language.train import LossBar
+    from gmb_hf.tasks.text import read_sources
+    from gmb_hf.training.config import parse_seeds
+    from gmb_hf.training.launch import make_accelerator
 
     config = language_preset(options.preset).changed(options.set)
     seeds = parse_seeds(options.seeds)

@@ -41,20 +41,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cpu", action="store_true", help="train on the CPU")
     options = parser.parse_args(arguments)
 
-    from gmb_hf.training.launching import exit_code
+    from gmb_hf.training.launch import exit_code
 
     return exit_code(lambda: train(options))
 
 
 def train(options: argparse.Namespace) -> None:
     """Train this process's seeds; the main process reports on all of them."""
-    from gmb_hf.training.seeds import parse_seeds
-    from gmb_hf.workflows.sequential import parse_variants, run_sequential, sequential_config
+    from gmb_hf.sequential.run import parse_variants, run_sequential, sequential_config
+    from gmb_hf.training.config import parse_seeds
 
     config = sequential_config(options.suite, options.preset, vars(options), options.set)
     variants, seeds = parse_variants(options.variants), parse_seeds(options.seeds)
 
-    from gmb_hf.training.processes import make_accelerator
+    from gmb_hf.training.launch import make_accelerator
 
     finished = run_sequential(
         config,

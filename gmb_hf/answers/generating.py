@@ -21,17 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf._version import __version__
-from gmb_hf.answers.answers_file import Answer, read_answers, shown_json
-from gmb_hf.answers.batches import equally_long
-from gmb_hf.answers.checkpoints import Saved
-from gmb_hf.answers.models import Loaded, load
-from gmb_hf.answers.sources import find_model
-from gmb_hf.files import claim, write_text
+from gmb_hf.answers.files import Answer, read_answers, shown_json
+from gmb_hf.answers.models import Loaded, Saved, equally_long, find_model, load
+from gmb_hf.errors import InputError, positive, positive_int
+from gmb_hf.files import claim, read_json, write_text
 from gmb_hf.fingerprints import content_hash
-from gmb_hf.jsonfile import read_json
-from gmb_hf.training.continuations import DivergedError, continuations
-from gmb_hf.training.language_tokens import load_tokenizer, tokenizer_hash
-from gmb_hf.validation import InputError, positive, positive_int
+from gmb_hf.language.data import load_tokenizer, tokenizer_hash
+from gmb_hf.language.train import DivergedError, continuations
 
 SCHEMA = "gmb-answers-1"
 

@@ -13,14 +13,290 @@ owner to say, and its scores pass the same gates as all others.
 
 from __future__ import annotations
 
-from gmb_hf.answers.asking import ASK, PLAIN, Asking, Judge
-from gmb_hf.answers.causal_judge import CausalJudge
-from gmb_hf.answers.label_judge import LabelJudge
-from gmb_hf.answers.models import Head, head_of
-from gmb_hf.answers.sources import Source
-from gmb_hf.answers.unloaded import Unloaded
-from gmb_hf.training.devices import chosen_device
-from gmb_hf.validation import InputError
+import inspect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gmb_hf.answers.models import Head, Loaded, Source, Unloaded, equally_long, head_of
+from gmb_hf.errors import InputError, choose, unknown
+from gmb_hf.training.launch import chosen_device
+
+HOWS = ("label", "likelihood", "yes-no")
+PLAIN = "{prompt}{answer}"
+ASK = "{prompt}{answer}\n\nIs this a good continuation? Answer yes or no:"
+
+ADVICE = "shorten the answers or the template, or choose another judge"
+"""What to do where an answer does not fit a judge."""
+
+Pair = tuple[str, str]
+"""Prompt and answer."""
+
+
+class Judge(Protocol):
+    """Whatever rates answers."""
+
+    @property
+    def place(self) -> str:
+        """By what name it goes."""
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Plain data on which a score depends, prompt and answer apart; `judge` names it."""
+
+    def rated(
+        self, pairs: Sequence[Pair], batch: int, /
+    ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
+        """Batch by batch, the places of pairs and their scores; NaN where there is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asking:
+    """What a judge is asked.
+
+    Attributes:
+        how: one of `HOWS`; None where the model is a classifier, which can do but one thing.
+        label: of a classifier, whose probability is the score.
+        template: what it reads; `PLAIN` for a label, `ASK` for yes-no.
+        yes, no: the words between which yes-no decides.
+    """
+
+    how: str | None = None
+    label: str | None = None
+    template: str | None = None
+    yes: str = " yes"
+    no: str = " no"
+
+    def __post_init__(self) -> None:
+        if self.how is not None:
+            choose("way", self.how, HOWS, where="--how")
+        if self.label is not None and self.how not in (None, "label"):
+            raise InputError(f"--label is for --how label, not {self.how}")
+        if self.template is not None:
+            if self.how == "likelihood":
+                raise InputError(
+                    "--template: the likelihood is that of the answer after its prompt"
+                )
+            _check_template(self.template)
+        if not self.yes or not self.no or self.yes == self.no:
+            raise InputError("--yes and --no: two different words are needed")
+
+
+def filled(template: str, pair: Pair) -> str:
+    """What a judge reads of a prompt and an answer."""
+    return template.format(prompt=pair[0], answer=pair[1])
+
+
+def _check_template(template: str) -> None:
+    try:
+        fields = {name for _, name, _, _ in Formatter().parse(template) if name is not None}
+    except ValueError as error:
+        raise InputError(f"--template: {error}; a brace as such is written twice") from None
+    if "answer" not in fields or fields - {"answer", "prompt"}:
+        raise InputError(
+            "--template: must have {answer} in it, may have {prompt}, and nothing else in braces; "
+            "a brace as such is written twice"
+        )
+
+
+# A causal language model as a judge: how likely an answer is, or whether it says yes of it.
+
+
+class CausalJudge:
+    """A causal model: how likely the answer is, or whether it says yes or no of it.
+
+    Args:
+        model: that judges.
+        template: what it reads before the words; with the likelihood the prompt alone is read.
+        words: yes and no; None for the likelihood of the answer.
+    """
+
+    def __init__(self, model: Unloaded, template: str, words: tuple[str, str] | None) -> None:
+        self._model = model
+        self._template = template
+        self._words = words
+
+    @property
+    def place(self) -> str:
+        """As `Judge`."""
+        return self._model.place
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """As `Judge`."""
+        about = {"judge": self._model.source.identity}
+        if self._words is None:
+            return {**about, "how": "likelihood"}
+        yes, no = self._words
+        return {**about, "how": "yes-no", "template": self._template, "yes": yes, "no": no}
+
+    def rated(
+        self, pairs: Sequence[Pair], batch: int
+    ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
+        """As `Judge`. An answer without a token has no likelihood.
+
+        Raises:
+            InputError: a word of yes and no has no token, or both have the same ones.
+        """
+        if self._words is None:
+            yield from self._likelihoods(pairs, batch)
+        else:
+            yield from self._verdicts(pairs, batch, self._words)
+
+    def _likelihoods(
+        self, pairs: Sequence[Pair], batch: int
+    ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
+        loaded = self._model.loaded
+        begun = {prompt: loaded.ids(prompt) for prompt in {prompt for prompt, _ in pairs}}
+        before = [loaded.start + begun[prompt] for prompt, _ in pairs]
+        ends = [loaded.ids_after(prompt, begun[prompt], answer) for prompt, answer in pairs]
+        rows = [one + end for one, end in zip(before, ends, strict=True)]
+        self._check(before, [len(row) for row in rows], pairs)
+        for places in equally_long([len(row) for row in rows], batch):
+            sizes = np.array([len(ends[place]) for place in places])
+            sums = self._log_chances([rows[place] for place in places], sizes)
+            yield places, np.divide(sums, sizes, out=np.full_like(sums, np.nan), where=sizes > 0)
+
+    def _verdicts(
+        self, pairs: Sequence[Pair], batch: int, words: tuple[str, str]
+    ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
+        loaded = self._model.loaded
+        word_ids = self._word_ids(loaded, words)
+        before = [loaded.start + loaded.ids(filled(self._template, pair)) for pair in pairs]
+        longest = max(map(len, word_ids))
+        self._check(before, [len(row) + longest for row in before], pairs)
+        for places in equally_long([len(row) for row in before], batch):
+            yes, no = (
+                self._log_chances([before[place] + word for place in places], len(word))
+                for word in word_ids
+            )
+            yield places, 1 / (1 + np.exp(np.clip(no - yes, -700, 700)))
+
+    def _word_ids(self, loaded: Loaded, words: tuple[str, str]) -> list[list[int]]:
+        """The tokens of both words, as they are after what the template ends with."""
+        text = filled(self._template, ("", ""))
+        begun = loaded.ids(text)
+        found = [loaded.ids_after(text, begun, word) for word in words]
+        for word, ids in zip(words, found, strict=True):
+            if not ids:
+                raise InputError(f"{loaded.place}: the word {word!r} has no token")
+        if found[0] == found[1]:
+            raise InputError(
+                f"{loaded.place}: the words {words[0]!r} and {words[1]!r} are the same to it; "
+                "choose others: --yes, --no"
+            )
+        return found
+
+    @torch.no_grad()
+    def _log_chances(
+        self, rows: list[list[int]], sizes: int | NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """ln p of the last tokens of each row, so many of them, after those before, [n]."""
+        most = int(np.max(sizes))
+        if not most:
+            return np.zeros(len(rows))
+        loaded = self._model.loaded
+        ids = loaded.tensor(rows)
+        # The logits of a token stand at the place of the one before it.
+        keeps = "logits_to_keep" in inspect.signature(loaded.model.forward).parameters
+        kept = {"logits_to_keep": most + 1} if keeps else {}
+        found = loaded.model(input_ids=ids, attention_mask=torch.ones_like(ids), **kept)
+        logits = found.logits[:, -(most + 1) : -1]  # [n, most, V]
+        said = logits.gather(-1, ids[:, -most:, None])[..., 0]  # [n, most]
+        each = (said - logits.logsumexp(-1)).double()
+        asked = np.arange(most, 0, -1) <= np.broadcast_to(sizes, len(rows))[:, None]
+        chosen = torch.from_numpy(asked).to(loaded.device)
+        return loaded.finite(torch.where(chosen, each, 0.0).sum(-1))
+
+    def _check(self, before: list[list[int]], sizes: list[int], pairs: Sequence[Pair]) -> None:
+        prompts = [prompt for prompt, _ in pairs]
+        self._model.loaded.require_begun([len(row) for row in before], prompts)
+        self._model.loaded.require_room(sizes, prompts, ADVICE)
+
+
+# A text classifier as a judge: the probability of one of its labels.
+
+
+class LabelJudge:
+    """A text classifier: the probability of a label.
+
+    A model of several labels that exclude each other gives them a softmax, one of labels that do
+    not a sigmoid each; with one output alone, as reward models have it, the score is that number.
+
+    Raises:
+        InputError: it has several labels and none is named, or no such label.
+    """
+
+    def __init__(self, model: Unloaded, label: str | None, template: str) -> None:
+        self._model = model
+        self._template = template
+        config = model.config
+        self._place, self._label = _label_place(model.place, config, label)
+        self._exclusive = config.problem_type != "multi_label_classification"
+        self._single = config.num_labels == 1
+
+    @property
+    def place(self) -> str:
+        """As `Judge`."""
+        return self._model.place
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """As `Judge`."""
+        return {
+            "judge": self._model.source.identity,
+            "how": "label",
+            "label": self._label,
+            "template": self._template,
+        }
+
+    @torch.no_grad()
+    def rated(
+        self, pairs: Sequence[Pair], batch: int
+    ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
+        """As `Judge`."""
+        loaded = self._model.loaded
+        config = loaded.model.config
+        if config.pad_token_id is None:
+            # Causal models with a classifier's head look for the last token that is no padding,
+            # and take one row at a time where they know none. There is no padding here.
+            config.pad_token_id = -1
+        texts = [filled(self._template, pair) for pair in pairs]
+        rows = [loaded.ids(text, framed=True) for text in texts]
+        loaded.require_room([len(row) for row in rows], [prompt for prompt, _ in pairs], ADVICE)
+        for places in equally_long([len(row) for row in rows], batch):
+            ids = loaded.tensor([rows[place] for place in places])
+            logits = loaded.model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+            yield places, loaded.finite(self._score(logits.double()))
+
+    def _score(self, logits: Tensor) -> Tensor:
+        if self._single:
+            return logits[:, 0]
+        chance = logits.softmax(-1) if self._exclusive else logits.sigmoid()
+        return chance[:, self._place]
+
+
+def _label_place(place: str, config: Any, label: str | None) -> tuple[int, str]:
+    names = {int(number): str(name) for number, name in config.id2label.items()}
+    if label is None and config.num_labels == 1:
+        return 0, names.get(0, "LABEL_0")
+    known = [names[number] for number in sorted(names)]
+    if label is None:
+        unnamed = all(name == f"LABEL_{number}" for number, name in names.items())
+        what = "its labels have no names" if unnamed else "it has several labels"
+        raise InputError(
+            f"{place}: {what} ({', '.join(known)}); say whose probability is the score: --label "
+            f"{known[-1]}"
+        )
+    if label not in known:
+        raise unknown("label", label, known, where=place)
+    return next(number for number, name in names.items() if name == label), label
 
 
 def load_judge(source: Source, asking: Asking, *, device: str = "auto") -> Judge:

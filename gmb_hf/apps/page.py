@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
 
 Answer = tuple[dict[str, Any], Any]
 """Flat results by name, and a matplotlib figure."""

@@ -6,8 +6,14 @@ import csv
 import io
 import json
 import math
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from gmb_hf.apps.page import (
     Answer,
@@ -19,7 +25,170 @@ from gmb_hf.apps.page import (
     numbers_in,
     title_of,
 )
-from gmb_hf.validation import InputError
+from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.series import judgement_of
+from gmb_hf.errors import InputError
+from gmb_hf.report.curves import align
+from gmb_hf.report.style import (
+    BLUE,
+    INK,
+    LABEL_COLOURS,
+    MUTED,
+    RULE,
+    SKY,
+    VERMILION,
+    house_style,
+    new_figure,
+    rate_axis,
+    rate_text,
+    step_axis,
+)
+
+_HORIZON, _QUIET = "#F1EFE6", "#EAF2F8"
+
+
+def draw(metric: str, call: dict[str, Any], results: dict[str, Any]) -> Figure:
+    """Two panels: every run on the clock of its event, then the result.
+
+    Args:
+        metric: name of the GMB metric.
+        call: the arguments that it was called with.
+        results: what it returned, with `return_per_run`.
+    """
+    settings = {name: value for name, value in call.items() if name not in _DATA}
+    judgement = judgement_of(metric, call["predictions"], call["references"], settings)
+    with house_style():
+        figure = new_figure(7.2, 3.0)
+        left, right = figure.subplots(1, 2)
+        _scores(left, judgement)
+        _PANELS[metric](right, judgement, results)
+    return figure
+
+
+_DATA = ("predictions", "references")
+
+
+def _scores(axes: Axes, judgement: Judgement) -> None:
+    scores, prereg = judgement.evaluation, judgement.prereg
+    axes.set_title("Scores before the event")
+    if not judgement.n_events:
+        axes.text(0.5, 0.5, "no run has an event", ha="center", transform=axes.transAxes)
+        axes.set_axis_off()
+        return
+    reach = 2 * prereg.safe_gap
+    offsets, values = align(
+        scores.values, scores.steps, scores.present, scores.event_step, reach=reach
+    )
+    before = offsets <= 0
+    for row in values[:, before]:
+        known = np.isfinite(row)
+        axes.plot(offsets[before][known], row[known], color=SKY, lw=0.6, alpha=0.55)
+    axes.axvspan(-reach, -prereg.safe_gap, color=_QUIET, zorder=0, lw=0)
+    axes.axvspan(-prereg.horizon, 0, color=_HORIZON, zorder=0, lw=0)
+    axes.set_xlim(-reach, 0)
+    target = prereg.primary_fpr
+    tau = judgement.calibrated.deployed[target]
+    if np.isfinite(tau):
+        axes.axhline(tau, color=VERMILION, lw=1.2)
+    for at, label in (((-reach - prereg.safe_gap) / 2, "quiet"), (-prereg.horizon / 2, "horizon")):
+        axes.text(
+            at, 1.0, label, ha="center", va="bottom", fontsize=7, color=MUTED,
+            transform=axes.get_xaxis_transform(),
+        )  # fmt: skip
+    axes.set_title("Scores before the event", pad=14)
+    step_axis(axes, "steps from the event", ticks=5)
+    axes.set_ylabel(f"score, and its threshold at {rate_text(target)}")
+
+
+def _discrimination(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> None:
+    windows, values = judgement.windows, judgement.evaluation.values
+    axes.set_title("Receiver operating characteristic")
+    axes.plot([0, 1], [0, 1], color=RULE, lw=1)
+    if results["auc"] is not None:
+        risky, quiet = np.sort(values[windows.positive]), np.sort(values[windows.negative])
+        taus = np.unique(np.concatenate([risky, quiet]))
+        true = 1 - np.searchsorted(risky, taus, side="left") / len(risky)
+        false = 1 - np.searchsorted(quiet, taus, side="left") / len(quiet)
+        axes.plot([*false, 0.0], [*true, 0.0], color=BLUE)
+        text = f"AUC {results['auc']:.3f}\nAP {results['ap']:.3f}"
+        axes.text(0.95, 0.08, text, ha="right", transform=axes.transAxes)
+    axes.set_xlabel("false positive rate of windows")
+    axes.set_ylabel("true positive rate of windows")
+
+
+def _operationality(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> None:
+    prereg = judgement.prereg
+    targets = np.array(prereg.fpr_targets)
+    achieved = [results[f"fpr@{target!r}"] for target in prereg.fpr_targets]
+    place = np.arange(len(targets))
+    axes.set_title("Target and achieved false positive rate")
+    axes.bar(place, achieved, width=0.55, color=BLUE, label="achieved")
+    axes.errorbar(
+        place, targets, yerr=prereg.fpr_eps, fmt="_", ms=26, color=INK, ecolor=MUTED, capsize=4,
+        label="target and tolerance",
+    )  # fmt: skip
+    axes.set_xticks(place, [rate_text(target) for target in prereg.fpr_targets])
+    axes.set_xlabel("target")
+    rate_axis(axes.yaxis)
+    axes.legend(loc="upper left")
+    axes.margins(y=0.25)
+
+
+def _utility(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> None:
+    target = judgement.prereg.primary_fpr
+    leads = np.array(results[f"lead_time_per_run@{target!r}"])
+    leads = leads[np.isfinite(leads)]
+    coverage = results[f"coverage@{target!r}"]
+    axes.set_title(f"Lead times at a budget of {rate_text(target)}")
+    if len(leads):
+        axes.hist(leads, bins=12, range=(0, judgement.prereg.horizon), color=BLUE, rwidth=0.9)
+        axes.axvline(float(np.median(leads)), color=VERMILION)
+    shown = "no events" if coverage is None else f"{coverage:.0%} of events covered"
+    axes.text(0.03, 0.93, shown, transform=axes.transAxes)
+    axes.margins(y=0.2)
+    step_axis(axes, "steps ahead of the event", ticks=5)
+    axes.set_ylabel("runs")
+
+
+def _robustness(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> None:
+    counts: Counter[tuple[str, bool]] = Counter(
+        zip(results["member_labels"], results["member_layer_b_pass"], strict=True)
+    )
+    kinds = sorted(counts, reverse=True)
+    names = [f"{label}\nlayer B {'passes' if ok else 'fails'}" for label, ok in kinds]
+    axes.set_title(f"The {results['family_size']} members of the family")
+    axes.barh(
+        names,
+        [counts[kind] for kind in kinds],
+        height=0.5,
+        color=[LABEL_COLOURS[label] for label, _ in kinds],
+        edgecolor=MUTED,
+        linewidth=0.6,
+    )
+    axes.set_ylim(-0.5, max(2.5, len(kinds) - 0.5))
+    axes.set_xlabel("members")
+
+
+def _verdict(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> None:
+    false = np.array(results["false_alarms_per_run"])
+    counts = judgement.negatives.counts
+    rates = false[counts > 0] / counts[counts > 0]
+    axes.set_title(results["label"])
+    axes.hist(rates, bins=20, range=(0, max(0.2, float(rates.max(initial=0)))), color=BLUE)
+    axes.axvline(judgement.prereg.primary_fpr, color=VERMILION)
+    axes.set_xlabel("false positive rate of a run, and the budget")
+    axes.set_ylabel("runs")
+    rate_axis(axes.xaxis)
+
+
+_PANELS: dict[str, Callable[[Axes, Judgement, dict[str, Any]], None]] = {
+    "gmb_discrimination": _discrimination,
+    "gmb_operationality": _operationality,
+    "gmb_utility": _utility,
+    "gmb_robustness": _robustness,
+    "gmb_verdict": _verdict,
+}
+
 
 _FORMATS = """CSV with the columns `run`, `step`, `score` and `event` (the step t* of the run's
 event, the same in each of its rows; empty where it had none), or JSON as in a call:
@@ -50,7 +219,6 @@ def series_app(script: Path) -> Any:
     summary = described(script)
 
     def answer(text: str, settings: dict[str, Any]) -> Answer:
-        from gmb_hf.apps.series_figure import draw
 
         data = read_series(text)
         if "fpr_targets" in settings:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.benchmark.judgement import Judgement
-from gmb_hf.benchmark.negatives import NegativeScores
-from gmb_hf.benchmark.record import Record
+from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.scores import NegativeScores
+from gmb_hf.documents import Record
 
 _BINS = 50
 _TAIL = 0.90

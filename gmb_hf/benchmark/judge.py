@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.diagnostics import Diagnostics, diagnose
-from gmb_hf.benchmark.discrimination import LayerA, layer_a
-from gmb_hf.benchmark.intervals import holm
-from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.operationality import LayerB, layer_b
-from gmb_hf.benchmark.record import Record
+from gmb_hf.benchmark.ranking import LayerA, layer_a
 from gmb_hf.benchmark.robustness import LayerD, layer_d
-from gmb_hf.benchmark.scope import conclude_stratum
-from gmb_hf.benchmark.strata import MeasuredStratum, StratumResult, measure_strata
 from gmb_hf.benchmark.utility import LayerC, layer_c
-from gmb_hf.benchmark.verdict import Verdict, conclude
-from gmb_hf.preregistration.strata import Facts
-from gmb_hf.validation import InputError
+from gmb_hf.benchmark.verdict import (
+    MeasuredStratum,
+    StratumResult,
+    Verdict,
+    conclude,
+    conclude_stratum,
+    measure_strata,
+)
+from gmb_hf.design.design import Facts
+from gmb_hf.documents import Record
+from gmb_hf.errors import InputError
+from gmb_hf.stats import holm
 
 Variants = Mapping[str, Judgement]
 

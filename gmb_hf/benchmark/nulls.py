@@ -22,8 +22,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.benchmark.judgement import Judgement
-from gmb_hf.benchmark.record import Record
+from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.documents import Record
 
 _SHIFT_STREAM = 2
 _RISK_SET_STREAM = 3

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.operationality import layer_b
-from gmb_hf.benchmark.record import Record
 from gmb_hf.benchmark.utility import chance, shortfalls, warnings_at
-from gmb_hf.preregistration.prereg import Prereg
+from gmb_hf.design.design import Prereg
+from gmb_hf.documents import Record
 
 _HORIZON_FACTORS = (0.8, 1.0, 1.25)
 SUPPORTED, RANK_ONLY = "SUPPORTED_FOR_ALARM", "RANK_ONLY"

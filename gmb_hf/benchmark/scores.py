@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
+from gmb_hf.design.design import Prereg
+from gmb_hf.errors import InputError
 from gmb_hf.runs.panel import Panel
-from gmb_hf.validation import InputError
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -101,3 +104,221 @@ class Scores:
         # The mean of equal numbers is that number, which the division need not return.
         mean = np.clip(mean, windows[:, :, 0], highest)
         return dataclasses.replace(self, values=np.where(finite, mean, self.values))
+
+
+# Until when a run was watched: the last step at which its event would have been registered.
+
+
+def registrable_until(scores: Scores, prereg: Prereg) -> NDArray[np.int64]:
+    """The last step of each run at which an event would have been registered, int64 [R].
+
+    E_jump looks W_event ahead, E_plateau K - 1 checkpoints and E_regime the radius. A run that is
+    too short for any event has -1.
+    """
+    event = prereg.event
+    if event.type == "E_plateau":
+        ahead = (event.x_plateau_checkpoints or 1) - 1
+        at = scores.present.sum(axis=1) - 1 - ahead
+        steps = scores.steps[np.arange(scores.n_runs), np.maximum(at, 0)]
+        return np.where(at >= 0, steps, -1)
+    ahead = prereg.w_event if event.type == "E_jump" else event.x_regime_radius or 0
+    return np.maximum(scores.last_step - ahead, -1)
+
+
+# Positive, negative and ignored windows: each checkpoint is "the window that ends here".
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """The labels of R runs at T checkpoints.
+
+    Attributes:
+        positive, negative: bool [R, T].
+        monitored: bool [R, T], from burn-in to just before t*; without an event to the last
+            negative. Holds every labelled window and the gap between the labels.
+        dropped: labelled windows that were left out because their score is not finite.
+    """
+
+    positive: NDArray[np.bool_]
+    negative: NDArray[np.bool_]
+    monitored: NDArray[np.bool_]
+    dropped: int
+
+    def select(self, rows: NDArray[Any]) -> Windows:
+        """The labels of some runs; `dropped` stays that of all."""
+        return Windows(self.positive[rows], self.negative[rows], self.monitored[rows], self.dropped)
+
+
+def label_windows(scores: Scores, prereg: Prereg) -> Windows:
+    """Label every checkpoint of every run.
+
+    A run without an event is negative up to a safe gap before the last step at which one would have
+    been registered (see `registrable_until`). Runs that an event excludes do not belong in here.
+
+    Raises:
+        InputError: the safe gap is not larger than the horizon, or a labelled window's score is
+            NaN or infinite (unless `x_nan` is `ignore`: those windows are dropped and counted).
+    """
+    if prereg.safe_gap <= prereg.horizon:
+        raise InputError(
+            f"safe gap {prereg.safe_gap} must be larger than horizon {prereg.horizon} steps, or a "
+            "window could be positive and negative at once; enlarge the safe gap"
+        )
+    event = scores.event_step[:, None]
+    happened = scores.has_event[:, None]
+    steps = scores.steps
+    usable = scores.present & (steps >= prereg.burn_in)
+    quiet_until = registrable_until(scores, prereg)[:, None] - prereg.safe_gap
+
+    # Comparisons with NaN are False: a run without an event has no positives.
+    positive = usable & (steps < event) & (event - steps <= prereg.horizon)
+    quiet = np.where(happened, steps <= event - prereg.safe_gap, steps <= quiet_until)
+    negative = usable & quiet
+    monitored = usable & np.where(happened, steps < event, steps <= quiet_until)
+
+    finite = np.isfinite(scores.values)
+    lost = (positive | negative) & ~finite
+    if lost.any() and prereg.x_nan != "ignore":
+        run, column = (int(i) for i in np.argwhere(lost)[0])
+        raise InputError(
+            f"run {scores.runs[run]!r}, step {steps[run, column]}: score {scores.name!r} is "
+            f"{scores.values[run, column]} in a labelled window; mend the score, raise x_burn_in, "
+            "or drop such windows (x_nan: ignore)"
+        )
+    return Windows(positive & finite, negative & finite, monitored & finite, int(lost.sum()))
+
+
+# The scores of the negative windows, sorted once: what thresholds and their rates are read from.
+
+
+@dataclass(frozen=True, eq=False)
+class NegativeScores:
+    """The N negative windows of R runs.
+
+    Attributes:
+        values: float64 [N], descending.
+        run: int64 [N], the row of the run that each belongs to.
+        counts: int64 [R], how many each run has.
+    """
+
+    values: NDArray[np.float64]
+    run: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, scores: Scores, windows: Windows) -> NegativeScores:
+        """Collect and sort the negative windows."""
+        run, column = np.nonzero(windows.negative)
+        values = scores.values[run, column]
+        order = np.argsort(-values, kind="stable")
+        counts = windows.negative.sum(axis=1, dtype=np.int64)
+        return cls(values[order], run[order], counts)
+
+    @property
+    def n_windows(self) -> int:
+        """N, the number of negative windows."""
+        return len(self.values)
+
+    @property
+    def n_runs(self) -> int:
+        """How many runs have negative windows."""
+        return int((self.counts > 0).sum())
+
+    def select(self, rows: NDArray[Any]) -> NegativeScores:
+        """The negatives of the runs at these row numbers, renumbered in this order."""
+        place = np.full(len(self.counts), -1, dtype=np.int64)
+        place[rows] = np.arange(len(rows))
+        run = place[self.run]
+        kept = run >= 0
+        return NegativeScores(self.values[kept], run[kept], self.counts[rows])
+
+    @cached_property
+    def group_ends(self) -> NDArray[np.int64]:
+        """Index of the last window of each group of tied scores, int64 [G], highest group first."""
+        if not self.n_windows:
+            return np.zeros(0, dtype=np.int64)
+        return np.append(np.flatnonzero(np.diff(self.values)), self.n_windows - 1)
+
+    @cached_property
+    def distinct(self) -> NDArray[np.float64]:
+        """The distinct scores, descending, float64 [G]: every finite threshold that matters."""
+        return self.values[self.group_ends]
+
+    @cached_property
+    def windows_at_or_above(self) -> NDArray[np.int64]:
+        """Alarmed windows at each distinct threshold, int64 [G]."""
+        return self.group_ends + 1
+
+    @cached_property
+    def rate_sums(self) -> NDArray[np.float64]:
+        """Sum over runs of each run's alarm rate, at each distinct threshold, float64 [G]."""
+        return np.asarray(np.cumsum(1.0 / self.counts[self.run])[self.group_ends])
+
+    def rates(self, *, per_run: bool) -> NDArray[np.float64]:
+        """False positive rate at each distinct threshold, ascending, float64 [G].
+
+        Args:
+            per_run: the mean over runs of each run's rate, else the pooled rate over windows.
+        """
+        if per_run:
+            # A sum of many 1/n may pass the whole by a rounding error.
+            return np.minimum(self.rate_sums / max(self.n_runs, 1), 1.0)
+        return self.windows_at_or_above / max(self.n_windows, 1)
+
+
+# Risk sets: for each event, the runs that could have had theirs at that step instead.
+
+
+@dataclass(frozen=True, eq=False)
+class RiskSets:
+    """The horizon of each run's event, seen on the checkpoints of every run.
+
+    Attributes:
+        at_risk: bool [R, R], row i: the runs at risk at the event of run i; all False where it had
+            none. A run with an event is in its own risk set.
+        begin, end: int32 [R, R], row i, column j: the columns begin..end-1 of run j are its
+            checkpoints in the horizon of run i's event.
+    """
+
+    at_risk: NDArray[np.bool_]
+    begin: NDArray[np.int32]
+    end: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, scores: Scores, prereg: Prereg) -> RiskSets:
+        """Find every event's risk set; the horizon [t* - H, t*) begins no earlier than burn-in."""
+        n_runs, has_event = scores.n_runs, scores.has_event
+        event = np.where(has_event, scores.event_step, 0.0)
+        start = np.maximum(event - prereg.horizon, prereg.burn_in)
+        begin = np.empty((n_runs, n_runs), dtype=np.int32)
+        end = np.empty_like(begin)
+        for run, length in enumerate(scores.present.sum(axis=1)):
+            steps = scores.steps[run, :length]
+            begin[:, run] = np.searchsorted(steps, start)
+            end[:, run] = np.searchsorted(steps, event)
+        # Comparisons with NaN are False: a run without an event is event-free throughout.
+        event_free = ~(scores.event_step[None, :] < event[:, None])
+        at_risk = event_free & (scores.last_step[None, :] >= event[:, None])
+        np.fill_diagonal(at_risk, True)
+        return cls(at_risk & has_event[:, None], begin, np.maximum(begin, end))
+
+    def select(self, rows: NDArray[Any]) -> RiskSets:
+        """The risk sets among the runs at these row numbers."""
+        chosen = np.ix_(rows, rows)
+        return RiskSets(self.at_risk[chosen], self.begin[chosen], self.end[chosen])
+
+    def share_alarmed(self, alarms: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Share of each event's risk set with an alarm in the horizon, [R]; NaN without event.
+
+        Args:
+            alarms: bool [R, T].
+        """
+        upto = np.zeros((len(alarms), alarms.shape[1] + 1), dtype=np.int32)
+        np.cumsum(alarms, axis=1, out=upto[:, 1:])
+        before = np.take_along_axis(upto, self.begin.T, axis=1)
+        within = np.take_along_axis(upto, self.end.T, axis=1) - before
+        alarmed = (self.at_risk & (within.T > 0)).sum(axis=1)
+        size = self.at_risk.sum(axis=1)
+        shares = np.full(len(size), np.nan)
+        np.divide(alarmed, size, out=shares, where=size > 0)
+        return shares

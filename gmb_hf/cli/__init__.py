@@ -15,7 +15,7 @@ _INTERRUPTED = 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `gmb` with the given arguments (those of the process by default); the exit code."""
     from gmb_hf.cli.app import build
-    from gmb_hf.validation import CheckFailed, InputError
+    from gmb_hf.errors import CheckFailed, InputError
 
     try:
         code = build()(args=arguments, prog_name="gmb", standalone_mode=False)
@@ -51,7 +51,7 @@ def _usage_error(error: Exception) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    from gmb_hf.reporting.escape import one_line
+    from gmb_hf.escape import one_line
 
     print(one_line(message), file=sys.stderr)
     return code

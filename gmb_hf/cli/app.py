@@ -10,7 +10,6 @@ from gmb_hf.cli import (
     crucible,
     data,
     evaluate,
-    generalization,
     heldout,
     indicators,
     judge,
@@ -19,13 +18,14 @@ from gmb_hf.cli import (
     model,
     monitor,
     plan,
-    prereg,
     results,
     run,
     runs,
     sequential,
-    train,
 )
+from gmb_hf.cli import lock as prereg
+from gmb_hf.cli import run as train
+from gmb_hf.cli import sequential as generalization
 
 _HELP = """May an early-warning score of a training run be trusted as an alarm?
 

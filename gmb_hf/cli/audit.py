@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from gmb_hf.workflows.auditing import Audit
+    from gmb_hf.benchmark.audit import Audit
+
 
 # The labels that need a look come first.
 _LABELS = ("REGISTERED_TRANSITION", "ESTIMATOR_UNSTABLE", "NO_TRANSITION", "INCONCLUSIVE")
@@ -36,8 +37,8 @@ def audit(
     run_column: Annotated[str, typer.Option(help="Column that tells runs apart.")] = "run",
 ) -> None:
     """Say of each run whether force, info and constraint move together: PT-MSS, per run."""
-    from gmb_hf.cli import show
-    from gmb_hf.workflows.auditing import audit_runs
+    from gmb_hf.benchmark.audit import audit_runs
+    from gmb_hf.cli import screen as show
 
     sources = [*runs, *(more_runs or [])]
     found = audit_runs(
@@ -59,9 +60,9 @@ def audit(
 def _print(found: Audit, path: Path) -> None:
     from rich.text import Text
 
-    from gmb_hf.cli import show
+    from gmb_hf.cli import screen as show
     from gmb_hf.cli.table import Column, Group, lay_out
-    from gmb_hf.reporting.escape import one_line
+    from gmb_hf.escape import one_line
 
     columns = (
         Column("run", shrinks_to=12),

@@ -11,7 +11,7 @@ import typer
 from gmb_hf.cli.options import Several
 
 if TYPE_CHECKING:
-    from gmb_hf.workflows.heldout import Heldout
+    from gmb_hf.language.heldout import Heldout
 
 
 class HeldoutCommand(Several):
@@ -44,10 +44,9 @@ def heldout(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Loss, perplexity and bits per byte of language models on text held out."""
-    from gmb_hf.cli.show import counting, written
-    from gmb_hf.tasks.text import SEPARATOR
-    from gmb_hf.tasks.text_sources import read_sources
-    from gmb_hf.workflows.heldout import evaluate_heldout, write_heldout
+    from gmb_hf.cli.screen import counting, written
+    from gmb_hf.language.heldout import evaluate_heldout, write_heldout
+    from gmb_hf.tasks.text import SEPARATOR, read_sources
 
     texts = read_sources(text, separator=SEPARATOR if separator is None else separator)
     with counting("held out") as done:
@@ -70,9 +69,9 @@ def _show(found: Heldout) -> None:
     """The table on the screen, a group for each text."""
     from rich.text import Text
 
-    from gmb_hf.cli import show
+    from gmb_hf.cli import screen as show
     from gmb_hf.cli.table import Column, Group, lay_out
-    from gmb_hf.reporting.escape import number, one_line
+    from gmb_hf.escape import number, one_line
 
     heads = ("loss", "perplexity", "bits/byte", "tokens")
     columns = (Column("model", shrinks_to=16), *(Column(head, right=True) for head in heads))

@@ -24,8 +24,8 @@ def _one(name: str) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from gmb_hf.cli import show
-    from gmb_hf.indicators.registry import get
+    from gmb_hf.cli import screen as show
+    from gmb_hf.indicators.catalogue import get
 
     entry = get(name)
     facts = {
@@ -46,13 +46,13 @@ def _one(name: str) -> None:
 def _list(runs: list[str] | None) -> None:
     from rich.text import Text
 
-    from gmb_hf.cli import show
+    from gmb_hf.cli import screen as show
     from gmb_hf.cli.table import Column, Group, lay_out
-    from gmb_hf.indicators.registry import available, get, names
+    from gmb_hf.indicators.catalogue import available, get, names
 
     known = names()
     if runs:
-        from gmb_hf.workflows.run_sources import read_runs
+        from gmb_hf.hub.sources import read_runs
 
         known = available(read_runs(runs))
     columns = (

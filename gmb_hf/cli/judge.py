@@ -11,7 +11,8 @@ import typer
 from gmb_hf.cli.options import Several
 
 if TYPE_CHECKING:
-    from gmb_hf.answers import Scores
+    from gmb_hf.answers.files import Scores
+
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -59,10 +60,10 @@ def answer(
     trust_remote_code: Trust = False,
 ) -> None:
     """Let checkpoints answer prompts; those that have answered are not asked again."""
-    from gmb_hf.answers import Sampling, find_checkpoints, generate
-    from gmb_hf.answers.generating import about_path
-    from gmb_hf.answers.prompts import read_prompts
-    from gmb_hf.cli import show
+    from gmb_hf.answers.files import read_prompts
+    from gmb_hf.answers.generating import Sampling, about_path, generate
+    from gmb_hf.answers.models import find_checkpoints
+    from gmb_hf.cli import screen as show
 
     sampling = Sampling(
         samples=(1 if greedy else 8) if samples is None else samples,
@@ -122,17 +123,11 @@ def rate(
     trust_remote_code: Trust = False,
 ) -> None:
     """Rate answers by a model: a score for each checkpoint."""
-    from gmb_hf.answers import (
-        Asking,
-        ScoreCache,
-        find_model,
-        load_judge,
-        read_answers,
-    )
-    from gmb_hf.answers import rate as rated_by
-    from gmb_hf.answers.cache import default_cache
-    from gmb_hf.answers.scores_file import check_scores_path
-    from gmb_hf.cli import show
+    from gmb_hf.answers.files import ScoreCache, check_scores_path, default_cache, read_answers
+    from gmb_hf.answers.judges import Asking, load_judge
+    from gmb_hf.answers.models import find_model
+    from gmb_hf.answers.rating import rate as rated_by
+    from gmb_hf.cli import screen as show
 
     check_scores_path(out, name)
     asking = Asking(how=how, label=label, template=template, yes=yes, no=no)
@@ -172,10 +167,9 @@ def consistency(
     out: Out = Path("consistency.parquet"),
 ) -> None:
     """Do samples agree with each other? The share that differ from the most frequent one."""
-    from gmb_hf.answers import Normalised, read_answers
-    from gmb_hf.answers import consistency as disagreement_of
-    from gmb_hf.answers.agreement import NAME
-    from gmb_hf.answers.scores_file import check_scores_path
+    from gmb_hf.answers.files import check_scores_path, read_answers
+    from gmb_hf.answers.rating import NAME, Normalised
+    from gmb_hf.answers.rating import consistency as disagreement_of
 
     check_scores_path(out, NAME)
     normalised = Normalised(first_words=first_words, any_case=any_case)
@@ -184,8 +178,8 @@ def consistency(
 
 def _finish(out: Path, scores: Scores) -> None:
     """Write the scores, show those of the first run, and say how they come into a log."""
-    from gmb_hf.answers import write_scores
-    from gmb_hf.cli import show
+    from gmb_hf.answers.files import write_scores
+    from gmb_hf.cli import screen as show
 
     path = write_scores(out, scores)
     _show(scores)
@@ -197,9 +191,9 @@ def _finish(out: Path, scores: Scores) -> None:
 def _show(scores: Scores) -> None:
     from rich.text import Text
 
-    from gmb_hf.cli import show
+    from gmb_hf.cli import screen as show
     from gmb_hf.cli.table import Column, Group, lay_out
-    from gmb_hf.reporting.escape import number, one_line
+    from gmb_hf.escape import number, one_line
 
     columns = (
         Column("run", shrinks_to=12),

@@ -10,7 +10,34 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from gmb_hf.preregistration.lock import Lock
+    from gmb_hf.design.lock import Lock
+
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def _prereg() -> None:
+    """Begin a preregistration."""
+
+
+@app.command()
+def init(
+    out: Annotated[Path, typer.Option(help="Where to write it.")] = Path("prereg.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> None:
+    """Write a commented preregistration to fill in."""
+    from gmb_hf.cli.screen import written
+    from gmb_hf.design.design import Prereg
+    from gmb_hf.errors import InputError
+    from gmb_hf.files import write_text
+
+    if out.exists() and not force:
+        raise InputError(f"{out}: is there already; choose another --out, or pass --force")
+    write_text(out, Prereg.template())
+    lock = shlex.join(["gmb", "lock", "--prereg", str(out), "--runs", "RUNS", "--out", "lock.yaml"])
+    written([out], following=f"edit it, then {lock}")
+
 
 MoreRuns = Annotated[
     list[str] | None, typer.Argument(hidden=True, help="What an unquoted glob leaves.")
@@ -32,11 +59,10 @@ def explore(
     out: Annotated[Path, typer.Option(help="Where to write the table.")] = Path("explore.csv"),
 ) -> None:
     """Try both signs of every candidate on explore runs; nothing here is a claim."""
-    from gmb_hf.cli import show
-    from gmb_hf.workflows.exploring import explore as search
-    from gmb_hf.workflows.exploring import write_explored
-    from gmb_hf.workflows.run_sources import read_runs
-    from gmb_hf.workflows.sources import design_for, explore_part
+    from gmb_hf.benchmark.explore import explore as search
+    from gmb_hf.benchmark.explore import write_explored
+    from gmb_hf.cli import screen as show
+    from gmb_hf.hub.sources import design_for, explore_part, read_runs
 
     sources = [*runs, *(more_runs or [])]
     log = read_runs(sources)
@@ -72,12 +98,11 @@ def lock(
     force: Annotated[bool, typer.Option("--force", help="Replace a lock that is there.")] = False,
 ) -> None:
     """Freeze the design and the thresholds found on explore runs; unsound designs are refused."""
-    from gmb_hf.cli import show
-    from gmb_hf.preregistration.lock import Lock
-    from gmb_hf.validation import InputError
-    from gmb_hf.workflows.locking import make_lock
-    from gmb_hf.workflows.run_sources import read_runs
-    from gmb_hf.workflows.sources import design_for, explore_part
+    from gmb_hf.benchmark.locking import make_lock
+    from gmb_hf.cli import screen as show
+    from gmb_hf.design.lock import Lock
+    from gmb_hf.errors import InputError
+    from gmb_hf.hub.sources import design_for, explore_part, read_runs
 
     sources = [*(runs or []), *(more_runs or [])]
     if made is not None:
@@ -116,7 +141,7 @@ def lock(
 
 
 def _explain(lock: Lock) -> None:
-    from gmb_hf.cli import show
+    from gmb_hf.cli import screen as show
 
     for sentence in lock.explain():
         show.say(f"- {sentence}")

@@ -18,7 +18,7 @@ def _metrics() -> None:
 @app.command("list")
 def list_() -> None:
     """Every module with its kind and what it answers."""
-    from gmb_hf.cli.show import say_whole
+    from gmb_hf.cli.screen import say_whole
     from gmb_hf.metrics import module, names
 
     modules = [module(name) for name in names()]
@@ -31,7 +31,7 @@ def list_() -> None:
 @app.command()
 def install() -> None:
     """Make `evaluate.load("gmb_operationality")` work from any folder, without the Hub."""
-    from gmb_hf.cli.show import say_whole
+    from gmb_hf.cli.screen import say_whole
     from gmb_hf.metrics import install as install_all
 
     paths = install_all()
@@ -55,8 +55,8 @@ def push(
     private: Annotated[bool, typer.Option("--private", help="Make new Spaces private.")] = False,
 ) -> None:
     """Publish each module as a Space, from which `evaluate.load("ORG/NAME")` loads it."""
-    from gmb_hf.cli.show import say_whole
-    from gmb_hf.hub.spaces import push_space
+    from gmb_hf.cli.screen import say_whole
+    from gmb_hf.hub.client import push_space
     from gmb_hf.metrics import module, names
 
     modules = [module(one) for one in name or names()]

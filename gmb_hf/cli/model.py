@@ -30,8 +30,8 @@ def push(
     ] = False,
 ) -> None:
     """Publish a checkpoint with its log and a card, in one commit."""
-    from gmb_hf.cli.show import pushed
-    from gmb_hf.workflows.model_pushing import push_model
+    from gmb_hf.cli.screen import pushed
+    from gmb_hf.hub.models import push_model
 
     done = push_model(checkpoint, repo, results=results, private=private)
     call = (

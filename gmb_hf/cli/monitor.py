@@ -2,10 +2,162 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
+from rich.console import Group as Stack
+from rich.console import RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.text import Text
+
+from gmb_hf.cli.screen import console, say_whole
+from gmb_hf.cli.table import Column, Group, lay_out
+from gmb_hf.escape import number, one_line, steps
+
+if TYPE_CHECKING:
+    from gmb_hf.monitor.reading import Reading, RulerReading
+
+
+STYLES = {"CLEAR": "bold green", "ALARM": "bold white on red", "ABSTAIN": "bold yellow"}
+_GAUGE = 16
+_COLUMNS = (
+    Column("indicator", shrinks_to=14),
+    Column("score", right=True),
+    Column("threshold", right=True),
+    Column("", from_width=90),
+    Column("budget", right=True),
+    Column("", shrinks_to=16),
+)
+_MOST_SHOWN = 8
+_QUIET_SECONDS = 5.0
+
+
+class LivePanel:
+    """A panel that is drawn again at each checkpoint; use it as a context manager."""
+
+    def __init__(self, log: str) -> None:
+        self._log = one_line(log)
+        self._lowest: dict[str, float] = {}
+        self._reading: Reading | None = None
+        self._silent = 0.0
+        self._screen = console()
+        self._live = Live(console=self._screen, get_renderable=self.draw, refresh_per_second=4)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._live.stop()
+
+    def reading(self, reading: Reading) -> None:
+        """Show the answer at a checkpoint."""
+        self._reading, self._silent = reading, 0.0
+        for ruler in reading.rulers:
+            if math.isfinite(ruler.score):
+                low = self._lowest.get(ruler.name, ruler.score)
+                self._lowest[ruler.name] = min(low, ruler.score)
+
+    def note(self, text: str) -> None:
+        """Print above the panel."""
+        self._screen.print(Text(f"note: {one_line(text)}", style="dim"), soft_wrap=True)
+
+    def waiting(self, seconds: float) -> None:
+        """Show for how long nothing came."""
+        self._silent = seconds
+
+    def draw(self) -> RenderableType:
+        """The panel as it is now."""
+        reading = self._reading
+        if reading is None:
+            return Panel(Text(f"waiting for checkpoints in {self._log}"), title="gmb monitor")
+        head = Text.assemble(
+            (f" {reading.state} ", STYLES[reading.state]),
+            f"  step {steps(reading.step)}, since step {steps(reading.since)}"
+            + (f"; nothing new for {self._silent:.0f} s" if self._silent > _QUIET_SECONDS else ""),
+        )
+        width = self._screen.width - 4
+        acting = [ruler for ruler in reading.rulers if ruler.acts]
+        shown = [ruler for ruler in reading.rulers if not ruler.acts]
+        groups = [
+            Group(
+                [self._row(ruler) for ruler in some[:_MOST_SHOWN]],
+                heading=heading,
+                more=f"and {len(some) - _MOST_SHOWN} more" if len(some) > _MOST_SHOWN else "",
+            )
+            for some, heading in ((acting, "may raise the alarm"), (shown, "shown only"))
+            if some
+        ]
+        return Panel(
+            Stack(
+                head,
+                Text(one_line(reading.reason)),
+                Text(),
+                *lay_out(_COLUMNS, groups, width),
+                Text(),
+                Text(one_line(reading.health), style="dim"),
+            ),
+            title=Text(f"gmb monitor {self._log}"),
+        )
+
+    def _row(self, ruler: RulerReading) -> list[Text]:
+        return [
+            Text(one_line(ruler.name)),
+            Text("–" if math.isnan(ruler.score) else f"{ruler.score:.4g}"),
+            Text(number(ruler.threshold) if math.isinf(ruler.threshold) else _short(ruler)),
+            self._gauge(ruler),
+            Text(f"{ruler.budget_spent:.0%}", style="red" if ruler.budget_spent > 1 else ""),
+            Text(one_line(ruler.broken or ("over" if ruler.over else ""))),
+        ]
+
+    def _gauge(self, ruler: RulerReading) -> Text:
+        """How much of the way from the lowest score so far to the threshold is covered."""
+        low = self._lowest.get(ruler.name, math.nan)
+        span = ruler.threshold - low
+        if not math.isfinite(ruler.score) or not math.isfinite(span):
+            return Text("·" * _GAUGE, style="dim")
+        share = 1.0 if span <= 0 else min(1.0, max(0.0, (ruler.score - low) / span))
+        filled = int(share * _GAUGE)
+        return Text("█" * filled + "·" * (_GAUGE - filled), style="red" if ruler.over else "")
+
+
+class PlainLines:
+    """One line for each change of state, for a file or a pipe; use it as a context manager."""
+
+    def __init__(self) -> None:
+        self._state: str | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        pass
+
+    def reading(self, reading: Reading) -> None:
+        """Print it where the state is another one."""
+        if reading.state != self._state:
+            self._state = reading.state
+            say_whole(reading.state, f"step {reading.step}: {reading.reason}")
+
+    def note(self, text: str) -> None:
+        """Print it."""
+        say_whole("note", text)
+
+    def waiting(self, seconds: float) -> None:
+        """Say nothing: a line each second would hide the others."""
+
+
+def viewer(log: str) -> LivePanel | PlainLines:
+    """The panel in a terminal, lines elsewhere."""
+    return LivePanel(log) if console().is_terminal else PlainLines()
+
+
+def _short(ruler: RulerReading) -> str:
+    return f"{ruler.threshold:.4g}"
+
 
 ALARM_CODE = 3
 
@@ -43,9 +195,8 @@ def monitor(
     step_column: Annotated[str, typer.Option(help="Column of steps.")] = "step",
 ) -> None:
     """Watch a growing log; exit 3 at the first ALARM, 0 when the run has ended without one."""
-    from gmb_hf.cli import monitor_panel, show
-    from gmb_hf.workflows.monitoring import LogWatch, begin_monitor
-    from gmb_hf.workflows.run_ending import ENDED_BY, Ending, ending_of
+    from gmb_hf.cli import screen as show
+    from gmb_hf.monitor.follow import ENDED_BY, Ending, LogWatch, begin_monitor, ending_of
 
     names = None if act is None else [name.strip() for name in act.split(",")]
     watcher = begin_monitor(lock, results, act=names, target=target)
@@ -54,7 +205,7 @@ def monitor(
         show.say(f"note: {note}", style="dim")
     with (
         LogWatch(watcher, follow, state, run=run, step_column=step_column) as watch,
-        monitor_panel.viewer(str(follow)) as shown,
+        viewer(str(follow)) as shown,
     ):
         ended = watch.follow(ending, shown)
     last = watch.last

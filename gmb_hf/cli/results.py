@@ -11,7 +11,8 @@ import typer
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from gmb_hf.reporting.comparison import Comparison, IndicatorPair
+    from gmb_hf.report.compare import Comparison, IndicatorPair
+
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -32,9 +33,9 @@ def validate(
     Exit code 0: it is; 2: it violates the schema, or cannot be read. Keys that begin with x_ are
     extensions, which any writer may add.
     """
-    from gmb_hf.benchmark.results_check import check_results
-    from gmb_hf.cli import show
-    from gmb_hf.validation import InputError
+    from gmb_hf.benchmark.results import check_results
+    from gmb_hf.cli import screen as show
+    from gmb_hf.errors import InputError
 
     found = check_results(file)
     for path in found.set_aside:
@@ -73,10 +74,10 @@ def compare(
 ) -> None:
     """Put two evaluations side by side, indicator by indicator; what changed is marked."""
     from gmb_hf.benchmark.results import Results
-    from gmb_hf.cli import show
-    from gmb_hf.reporting.comparison import compare as side_by_side
-    from gmb_hf.reporting.comparison_files import check_ending, write_comparison
-    from gmb_hf.validation import InputError
+    from gmb_hf.cli import screen as show
+    from gmb_hf.errors import InputError
+    from gmb_hf.report.compare import check_ending, write_comparison
+    from gmb_hf.report.compare import compare as side_by_side
 
     if out is not None:
         check_ending(out)
@@ -92,9 +93,9 @@ def compare(
 
 
 def _print(found: Comparison, a: Path, b: Path) -> None:
-    from gmb_hf.cli import show
+    from gmb_hf.cli import screen as show
     from gmb_hf.cli.table import Column, Group, lay_out
-    from gmb_hf.reporting.comparison_files import count_changes, verdict
+    from gmb_hf.report.compare import count_changes, verdict
 
     columns = (
         Column("score", shrinks_to=12),
@@ -126,8 +127,8 @@ def _rows(item: IndicatorPair) -> list[list[Text]]:
     """A line for each file; one line where they agree or only one has it."""
     from rich.text import Text
 
-    from gmb_hf.reporting.comparison_files import shown
-    from gmb_hf.reporting.escape import one_line
+    from gmb_hf.escape import one_line
+    from gmb_hf.report.compare import shown
 
     def cells(side: str) -> list[Text]:
         row = []

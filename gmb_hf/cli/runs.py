@@ -12,6 +12,7 @@ import typer
 if TYPE_CHECKING:
     from gmb_hf.runs.verify import Verification
 
+
 app = typer.Typer(no_args_is_help=True)
 
 Sources = Annotated[
@@ -46,9 +47,9 @@ def read(
     ] = None,
 ) -> None:
     """Read logs of any known format into one table."""
-    from gmb_hf.cli import show
-    from gmb_hf.validation import InputError
-    from gmb_hf.workflows.run_sources import read_runs
+    from gmb_hf.cli import screen as show
+    from gmb_hf.errors import InputError
+    from gmb_hf.hub.sources import read_runs
 
     if out.suffix != ".parquet":
         raise InputError(f"--out {out}: the table is written as Parquet; name it *.parquet")
@@ -81,10 +82,10 @@ def verify(
     run_column: RunColumn = "run",
 ) -> None:
     """Look at logs before they are judged; exit 1 where something is wrong with them."""
-    from gmb_hf.cli import show
+    from gmb_hf.cli import screen as show
+    from gmb_hf.errors import CheckFailed
+    from gmb_hf.hub.sources import read_runs
     from gmb_hf.runs import verify as verifying
-    from gmb_hf.validation import CheckFailed
-    from gmb_hf.workflows.run_sources import read_runs
 
     sources = [*runs, *(more_runs or [])]
     asked = _names(columns)
@@ -118,10 +119,10 @@ def join(
     run_column: RunColumn = "run",
 ) -> None:
     """Scores of the same runs become a column of their log, to be judged like any other."""
-    from gmb_hf.cli import show
+    from gmb_hf.cli import screen as show
+    from gmb_hf.errors import InputError
+    from gmb_hf.hub.sources import read_runs
     from gmb_hf.runs.joining import join_scores
-    from gmb_hf.validation import InputError
-    from gmb_hf.workflows.run_sources import read_runs
 
     if out.suffix != ".parquet":
         raise InputError(f"--out {out}: the table is written as Parquet; name it *.parquet")
@@ -154,8 +155,8 @@ def push(
     ] = False,
 ) -> None:
     """Publish run logs as a dataset, in one commit, so that anybody may judge them again."""
-    from gmb_hf.cli.show import pushed
-    from gmb_hf.workflows.pushing import push_runs
+    from gmb_hf.cli.screen import pushed
+    from gmb_hf.hub.transfer import push_runs
 
     done = push_runs(source, repo, license=license, version=version, private=private)
     pushed(done, following=f"gmb runs verify --runs hf://datasets/{repo}@{done.commit}")
@@ -164,9 +165,9 @@ def push(
 def _print(found: Verification) -> None:
     from rich.text import Text
 
-    from gmb_hf.cli import show
+    from gmb_hf.cli import screen as show
     from gmb_hf.cli.table import Column, Group, lay_out
-    from gmb_hf.reporting.escape import one_line
+    from gmb_hf.escape import one_line
 
     first, last = found.steps
     spacing = f", every {found.spacing:,}" if found.spacing else ""
@@ -202,14 +203,14 @@ def _print(found: Verification) -> None:
 
 
 def _say_notes(notes: Sequence[str]) -> None:
-    from gmb_hf.cli import show
+    from gmb_hf.cli import screen as show
 
     for note in notes:
         show.say(f"note: {note}")
 
 
 def _names(text: str | None) -> list[str]:
-    from gmb_hf.validation import InputError
+    from gmb_hf.errors import InputError
 
     names = [] if text is None else [name.strip() for name in text.split(",")]
     if "" in names:

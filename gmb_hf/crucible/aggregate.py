@@ -1,89 +1,192 @@
-"""One number per seed, summed up over seeds.
-
-Spec: Crucible metrics, "Aggregate Experiment Metrics". Its interval, 1.96 standard errors, covers
-about 81% at three seeds, not 95%; Student's t is the default here.
-"""
+"""Scoreboards of several training seeds, summed up, and held against another configuration."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import cast
 
 import numpy as np
-from scipy.special import stdtrit
 
-from gmb_hf.benchmark.record import Record
-from gmb_hf.validation import InputError, choose
-
-IntervalMethod = Literal["t", "normal"]
-_NORMAL = 1.96
-_SEPARATION, _SEEDS = 0.02, 3
+from gmb_hf.crucible.compare import COMPARED, OVERALL, mismatches
+from gmb_hf.crucible.items import ItemScores
+from gmb_hf.crucible.score import scores_behind, seen_from
+from gmb_hf.crucible.scoreboard import Scoreboard
+from gmb_hf.crucible.tiers import TIERS
+from gmb_hf.documents import plain_data
+from gmb_hf.errors import InputError, choose
+from gmb_hf.files import read_json, write_json
+from gmb_hf.fingerprints import FingerprintMismatchError
+from gmb_hf.stats import (
+    AggregateStats,
+    HierarchicalBootstrap,
+    IntervalMethod,
+    aggregate,
+    hierarchical_bootstrap,
+    meets_separation_rule,
+)
 
 
 @dataclass(frozen=True)
-class AggregateStats(Record):
-    """A metric over seeds.
+class Aggregated:
+    """Scoreboards of several seeds, and those they are held against.
 
     Attributes:
-        mean, min, max: of the seeds' values.
-        std: standard deviation, ddof 1; None for one seed.
-        n_seeds: how many.
-        ci_low, ci_high: 95% interval of the mean; None for one seed.
-        method: "t" or "normal".
+        scoreboards: files, one per seed.
+        method: of the intervals.
+        groups: for "overall" and each tier, the statistics of each metric; None where a seed has
+            none.
+        against: the same of the other configuration; None without one.
+        separated: the spec's rule of two points on the pass rate, by group; None where it does not
+            apply (other than three seeds each).
+        bootstrap: difference in pass rate over seeds and items, by group, where the item scores
+            are at hand.
+        notes: what a reader must know.
     """
 
-    mean: float
-    std: float | None
-    min: float
-    max: float
-    n_seeds: int
-    ci_low: float | None
-    ci_high: float | None
-    method: IntervalMethod = "t"
+    scoreboards: tuple[Path, ...]
+    method: IntervalMethod
+    groups: dict[str, dict[str, AggregateStats | None]]
+    against: dict[str, dict[str, AggregateStats | None]] | None
+    separated: dict[str, bool | None]
+    bootstrap: dict[str, HierarchicalBootstrap]
+    notes: tuple[str, ...]
+
+    def write(self, path: str | Path) -> Path:
+        """Write as JSON, atomically; scoreboards are named as seen from its folder."""
+        folder = Path(path).resolve().parent
+        named = [seen_from(folder, board) for board in self.scoreboards]
+        return write_json(path, {**plain_data(self), "scoreboards": named})
 
 
-def aggregate(values: Sequence[float], *, method: IntervalMethod = "t") -> AggregateStats:
-    """Mean, spread and 95% interval over seeds.
+def aggregate_files(
+    paths: Sequence[str | Path],
+    *,
+    against: str | Path | None = None,
+    method: str = "t",
+    allow_fingerprint_mismatch: bool = False,
+    draws: int = 2000,
+    seed: int = 0,
+) -> Aggregated:
+    """Sum up scoreboards over training seeds, and compare with those of another configuration.
 
     Args:
-        values: one per seed.
-        method: "t" takes Student's quantile with n - 1 degrees of freedom, "normal" the spec's
-            1.96.
+        paths: scoreboards, one per seed, all of one evaluation set.
+        against: what this function left of the configuration to compare with.
+        method: "t" or "normal".
+        allow_fingerprint_mismatch: take different evaluation sets all the same.
+        draws, seed: of the bootstrap over seeds and items.
 
     Raises:
-        InputError: no values, or one that is missing or not finite.
-
-    >>> found = aggregate([0.80, 0.82, 0.84])
-    >>> round(found.mean, 2), round(found.std, 2), round(found.ci_high - found.mean, 4)
-    (0.82, 0.02, 0.0497)
+        InputError: a scoreboard that is named twice, or `against` is no aggregate.
+        FingerprintMismatchError: the scoreboards speak of different data.
     """
-    choose("method", method, ("t", "normal"))
-    if not len(values):
-        raise InputError("no seeds to aggregate; give at least one value")
-    for place, value in enumerate(values):
-        if value is None or not math.isfinite(value):
-            raise InputError(f"the value of seed number {place + 1} is {value!r}; remove the seed")
-    array = np.asarray(values, dtype=np.float64)
-    n, mean = len(array), float(array.mean())
-    low, high = float(array.min()), float(array.max())
-    if n == 1:
-        return AggregateStats(mean, None, low, high, 1, None, None, method)
-    std = float(array.std(ddof=1))
-    factor = _NORMAL if method == "normal" else float(stdtrit(n - 1, 0.975))
-    reach = factor * std / math.sqrt(n)
-    return AggregateStats(mean, std, low, high, n, mean - reach, mean + reach, method)
+    if not paths:
+        raise InputError("no scoreboards given; name one per seed")
+    kind = cast("IntervalMethod", choose("method", method, ("t", "normal")))
+    others = _scoreboards_of(against) if against is not None else []
+    _refuse_repeated([*paths, *others])
+    mine = [Scoreboard.read(path) for path in paths]
+    theirs = [Scoreboard.read(path) for path in others]
+    notes = []
+    for path, board in zip([*paths, *others], [*mine, *theirs], strict=True):
+        found = mismatches(mine[0].eval_header, board.eval_header)
+        if found and not allow_fingerprint_mismatch:
+            raise FingerprintMismatchError(
+                f"{paths[0]} and {path} cannot be taken together: {'; '.join(found)} "
+                "(--allow-fingerprint-mismatch takes them all the same)"
+            )
+        if found:
+            notes.append(f"not comparable, {path}: {'; '.join(found)}")
+    if len(mine) == 1:
+        notes.append("one seed has no interval")
+    groups = _groups(mine, kind)
+    other = _groups(theirs, kind) if theirs else None
+    bootstrap: dict[str, HierarchicalBootstrap] = {}
+    if theirs and not any(note.startswith("not comparable") for note in notes):
+        tables = [
+            [scores_behind(path, board) for path, board in zip(files, boards, strict=True)]
+            for files, boards in ((others, theirs), (paths, mine))
+        ]
+        if any(table is None for side in tables for table in side):
+            notes.append("no bootstrap: the item scores behind the scoreboards are not there")
+        else:
+            bootstrap = _bootstrap(
+                [[table for table in side if table is not None] for side in tables], draws, seed
+            )
+    separated = {name: _separated(mine, theirs, name) for name in groups if other and name in other}
+    files = tuple(map(Path, paths))
+    return Aggregated(files, kind, groups, other, separated, bootstrap, tuple(notes))
 
 
-def meets_separation_rule(first: Sequence[float], second: Sequence[float]) -> bool | None:
-    """Whether the means of three seeds each are 2 points apart; None for other numbers of seeds.
+def _scoreboards_of(path: str | Path) -> list[Path]:
+    """The scoreboards that an aggregate names."""
+    data = read_json(path)
+    named = data.get("scoreboards") if isinstance(data, dict) else None
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise InputError(
+            f"{path}: is no aggregate; make one of the other configuration's scoreboards first: "
+            "gmb crucible aggregate BOARDS --out OTHER.json"
+        )
+    return [Path(path).parent / name for name in named]
 
-    The spec's rule of thumb for p < .05; whether it holds depends on the spread, which it does not
-    look at. Report it beside the tests of `significance`.
-    """
-    if len(first) != _SEEDS or len(second) != _SEEDS:
+
+def _refuse_repeated(paths: Sequence[str | Path]) -> None:
+    seen: set[Path] = set()
+    for path in paths:
+        place = Path(path).resolve()
+        if place in seen:
+            raise InputError(f"{path}: is named twice; one scoreboard is one seed")
+        seen.add(place)
+
+
+def _groups(
+    boards: Sequence[Scoreboard], method: IntervalMethod
+) -> dict[str, dict[str, AggregateStats | None]]:
+    return {
+        name: {metric: _aggregated(boards, name, metric, method) for metric in COMPARED}
+        for name in (OVERALL, *TIERS)
+        if name == OVERALL or all(name in board.by_tier for board in boards)
+    }
+
+
+def _aggregated(
+    boards: Sequence[Scoreboard], name: str, metric: str, method: IntervalMethod
+) -> AggregateStats | None:
+    values = [_value(board, name, metric) for board in boards]
+    known = [value for value in values if value is not None]
+    return aggregate(known, method=method) if len(known) == len(values) else None
+
+
+def _value(board: Scoreboard, name: str, metric: str) -> float | None:
+    stats = board.overall if name == OVERALL else board.by_tier[name]
+    found: float | None = getattr(stats, metric)
+    return found
+
+
+def _separated(mine: Sequence[Scoreboard], theirs: Sequence[Scoreboard], name: str) -> bool | None:
+    sides = [[_value(board, name, "pass_rate") for board in side] for side in (mine, theirs)]
+    known = [[value for value in side if value is not None] for side in sides]
+    if any(len(some) < len(side) for some, side in zip(known, sides, strict=True)):
         return None
-    gap = abs(aggregate(first).mean - aggregate(second).mean)
-    # A gap of exactly two points stays one in float64.
-    return gap >= _SEPARATION or math.isclose(gap, _SEPARATION, rel_tol=1e-9)
+    return meets_separation_rule(*known)
+
+
+def _bootstrap(
+    sides: Sequence[Sequence[ItemScores]], draws: int, seed: int
+) -> dict[str, HierarchicalBootstrap]:
+    """Pass rates of the second side less those of the first, by group."""
+    frame = sides[0][0]
+    passes = []
+    for side in sides:
+        aligned = [table.margin[table.places_of(frame)] > 0 for table in side]
+        passes.append(np.array(aligned, dtype=np.float64))
+    groups = {OVERALL: np.ones(frame.n, dtype=bool)}
+    if frame.tiers is not None:
+        labels = np.array(frame.tiers)
+        groups |= {name: labels == name for name in TIERS if (labels == name).any()}
+    return {
+        name: hierarchical_bootstrap(passes[0][:, rows], passes[1][:, rows], draws=draws, seed=seed)
+        for name, rows in groups.items()
+    }

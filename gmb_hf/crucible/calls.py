@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gmb_hf.validation import InputError, right_call, unknown
+from gmb_hf.crucible.bundles import read_bundles
+from gmb_hf.crucible.compare import OVERALL, paired_tests
+from gmb_hf.crucible.exposure import Pool, expected_exposures
+from gmb_hf.crucible.margins import HITS, margins, ranks, summarize, summarize_ranks
+from gmb_hf.crucible.scoreboard import SEED, make_scoreboard
+from gmb_hf.crucible.similarities import PLACE, Similarities
+from gmb_hf.errors import InputError, right_call, unknown
 
 _ITEMS = "predictions=[[0.9, 0.2, 0.4], ...], references=[0, ...]"
 CALLS = {
@@ -84,3 +91,236 @@ def tiers_of(settings: Mapping[str, Any]) -> list[Any] | None:
 def whole(size: Any) -> Any:
     """A size that went through float64 as the whole number that it was."""
     return int(size) if isinstance(size, (float, np.integer)) and size == size // 1 else size
+
+
+# Crucible as flat scalars with stable names: what the Crucible metrics return.
+
+
+Flat = dict[str, Any]
+
+
+def margin(predictions: Any, references: Any, **settings: Any) -> Flat:
+    """Margins: `mean_margin`, `mean_danger`, three quantiles, `pass_rate`, `tie_rate`, `n`.
+
+    Args:
+        predictions: similarity of each candidate to the item's anchor, a list per item.
+        references: place of the positive among them, from 0.
+        settings: `ids`; `empty`, "error" or "skip" (items without negatives are left out, and
+            `n_skipped` counts them); `return_per_item` adds `margins`.
+    """
+    with called("crucible_margin", settings):
+        items = _items(predictions, references, settings)
+        found = margins(items)
+        flat = summarize(found, n_skipped=items.n_skipped).to_dict()
+        return _finished(flat, settings, {"margins": found})
+
+
+def rank(predictions: Any, references: Any, **settings: Any) -> Flat:
+    """Ranks: three means, `adjusted_mean_rank_index`, `chance_pass_rate`, `mrr`, `hits@k`.
+
+    Args:
+        predictions, references: as in `margin`.
+        settings: as in `margin`, and `hits`, the depths k. `return_per_item` adds `ranks`,
+            `ranks_realistic` and `ranks_pessimistic`.
+    """
+    with called("crucible_rank", settings):
+        items = _items(predictions, references, settings)
+        found = ranks(items)
+        hits = settings.get("hits", HITS)
+        if not isinstance(hits, (list, tuple)):
+            raise InputError(f"hits must be a list of depths such as [1, 5], got {hits!r}")
+        flat = summarize_ranks(found, hits=hits, n_skipped=items.n_skipped).to_dict()
+        del flat["n"]  # crucible_margin has it, and the two are combined
+        per_item = {
+            "ranks": found.strict,
+            "ranks_realistic": found.realistic,
+            "ranks_pessimistic": found.pessimistic,
+        }
+        return _finished(flat, settings, per_item)
+
+
+def scoreboard(predictions: Any, references: Any, **settings: Any) -> Flat:
+    """A scoreboard of the spec's schema: `eval_header`, `overall`, `by_tier`, and what it is of.
+
+    Args:
+        predictions, references: as in `margin`, in the order of the evaluation set.
+        settings: `version` and either `eval_file`, whose bytes give the fingerprint, whose items
+            the content hash and, where it has them, the tiers; or `source_hash`. `tiers`, a name
+            an item; `seed` [42], `checkpoint_path`, `timestamp`, `content_hash`.
+    """
+    with called("crucible_scoreboard", settings):
+        if not settings.get("version"):
+            raise InputError("version is missing; name the version of the evaluation set")
+        items = _items(predictions, references, {})
+        data = _evaluation_set(items, settings)
+        made = make_scoreboard(
+            margins(items),
+            ranks(items).strict,
+            data["tiers"],
+            source_hash=data["source_hash"],
+            content_hash=data["content_hash"],
+            seed=settings.get("seed", SEED),
+            version=str(settings["version"]),
+            checkpoint_path=str(settings.get("checkpoint_path", "")),
+            timestamp=settings.get("timestamp"),
+        )
+        return made.to_dict()
+
+
+def compare(predictions1: Any, predictions2: Any, references: Any, **settings: Any) -> Flat:
+    """Paired tests of two models on the same items, second - first.
+
+    `n`, `pass_rate_difference`, `mean_margin_difference`, `only_first`, `only_second`,
+    `p_mcnemar`, `p_permutation`; with `tiers` the same again for each tier that has items, as
+    `p_mcnemar@tier3_adversarial` and so on, and `p_..._adjusted` (Holm over whole and tiers).
+
+    Args:
+        predictions1, predictions2: similarities as in `margin`, of either model.
+        references: place of the positive, from 0.
+        settings: `tiers`, `ids`, `permutations` [9999], `seed` [0].
+    """
+    with called("crucible_compare", settings):
+        first, second = (
+            _items(rows, references, settings, name=name)
+            for name, rows in (("predictions1", predictions1), ("predictions2", predictions2))
+        )
+        _refuse_other_candidates(first, second)
+        a, b = margins(first), margins(second)
+        tests = paired_tests(
+            a,
+            b,
+            tiers_of(settings),
+            permutations=settings.get("permutations", 9999),
+            seed=settings.get("seed", 0),
+        )
+        flat: Flat = {}
+        for test in tests:
+            at = "" if test.group == OVERALL else f"@{test.group}"
+            only_first, only_second = test.mcnemar.only_first, test.mcnemar.only_second
+            flat |= {
+                f"n{at}": test.n,
+                f"pass_rate_difference{at}": (only_second - only_first) / test.n,
+                f"mean_margin_difference{at}": test.permutation.difference,
+                f"only_first{at}": only_first,
+                f"only_second{at}": only_second,
+                f"p_mcnemar{at}": test.mcnemar.p_value,
+                f"p_permutation{at}": test.permutation.p_value,
+            }
+            if len(tests) > 1:
+                flat[f"p_mcnemar_adjusted{at}"] = test.mcnemar_adjusted
+                flat[f"p_permutation_adjusted{at}"] = test.permutation_adjusted
+        return flat
+
+
+def exposure(data: Any, sizes: Any, ratios: Any, **settings: Any) -> Flat:
+    """Expected exposures of each item, pool by pool.
+
+    `expected@NAME`, `status@NAME`, `draws@NAME`, `low@NAME` and `high@NAME` (5% and 95% quantile of
+    an item's exposures) for each pool, and `status`, the worst of them.
+
+    Args:
+        data: names of the pools.
+        sizes: how many items each holds.
+        ratios: share of the draws that goes to each; they add up to 1.
+        settings: `steps`, `batch_size` and `probability`, all required.
+    """
+    with called("crucible_exposure", settings):
+        lists = {"data": data, "sizes": sizes, "ratios": ratios}
+        names, counts, shares = (list(given(name, value)) for name, value in lists.items())
+        if not len(names) == len(counts) == len(shares):
+            raise InputError(
+                f"{len(names)} pools are named, but there are {len(counts)} sizes and "
+                f"{len(shares)} ratios; give one of each for every pool"
+            )
+        for name in KEYWORDS["crucible_exposure"]:
+            given(name, settings.get(name))
+        pools = [
+            Pool(str(name), whole(size), share)
+            for name, size, share in zip(names, counts, shares, strict=True)
+        ]
+        found = expected_exposures(
+            steps=settings["steps"],
+            batch_size=settings["batch_size"],
+            probability=settings["probability"],
+            pools=pools,
+        )
+        flat: Flat = {}
+        for pool in found:
+            for key in ("expected", "status", "draws", "low", "high"):
+                flat[f"{key}@{pool.name}"] = getattr(pool, key)
+        worst = min((pool.expected, pool.status) for pool in found if pool.expected is not None)
+        return {**flat, "status": worst[1]}
+
+
+def _items(
+    predictions: Any, references: Any, settings: Mapping[str, Any], *, name: str = "predictions"
+) -> Similarities:
+    rows, places = listed(name, predictions), listed("references", references)
+    if not rows:
+        raise InputError(f"{name} is empty; give the similarities of at least one item")
+    if not hasattr(rows[0], "__len__"):
+        raise InputError(
+            f"{name} must be a list of similarities per item, got numbers; [[...]] is one item"
+        )
+    if len(rows) != len(places):
+        raise InputError(
+            f"{name} holds {len(rows)} items, but references {len(places)}; give the place of the "
+            "positive for each"
+        )
+    try:
+        return Similarities.of_lists(
+            rows, places, settings.get("ids"), empty=settings.get("empty", "error")
+        )
+    except InputError as error:
+        argument = "references" if PLACE in str(error) else name
+        raise InputError(f"{argument}, {error}") from None
+
+
+def _refuse_other_candidates(first: Similarities, second: Similarities) -> None:
+    """Two models are compared on the same items, so that each has as many candidates for both."""
+    wrong = np.flatnonzero(first.counts != second.counts)
+    if len(wrong):
+        place = int(wrong[0])
+        raise InputError(
+            f"predictions2, item {second.names()[place]!r}: {second.counts[place]} candidates, but "
+            f"{first.counts[place]} in predictions1; both must be of the same ones"
+        )
+
+
+def _evaluation_set(items: Similarities, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Hashes and tiers, of the file where there is one."""
+    if settings.get("eval_file") is None:
+        source = settings.get("source_hash")
+        if not source:
+            raise InputError(
+                "eval_file is missing: the fingerprint is that of the evaluation set's file; name "
+                "it, or give its source_hash"
+            )
+        return {
+            "source_hash": source,
+            "content_hash": settings.get("content_hash"),
+            "tiers": tiers_of(settings),
+        }
+    file = read_bundles(settings["eval_file"])
+    if len(file.bundles) != items.n:
+        raise InputError(
+            f"eval_file {file.path} holds {len(file.bundles)} items, predictions {items.n}; give "
+            "all of them, in the order of the file"
+        )
+    tiers: Sequence[str] | None = tiers_of(settings)
+    return {
+        "source_hash": file.source_hash,
+        "content_hash": file.content_hash,
+        "tiers": file.tiers if tiers is None else tiers,
+    }
+
+
+def _finished(
+    flat: Flat, settings: Mapping[str, Any], per_item: Mapping[str, NDArray[Any]]
+) -> Flat:
+    """Without a count that can only be 0; with the lists that are asked for."""
+    if settings.get("empty") != "skip":
+        del flat["n_skipped"]
+    if settings.get("return_per_item"):
+        flat |= {name: values.tolist() for name, values in per_item.items()}
+    return flat

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gmb_hf.crucible.margins import QUANTILES
+from gmb_hf.errors import InputError, positive_int
 from gmb_hf.tasks.modular import ModularTask
-from gmb_hf.validation import InputError, positive_int
 
 _FORMS = {
     "add": "{a} + {b}",

@@ -20,14 +20,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from gmb_hf.crucible.bundles import BundleFile
-from gmb_hf.crucible.margins import margins
-from gmb_hf.crucible.ranks import Ranks, ranks
+from gmb_hf.crucible.margins import Ranks, margins, ranks
 from gmb_hf.crucible.similarities import Similarities, listed
 from gmb_hf.crucible.tiers import check_names
-from gmb_hf.files import atomic_path, check_file
-from gmb_hf.jsonfile import parse_json
-from gmb_hf.preregistration.documents import Section
-from gmb_hf.validation import InputError, nearest, repeated
+from gmb_hf.documents import Section
+from gmb_hf.errors import InputError, nearest, repeated
+from gmb_hf.files import atomic_path, check_file, parse_json
 
 _KEY = b"gmb_crucible"
 _TYPES = {

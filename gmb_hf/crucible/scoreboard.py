@@ -17,10 +17,10 @@ from pydantic import Field, FiniteFloat, model_validator
 
 from gmb_hf.crucible.margins import summarize
 from gmb_hf.crucible.tiers import TIERS, check_names
+from gmb_hf.documents import Section
+from gmb_hf.errors import InputError
+from gmb_hf.files import read_json, write_json
 from gmb_hf.fingerprints import fingerprint, fingerprint_line
-from gmb_hf.jsonfile import read_json, write_json
-from gmb_hf.preregistration.documents import Section
-from gmb_hf.validation import InputError
 
 SEED = 42
 """Of an evaluation that names none; it is part of the fingerprint."""

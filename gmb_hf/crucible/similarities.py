@@ -16,7 +16,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gmb_hf.validation import InputError, choose, first_of
+from gmb_hf.errors import InputError, choose, first_of
 
 OnEmpty = Literal["error", "skip"]
 

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, FiniteFloat, model_validator
 
-from gmb_hf.jsonfile import read_json, write_json
-from gmb_hf.preregistration.documents import Many, Section
-from gmb_hf.validation import InputError, choose, unknown
+from gmb_hf.documents import Many, Section
+from gmb_hf.errors import InputError, choose, unknown
+from gmb_hf.files import read_json, write_json
 
 TIERS = ("tier1_easy", "tier2_robust", "tier3_adversarial")
 HARDEST = TIERS[-1]

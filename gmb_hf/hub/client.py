@@ -2,11 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError, first_of
+from gmb_hf.files import clear_os_errors
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+
+DATASETS = "hf://datasets/"
+_REPO = r"(?P<repo>[\w.-]+/[\w.-]+)"
+_ADDRESS = re.compile(rf"{_REPO}(?:@(?P<revision>[^@/]+))?(?:/(?P<config>[\w.-]+))?")
+
+
+@dataclass(frozen=True)
+class Address:
+    """A dataset of the Hub at a revision.
+
+    Attributes:
+        repo_id: ORG/NAME.
+        revision: a branch, a tag or a commit hash.
+        config: one config of it; None means all, or the one that the caller knows.
+    """
+
+    repo_id: str
+    revision: str = "main"
+    config: str | None = None
+
+    @classmethod
+    def parse(cls, text: str, *, option: str = "") -> Self:
+        """Read `ORG/NAME`, `ORG/NAME@REV` or `ORG/NAME@REV/CONFIG`, with or without `hf://`.
+
+        Args:
+            text: what was typed.
+            option: where, for the message.
+
+        Raises:
+            InputError: it is none of these.
+        """
+        found = _ADDRESS.fullmatch(text.removeprefix(DATASETS))
+        if found is None:
+            where = f"{option} {text!r}" if option else repr(text)
+            form = "ORG/NAME@REV" if not text.startswith("hf://") else f"{DATASETS}ORG/NAME@REV"
+            raise InputError(f"{where}: no dataset of the Hub; write {form}")
+        return cls(found["repo"], found["revision"] or "main", found["config"])
+
+    def __str__(self) -> str:
+        return f"{self.repo_id}@{self.revision}"
+
+
+def is_address(source: object) -> bool:
+    """Whether a source of run logs names a dataset of the Hub."""
+    return isinstance(source, str) and source.startswith("hf://")
+
+
+def check_repo_id(repo_id: str) -> None:
+    """Refuse a name that is no ORG/NAME.
+
+    Raises:
+        InputError: it has no organisation, or a character that no name has.
+    """
+    if re.fullmatch(_REPO, repo_id) is None:
+        raise InputError(f"{repo_id!r}: no repository of the Hub; write ORG/NAME")
+
 
 _LIMIT_RESET = "t="  # in the Hub's own header: "api";r=0;t=120
 
@@ -103,3 +168,201 @@ def _lost(error: BaseException) -> bool:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+# Files of a repository of the Hub, at one commit, in the usual cache.
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Files of a repository as they were at a commit.
+
+    Attributes:
+        repo_id: ORG/NAME.
+        commit: the hash that the revision stood for.
+        folder: in the cache of the Hub's client.
+    """
+
+    repo_id: str
+    commit: str
+    folder: Path
+
+
+def pull(address: Address, patterns: Sequence[str], *, repo_type: str = "dataset") -> Snapshot:
+    """Fetch the files that match, unless the cache has them; without a network, the cache alone.
+
+    Args:
+        address: its revision is resolved to a commit.
+        patterns: of paths in the repository, e.g. `README.md` or `add_p97/*`.
+        repo_type: "dataset" or "model".
+
+    Raises:
+        InputError: as `clear_hub_errors` names it, or the cache cannot be written to.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    with clear_hub_errors(str(address)), clear_os_errors(HF_HUB_CACHE):
+        found = snapshot_download(
+            address.repo_id,
+            repo_type=repo_type,
+            revision=address.revision,
+            allow_patterns=list(patterns),
+            library_name="gmb-hf",
+        )
+    return Snapshot(address.repo_id, Path(found).name, Path(found))
+
+
+# A set of files as one commit to a repository of the Hub, read back when it is there.
+
+
+Kind = Literal["dataset", "model", "space"]
+
+_PLACE = {"dataset": "datasets/", "model": "", "space": "spaces/"}
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """A repository that now holds what was pushed: its name, the commit and its address."""
+
+    repo_id: str
+    commit: str
+    url: str
+
+
+def publish(
+    files: Mapping[str, Path | bytes],
+    repo_id: str,
+    kind: Kind,
+    *,
+    message: str,
+    replaces: Callable[[str], bool] = lambda path: False,
+    private: bool = False,
+) -> Pushed:
+    """Commit files to a repository, which is made where it is not there yet.
+
+    All of them, and what goes away, are one commit: it is there whole or not at all, and the same
+    call goes on where the connection broke. Afterwards the Hub is asked for the hash of each file.
+
+    Args:
+        files: path in the repository -> a file here, or its content.
+        repo_id: ORG/NAME.
+        kind: of the repository; a Space is one of Gradio.
+        message: of the commit.
+        replaces: which files that lie there already, and are not among `files`, go away.
+        private: make a new repository private.
+
+    Raises:
+        InputError: no repository's name, what `clear_hub_errors` names, or a file that does not
+            read back as it was sent.
+    """
+    check_repo_id(repo_id)
+    from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+
+    api = HfApi(library_name="gmb-hf")
+    with clear_hub_errors(repo_id):
+        api.create_repo(
+            repo_id,
+            repo_type=kind,
+            space_sdk="gradio" if kind == "space" else None,
+            private=private,
+            exist_ok=True,
+        )
+        head = api.repo_info(repo_id, repo_type=kind).sha
+        gone = [path for path in hashes(api, repo_id, kind, head) if replaces(path)]
+        operations: list[CommitOperationAdd | CommitOperationDelete] = [
+            CommitOperationAdd(path, str(held) if isinstance(held, Path) else held)
+            for path, held in files.items()
+        ]
+        operations += [CommitOperationDelete(path) for path in gone if path not in files]
+        done = api.create_commit(
+            repo_id, operations, repo_type=kind, commit_message=message, parent_commit=head
+        )
+        there = hashes(api, repo_id, kind, done.oid)
+    wrong = [path for path, held in files.items() if there.get(path) not in _hashes_of(held)]
+    if wrong:
+        raise InputError(
+            f"{repo_id}: reads back differently at {done.oid} than it was sent "
+            f"({first_of(wrong, 3)}); push it again"
+        )
+    return Pushed(repo_id, done.oid, f"{api.endpoint}/{_PLACE[kind]}{repo_id}")
+
+
+def has_repository(repo_id: str, kind: Kind) -> bool:
+    """Whether a repository is there, as far as this token may see.
+
+    Raises:
+        InputError: no repository's name, or what `clear_hub_errors` names.
+    """
+    check_repo_id(repo_id)
+    from huggingface_hub import HfApi
+
+    with clear_hub_errors(repo_id):
+        return HfApi(library_name="gmb-hf").repo_exists(repo_id, repo_type=kind)
+
+
+def hashes(api: HfApi, repo_id: str, kind: Kind, revision: str | None) -> dict[str, str]:
+    """Each file of a revision with its hash: SHA-256 of a large one, git's of a small one."""
+    from huggingface_hub.hf_api import RepoFile
+
+    tree = api.list_repo_tree(repo_id, repo_type=kind, revision=revision, recursive=True)
+    return {
+        item.path: item.lfs.sha256 if item.lfs else item.blob_id
+        for item in tree
+        if isinstance(item, RepoFile)
+    }
+
+
+def _hashes_of(held: Path | bytes) -> tuple[str, str]:
+    """Both hashes that a file may have on the Hub."""
+    size = held.stat().st_size if isinstance(held, Path) else len(held)
+    sha256, git = hashlib.sha256(), hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+    if isinstance(held, bytes):
+        sha256.update(held)
+        git.update(held)
+    else:
+        with held.open("rb") as file:
+            while block := file.read(_BLOCK):
+                sha256.update(block)
+                git.update(block)
+    return sha256.hexdigest(), git.hexdigest()
+
+
+# Folders that become Spaces of the Hub, one commit each.
+
+
+_REQUIREMENTS = "requirements.txt"
+
+
+def push_space(
+    folder: Path, repo_id: str, *, requirement: str | None = None, private: bool = False
+) -> Pushed:
+    """Publish a folder as a Gradio Space, which is made where it is not there yet.
+
+    Args:
+        folder: with README.md, app.py and what else the Space needs, without subfolders.
+        repo_id: ORG/NAME.
+        requirement: how the Space shall install this package, in place of the line in
+            requirements.txt that asks for it: a version, or an address of a wheel or a repository.
+        private: make a new Space private.
+
+    Raises:
+        InputError: as `publish`.
+    """
+    files = {path.name: content for path, content in _files(folder, requirement)}
+    return publish(files, repo_id, "space", message=f"Update {folder.name}", private=private)
+
+
+def _files(folder: Path, requirement: str | None) -> list[tuple[Path, bytes]]:
+    found = []
+    for path in sorted(folder.iterdir()):
+        if not path.is_file() or path.suffix == ".pyc":
+            continue
+        content = path.read_bytes()
+        if path.name == _REQUIREMENTS and requirement is not None:
+            lines = content.decode("utf-8").splitlines()
+            others = [line for line in lines if not line.startswith("gmb-hf")]
+            content = "\n".join([requirement, *others, ""]).encode("utf-8")
+        found.append((path, content))
+    return found

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from gmb_hf.indicators.catalogue import Observables, register
 from gmb_hf.indicators.causal import Values, difference, gain, log_floored, trailing_mean
-from gmb_hf.indicators.registry import Observables, register
 
 _SOURCE = "this package; structure after Nanda et al. (2023), stability after GMB v0.4, section 3"
 

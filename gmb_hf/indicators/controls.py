@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from gmb_hf.indicators.catalogue import Observables, register
 from gmb_hf.indicators.causal import Values
-from gmb_hf.indicators.registry import Observables, register
 
 
 @register(

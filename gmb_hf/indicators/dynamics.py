@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gmb_hf.indicators.catalogue import Observables, register
 from gmb_hf.indicators.causal import (
     Values,
     detrended_moments,
@@ -12,7 +13,6 @@ from gmb_hf.indicators.causal import (
     trailing_slope,
     trailing_variance,
 )
-from gmb_hf.indicators.registry import Observables, register
 
 _SLOWING = "Scheffer et al. (2009), Early-warning signals for critical transitions, Nature 461"
 _DETRENDED = "Dakos et al. (2012), Methods for detecting early warnings, PLoS ONE 7"

@@ -12,10 +12,10 @@ more dimensions than the fast ones (Wang et al. 2025, figures 3 and 8).
 
 from __future__ import annotations
 
+from gmb_hf.errors import InputError
+from gmb_hf.indicators.catalogue import Observables, register
 from gmb_hf.indicators.causal import Values, log_floored, trailing_mean
-from gmb_hf.indicators.registry import Observables, register
-from gmb_hf.runs.loop_columns import LEVELS, at_level
-from gmb_hf.validation import InputError
+from gmb_hf.runs.metadata import LEVELS, at_level
 
 _SPEC = "GMB v0.4, section 3 ({}); Wang et al. (2025), Hierarchical Reasoning Model"
 _HALTING = "GMB v0.4, section 3 (HC-5); Banino et al. (2021), PonderNet; Graves (2016)"

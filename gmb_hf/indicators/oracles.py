@@ -7,8 +7,8 @@ too, so that also the excluded loss, whose rows are training rows, is no monitor
 
 from __future__ import annotations
 
+from gmb_hf.indicators.catalogue import Observables, register
 from gmb_hf.indicators.causal import Values, log_floored, running_max, running_min
-from gmb_hf.indicators.registry import Observables, register
 
 _LABELS = "oracle: needs the labels that a monitor does not have"
 _MECHANISM = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gmb_hf.indicators.catalogue import Observables, register
 from gmb_hf.indicators.causal import Values, running_max, trailing_mean
-from gmb_hf.indicators.registry import Observables, register
 
 
 @register(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gmb_hf.indicators.catalogue import Observables, register
 from gmb_hf.indicators.causal import (
     Values,
     difference,
@@ -10,7 +11,6 @@ from gmb_hf.indicators.causal import (
     running_max,
     trailing_mean,
 )
-from gmb_hf.indicators.registry import Observables, register
 
 _FOURIER = "Nanda et al. (2023), Progress measures for grokking via mechanistic interpretability"
 _RANK = "Roy and Vetterli (2007), The effective rank, EUSIPCO"

@@ -10,27 +10,363 @@ is broken abstains.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
+from pydantic import FiniteFloat
+
+from gmb_hf.benchmark.health import LockedBounds
 from gmb_hf.benchmark.results import Results
-from gmb_hf.monitor.boundary import LockedBoundary
-from gmb_hf.monitor.bounds import LockedBounds
-from gmb_hf.monitor.eligible import acting_of, results_of, target_of
+from gmb_hf.design.design import Boundary
+from gmb_hf.design.lock import Lock
+from gmb_hf.design.record import differing
+from gmb_hf.documents import Many, Section
+from gmb_hf.errors import InputError, nearest, unknown
+from gmb_hf.files import check_file, claim, write_text
+from gmb_hf.indicators.causal import Memory
 from gmb_hf.monitor.reading import Reading, State, decide
-from gmb_hf.monitor.ruler import Ruler, Terms
-from gmb_hf.monitor.state import MonitorState, RulerState, RunState, read_state
-from gmb_hf.monitor.state_file import StateFile
 from gmb_hf.monitor.streaming import (
     IndicatorStream,
+    Ruler,
+    Terms,
     locked_indicator,
     refuse_unstreamed_candidate,
 )
-from gmb_hf.preregistration.lock import Lock
-from gmb_hf.validation import InputError, nearest
+
+_SYSTEM = ("task", "model", "optimizer", "schedule", "checkpoint_every_steps")
+
+
+class LockedBoundary:
+    """Follows the steps of one run.
+
+    Args:
+        lock: its boundary, and the steps that the explore runs had.
+        system: field of the boundary -> what the run says of itself, or several such statements;
+            None is not compared.
+
+    Attributes:
+        cadence: steps between checkpoints.
+        unstated: the fields of the lock that the run says nothing about.
+        last: the latest step, None before the first.
+        seen: how many checkpoints there were.
+        went_back: why nothing can be read any more; None while steps increase.
+
+    Raises:
+        InputError: a field that no boundary has, or a lock without a cadence.
+    """
+
+    def __init__(self, lock: Lock, system: Mapping[str, Any] | None) -> None:
+        boundary, health = lock.prereg.boundary, lock.x_lock.x_health
+        if boundary.checkpoint_every_steps is None:
+            raise InputError(
+                "lock: boundary.checkpoint_every_steps is open, so no live run can be held against "
+                "it; lock again with gmb lock, which fills it in from the logs"
+            )
+        self.cadence = boundary.checkpoint_every_steps
+        self._first = None if health is None else health.first_step
+        self._end = None if health is None else health.last_step
+        said = _statements(system or {})
+        self._foreign = _difference(boundary, said)
+        locked = {name for name in _SYSTEM[:-1] if getattr(boundary, name) is not None}
+        self.unstated = tuple(name for name in _SYSTEM if name in locked and not said.get(name))
+        self.last: int | None = None
+        self.seen = 0
+        self.went_back: str | None = None
+
+    def fault(self, step: int) -> str | None:
+        """Take the next checkpoint; why no ruler can be read at it, None where all can.
+
+        Raises:
+            InputError: the step does not come after the one before.
+        """
+        if self.last is not None and step <= self.last:
+            raise self._backwards(step)
+        fault = self._foreign or self.went_back or self._rhythm(step)
+        if fault is None and self._end is not None and step > self._end:
+            fault = f"step {step} lies beyond the explore runs, which end at step {self._end}"
+        self.last = step
+        self.seen += 1
+        return fault
+
+    def _rhythm(self, step: int) -> str | None:
+        if self.last is None:
+            if self._first is not None and step > self._first:
+                return f"it is watched from step {step} on, the explore runs from {self._first}"
+            return None
+        spacing = step - self.last
+        # As in any log the first interval may be shorter: 1, 500, 1000, ...
+        if spacing == self.cadence or (self.seen == 1 and spacing < self.cadence):
+            return None
+        return (
+            f"step {step} comes {spacing} steps after the checkpoint before it, where the lock has "
+            f"one every {self.cadence}"
+        )
+
+    def _backwards(self, step: int) -> InputError:
+        what = f"step {step} was given already"
+        if self.last is not None and step < self.last:
+            what = f"step {step} comes after step {self.last}: the run went back"
+            self.went_back = f"{what}, and no state was loaded"
+        return InputError(
+            f"{what}; after a restart load the monitor's state of that checkpoint, or begin a new "
+            "monitor"
+        )
+
+
+def _statements(system: Mapping[str, Any]) -> dict[str, list[Any]]:
+    for name in system:
+        if name not in _SYSTEM:
+            raise unknown("field", name, _SYSTEM, where="system")
+    return {
+        name: [item for item in (said if _is_several(said) else [said]) if item is not None]
+        for name, said in system.items()
+    }
+
+
+def _is_several(said: Any) -> bool:
+    return isinstance(said, Sequence) and not isinstance(said, str)
+
+
+def _difference(boundary: Boundary, said: Mapping[str, Sequence[Any]]) -> str | None:
+    for name, locked, found in differing(boundary, said):
+        return f"the run's {name} is {found!r}, the lock is about {locked!r}"
+    return None
+
+
+# Which verdicts a monitor goes by, which indicators they let act, and by which thresholds.
+
+
+def results_of(lock: Lock, results: Results | str | Path | None) -> Results:
+    """The held-out verdicts by this lock.
+
+    Raises:
+        InputError: there are none, or they are of another lock.
+    """
+    if results is None:
+        raise InputError(
+            "a lock without results: it says where the thresholds lie, not what may act on them; "
+            "judge held-out runs by it (gmb evaluate --lock) and give the results.yaml"
+        )
+    found = results if isinstance(results, Results) else Results.read(results)
+    where = "results" if isinstance(results, Results) else str(results)
+    source = found.x_provenance
+    made_with = source.lock_hash if source else None
+    if made_with != lock.hash:
+        raise InputError(
+            f"{where}: these results are of {_short(made_with)}, not of {_short(lock.hash)}; give "
+            "those that gmb evaluate --lock wrote with this lock"
+        )
+    return found
+
+
+def acting_of(results: Results, act: Sequence[str] | None) -> tuple[str, ...]:
+    """The indicators that raise the alarm: those asked for, else all that may.
+
+    Raises:
+        InputError: one of them is unknown, or not alarm eligible.
+    """
+    labels = {item.name: item.label for item in results.indicators}
+    eligible = [item.name for item in results.indicators if item.x_alarm_eligible]
+    for name in act or ():
+        if name not in labels:
+            raise unknown("indicator", name, labels, where="results")
+        if name not in eligible:
+            raise InputError(
+                f"indicator {name!r} is {labels[name]}, not SUPPORTED_FOR_ALARM: it may be shown, "
+                f"but never act; those that may: {', '.join(eligible) or 'none'}"
+            )
+    return tuple(dict.fromkeys(eligible if act is None else act))
+
+
+def target_of(lock: Lock, acting: Sequence[str], target: float | None) -> float:
+    """The false positive rate whose thresholds count: one of the lock's, its primary one if None.
+
+    Raises:
+        InputError: the lock has no such target, or for an indicator that acts no threshold by it.
+    """
+    if target is None:
+        return lock.prereg.primary_fpr
+    targets = lock.prereg.fpr_targets
+    if isinstance(target, bool) or target not in targets:
+        raise InputError(f"target {target!r} is not in the lock; its targets: {_listed(targets)}")
+    without = {
+        name: [rate for rate in targets if math.isinf(lock.thresholds(name)[rate])]
+        for name in acting
+    }
+    silent = [name for name in acting if target in without[name]]
+    if silent:
+        usable = [rate for rate in targets if not any(rate in w for w in without.values())]
+        raise InputError(
+            f"target {target:g}: the lock says ABSTAIN for {', '.join(silent)}, it has too few "
+            f"explore runs for so small a rate; targets with a threshold: {_listed(usable)}"
+        )
+    return float(target)
+
+
+def _listed(targets: Sequence[float]) -> str:
+    return ", ".join(f"{target:g}" for target in targets) or "none"
+
+
+def _short(lock_hash: str | None) -> str:
+    return "no lock" if lock_hash is None else f"lock {lock_hash[:16]}"
+
+
+# The file in which a monitor's state lies: written atomically, and one living monitor's alone.
+
+
+class StateFile:
+    """A claim on a file, as `gmb_hf.files.claim` makes it.
+
+    Raises:
+        InputError: another monitor has claimed it, or the place cannot be written to.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._claim = claim(
+            self.path,
+            "another monitor saves its state here; give each run a file of its own, or end that "
+            "monitor first",
+        )
+
+    def write(self, state: Mapping[str, Any]) -> Path:
+        """Replace what the file holds."""
+        return write_text(self.path, json.dumps(state, allow_nan=False) + "\n")
+
+    def close(self) -> None:
+        """Let another monitor have it."""
+        self._claim.close()
+
+
+# What a monitor remembers of a run, as a document that is checked when it is read.
+
+
+FORMAT = 1
+_FOLLOWED = ("last", "seen", "went_back")
+_COUNTED = ("broken", "since", "drifted", "alarms", "watched")
+
+
+class RunState(Section):
+    """How far the run has come; see `LockedBoundary`."""
+
+    last: int | None = None
+    seen: int
+    went_back: str | None = None
+
+    @classmethod
+    def of(cls, boundary: LockedBoundary) -> RunState:
+        """The state that it is in."""
+        return cls(**{name: getattr(boundary, name) for name in _FOLLOWED})
+
+    def restore(self, boundary: LockedBoundary) -> None:
+        """Let it go on from here."""
+        for name in _FOLLOWED:
+            setattr(boundary, name, getattr(self, name))
+
+
+class DriftState(Section):
+    """The CUSUM of a score's ranks now, and the largest drift so far."""
+
+    up: int
+    down: int
+    largest: FiniteFloat
+
+
+class RulerState(Section):
+    """All that an indicator remembers; see `Ruler`. JSON has no NaN: it stands as text."""
+
+    kept: Many[Many[FiniteFloat | Literal["nan", "inf", "-inf"]]]
+    whole_run: bool
+    broken: str | None = None
+    since: int | None = None
+    drifted: bool
+    alarms: int
+    watched: int
+    drift: DriftState | None = None
+
+    @classmethod
+    def of(cls, ruler: Ruler) -> RulerState:
+        """The state that it is in."""
+        memory, drift = ruler.stream.memory, ruler.drift
+        rows = [kept[0].tolist() for kept in memory.kept]
+        data = {
+            **{name: getattr(ruler, name) for name in _COUNTED},
+            "kept": [[x if math.isfinite(x) else str(x) for x in row] for row in rows],
+            "whole_run": memory.whole_run,
+        }
+        if drift is not None:
+            up, down = drift.sums[0].tolist()
+            data["drift"] = {"up": up, "down": down, "largest": drift.largest}
+        return cls.parse(data, where=ruler.name)
+
+    def restore(self, ruler: Ruler) -> None:
+        """Let it go on from here."""
+        kept = [np.array([[float(x) for x in row]], dtype=np.float64) for row in self.kept]
+        ruler.stream.memory = Memory(kept, self.whole_run)
+        if ruler.drift is not None and self.drift is not None:
+            ruler.drift.sums = np.array([[self.drift.up, self.drift.down]], dtype=np.int64)
+            ruler.drift.largest = self.drift.largest
+        for name in _COUNTED:
+            setattr(ruler, name, getattr(self, name))
+
+
+class MonitorState(Section):
+    """The state of a monitor; one that names no target is of its lock's primary one."""
+
+    format: int = FORMAT
+    lock_hash: str
+    target: float | None = None
+    acting: Many[str]
+    state: State | None = None
+    since: int
+    run: RunState
+    rulers: dict[str, RulerState]
+
+    def check(self, lock_hash: str, acting: tuple[str, ...], rulers: set[str], where: str) -> None:
+        """Raise `InputError` unless it is of a monitor with this lock and these indicators."""
+        if self.format != FORMAT:
+            raise InputError(
+                f"{where}: state format {self.format} is not readable here, format {FORMAT} is; "
+                "begin a new monitor"
+            )
+        if self.lock_hash != lock_hash:
+            raise InputError(
+                f"{where}: is of lock {self.lock_hash[:16]}, not of {lock_hash[:16]}; load it with "
+                "the lock that it was made with"
+            )
+        if self.acting != acting or set(self.rulers) != rulers:
+            raise InputError(
+                f"{where}: is of a monitor with other indicators; give the same act and show"
+            )
+
+    def check_target(self, target: float, primary: float, where: str) -> None:
+        """Raise `InputError` unless its alarms were counted by the thresholds of this target."""
+        held = primary if self.target is None else self.target
+        if held != target:
+            raise InputError(
+                f"{where}: is of a monitor with target {held:g}, not {target:g}; give the same "
+                "target, or begin a new monitor"
+            )
+
+
+def read_state(path: str | Path) -> Any:
+    """The plain data in a state file.
+
+    Raises:
+        InputError: there is no such file, or it holds something else.
+    """
+    check_file(path)
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(
+            f"{path}: is not the state of a monitor ({error}); give the file that it saved"
+        ) from None
 
 
 class AlarmMonitor:

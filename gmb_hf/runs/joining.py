@@ -9,17 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-
-from gmb_hf.runs.metadata import EXTERNAL, JOINED, JUDGE
-from gmb_hf.runs.raw import SEED, Wanted
-from gmb_hf.runs.readers.registry import reader_of
+from gmb_hf.runs.metadata import EXTERNAL
+from gmb_hf.runs.metadata import JOINED
+from gmb_hf.runs.metadata import JUDGE
+from gmb_hf.runs.columns import SEED
+from gmb_hf.runs.columns import Wanted
+from gmb_hf.runs.readers import reader_of
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.validation import InputError, first_of, nearest, repeated
+from gmb_hf.errors import InputError
+from gmb_hf.errors import first_of
+from gmb_hf.errors import nearest
+from gmb_hf.errors import repeated
+
 
 MADE_BY = "made_by"
 """The column of text by which a file of scores says what made them."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
+from gmb_hf.errors import InputError
 
-from gmb_hf.validation import InputError
 
 METADATA_KEY = b"gmb"
 DROPPED_KEY = b"gmb_dropped_duplicates"
@@ -93,3 +94,15 @@ def _merge_level(
 def _add(differs: dict[str, list[Any]], key: str, values: Sequence[Any]) -> None:
     held = differs.setdefault(key, [])
     held.extend(v for i, v in enumerate(values) if v not in held and v not in values[:i])
+
+
+# The columns of a looped model that count at a level: their levels, and their names.
+
+
+LEVELS = (5, 10, 20, 50)
+"""Per cent of the length of a state."""
+
+
+def at_level(column: str, level: int) -> str:
+    """The name of a column that counts at a level, e.g. `reset_share_at_10`."""
+    return f"{column}_at_{level}"

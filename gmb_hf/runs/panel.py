@@ -11,11 +11,10 @@ import dataclasses
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
-from gmb_hf.validation import InputError
+from numpy.typing import ArrayLike
+from numpy.typing import NDArray
+from gmb_hf.errors import InputError
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.tasks.task import Task, check_row_count
-from gmb_hf.tasks.vocabulary import FORMAL_SEP, FORMAL_VOCABULARY, Vocabulary
-from gmb_hf.validation import InputError, choose, positive_int
+from gmb_hf.errors import InputError, choose, positive_int
+from gmb_hf.tasks.task import FORMAL_SEP, FORMAL_VOCABULARY, Task, Vocabulary, check_row_count
 
 LANGUAGES = ("parity", "copy", "reverse", "majority")
 """Every language, in the protocol's training order."""

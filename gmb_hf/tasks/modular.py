@@ -12,17 +12,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.tasks.splits import corrupt, split_indices, split_pairs
-from gmb_hf.tasks.task import Task, check_row_count
-from gmb_hf.tasks.vocabulary import (
+from gmb_hf.errors import InputError, positive_int
+from gmb_hf.errors import fraction as checked_fraction
+from gmb_hf.tasks.task import (
+    Task,
     Vocabulary,
+    check_row_count,
+    corrupt,
     is_prime,
     modular_vocabulary,
     nearest_prime,
     operation_id,
+    split_indices,
+    split_pairs,
 )
-from gmb_hf.validation import InputError, positive_int
-from gmb_hf.validation import fraction as checked_fraction
 
 COMMUTATIVE = ("add", "mul", "sq_sum", "x2_xy_y2")
 

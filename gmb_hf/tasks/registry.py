@@ -6,11 +6,10 @@ import dataclasses
 import re
 from typing import Any
 
+from gmb_hf.errors import InputError, choose, unknown
 from gmb_hf.tasks.formal import LANGUAGES, FormalTask
 from gmb_hf.tasks.modular import ModularTask
-from gmb_hf.tasks.task import Task
-from gmb_hf.tasks.vocabulary import OPERATIONS
-from gmb_hf.validation import InputError, choose, unknown
+from gmb_hf.tasks.task import OPERATIONS, Task
 
 DEFAULT_PRIME = 97
 _MODULAR = re.compile(r"modular_(?P<operation>\w+)|(?P<named>\w+)_p(?P<prime>\d+)")

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gmb_hf.errors import InputError
 from gmb_hf.files import write_bytes
 from gmb_hf.tasks.modular import ModularTask
 from gmb_hf.tasks.registry import get_task
-from gmb_hf.tasks.splits import random_stream, train_rows
-from gmb_hf.validation import InputError
+from gmb_hf.tasks.task import random_stream, train_rows
 
 MAGIC = 20240520
 VERSION = 1

@@ -3,22 +3,231 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.tasks.splits import split_indices
-from gmb_hf.tasks.vocabulary import Vocabulary
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError, choose
+from gmb_hf.errors import fraction as checked_fraction
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from datasets import DatasetDict
+
+
+OPERATIONS = ("add", "sub", "mul", "sq_sum", "div", "x2_xy_y2")
+"""Every operation; the first four are the protocol's, in its training order."""
+
+OP_TOKENS = ("distinct", "shared")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The size of a vocabulary and the ids that a model or a generation loop must know."""
+
+    size: int
+    bos: int
+    eos: int
+    eq: int
+
+
+FORMAL_SEP = 97
+FORMAL_VOCABULARY = Vocabulary(size=101, bos=99, eos=100, eq=98)
+
+
+def operation_id(operation: str, prime: int, op_token: str = "distinct") -> int:
+    """The id of the operation's token.
+
+    Raises:
+        InputError: the operation or `op_token` is unknown.
+    """
+    choose("operation", operation, OPERATIONS)
+    choose("op_token", op_token, OP_TOKENS)
+    if op_token == "shared" or operation == "add":
+        return prime
+    return prime + 3 + OPERATIONS.index(operation)
+
+
+def modular_vocabulary(
+    prime: int, operations: Iterable[str], op_token: str = "distinct"
+) -> Vocabulary:
+    """The smallest vocabulary that holds all of `operations` over the residues of `prime`.
+
+    Its size is p+4 with a shared token; with distinct tokens it is p+7, or as much as `div`
+    (p+8) or `x2_xy_y2` (p+9) need.
+
+    Raises:
+        InputError: no operation is given, or one is unknown.
+    """
+    ids = [operation_id(operation, prime, op_token) for operation in operations]
+    if not ids:
+        raise InputError(f"operations: none given; choose from {', '.join(OPERATIONS)}")
+    size = prime + 4 if op_token == "shared" else max(prime + 7, *(i + 1 for i in ids))
+    return Vocabulary(size=size, bos=prime + 2, eos=prime + 3, eq=prime + 1)
+
+
+def nearest_prime(number: int) -> int:
+    """The prime nearest to `number`, the smaller of two."""
+    near = (number + sign * distance for distance in itertools.count() for sign in (-1, 1))
+    return next(candidate for candidate in near if is_prime(candidate))
+
+
+def is_prime(number: int) -> bool:
+    """Whether `number` is prime, by trial division."""
+    if number < 2:
+        return False
+    divisor = 2
+    while divisor * divisor <= number:
+        if number % divisor == 0:
+            return False
+        divisor += 1
+    return True
+
+
+# Which rows a run trains on, and which of their labels are made wrong.
+
+
+_CORRUPTION_STREAM = 1
+
+
+def random_stream(data_seed: int, *stream: int) -> np.random.RandomState:
+    """The random stream of `data_seed`; further numbers name streams independent of it.
+
+    Raises:
+        InputError: the seed is not a whole number in [0, 2**32).
+    """
+    whole = isinstance(data_seed, (int, np.integer)) and not isinstance(data_seed, bool)
+    if not whole or not 0 <= data_seed < 2**32:
+        raise InputError(f"data_seed must be a whole number in [0, 2**32), got {data_seed!r}")
+    return np.random.RandomState([int(data_seed), *stream] if stream else int(data_seed))
+
+
+def train_rows(n_rows: int, fraction: float) -> int:
+    """How many of `n_rows` rows are trained on.
+
+    Args:
+        n_rows: all rows of the task.
+        fraction: the share to train on, in (0, 1), rounded down; or, as an int, their number.
+
+    Raises:
+        InputError: either side of the split would be empty.
+    """
+    if isinstance(fraction, (int, np.integer)) and not isinstance(fraction, bool):
+        count = int(fraction)
+    else:
+        # The slack gives 4000 of 9409 rows for the fraction 4000/9409, not 3999.
+        count = int(n_rows * checked_fraction("fraction", fraction) + 1e-9)
+    if not 0 < count < n_rows:
+        raise InputError(
+            f"fraction {fraction!r} of {n_rows} rows leaves {count} to train on and "
+            f"{n_rows - count} held out; both sides need at least one"
+        )
+    return count
+
+
+def split_indices(
+    n_rows: int, fraction: float, data_seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Indices of the training rows and of the held-out rows.
+
+    The rows are permuted by `RandomState(data_seed)` and cut, as in the evaluation protocol's
+    generators, so a seed gives the same rows here and in the binary shards.
+
+    Args:
+        n_rows: all rows of the task.
+        fraction: the share to train on, or as an int the number of rows; see `train_rows`.
+        data_seed: a whole number in [0, 2**32).
+
+    Raises:
+        InputError: a bad seed, or a side of the split would be empty.
+    """
+    count = train_rows(n_rows, fraction)
+    order = random_stream(data_seed).permutation(n_rows).astype(np.int64)
+    return order[:count], order[count:]
+
+
+def split_pairs(
+    partner: NDArray[np.int64], fraction: float, data_seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Like `split_indices`, with every row and its partner on the same side.
+
+    The number of training rows is the same as without pairing, for every seed, so that runs of
+    many seeds can be stacked; where a pair would straddle the cut, a row that is its own partner
+    makes up the difference.
+
+    Args:
+        partner: int64 [N], the index of each row's partner; a row may be its own.
+        fraction: as in `split_indices`.
+        data_seed: as in `split_indices`.
+
+    Raises:
+        InputError: as `split_indices`, or no such split exists.
+    """
+    count = train_rows(len(partner), fraction)
+    first = np.flatnonzero(partner >= np.arange(len(partner)))
+    first = first[random_stream(data_seed).permutation(len(first))]
+    single = partner[first] == first
+    chosen = np.cumsum(np.where(single, 1, 2)) <= count
+    if np.where(single, 1, 2)[chosen].sum() < count:
+        # One row short: the next row is the first half of a pair.
+        spare = np.flatnonzero(single & ~chosen)
+        if spare.size:
+            chosen[spare[0]] = True
+        else:
+            given_back = np.flatnonzero(single & chosen)
+            if not given_back.size:
+                raise InputError(f"{count} rows cannot be made of whole pairs; take one more")
+            chosen[given_back[-1]] = False
+            chosen[np.flatnonzero(~single & ~chosen)[0]] = True
+    return _with_partners(first[chosen], partner), _with_partners(first[~chosen], partner)
+
+
+def corrupt(
+    answers: NDArray[np.int64],
+    train_index: NDArray[np.int64],
+    rate: float,
+    n_answers: int,
+    data_seed: int,
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Answers with a share of the training rows' made wrong, and which rows those are.
+
+    A corrupted answer is drawn uniformly from the wrong ones, so it is wrong for certain and in
+    range. Held-out rows are never touched.
+
+    Args:
+        answers: int64 [N], the true answers, each in [0, n_answers).
+        train_index: int64 [n], the training rows.
+        rate: share of the training rows to corrupt, in [0, 1]; rounded to whole rows.
+        n_answers: how many answers there are, at least 2.
+        data_seed: a whole number in [0, 2**32); the draw is independent of the split's.
+
+    Returns:
+        The new answers int64 [N], and the mask bool [N] of the corrupted rows.
+    """
+    rate = checked_fraction("corruption_rate", rate, closed=True)
+    stream = random_stream(data_seed, _CORRUPTION_STREAM)
+    chosen = stream.permutation(train_index)[: round(rate * len(train_index))]
+    shift = stream.randint(1, n_answers, size=len(chosen))
+    corrupted = np.zeros(len(answers), dtype=np.bool_)
+    corrupted[chosen] = True
+    noisy = answers.copy()
+    noisy[chosen] = (answers[chosen] + shift) % n_answers
+    return noisy, corrupted
+
+
+def _with_partners(first: NDArray[np.int64], partner: NDArray[np.int64]) -> NDArray[np.int64]:
+    both = np.stack([first, partner[first]], axis=1)  # [pairs, 2]
+    keep = np.ones(both.shape, dtype=np.bool_)
+    keep[:, 1] = both[:, 1] != both[:, 0]
+    kept: NDArray[np.int64] = both[keep].astype(np.int64)
+    return kept
+
 
 IGNORED = -100
 """The label of a token that is not part of the answer, as in transformers."""
@@ -252,3 +461,20 @@ def _content_hash(
     for array in arrays:
         digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
     return digest.hexdigest()
+
+
+# At which positions of a task's rows the loss counts.
+
+
+LOSS_POSITIONS = ("answer", "all")
+
+
+def loss_positions(mode: str, data: TaskData) -> tuple[int, ...]:
+    """The positions, from 0, whose next token counts.
+
+    Args:
+        mode: "answer": the task's own; "all": every one that has a next token in the row.
+        data: of the task.
+    """
+    choose("loss_positions", mode, LOSS_POSITIONS)
+    return data.answer_positions if mode == "answer" else tuple(range(data.input_ids.shape[1] - 1))

@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import math
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from gmb_hf.errors import InputError, choose, repeated, right_call, unknown
 from gmb_hf.files import check_file
 from gmb_hf.fingerprints import fingerprint
-from gmb_hf.validation import InputError
 
 SEPARATOR = "<|endoftext|>"
 PIECE = 1 << 16
@@ -193,3 +196,347 @@ class Tally:
             "content_hash": self.content_hash,
             "byte_counts": self.byte_counts.tolist(),
         }
+
+
+# Where text comes from: local files by name, and the sets of the evaluation protocol on the Hub.
+
+
+_AS_PARQUET = "refs/convert/parquet"
+"""The branch on which the Hub keeps what the script of an old dataset gave."""
+
+
+class Text(Protocol):
+    """Documents under a name, that can be read more than once."""
+
+    @property
+    def name(self) -> str:
+        """As tables show it."""
+
+    @property
+    def source(self) -> str:
+        """Where it is read from."""
+
+    def pieces(self) -> Iterator[Piece]:
+        """The documents in pieces."""
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A local file."""
+
+    name: str
+    path: Path
+    separator: str | None = SEPARATOR
+
+    @property
+    def source(self) -> str:
+        """The path as it was given."""
+        return str(self.path)
+
+    def pieces(self) -> Iterator[Piece]:
+        """As `file_pieces`."""
+        return file_pieces(self.path, self.separator)
+
+
+@dataclass(frozen=True)
+class HubText:
+    """Splits of a dataset of the Hub, one after the other.
+
+    Attributes:
+        name: as tables show it.
+        repository: on the Hub.
+        config: of the dataset; None where it has one only.
+        splits: to read.
+        rows_are_documents: else the rows of a split are one document, cut into lines.
+    """
+
+    name: str
+    repository: str
+    config: str | None
+    splits: tuple[str, ...]
+    rows_are_documents: bool
+
+    @property
+    def source(self) -> str:
+        """Repository, config and splits."""
+        return ":".join(part for part in (self.repository, self.config, *self.splits) if part)
+
+    def pieces(self) -> Iterator[Piece]:
+        """The documents, streamed.
+
+        Raises:
+            InputError: the Hub cannot be reached, or the dataset is not as expected.
+        """
+        for split in self.splits:
+            rows = self._rows(split)
+            if self.rows_are_documents:
+                for row in rows:
+                    yield from pieces([row], None)
+            else:
+                yield from pieces(rows, None)
+
+    def _rows(self, split: str) -> Iterator[str]:
+        try:
+            for row in self._stream(split):
+                yield row["text"]
+        except Exception as error:  # of the network, the Hub's client or the reader: many kinds
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise InputError(
+                f"{self.source}: could not be read from the Hub ({reason}); give a local file: "
+                f"{self.name}=FILE"
+            ) from None
+
+    def _stream(self, split: str) -> Iterable[Any]:
+        from datasets import load_dataset
+
+        load = partial(load_dataset, self.repository, self.config, split=split, streaming=True)
+        try:
+            return cast("Iterable[Any]", load())
+        except RuntimeError as error:
+            if "scripts are no longer supported" not in str(error):
+                raise
+            return cast("Iterable[Any]", load(revision=_AS_PARQUET))
+
+
+@dataclass(frozen=True)
+class _Domain:
+    repository: str
+    config: str | None
+    train: tuple[str, ...]
+    held_out: tuple[str, ...]
+    rows_are_documents: bool
+
+
+_SPLITS = ("train", "validation", "test")
+DOMAINS = {
+    "tinystories": _Domain(
+        "roneneldan/TinyStories", None, ("train",), ("validation",), rows_are_documents=True
+    ),
+    # The protocol's held-out text is the whole of it.
+    "shakespeare": _Domain(
+        "karpathy/tiny_shakespeare", None, _SPLITS[:1], _SPLITS, rows_are_documents=True
+    ),
+    "wikitext2": _Domain(
+        "Salesforce/wikitext", "wikitext-2-raw-v1", ("train",), ("test",), rows_are_documents=False
+    ),
+}
+"""Known without a file."""
+
+
+def read_sources(
+    given: Sequence[str],
+    *,
+    option: str = "--text",
+    separator: str | None = SEPARATOR,
+    held_out: bool = True,
+) -> tuple[Text, ...]:
+    """Texts from `NAME=FILE` and known names.
+
+    Args:
+        given: as typed.
+        option: by which they were given, for messages.
+        separator: between the documents of a file.
+        held_out: of a known set take the held-out splits, else those to train on.
+
+    Raises:
+        InputError: nothing given, an unknown name without a file, a name given twice, a file that
+            is missing or empty.
+    """
+    if not given:
+        raise InputError(f"{option}: no text is given; write NAME=FILE, or {', '.join(DOMAINS)}")
+    found = tuple(_read_source(word, option, separator, held_out) for word in given)
+    twice = repeated(text.name for text in found)
+    if twice is not None:
+        raise InputError(f"{option}: the name {twice!r} is given twice; name the texts apart")
+    return found
+
+
+def _read_source(word: str, option: str, separator: str | None, held_out: bool) -> Text:
+    name, equals, place = word.partition("=")
+    if not equals and name in DOMAINS:
+        known = DOMAINS[name]
+        splits = known.held_out if held_out else known.train
+        return HubText(name, known.repository, known.config, splits, known.rows_are_documents)
+    if not equals and Path(word).exists():
+        raise InputError(f"{option} {word}: give the file a name, e.g. {Path(word).stem}={word}")
+    if not equals:
+        error = unknown("text", name, DOMAINS, where=option)
+        raise InputError(f"{error} Any other text is given by its file: {name}=FILE")
+    if not name.strip() or not place:
+        raise InputError(f"{option} {word!r}: write it as NAME=FILE")
+    path = Path(place)
+    check_file(path)
+    if not path.stat().st_size:
+        raise InputError(f"{path}: is empty; a text file with at least one document is needed")
+    return TextFile(name.strip(), path, separator)
+
+
+def described(texts: Sequence[Text]) -> list[dict[str, Any]]:
+    """Name and source of each, as plain data."""
+    return [{"name": text.name, "source": text.source} for text in texts]
+
+
+# How well text is predicted: loss, perplexity and bits per byte.
+
+
+_NAME = "heldout_perplexity"
+_CALL = "predictions=[[-0.7, -1.2], ...], references=[9, ...]"
+
+
+@dataclass(frozen=True)
+class TextScore:
+    """The prediction of some text.
+
+    Attributes:
+        nats: summed loss, -sum of ln p(token | what precedes it).
+        tokens: that were predicted; those that close documents are among them.
+        n_bytes: of the documents in UTF-8.
+        documents: their number.
+    """
+
+    nats: float
+    tokens: int
+    n_bytes: int
+    documents: int
+
+    @property
+    def loss(self) -> float:
+        """Nats per token."""
+        return self.nats / self.tokens
+
+    @property
+    def perplexity(self) -> float:
+        """exp(loss); infinite where that is too large for a float."""
+        return math.exp(self.loss) if self.loss < math.log(np.finfo(float).max) else math.inf
+
+    @property
+    def bits_per_byte(self) -> float:
+        """loss x tokens / (bytes x ln 2)."""
+        return self.nats / (self.n_bytes * math.log(2))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The three numbers and the three counts as plain data."""
+        return {
+            "loss": self.loss,
+            "perplexity": self.perplexity,
+            "bits_per_byte": self.bits_per_byte,
+            "tokens": self.tokens,
+            "bytes": self.n_bytes,
+            "documents": self.documents,
+        }
+
+
+def unigram_score(train_counts: ArrayLike, counts: ArrayLike, documents: int) -> TextScore:
+    """Text predicted byte by byte from how often each byte occurs in the training text.
+
+    The least that a model of text must beat. Every byte is counted once more than it occurs
+    (Laplace), so that none is impossible; the ends of documents are not predicted.
+
+    Args:
+        train_counts: of each byte in the training text, [256].
+        counts: of each byte in the text to predict, [256].
+        documents: of the text to predict.
+    """
+    seen = np.asarray(train_counts, dtype=np.float64) + 1
+    asked = np.asarray(counts, dtype=np.int64)
+    nats = float(-(asked * np.log(seen / seen.sum())).sum())
+    total = int(asked.sum())
+    return TextScore(nats, total, total, documents)
+
+
+def heldout_perplexity(predictions: Any, references: Any, **settings: Any) -> dict[str, Any]:
+    """Loss, perplexity and bits per byte of documents, from the log-probabilities of their tokens.
+
+    Args:
+        predictions: ln p of each token that was predicted, a list per document.
+        references: size of each document in bytes.
+        settings: `return_per_document` adds `loss_per_document` and `bits_per_byte_per_document`.
+
+    Raises:
+        InputError: a log-probability that is missing, infinite or above 0, a document without
+            tokens, or a size that is no whole number of at least 1; the document is named.
+    """
+    with right_call(_NAME, _CALL):
+        check_settings(settings)
+        for name, value in (("predictions", predictions), ("references", references)):
+            if value is None:
+                raise InputError(f"{name} is missing")
+        if len(predictions) != len(references):
+            raise InputError(
+                f"{len(predictions)} documents in predictions, {len(references)} sizes in "
+                "references; give one for each"
+            )
+        if not len(predictions):
+            raise InputError("there is no document")
+        each = [
+            _score(row, size, number)
+            for number, (row, size) in enumerate(zip(predictions, references, strict=True))
+        ]
+        whole = TextScore(
+            math.fsum(score.nats for score in each),
+            sum(score.tokens for score in each),
+            sum(score.n_bytes for score in each),
+            len(each),
+        )
+        found = whole.to_dict()
+        if settings.get("return_per_document"):
+            found["loss_per_document"] = [score.loss for score in each]
+            found["bits_per_byte_per_document"] = [score.bits_per_byte for score in each]
+        return found
+
+
+def check_settings(settings: dict[str, Any]) -> None:
+    """Refuse keywords that the metric does not have."""
+    for name in settings:
+        choose("argument", name, ("return_per_document",))
+
+
+def _score(row: Sequence[float], size: Any, number: int) -> TextScore:
+    where = f"predictions[{number}]"
+    try:
+        logs: NDArray[np.float64] = np.asarray(row, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{where} must be a list of numbers") from None
+    if logs.ndim != 1 or not logs.size:
+        raise InputError(f"{where} must be a list of at least one log-probability")
+    wrong = np.flatnonzero(~(np.isfinite(logs) & (logs <= 0)))
+    if wrong.size:
+        raise InputError(
+            f"{where}[{wrong[0]}] is {logs[wrong[0]]:g}; a log-probability is a number of at most "
+            "0 (a loss with its sign changed)"
+        )
+    good = isinstance(size, (int, float, np.number)) and not isinstance(size, bool)
+    if not good or not math.isfinite(size) or size < 1 or size != int(size):
+        raise InputError(
+            f"references[{number}] is {size!r}; the size of a document is a whole number of bytes"
+        )
+    return TextScore(float(-logs.sum()), int(logs.size), int(size), 1)
+
+
+# Self-consistency: do several samples of one model agree with each other?
+
+
+def disagreement(samples: Sequence[Sequence[Hashable]]) -> float:
+    """1 - (share of the most frequent sample), the mean over prompts; in [0, 1 - 1/K].
+
+    Args:
+        samples: of each prompt its K samples, K at least 2 and the same for all: with fewer
+            samples the most frequent one has a larger share by itself.
+
+    Raises:
+        InputError: no prompts, fewer than 2 samples, or another number of them.
+
+    >>> disagreement([["a", "a", "b", "a"], ["a", "b", "c", "d"]])
+    0.5
+    """
+    counts = {len(row) for row in samples}
+    if not counts or min(counts) < 2:
+        raise InputError("self-consistency needs prompts with at least 2 samples each")
+    if len(counts) > 1:
+        raise InputError(
+            f"self-consistency needs equally many samples of every prompt, got {min(counts)} to "
+            f"{max(counts)}"
+        )
+    (k,) = counts
+    agreeing = sum(Counter(row).most_common(1)[0][1] for row in samples)
+    return 1 - agreeing / (k * len(samples))

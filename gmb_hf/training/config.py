@@ -9,19 +9,478 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import types
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
 
-from gmb_hf.training.benchmark_settings import BenchmarkSettings
-from gmb_hf.training.sections import assigned, from_sections
-from gmb_hf.training.settings import (
-    ModelSettings,
-    SeedSettings,
-    TaskSettings,
-    TrainingSettings,
-)
-from gmb_hf.training.variants import FIELDS
+import yaml
+
+from gmb_hf.errors import InputError, choose, fraction, not_negative, positive, positive_int
+from gmb_hf.tasks.modular import ModularTask
+from gmb_hf.tasks.task import OP_TOKENS, OPERATIONS
+from gmb_hf.training.variants import FIELDS, HEBBIAN_RATE, LOOP_SIZES, SIZES, Variant
+
+_Config = TypeVar("_Config")
+
+
+def from_sections(kind: type[_Config], data: Mapping[str, Any], *, where: str) -> _Config:
+    """A config from nested dictionaries, as `dataclasses.asdict` makes them.
+
+    Args:
+        kind: class of the config.
+        data: section -> field -> value; what is missing takes its default.
+        where: what the data come from, for the error.
+
+    Raises:
+        InputError: an unknown section or field, or a bad value.
+    """
+    known = _section_types(kind)
+    sections: dict[str, Any] = {}
+    for key, value in data.items():
+        if key == "preset":
+            continue
+        choose("section", key, tuple(known), where=where)
+        if not isinstance(value, Mapping):
+            raise InputError(f"{where}: {key} must hold fields with values, got {value!r}")
+        names = tuple(entry.name for entry in dataclasses.fields(known[key]))
+        for name in value:
+            choose("field", name, names, where=f"{where}: {key}")
+        sections[key] = known[key](**value)
+    make: Any = kind
+    config: _Config = make(preset=str(data.get("preset", "custom")), **sections)
+    return config
+
+
+def assigned(config: _Config, assignments: Iterable[str]) -> _Config:
+    """The config with some fields changed by `section.field=value`.
+
+    Raises:
+        InputError: an assignment without `=`, an unknown section or field, or a bad value.
+    """
+    known = _section_types(type(config))
+    values: dict[str, dict[str, Any]] = {}
+    for assignment in assignments:
+        path, equals, text = assignment.partition("=")
+        section, dot, name = path.strip().partition(".")
+        if not equals or not dot:
+            raise InputError(
+                f"--set {assignment!r}: write it as section.field=value, e.g. training.lr=3e-3"
+            )
+        choose("section", section, tuple(known), where=f"--set {assignment}")
+        hints = typing.get_type_hints(known[section])
+        choose("field", name, tuple(hints), where=f"--set {assignment}")
+        value = _converted(text.strip(), hints[name], where=f"--set {assignment}")
+        values.setdefault(section, {})[name] = value
+    # All of a section at once: two fields may be right only together.
+    parts = {
+        section: dataclasses.replace(getattr(config, section), **fields)
+        for section, fields in values.items()
+    }
+    return dataclasses.replace(config, **parts)  # type: ignore[type-var]
+
+
+def _section_types(config: type[Any]) -> dict[str, Any]:
+    hints = typing.get_type_hints(config)
+    return {name: kind for name, kind in hints.items() if dataclasses.is_dataclass(kind)}
+
+
+def _converted(text: str, hint: Any, *, where: str) -> Any:
+    """The text as a value of the field's type; numbers as YAML or Python writes them."""
+    kinds = _alternatives(hint)
+    if text.lower() in ("none", "null") and type(None) in kinds:
+        return None
+    items = next((kind for kind in kinds if typing.get_origin(kind) is tuple), None)
+    if items is not None:
+        item = typing.get_args(items)[0]
+        return tuple(_converted(part.strip(), item, where=where) for part in text.split(","))
+    if str in kinds:
+        return text
+    try:
+        if bool in kinds:
+            value = yaml.safe_load(text)
+            if not isinstance(value, bool):
+                raise ValueError
+            return value
+        return int(text) if int in kinds else float(text)
+    except (ValueError, yaml.YAMLError):
+        wanted = (
+            "true or false" if bool in kinds else "a whole number" if int in kinds else "a number"
+        )
+        raise InputError(f"{where}: expected {wanted}, got {text!r}") from None
+
+
+def _alternatives(hint: Any) -> tuple[Any, ...]:
+    """`int | None` -> (int, None's type); any other hint -> itself alone."""
+    is_union = isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
+    return typing.get_args(hint) if is_union else (hint,)
+
+
+# Seeds as people write them: `0:32`, `7`, `1,2,5`, `0:32,100:104`.
+
+
+MAX_SEED = 2**32  # the split's random stream takes 32 bits
+MOST_SEEDS = 10**6  # more are a slip of the keyboard
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """The seeds that `text` stands for, in the order written; `a:b` excludes b.
+
+    Raises:
+        InputError: a part that is no number or range, an empty range, or a seed given twice.
+
+    Example:
+        >>> parse_seeds("0:3,10")
+        (0, 1, 2, 10)
+    """
+    seeds: dict[int, None] = {}  # in order
+    for part in (part.strip() for part in text.split(",")):
+        first, colon, last = part.partition(":")
+        try:
+            start = int(first)
+            stop = int(last) if colon else start + 1
+        except ValueError:
+            raise InputError(
+                f"seeds {text!r}: {part!r} is no seed; write a number, a range such as "
+                "0:32, or several with commas"
+            ) from None
+        if start < 0 or stop > MAX_SEED:
+            raise InputError(f"seeds {text!r}: {part!r} is out of range; seeds are 0 to 2^32 - 1")
+        if stop <= start:
+            raise InputError(f"seeds {text!r}: {part!r} is empty; a:b runs from a to b - 1")
+        if stop - start + len(seeds) > MOST_SEEDS:
+            raise InputError(f"seeds {text!r}: more than {MOST_SEEDS:,} seeds; give fewer")
+        for seed in range(start, stop):
+            if seed in seeds:
+                raise InputError(f"seeds {text!r}: {seed} is given twice; give each seed once")
+            seeds[seed] = None
+    return tuple(seeds)
+
+
+def format_seeds(seeds: Sequence[int]) -> str:
+    """The shortest text that `parse_seeds` reads as these seeds, sorted.
+
+    Example:
+        >>> format_seeds([3, 1, 2, 9])
+        '1:4,9'
+    """
+    ordered = sorted(seeds)
+    parts: list[str] = []
+    start = 0
+    for index in range(1, len(ordered) + 1):
+        if index == len(ordered) or ordered[index] != ordered[index - 1] + 1:
+            first, last = ordered[start], ordered[index - 1]
+            parts.append(str(first) if first == last else f"{first}:{last + 1}")
+            start = index
+    return ",".join(parts)
+
+
+# The sections of a config that say what is trained: task, model, training, seeds.
+
+
+ACTIVATIONS = ("gelu_new", "relu")
+ENGINES = ("stacked", "single")
+COMPILE_MODES = ("auto", "always", "never")
+DEVICES = ("auto", "cpu", "cuda")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSettings:
+    """The equations that a run learns.
+
+    Attributes:
+        operation: of modular arithmetic, e.g. "sub".
+        prime: the modulus.
+        train_fraction: share of the equations to train on; the others are held out.
+        train_rows: their number instead of a share.
+        op_token: "shared" gives every operation one token, "distinct" one each.
+        corruption_rate: share of the training rows whose label is made wrong.
+        keep_pairs_together: put (a, b) and (b, a) on the same side of the split.
+        data_seed: draws the split; None ties it to the run's own seed.
+    """
+
+    operation: str = "sub"
+    prime: int = 29
+    train_fraction: float = 0.6
+    train_rows: int | None = None
+    op_token: str = "shared"
+    corruption_rate: float = 0.0
+    keep_pairs_together: bool = False
+    data_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        choose("operation", self.operation, OPERATIONS, where="task.operation")
+        choose("op_token", self.op_token, OP_TOKENS, where="task.op_token")
+        fraction("task.train_fraction", self.train_fraction)
+        fraction("task.corruption_rate", self.corruption_rate, closed=True)
+        if self.train_rows is not None:
+            positive_int("task.train_rows", self.train_rows)
+        try:
+            self.build().split(self.share, self.data_seed_of(0))
+        except InputError as error:
+            raise InputError(f"task: {error}") from None
+
+    @property
+    def name(self) -> str:
+        """What is learned from what, in words: `sub_p29, 60% train, shared tokens`.
+
+        Everything that makes it another task to learn is named, so that logs of the one are not
+        judged by thresholds of the other.
+        """
+        rows = self.train_rows
+        parts = [
+            f"{self.operation}_p{self.prime}",
+            f"{100 * self.train_fraction:g}% train" if rows is None else f"{rows} rows train",
+            f"{self.op_token} tokens",
+        ]
+        if self.corruption_rate:
+            parts.append(f"{100 * self.corruption_rate:g}% wrong labels")
+        if self.keep_pairs_together:
+            parts.append("pairs together")
+        if self.data_seed is not None:
+            parts.append(f"data seed {self.data_seed}")
+        return ", ".join(parts)
+
+    @property
+    def share(self) -> float:
+        """The share of the rows to train on or, as an int, their number."""
+        return self.train_fraction if self.train_rows is None else self.train_rows
+
+    def data_seed_of(self, seed: int) -> int:
+        """The data seed of the run with this seed."""
+        return seed if self.data_seed is None else self.data_seed
+
+    def build(self) -> ModularTask:
+        """The task itself."""
+        return ModularTask(
+            self.operation,
+            self.prime,
+            op_token=self.op_token,
+            corruption_rate=self.corruption_rate,
+            keep_pairs_together=self.keep_pairs_together,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """The shape of the transformer.
+
+    Attributes:
+        layers, heads, width: of the decoder.
+        mlp_width: hidden units of each MLP.
+        activation: "gelu_new" (GPT-2's tanh form) or "relu".
+        tied: use the token embedding as the output layer.
+        initializer_range: standard deviation of the initial weights.
+        band_fc1, band_fc2: width of the band of the MLP's up- and down-projection.
+        sort_window: after each block, mix states with alike ones in this window.
+        blend_window: mix embeddings with those of the tokens before, in this window.
+        hebbian_window: in training, pull embeddings together at up to this distance.
+        hebbian_rate: by this share of their difference.
+        cycles, inner_steps: apply the last layer so often, and in each of these cycles the layers
+            before it so often.
+        halting: read the answer from a mean over the cycles that is learned.
+
+    Without its variants (None) a model is the dense one; `variants` has their short names.
+    """
+
+    layers: int = 1
+    heads: int = 4
+    width: int = 32
+    mlp_width: int = 128
+    activation: str = "relu"
+    tied: bool = False
+    initializer_range: float = 0.02
+    band_fc1: int | None = None
+    band_fc2: int | None = None
+    sort_window: int | None = None
+    blend_window: int | None = None
+    hebbian_window: int | None = None
+    hebbian_rate: float = HEBBIAN_RATE
+    cycles: int | None = None
+    inner_steps: int | None = None
+    halting: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "heads", "width", "mlp_width"):
+            positive_int(f"model.{name}", getattr(self, name))
+        if self.width % self.heads:
+            raise InputError(
+                f"model.heads={self.heads} does not divide model.width={self.width}; "
+                "choose a width that is a multiple of the heads"
+            )
+        choose("activation", self.activation, ACTIVATIONS, where="model.activation")
+        positive("model.initializer_range", self.initializer_range)
+        positive("model.hebbian_rate", self.hebbian_rate)
+        for name in (*SIZES, *LOOP_SIZES):
+            if getattr(self, name) is not None:
+                positive_int(f"model.{name}", getattr(self, name))
+
+    @property
+    def variant(self) -> Variant:
+        """The variant of the architecture."""
+        return Variant.of(asdict(self))
+
+    @property
+    def name(self) -> str:
+        """A short description, e.g. `transformer-1x4x32` or `transformer-1x4x32, sort-4`."""
+        shape = f"transformer-{self.layers}x{self.heads}x{self.width}"
+        return f"{shape}, {self.variant.name}" if self.variant.fields else shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingSettings:
+    """How the model is trained.
+
+    Attributes:
+        steps: full-batch updates.
+        checkpoint_every: steps between two rows of the run log.
+        lr, weight_decay, beta1, beta2, eps: of AdamW; decay acts on every parameter.
+        seeds_at_once: how many seeds are stacked; it changes speed and memory, not results.
+        compile: compile the step with torch.compile: "always", "never", or "auto" where the
+            work ahead is long enough to win back the time that compiling takes.
+    """
+
+    steps: int = 2500
+    checkpoint_every: int = 10
+    lr: float = 5e-3
+    weight_decay: float = 0.5
+    beta1: float = 0.9
+    beta2: float = 0.98
+    eps: float = 1e-8
+    seeds_at_once: int = 36
+    compile: str = "auto"
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "checkpoint_every", "seeds_at_once"):
+            positive_int(f"training.{name}", getattr(self, name))
+        check_multiple("training", "steps", self.steps, "checkpoint_every", self.checkpoint_every)
+        positive("training.lr", self.lr)
+        positive("training.eps", self.eps)
+        not_negative("training.weight_decay", self.weight_decay)
+        fraction("training.beta1", self.beta1)
+        fraction("training.beta2", self.beta2)
+        choose("compile", self.compile, COMPILE_MODES, where="training.compile")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeedSettings:
+    """Which seeds are free to look at, and which are held out.
+
+    Attributes:
+        explore: seeds for choosing signs and locking thresholds, e.g. "0:32".
+        evaluate: seeds that only the locked design may judge, e.g. "1000:1040".
+    """
+
+    explore: str = "0:32"
+    evaluate: str = "1000:1040"
+
+    def __post_init__(self) -> None:
+        shared = sorted(set(parse_seeds(self.explore)) & set(parse_seeds(self.evaluate)))
+        if shared:
+            raise InputError(
+                f"seeds.explore and seeds.evaluate overlap in {shared[:5]}; held-out seeds must "
+                "be ones that nobody has looked at"
+            )
+
+
+def check_multiple(section: str, name: str, value: int, of: str, part: int) -> None:
+    """Refuse a field that is no multiple of another one of its section."""
+    if value % part:
+        raise InputError(
+            f"{section}.{name}={value} is no multiple of {section}.{of}={part}; change one of them"
+        )
+
+
+# The section of a config that says how its runs are to be judged.
+
+
+EVENTS = ("E_jump", "E_plateau", "E_regime")
+_NEEDED_BY: dict[str, tuple[str, ...]] = {
+    "E_jump": (),
+    "E_plateau": ("plateau_checkpoints", "plateau_threshold"),
+    "E_regime": ("regime_radius",),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkSettings:
+    """The design of the evaluation, in training steps; it becomes the preregistration.
+
+    Attributes:
+        event: "E_jump", "E_plateau" or "E_regime".
+        jump_window, jump_threshold: E_jump: test accuracy rises by the threshold in the window.
+        event_floor: the accuracy that the jump must reach; None asks for none.
+        event_new_max: the jump must exceed all before it: regaining a level is no event.
+        plateau_checkpoints, plateau_threshold: E_plateau: so many checkpoints hold this accuracy.
+        plateau_regression: so many of them in a row may lie below it; None allows none.
+        regime_radius: E_regime: signals so many steps from t move together.
+        regime_quantile, regime_tolerance: of PT-MSS; None takes the published ones.
+        horizon: an alarm this long before the event is a warning.
+        safe_gap: windows nearer to the event than this are no negatives.
+        burn_in: windows before this step are ignored.
+        lead_time_target: a warning this early counts as a success.
+        lead_time_median_min: the median lead that a supported score must reach.
+        primary_fpr: the false alarm budget that the verdict is judged at.
+        coverage_min: the share of events that a supported score must warn of.
+        window_sweep: values of an indicator's own window that robustness is judged over.
+        combination: judge one score more, a logistic combination of all that see no test label.
+    """
+
+    event: str = "E_jump"
+    jump_window: int = 100
+    jump_threshold: float = 0.2
+    event_floor: float | None = None
+    event_new_max: bool = False
+    plateau_checkpoints: int | None = None
+    plateau_threshold: float | None = None
+    plateau_regression: int | None = None
+    regime_radius: int | None = None
+    regime_quantile: float | None = None
+    regime_tolerance: int | None = None
+    horizon: int = 200
+    safe_gap: int = 400
+    burn_in: int = 200
+    lead_time_target: int = 50
+    lead_time_median_min: int = 50
+    primary_fpr: float = 0.05
+    coverage_min: float = 0.3
+    window_sweep: tuple[int, ...] = (80, 100, 120)
+    combination: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "window_sweep", tuple(self.window_sweep))  # YAML reads a list
+        for window in self.window_sweep:
+            positive_int("benchmark.window_sweep", window)
+        for name in ("jump_window", "horizon", "safe_gap"):
+            positive_int(f"benchmark.{name}", getattr(self, name))
+        if self.horizon >= self.safe_gap:
+            raise InputError(
+                f"benchmark.horizon={self.horizon} must be less than "
+                f"benchmark.safe_gap={self.safe_gap}; else a window is positive and negative"
+            )
+        for name in ("burn_in", "lead_time_target", "lead_time_median_min"):
+            not_negative(f"benchmark.{name}", getattr(self, name))
+        for name in ("jump_threshold", "primary_fpr"):
+            fraction(f"benchmark.{name}", getattr(self, name))
+        fraction("benchmark.coverage_min", self.coverage_min, closed=True)
+        if self.event_floor is not None:
+            fraction("benchmark.event_floor", self.event_floor, closed=True)
+        self._check_event()
+
+    def _check_event(self) -> None:
+        choose("event", self.event, EVENTS, where="benchmark.event")
+        for name in _NEEDED_BY[self.event]:
+            if getattr(self, name) is None:
+                raise InputError(f"benchmark.event={self.event} needs benchmark.{name}")
+        for name in ("plateau_checkpoints", "regime_radius"):
+            if getattr(self, name) is not None:
+                positive_int(f"benchmark.{name}", getattr(self, name))
+        for name in ("plateau_threshold", "plateau_regression", "regime_tolerance"):
+            if getattr(self, name) is not None:
+                not_negative(f"benchmark.{name}", getattr(self, name))
+        if self.regime_quantile is not None:
+            fraction("benchmark.regime_quantile", self.regime_quantile)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

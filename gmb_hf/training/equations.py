@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from gmb_hf.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.tasks.modular import ModularTask
 from gmb_hf.training.loops import Loops
-from gmb_hf.validation import InputError
 
 _MIXERS = ("sort", "blend")
 

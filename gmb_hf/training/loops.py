@@ -18,8 +18,7 @@ from torch import Tensor
 
 from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.modeling.loops import halting_shares
-from gmb_hf.training.block import Weights
-from gmb_hf.training.fused import normalise
+from gmb_hf.training.fused import Weights, normalise
 
 HALTING = "model.halting"
 

@@ -24,20 +24,462 @@ Models with loops have those of `loop_measures` too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
-from gmb_hf.training import measures
+from gmb_hf.errors import InputError
+from gmb_hf.modeling import GrokkingTransformerForCausalLM
+from gmb_hf.modeling.loops import halting_shares
+from gmb_hf.runs.metadata import LEVELS, at_level
 from gmb_hf.training.ensemble import Ensemble
-from gmb_hf.training.fourier_losses import FourierLosses
-from gmb_hf.training.loop_measures import loop_observables
-from gmb_hf.training.loops import Trace, halting_logits
+from gmb_hf.training.equations import Equations
+from gmb_hf.training.fused import take
+from gmb_hf.training.loops import Loops, Trace, halting_logits
 from gmb_hf.training.trunk import answer_logits
-from gmb_hf.validation import InputError
+
+QUANTILES = (0.1, 0.5, 0.9)
+NOISE_PASSES = 1
+NOISE_SCALE = 0.25  # of the embedding's root mean square
+CURVATURE_STEP = 2.0**-9  # of the weight norm, and no further than
+CURVATURE_FALL = 2.0**-7  # of the loss would fall along a straight line
+
+
+def sum_of(terms: Sequence[Tensor]) -> Tensor:
+    """The sum of tensors of one shape."""
+    return torch.stack(list(terms)).sum(0)
+
+
+def square(weight: Tensor) -> Tensor:
+    """The sum of squares of each model's weight [S, ...]: [S]."""
+    return weight.detach().reshape(len(weight), -1).square().sum(1)
+
+
+def norm(weights: Iterable[Tensor]) -> Tensor:
+    """The Euclidean norm of several weights together, [S]."""
+    return sum_of([square(weight) for weight in weights]).sqrt()
+
+
+def answer_losses(logits: Tensor, answers: Tensor) -> Tensor:
+    """Cross-entropy [S, n] of logits [S, n, V] at the answers [S, n]."""
+    losses = functional.cross_entropy(logits.flatten(0, 1), answers.flatten(), reduction="none")
+    return losses.view(answers.shape)
+
+
+def margins(logits: Tensor, answers: Tensor) -> Tensor:
+    """The answer's logit minus the best other logit, [S, n]; arguments as in `answer_losses`."""
+    index = answers.unsqueeze(-1)
+    given = logits.gather(-1, index).squeeze(-1)
+    best_other = logits.scatter(-1, index, -math.inf).amax(-1)
+    return given - best_other
+
+
+def answer_quality(split: str, margin: Tensor) -> dict[str, Tensor]:
+    """Accuracy and quantiles of the margins [S, n], [S] each, named for the split."""
+    q10, q50, q90 = quantiles(margin, QUANTILES)
+    return {
+        f"{split}_acc": (margin > 0).to(margin.dtype).mean(1),
+        f"{split}_margin_q10": q10,
+        f"{split}_margin_q50": q50,
+        f"{split}_margin_q90": q90,
+    }
+
+
+def quantiles(values: Tensor, shares: Sequence[float]) -> Tensor:
+    """`torch.quantile` of each model's values [S, n] at the shares: [shares, S], the same bits."""
+    # numpy sorts ten times as fast as torch, which also says where each value was.
+    ordered = torch.from_numpy(np.sort(values.detach().cpu().numpy(), axis=1)).to(values.device)
+    rank = torch.tensor(shares, dtype=values.dtype, device=values.device) * (values.shape[1] - 1)
+    below, above = rank.floor().long(), rank.ceil().long()
+    found = torch.lerp(ordered[:, below], ordered[:, above], rank - below)
+    spoilt = ordered[:, -1:].isnan()  # a NaN is sorted behind all numbers
+    return torch.where(spoilt, math.nan, found).T
+
+
+def spectral_entropy(matrices: Sequence[Tensor]) -> Tensor:
+    """Entropy (nats) of the normalised singular values of matrices [S, m, d]: [matrices, S]."""
+    # Singular values through Gram matrices [S, d, d]: one batched call for all of them.
+    grams = torch.stack([m.double().transpose(1, 2) @ m.double() for m in matrices])
+    singular = torch.linalg.eigvalsh(grams).clamp_(min=0).sqrt_()
+    share = singular / singular.sum(-1, keepdim=True).clamp_(min=1e-300)
+    return -torch.xlogy(share, share).sum(-1)
+
+
+def participation_ratio(hidden: Tensor) -> Tensor:
+    """(sum of eigenvalues)^2 / sum of their squares, of the covariance of [S, n, d]: [S]."""
+    centred = hidden - hidden.mean(1, keepdim=True)
+    covariance = centred.transpose(1, 2) @ centred
+    trace = covariance.diagonal(dim1=1, dim2=2).sum(1)
+    return trace.square() / covariance.square().sum((1, 2)).clamp(min=1e-30)
+
+
+def fourier_basis(residues: int) -> Tensor:
+    """Cosines and sines of the frequencies 1 .. (p-1)/2 over the residues, [2, k, p]."""
+    frequencies = torch.arange(1, (residues - 1) // 2 + 1, dtype=torch.float64)
+    angles = 2 * math.pi * frequencies[:, None] * torch.arange(residues)[None, :] / residues
+    return torch.stack([angles.cos(), angles.sin()])
+
+
+def fourier_gini(matrix: Tensor, basis: Tensor) -> Tensor:
+    """Gini coefficient of the power per frequency of [S, p, d]: 0 when even, near 1 for one."""
+    amplitudes = torch.einsum("ckp,spd->sckd", basis, matrix)
+    power = amplitudes.square().sum((1, 3)).sort(dim=1).values  # [S, k], increasing
+    count = power.shape[1]
+    rank = 2 * torch.arange(1, count + 1, device=power.device, dtype=power.dtype) - count - 1
+    return (rank * power).sum(1) / (count * power.sum(1)).clamp(min=1e-30)
+
+
+def noise_like(embedding: Tensor) -> list[Tensor]:
+    """The perturbations of an embedding [V, d]: the same ones for every model of the shape."""
+    generator = torch.Generator().manual_seed(0)
+    return [
+        torch.randn(embedding.shape, generator=generator).to(embedding) for _ in range(NOISE_PASSES)
+    ]
+
+
+def perturbed(embedding: Tensor, noise: Tensor) -> Tensor:
+    """Embeddings [S, V, d] with a noise [V, d] in proportion to their root mean square."""
+    scale = NOISE_SCALE * embedding.square().mean((1, 2), keepdim=True).sqrt()
+    return embedding + scale * noise
+
+
+def changed_share(predictions: Tensor, others: Tensor) -> Tensor:
+    """The share of predictions [S, n] that differ from others, [S]."""
+    return (predictions != others).double().mean(1)
+
+
+def curvature(
+    losses: Tensor,
+    weights: Mapping[str, Tensor],
+    gradients: Mapping[str, Tensor],
+    losses_at: Callable[[Mapping[str, Tensor]], Tensor],
+    *,
+    weight_norm: Tensor,
+    gradient_norm: Tensor,
+) -> Tensor:
+    """2 (L(w + e u) - L(w) - e |g|) / e^2 along the unit gradient u, [S].
+
+    Once a model has memorised, the loss bends within a thousandth of the weight norm; a step e in
+    proportion to L / |g| stays inside the bend and above the rounding of the loss.
+
+    Args:
+        losses: at the weights, [S].
+        weights: name -> [S, ...].
+        gradients: of the loss, for those weights that have one.
+        losses_at: the losses at other weights; it is given those with a gradient only.
+        weight_norm, gradient_norm: of all of them together, [S].
+    """
+    slope = gradient_norm
+    length = CURVATURE_STEP * weight_norm
+    length = torch.minimum(length, CURVATURE_FALL * losses / slope)  # inf where slope is 0
+    scale = torch.where(slope > 0, length / slope, 0.0)
+    moved = {
+        name: torch.addcmul(
+            weights[name], gradient, scale.view(-1, *[1] * (weights[name].dim() - 1))
+        )
+        for name, gradient in gradients.items()
+    }
+    rise = losses_at(moved).double() - losses.double()
+    bent = 2 * (rise - length.double() * slope.double()) / length.double() ** 2
+    return torch.where(slope > 0, bent, 0.0)
+
+
+# What the states of a looped model show at a checkpoint, as functions of stacked tensors.
+
+
+LOOP_QUANTILES = (50, 90)  # per cent
+
+
+def loop_observables(
+    trace: Trace, loops: Loops, logits: Sequence[Tensor] | None = None
+) -> dict[str, Tensor]:
+    """All observables of the table above, [S] each.
+
+    Args:
+        trace: the states at EQ, [S, m, d] each.
+        loops: of the model.
+        logits: of halting at each cycle but the last, [S, m] each; of a model with halting.
+    """
+    fast = torch.stack(trace.fast, dim=1).unflatten(1, (loops.cycles, loops.inner_steps))
+    slow = torch.stack(trace.slow, dim=1)  # [S, N, m, d]
+    fast_updates = _lengths(_changes(fast.flatten(1, 2))).unflatten(1, fast.shape[1:3])
+    slow_updates = _lengths(_changes(slow))  # [S, N, m]
+    found = {
+        f"fast_update_{cycle + 1}_{step + 1}": fast_updates[:, cycle, step].mean(-1)
+        for cycle in range(loops.cycles)
+        for step in range(loops.inner_steps)
+    }
+    found |= {
+        f"slow_update_{cycle + 1}": slow_updates[:, cycle].mean(-1) for cycle in range(loops.cycles)
+    }
+    found |= _settling(fast_updates)
+    if loops.cycles > 1:
+        found |= _resets(fast_updates[:, 1:, 0] - fast_updates[:, 1:, -1])
+    ends = fast[:, :, -1]  # [S, N, m, d]
+    found |= _quantiles("state_distance_q{}", _lengths(slow - ends))
+    found["slow_participation"] = participation_ratio(slow.flatten(1, 2))
+    found["fast_participation"] = participation_ratio(ends.flatten(1, 2))
+    return found if logits is None else found | _halting(logits)
+
+
+def about(loops: Loops, layers: int) -> dict[str, Any]:
+    """How the observables were taken, for the metadata of a log."""
+    return {
+        "slow_block": f"layer {layers}",
+        "fast_block": "layer 1" if layers == 2 else f"layers 1 to {layers - 1}",
+        "cycles": loops.cycles,
+        "inner_steps": loops.inner_steps,
+        "halting": loops.halting,
+        "states": "at EQ, all held-out rows, at every inner step and cycle end",
+        "norm": "Euclidean, over sqrt(width), which is the length of every state",
+        "projection": "identity",
+        "levels_percent": list(LEVELS),
+    }
+
+
+def _changes(states: Tensor) -> Tensor:
+    """Each state minus the one before it, the first minus zero: [S, k, m, d]."""
+    return torch.cat([states[:, :1], states[:, 1:] - states[:, :-1]], dim=1)
+
+
+def _lengths(states: Tensor) -> Tensor:
+    """Euclidean norms over sqrt(d), [..., d] -> [...]."""
+    lengths: Tensor = states.norm(dim=-1) / math.sqrt(states.shape[-1])
+    return lengths
+
+
+def _quantiles(name: str, values: Tensor) -> dict[str, Tensor]:
+    """Quantiles of [S, N, m] over cycles and rows, [S] each."""
+    at = torch.tensor(LOOP_QUANTILES, dtype=values.dtype, device=values.device) / 100
+    found = torch.quantile(values.flatten(1), at, dim=1)
+    return {name.format(percent): found[i] for i, percent in enumerate(LOOP_QUANTILES)}
+
+
+def _settling(updates: Tensor) -> dict[str, Tensor]:
+    """First hitting times of [S, N, T, m], by level and quantile."""
+    lowest = updates.cummin(dim=2).values
+    found: dict[str, Tensor] = {}
+    for level in LEVELS:
+        # One more than the steps before the first that lies below.
+        first = 1 + (lowest > level / 100).sum(2).to(updates.dtype)
+        found |= _quantiles(at_level("settling_q{}", level), first)
+    return found
+
+
+def _resets(spikes: Tensor) -> dict[str, Tensor]:
+    """Shares and median of [S, N - 1, m]."""
+    spikes = spikes.flatten(1)
+    shares = {
+        at_level("reset_share", level): (spikes >= level / 100).to(spikes.dtype).mean(1)
+        for level in LEVELS
+    }
+    return {**shares, "reset_spike": torch.quantile(spikes, 0.5, dim=1)}
+
+
+def _halting(logits: Sequence[Tensor]) -> dict[str, Tensor]:
+    shares = torch.stack(halting_shares(logits), dim=1)  # [S, N, m]
+    cycle = torch.arange(1, shares.shape[1] + 1, dtype=shares.dtype, device=shares.device)
+    chance = shares.mean(2)  # of each cycle, over rows: [S, N]
+    mean = (chance * cycle).sum(1)
+    return {
+        "halting_steps": mean,
+        "halting_variance": (chance * (cycle - mean.unsqueeze(1)).square()).sum(1),
+        "halting_margin": torch.stack(list(logits), dim=1).mean((1, 2)),
+    }
+
+
+# Restricted and excluded loss: how much of the answers the Fourier algorithm gives already.
+
+
+KEY_FREQUENCIES = 5  # as many as the paper's network has
+
+
+class FourierLosses:
+    """Measures the logits of all pairs of operands, part of them trained on.
+
+    Args:
+        place: of each residue as an answer, as `places` says.
+        train: true answers of the training rows, [S, n].
+        test: answers of the held-out rows, [S, m]; with the training rows all pairs.
+        labels: answers that the training rows carry, [S, n].
+        dtype: of the logits.
+    """
+
+    def __init__(
+        self,
+        place: Sequence[int],
+        *,
+        train: Tensor,
+        test: Tensor,
+        labels: Tensor,
+        dtype: torch.dtype,
+    ) -> None:
+        self._order = max(place) + 1
+        at = torch.tensor(place, device=train.device)
+        self._answers = at.argsort()[-self._order :]
+        # Rows with a zero, which have no place, are collected behind the others.
+        at = torch.where(at < 0, self._order, at)
+        self._train, self._labels = at[train], labels
+        self._sums = [_Sums(at[answers], self._order + 1) for answers in (train, test)]
+        self._waves = orthonormal_waves(self._order).to(train.device, dtype)
+
+    @classmethod
+    def of(cls, ensemble: Ensemble) -> FourierLosses | None:
+        """That of an ensemble; None where the operation has no direction."""
+        task = ensemble.config.task
+        place = places(task.operation, task.prime)
+        if place is None:
+            return None
+        return cls(
+            place,
+            train=ensemble.truth,
+            test=ensemble.test.answers,
+            labels=ensemble.train.answers,
+            dtype=ensemble.train.operands.dtype,
+        )
+
+    def measure(self, train: Tensor, test: Tensor) -> dict[str, Tensor]:
+        """`restricted_loss` and `excluded_loss`, [S] each.
+
+        Args:
+            train: logits of the training rows, [S, n, V].
+            test: logits of the held-out rows, [S, m, V].
+        """
+        sums = self._sums[0](train) + self._sums[1](test)
+        means = sums[:, :-1] / self._order  # every place has as many pairs as there are places
+        key = key_waves(means, self._waves)
+        kept = means.mean(1, keepdim=True) + key
+        removed = take(functional.pad(key, (0, 0, 0, 1)), self._train)
+        left = torch.sub(train, removed, out=removed)
+        answers = self._answers.expand(len(key), -1)
+        return {
+            "restricted_loss": answer_losses(kept, answers).mean(1),
+            "excluded_loss": answer_losses(left, self._labels).mean(1),
+        }
+
+
+class _Sums:
+    """Adds up rows [S, n, V] by the place [S, n] of each: [S, places, V].
+
+    Each place is a bag of rows, which is many times as fast as `index_add`, and in a fixed order.
+    """
+
+    def __init__(self, place: Tensor, places: int) -> None:
+        models = torch.arange(len(place), device=place.device).unsqueeze(1)
+        bag = (places * models + place).flatten()
+        ends = torch.bincount(bag, minlength=places * len(place)).cumsum(0)
+        self._places = places
+        self._rows = bag.argsort(stable=True)
+        self._starts = functional.pad(ends, (1, -1))
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        sums: Tensor = functional.embedding_bag(
+            self._rows, rows.flatten(0, 1), self._starts, mode="sum"
+        )
+        return sums.view(len(rows), self._places, -1)
+
+
+def places(operation: str, prime: int) -> list[int] | None:
+    """Where each answer stands in the cyclic group in which the operation adds its operands.
+
+    A list over the residues; -1 for the zero, which is outside the group of `mul` and `div`; None
+    where there is no such group, or one without a wave.
+    """
+    if operation in ("add", "sub"):
+        return list(range(prime))
+    if operation not in ("mul", "div") or prime == 2:
+        return None
+    root = next(g for g in range(2, prime) if _is_primitive_root(g, prime))
+    logarithms = [-1] * prime
+    power = 1
+    for exponent in range(prime - 1):
+        logarithms[power] = exponent
+        power = power * root % prime
+    return logarithms
+
+
+def orthonormal_waves(order: int) -> Tensor:
+    """Cosine and sine of each frequency over a cyclic group, [2, k, G], of norm 1.
+
+    In a group of even order the highest frequency has no sine; zeros stand for it.
+    """
+    waves = fourier_basis(order) * math.sqrt(2 / order)
+    if order % 2:
+        return waves
+    highest = torch.zeros(2, 1, order, dtype=waves.dtype)
+    highest[0, 0, 0::2], highest[0, 0, 1::2] = order**-0.5, -(order**-0.5)
+    return torch.cat([waves, highest], dim=1)
+
+
+def key_waves(means: Tensor, waves: Tensor) -> Tensor:
+    """The part of the mean logits [S, G, V] that the key frequencies make, same shape.
+
+    What all tokens of a row have in common is left out: a softmax does not see it.
+
+    Args:
+        means: of the pairs at each place.
+        waves: of `orthonormal_waves`.
+    """
+    centred = means - means.mean(-1, keepdim=True)
+    count, order = waves.shape[1:]
+    flat = waves.reshape(-1, order)
+    amplitudes: Tensor = (flat @ centred).unflatten(1, (2, count))  # [S, 2, k, V]
+    power = amplitudes.square().sum((1, 3))
+    key = power.topk(min(KEY_FREQUENCIES, count)).indices
+    chosen = torch.zeros_like(power).scatter_(1, key, 1.0)
+    return flat.T @ (amplitudes * chosen[:, None, :, None]).flatten(1, 2)
+
+
+def _is_primitive_root(candidate: int, prime: int) -> bool:
+    return len({pow(candidate, exponent, prime) for exponent in range(prime - 1)}) == prime - 1
+
+
+# How alike a model holds two equations: the cosine of its hidden states at the equals sign.
+
+
+def answer_hidden(ensemble: Ensemble, equations: Equations) -> Tensor:
+    """Final hidden states of every seed at the equals sign, [S, m, d], without gradients."""
+    return answer_logits(ensemble.weights, ensemble.layout, equations)[1]
+
+
+@torch.no_grad()
+def model_hidden(model: GrokkingTransformerForCausalLM, input_ids: Tensor, position: int) -> Tensor:
+    """The same of one model's own forward, [m, d].
+
+    Args:
+        model: in any mode; it has no dropout.
+        input_ids: [m, T].
+        position: of the equals sign.
+    """
+    # Causal: what follows the position changes nothing.
+    states = model.model(input_ids=input_ids[:, : position + 1]).last_hidden_state
+    found: Tensor = states[:, position]
+    return found
+
+
+@torch.no_grad()
+def cosines(hidden: Tensor, anchors: Tensor, candidates: Tensor) -> Tensor:
+    """Cosine of every candidate with its anchor, [S, N, C].
+
+    Args:
+        hidden: [S, m, d]; a state of length 0 has the cosine 0 with all others.
+        anchors: places among the m, [S, N].
+        candidates: the same, [S, N, C].
+    """
+    unit = torch.nn.functional.normalize(hidden, dim=-1)
+    seeds, count, each = candidates.shape
+    width = unit.shape[-1]
+    anchor = unit.gather(1, anchors.unsqueeze(-1).expand(-1, -1, width))
+    places = candidates.reshape(seeds, count * each, 1).expand(-1, -1, width)
+    candidate = unit.gather(1, places).view(seeds, count, each, width)
+    return torch.einsum("snd,sncd->snc", anchor, candidate)
+
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
@@ -55,8 +497,8 @@ class Observer:
         self.ensemble = ensemble
         self.predictions: Tensor | None = None
         embedding = ensemble.weights[EMBEDDING]
-        self._noise = measures.noise_like(embedding[0])
-        self._fourier = measures.fourier_basis(ensemble.layout.residues).to(embedding)
+        self._noise = noise_like(embedding[0])
+        self._fourier = fourier_basis(ensemble.layout.residues).to(embedding)
         self._fourier_losses = FourierLosses.of(ensemble)
 
     @torch.no_grad()
@@ -76,16 +518,16 @@ class Observer:
         ensemble = self.ensemble
         self._check_finite("train_loss", losses.double().cpu().numpy())
         found: dict[str, Tensor] = {"train_loss": losses}
-        found |= measures.answer_quality("train", measures.margins(logits, ensemble.train.answers))
+        found |= answer_quality("train", margins(logits, ensemble.train.answers))
         trace = Trace()
         test_logits, hidden = answer_logits(ensemble.weights, ensemble.layout, ensemble.test, trace)
         answers = ensemble.test.answers
-        found["test_loss"] = measures.answer_losses(test_logits, answers).mean(1)
-        found |= measures.answer_quality("test", measures.margins(test_logits, answers))
+        found["test_loss"] = answer_losses(test_logits, answers).mean(1)
+        found |= answer_quality("test", margins(test_logits, answers))
         found |= self._norms(ensemble.last_updates() if updates is None else updates)
         found |= self._spectra()
-        found["participation_ratio"] = measures.participation_ratio(hidden)
-        found["curvature"] = measures.curvature(
+        found["participation_ratio"] = participation_ratio(hidden)
+        found["curvature"] = curvature(
             losses,
             ensemble.weights,
             self._gradients(),
@@ -118,10 +560,10 @@ class Observer:
         return {name: w.grad for name, w in weights.items() if w.grad is not None}
 
     def _norms(self, updates: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        squares = {name: measures.square(w) for name, w in self.ensemble.weights.items()}
+        squares = {name: square(w) for name, w in self.ensemble.weights.items()}
 
         def part(word: str) -> Tensor:
-            return measures.sum_of([square for name, square in squares.items() if word in name])
+            return sum_of([square for name, square in squares.items() if word in name])
 
         norms = {
             "weight_norm": part(""),
@@ -132,8 +574,8 @@ class Observer:
         }
         return {
             **{name: square.sqrt() for name, square in norms.items()},
-            "gradient_norm": measures.norm(self._gradients().values()),
-            "update_norm": measures.norm(updates.values()),
+            "gradient_norm": norm(self._gradients().values()),
+            "update_norm": norm(updates.values()),
         }
 
     def _spectra(self) -> dict[str, Tensor]:
@@ -142,11 +584,11 @@ class Observer:
         unembedding = weights.get(HEAD, embedding)
         attention = [w for name, w in weights.items() if name.endswith("attention.qkv.weight")]
         parts = ("embedding", "unembedding", "attention")
-        entropy = measures.spectral_entropy((embedding, unembedding, torch.cat(attention, dim=1)))
+        entropy = spectral_entropy((embedding, unembedding, torch.cat(attention, dim=1)))
         found = {f"{part}_entropy": entropy[i] for i, part in enumerate(parts)}
         found |= {f"{part}_rank": entropy[i].exp() for i, part in enumerate(parts)}
         for part, matrix in (("embedding", embedding), ("unembedding", unembedding)):
-            found[f"{part}_gini"] = measures.fourier_gini(matrix[:, :residues], self._fourier)
+            found[f"{part}_gini"] = fourier_gini(matrix[:, :residues], self._fourier)
         return found
 
     def _of_loops(self, trace: Trace) -> dict[str, Tensor]:
@@ -161,16 +603,16 @@ class Observer:
         embedding = ensemble.weights[EMBEDDING]
         differs = []
         for noise in self._noise:
-            noisy = {**ensemble.weights, EMBEDDING: measures.perturbed(embedding, noise)}
+            noisy = {**ensemble.weights, EMBEDDING: perturbed(embedding, noise)}
             if HEAD not in noisy:  # a tied head stays as it is: the noise is on the input
                 noisy[HEAD] = embedding
             logits, _ = answer_logits(noisy, ensemble.layout, ensemble.test)
-            differs.append(measures.changed_share(logits.argmax(-1), predictions))
+            differs.append(changed_share(logits.argmax(-1), predictions))
         # A resumed run reads its predictions from disk, wherever it trains.
         held = predictions if self.predictions is None else self.predictions
         before = held.to(predictions.device)
         self.predictions = predictions
         return {
-            "disagreement": measures.sum_of(differs) / len(differs),
-            "prediction_change": measures.changed_share(predictions, before),
+            "disagreement": sum_of(differs) / len(differs),
+            "prediction_change": changed_share(predictions, before),
         }

@@ -15,15 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from gmb_hf.training.benchmark_settings import BenchmarkSettings
-from gmb_hf.training.config import RunConfig
-from gmb_hf.training.settings import (
+from gmb_hf.errors import choose
+from gmb_hf.training.config import (
+    BenchmarkSettings,
     ModelSettings,
+    RunConfig,
     SeedSettings,
     TaskSettings,
     TrainingSettings,
 )
-from gmb_hf.validation import choose
 
 
 def quick() -> RunConfig:

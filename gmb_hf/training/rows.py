@@ -18,20 +18,334 @@ Equality with the model's own forward: `tests/training/test_rows.py`.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
+from gmb_hf.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.modeling.mixers import Mixer, mixers_of
-from gmb_hf.training.block import Weights, after_attention, output_head, query_key_value
-from gmb_hf.training.fused import Workspace, normalise
+from gmb_hf.training.fused import (
+    LAYER_NORM_EPSILON,
+    Weights,
+    Workspace,
+    after_attention,
+    normalise,
+    output_head,
+    query_key_value,
+    take,
+)
 from gmb_hf.training.loops import Loops, final_states
-from gmb_hf.training.row_attention import attend_in_rows, attend_visible
-from gmb_hf.training.row_loss import target_loss, target_results
-from gmb_hf.training.row_tree import RowTree
-from gmb_hf.training.take import take
+
+STATE_COST = 128
+"""About how many attention scores cost as much as one state; it sets where sharing ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowTree:
+    """What the forward must know of the rows.
+
+    Attributes:
+        tokens, positions: the distinct pairs that some node holds, [G, pairs] each.
+        pair: which of them each node holds, [G, N].
+        path: the shared nodes of each row in order, [G, n, shared columns].
+        visible: whether a shared node sees another, itself and what is before it, [G, M, M].
+        example: where each shared node stands in the states of all rows laid end to end: a row
+            that passes through it, times all columns, plus the node's column, [G, M].
+        targets: the share of all asked tokens that follow an asked node and are this token,
+            [G, K, V]; it adds up to 1 over K and V.
+        asks_shared: whether the asked nodes begin with all the shared ones.
+        first_asked: the first own column that is asked; so are all after it.
+        own_columns: how many positions a row has of its own.
+    """
+
+    tokens: Tensor
+    positions: Tensor
+    pair: Tensor
+    path: Tensor
+    visible: Tensor
+    example: Tensor
+    targets: Tensor
+    asks_shared: bool
+    first_asked: int
+    own_columns: int
+
+    @property
+    def rows(self) -> int:
+        """n."""
+        return self.path.shape[1]
+
+    @property
+    def shared(self) -> int:
+        """M, the number of shared nodes."""
+        return self.visible.shape[1]
+
+    def of_model(self, index: int) -> RowTree:
+        """The tree that one model reads, with G = 1."""
+        if len(self.pair) == 1:
+            return self
+        arrays = ("tokens", "positions", "pair", "path", "visible", "example", "targets")
+        own: dict[str, Any] = {name: getattr(self, name)[index : index + 1] for name in arrays}
+        return dataclasses.replace(self, **own)
+
+    @property
+    def columns(self) -> int:
+        """The positions that are computed at all."""
+        return self.path.shape[2] + self.own_columns
+
+
+def row_tree(
+    rows: NDArray[np.int64],
+    positions: Sequence[int],
+    *,
+    vocab_size: int,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> RowTree:
+    """The tree of some rows, for a loss that is the mean over rows and positions.
+
+    Args:
+        rows: int64 [n, T], read by all models, or [S, n, T], for each model its own.
+        positions: those, from 0, whose next token counts, at least one.
+        vocab_size: V; every token is below it.
+        device, dtype: of the models' weights.
+
+    Raises:
+        InputError: there are no rows or positions, a position has no next token, or a token is
+            outside the vocabulary.
+    """
+    _check(rows, positions, vocab_size)
+    asked = sorted(set(positions))
+    found = [_Prefixes(own, asked[-1] + 1) for own in rows.reshape(-1, *rows.shape[-2:])]
+    # All models have one shape: what one lacks is filled with nodes that nobody asks or sees.
+    shared_columns = max(prefixes.best_shared_columns() for prefixes in found)
+    parts = [prefixes.parts(shared_columns, asked, vocab_size) for prefixes in found]
+    whole = {name: _stack([part[name] for part in parts]) for name in parts[0]}
+    whole["visible"] |= np.eye(whole["visible"].shape[1], dtype=np.bool_)
+    pairs = np.concatenate(
+        [whole["shared_pair"], whole["own_pair"].reshape(len(found), -1)], axis=1
+    )
+    distinct = [np.unique(pair, return_inverse=True) for pair in pairs]
+    asks_shared = asked[0] < shared_columns
+    first_asked = max(0, asked[0] - shared_columns)
+    targets = whole["own_targets"][:, :, first_asked:].reshape(len(found), -1, vocab_size)
+    if asks_shared:
+        targets = np.concatenate([whole["shared_targets"], targets], axis=1)
+    held = _stack([values for values, _ in distinct])
+
+    def tensor(array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+
+    return RowTree(
+        tokens=tensor(held % vocab_size),
+        positions=tensor(held // vocab_size),
+        pair=tensor(np.stack([inverse.reshape(-1) for _, inverse in distinct])),
+        path=tensor(whole["path"]),
+        visible=tensor(whole["visible"]),
+        example=tensor(whole["example"]),
+        targets=tensor(targets / (rows.shape[-2] * len(asked))).to(dtype),
+        asks_shared=asks_shared,
+        first_asked=first_asked,
+        own_columns=asked[-1] + 1 - shared_columns,
+    )
+
+
+class _Prefixes:
+    """The prefixes of one table of rows, [n, T] cut after `columns` tokens.
+
+    Attributes:
+        index: of each row's prefix among the distinct ones of its length, [n, columns].
+        counts: how many distinct ones there are, [columns].
+        leaf: the first row of each distinct whole prefix.
+    """
+
+    def __init__(self, rows: NDArray[np.int64], columns: int) -> None:
+        self._rows = rows
+        self.index = np.empty((len(rows), columns), dtype=np.int64)
+        above = np.zeros(len(rows), dtype=np.int64)
+        width = int(rows.max()) + 1
+        for column in range(columns):
+            _, first, above = np.unique(
+                above * width + rows[:, column], return_index=True, return_inverse=True
+            )
+            self.index[:, column] = above
+        self.counts = self.index.max(axis=0) + 1
+        self.leaf = first
+
+    def best_shared_columns(self) -> int:
+        """How many columns to share: sharing saves states, but shared nodes see one another."""
+        columns = len(self.counts)
+        shared = np.concatenate([[0], np.cumsum(self.counts[:-1])])
+        own = len(self.leaf) * np.arange(columns, 0, -1)
+        return int(np.argmin(shared + own + shared**2 / STATE_COST))
+
+    def parts(
+        self, shared_columns: int, asked: Sequence[int], vocab_size: int
+    ) -> dict[str, NDArray[Any]]:
+        """The arrays of one tree by their names in `RowTree`, in pieces that can be filled up.
+
+        `shared_pair` [M] and `own_pair` [n, own columns] hold position * V + token,
+        `shared_targets` [M, V] and `own_targets` [n, own columns, V] count the next tokens.
+        """
+        leaves, columns = self.index[self.leaf], self.index.shape[1]
+        start = np.concatenate([[0], np.cumsum(self.counts[:shared_columns])])
+        pairs = np.arange(columns) * vocab_size + self._rows[self.leaf, :columns]
+        path = leaves[:, :shared_columns] + start[:-1]
+        # Nodes are numbered column by column, and each one lies on some row's path.
+        _, example = np.unique(path, return_index=True)
+        row, column = np.divmod(example, max(shared_columns, 1))
+        visible = np.zeros((start[-1], start[-1]), dtype=np.bool_)
+        node, before = np.nonzero(np.arange(shared_columns) <= column[:, None])
+        visible[node, path[row[node], before]] = True
+        shared_targets = np.zeros((start[-1], vocab_size))
+        own_targets = np.zeros((len(leaves), columns - shared_columns, vocab_size))
+        for position in asked:
+            following = self._rows[:, position + 1]
+            if position < shared_columns:
+                at = self.index[:, position] + start[position]
+                np.add.at(shared_targets, (at, following), 1)
+            else:
+                own = own_targets[:, position - shared_columns]
+                np.add.at(own, (self.index[:, -1], following), 1)
+        return {
+            "shared_pair": pairs[row, column],
+            "own_pair": pairs[:, shared_columns:],
+            "path": path,
+            "visible": visible,
+            "example": row * columns + column,
+            "shared_targets": shared_targets,
+            "own_targets": own_targets,
+        }
+
+
+def _stack(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Arrays side by side on a new first axis, each filled up with zeros to the largest shape."""
+    shape = np.max([array.shape for array in arrays], axis=0)
+    whole = np.zeros((len(arrays), *shape), dtype=arrays[0].dtype)
+    for into, array in zip(whole, arrays, strict=True):
+        into[tuple(slice(size) for size in array.shape)] = array
+    return whole
+
+
+def _check(rows: NDArray[np.int64], positions: Sequence[int], vocab_size: int) -> None:
+    if rows.ndim not in (2, 3) or not rows.size:
+        raise InputError(f"rows must be tokens [n, T] or [S, n, T], got the shape {rows.shape}")
+    length = rows.shape[-1]
+    bad = [position for position in positions if not 0 <= position < length - 1]
+    if bad or not positions:
+        raise InputError(
+            f"positions must be of tokens that another one follows, 0 .. {length - 2} in rows of "
+            f"{length} tokens; got {bad[0] if bad else 'none'}"
+        )
+    if rows.min() < 0 or rows.max() >= vocab_size:
+        raise InputError(
+            f"rows hold tokens {rows.min()} .. {rows.max()}, the model knows 0 .. "
+            f"{vocab_size - 1}; take a model of the task's vocabulary"
+        )
+
+
+# Attention of a tree's nodes: those of rows over their own row, shared ones over what they see.
+
+
+def attend_in_rows(query: Tensor, key_value: Tensor, heads: int) -> Tensor:
+    """Attention of each row's last q positions over its k positions, causal: [S, n, q, d].
+
+    Args:
+        query: [S, n, q, d].
+        key_value: keys and values side by side, [S, n, k, 2d].
+        heads: h; it divides d.
+    """
+    queries, keys = query.shape[2], key_value.shape[2]
+    visible = torch.ones(1, queries, keys, dtype=torch.bool, device=query.device)
+    visible = visible.tril(keys - queries)
+    mixed = attend_visible(query.flatten(0, 1), key_value.flatten(0, 1), visible, heads)
+    return mixed.reshape(query.shape)
+
+
+def attend_visible(query: Tensor, key_value: Tensor, visible: Tensor, heads: int) -> Tensor:
+    """Attention over the keys that each query sees: [B, q, d].
+
+    Args:
+        query: [B, q, d].
+        key_value: keys and values side by side, [B, k, 2d].
+        visible: bool [B or 1, q, k]; every query sees at least one key.
+        heads: h; it divides d.
+    """
+    keys, values = key_value.split(query.shape[-1], dim=-1)
+    asked, seen, held = (
+        x.unflatten(-1, (heads, -1)).transpose(1, 2) for x in (query, keys, values)
+    )
+    mixed = functional.scaled_dot_product_attention(
+        asked, seen, held, attn_mask=visible.unsqueeze(1)
+    )
+    return mixed.transpose(1, 2).flatten(-2)
+
+
+# Cross-entropy and accuracy of nodes that several rows share, so that each has several targets.
+
+
+class _TargetLoss(torch.autograd.Function):
+    """The weighted cross-entropy of every model; its gradient is formed in the forward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, head: Tensor, head_bias: Tensor, targets: Tensor) -> Tensor:
+        width = x.shape[-1]
+        normed, mean, inverse = torch.native_layer_norm(x, (width,), None, None, LAYER_NORM_EPSILON)
+        scores = torch.baddbmm(head_bias, normed, head.transpose(1, 2)).log_softmax(-1)
+        losses = -(scores * targets).sum((1, 2))
+        d_logits = scores.exp_().mul_(targets.sum(-1, keepdim=True)).sub_(targets)
+        ctx.save_for_backward(x, normed, mean, inverse, d_logits, head)
+        return losses
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, normed, mean, inverse, d_logits, head = ctx.saved_tensors
+        scaled = d_logits * gradients[0].view(-1, 1, 1)
+        dx = torch.ops.aten.native_layer_norm_backward(
+            torch.bmm(scaled, head),
+            x,
+            x.shape[-1:],
+            mean,
+            inverse,
+            None,
+            None,
+            [True, False, False],
+        )[0]
+        d_head = torch.bmm(scaled.transpose(1, 2), normed)
+        return dx, d_head, scaled.sum(1, keepdim=True), None
+
+
+def target_loss(x: Tensor, head: Tensor, head_bias: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy of every model, the targets' shares as weights: [S].
+
+    Args:
+        x: the residual stream, [S, K, d].
+        head: [S, V, d] and head_bias: [S, 1, V], the final norm folded in.
+        targets: the share of each token after each node, [S or 1, K, V].
+    """
+    losses: Tensor = _TargetLoss.apply(x, head, head_bias, targets)  # type: ignore[no-untyped-call]
+    return losses
+
+
+def target_results(
+    x: Tensor, head: Tensor, head_bias: Tensor, targets: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of every model and the share of its targets that score highest: [S] each.
+
+    A tie for the highest is not right. There is no gradient; the arguments are `target_loss`'s.
+    """
+    logits = torch.baddbmm(head_bias, normalise(x), head.transpose(1, 2))
+    losses = -(logits.log_softmax(-1) * targets).sum((1, 2))
+    best = logits == logits.amax(-1, keepdim=True)
+    alone = best.sum(-1, keepdim=True) == 1
+    return losses, (targets * (best & alone)).sum((1, 2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

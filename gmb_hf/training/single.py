@@ -9,8 +9,9 @@ the model, or to train on several devices at once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from accelerate import Accelerator
@@ -18,17 +19,20 @@ from datasets import Dataset, concatenate_datasets
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from gmb_hf.errors import InputError, choose
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
 from gmb_hf.modeling.mixers import own_parameter_names
 from gmb_hf.tasks.task import IGNORED
-from gmb_hf.training.config import RunConfig
-from gmb_hf.training.ensemble import Ensemble, initial_model
-from gmb_hf.training.kept import keep_model, refuse_gone
+from gmb_hf.training.checkpoints import Rows, keep_model, refuse_gone
+from gmb_hf.training.config import ENGINES, RunConfig
+from gmb_hf.training.ensemble import Ensemble, adamw, initial_model
+from gmb_hf.training.launch import chosen_device
 from gmb_hf.training.observables import Observer
-from gmb_hf.training.optimizer import adamw
 from gmb_hf.training.progress import Listener, Silent
 from gmb_hf.training.stacked import claim, finished_seeds, group_log, log_paths, write_log
-from gmb_hf.training.state import Rows
+
+if TYPE_CHECKING:
+    from gmb_hf.training.stacked import Beside
 
 
 def train(
@@ -169,3 +173,73 @@ def _blank(row: dict[str, Tensor]) -> dict[str, Tensor]:
 def _endless(loader: DataLoader[dict[str, Tensor]]) -> Iterator[dict[str, Tensor]]:
     while True:
         yield from loader
+
+
+# Train seeds with a progress bar, by either engine.
+
+
+def train_seeds(
+    config: RunConfig,
+    seeds: Sequence[int],
+    out: str | Path,
+    *,
+    engine: str = "stacked",
+    device: str = "auto",
+    beside: Beside | None = None,
+    about: Mapping[str, Any] | None = None,
+    keep: Sequence[int] = (),
+) -> list[Path]:
+    """Train what is missing in `out` and return the files of all logs; see `stacked.train`.
+
+    Args:
+        config, seeds, out, beside: as there.
+        engine: "stacked" or "single".
+        device: "auto", "cpu" or "cuda".
+        about: what else decides the logs, e.g. where the data came from; it stands in their
+            metadata and in the folder's config.
+        keep: seeds whose models are kept.
+
+    Raises:
+        ValueError: the single engine has nobody `beside` it.
+        InputError: no such engine or device, another config in the folder, it cannot be written
+            to, or a model to keep is of no seed or gone.
+    """
+    for seed in keep:
+        if seed not in seeds:
+            raise InputError(f"--save-models: seed {seed} is not trained here; see --seeds")
+    choose("engine", engine, ENGINES, where="--engine")
+    chosen = chosen_device(device)
+    if beside is not None and engine == "single":
+        raise ValueError("only the stacked engine measures something beside the observables")
+    from gmb_hf.training import stacked
+    from gmb_hf.training.launch import make_accelerator
+    from gmb_hf.training.progress import Bar
+    from gmb_hf.training.stacked import Beside
+
+    steps = config.training.steps
+    folder = Path(out)
+    beside = beside or Beside()
+    beside = replace(beside, about={**beside.about, **(about or {})})
+    stacked.claim(folder, config, beside.about)
+
+    def work(listener: Listener | None) -> list[Path]:
+        if engine == "single":
+            accelerator = make_accelerator(cpu=chosen == "cpu")
+            return train(
+                config,
+                seeds,
+                folder,
+                accelerator=accelerator,
+                listener=listener,
+                about=beside.about,
+                keep=keep,
+            )
+        return stacked.train(
+            config, seeds, folder, listener=listener, device=chosen, beside=beside, keep=keep
+        )
+
+    done = len(set(seeds) & stacked.finished_seeds(folder))
+    if done == len(seeds):
+        return work(None)
+    with Bar(len(seeds) * steps, done * steps) as bar:
+        return work(bar)

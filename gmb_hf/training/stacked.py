@@ -12,30 +12,79 @@ state disappears only then, so nothing is lost or done twice whenever the proces
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 import transformers
+from numpy.typing import NDArray
+from torch import Tensor
 
 from gmb_hf._version import __version__
 from gmb_hf.modeling import GrokkingTransformerConfig
-from gmb_hf.runs import RunLog
-from gmb_hf.training import state
-from gmb_hf.training.claims import claim_folder
-from gmb_hf.training.companion import Beside
-from gmb_hf.training.compiled import wanted
+from gmb_hf.runs.runlog import RunLog
+from gmb_hf.training import checkpoints as state
+from gmb_hf.training.checkpoints import Rows, claim_folder, keep_model, refuse_gone
 from gmb_hf.training.config import RunConfig
-from gmb_hf.training.ensemble import Ensemble, model_config
-from gmb_hf.training.kept import keep_model, refuse_gone
-from gmb_hf.training.loop_measures import about
+from gmb_hf.training.ensemble import Ensemble, model_config, wanted
+from gmb_hf.training.launch import keep_freed_memory
 from gmb_hf.training.loops import Loops
-from gmb_hf.training.memory import keep_freed_memory
-from gmb_hf.training.observables import Observer
+from gmb_hf.training.observables import Observer, about
 from gmb_hf.training.progress import Listener, Silent
-from gmb_hf.training.state import Rows
+
+
+class Companion(Protocol):
+    """Goes along with the S seeds of an ensemble."""
+
+    def measure(self, train_acc: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+        """What a checkpoint adds to the run log, each [S]; accuracies on training rows, [S]."""
+
+    def state(self) -> dict[str, Tensor]:
+        """All that it needs to go on; asked after `measure` only."""
+
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from what `state` returned."""
+
+    def finish(self) -> None:
+        """Write what it leaves. The log appears after it, so this may be done a second time."""
+
+
+class Alone:
+    """Measures, keeps and writes nothing."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        """Of any seeds."""
+
+    def measure(self, train_acc: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+        """Nothing."""
+        return {}
+
+    def state(self) -> dict[str, Tensor]:
+        """Nothing."""
+        return {}
+
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """Ignore."""
+
+    def finish(self) -> None:
+        """Ignore."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Companions of all groups of a training.
+
+    Attributes:
+        begin: makes one for an ensemble at step 0.
+        about: what they do, as plain data: part of the folder's config and of the logs' metadata.
+    """
+
+    begin: Callable[[Ensemble], Companion] = Alone
+    about: Mapping[str, Any] = field(default_factory=dict)
+
 
 SAVE_EVERY_SECONDS = 15.0
 _COMPANION = "companion."

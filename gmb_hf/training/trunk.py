@@ -30,25 +30,30 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gmb_hf.training.block import (
-    Weights,
-    after_attention,
-    feed_forward,
-    output_head,
-    query_key_value,
-)
-from gmb_hf.training.equations import Equations, TrunkLayout
-from gmb_hf.training.fused import Workspace, answer_loss, normalise
-from gmb_hf.training.loops import Trace, final_states
-from gmb_hf.training.mixed_rows import blend, blend_sums, row_counts, sort
-from gmb_hf.training.pair_attention import attend_pairs
-from gmb_hf.training.short_attention import (
+from gmb_hf.training.attention import (
     QueryKeyValue,
+    attend_pairs,
     attend_rows,
     attend_tables,
+    blend,
+    blend_sums,
+    row_counts,
+    sort,
     table_rows,
 )
-from gmb_hf.training.take import take
+from gmb_hf.training.equations import Equations, TrunkLayout
+from gmb_hf.training.fused import (
+    Weights,
+    Workspace,
+    after_attention,
+    answer_loss,
+    feed_forward,
+    normalise,
+    output_head,
+    query_key_value,
+    take,
+)
+from gmb_hf.training.loops import Trace, final_states
 
 MAX_PAIRS = 2.5  # pairs of operands per equation up to which all of them cost less than rows do
 

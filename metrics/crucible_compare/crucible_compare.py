@@ -5,7 +5,7 @@ Paired tests of Crucible, exact and by permutation.
 
 import evaluate
 
-from gmb_hf.crucible.flat import compare
+from gmb_hf.crucible.calls import compare
 from gmb_hf.metrics import CrucibleModule
 
 _DESCRIPTION = """

@@ -5,7 +5,7 @@ Expected exposures of Crucible, to detect dilution before training.
 
 import evaluate
 
-from gmb_hf.crucible.flat import exposure
+from gmb_hf.crucible.calls import exposure
 from gmb_hf.metrics import CrucibleModule
 
 _DESCRIPTION = """

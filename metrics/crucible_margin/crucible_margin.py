@@ -5,7 +5,7 @@ Margins of Crucible: does a model still rank its hardest known cases right?
 
 import evaluate
 
-from gmb_hf.crucible.flat import margin
+from gmb_hf.crucible.calls import margin
 from gmb_hf.metrics import CrucibleModule
 
 _DESCRIPTION = """

@@ -5,7 +5,7 @@ Ranks of Crucible: does a model still rank its hardest known cases right?
 
 import evaluate
 
-from gmb_hf.crucible.flat import rank
+from gmb_hf.crucible.calls import rank
 from gmb_hf.metrics import CrucibleModule
 
 _DESCRIPTION = """

@@ -5,7 +5,7 @@ The scoreboard of Crucible, in the schema of its specification.
 
 import evaluate
 
-from gmb_hf.crucible.flat import scoreboard
+from gmb_hf.crucible.calls import scoreboard
 from gmb_hf.metrics import CrucibleModule
 
 _DESCRIPTION = """

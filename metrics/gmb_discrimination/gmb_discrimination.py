@@ -5,8 +5,7 @@ Layer A of GMB v0.4, the Grokking Monitorability Benchmark.
 
 import evaluate
 
-from gmb_hf.benchmark.flat import discrimination
-from gmb_hf.benchmark.series_settings import INPUTS
+from gmb_hf.benchmark.series import INPUTS, discrimination
 from gmb_hf.metrics import GmbModule
 
 _DESCRIPTION = """

@@ -5,8 +5,7 @@ Layer B of GMB v0.4, the Grokking Monitorability Benchmark.
 
 import evaluate
 
-from gmb_hf.benchmark.flat import operationality
-from gmb_hf.benchmark.series_settings import INPUTS
+from gmb_hf.benchmark.series import INPUTS, operationality
 from gmb_hf.metrics import GmbModule
 
 _DESCRIPTION = """

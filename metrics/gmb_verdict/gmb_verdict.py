@@ -5,8 +5,7 @@ The verdict of GMB v0.4, the Grokking Monitorability Benchmark, over its four la
 
 import evaluate
 
-from gmb_hf.benchmark.flat import verdict
-from gmb_hf.benchmark.series_settings import INPUTS
+from gmb_hf.benchmark.series import INPUTS, verdict
 from gmb_hf.metrics import GmbModule
 
 _DESCRIPTION = """

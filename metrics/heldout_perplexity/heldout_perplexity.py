@@ -6,7 +6,7 @@ Loss, perplexity and bits per byte from the log-probabilities that any model gav
 import evaluate
 
 from gmb_hf.metrics import StatisticModule
-from gmb_hf.tasks.text_scores import check_settings, heldout_perplexity
+from gmb_hf.tasks.text import check_settings, heldout_perplexity
 
 _DESCRIPTION = """
 Loss in nats per token, perplexity = exp(loss), and bits per byte = loss x tokens / (bytes x ln 2).

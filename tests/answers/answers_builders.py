@@ -17,8 +17,8 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from gmb_hf.answers import Answer
-from gmb_hf.training.quiet import quiet_models
+from gmb_hf.answers.files import Answer
+from gmb_hf.training.launch import quiet_models
 
 WORDS = (
     *("the", "a", "in", "on", "yes", "no", "good", "bad", "."),

@@ -12,22 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from gmb_hf.answers import Answer, Normalised, consistency
-from gmb_hf.answers.agreement import NAME
-from gmb_hf.indicators.registry import compute
-from gmb_hf.runs import RunLog
-from gmb_hf.tasks.text_consistency import disagreement
-from gmb_hf.tasks.text_sources import TextFile
-from gmb_hf.training.language_consistency import self_consistency
-from gmb_hf.training.language_settings import (
+from gmb_hf.answers.files import Answer
+from gmb_hf.answers.rating import NAME, Normalised, consistency
+from gmb_hf.errors import InputError
+from gmb_hf.indicators.catalogue import compute
+from gmb_hf.language.config import (
     ConsistencySettings,
     LanguageConfig,
     LanguageTraining,
     language_preset,
 )
-from gmb_hf.training.language_training import kept_path, train
-from gmb_hf.training.processes import make_accelerator
-from gmb_hf.validation import InputError
+from gmb_hf.language.train import kept_path, self_consistency, train
+from gmb_hf.runs.runlog import RunLog
+from gmb_hf.tasks.text import TextFile, disagreement
+from gmb_hf.training.launch import make_accelerator
 
 SMOKE = language_preset("smoke")
 MEASURED = dataclasses.replace(
@@ -134,14 +132,14 @@ class TestInTraining:
         accelerator = make_accelerator(cpu=True)
         together = self_consistency(model, stream, settings, accelerator)[NAME]
         assert 0 < together < 0.5
-        monkeypatch.setattr("gmb_hf.training.language_consistency._ROWS", 1)
+        monkeypatch.setattr("gmb_hf.language.train._ROWS", 1)
         assert self_consistency(model, stream, settings, accelerator)[NAME] == together
         with torch.no_grad():
             model.lm_head.weight.mul_(torch.nan)
         assert np.isnan(self_consistency(model, stream, settings, accelerator)[NAME])
 
     def test_models_on_the_way_are_kept(self, story: TextFile, tmp_path: Path) -> None:
-        from gmb_hf.answers import find_checkpoints
+        from gmb_hf.answers.models import find_checkpoints
 
         self.trained(tmp_path, story, MEASURED)
         found = find_checkpoints([str(tmp_path / "kept")])

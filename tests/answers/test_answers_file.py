@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from answers_builders import answers, write_answers
 
-from gmb_hf.answers import Answer, read_answers
-from gmb_hf.answers.answers_file import by_checkpoint, require_same_prompts
-from gmb_hf.validation import InputError
+from gmb_hf.answers.files import Answer, by_checkpoint, read_answers, require_same_prompts
+from gmb_hf.errors import InputError
 
 GOOD = {"run": "a", "step": 4, "prompt": "p", "sample": 0, "answer": "x"}
 

@@ -14,22 +14,14 @@ from answers_builders import save_causal, save_spaced
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, ByT5Tokenizer
 
-from gmb_hf.answers import (
-    Sampling,
-    find_checkpoints,
-    find_model,
-    generate,
-    generating,
-    read_answers,
-)
-from gmb_hf.answers.checkpoints import Saved
-from gmb_hf.answers.generating import about_path
-from gmb_hf.answers.models import load
-from gmb_hf.answers.prompts import read_prompts
+from gmb_hf.answers import generating
+from gmb_hf.answers.files import read_answers, read_prompts
+from gmb_hf.answers.generating import Sampling, about_path, generate
+from gmb_hf.answers.models import Saved, find_checkpoints, find_model, load
+from gmb_hf.errors import InputError
 from gmb_hf.files import claim
-from gmb_hf.runs import RunLog
-from gmb_hf.training.continuations import continuations
-from gmb_hf.validation import InputError
+from gmb_hf.language.train import continuations
+from gmb_hf.runs.runlog import RunLog
 
 PROMPTS = ("the ", "a cat", "the dog ", "bird")
 SAMPLING = Sampling(samples=3, new_tokens=6)

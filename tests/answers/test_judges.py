@@ -29,8 +29,9 @@ from transformers import (
     pipeline,
 )
 
-from gmb_hf.answers import Asking, Judge, find_model, load_judge
-from gmb_hf.validation import InputError
+from gmb_hf.answers.judges import Asking, Judge, load_judge
+from gmb_hf.answers.models import find_model
+from gmb_hf.errors import InputError
 
 PAIRS = [
     ("the ", "cat sat ."),

@@ -14,12 +14,18 @@ import pytest
 from answers_builders import answers
 from numpy.typing import NDArray
 
-from gmb_hf.answers import Answer, ScoreCache, Scores, rate, write_scores
-from gmb_hf.answers.batches import equally_long
-from gmb_hf.answers.cache import default_cache
-from gmb_hf.answers.scores_file import CheckpointScore
-from gmb_hf.runs import RunLog
-from gmb_hf.validation import InputError
+from gmb_hf.answers.files import (
+    Answer,
+    CheckpointScore,
+    ScoreCache,
+    Scores,
+    default_cache,
+    write_scores,
+)
+from gmb_hf.answers.models import equally_long
+from gmb_hf.answers.rating import rate
+from gmb_hf.errors import InputError
+from gmb_hf.runs.runlog import RunLog
 
 
 class Counting:

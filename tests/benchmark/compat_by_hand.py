@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gmb_hf.benchmark.compat.settings import CompatSettings
+from gmb_hf.benchmark.compat import CompatSettings
 
 
 class Run(NamedTuple):

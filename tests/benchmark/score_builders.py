@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.preregistration.prereg import Prereg
+from gmb_hf.design.design import Prereg
 from gmb_hf.runs.panel import Panel
 
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from score_builders import design, noise_scores, scores_of
 
-from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.nulls import risk_set_null, shift_chances, shift_null, uniform_draws
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.preregistration.prereg import Prereg
+from gmb_hf.design.design import Prereg
 
 
 def alarming(values: Any, events: Any, tau: float = 1.0, **overrides: Any) -> Judgement:

@@ -10,19 +10,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.benchmark.compat.diagnostics import effective_sample_size
-from gmb_hf.benchmark.compat.events import event_steps, jump, trailing_mean
-from gmb_hf.benchmark.compat.measure import Measured, measure
-from gmb_hf.benchmark.compat.ranking import average_precision, roc_auc
-from gmb_hf.benchmark.compat.record import compat_indicator, compat_results, settings_of
-from gmb_hf.benchmark.compat.settings import CompatSettings, explain_settings
-from gmb_hf.benchmark.compat.thresholds import false_positive_rates, nearest_thresholds
-from gmb_hf.benchmark.compat.verdict import conclude, gate
-from gmb_hf.benchmark.compat.windows import pooled, positive_windows
+from gmb_hf.benchmark.compat import (
+    CompatSettings,
+    Measured,
+    average_precision,
+    conclude,
+    effective_sample_size,
+    event_steps,
+    explain_settings,
+    false_positive_rates,
+    gate,
+    jump,
+    measure,
+    nearest_thresholds,
+    pooled,
+    positive_windows,
+    roc_auc,
+    trailing_mean,
+)
+from gmb_hf.benchmark.compat_results import compat_indicator, compat_results, settings_of
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.scores import Scores
+from gmb_hf.errors import InputError
 from gmb_hf.runs.panel import Panel
-from gmb_hf.validation import InputError
 
 LEVELS = st.sampled_from([0.0, 0.5, 0.8, 0.84, 0.85, 0.86, 0.88, 0.9, 0.92, 1.0])
 TIED = st.sampled_from([-1.0, -0.0, 0.0, 0.25, 0.5, 2.0])

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from score_builders import design, scores_of
 
+from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.judge import IndicatorVerdictParts, judge, judge_all
-from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.errors import InputError
 from gmb_hf.runs.panel import Panel
-from gmb_hf.validation import InputError
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["strict", "v0.4"])
 NOISE = np.random.default_rng(0).normal(size=(40, 30))

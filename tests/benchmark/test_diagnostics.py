@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from score_builders import design, judged, noise_scores, scores_of
 
+from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.diagnostics import (
     autocorrelation_time,
     diagnose,
@@ -16,7 +17,6 @@ from gmb_hf.benchmark.diagnostics import (
     tail_support,
     tie_dominance,
 )
-from gmb_hf.benchmark.judgement import Judgement
 
 
 def test_effective_support_by_hand() -> None:

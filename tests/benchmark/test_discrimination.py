@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from score_builders import judged
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from gmb_hf.benchmark.discrimination import layer_a, ranking
+from gmb_hf.benchmark.ranking import layer_a, ranking
 
 
 def test_one_run_by_hand() -> None:

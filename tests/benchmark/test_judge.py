@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from score_builders import design, noise_scores, raised_before_event, scores_of
 
-from gmb_hf.benchmark.indicator_record import indicator_record
+from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.judge import judge
-from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.results import indicator_record
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import LABELS
 

@@ -7,8 +7,8 @@ import pytest
 from score_builders import design
 
 from gmb_hf.benchmark.events import find_events, jump_events
+from gmb_hf.errors import InputError
 from gmb_hf.runs.panel import Panel
-from gmb_hf.validation import InputError
 
 
 def metric(*rows: list[float], steps: list[int] | None = None) -> Panel:

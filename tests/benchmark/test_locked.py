@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from score_builders import design, noise_scores, raised_before_event
 
+from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.judge import judge
-from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.preregistration import Lock, LockedCandidate
-from gmb_hf.preregistration.lock import CENTRAL, member_key
+from gmb_hf.design.lock import CENTRAL, Lock, member_key
+from gmb_hf.design.record import LockedCandidate
 
 PREREG = design(horizon=100, safe_gap=150, burn_in=20, smoothing_sweep=[1, 3], null_draws=199)
 

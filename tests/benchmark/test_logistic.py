@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from gmb_hf.benchmark.logistic import (
+from gmb_hf.benchmark.ensembles import (
     LARGEST,
     LabelledRows,
     choose_penalty,

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from score_builders import design, noise_scores, scores_of
 
-from gmb_hf.benchmark.intervals import exact_binomial
-from gmb_hf.benchmark.judgement import Judgement
-from gmb_hf.benchmark.operationality import layer_b, pass_line
-from gmb_hf.benchmark.rates import bootstrap_rate, run_rates
+from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.operationality import bootstrap_rate, layer_b, pass_line, run_rates
+from gmb_hf.stats import exact_binomial
 
 ALL_TARGETS = (0.01, 0.05, 0.10)
 

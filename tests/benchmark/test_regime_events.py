@@ -10,17 +10,18 @@ import pytest
 from score_builders import design, scores_of
 from synthetic import synthetic_runlog
 
-from gmb_hf.benchmark.events import find_events, regime_events
-from gmb_hf.benchmark.events.signals import (
+from gmb_hf.benchmark.events import (
     PUBLISHED,
     PUBLISHED_ALTERNATES,
+    find_events,
+    regime_events,
     regime_signals,
     signal_columns,
 )
-from gmb_hf.benchmark.windows import label_windows
-from gmb_hf.preregistration.prereg import Prereg
-from gmb_hf.runs import RunLog
-from gmb_hf.validation import InputError
+from gmb_hf.benchmark.scores import label_windows
+from gmb_hf.design.design import Prereg
+from gmb_hf.errors import InputError
+from gmb_hf.runs.runlog import RunLog
 
 N = 100
 OURS = ("gradient_norm", "unembedding_entropy", "unembedding_rank", "correction_rate")

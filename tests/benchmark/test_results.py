@@ -12,16 +12,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gmb_hf.benchmark.done import definition_of_done
-from gmb_hf.benchmark.indicator_record import indicator_record
+from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.judge import judge_all
-from gmb_hf.benchmark.judgement import Judgement
-from gmb_hf.benchmark.result_records import CalibrationRecord
-from gmb_hf.benchmark.results import Results
+from gmb_hf.benchmark.results import (
+    CalibrationRecord,
+    Results,
+    definition_of_done,
+    indicator_record,
+)
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.preregistration import Prereg
-from gmb_hf.preregistration.documents import parse_yaml
-from gmb_hf.validation import InputError
+from gmb_hf.design.design import Prereg
+from gmb_hf.documents import parse_yaml
+from gmb_hf.errors import InputError
 
 # The layout of a v0.4 results file as other people write it, with no extension at all.
 FOREIGN = """\

@@ -11,11 +11,9 @@ import pytest
 import yaml
 from results_layout import EMPTY, EXAMPLE
 
-from gmb_hf.benchmark.results import Results
-from gmb_hf.benchmark.results_check import FileCheck, check_results
-from gmb_hf.benchmark.schema_check import check
-from gmb_hf.preregistration.documents import dump_yaml
-from gmb_hf.validation import InputError
+from gmb_hf.benchmark.results import FileCheck, Results, check, check_results
+from gmb_hf.documents import dump_yaml
+from gmb_hf.errors import InputError
 
 Change = Callable[[Any], object]
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from score_builders import design, noise_scores, scores_of
 
+from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.judge import judge, judge_all
-from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.benchmark.strata import measure_strata
-from gmb_hf.validation import InputError
+from gmb_hf.benchmark.verdict import measure_strata
+from gmb_hf.errors import InputError
 
 SETTINGS: dict[str, Any] = {
     "horizon": 100,

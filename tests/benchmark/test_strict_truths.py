@@ -9,11 +9,11 @@ import pytest
 from scipy.stats import binom
 from score_builders import design, noise_scores, raised_before_event, scores_of
 
-from gmb_hf.benchmark.intervals import holm
+from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.judge import judge, judge_all
-from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import chance, operating_point, warnings_at
+from gmb_hf.stats import holm
 
 # A horizon of 20 checkpoints: noise that alarms one window in twenty covers half of the events.
 SETTINGS = {

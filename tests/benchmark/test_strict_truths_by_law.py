@@ -14,12 +14,12 @@ import pytest
 from scipy.stats import binom
 
 from benchmarks.laws import LAWS, Law, noise, raised, with_events
+from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.judge import judge
-from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import operating_point
-from gmb_hf.preregistration.prereg import Prereg
+from gmb_hf.design.design import Prereg
 
 PANELS = 40
 CHECKPOINTS = 80

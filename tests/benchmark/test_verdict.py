@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from score_builders import design, noise_scores, raised_before_event, scores_of
 
-from gmb_hf.benchmark.discrimination import LayerA
-from gmb_hf.benchmark.intervals import Interval, exact_binomial, holm
+from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.judge import IndicatorVerdictParts, judge, judge_all
-from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.ranking import LayerA
 from gmb_hf.benchmark.verdict import LABELS, Verdict, conclude, has_ranking_signal
+from gmb_hf.stats import Interval, exact_binomial, holm
 
 SETTINGS = {"horizon": 100, "safe_gap": 150, "burn_in": 20, "lead_time_median_min": 20.0}
 

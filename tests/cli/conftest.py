@@ -10,7 +10,7 @@ from command_line import COLUMNS, SMOKE, Outcome, gmb, locking
 from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
 from threads import one_thread
 
-from gmb_hf.preregistration.prereg import Prereg
+from gmb_hf.design.design import Prereg
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ _one_thread = pytest.fixture(autouse=True, scope="session")(one_thread)
 @pytest.fixture
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the figures out where nothing is asked about them: they take most of the time."""
-    monkeypatch.setattr("gmb_hf.reporting.evaluation.draw", lambda *_, **__: {})
+    monkeypatch.setattr("gmb_hf.report.report.draw", lambda *_, **__: {})
 
 
 @pytest.fixture(scope="session")

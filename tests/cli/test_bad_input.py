@@ -387,8 +387,8 @@ class TestEveryCommandMayBeInterrupted:
     @pytest.mark.parametrize(
         ("arguments", "inside"),
         [
-            (("indicators",), "gmb_hf.indicators.registry.names"),
-            (("evaluate", "--runs=small.csv", *JUDGE), "gmb_hf.workflows.judging.judge_all"),
+            (("indicators",), "gmb_hf.indicators.catalogue.names"),
+            (("evaluate", "--runs=small.csv", *JUDGE), "gmb_hf.benchmark.evaluate.judge_all"),
             (("explore", "--runs=small.csv"), "gmb_hf.runs.runlog.RunLog.read"),
         ],
         ids=lambda value: value[0] if isinstance(value, tuple) else "",
@@ -413,6 +413,6 @@ def test_an_error_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch):
     def broken() -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("gmb_hf.indicators.registry.names", broken)
+    monkeypatch.setattr("gmb_hf.indicators.catalogue.names", broken)
     with pytest.raises(ZeroDivisionError, match="a bug"):
         gmb("indicators")

@@ -13,8 +13,8 @@ import pytest
 from command_line import gmb, refused
 
 from gmb_hf import Results
-from gmb_hf.runs import RunLog
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
+from gmb_hf.runs.runlog import RunLog
 
 JUDGE = ("--score=x", "--metric=acc", "--horizon=60", "--safe-gap=100")
 

@@ -13,8 +13,8 @@ from command_line import gmb, refused
 import gmb_hf
 from gmb_hf import Prereg
 from gmb_hf.cli.app import build
-from gmb_hf.indicators.registry import get, names
-from gmb_hf.tasks import export_shards, read_shard
+from gmb_hf.indicators.catalogue import get, names
+from gmb_hf.tasks.shards import export_shards, read_shard
 
 
 def test_version():

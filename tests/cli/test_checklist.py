@@ -8,7 +8,7 @@ import pytest
 from command_line import DESIGN, gmb
 
 from gmb_hf import Results
-from gmb_hf.cli import show
+from gmb_hf.cli import screen as show
 
 JUDGE = ("--score=embedding_gini", *DESIGN)
 
@@ -44,7 +44,7 @@ def test_an_open_box_is_shown_and_no_failure(small_csv: Path):
 def test_it_fits_80_columns_and_goes_on_below_its_text(
     csv_logs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr("gmb_hf.reporting.evaluation.draw", lambda *_, **__: {})
+    monkeypatch.setattr("gmb_hf.report.report.draw", lambda *_, **__: {})
     gmb("evaluate", "--runs", csv_logs, *JUDGE)
     monkeypatch.setenv("COLUMNS", "80")
     show.checklist(Results.read("results/results.yaml"), Path("results"))

@@ -15,10 +15,12 @@ from command_line import gmb, refused
 from crucible_builders import done
 
 from gmb_hf import Lock
-from gmb_hf.crucible import Scoreboard, Tiers, read_bundles
+from gmb_hf.crucible.bundles import read_bundles
 from gmb_hf.crucible.items import ItemScores
-from gmb_hf.indicators import registry
-from gmb_hf.runs import RunLog
+from gmb_hf.crucible.scoreboard import Scoreboard
+from gmb_hf.crucible.tiers import Tiers
+from gmb_hf.indicators import catalogue as registry
+from gmb_hf.runs.runlog import RunLog
 
 TINY = (
     "--set=task.prime=7",
@@ -176,7 +178,7 @@ def memorised(tmp_path_factory):
     [
         ("gmb_hf.training.ensemble.Ensemble", "update", 395),  # of 2 x 200
         ("gmb_hf.training.stacked", "write_log", 2),
-        ("gmb_hf.workflows.crucible_asked", "read_bundles", 1),
+        ("gmb_hf.crucible.grokking", "read_bundles", 1),
     ],
 )
 def test_an_interrupted_command_goes_on(memorised, tmp_path, monkeypatch, owner, name, call):

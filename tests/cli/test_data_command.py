@@ -12,7 +12,7 @@ from command_line import gmb, refused
 from synthetic import synthetic_runlog
 
 from gmb_hf.benchmark.results import Results
-from gmb_hf.runs import RunLog
+from gmb_hf.runs.runlog import RunLog
 
 ROOT = Path(__file__).resolve().parents[2]
 JUDGING = ("--metric=test_acc", "--score=embedding_gini", "--horizon=100", "--safe-gap=200")

@@ -12,7 +12,7 @@ import yaml
 from command_line import gmb, locking, refused
 
 from gmb_hf import Results, RunLog
-from gmb_hf.preregistration.lock import Lock
+from gmb_hf.design.lock import Lock
 
 BOTH: dict[str, Any] = {
     "name": "both",

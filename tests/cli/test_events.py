@@ -12,7 +12,7 @@ from command_line import COLUMNS, gmb, refused
 from synthetic import synthetic_runlog
 
 from gmb_hf import Results
-from gmb_hf.runs import RunLog
+from gmb_hf.runs.runlog import RunLog
 
 DESIGN = ("--horizon=100", "--safe-gap=200", "--burn-in=150", "--lead-target=30", "--lead-min=20")
 SCORE = ("--score=embedding_gini", "--no-test-labels")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from command_line import gmb, refused
 
-from gmb_hf.runs import RunLog
+from gmb_hf.runs.runlog import RunLog
 
 
 def logs(

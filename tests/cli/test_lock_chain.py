@@ -10,7 +10,7 @@ import pytest
 from command_line import gmb, locking, refused
 
 from gmb_hf import Prereg, Results, RunLog
-from gmb_hf.preregistration.lock import Lock
+from gmb_hf.design.lock import Lock
 
 JUDGED = ("--lock", "lock.yaml", "--runs", "heldout.csv")
 

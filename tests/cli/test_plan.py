@@ -11,7 +11,7 @@ import pytest
 from command_line import gmb, refused
 
 from gmb_hf import Prereg
-from gmb_hf.preregistration.documents import load_yaml
+from gmb_hf.documents import load_yaml
 
 PILOT = (
     "--score=embedding_gini",

@@ -12,7 +12,7 @@ import yaml
 from command_line import gmb, refused
 from results_layout import EMPTY, EXAMPLE
 
-from gmb_hf.preregistration.documents import dump_yaml
+from gmb_hf.documents import dump_yaml
 
 
 def written(name: str, **changes: Any) -> Path:

@@ -13,7 +13,7 @@ import pytest
 from command_line import SMOKE, Outcome, gmb, refused
 
 from gmb_hf import Results, RunLog
-from gmb_hf.preregistration.lock import Lock
+from gmb_hf.design.lock import Lock
 from gmb_hf.training.ensemble import Ensemble
 
 TINY = (

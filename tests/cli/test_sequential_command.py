@@ -8,8 +8,8 @@ import pytest
 import yaml
 from command_line import gmb, refused
 
-from gmb_hf.continual.matrix import read_matrix
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
+from gmb_hf.sequential.matrix import read_matrix
 
 SMALL = (
     "--prime=5",
@@ -144,7 +144,7 @@ def test_another_design_in_the_folder_is_refused(finished):
 
 def test_a_tracker_that_is_missing_is_named_and_stops_nothing(finished, monkeypatch):
     out, _ = finished
-    monkeypatch.setattr("gmb_hf.protocols.tracking.find_spec", lambda name: None)
+    monkeypatch.setattr("gmb_hf.sequential.run.find_spec", lambda name: None)
     done = gmb(*RUN, "--variants=dense,blend-2", "--seeds=0:3", f"--out={out}", "--track=wandb")
     assert done.code == 0
     said = " ".join(done.out.split())

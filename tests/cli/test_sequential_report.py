@@ -14,9 +14,9 @@ import pytest
 import yaml
 from command_line import gmb, refused
 
-from gmb_hf.continual.matrix import RetentionMatrix, write_matrix
-from gmb_hf.protocols.sequential_presets import preset
-from gmb_hf.runs import RunLog
+from gmb_hf.runs.runlog import RunLog
+from gmb_hf.sequential.config import preset
+from gmb_hf.sequential.matrix import RetentionMatrix, write_matrix
 
 NAMES = ("retention_by_task", "retention_summary", "matrix_accuracy", "matrix_full", "matrix_loss")
 

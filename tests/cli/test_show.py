@@ -10,9 +10,9 @@ import pytest
 from rich.text import Text
 
 from gmb_hf import Results
-from gmb_hf.cli import show
+from gmb_hf.benchmark.explore import Explored
+from gmb_hf.cli import screen as show
 from gmb_hf.cli.table import Column, Group, lay_out
-from gmb_hf.workflows.exploring import Explored
 
 LABELS = (
     "SUPPORTED_FOR_ALARM",

@@ -38,7 +38,7 @@ def evaluate(out: Path, runs: Path, *options: str) -> dict[str, Any]:
 @pytest.fixture(autouse=True, scope="module")
 def _no_figures() -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gmb_hf.reporting.evaluation.draw", lambda *_, **__: {})
+        patch.setattr("gmb_hf.report.report.draw", lambda *_, **__: {})
         yield
 
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.judge import judge
-from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import OperatingPoint, layer_c
-from gmb_hf.preregistration.prereg import Prereg
+from gmb_hf.design.design import Prereg
 from gmb_hf.runs.panel import Panel
 
 THRESHOLDS = {0.05: 0.1776, 0.10: 0.0984443, 0.20: 0.0497}

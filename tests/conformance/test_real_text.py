@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gmb_hf.tasks.text import Tally
-from gmb_hf.tasks.text_scores import unigram_score
-from gmb_hf.tasks.text_sources import TextFile
+from gmb_hf.tasks.text import Tally, TextFile, unigram_score
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = ROOT.parent / "shared" / "data" / "text"

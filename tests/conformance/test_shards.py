@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gmb_hf.tasks import export_shards, read_shard
+from gmb_hf.tasks.shards import export_shards, read_shard
 
 PUBLISHED = Path(__file__).resolve().parents[3] / "shared" / "data" / "shards.json"
 PUBLISHED_TASKS = ("modular_add", "modular_mul", "parity_8", "copy_8")

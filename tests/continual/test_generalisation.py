@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.continual.generalisation import Course, course_summary, matched, shared_range
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
+from gmb_hf.sequential.generalisation import Course, course_summary, matched, shared_range
 
 
 def course(

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from retention_matrices import TASKS, matrix
 from scipy import stats
 
-from gmb_hf.continual.chance import chance_level
-from gmb_hf.continual.over_seeds import difference, differences, over_seeds
-from gmb_hf.continual.retention import QUANTITIES, quantities, retention
-from gmb_hf.continual.summary import summarize
+from gmb_hf.errors import InputError
+from gmb_hf.sequential.matrix import QUANTITIES, quantities
+from gmb_hf.sequential.matrix import retention_numbers as retention
+from gmb_hf.sequential.summary import chance_level, summarize
+from gmb_hf.stats import difference, differences, over_seeds
 from gmb_hf.tasks.registry import get_task, task_names
-from gmb_hf.validation import InputError
 
 
 def test_a_matrix_by_hand() -> None:

@@ -8,11 +8,16 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from gmb_hf.crucible import read_bundles
-from gmb_hf.crucible.embeddings import read_arrays, read_vectors, similarities_of, unit_rows
+from gmb_hf.crucible.bundles import (
+    read_arrays,
+    read_bundles,
+    read_vectors,
+    similarities_of,
+    unit_rows,
+)
 from gmb_hf.crucible.margins import margins
+from gmb_hf.errors import InputError
 from gmb_hf.fingerprints import content_hash, source_hash
-from gmb_hf.validation import InputError
 
 PLAIN = {"id": "a", "anchor": "two", "positive": "2", "negatives": ["3", "4"]}
 

@@ -11,18 +11,11 @@ from crucible_oracles import Item, flat, items, linear_quantile, mean
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.crucible import (
-    EvalHeader,
-    FingerprintMismatchError,
-    Scoreboard,
-    compare_scoreboards,
-)
-from gmb_hf.crucible.comparison import mismatches
-from gmb_hf.crucible.margins import margins
-from gmb_hf.crucible.ranks import ranks
-from gmb_hf.crucible.scoreboard import make_scoreboard
+from gmb_hf.crucible.compare import FingerprintMismatchError, compare_scoreboards, mismatches
+from gmb_hf.crucible.margins import margins, ranks
+from gmb_hf.crucible.scoreboard import EvalHeader, Scoreboard, make_scoreboard
 from gmb_hf.crucible.tiers import TIERS
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
 
 ABOUT = {
     "source_hash": "ab" * 32,

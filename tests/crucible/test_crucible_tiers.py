@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.crucible import EmptyTierWarning, Tiers, assign_tiers, fit_tiers
-from gmb_hf.crucible.tiers import TIERS
-from gmb_hf.validation import InputError
+from gmb_hf.crucible.tiers import TIERS, EmptyTierWarning, Tiers, assign_tiers, fit_tiers
+from gmb_hf.errors import InputError
 
 ORIGIN = {"encoder": "model", "corpus_hash": "0" * 64}
 

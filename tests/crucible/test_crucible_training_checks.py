@@ -9,18 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import poisson
 
-from gmb_hf.crucible.exposure import Pool, dilution_status, expected_exposures
-from gmb_hf.crucible.guardrails import (
+from gmb_hf.crucible.exposure import (
     Level,
+    Pool,
     check_dilution,
     check_fingerprints,
     check_frozen_tier3,
     check_organic,
     check_pools,
     check_q10_margin,
+    dilution_status,
+    expected_exposures,
     worst,
 )
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
 
 TRAINING = {"steps": 10_000, "batch_size": 32, "probability": 0.10}
 

@@ -8,15 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from gmb_hf.crucible.embeddings import unit_rows
-from gmb_hf.crucible.mining import (
-    Settings,
-    mine,
-    near_duplicates,
-    pass_strength,
-    wilson_interval,
-)
-from gmb_hf.validation import InputError
+from gmb_hf.crucible.bundles import unit_rows
+from gmb_hf.crucible.mining import Settings, mine, near_duplicates, pass_strength, wilson_interval
+from gmb_hf.errors import InputError
 
 NAMES = [f"c{number}" for number in range(60)]
 

@@ -14,9 +14,8 @@ from hub_store import Hub
 from synthetic import synthetic_runlog
 
 from gmb_hf.benchmark.results import Results
-from gmb_hf.runs import RunLog
-from gmb_hf.workflows.building import build
-from gmb_hf.workflows.building_tasks import MODULAR, modular_configs
+from gmb_hf.hub.datasets import MODULAR, build, modular_configs
+from gmb_hf.runs.runlog import RunLog
 
 TRAINER = Path(__file__).resolve().parents[2] / "trainers" / "train_grokking.py"
 

@@ -13,8 +13,7 @@ from hub_store import TOKEN, Fault, Hub
 from hub_stub import loopback_hub
 from synthetic import synthetic_runlog
 
-from gmb_hf.workflows.building import build
-from gmb_hf.workflows.building_tasks import MODULAR, modular_configs
+from gmb_hf.hub.datasets import MODULAR, build, modular_configs
 
 OFTEN = 20  # more than the client tries
 TRAIN = ("train", "--preset=smoke", "--set=task.operation=sub", "--set=task.prime=5")

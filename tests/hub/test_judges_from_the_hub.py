@@ -11,8 +11,8 @@ from hub_client import Terminal
 from hub_store import Hub, Repository
 from transformers import ByT5Tokenizer, GPT2Config, GPT2LMHeadModel
 
-from gmb_hf.runs import RunLog
-from gmb_hf.training.quiet import quiet_models
+from gmb_hf.runs.runlog import RunLog
+from gmb_hf.training.launch import quiet_models
 
 CODE = """
 from transformers import GPT2Config, GPT2LMHeadModel

@@ -13,19 +13,17 @@ from hub_store import Hub
 from huggingface_hub import ModelCard
 from huggingface_hub.repocard_data import EvalResult
 
+from gmb_hf.benchmark.evaluate import evaluate_runs
+from gmb_hf.benchmark.locking import prereg_from_config
 from gmb_hf.benchmark.results import Results
-from gmb_hf.hub.card_fingerprints import read_fingerprints
+from gmb_hf.errors import InputError
+from gmb_hf.hub.cards import read_fingerprints
+from gmb_hf.hub.models import KeptModel, evaluations, read_kept, write_model_card
+from gmb_hf.runs.runlog import about
 from gmb_hf.training import stacked
+from gmb_hf.training.checkpoints import keep_model, load_model, model_folder
 from gmb_hf.training.config import RunConfig
-from gmb_hf.training.kept import keep_model, model_folder
 from gmb_hf.training.presets import preset
-from gmb_hf.validation import InputError
-from gmb_hf.workflows.design import prereg_from_config
-from gmb_hf.workflows.evaluating import evaluate_runs
-from gmb_hf.workflows.hub_sources import about
-from gmb_hf.workflows.kept_models import KeptModel, read_kept
-from gmb_hf.workflows.model_card import evaluations, write_model_card
-from gmb_hf.workflows.saved_models import load_model
 
 SOURCE = {"repo": "acme/tasks", "revision": "5" * 40, "config": "add_p19", "fingerprint": "a|1|2"}
 STEPS = ["training.steps=300", "training.compile=never"]
@@ -48,7 +46,7 @@ def config() -> RunConfig:
 @pytest.fixture(scope="module")
 def trained(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eight runs, the model of one of them kept."""
-    from gmb_hf.training.companion import Beside
+    from gmb_hf.training.stacked import Beside
 
     folder = tmp_path_factory.mktemp("trained")
     stacked.train(config, range(8), folder, keep=[5], beside=Beside(about=about("data", [SOURCE])))
@@ -62,7 +60,7 @@ def kept(trained: Path) -> KeptModel:
 
 @pytest.fixture(scope="module")
 def results(config: RunConfig, trained: Path) -> Results:
-    from gmb_hf.runs import RunLog
+    from gmb_hf.runs.runlog import RunLog
 
     log = RunLog.read(trained / "logs")
     design = prereg_from_config(config, log)
@@ -187,7 +185,7 @@ def test_what_is_no_kept_model_is_refused(
 
 
 def test_models_that_cannot_be_kept_are_named(config: RunConfig, trained: Path) -> None:
-    from gmb_hf.workflows.training import train_seeds
+    from gmb_hf.training.single import train_seeds
 
     sources = about("data", [SOURCE])
     with pytest.raises(InputError, match="--save-models: seed 9 is not trained here"):

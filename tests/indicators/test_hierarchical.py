@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gmb_hf.indicators.registry import available, compute, get, names
-from gmb_hf.runs.loop_columns import LEVELS, at_level
+from gmb_hf.errors import InputError
+from gmb_hf.indicators.catalogue import available, compute, get, names
+from gmb_hf.runs.metadata import LEVELS, at_level
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.validation import InputError
 
 FAMILY = [name for name in names() if get(name).family == "hierarchical_convergence"]
 

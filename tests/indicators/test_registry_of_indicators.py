@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from synthetic import synthetic_runlog
 
-from gmb_hf.indicators import registry
-from gmb_hf.indicators.external import external
-from gmb_hf.indicators.registry import FAMILIES, available, compute, get, names, register
+from gmb_hf.errors import InputError
+from gmb_hf.indicators import catalogue as registry
+from gmb_hf.indicators.catalogue import FAMILIES, available, compute, get, names, register
+from gmb_hf.indicators.ensemble import external
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.validation import InputError
 
 ALL = names()
 

@@ -18,10 +18,9 @@ import gmb_hf.metrics
 from gmb_hf.apps.items import example as items_example
 from gmb_hf.apps.items import read_items, read_pools
 from gmb_hf.apps.page import refusal, table
-from gmb_hf.apps.series import example, read_series
-from gmb_hf.apps.series_figure import draw
-from gmb_hf.reporting.figures.style import save_figure
-from gmb_hf.validation import InputError
+from gmb_hf.apps.series import draw, example, read_series
+from gmb_hf.errors import InputError
+from gmb_hf.report.style import save_figure
 
 GMB = tuple(name for name in gmb_hf.metrics.names() if name.startswith("gmb_"))
 # Gradio's own, of every version of pandas from 3 on.

@@ -17,10 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmb_hf.cli.crucible import scoreboard as scoreboard_command
-from gmb_hf.crucible.calls import KEYWORDS
-from gmb_hf.crucible.flat import compare, exposure, margin, rank, scoreboard
+from gmb_hf.crucible.calls import KEYWORDS, compare, exposure, margin, rank, scoreboard
 from gmb_hf.crucible.scoreboard import Scoreboard
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
 
 Load = Callable[[str], Any]
 NAN = float("nan")

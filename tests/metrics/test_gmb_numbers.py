@@ -13,16 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import synthetic_runlog
 
-from gmb_hf.benchmark.flat import (
-    discrimination,
-    operationality,
-    robustness,
-    utility,
-    verdict,
-)
-from gmb_hf.preregistration.prereg import Prereg
-from gmb_hf.runs import RunLog
-from gmb_hf.workflows.evaluating import evaluate_runs
+from gmb_hf.benchmark.evaluate import evaluate_runs
+from gmb_hf.benchmark.series import discrimination, operationality, robustness, utility, verdict
+from gmb_hf.design.design import Prereg
+from gmb_hf.runs.runlog import RunLog
 
 ALL = (discrimination, operationality, utility, robustness, verdict)
 TARGETS = [0.01, 0.05, 0.1]

@@ -10,10 +10,10 @@ import evaluate
 import numpy as np
 import pytest
 
-from gmb_hf.apps.documents import draw_documents, example, read_documents
-from gmb_hf.reporting.figures.style import save_figure
-from gmb_hf.tasks.text_scores import heldout_perplexity
-from gmb_hf.validation import InputError
+from gmb_hf.apps.tables import draw_documents, example, read_documents
+from gmb_hf.errors import InputError
+from gmb_hf.report.style import save_figure
+from gmb_hf.tasks.text import heldout_perplexity
 
 Load = Callable[[str], Any]
 

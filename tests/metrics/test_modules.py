@@ -15,7 +15,7 @@ import pytest
 
 import gmb_hf.files
 import gmb_hf.metrics
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
 
 GMB = tuple(name for name in gmb_hf.metrics.names() if name.startswith("gmb_"))
 DESIGN = {"horizon": 10, "safe_gap": 20, "w_event": 5, "lead_time_target": 4}

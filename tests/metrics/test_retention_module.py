@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from gmb_hf.apps.page import title_of
-from gmb_hf.apps.phases import draw_phases, example, read_phases
-from gmb_hf.continual.flat import retention
+from gmb_hf.apps.tables import draw_phases, read_phases
+from gmb_hf.apps.tables import phases_example as example
+from gmb_hf.errors import InputError
 from gmb_hf.metrics import module
-from gmb_hf.reporting.figures.style import save_figure
-from gmb_hf.validation import InputError
+from gmb_hf.report.style import save_figure
+from gmb_hf.sequential.matrix import retention
 
 Load = Callable[[str], Any]
 ROWS = [[0.25, 0.5, 0.5], [1.0, 0.75, 0.5], [0.5, 1.0, 0.75], [0.25, 0.5, 1.0]]

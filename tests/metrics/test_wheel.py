@@ -13,8 +13,8 @@ from hub_client import environment
 from hub_stub import loopback_hub
 
 import gmb_hf.metrics
+from gmb_hf.hub.datasets import write_data
 from gmb_hf.training.presets import preset
-from gmb_hf.workflows.data import write_data
 
 ROOT = Path(gmb_hf.metrics.__file__).parents[1]
 SOURCES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "gmb_hf", "metrics", "cards")
@@ -31,7 +31,7 @@ WRITE_A_CARD = """
 from pathlib import Path
 from gmb_hf.hub import cards
 from gmb_hf.training.presets import preset
-from gmb_hf.workflows.data import write_data
+from gmb_hf.hub.datasets import write_data
 print(cards.folder())
 print(write_data(preset("quick"), Path("data"))[0])
 """

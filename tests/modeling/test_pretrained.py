@@ -15,7 +15,7 @@ from gmb_hf.modeling import (
     GrokkingTransformerModel,
     own_parameter_names,
 )
-from gmb_hf.tasks import get_task
+from gmb_hf.tasks.registry import get_task
 
 BANDED = {"band_fc1": 30, "band_fc2": 12}
 MIXED = {"sort_window": 3, "blend_window": 4}

@@ -9,8 +9,8 @@ from typing import Any
 from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
 
 from gmb_hf import Lock, Prereg, Results, RunLog, make_lock
-from gmb_hf.monitor import AlarmMonitor
-from gmb_hf.workflows.evaluating import evaluate_lock
+from gmb_hf.benchmark.evaluate import evaluate_lock
+from gmb_hf.monitor.monitor import AlarmMonitor
 
 SYSTEM = {"task": "synthetic", "model": "made-up", "optimizer": "none", "schedule": "1200 steps"}
 GINI, GAIN, NORM = "embedding_gini", "embedding_gini_gain", "embedding_norm_drop"

@@ -15,9 +15,9 @@ from live_runs import GAIN, Replayed
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments, set_seed
 
 from gmb_hf import RunLog
-from gmb_hf.monitor import GMBCallback, Parts, watch
-from gmb_hf.monitor.run_watch import LOG_FILE, PREVIOUS_LOG, STATE_FILE, RunWatch
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
+from gmb_hf.monitor.callback import LOG_FILE, PREVIOUS_LOG, STATE_FILE, GMBCallback, RunWatch, watch
+from gmb_hf.monitor.observe import Parts
 
 RESIDUES = Parts(residues=5)
 ROWS = [{"input_ids": [i % 8, (i + 1) % 8], "labels": [-100, (i + 1) % 8]} for i in range(8)]

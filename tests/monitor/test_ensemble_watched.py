@@ -14,15 +14,15 @@ from live_runs import DESIGN, GAIN, GINI, NORM, SYSTEM, Evaluated, made_up
 from synthetic import synthetic_runlog
 
 from gmb_hf import make_lock
-from gmb_hf.indicators import registry
+from gmb_hf.benchmark.evaluate import evaluate_lock
+from gmb_hf.design.record import LockedEnsemble
+from gmb_hf.errors import InputError
+from gmb_hf.indicators import catalogue as registry
+from gmb_hf.indicators.catalogue import compute, get, names
 from gmb_hf.indicators.ensemble import fitted_ensemble
-from gmb_hf.indicators.registry import compute, get, names
-from gmb_hf.monitor import AlarmMonitor
+from gmb_hf.monitor.monitor import AlarmMonitor
 from gmb_hf.monitor.streaming import IndicatorStream
-from gmb_hf.preregistration.locked_ensemble import LockedEnsemble
-from gmb_hf.runs import RunLog
-from gmb_hf.validation import InputError
-from gmb_hf.workflows.evaluating import evaluate_lock
+from gmb_hf.runs.runlog import RunLog
 
 CADENCE, BOTH = 10, "both"
 MEMBERS = [

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gmb_hf.cli import main, monitor_panel
-from gmb_hf.monitor import AlarmMonitor, Reading
-from gmb_hf.validation import InputError
-from gmb_hf.workflows.monitoring import LogWatch
-from gmb_hf.workflows.run_ending import Ending, ending_of
+from gmb_hf.cli import main
+from gmb_hf.cli import monitor as monitor_panel
+from gmb_hf.errors import InputError
+from gmb_hf.monitor.follow import Ending, LogWatch, ending_of
+from gmb_hf.monitor.monitor import AlarmMonitor
+from gmb_hf.monitor.reading import Reading
 
 GAIN = "embedding_gini_gain"
 

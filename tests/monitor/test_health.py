@@ -10,12 +10,18 @@ import pytest
 from live_runs import DESIGN, GAIN, NORM, SYSTEM, Evaluated, made_up
 
 from gmb_hf import Prereg, make_lock
-from gmb_hf.monitor import AlarmMonitor
-from gmb_hf.monitor.health import Drift, Reference, conformal_bound, cusum, largest_drifts
-from gmb_hf.monitor.lock_health import lock_health
-from gmb_hf.preregistration.lock import Lock
+from gmb_hf.benchmark.evaluate import evaluate_lock
+from gmb_hf.benchmark.health import (
+    Drift,
+    Reference,
+    conformal_bound,
+    cusum,
+    largest_drifts,
+    lock_health,
+)
+from gmb_hf.design.lock import Lock
+from gmb_hf.monitor.monitor import AlarmMonitor
 from gmb_hf.runs.panel import Panel
-from gmb_hf.workflows.evaluating import evaluate_lock
 
 ALPHA = 0.05
 PREREG = Prereg.minimal(horizon=100, safe_gap=200, alpha=ALPHA)

@@ -12,9 +12,10 @@ import pytest
 from live_runs import DESIGN, GAIN, GINI, NORM, SYSTEM, Evaluated
 
 from gmb_hf import make_lock
-from gmb_hf.indicators.registry import compute
-from gmb_hf.monitor import AlarmMonitor, Reading
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
+from gmb_hf.indicators.catalogue import compute
+from gmb_hf.monitor.monitor import AlarmMonitor
+from gmb_hf.monitor.reading import Reading
 
 
 def last(monitor: AlarmMonitor, rows: Any) -> Reading:

@@ -14,8 +14,8 @@ import pytest
 from live_runs import DESIGN, GAIN, NORM, Evaluated
 
 from gmb_hf import make_lock
-from gmb_hf.monitor import AlarmMonitor
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
+from gmb_hf.monitor.monitor import AlarmMonitor
 
 
 @pytest.fixture
@@ -92,8 +92,8 @@ class TestOneMonitorAFile:
     ) -> None:
         path = tmp_path / "monitor.json"
         script = (
-            "from gmb_hf.monitor.state_file import StateFile\n"
-            "from gmb_hf.validation import InputError\n"
+            "from gmb_hf.monitor.monitor import StateFile\n"
+            "from gmb_hf.errors import InputError\n"
             f"try:\n    StateFile({str(path)!r})\nexcept InputError as error:\n    print(error)\n"
         )
 

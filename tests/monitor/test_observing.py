@@ -9,14 +9,11 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from gmb_hf.monitor.labelled import LabelledRows
-from gmb_hf.monitor.observing import COLLECTED, ModelObserver
-from gmb_hf.monitor.parts import ModelWeights, Parts
-from gmb_hf.training.config import RunConfig
+from gmb_hf.errors import InputError
+from gmb_hf.monitor.observe import COLLECTED, LabelledRows, ModelObserver, ModelWeights, Parts
+from gmb_hf.training.config import ModelSettings, RunConfig, TaskSettings, TrainingSettings
 from gmb_hf.training.ensemble import Ensemble, task_data
 from gmb_hf.training.observables import Observer
-from gmb_hf.training.settings import ModelSettings, TaskSettings, TrainingSettings
-from gmb_hf.validation import InputError
 
 SEED = 5
 SHAPES = {
@@ -138,7 +135,7 @@ def test_batches_give_what_all_rows_give(monkeypatch: pytest.MonkeyPatch) -> Non
         return observer.measure(model, 0)
 
     whole = measured()
-    monkeypatch.setattr("gmb_hf.monitor.labelled.BATCH_ROWS", 5)
+    monkeypatch.setattr("gmb_hf.monitor.observe.BATCH_ROWS", 5)
     parted = measured()
     for name, value in whole.items():
         rel = 0.05 if name == "curvature" else 1e-4

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import synthetic_runlog
 
+from gmb_hf.errors import InputError
+from gmb_hf.indicators.catalogue import Indicator, Observables, compute, get, names
 from gmb_hf.indicators.causal import Values, trailing_mean
-from gmb_hf.indicators.registry import Indicator, Observables, compute, get, names
 from gmb_hf.monitor.streaming import IndicatorStream, refuse_unstreamed
-from gmb_hf.runs import RunLog
-from gmb_hf.validation import InputError
+from gmb_hf.runs.runlog import RunLog
 
 ALL = names()
 CADENCE = 10

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from live_runs import Replayed
 
-from gmb_hf.monitor.run_watch import LOG_FILE
+from gmb_hf.monitor.callback import LOG_FILE
 
 
 @pytest.mark.slow

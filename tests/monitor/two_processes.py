@@ -12,7 +12,8 @@ from pathlib import Path
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments, set_seed
 
-from gmb_hf.monitor import GMBCallback, Parts
+from gmb_hf.monitor.callback import GMBCallback
+from gmb_hf.monitor.observe import Parts
 
 judged, column, out = map(Path, sys.argv[1:])
 values = json.loads(column.read_text())

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gmb_hf.preregistration import Prereg
-from gmb_hf.preregistration.commit import filled_in, git_commit, is_placeholder
-from gmb_hf.preregistration.lint import lint
-from gmb_hf.preregistration.sections import Meta
+from gmb_hf.design.design import Meta, Prereg
+from gmb_hf.design.lint import filled_in, git_commit, is_placeholder, lint
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

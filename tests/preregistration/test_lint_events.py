@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gmb_hf.preregistration import DesignFacts, Finding, Prereg
-from gmb_hf.preregistration.explain import explain_design
-from gmb_hf.preregistration.lint import lint
+from gmb_hf.design.design import Prereg
+from gmb_hf.design.explain import explain_design
+from gmb_hf.design.lint import DesignFacts, Finding, lint
 
 REGIME = {"event_type": "E_regime", "regime_radius": 50}
 PLATEAU = {"event_type": "E_plateau", "plateau_checkpoints": 5, "plateau_threshold": 0.9}

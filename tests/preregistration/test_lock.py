@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from gmb_hf.preregistration import Lock, LockedCandidate, Prereg
-from gmb_hf.preregistration.documents import canonical_hash, dump_yaml
-from gmb_hf.preregistration.lock import member_key, target_key
-from gmb_hf.validation import InputError
+from gmb_hf.design.design import Prereg
+from gmb_hf.design.lock import Lock, member_key, target_key
+from gmb_hf.design.record import LockedCandidate
+from gmb_hf.documents import canonical_hash, dump_yaml
+from gmb_hf.errors import InputError
 
 TAUS = {0.01: math.inf, 0.05: 1.5, 0.1: 1 / 3}
 

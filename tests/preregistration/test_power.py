@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from gmb_hf.preregistration.plan import draws_needed
-from gmb_hf.preregistration.power import (
+from gmb_hf.design.power import (
     Assumed,
     Goal,
+    draws_needed,
     plan,
     power_of,
     power_of_budget,

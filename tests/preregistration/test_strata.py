@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.preregistration.prereg import Prereg
-from gmb_hf.preregistration.strata import Comparison, Stratum, event_facts, parse
-from gmb_hf.validation import InputError
+from gmb_hf.design.design import Comparison, Prereg, Stratum, event_facts, parse
+from gmb_hf.errors import InputError
 
 SHORT = {"horizon": 200, "safe_gap": 400}
 

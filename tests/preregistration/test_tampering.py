@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from gmb_hf.preregistration import Lock, LockedCandidate, Prereg
-from gmb_hf.preregistration.documents import dump_yaml
-from gmb_hf.preregistration.lock import member_key
-from gmb_hf.validation import InputError
+from gmb_hf.design.design import Prereg
+from gmb_hf.design.lock import Lock, member_key
+from gmb_hf.design.record import LockedCandidate
+from gmb_hf.documents import dump_yaml
+from gmb_hf.errors import InputError
 
 Path_ = tuple[str | int, ...]
 

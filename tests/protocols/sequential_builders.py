@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from gmb_hf.protocols.sequential import pending_groups, train_group
-from gmb_hf.protocols.sequential_folder import SequentialFolder
-from gmb_hf.protocols.sequential_presets import preset
-from gmb_hf.protocols.sequential_settings import SequentialConfig
+from gmb_hf.sequential.config import SequentialConfig, preset
+from gmb_hf.sequential.folder import SequentialFolder
+from gmb_hf.sequential.run import pending_groups, train_group
 from gmb_hf.training.variants import parse_variant
 
 TINY = (

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.loss.loss_utils import ForCausalLMLoss
 
+from gmb_hf.errors import InputError
+from gmb_hf.language.data import load_tokenizer
+from gmb_hf.language.heldout import Windows, score_text, windows
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
-from gmb_hf.protocols.heldout import Windows, score_text, windows
 from gmb_hf.tasks.text import Piece, Tally
-from gmb_hf.training.language_tokens import load_tokenizer
-from gmb_hf.training.stacked_model import seeded_model
-from gmb_hf.validation import InputError
+from gmb_hf.training.ensemble import seeded_model
 
 TALES = ["Once upon a time, a café had a needle. " * 6, "It was sharp.", "x" * 200]
 DOCUMENTS = [Piece(text, True) for text in TALES]

@@ -5,18 +5,16 @@ import pytest
 import torch
 from sequential_builders import tiny, trained
 
-from gmb_hf.continual.matrix import read_matrix
-from gmb_hf.protocols import sequential
-from gmb_hf.protocols.evaluating import evaluate_model
-from gmb_hf.protocols.phases import Phases
-from gmb_hf.protocols.questions import asked
-from gmb_hf.protocols.sequential_listeners import Silent
-from gmb_hf.protocols.shapes import model_shape
-from gmb_hf.runs import RunLog
-from gmb_hf.training.stacked_model import seeded_model
+from gmb_hf.errors import InputError
+from gmb_hf.runs.runlog import RunLog
+from gmb_hf.sequential import run as sequential
+from gmb_hf.sequential.evaluate import evaluate_model
+from gmb_hf.sequential.matrix import read_matrix
+from gmb_hf.sequential.run import Silent
+from gmb_hf.sequential.train import Phases, asked, model_shape
+from gmb_hf.training.checkpoints import load_model
+from gmb_hf.training.ensemble import seeded_model
 from gmb_hf.training.variants import parse_variant
-from gmb_hf.validation import InputError
-from gmb_hf.workflows.saved_models import load_model
 
 VARIANTS = ("dense", "banded-8", "sort-3", "blend-3", "hebbian-2")
 

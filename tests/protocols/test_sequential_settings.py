@@ -5,9 +5,8 @@ import json
 import pytest
 from sequential_builders import tiny
 
-from gmb_hf.protocols.sequential_presets import preset, smaller_than_protocol
-from gmb_hf.protocols.sequential_settings import SequentialConfig
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
+from gmb_hf.sequential.config import SequentialConfig, preset, smaller_than_protocol
 
 
 def test_replication_is_the_protocols():

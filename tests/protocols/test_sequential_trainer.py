@@ -8,8 +8,8 @@ import pytest
 from launched import run
 from sequential_builders import trained
 
-from gmb_hf.continual.matrix import read_matrix
-from gmb_hf.protocols.sequential_folder import read_design
+from gmb_hf.sequential.folder import read_design
+from gmb_hf.sequential.matrix import read_matrix
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "trainers" / "train_sequential.py"

@@ -7,11 +7,10 @@ import dataclasses
 import pytest
 from sequential_builders import tiny, trained
 
-from gmb_hf.protocols.sequential_folder import SequentialFolder
-from gmb_hf.protocols.side_by_side import Group, train_side_by_side
+from gmb_hf.errors import InputError
+from gmb_hf.sequential.folder import SequentialFolder
+from gmb_hf.sequential.run import Group, run_sequential, train_side_by_side
 from gmb_hf.training.variants import parse_variant
-from gmb_hf.validation import InputError
-from gmb_hf.workflows.sequential import run_sequential
 
 
 def group(config, folder, variant="dense", **changes) -> Group:

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from gmb_hf.protocols.questions import asked
-from gmb_hf.protocols.suites import SuiteSettings
-from gmb_hf.tasks import get_task
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
+from gmb_hf.sequential.suites import SuiteSettings
+from gmb_hf.sequential.train import asked
+from gmb_hf.tasks.registry import get_task
 
 
 def test_the_modular_suite_is_the_protocols():

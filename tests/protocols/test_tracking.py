@@ -6,9 +6,9 @@ import pytest
 from sequential_builders import tiny, trained
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from gmb_hf.continual.matrix import read_matrix
-from gmb_hf.protocols.tracking import Tracking, installed
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
+from gmb_hf.sequential.matrix import read_matrix
+from gmb_hf.sequential.run import Tracking, installed
 
 
 def test_tensorboard_has_every_seeds_curves_and_the_matrix(tmp_path):

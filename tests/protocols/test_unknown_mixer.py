@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from gmb_hf.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM, mixers
-from gmb_hf.protocols.questions import asked, questions
-from gmb_hf.protocols.suites import SuiteSettings
+from gmb_hf.sequential.suites import SuiteSettings
+from gmb_hf.sequential.train import asked, questions
 from gmb_hf.training import ensemble
 from gmb_hf.training.equations import unknown_mixers
 from gmb_hf.training.presets import preset
-from gmb_hf.validation import InputError
 
 
 class Recency(mixers.Mixer):

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.benchmark.result_records import CalibrationRecord, IndicatorRecord
-from gmb_hf.benchmark.results import Results
-from gmb_hf.preregistration import Prereg
-from gmb_hf.reporting.figures.aligned import AlignedScore, align
-from gmb_hf.reporting.figures.curves import GrokkingCurves
+from gmb_hf.benchmark.results import CalibrationRecord, IndicatorRecord, Results
+from gmb_hf.design.design import Prereg
+from gmb_hf.report.curves import AlignedScore, GrokkingCurves, align
 
 TARGETS = (0.01, 0.05, 0.1)
 

@@ -13,9 +13,15 @@ import pytest
 from evaluation_builders import results
 
 from gmb_hf.benchmark.results import Results
-from gmb_hf.reporting.comparison import Comparison, Pair, compare
-from gmb_hf.reporting.comparison_files import count_changes, verdict, write_comparison
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
+from gmb_hf.report.compare import (
+    Comparison,
+    Pair,
+    compare,
+    count_changes,
+    verdict,
+    write_comparison,
+)
 
 NAMES = ["csd_lag1", "vei", "clock"]
 Change = Callable[[dict[str, Any]], object]

@@ -14,24 +14,27 @@ import pytest
 from evaluation_builders import NAMES, aligned_scores, curves, results
 from matplotlib.figure import Figure
 
-from gmb_hf.reporting.figures import (
+from gmb_hf.errors import InputError
+from gmb_hf.report.curves import (
     AlignedScore,
-    FprCurve,
     GrokkingCurves,
-    LeadTimes,
-    SummaryRow,
     align,
-    fpr_control,
     grokking_curves,
-    label_summary,
-    lead_time_distribution,
-    save_figure,
+    median_over_runs,
     scores_around_event,
 )
-from gmb_hf.reporting.figures.curves import median_over_runs
-from gmb_hf.reporting.figures.from_results import fpr_curve, lead_times, summary_row
-from gmb_hf.reporting.figures.style import rate_text, shorten
-from gmb_hf.validation import InputError
+from gmb_hf.report.figures import (
+    FprCurve,
+    LeadTimes,
+    SummaryRow,
+    fpr_control,
+    fpr_curve,
+    label_summary,
+    lead_time_distribution,
+    lead_times,
+    summary_row,
+)
+from gmb_hf.report.style import rate_text, save_figure, shorten
 
 PANEL: dict[str, Any] = {"target": 0.05, "cap": 0.06, "coverage_min": 0.3}
 
@@ -204,7 +207,7 @@ def test_a_figure_that_cannot_be_written_says_so(tmp_path: Path) -> None:
 
 def test_pyplot_is_never_imported() -> None:
     code = (
-        "import sys, gmb_hf.reporting.evaluation; "
+        "import sys, gmb_hf.report.report; "
         "sys.exit('matplotlib.pyplot' in sys.modules or 'torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

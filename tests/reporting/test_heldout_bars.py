@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from matplotlib.container import BarContainer
 
-from gmb_hf.reporting.figures.heldout import heldout_bars
-from gmb_hf.reporting.heldout import Scored
-from gmb_hf.tasks.text_scores import TextScore
+from gmb_hf.language.heldout import Scored, heldout_bars
+from gmb_hf.tasks.text import TextScore
 
 
 def test_no_two_bars_look_alike() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gmb_hf.reporting.figures import MarginCurves, margin_curves, save_figure
+from gmb_hf.crucible.figures import MarginCurves, margin_curves
+from gmb_hf.report.style import save_figure
 
 
 def curves(runs=3, *, events=(20.0, 30.0, np.nan), tier3=None):

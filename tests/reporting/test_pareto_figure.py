@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gmb_hf.crucible.figures import pareto_plot
 from gmb_hf.crucible.pareto import undominated
-from gmb_hf.reporting.figures import pareto_plot, save_figure
+from gmb_hf.report.style import save_figure
 
 
 def drawn(points, names=None):

@@ -9,12 +9,18 @@ import numpy as np
 import pytest
 from evaluation_builders import aligned_scores, curves, indicator, results
 
-from gmb_hf.benchmark.result_records import IndicatorRecord
-from gmb_hf.benchmark.results import Results
-from gmb_hf.reporting.answer import answer, primary_target
-from gmb_hf.reporting.evaluation import draw, featured, subtitle, write_evaluation
-from gmb_hf.reporting.report import FIGURES, render_report, write_report
-from gmb_hf.reporting.words import GROUPS, group_of, reason
+from gmb_hf.benchmark.results import IndicatorRecord, Results
+from gmb_hf.report.answer import answer, primary_target
+from gmb_hf.report.report import (
+    FIGURES,
+    draw,
+    featured,
+    render_report,
+    subtitle,
+    write_evaluation,
+    write_report,
+)
+from gmb_hf.report.tables import GROUPS, group_of, reason
 
 
 def labelled(**labels: str) -> Results:

@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from gmb_hf.continual.chance import Chance
-from gmb_hf.continual.generalisation import Course, course_summary
-from gmb_hf.continual.matrix import RetentionMatrix
-from gmb_hf.continual.summary import RetentionSummary, summarize
-from gmb_hf.reporting.figures.forgetting import forgetting_bars
-from gmb_hf.reporting.figures.generalisation import GeneralisationCurves, generalisation_figure
-from gmb_hf.reporting.figures.phases import PhaseCurves, phase_curves
-from gmb_hf.reporting.figures.retention_matrix import retention_matrix
-from gmb_hf.reporting.figures.style import save_figure
+from gmb_hf.report.style import save_figure
+from gmb_hf.sequential.figures import PhaseCurves, forgetting_bars, phase_curves, retention_matrix
+from gmb_hf.sequential.generalisation import (
+    Course,
+    GeneralisationCurves,
+    course_summary,
+    generalisation_figure,
+)
+from gmb_hf.sequential.matrix import RetentionMatrix
+from gmb_hf.sequential.summary import Chance, RetentionSummary, summarize
 
 
 def summary(

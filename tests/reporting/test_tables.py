@@ -12,9 +12,9 @@ from evaluation_builders import TARGETS, results
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gmb_hf import escape
 from gmb_hf.benchmark.results import Results
-from gmb_hf.reporting import escape
-from gmb_hf.reporting.tables import gate_summary, robustness, utility_at_fpr, write_tables
+from gmb_hf.report.tables import gate_summary, robustness, utility_at_fpr, write_tables
 
 SPEC = {
     gate_summary: "indicator,AUC,AP,controllability_pass,fpr_floor,ok_targets,label",

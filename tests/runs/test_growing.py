@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gmb_hf.runs.growing import GrowingFile, Line
-from gmb_hf.runs.growing_rows import Checkpoint, GrowingRows
-from gmb_hf.validation import InputError
+from gmb_hf.runs.follow import GrowingFile
+from gmb_hf.runs.follow import Line
+from gmb_hf.runs.follow import Checkpoint
+from gmb_hf.runs.follow import GrowingRows
+from gmb_hf.errors import InputError
 
 
 def texts(lines: list[Line]) -> list[str]:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.runs import RunLog
-from gmb_hf.runs.rhythm import at_shared_steps
-from gmb_hf.validation import InputError
+from gmb_hf.runs.runlog import RunLog
+from gmb_hf.runs.runlog import at_shared_steps
+from gmb_hf.errors import InputError
 
 NAN = float("nan")
 

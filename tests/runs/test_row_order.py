@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.runs.order import RowOrder, natural_key, order_rows
-from gmb_hf.validation import InputError
+from gmb_hf.runs.columns import RowOrder
+from gmb_hf.runs.columns import natural_key
+from gmb_hf.runs.columns import order_rows
+from gmb_hf.errors import InputError
 
 
 def order(runs: list[str], steps: list[int], on_duplicate: str = "last") -> RowOrder:

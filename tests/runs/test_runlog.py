@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from synthetic import synthetic_runlog
 
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
 
 
 def small(first: int = 0, **extra: Any) -> RunLog:

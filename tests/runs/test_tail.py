@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
 
 
 def csv_file(folder: Path, text: str, name: str = "seed_3.csv") -> Path:

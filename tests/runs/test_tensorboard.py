@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gmb_hf.runs import RunLog
-from gmb_hf.validation import InputError
+from gmb_hf.runs.runlog import RunLog
+from gmb_hf.errors import InputError
 
 pytest.importorskip("tensorboard", reason="needs the extra `tensorboard`")
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from transformers.trainer_callback import TrainerState
 
-from gmb_hf.runs import RunLog
-from gmb_hf.validation import InputError
+from gmb_hf.runs.runlog import RunLog
+from gmb_hf.errors import InputError
 
 
 def history(last_step: int, *, summary: bool = False) -> list[dict[str, Any]]:

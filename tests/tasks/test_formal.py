@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.tasks import FormalTask
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
+from gmb_hf.tasks.formal import FormalTask
 
 B, E, Q, S = 99, 100, 98, 97  # BOS EOS EQ SEP
 

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.tasks import COMMUTATIVE, OPERATIONS, ModularTask, split_indices
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
+from gmb_hf.tasks.modular import COMMUTATIVE, ModularTask
+from gmb_hf.tasks.task import OPERATIONS, split_indices
 
 RULES = {
     "add": lambda a, b, p: (a + b) % p,

@@ -5,8 +5,11 @@ import doctest
 import pytest
 
 import gmb_hf.tasks
-from gmb_hf.tasks import FormalTask, ModularTask, get_task, registry, task_names
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
+from gmb_hf.tasks import registry
+from gmb_hf.tasks.formal import FormalTask
+from gmb_hf.tasks.modular import ModularTask
+from gmb_hf.tasks.registry import get_task, task_names
 
 
 def test_names_find_their_tasks():

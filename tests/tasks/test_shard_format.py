@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gmb_hf.tasks import export_shards, get_task, read_shard, write_shard
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
+from gmb_hf.tasks.registry import get_task
+from gmb_hf.tasks.shards import export_shards, read_shard, write_shard
 
 
 def test_the_bytes_of_a_shard_by_hand(tmp_path):

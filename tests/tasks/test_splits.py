@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.tasks.splits import corrupt, random_stream, split_indices, split_pairs, train_rows
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
+from gmb_hf.tasks.task import corrupt, random_stream, split_indices, split_pairs, train_rows
 
 
 def pairs(prime):

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gmb_hf.errors import InputError
 from gmb_hf.tasks.text import Piece, Tally, file_pieces, pieces
-from gmb_hf.validation import InputError
 
 
 def documents(stream: Iterable[Piece]) -> list[str]:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gmb_hf.tasks.text_scores import TextScore, heldout_perplexity, unigram_score
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
+from gmb_hf.tasks.text import TextScore, heldout_perplexity, unigram_score
 
 
 def test_the_three_numbers_by_hand():

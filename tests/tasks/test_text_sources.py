@@ -9,8 +9,8 @@ from typing import Any
 import datasets
 import pytest
 
-from gmb_hf.tasks.text_sources import DOMAINS, HubText, TextFile, described, read_sources
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
+from gmb_hf.tasks.text import DOMAINS, HubText, TextFile, described, read_sources
 
 
 @pytest.fixture

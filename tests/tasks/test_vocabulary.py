@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.tasks.vocabulary import (
+from gmb_hf.errors import InputError
+from gmb_hf.tasks.task import (
     FORMAL_VOCABULARY,
     OPERATIONS,
     is_prime,
@@ -12,7 +13,6 @@ from gmb_hf.tasks.vocabulary import (
     nearest_prime,
     operation_id,
 )
-from gmb_hf.validation import InputError
 
 
 def test_the_protocols_sizes_at_97():

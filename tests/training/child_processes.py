@@ -18,11 +18,13 @@ from typing import Any
 import torch
 
 import gmb_hf.files
-from gmb_hf.tasks.text_sources import TextFile
-from gmb_hf.training import language_training, processes, single, stacked
+from gmb_hf.language import train as language_training
+from gmb_hf.language.config import LanguageConfig
+from gmb_hf.tasks.text import TextFile
+from gmb_hf.training import launch as processes
+from gmb_hf.training import single, stacked
 from gmb_hf.training.config import RunConfig
-from gmb_hf.training.language_settings import LanguageConfig
-from gmb_hf.training.launching import exit_code
+from gmb_hf.training.launch import exit_code
 from gmb_hf.training.progress import Silent
 
 

@@ -4,10 +4,9 @@ import pytest
 import torch
 from training_builders import small_config, train_together
 
-from gmb_hf.runs import RunLog
+from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import stacked
-from gmb_hf.training.compiled import WORTH_COMPILING, CompiledLosses, pays, wanted
-from gmb_hf.training.ensemble import Ensemble
+from gmb_hf.training.ensemble import WORTH_COMPILING, CompiledLosses, Ensemble, pays, wanted
 from gmb_hf.training.fused import Workspace
 from gmb_hf.training.presets import preset
 from gmb_hf.training.variants import parse_variant

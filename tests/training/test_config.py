@@ -9,17 +9,18 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.training.benchmark_settings import BenchmarkSettings
-from gmb_hf.training.config import RunConfig, first_difference
-from gmb_hf.training.presets import PRESETS, preset
-from gmb_hf.training.settings import (
+from gmb_hf.errors import InputError
+from gmb_hf.training.config import (
+    BenchmarkSettings,
     ModelSettings,
+    RunConfig,
     SeedSettings,
     TaskSettings,
     TrainingSettings,
+    first_difference,
 )
+from gmb_hf.training.presets import PRESETS, preset
 from gmb_hf.training.variants import LOOP_SIZES, SIZES
-from gmb_hf.validation import InputError
 
 
 def changed(*assignments):

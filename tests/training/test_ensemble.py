@@ -14,9 +14,9 @@ from training_builders import (
 )
 from transformers import AutoModelForCausalLM
 
+from gmb_hf.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
 from gmb_hf.training.ensemble import Ensemble, initial_model, model_config, task_data
-from gmb_hf.validation import InputError
 
 COMPANY = (5, 0, 9, 17, 3, 8, 11)
 DEEP = {"layers": 2, "activation": "gelu_new", "tied": True}

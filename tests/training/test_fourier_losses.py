@@ -9,8 +9,7 @@ from training_builders import equations, lively_model, small_config, stacked
 
 from gmb_hf.tasks.modular import ModularTask
 from gmb_hf.training.ensemble import task_data
-from gmb_hf.training.fourier_losses import KEY_FREQUENCIES, FourierLosses, places
-from gmb_hf.training.observables import Observer
+from gmb_hf.training.observables import KEY_FREQUENCIES, FourierLosses, Observer, places
 
 ALIKE = [("add", 13), ("sub", 13), ("mul", 13), ("div", 13), ("add", 5), ("mul", 7), ("sub", 2)]
 

@@ -6,7 +6,7 @@ import torch
 from training_builders import lively_model, small_config, stacked
 
 from gmb_hf.training.ensemble import task_data
-from gmb_hf.training.hidden_states import answer_hidden, cosines, model_hidden
+from gmb_hf.training.observables import answer_hidden, cosines, model_hidden
 
 
 def test_cosines_by_hand():

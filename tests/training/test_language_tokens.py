@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from gmb_hf.tasks.text import Piece, pieces
-from gmb_hf.tasks.text_sources import TextFile
-from gmb_hf.training.language_tokens import (
+from gmb_hf.errors import InputError
+from gmb_hf.language.data import (
     Blocks,
     blocks_in,
     check_long_enough,
@@ -25,7 +24,7 @@ from gmb_hf.training.language_tokens import (
     tokenizer_hash,
     write_tokens,
 )
-from gmb_hf.validation import InputError
+from gmb_hf.tasks.text import Piece, TextFile, pieces
 
 STORY = "Once upon a time, there was a needle.\n\nIt was sharp; it's  lost now. " * 12
 

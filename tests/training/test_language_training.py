@@ -16,22 +16,27 @@ from child_processes import together, train_language_share
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from gmb_hf.runs import RunLog
-from gmb_hf.tasks.text_sources import TextFile
-from gmb_hf.training.language_checkpoints import load_checkpoint
-from gmb_hf.training.language_model import make_optimizer, model_shape
-from gmb_hf.training.language_progress import LossBar, Silent
-from gmb_hf.training.language_settings import (
+from gmb_hf.errors import InputError
+from gmb_hf.language.checkpoints import load_checkpoint
+from gmb_hf.language.config import (
     ConsistencySettings,
     LanguageConfig,
     LanguageTraining,
     language_preset,
 )
-from gmb_hf.training.language_tokens import load_tokenizer
-from gmb_hf.training.language_training import share_of_batch, train
-from gmb_hf.training.processes import make_accelerator
-from gmb_hf.training.stacked_model import seeded_model
-from gmb_hf.validation import InputError
+from gmb_hf.language.data import load_tokenizer
+from gmb_hf.language.train import (
+    LossBar,
+    Silent,
+    make_optimizer,
+    model_shape,
+    share_of_batch,
+    train,
+)
+from gmb_hf.runs.runlog import RunLog
+from gmb_hf.tasks.text import TextFile
+from gmb_hf.training.ensemble import seeded_model
+from gmb_hf.training.launch import make_accelerator
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "trainers" / "train_language_model.py"

@@ -10,10 +10,10 @@ import torch
 from torch.nn.functional import layer_norm
 from training_builders import EQUALS, equations, lively_model, small_config, stacked
 
-from gmb_hf.runs.loop_columns import LEVELS
-from gmb_hf.training.loop_measures import QUANTILES, about, loop_observables
+from gmb_hf.runs.metadata import LEVELS
 from gmb_hf.training.loops import Loops, Trace
-from gmb_hf.training.observables import Observer
+from gmb_hf.training.observables import LOOP_QUANTILES as QUANTILES
+from gmb_hf.training.observables import Observer, about, loop_observables
 from gmb_hf.training.variants import parse_variant
 
 SEEDS = (3, 8)

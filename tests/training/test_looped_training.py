@@ -20,18 +20,16 @@ from training_builders import (
     train_together,
 )
 
+from gmb_hf.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
-from gmb_hf.runs import RunLog
+from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import stacked as engine
 from gmb_hf.training.config import RunConfig
-from gmb_hf.training.ensemble import Ensemble
+from gmb_hf.training.ensemble import Ensemble, StackedModel
 from gmb_hf.training.fused import Workspace
-from gmb_hf.training.row_tree import row_tree
-from gmb_hf.training.rows import RowLayout, row_losses, row_results
-from gmb_hf.training.stacked_model import StackedModel
+from gmb_hf.training.rows import RowLayout, row_losses, row_results, row_tree
 from gmb_hf.training.trunk import answer_logits
 from gmb_hf.training.variants import parse_variant
-from gmb_hf.validation import InputError
 
 VARIANTS = [
     "loops-1x1",

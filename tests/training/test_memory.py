@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from gmb_hf.training.memory import keep_freed_memory
+from gmb_hf.training.launch import keep_freed_memory
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only glibc has mallopt")

@@ -15,11 +15,17 @@ from training_builders import (
     train_together,
 )
 
-from gmb_hf.training import measures
+from gmb_hf.errors import InputError
+from gmb_hf.training import observables as measures
 from gmb_hf.training.ensemble import Ensemble, task_data
-from gmb_hf.training.measures import NOISE_PASSES, NOISE_SCALE, QUANTILES
-from gmb_hf.training.observables import EMBEDDING, HEAD, Observer
-from gmb_hf.validation import InputError
+from gmb_hf.training.observables import (
+    EMBEDDING,
+    HEAD,
+    NOISE_PASSES,
+    NOISE_SCALE,
+    QUANTILES,
+    Observer,
+)
 
 SEEDS = (3, 8)
 CASES = {

@@ -5,7 +5,7 @@ import torch
 from training_builders import difference, lively_model, small_config, stacked
 
 from gmb_hf.training import trunk
-from gmb_hf.training.pair_attention import PairSum
+from gmb_hf.training.attention import PairSum
 
 CONFIG = small_config(task={"train_fraction": 0.8}, model={"blend_window": 3})
 ALL, NONE = float("inf"), 0.0

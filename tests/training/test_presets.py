@@ -2,10 +2,10 @@
 
 import pytest
 
+from gmb_hf.errors import InputError
+from gmb_hf.training.config import parse_seeds
 from gmb_hf.training.ensemble import Ensemble, initial_model
 from gmb_hf.training.presets import PRESETS, preset
-from gmb_hf.training.seeds import parse_seeds
-from gmb_hf.validation import InputError
 
 
 def test_the_names():

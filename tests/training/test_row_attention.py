@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from gmb_hf.training.row_attention import attend_in_rows, attend_visible
-from gmb_hf.training.row_loss import target_loss, target_results
-from gmb_hf.training.take import take
+from gmb_hf.training.fused import take
+from gmb_hf.training.rows import attend_in_rows, attend_visible, target_loss, target_results
 
 
 def random(*shape):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from gmb_hf.tasks import get_task
-from gmb_hf.tasks.positions import loss_positions
-from gmb_hf.training.row_tree import row_tree
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
+from gmb_hf.tasks.registry import get_task
+from gmb_hf.tasks.task import loss_positions
+from gmb_hf.training.rows import row_tree
 
 # Of eight rows two begin 0 1, the others 0 2; every row ends differently.
 ROWS = np.array([[0, 1 + (i > 1), 3, 4 + i, 5] for i in range(8)])

@@ -8,13 +8,12 @@ from hypothesis import strategies as st
 from training_builders import difference
 
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
-from gmb_hf.tasks import get_task
-from gmb_hf.tasks.positions import loss_positions
+from gmb_hf.tasks.registry import get_task
+from gmb_hf.tasks.task import loss_positions
+from gmb_hf.training.config import TrainingSettings
+from gmb_hf.training.ensemble import StackedModel
 from gmb_hf.training.fused import Workspace
-from gmb_hf.training.row_tree import row_tree
-from gmb_hf.training.rows import RowLayout, row_losses, row_results
-from gmb_hf.training.settings import TrainingSettings
-from gmb_hf.training.stacked_model import StackedModel
+from gmb_hf.training.rows import RowLayout, row_losses, row_results, row_tree
 
 TASKS = (
     *("add_p5", "sub_p5", "mul_p5", "sq_sum_p5"),

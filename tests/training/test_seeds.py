@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.training import seeds as module
-from gmb_hf.training.seeds import MAX_SEED, format_seeds, parse_seeds
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
+from gmb_hf.training import config as module
+from gmb_hf.training.config import MAX_SEED, format_seeds, parse_seeds
 
 
 @pytest.mark.parametrize(

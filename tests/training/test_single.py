@@ -6,11 +6,12 @@ import torch
 from child_processes import data_parallel_training
 from training_builders import small_config
 
-from gmb_hf.runs import RunLog
-from gmb_hf.training import processes, single, stacked
+from gmb_hf.errors import InputError
+from gmb_hf.runs.runlog import RunLog
+from gmb_hf.training import launch as processes
+from gmb_hf.training import single, stacked
 from gmb_hf.training.ensemble import task_data
 from gmb_hf.training.progress import Silent
-from gmb_hf.validation import InputError
 
 SEEDS = (3, 0)
 CASES = {

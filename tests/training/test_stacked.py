@@ -14,13 +14,13 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from training_builders import small_config
 
-from gmb_hf.indicators import available, get
-from gmb_hf.runs import RunLog
+from gmb_hf.errors import InputError
+from gmb_hf.indicators.catalogue import available, get
+from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import stacked
 from gmb_hf.training.ensemble import Ensemble
 from gmb_hf.training.observables import Observer
 from gmb_hf.training.stacked import pending_groups, train
-from gmb_hf.validation import InputError
 
 CONFIG = small_config(task={"corruption_rate": 0.2}, training={"seeds_at_once": 3})
 SEEDS = (4, 0, 9)

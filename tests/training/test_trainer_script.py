@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from launched import run
 
-from gmb_hf.runs import RunLog
-from gmb_hf.training.launching import ending_together, exit_code
-from gmb_hf.validation import InputError
+from gmb_hf.errors import InputError
+from gmb_hf.runs.runlog import RunLog
+from gmb_hf.training.launch import ending_together, exit_code
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "trainers" / "train_grokking.py"

@@ -15,7 +15,7 @@ from training_builders import (
     stacked,
 )
 
-from gmb_hf.tasks.vocabulary import OPERATIONS
+from gmb_hf.tasks.task import OPERATIONS
 from gmb_hf.training.trunk import answer_logits, answer_losses
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}

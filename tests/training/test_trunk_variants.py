@@ -18,8 +18,7 @@ from training_builders import (
 )
 
 from gmb_hf.modeling.mixers import own_parameter_names
-from gmb_hf.training.ensemble import Ensemble
-from gmb_hf.training.optimizer import adamw
+from gmb_hf.training.ensemble import Ensemble, adamw
 from gmb_hf.training.trunk import answer_logits
 from gmb_hf.training.variants import parse_variant
 

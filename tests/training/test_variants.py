@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from training_builders import small_config
 
+from gmb_hf.errors import InputError
 from gmb_hf.training import stacked
-from gmb_hf.training.config import RunConfig, first_difference
+from gmb_hf.training.config import ModelSettings, RunConfig, first_difference
 from gmb_hf.training.presets import preset
-from gmb_hf.training.settings import ModelSettings
 from gmb_hf.training.variants import SIZES, Variant, parse_variant
-from gmb_hf.validation import InputError
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
-from gmb_hf.training.config import RunConfig
+from gmb_hf.training.config import ModelSettings, RunConfig, TaskSettings, TrainingSettings
 from gmb_hf.training.ensemble import Ensemble, initial_model, task_data
-from gmb_hf.training.settings import ModelSettings, TaskSettings, TrainingSettings
 
 TASK = {"operation": "sub", "prime": 5}
 MODEL = {"layers": 1, "heads": 2, "width": 8, "mlp_width": 12}

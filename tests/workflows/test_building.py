@@ -15,16 +15,24 @@ import yaml
 from synthetic import synthetic_runlog
 
 from gmb_hf import RunLog
+from gmb_hf.errors import InputError
 from gmb_hf.fingerprints import content_hash
-from gmb_hf.tasks import get_task
-from gmb_hf.tasks.text import file_pieces
-from gmb_hf.tasks.text_sources import read_sources
-from gmb_hf.validation import InputError
-from gmb_hf.workflows import building
-from gmb_hf.workflows.building import About, Config, build
-from gmb_hf.workflows.building_heldout import HELD_OUT, heldout_configs
-from gmb_hf.workflows.building_runs import RUNS, runs_configs
-from gmb_hf.workflows.building_tasks import FORMAL, MODULAR, formal_configs, modular_configs
+from gmb_hf.hub import datasets as building
+from gmb_hf.hub.datasets import (
+    FORMAL,
+    HELD_OUT,
+    MODULAR,
+    RUNS,
+    About,
+    Config,
+    build,
+    formal_configs,
+    heldout_configs,
+    modular_configs,
+    runs_configs,
+)
+from gmb_hf.tasks.registry import get_task
+from gmb_hf.tasks.text import file_pieces, read_sources
 
 ABOUT = About("Numbers", "Whole numbers.")
 
@@ -211,7 +219,7 @@ class TestRunLogs:
         log = synthetic_runlog(6)
         log.metadata, log.dropped_duplicates = {"task": "add_p7"}, {log.runs[1]: 3}
         log.write(tmp_path / "first" / "logs" / "a.parquet")
-        monkeypatch.setattr("gmb_hf.workflows.building_runs._GROUP", 1)
+        monkeypatch.setattr("gmb_hf.hub.datasets._GROUP", 1)
         monkeypatch.setattr(building, "SHARD_BYTES", log.table.nbytes // 3)
         source = str(tmp_path / "first" / "logs")
         card = build(runs_configs([source], ["cc-by-4.0"]), tmp_path / "out", RUNS)

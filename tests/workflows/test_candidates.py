@@ -11,9 +11,8 @@ from synthetic import synthetic_runlog
 
 from gmb_hf import InputError, Prereg, RunLog
 from gmb_hf.benchmark.events import find_events
-from gmb_hf.indicators.registry import Indicator, get, names
-from gmb_hf.preregistration.candidate import Candidate
-from gmb_hf.workflows.candidates import (
+from gmb_hf.benchmark.locking import non_causal
+from gmb_hf.benchmark.prepare import (
     CONTROLS,
     Entry,
     available,
@@ -24,7 +23,8 @@ from gmb_hf.workflows.candidates import (
     own_score,
     resolve,
 )
-from gmb_hf.workflows.causality import non_causal
+from gmb_hf.design.design import Candidate
+from gmb_hf.indicators.catalogue import Indicator, get, names
 
 
 def candidate(name: str, **more: object) -> Candidate:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gmb_hf.runs import RunLog
-from gmb_hf.workflows.crucible_course import Course, course_of
+from gmb_hf.crucible.grokking import Course, course_of
+from gmb_hf.runs.runlog import RunLog
 
 
 def log(q10, train_acc):

@@ -8,14 +8,9 @@ import pytest
 from synthetic import synthetic_runlog
 
 from gmb_hf import InputError, Prereg, RunLog, preset
+from gmb_hf.benchmark.locking import boundary_of, prereg_from_config, statements_of, with_boundary
+from gmb_hf.hub.sources import design_for, explore_part, held_out_part
 from gmb_hf.training.config import RunConfig
-from gmb_hf.workflows.design import (
-    boundary_of,
-    prereg_from_config,
-    statements_of,
-    with_boundary,
-)
-from gmb_hf.workflows.sources import design_for, explore_part, held_out_part
 
 
 def described(log: RunLog, **metadata: object) -> RunLog:

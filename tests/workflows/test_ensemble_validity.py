@@ -11,15 +11,14 @@ import pytest
 from numpy.typing import NDArray
 
 from gmb_hf import Prereg
-from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.ensembles import MemberScores, split_runs
 from gmb_hf.benchmark.operationality import layer_b
+from gmb_hf.benchmark.prepare import Entry
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import layer_c
-from gmb_hf.indicators.ensemble import unfitted_ensemble
-from gmb_hf.indicators.external import external
-from gmb_hf.preregistration.candidate import Ensemble
-from gmb_hf.workflows.candidates import Entry
-from gmb_hf.workflows.combining import MemberScores, split_runs
+from gmb_hf.design.design import Ensemble
+from gmb_hf.indicators.ensemble import external, unfitted_ensemble
 
 TARGET, ALPHA = 0.1, 0.05
 N_SIMULATED, N_EXPLORE, N_FRESH, LENGTH = 60, 60, 60, 50

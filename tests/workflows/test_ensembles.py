@@ -13,19 +13,18 @@ import pytest
 from ensemble_runs import MEMBERS, design_with, ensemble, runs
 
 from gmb_hf import InputError, Lock, Prereg, RunLog, make_lock, preset
+from gmb_hf.benchmark.ensembles import COMBINATION, split_runs
+from gmb_hf.benchmark.evaluate import evaluate_lock
+from gmb_hf.benchmark.explore import explore
+from gmb_hf.benchmark.health import lock_health
+from gmb_hf.benchmark.locking import prereg_from_config
 from gmb_hf.benchmark.results import Results
+from gmb_hf.design.design import Ensemble
+from gmb_hf.design.record import LockedEnsemble
+from gmb_hf.documents import dump_yaml
+from gmb_hf.hub.sources import explore_part
+from gmb_hf.indicators.catalogue import compute
 from gmb_hf.indicators.ensemble import fitted_ensemble
-from gmb_hf.indicators.registry import compute
-from gmb_hf.monitor.lock_health import lock_health
-from gmb_hf.preregistration.candidate import Ensemble
-from gmb_hf.preregistration.documents import dump_yaml
-from gmb_hf.preregistration.locked_ensemble import LockedEnsemble
-from gmb_hf.workflows.combining import split_runs
-from gmb_hf.workflows.design import prereg_from_config
-from gmb_hf.workflows.evaluating import evaluate_lock
-from gmb_hf.workflows.exploring import explore
-from gmb_hf.workflows.label_free import COMBINATION
-from gmb_hf.workflows.sources import explore_part
 
 DESIGN = design_with(ensemble())
 

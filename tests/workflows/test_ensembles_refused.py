@@ -11,9 +11,9 @@ import pytest
 from ensemble_runs import design_with, ensemble, runs
 
 from gmb_hf import InputError, RunLog, make_lock
-from gmb_hf.indicators import registry
-from gmb_hf.monitor.bounds import LockedBounds
-from gmb_hf.workflows.evaluating import evaluate_lock, evaluate_runs
+from gmb_hf.benchmark.evaluate import evaluate_lock, evaluate_runs
+from gmb_hf.benchmark.health import LockedBounds
+from gmb_hf.indicators import catalogue as registry
 
 
 @pytest.fixture(scope="module")

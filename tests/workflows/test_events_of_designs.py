@@ -9,14 +9,13 @@ import pyarrow as pa
 import pytest
 
 from gmb_hf import Prereg, RunLog, preset
-from gmb_hf.benchmark.events.signals import PUBLISHED, PUBLISHED_ALTERNATES
-from gmb_hf.preregistration.lock import Lock
-from gmb_hf.validation import InputError
-from gmb_hf.workflows.design import prereg_from_config
-from gmb_hf.workflows.evaluating import evaluate_lock, evaluate_runs
-from gmb_hf.workflows.exploring import explore
-from gmb_hf.workflows.locking import make_lock
-from gmb_hf.workflows.occurring import decided_runs
+from gmb_hf.benchmark.evaluate import evaluate_lock, evaluate_runs
+from gmb_hf.benchmark.events import PUBLISHED, PUBLISHED_ALTERNATES
+from gmb_hf.benchmark.explore import explore
+from gmb_hf.benchmark.locking import make_lock, prereg_from_config
+from gmb_hf.benchmark.prepare import decided_runs
+from gmb_hf.design.lock import Lock
+from gmb_hf.errors import InputError
 
 REGIME = {"event_type": "E_regime", "regime_radius": 20}
 PLATEAU = {"event_type": "E_plateau", "plateau_checkpoints": 5, "plateau_threshold": 0.9}

@@ -10,11 +10,10 @@ import pytest
 from synthetic import synthetic_runlog
 
 from gmb_hf import Lock, Prereg, RunLog
-from gmb_hf.hub.addresses import Address, check_repo_id
-from gmb_hf.hub.pull import pull
-from gmb_hf.validation import InputError
-from gmb_hf.workflows.hub_sources import about, add_runs, sources_of
-from gmb_hf.workflows.locking import make_lock
+from gmb_hf.benchmark.locking import make_lock
+from gmb_hf.errors import InputError
+from gmb_hf.hub.client import Address, check_repo_id, pull
+from gmb_hf.runs.runlog import about, add_runs, sources_of
 
 
 def source(config: str) -> dict[str, str]:

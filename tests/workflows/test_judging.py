@@ -13,10 +13,9 @@ import pytest
 from synthetic import synthetic_runlog
 
 from gmb_hf import InputError, Lock, Prereg, RunLog
-from gmb_hf.workflows.evaluating import evaluate_lock, evaluate_runs
-from gmb_hf.workflows.exploring import Explored, explore, write_explored
-from gmb_hf.workflows.judging import Evaluation
-from gmb_hf.workflows.locking import make_lock
+from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock, evaluate_runs
+from gmb_hf.benchmark.explore import Explored, explore, write_explored
+from gmb_hf.benchmark.locking import make_lock
 
 NAMES = ("embedding_norm_drop", "embedding_gini", "embedding_rank", "clock", "constant")
 
@@ -129,7 +128,7 @@ class TestLocking:
     def test_a_candidate_that_sees_the_future(
         self, design: Prereg, explore_log: RunLog, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr("gmb_hf.workflows.locking.non_causal", lambda *_: ("peeks",))
+        monkeypatch.setattr("gmb_hf.benchmark.locking.non_causal", lambda *_: ("peeks",))
         with pytest.raises(InputError, match="peeks changes its past when the future is cut off"):
             make_lock(design, explore_log)
 

@@ -8,11 +8,10 @@ import pytest
 from synthetic import synthetic_runlog
 
 from gmb_hf import InputError, Lock, Prereg, RunLog
-from gmb_hf.preregistration.documents import load_yaml
-from gmb_hf.workflows.evaluating import evaluate_lock
-from gmb_hf.workflows.judging import Evaluation
-from gmb_hf.workflows.locking import make_lock
-from gmb_hf.workflows.looks import LooksFile
+from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock
+from gmb_hf.benchmark.locking import make_lock
+from gmb_hf.design.lock import LooksFile
+from gmb_hf.documents import load_yaml
 
 
 def held_out(n_runs: int, *, seed: int = 1, first_seed: int = 100) -> RunLog:

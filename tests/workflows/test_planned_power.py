@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.judge import judge
-from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.planning import Pilot
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.preregistration.plan import effective_budget
-from gmb_hf.preregistration.power import Assumed, Goal, plan
-from gmb_hf.preregistration.prereg import Prereg
-from gmb_hf.workflows.planning import Pilot
+from gmb_hf.design.design import Prereg
+from gmb_hf.design.power import Assumed, Goal, effective_budget, plan
 
 PANELS = 120
 POWER = 0.8

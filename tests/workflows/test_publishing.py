@@ -10,11 +10,10 @@ import pytest
 import yaml
 
 from gmb_hf import Prereg, Results, RunLog, preset
+from gmb_hf.benchmark.evaluate import Evaluation, evaluate_runs
 from gmb_hf.fingerprints import content_hash
-from gmb_hf.workflows.data import write_data
-from gmb_hf.workflows.evaluating import evaluate_runs
-from gmb_hf.workflows.judging import Evaluation
-from gmb_hf.workflows.publishing import publish
+from gmb_hf.hub.datasets import write_data
+from gmb_hf.report.report import publish
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +74,7 @@ class TestPublish:
         log = RunLog.from_table(held_out_log.table.rename_columns(renamed))
         seen = {}
         monkeypatch.setattr(
-            "gmb_hf.workflows.publishing.write_evaluation",
+            "gmb_hf.report.report.write_evaluation",
             lambda *_, curves, **__: seen.update(curves=curves) or [],
         )
         publish(evaluate_runs(design.replace(metric="acc_test"), log), tmp_path)

@@ -10,18 +10,16 @@ import pytest
 from rich.console import Console
 
 from gmb_hf import InputError, Prereg, RunLog
+from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock
+from gmb_hf.benchmark.locking import make_lock
+from gmb_hf.benchmark.prepare import run_facts
 from gmb_hf.benchmark.results import Results
-from gmb_hf.cli import show
-from gmb_hf.preregistration.explain import explain_design
-from gmb_hf.preregistration.findings import DesignFacts
-from gmb_hf.preregistration.lint import lint
-from gmb_hf.reporting.answer import answer
-from gmb_hf.reporting.report import render_report
-from gmb_hf.reporting.tables import gate_summary
-from gmb_hf.workflows.evaluating import evaluate_lock
-from gmb_hf.workflows.facts import run_facts
-from gmb_hf.workflows.judging import Evaluation
-from gmb_hf.workflows.locking import make_lock
+from gmb_hf.cli import screen as show
+from gmb_hf.design.explain import explain_design
+from gmb_hf.design.lint import DesignFacts, lint
+from gmb_hf.report.answer import answer
+from gmb_hf.report.report import render_report
+from gmb_hf.report.tables import gate_summary
 
 STRATA = [
     {"name": "strong_decay", "where": "weight_decay >= 0.5"},

@@ -12,17 +12,23 @@ import pyarrow.parquet as pq
 import pytest
 from synthetic import synthetic_runlog
 
+from gmb_hf.errors import InputError
 from gmb_hf.fingerprints import fingerprint
-from gmb_hf.hub.card_fingerprints import read_fingerprints, read_header
-from gmb_hf.runs.fingerprint import RunItems
-from gmb_hf.validation import InputError
-from gmb_hf.workflows import building
-from gmb_hf.workflows.building import About, Config, build
-from gmb_hf.workflows.building_content import read_content
-from gmb_hf.workflows.building_runs import RUNS, runs_configs
-from gmb_hf.workflows.building_tasks import MODULAR, modular_configs
-from gmb_hf.workflows.frozen import refuse_shrunk
-from gmb_hf.workflows.verifying import verify
+from gmb_hf.hub import datasets as building
+from gmb_hf.hub.cards import read_fingerprints, read_header
+from gmb_hf.hub.datasets import (
+    MODULAR,
+    RUNS,
+    About,
+    Config,
+    build,
+    modular_configs,
+    read_content,
+    refuse_shrunk,
+    runs_configs,
+)
+from gmb_hf.hub.verify import verify
+from gmb_hf.runs.runlog import RunItems
 
 
 @pytest.fixture(scope="module")

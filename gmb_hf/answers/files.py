@@ -1,0 +1,373 @@
+"""The file of answers: one JSON object {run, step, prompt, sample, answer} a line, anybody's.
+
+    {"run": "seed_3", "step": 400, "prompt": "Once upon", "sample": 0, "answer": " a time"}
+
+`sample` counts the answers that a checkpoint gave to the same prompt; `seed`, the run's, may be
+left out. Further keys are passed over.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from gmb_hf.errors import InputError, repeated
+from gmb_hf.files import atomic_path, check_file, clear_os_errors, parse_json, read_text, write_text
+from gmb_hf.runs.columns import KEYS, natural_key
+from gmb_hf.runs.joining import MADE_BY
+
+_KINDS = {"run": str, "step": int, "prompt": str, "sample": int, "answer": str}
+_SHOWN = 40
+LARGEST = 2**53
+"""Logs of runs hold no larger step or seed: from here on not all whole numbers are doubles."""
+
+_WORDS = {str: "text", int: "a whole number"}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a checkpoint said.
+
+    Attributes:
+        run, step: of the checkpoint.
+        prompt: what it was given.
+        sample: which of its answers to this prompt, from 0.
+        answer: what it said, without the prompt.
+        seed: of the run; None where nobody says.
+        line: of the file, from 1; 0 where there is none.
+    """
+
+    run: str
+    step: int
+    prompt: str
+    sample: int
+    answer: str
+    seed: int | None = None
+    line: int = field(default=0, compare=False)
+
+    def to_json(self) -> str:
+        """The line of a file, without its end."""
+        names = [*_KINDS, *(("seed",) if self.seed is not None else ())]
+        return json.dumps({name: getattr(self, name) for name in names}, ensure_ascii=False)
+
+
+Checkpoint = tuple[str, int]
+"""Run and step."""
+
+
+def read_answers(path: str | Path) -> tuple[Answer, ...]:
+    """The answers of a file, in its order; blank lines are passed over.
+
+    Raises:
+        InputError: no such file, no answers in it, a line that is no such object (its number is
+            given), an answer given twice, a run with two seeds, or a last line that is cut off.
+    """
+    place = Path(path)
+    check_file(place)
+    found: list[Answer] = []
+    lines: dict[tuple[str, int, str, int], int] = {}
+    seeds: dict[str, int | None] = {}
+    with place.open("rb") as file:
+        for number, raw in enumerate(file, start=1):
+            if number == 1:
+                raw = raw.removeprefix(codecs.BOM_UTF8)
+            if not raw.strip():
+                continue
+            where = f"{place}:{number}"
+            answer = _parsed(raw, number, where)
+            key = (answer.run, answer.step, answer.prompt, answer.sample)
+            if key in lines:
+                raise InputError(
+                    f"{where}: run {answer.run!r}, step {answer.step}, sample {answer.sample} of "
+                    f"this prompt stands in line {lines[key]} already; remove one, or number the "
+                    "samples"
+                )
+            if seeds.setdefault(answer.run, answer.seed) != answer.seed:
+                raise InputError(
+                    f"{where}: run {answer.run!r} has the seed {answer.seed} here and "
+                    f"{seeds[answer.run]} before; name the runs apart"
+                )
+            lines[key] = number
+            found.append(answer)
+    if not found:
+        raise InputError(f"{place}: holds no answers; a line is one JSON object {_form()}")
+    return tuple(found)
+
+
+def by_checkpoint(answers: Iterable[Answer]) -> dict[Checkpoint, dict[str, list[Answer]]]:
+    """The answers of each checkpoint by prompt, in the order in which they come."""
+    found: dict[Checkpoint, dict[str, list[Answer]]] = {}
+    for answer in answers:
+        prompts = found.setdefault((answer.run, answer.step), {})
+        prompts.setdefault(answer.prompt, []).append(answer)
+    return found
+
+
+def require_same_prompts(grouped: Mapping[Checkpoint, Mapping[str, Sequence[Answer]]]) -> None:
+    """Refuse checkpoints that were asked other prompts: their means do not compare.
+
+    Raises:
+        InputError: a checkpoint lacks a prompt that others have; both are named.
+    """
+    everything = {prompt: place for place, prompts in grouped.items() for prompt in prompts}
+    for (run, step), prompts in grouped.items():
+        if len(prompts) < len(everything):
+            prompt = next(prompt for prompt in everything if prompt not in prompts)
+            other, at = everything[prompt]
+            raise InputError(
+                f"run {run!r}, step {step}: no answer to the prompt {shown(prompt)}, which run "
+                f"{other!r} has at step {at}; means over different prompts do not compare"
+            )
+
+
+def shown(text: str) -> str:
+    """The beginning of a text, as a message quotes it."""
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
+
+
+def _parsed(raw: bytes, number: int, where: str) -> Answer:
+    whole = raw.endswith(b"\n")
+    try:
+        item = parse_json(raw.decode("utf-8"), where=where)
+    except (UnicodeDecodeError, InputError) as error:
+        if not whole:
+            raise InputError(
+                f"{where}: ends in the middle of a line; whatever wrote it was stopped: write it "
+                "again, or remove this line"
+            ) from None
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{where}: is not UTF-8 text (byte {error.start} of the line)") from None
+    if not isinstance(item, dict):
+        raise InputError(f"{where}: is no JSON object {_form()}")
+    values: dict[str, Any] = {}
+    for name, kind in _KINDS.items():
+        if name not in item:
+            raise InputError(f"{where}: {name!r} is missing; a line has {_form()}")
+        values[name] = _of_kind(name, item[name], kind, where)
+    if not values["run"].strip():
+        raise InputError(f"{where}: 'run' is empty; name the run that answered")
+    if item.get("seed") is not None:
+        values["seed"] = _of_kind("seed", item["seed"], int, where)
+    return Answer(**values, line=number)
+
+
+def _of_kind(name: str, value: Any, kind: type, where: str) -> Any:
+    right = isinstance(value, kind) and not isinstance(value, bool)
+    if not right or (kind is int and not 0 <= value <= LARGEST):
+        bound = "" if kind is str else " of at least 0" if not right or value < 0 else " up to 2^53"
+        raise InputError(
+            f"{where}: {name!r} must be {_WORDS[kind]}{bound}, got {shown_json(value)}"
+        )
+    return check_text(value, f"{where}: {name!r}") if kind is str else value
+
+
+def check_text(text: str, where: str) -> str:
+    """Refuse half of a character, which JSON can name and no file can hold."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(f"{where} holds half of a character (place {error.start})") from None
+    return text
+
+
+def shown_json(value: Any) -> str:
+    """A value as a message quotes it."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+def _form() -> str:
+    return "{" + ", ".join(_KINDS) + "}"
+
+
+# The file of scores by run and step: Parquet, CSV or JSON lines, a row for each checkpoint.
+
+
+ENDINGS = (".parquet", ".csv", ".jsonl")
+_COUNT = "answers"
+
+
+@dataclass(frozen=True)
+class CheckpointScore:
+    """The score of a checkpoint: a mean over so many answers."""
+
+    run: str
+    step: int
+    score: float
+    answers: int
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One score of many checkpoints.
+
+    Attributes:
+        name: of the column.
+        rows: a checkpoint each.
+        made_by: a line that names what made them.
+    """
+
+    name: str
+    rows: tuple[CheckpointScore, ...]
+    made_by: str
+
+    def table(self) -> pa.Table:
+        """Rows by run and step, with the columns above."""
+        rows = sorted(self.rows, key=lambda row: (natural_key(row.run), row.step))
+        columns: dict[str, pa.Array] = {
+            "run": pa.array([row.run for row in rows], pa.string()),
+            "step": pa.array([row.step for row in rows], pa.int64()),
+        }
+        if any(row.seed is not None for row in rows):
+            columns["seed"] = pa.array([row.seed for row in rows], pa.int64())
+        columns[self.name] = pa.array([row.score for row in rows], pa.float64())
+        columns[_COUNT] = pa.array([row.answers for row in rows], pa.int64())
+        columns[MADE_BY] = pa.array([self.made_by] * len(rows), pa.string())
+        return pa.table(columns)
+
+
+def check_scores_path(path: str | Path, name: str) -> None:
+    """Refuse an ending or a column name that a file of scores cannot have, before any work."""
+    if Path(path).suffix not in ENDINGS:
+        raise InputError(f"--out {path}: scores are written as {', '.join(ENDINGS)}")
+    if name in (*KEYS, _COUNT, MADE_BY) or not name.strip():
+        raise InputError(f"--name {name!r}: is taken by another column; choose another name")
+
+
+def write_scores(path: str | Path, scores: Scores) -> Path:
+    """Write a file of scores, atomically.
+
+    Raises:
+        InputError: an ending that is not one of `ENDINGS`, or the file cannot be written.
+    """
+    check_scores_path(path, scores.name)
+    place, table = Path(path), scores.table()
+    if place.suffix == ".jsonl":
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in table.to_pylist())
+        return write_text(place, "".join(lines))
+    with atomic_path(place) as temporary:
+        if place.suffix == ".csv":
+            pyarrow.csv.write_csv(table, temporary)
+        else:
+            pq.write_table(table, temporary, compression="zstd")
+    return place
+
+
+# Scores that were paid for once, on disk: SHA-256 of what they depend on -> number.
+
+
+_AT_ONCE = 500  # keys in one question
+_PATIENCE = 60.0  # seconds for another process that is writing
+_TABLE = "CREATE TABLE IF NOT EXISTS scores (key BLOB PRIMARY KEY, score REAL) WITHOUT ROWID"
+
+
+def default_cache() -> Path:
+    """Where the scores of this user are kept."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "gmb-hf" / "judge.sqlite"
+
+
+class ScoreCache:
+    """The scores in a file, which is made where there is none.
+
+    Args:
+        path: the file.
+
+    Raises:
+        InputError: it is another kind of file, or cannot be written to.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path).expanduser()
+        with clear_os_errors(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._clear_errors():
+            self._held = sqlite3.connect(self.path, timeout=_PATIENCE)
+            with self._held:
+                self._held.execute(_TABLE)
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, float]:
+        """Those of the keys that are known, with their scores; NaN for "has none"."""
+        found: dict[bytes, float] = {}
+        with self._clear_errors():
+            for start in range(0, len(keys), _AT_ONCE):
+                part = keys[start : start + _AT_ONCE]
+                asked = f"SELECT key, score FROM scores WHERE key IN ({','.join('?' * len(part))})"
+                for key, score in self._held.execute(asked, part):
+                    found[key] = float("nan") if score is None else score
+        return found
+
+    def put(self, scores: Mapping[bytes, float]) -> None:
+        """Keep these, all or none."""
+        with self._clear_errors(), self._held:
+            self._held.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?)", scores.items())
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._held.close()
+
+    def __enter__(self) -> ScoreCache:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _clear_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise InputError(
+                f"{self.path}: cannot be used as a cache of scores ({error}); remove it, or choose "
+                "another --cache"
+            ) from None
+
+
+# The file of prompts that checkpoints are to answer.
+
+
+def read_prompts(path: str | Path) -> tuple[str, ...]:
+    """The prompts of a text file, one a line; blank lines are passed over.
+
+    In a `.jsonl` file a line is {"prompt": ...}, so that a prompt may hold line breaks.
+
+    Raises:
+        InputError: no such file, no prompts, a line that is no such object, or a prompt twice.
+    """
+    lines = [line for line in read_text(path).split("\n") if line.strip()]
+    found = [line.rstrip("\r") for line in lines]
+    if str(path).endswith(".jsonl"):
+        found = [_prompt_of(line, f"{path}: prompt {n}") for n, line in enumerate(lines, start=1)]
+    if not found:
+        raise InputError(f"{path}: holds no prompts; write one a line")
+    twice = repeated(found)
+    if twice is not None:
+        raise InputError(f"{path}: the prompt {shown(twice)} stands there twice; once is enough")
+    return tuple(found)
+
+
+def _prompt_of(line: str, where: str) -> str:
+    item = parse_json(line, where=where)
+    prompt = item.get("prompt") if isinstance(item, dict) else None
+    if not isinstance(prompt, str):
+        raise InputError(f'{where}: is no object {{"prompt": text}}')
+    return check_text(prompt, where)

@@ -1,0 +1,468 @@
+"""A logistic regression of labelled windows on scores, in which runs are the units.
+
+Each run weighs the same in each class, spread evenly over its windows of that class, so that a long
+run does not decide alone. The penalty is chosen by cross-validation in which a run is never on both
+sides (windows of one run depend on each other).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gmb_hf.benchmark.events import Events
+from gmb_hf.benchmark.prepare import Entry, decided_runs
+from gmb_hf.benchmark.scores import Scores, label_windows
+from gmb_hf.design.design import ENSEMBLE, Candidate, Ensemble, Prereg
+from gmb_hf.design.lint import Finding, warning
+from gmb_hf.design.power import runs_needed
+from gmb_hf.design.record import LockedEnsemble, LockedHealth, LockedMember
+from gmb_hf.errors import InputError
+from gmb_hf.indicators.ensemble import fitted_ensemble, squashed
+from gmb_hf.runs.runlog import RunLog
+
+Floats = NDArray[np.float64]
+_TOLERANCE = 1e-10
+_MAX_STEPS = 200
+_DIGITS = 10
+_NORMAL_QUARTILES = 1.3489795  # between the quartiles of a normal score of sd 1
+_LEAST_SPREAD = 1e-100  # less is none: what is divided by it must stay finite
+
+LARGEST = 1e100
+"""The largest score, either way, that can be fitted: its square must be finite."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledRows:
+    """Labelled windows of some runs.
+
+    Attributes:
+        features: float64 [n, M], the members' scores, within +-`LARGEST`.
+        positive: bool [n].
+        run: int64 [n], which run each window is of.
+    """
+
+    features: Floats
+    positive: NDArray[np.bool_]
+    run: NDArray[np.int64]
+
+    def select(self, rows: NDArray[np.int64]) -> LabelledRows:
+        """These rows only."""
+        return LabelledRows(self.features[rows], self.positive[rows], self.run[rows])
+
+    @property
+    def weights(self) -> Floats:
+        """Of each window, float64 [n]: those of a run and class sum up to the same; all to 1."""
+        _, group = np.unique(2 * self.run + self.positive, return_inverse=True)
+        weights = 1 / np.bincount(group)[group]
+        return np.asarray(weights / weights.sum())
+
+    @property
+    def runs_of_both_classes(self) -> NDArray[np.int64]:
+        """Runs that have positive and negative windows, ascending."""
+        return np.intersect1d(self.run[self.positive], self.run[~self.positive])
+
+    def folds(self, count: int) -> NDArray[np.int64]:
+        """The fold of each window, int64 [n]; those of a run are in one.
+
+        Runs of both classes are dealt out first: with `count` of them or more, both classes are
+        left whichever fold is taken away.
+        """
+        runs = np.unique(self.run)
+        first = np.argsort(~np.isin(runs, self.runs_of_both_classes), kind="stable")
+        fold = np.empty(len(runs), dtype=np.int64)
+        fold[first] = np.arange(len(runs)) % count
+        return np.asarray(fold[np.searchsorted(runs, self.run)])
+
+
+@dataclass(frozen=True, eq=False)
+class LogOdds:
+    """A fitted combination: intercept + sum of coefficient * asinh((x - center) / scale)."""
+
+    center: Floats
+    scale: Floats
+    coefficients: Floats
+    intercept: float
+
+    def __call__(self, features: Floats) -> Floats:
+        """The log-odds of rows [..., M]."""
+        scores = squashed(features, self.center, self.scale)
+        return np.asarray(self.intercept + scores @ self.coefficients)
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """A combination with the penalty that cross-validation prefers.
+
+    Attributes:
+        log_odds: fitted with it on all rows.
+        penalty: the largest of those with the least loss.
+        losses: penalty -> cross-validated log loss, in nats a window.
+    """
+
+    log_odds: LogOdds
+    penalty: float
+    losses: Mapping[float, float]
+
+
+def choose_penalty(rows: LabelledRows, penalties: Sequence[float], folds: int) -> Chosen:
+    """Fit with each penalty, leaving groups of runs out in turn, and take the best.
+
+    Args:
+        rows: at least `folds` runs with windows of both classes.
+        penalties: L2, on the mean log loss: loss + penalty / 2 * |coefficients|^2.
+        folds: groups of runs.
+    """
+    tried = sorted(set(penalties))
+    losses, weights = dict.fromkeys(tried, 0.0), rows.weights
+    fold = rows.folds(folds)
+    for number in range(folds):
+        inside, outside = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
+        prepared = _Prepared(rows.select(inside))
+        for penalty in tried:
+            log_odds = prepared.fit(penalty)(rows.features[outside])
+            signed = np.where(rows.positive[outside], -log_odds, log_odds)
+            losses[penalty] += float(np.logaddexp(0, signed) @ weights[outside])
+    losses = {penalty: _rounded(loss) for penalty, loss in losses.items()}
+    best = min(losses, key=lambda penalty: (losses[penalty], -penalty))
+    return Chosen(fit_log_odds(rows, best), best, losses)
+
+
+def fit_log_odds(rows: LabelledRows, penalty: float) -> LogOdds:
+    """The combination with one penalty; rows of both classes are needed.
+
+    The coefficients are rounded to 10 digits, which the order of a sum does not reach.
+    """
+    return _Prepared(rows).fit(penalty)
+
+
+class _Prepared:
+    """Rows in standard units, for fits with several penalties."""
+
+    def __init__(self, rows: LabelledRows) -> None:
+        self._rows = rows
+        self._weights = rows.weights
+        self._center, self._scale = standard_units(rows.features, self._weights)
+        self._squashed = squashed(rows.features, self._center, self._scale)
+
+    def fit(self, penalty: float) -> LogOdds:
+        """The combination with this penalty."""
+        from sklearn.linear_model import LogisticRegression
+
+        # scikit-learn's C is the inverse of a penalty on the sum of weighted losses: weights sum
+        # to 1.
+        model = LogisticRegression(
+            C=1 / penalty, solver="newton-cholesky", tol=_TOLERANCE, max_iter=_MAX_STEPS
+        ).fit(self._squashed, self._rows.positive, sample_weight=self._weights)
+        coefficients = np.array([_rounded(x) for x in model.coef_[0]])
+        return LogOdds(self._center, self._scale, coefficients, _rounded(model.intercept_[0]))
+
+
+def standard_units(features: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """Median and spread of each column, float64 [M] each.
+
+    The spread is that between the quartiles, in units of a normal sd; the sd itself of a column
+    half of whose values are one; and 1 of a column that is constant, or moves by less than 1e-100.
+    """
+    quartiles = np.quantile(
+        features, (0.25, 0.5, 0.75), axis=0, weights=weights, method="inverted_cdf"
+    )
+    spread = (quartiles[2] - quartiles[0]) / _NORMAL_QUARTILES
+    sd = np.sqrt(weights @ (features - weights @ features) ** 2)
+    varied = np.ptp(features, axis=0) > 0  # the sd of equal numbers need not be 0 exactly
+    other = np.where(varied & (sd > _LEAST_SPREAD), sd, 1.0)
+    scale = np.where(spread > _LEAST_SPREAD, spread, other)
+    return quartiles[1], scale
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
+# What is doubtful about an ensemble that can be locked nevertheless.
+
+
+def doubts(
+    name: str, record: LockedEnsemble, prereg: Prereg, with_negatives: int
+) -> Iterator[Finding]:
+    """Warnings of one ensemble's fit, and of the runs that are left to calibrate it.
+
+    Args:
+        name: of the ensemble.
+        record: what was fitted.
+        prereg: the design.
+        with_negatives: how many runs with negative windows calibrate the other scores.
+    """
+    if record.at_edge:
+        side = "smaller" if record.penalty == min(map(float, record.log_losses)) else "larger"
+        yield warning(
+            "penalty_at_edge",
+            f"{name}: the best of its penalties is {record.penalty:g}, at the edge of the "
+            f"grid; add {side} ones, or its fit may not be the best",
+        )
+    runs, of = record.n_calibration_runs, len(record.calibrate_runs)
+    lost = [
+        target
+        for target in prereg.fpr_targets
+        if prereg.protocol == "strict" and runs < runs_needed(target) <= with_negatives
+    ]
+    if lost:
+        yield warning(
+            "few_runs_for_ensemble",
+            f"{name}: thresholds for {', '.join(f'{target:g}' for target in lost)} take "
+            f"{max(map(runs_needed, lost))} calibrating runs with negative windows, there are "
+            f"{runs} of {of}: the answer will be ABSTAIN; lower its fit_share, or train more",
+        )
+
+
+def unwatched(
+    locked: Mapping[str, LockedEnsemble], health: LockedHealth | None
+) -> Iterator[Finding]:
+    """Warnings of ensembles whose drift a monitor could not tell, where it could that of others."""
+    if health is None or health.n_calibration_runs < runs_needed(health.alpha):
+        return
+    for name in locked:
+        if name in health.candidates:
+            continue
+        yield warning(
+            "no_health_for_ensemble",
+            f"{name}: a monitor cannot tell that it drifts, for which {health.alpha:g} takes "
+            f"{runs_needed(health.alpha)} explore runs that no fit has seen; lower its fit_share, "
+            "give all ensembles one split_seed, or train more",
+        )
+
+
+# Ensembles: which explore runs they are fitted on, the fit, and the others that calibrate.
+
+
+_CROSS_FIT_FOLDS = 5
+
+
+def split_runs(runs: Sequence[str], design: Ensemble) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The runs to fit on and the runs to calibrate on, each in the order given.
+
+    It depends on the seed and the runs' names alone. A split that looked at what the runs did, to
+    have as many events on both sides, say, would leave the calibrating runs not exchangeable with
+    held-out ones.
+    """
+    dealt = sorted(runs, key=lambda run: _lot(run, design.split_seed))
+    fit = set(dealt[: round(design.fit_share * len(dealt))])
+    return tuple(run for run in runs if run in fit), tuple(run for run in runs if run not in fit)
+
+
+def _lot(run: str, seed: int) -> str:
+    return hashlib.sha256(f"{seed}:{run}".encode()).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class MemberScores:
+    """The scores of an ensemble's members on the runs that the event decides."""
+
+    entry: Entry
+    scores: tuple[Scores, ...]
+    prereg: Prereg
+
+    @classmethod
+    def of(cls, entry: Entry, log: RunLog, events: Events, prereg: Prereg) -> MemberScores:
+        """Compute them."""
+        scores = tuple(member.scores(log, events) for member in entry.members)
+        return cls(entry, scores, prereg)
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Names of the runs."""
+        return self.scores[0].runs
+
+    def fit(self, runs: Sequence[str]) -> Chosen:
+        """The combination that these runs make.
+
+        Raises:
+            InputError: fewer of them have windows of both classes than there are folds, or a
+                member has no score in a labelled window, or one too large to be fitted.
+        """
+        design = self.design
+        rows = self._rows(runs)
+        both = len(rows.runs_of_both_classes)
+        if both < design.folds:
+            raise InputError(
+                f"candidate {self.entry.name!r}: {both} of its {len(runs)} fitting runs have "
+                f"positive and negative windows, fewer than its {design.folds} folds; train "
+                "more explore runs, take the ensemble out or, to lock it, raise fit_share"
+            )
+        return choose_penalty(rows, design.penalties, design.folds)
+
+    def locked(self, runs: Sequence[str], calibrate: Sequence[str]) -> LockedEnsemble:
+        """What a lock records of the combination that these runs make.
+
+        `n_calibration_runs` counts the runs of `calibrate` with negative windows.
+        """
+        chosen = self.fit(runs)
+        log_odds = chosen.log_odds
+        members = [
+            LockedMember(
+                name=member.name,
+                family=member.indicator.family,
+                params=dict(member.indicator.with_defaults(member.parameters)),
+                sign=1 if member.sign == 1 else -1,
+                sees_test_labels=member.indicator.sees_test_labels,
+                center=float(center),
+                scale=float(scale),
+                coefficient=float(coefficient),
+            )
+            for member, center, scale, coefficient in zip(
+                self.entry.members,
+                log_odds.center,
+                log_odds.scale,
+                log_odds.coefficients,
+                strict=True,
+            )
+        ]
+        others = self._rows(calibrate)
+        return LockedEnsemble(
+            members=tuple(members),
+            intercept=log_odds.intercept,
+            penalty=chosen.penalty,
+            log_losses={repr(penalty): loss for penalty, loss in chosen.losses.items()},
+            fit_runs=tuple(runs),
+            calibrate_runs=tuple(calibrate),
+            n_calibration_runs=len(np.unique(others.run[~others.positive])),
+        )
+
+    @property
+    def design(self) -> Ensemble:
+        """How the members are to be combined."""
+        assert self.entry.ensemble is not None
+        return self.entry.ensemble
+
+    def _rows(self, runs: Sequence[str]) -> LabelledRows:
+        """The labelled windows of these runs; of undecided ones there are none."""
+        place = {run: row for row, run in enumerate(self.runs)}
+        chosen = [place[run] for run in sorted(runs) if run in place]
+        parts = [scores.select(chosen) for scores in self.scores]
+        windows = [label_windows(part, self.prereg) for part in parts]
+        # Where windows without a score are left out, one member that has none is enough.
+        positive = np.logical_and.reduce([one.positive for one in windows])
+        negative = np.logical_and.reduce([one.negative for one in windows])
+        run, column = np.nonzero(positive | negative)
+        features = np.stack([part.values[run, column] for part in parts], axis=1)
+        for row, member in np.argwhere(np.abs(features) > LARGEST)[:1]:
+            scores, cell = parts[member], (run[row], column[row])
+            raise InputError(
+                f"candidate {self.entry.name!r}: its member {scores.name!r} is "
+                f"{features[row, member]:g} in run {scores.runs[run[row]]!r}, step "
+                f"{scores.steps[cell]}, too large to be combined; mend the score, or leave it out"
+            )
+        return LabelledRows(features, positive[run, column], run)
+
+
+def lock_ensembles(
+    entries: Sequence[Entry],
+    log: RunLog,
+    decided: RunLog,
+    events: Events,
+    prereg: Prereg,
+    with_negatives: int,
+) -> tuple[list[Entry], dict[str, LockedEnsemble], list[Finding]]:
+    """Fit the ensembles among some entries.
+
+    Args:
+        entries: of the design.
+        log: explore runs, all of them.
+        decided, events: those that the event decides, and their events.
+        prereg: the design.
+        with_negatives: how many runs with negative windows calibrate the other scores.
+
+    Returns:
+        The entries, each ensemble with its formula; the ensembles' records; and warnings.
+
+    Raises:
+        InputError: an ensemble cannot be fitted.
+    """
+    whole: list[Entry] = []
+    locked: dict[str, LockedEnsemble] = {}
+    found: list[Finding] = []
+    for entry in entries:
+        if entry.ensemble is not None:
+            fit, calibrate = split_runs(log.runs, entry.ensemble)
+            record = MemberScores.of(entry, decided, events, prereg).locked(fit, calibrate)
+            locked[entry.name] = record
+            found += doubts(entry.name, record, prereg, with_negatives)
+            entry = with_formula(entry, record)
+        whole.append(entry)
+    return whole, locked, found
+
+
+def with_formula(entry: Entry, record: LockedEnsemble) -> Entry:
+    """The entry of an ensemble with the score that a lock gives it."""
+    return dataclasses.replace(entry, indicator=fitted_ensemble(entry.name, record))
+
+
+def cross_fitted(entry: Entry, log: RunLog, events: Events, prereg: Prereg) -> Scores:
+    """The score of an ensemble in which no run is scored by a formula that it helped to find.
+
+    Runs are dealt into five parts, each scored by what is fitted on the others.
+    """
+    members = MemberScores.of(entry, log, events, prereg)
+    seed = members.design.split_seed
+    dealt = sorted(members.runs, key=lambda run: _lot(run, seed))
+    parts = [set(dealt[part::_CROSS_FIT_FOLDS]) for part in range(_CROSS_FIT_FOLDS)]
+    first = members.scores[0]
+    features = np.stack([scores.values for scores in members.scores], axis=-1)
+    values = np.full(first.values.shape, np.nan)
+    for part in filter(None, parts):
+        chosen = members.fit([run for run in members.runs if run not in part])
+        rows = [row for row, run in enumerate(members.runs) if run in part]
+        values[rows] = entry.sign * chosen.log_odds(features[rows])
+    return dataclasses.replace(first, name=entry.name, values=values)
+
+
+# The ensemble that presets ask for: every score that sees no held-out label, as one.
+
+
+COMBINATION = "logistic_combination"
+"""Its name."""
+
+
+def combination_of(prereg: Prereg, log: RunLog) -> list[dict[str, Any]]:
+    """The candidate that combines every score of a design that sees no held-out label.
+
+    There is none where fewer than two scores are such, or where so few of the explore runs that it
+    would be fitted on have windows of both classes that it cannot be fitted.
+
+    Args:
+        prereg: the design so far.
+        log: runs, of which the declared explore runs are looked at and no others.
+    """
+    members = [
+        {"name": item.name, "family": item.family, "params": dict(item.params)}
+        for item in prereg.candidates
+        if item.x_sees_test_labels is False
+    ]
+    if len(members) < 2:
+        return []
+    candidate = {
+        "name": COMBINATION,
+        "family": ENSEMBLE,
+        "x_sees_test_labels": False,
+        "x_ensemble": {"members": members},
+    }
+    design = Candidate.parse(candidate, where=COMBINATION).x_ensemble
+    assert design is not None
+    seeds = set(prereg.boundary.seeds_explore)
+    explored = [run for run, seed in zip(log.runs, log.seeds, strict=True) if seed in seeds]
+    fit = split_runs(explored, design)[0]
+    if len(fit) < design.folds:
+        return []
+    try:
+        decided, events = decided_runs(prereg, log.select(fit))
+        windows = label_windows(Scores.from_panel(decided.panel("step"), events.step), prereg)
+    except InputError:
+        return []  # what is wrong with the design is said when it is locked
+    both = int((windows.positive.any(axis=1) & windows.negative.any(axis=1)).sum())
+    return [candidate] if both >= design.folds else []

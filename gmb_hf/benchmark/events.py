@@ -1,0 +1,357 @@
+"""What a detector of events returns."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gmb_hf.benchmark.ptmss import DENSITY, Family, label_regimes
+from gmb_hf.design.design import Prereg
+from gmb_hf.errors import InputError, nearest
+from gmb_hf.indicators.causal import difference, trailing_mean
+from gmb_hf.runs.panel import Panel
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Events:
+    """The events of R runs.
+
+    Attributes:
+        kind: `E_jump`, `E_plateau` or `E_regime`.
+        runs: R run names.
+        step: float64 [R], t* in steps, NaN where there is no event.
+        first_step: int64 [R], the first step at which the run could have had an event.
+        dip_recovery: bool [R], E_jump: the metric a window W after the event is no higher than
+            it had been up to the event.
+        excluded: run -> label, E_regime: runs of which nobody can say whether they had an event.
+            They are no negatives either: judge scores on the `decided` runs only.
+    """
+
+    kind: str
+    runs: tuple[str, ...]
+    step: NDArray[np.float64]
+    first_step: NDArray[np.int64]
+    dip_recovery: NDArray[np.bool_]
+    excluded: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def n_events(self) -> int:
+        """How many runs have an event."""
+        return int(np.isfinite(self.step).sum())
+
+    @property
+    def n_dip_recoveries(self) -> int:
+        """How many events only regain a level that the metric had reached before."""
+        return int(self.dip_recovery.sum())
+
+    def decided(self) -> Events:
+        """The events of the runs that are not excluded; `excluded` still names the others."""
+        rows = [row for row, run in enumerate(self.runs) if run not in self.excluded]
+        return dataclasses.replace(
+            self,
+            runs=tuple(self.runs[row] for row in rows),
+            step=self.step[rows],
+            first_step=self.first_step[rows],
+            dip_recovery=self.dip_recovery[rows],
+        )
+
+
+# What the detectors share: which numbers an event may be read from.
+
+
+Observables = Callable[[str], Panel]
+"""Gives the panel of an observable by its name, e.g. `RunLog.panel`."""
+
+SLACK = 1e-12
+"""Accuracies are ratios: .95 - .80 must count as a jump of .15, which floats deny."""
+
+
+def require_numbers(metric: Panel, *, ignore: bool) -> None:
+    """Refuse a metric that is NaN throughout a run, and unless `ignore` one that is NaN anywhere.
+
+    Raises:
+        InputError: run, step and metric are named.
+    """
+    unknown = metric.present & np.isnan(metric.values)
+    lost = np.flatnonzero(unknown.sum(axis=1) == metric.lengths)
+    if len(lost):
+        raise InputError(
+            f"run {metric.runs[lost[0]]!r}: metric {metric.name!r} is NaN at every step; "
+            "choose another metric, or leave the run out"
+        )
+    if unknown.any() and not ignore:
+        run, column = (int(i) for i in np.argwhere(unknown)[0])
+        raise InputError(
+            f"run {metric.runs[run]!r}, step {metric.steps[run, column]}: metric "
+            f"{metric.name!r} is NaN, so an event may be missed; mend the log, or ignore NaN "
+            "(x_nan: ignore) to let such steps register no event"
+        )
+
+
+# E_jump: the metric rises by delta within a window W (spec 1.2, the default event).
+
+
+def jump_events(metric: Panel, prereg: Prereg) -> Events:
+    """E_jump: the first t with m(t + W) - m(t) >= delta (spec 1.2).
+
+    W counts checkpoints of the panel's cadence, so a log that begins 1, 500, 1000 with W = 1000
+    compares its first row with its third. Options: `x_event_t_min` (no event before that step),
+    `x_theta_floor` (least m(t + W)), `x_require_new_max` (m(t + W) above every value up to t:
+    levels within the window belong to the jump itself, and refuse nothing).
+
+    Raises:
+        InputError: W is no positive multiple of the cadence, or the metric is NaN.
+    """
+    event = prereg.event
+    require_numbers(metric, ignore=prereg.x_nan == "ignore")
+    ahead = _checkpoints(event.window_W_event, metric)
+    n_runs, width = metric.values.shape
+    reach = max(width - ahead, 0)
+    before, after = metric.values[:, :reach], metric.values[:, ahead:]
+    highest = np.fmax.accumulate(metric.values, axis=1)[:, :reach]
+
+    late_enough = metric.present & (metric.steps >= (event.x_event_t_min or 0))
+    jumped = late_enough[:, :reach] & metric.present[:, ahead:]
+    jumped &= after - before >= event.jump_threshold - SLACK
+    if event.x_theta_floor is not None:
+        jumped &= after >= event.x_theta_floor - SLACK
+    if event.x_require_new_max:
+        jumped &= after > highest
+
+    step = np.full(n_runs, np.nan)
+    dip = np.zeros(n_runs, dtype=bool)
+    first = metric.steps[np.arange(n_runs), late_enough.argmax(axis=1)]
+    rows = np.flatnonzero(jumped.any(axis=1))
+    if len(rows):
+        at = jumped[rows].argmax(axis=1)
+        step[rows] = metric.steps[rows, at]
+        dip[rows] = after[rows, at] <= highest[rows, at]
+    return Events("E_jump", metric.runs, step, first, dip)
+
+
+def _checkpoints(w_event: int, metric: Panel) -> int:
+    cadence = metric.cadence()
+    if w_event % cadence:
+        nearest = max(1, round(w_event / cadence)) * cadence
+        raise InputError(
+            f"event.window_W_event is {w_event} steps, but {metric.name!r} is logged every "
+            f"{cadence} steps; W must be a positive multiple of that, e.g. {nearest}"
+        )
+    return w_event // cadence
+
+
+# E_plateau: the metric reaches a level and holds it (spec 1.2; SC-1 persistence).
+
+
+def plateau_events(metric: Panel, prereg: Prereg) -> Events:
+    """E_plateau: the first of K consecutive checkpoints with m >= theta.
+
+    K is `x_plateau_checkpoints`, theta is `x_plateau_threshold`. Options: `x_plateau_regression`
+    (up to so many checkpoints in a row may lie below theta; the first of the K never does) and
+    `x_event_t_min` (no event before that step).
+
+    Raises:
+        InputError: no run has K checkpoints, or the metric is NaN.
+    """
+    event = prereg.event
+    require_numbers(metric, ignore=prereg.x_nan == "ignore")
+    # The preregistration has refused the type without these two.
+    length, level = event.x_plateau_checkpoints or 1, event.x_plateau_threshold or 0.0
+    allowed = event.x_plateau_regression or 0
+    n_runs, width = metric.values.shape
+    if length > width:
+        raise InputError(
+            f"event.x_plateau_checkpoints is {length}, but the longest run has {width} "
+            f"checkpoint(s) of {metric.name!r}; ask for fewer, or train longer"
+        )
+    held = metric.present & (metric.values >= level - SLACK)
+    late_enough = metric.present & (metric.steps >= (event.x_event_t_min or 0))
+    whole = metric.present[:, length - 1 :]
+    starts = whole & (held & late_enough)[:, : whole.shape[1]]
+    # A stretch that is too long lies within the K if it begins in the first K - allowed of them.
+    broken = _all_of(~held, allowed + 1)
+    starts &= ~_any_of(broken, length - allowed)[:, : whole.shape[1]]
+
+    rows = np.arange(n_runs)
+    step = np.where(starts.any(axis=1), metric.steps[rows, starts.argmax(axis=1)], np.nan)
+    first = metric.steps[rows, late_enough.argmax(axis=1)]
+    return Events("E_plateau", metric.runs, step, first, np.zeros(n_runs, dtype=bool))
+
+
+def _all_of(flags: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
+    """Whether the `count` columns from each one on are all True, bool [R, T - count + 1]."""
+    return np.asarray(_sum_of(flags, count) == count)
+
+
+def _any_of(flags: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
+    """Whether any of the `count` columns from each one on is True, bool [R, T - count + 1]."""
+    return np.asarray(_sum_of(flags, count) > 0)
+
+
+def _sum_of(flags: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
+    upto = np.pad(np.cumsum(flags, axis=1, dtype=np.int64), ((0, 0), (1, 0)))
+    return upto[:, count:] - upto[:, :-count]
+
+
+# Force, info and constraint of a run log, and the alternate estimates of the same three.
+
+
+PUBLISHED = ("d_force", "d_info", "d_constraint")
+PUBLISHED_ALTERNATES = ("d_force_alt", "d_info_alt", "d_constraint_alt")
+DERIVED_FROM = ("gradient_norm", "unembedding_entropy", "unembedding_rank")
+CONSTRAINTS = ("correction_rate", "test_margin_q50")
+"""The first that the log has."""
+SMOOTHING = 5  # checkpoints in the alternates' trailing means
+
+
+@dataclass(frozen=True)
+class Signals:
+    """Both families of a log, and the columns that they come from."""
+
+    primary: Family
+    alternate: Family
+    columns: tuple[str, ...]
+
+
+def regime_signals(
+    observables: Observables, names: Collection[str], *, ignore_nan: bool = False, where: str = ""
+) -> Signals:
+    """The signals of every run.
+
+    Args:
+        observables: gives a panel by name, e.g. `log.panel`.
+        names: the columns that there are, e.g. `log.observables`.
+        ignore_nan: let a checkpoint without a value have no change.
+        where: file or source, put before the message.
+
+    Raises:
+        InputError: columns are missing (all that is needed is named), or hold NaN.
+    """
+    wanted = signal_columns(names, where=where)
+    panels = [observables(name) for name in wanted]
+    for panel in panels:
+        require_numbers(panel, ignore=ignore_nan)
+    if wanted[0] in PUBLISHED:
+        force, info, constraint, *others = panels
+        return Signals((force, info, constraint), (others[0], others[1], others[2]), wanted)
+    gradient, entropy, rank, correction = panels
+    return Signals(
+        primary=(_change(gradient), _change(entropy), _change(correction)),
+        alternate=(_change(_smooth(gradient)), _change(rank), _change(_smooth(correction))),
+        columns=wanted,
+    )
+
+
+def signal_columns(names: Collection[str], *, where: str = "") -> tuple[str, ...]:
+    """The columns that the signals of a log with these columns come from.
+
+    Raises:
+        InputError: some are missing.
+    """
+    published = (*PUBLISHED, *PUBLISHED_ALTERNATES)
+    constraint = next((name for name in CONSTRAINTS if name in names), CONSTRAINTS[0])
+    derived = (*DERIVED_FROM, constraint)
+    wanted = published if any(name in names for name in published) else derived
+    missing = [name for name in wanted if name not in names]
+    if not missing:
+        return wanted
+    guess = nearest(missing[0], names)
+    hint = f"; nearest to {missing[0]}: {guess!r}" if guess else ""
+    raise InputError(
+        f"{where}{': ' * bool(where)}PT-MSS needs the columns {', '.join(DERIVED_FROM)} and "
+        f"{' or '.join(CONSTRAINTS)}, or else {', '.join(published)}; "
+        f"missing: {', '.join(missing)}{hint}"
+    )
+
+
+def _change(observable: Panel) -> Panel:
+    """The absolute change since the checkpoint before; 0 at the first."""
+    return observable.with_values(np.abs(difference(observable.values)))
+
+
+def _smooth(observable: Panel) -> Panel:
+    return observable.with_values(trailing_mean(observable.values, SMOOTHING))
+
+
+# E_regime: the transition that PT-MSS registers (spec 1.2).
+
+
+UNDECIDED = ("INCONCLUSIVE", "ESTIMATOR_UNSTABLE")
+"""Labels under which nobody can say whether there was a transition."""
+
+
+def regime_events(signals: Signals, prereg: Prereg) -> Events:
+    """E_regime: the t of the runs with a REGISTERED_TRANSITION.
+
+    A run with NO_TRANSITION has no event; one that is INCONCLUSIVE or ESTIMATOR_UNSTABLE is
+    excluded. The quantile, radius and tolerance are `x_regime_quantile`, `x_regime_radius` and
+    `x_regime_tolerance`; `x_event_t_min` passes over transitions before that step.
+
+    Raises:
+        InputError: every run is so short that a single member of a signal is too many.
+    """
+    event = prereg.event
+    steps, present = signals.primary[0].steps, signals.primary[0].present
+    longest, least = int(signals.primary[0].lengths.max()), math.ceil(1 / DENSITY[1])
+    if longest < least:
+        raise InputError(
+            f"E_regime: the longest run has {longest} checkpoint(s), and PT-MSS is INCONCLUSIVE "
+            f"where a signal moves in more than {DENSITY[1]:.0%} of them; log at least {least} "
+            "a run"
+        )
+    not_before = event.x_event_t_min or 0
+    # The preregistration has filled in or refused what the type needs.
+    regimes = label_regimes(
+        signals.primary,
+        signals.alternate,
+        quantile=event.x_regime_quantile or 0.0,
+        radius=event.x_regime_radius or 0,
+        tolerance=event.x_regime_tolerance or 0,
+        not_before=not_before,
+    )
+    registered = np.array([label == "REGISTERED_TRANSITION" for label in regimes.labels])
+    late_enough = present & (steps >= not_before)
+    return Events(
+        "E_regime",
+        regimes.runs,
+        np.where(registered, regimes.primary.step, np.nan),
+        steps[np.arange(len(steps)), late_enough.argmax(axis=1)],
+        np.zeros(len(steps), dtype=bool),
+        excluded={
+            run: label
+            for run, label in zip(regimes.runs, regimes.labels, strict=True)
+            if label in UNDECIDED
+        },
+    )
+
+
+# From a preregistration to its events: `event.type` names the detector.
+
+
+def find_events(
+    observables: Observables, prereg: Prereg, *, names: Collection[str] | None = None
+) -> Events:
+    """Find each run's event as the preregistration defines it.
+
+    Args:
+        observables: gives a panel by name, e.g. `log.panel`.
+        prereg: its `event` section is read.
+        names: the columns that there are, e.g. `log.observables`; E_regime chooses among them.
+
+    Raises:
+        InputError: an observable is missing or NaN, or a setting does not fit the checkpoints.
+    """
+    kind = prereg.event.type
+    if kind == "E_jump":
+        return jump_events(observables(prereg.metric), prereg)
+    if kind == "E_plateau":
+        return plateau_events(observables(prereg.metric), prereg)
+    if names is None:
+        raise InputError("E_regime reads several columns: pass their names, names=log.observables")
+    ignore = prereg.x_nan == "ignore"
+    return regime_events(regime_signals(observables, names, ignore_nan=ignore), prereg)

@@ -1,0 +1,116 @@
+"""Explore runs, both signs of every candidate: a search, and no claim."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.ensembles import cross_fitted
+from gmb_hf.benchmark.events import Events
+from gmb_hf.benchmark.operationality import layer_b
+from gmb_hf.benchmark.prepare import Entry, decided_runs, entries_of
+from gmb_hf.benchmark.ranking import layer_a
+from gmb_hf.benchmark.scores import Scores
+from gmb_hf.benchmark.utility import layer_c
+from gmb_hf.design.design import Prereg
+from gmb_hf.files import write_text
+from gmb_hf.runs.runlog import RunLog
+
+DRAWS = 200  # of the nulls and the bootstrap: a search needs no third digit
+
+
+@dataclass(frozen=True)
+class Explored:
+    """One candidate with one sign on explore runs, at the primary operating point.
+
+    Attributes:
+        indicator, family, sign, sees_test_labels: what was tried.
+        auc, ap: pooled over windows.
+        achieved_fpr: mean over runs of each run's rate, at thresholds cross-fitted over runs.
+        coverage: share of events warned of. lead_time_median: in steps.
+        shift_null, risk_set_null: mean coverage by chance at equal false-alarm cost.
+        p_value: the larger of the two nulls', not adjusted for the search.
+    """
+
+    indicator: str
+    family: str
+    sign: int
+    sees_test_labels: bool | None
+    auc: float | None
+    ap: float | None
+    achieved_fpr: float | None
+    coverage: float | None
+    lead_time_median: float | None
+    shift_null: float | None
+    risk_set_null: float | None
+    p_value: float | None
+
+    @property
+    def chance(self) -> float | None:
+        """The coverage of the harder null."""
+        known = [null for null in (self.shift_null, self.risk_set_null) if null is not None]
+        return max(known, default=None)
+
+
+def explore(
+    prereg: Prereg, log: RunLog, *, on_done: Callable[[str], None] | None = None
+) -> list[Explored]:
+    """Both signs of every candidate and control on explore runs, best coverage first.
+
+    Thresholds are cross-fitted over the runs, so no run is judged by one that it helped to find.
+    """
+    quick = prereg.model_copy(update={"x_null_draws": DRAWS, "x_bootstrap_draws": DRAWS})
+    decided, events = decided_runs(quick, log)
+    rows = []
+    for entry in entries_of(quick, log):
+        scores = _scores(entry, decided, events, quick)
+        for sign in (entry.sign, -entry.sign):
+            turned = dataclasses.replace(scores, values=scores.values * (sign * entry.sign))
+            judgement = Judgement(turned, None, quick)
+            ranking, point = layer_a(judgement), layer_c(judgement).primary
+            gate = layer_b(judgement, intervals=False)
+            achieved = {target.target: target.achieved for target in gate.targets}
+            rows.append(
+                Explored(
+                    indicator=entry.name,
+                    family=entry.indicator.family,
+                    sign=sign,
+                    sees_test_labels=entry.indicator.sees_test_labels,
+                    auc=ranking.auc,
+                    ap=ranking.ap,
+                    achieved_fpr=achieved.get(point.fpr),
+                    coverage=point.coverage,
+                    lead_time_median=point.lead_time_median,
+                    shift_null=point.shift_null.mean_coverage if point.shift_null else None,
+                    risk_set_null=(
+                        point.risk_set_null.mean_coverage if point.risk_set_null else None
+                    ),
+                    p_value=point.p_value,
+                )
+            )
+        if on_done is not None:
+            on_done(entry.name)
+    return sorted(rows, key=lambda row: (-(row.coverage or 0.0), row.p_value or 1.0))
+
+
+def _scores(entry: Entry, log: RunLog, events: Events, prereg: Prereg) -> Scores:
+    if entry.ensemble is not None:
+        return cross_fitted(entry, log, events, prereg)
+    return entry.scores(log, events)
+
+
+def write_explored(rows: Sequence[Explored], path: str | Path) -> Path:
+    """Write the rows as CSV, atomically; a number that does not exist is an empty cell."""
+    names = [entry.name for entry in dataclasses.fields(Explored)]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    for row in rows:
+        values = (getattr(row, name) for name in names)
+        writer.writerow(["" if value is None else value for value in values])
+    return write_text(path, text.getvalue())

@@ -1,0 +1,469 @@
+"""The design linter: faults that would make a verdict worthless, named before it is made.
+
+Each fault is one finding with a code of its own. An error makes the lock refuse the design; a
+warning is printed and kept, and becomes a refusal on request.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from gmb_hf.design.design import EVENT_STEP, Meta, Prereg
+from gmb_hf.design.power import effective_budget, runs_advised, runs_needed
+from gmb_hf.errors import InputError, first_of
+
+_PATIENCE = 10.0  # seconds; a repository on a slow disk is no reason to hang
+_TO_FILL_IN = re.compile(r"<.*>|YYYY-MM-DD|", re.DOTALL)
+
+
+def is_placeholder(text: str | None) -> bool:
+    """Whether a field was left as a template has it: unset, empty, `<git commit>`, `YYYY-MM-DD`."""
+    return text is None or _TO_FILL_IN.fullmatch(text.strip()) is not None
+
+
+def git_commit(folder: str | Path = ".") -> str | None:
+    """The commit that is checked out around a folder, 40 hex digits.
+
+    `-dirty` is added where tracked files differ from it. None where there is no repository, no
+    commit or no git.
+    """
+    try:
+        found = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            cwd=folder,
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},  # to look is not to write
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip() or None
+
+
+def filled_in(meta: Meta, *, date: str, commit: str | None) -> Meta:
+    """What nobody wrote down about a design, filled in; where git knows no commit it is None."""
+    changes = {}
+    if is_placeholder(meta.commit_hash):
+        changes["commit_hash"] = commit
+    if is_placeholder(meta.date_locked):
+        changes["date_locked"] = date
+    return meta.model_copy(update=changes)
+
+
+# What the design linter finds, and what it is told of the runs.
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fault of a design."""
+
+    code: str
+    level: Literal["warning", "error"]
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.level} [{self.code}] {self.message}"
+
+
+@dataclass(frozen=True)
+class DesignFacts:
+    """What explore runs say about a design; None or empty where it is not known.
+
+    Attributes:
+        cadence: steps between checkpoints.
+        n_explore: explore runs.
+        n_explore_with_negatives: those with at least one negative window.
+        n_eval: held-out runs that are planned.
+        event_steps: t* of each explore run, NaN where there is none.
+        first_steps: the first evaluated step of each explore run, in the same order.
+        duplicates_dropped: rows dropped for a repeated step, by run.
+        dip_recoveries: events that only regain a level that the metric had reached before.
+        excluded: explore runs that the event excludes, by label.
+        non_causal: candidates whose past changes when their future is cut off.
+        windowed: candidates with a window parameter; None when it is not known.
+        n_candidates: candidates of the lock, controls not counted.
+        stratum_events: explore events in each stratum, by its name.
+    """
+
+    cadence: int | None = None
+    n_explore: int | None = None
+    n_explore_with_negatives: int | None = None
+    n_eval: int | None = None
+    event_steps: tuple[float, ...] = ()
+    first_steps: tuple[int, ...] = ()
+    duplicates_dropped: Mapping[str, int] = field(default_factory=dict)
+    dip_recoveries: int = 0
+    excluded: Mapping[str, int] = field(default_factory=dict)
+    non_causal: tuple[str, ...] = ()
+    windowed: tuple[str, ...] | None = None
+    n_candidates: int | None = None
+    stratum_events: Mapping[str, int] = field(default_factory=dict)
+
+
+def error(code: str, message: str) -> Finding:
+    """A fault that refuses the design."""
+    return Finding(code, "error", message)
+
+
+def warning(code: str, message: str) -> Finding:
+    """A fault that is printed and kept."""
+    return Finding(code, "warning", message)
+
+
+# Faults of the event: settings that cannot register one, and events that nothing can warn of.
+
+
+FIRST_STEP_SHARE_MAX = 0.05
+"""Share of events on the first evaluated step above which the event definition is suspect."""
+QUANTILE_MIN = 0.98
+"""The PT-MSS quantile at and below which no run has members as rare as they must be."""
+
+_READ_FROM = {
+    "E_jump": ("event.metric", "jump_threshold", "window_W_event"),
+    "E_plateau": ("event.metric", "x_plateau_threshold", "x_plateau_checkpoints"),
+    "E_regime": ("x_regime_quantile", "x_regime_radius"),
+}
+_OWN = {
+    "E_jump": ("x_theta_floor", "x_require_new_max"),
+    "E_plateau": ("x_plateau_checkpoints", "x_plateau_threshold", "x_plateau_regression"),
+    "E_regime": ("x_regime_quantile", "x_regime_radius", "x_regime_tolerance"),
+}
+"""Settings that one type of event has and the others pass over."""
+
+
+def event_findings(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
+    """The faults of the event; facts that are not known are not judged."""
+    yield from _settings(prereg, facts)
+    yield from _occurrences(prereg, facts)
+    yield from _logs(facts)
+
+
+def _settings(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
+    event, cadence = prereg.event, facts.cadence
+    foreign = [
+        f"{name} ({kind})"
+        for kind, names in _OWN.items()
+        for name in names
+        if kind != event.type and getattr(event, name) not in (None, False)
+    ]
+    if foreign:
+        yield warning(
+            "event_settings_unused",
+            f"event.type is {event.type}, which passes over {', '.join(foreign)}; leave them out, "
+            "or choose another type",
+        )
+    if event.type == "E_jump" and cadence is not None and prereg.w_event % cadence:
+        nearest = max(cadence, round(prereg.w_event / cadence) * cadence)
+        yield error(
+            "event_window_off_cadence",
+            f"window_W_event {prereg.w_event} is no multiple of the cadence {cadence}, so "
+            f"m(t + W) does not exist; use {nearest}",
+        )
+    if event.type != "E_regime":
+        return
+    radius, quantile = event.x_regime_radius or 0, event.x_regime_quantile or 0.0
+    if cadence is not None and radius < cadence:
+        below = error if prereg.protocol == "strict" else warning
+        yield below(
+            "radius_below_cadence",
+            f"x_regime_radius {radius} is below the cadence {cadence}: signals move together only "
+            "at one and the same checkpoint, and no radius below it can give another result; use "
+            f"{cadence} or more",
+        )
+    if quantile <= QUANTILE_MIN:
+        yield error(
+            "regime_too_dense",
+            f"x_regime_quantile {quantile:g} makes more than {1 - QUANTILE_MIN:.0%} of the "
+            "checkpoints members of every signal, so PT-MSS finds every run INCONCLUSIVE; raise "
+            f"it above {QUANTILE_MIN:g}",
+        )
+
+
+def _occurrences(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
+    starts = facts.first_steps or (-math.inf,) * len(facts.event_steps)
+    events = [
+        (event, first)
+        for event, first in zip(facts.event_steps, starts, strict=True)
+        if not math.isnan(event)
+    ]
+    if facts.event_steps and not events:
+        yield warning(
+            "no_events",
+            f"none of {len(facts.event_steps)} runs has an event; check "
+            f"{', '.join(_READ_FROM[prereg.event.type])}, or train longer",
+        )
+    if facts.excluded:
+        labels = ", ".join(f"{count} {label}" for label, count in facts.excluded.items())
+        yield warning(
+            "runs_excluded",
+            f"{sum(facts.excluded.values())} of {facts.n_explore} excluded, as neither events nor "
+            f"negatives: PT-MSS cannot say whether they have a transition ({labels})",
+        )
+    at_first = sum(event <= first for event, first in events)
+    floor = " or x_theta_floor" if prereg.event.type == "E_jump" else ""
+    if events and at_first > FIRST_STEP_SHARE_MAX * len(events):
+        yield warning(
+            "events_on_first_step",
+            f"{at_first} of {len(events)} events fall on the first evaluated step, so nothing "
+            f"can warn of them; set x_event_t_min{floor}",
+        )
+    early = sum(event <= prereg.burn_in for event, _ in events)
+    if prereg.burn_in and early:
+        yield warning(
+            "events_before_burn_in",
+            f"{early} of {len(events)} events come before x_burn_in {prereg.burn_in} ends, so "
+            "nothing can warn of them and they count as uncovered; shorten the burn-in, or set "
+            "x_event_t_min",
+        )
+    if facts.dip_recoveries and not prereg.event.x_require_new_max:
+        yield warning(
+            "dip_recoveries",
+            f"{facts.dip_recoveries} of {len(events)} events only regain a level reached "
+            "before; set x_require_new_max: true",
+        )
+
+
+def _logs(facts: DesignFacts) -> Iterator[Finding]:
+    dropped = {run: count for run, count in facts.duplicates_dropped.items() if count}
+    if dropped:
+        worst = max(dropped, key=lambda run: dropped[run])
+        yield warning(
+            "duplicate_steps",
+            f"{sum(dropped.values())} rows with a repeated step were dropped in {len(dropped)} "
+            f"run(s), most in {worst} ({dropped[worst]}); the last row of each step was kept",
+        )
+
+
+def lint(prereg: Prereg, facts: DesignFacts | None = None) -> list[Finding]:
+    """Every fault of the design, errors first; facts that are not known are not judged."""
+    facts = facts or DesignFacts(cadence=prereg.boundary.checkpoint_every_steps)
+    found = [
+        *_left_to_fill_in(prereg),
+        *_windows(prereg, facts),
+        *_seeds(prereg),
+        *event_findings(prereg, facts),
+        *_indicators(prereg, facts),
+        *_grids(prereg, facts),
+        *_strata(prereg, facts),
+        *_power(prereg, facts),
+    ]
+    return sorted(found, key=lambda finding: finding.level != "error")
+
+
+def refuse_unsound(findings: Iterable[Finding], *, warnings_too: bool = False) -> None:
+    """Raise `InputError` naming each error, and each warning too on request."""
+    faults = [item for item in findings if warnings_too or item.level == "error"]
+    if faults:
+        named = "; ".join(f"[{item.code}] {item.message}" for item in faults)
+        raise InputError(f"design refused, {len(faults)} fault(s): {named}")
+
+
+def _left_to_fill_in(prereg: Prereg) -> Iterator[Finding]:
+    fields = {
+        f"{section}.{name}": value
+        for section in ("meta", "boundary")
+        for name, value in getattr(prereg, section).plain().items()
+    }
+    # The day and the commit are filled in by the lock.
+    open_ones = [
+        name
+        for name, value in fields.items()
+        if isinstance(value, str)
+        and is_placeholder(value)
+        and name not in ("meta.date_locked", "meta.commit_hash")
+    ]
+    if open_ones:
+        yield warning(
+            "left_to_fill_in",
+            f"{', '.join(open_ones)} still as the template has it; write what it is, or null",
+        )
+
+
+def _windows(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
+    horizon, gap, cadence = prereg.horizon, prereg.safe_gap, facts.cadence
+    declared = prereg.boundary.checkpoint_every_steps
+    if gap <= horizon:
+        yield error(
+            "horizon_reaches_gap",
+            f"safe_gap_steps {gap} must be larger than horizon_steps {horizon}, or a checkpoint "
+            "is positive and negative at once; widen the gap",
+        )
+    if prereg.lead_time_median_min > horizon:
+        yield error(
+            "lead_minimum_beyond_horizon",
+            f"lead_time_median_min {prereg.lead_time_median_min:g} exceeds the horizon {horizon}, "
+            "which censors every lead; no score can pass",
+        )
+    if prereg.lead_time_target > horizon:
+        yield warning(
+            "lead_target_beyond_horizon",
+            f"lead_time_target {prereg.lead_time_target} exceeds the horizon {horizon}, so "
+            "lead_time_success is always 0",
+        )
+    if cadence is None:
+        return
+    if declared is not None and declared != cadence:
+        yield error(
+            "cadence_differs",
+            f"boundary.checkpoint_every_steps is {declared}, the logs have a checkpoint every "
+            f"{cadence} steps; correct one of them",
+        )
+    if horizon < cadence:
+        yield error(
+            "horizon_below_cadence",
+            f"horizon_steps {horizon} is shorter than the cadence {cadence}: hardly an event has "
+            "a positive window; lengthen it",
+        )
+
+
+def _seeds(prereg: Prereg) -> Iterator[Finding]:
+    both = sorted(set(prereg.boundary.seeds_explore) & set(prereg.boundary.seeds_eval))
+    if both:
+        yield error(
+            "seeds_overlap",
+            f"{_listed(both)} in both seeds_explore and seeds_eval; a threshold must not be "
+            "judged on runs that it was found on",
+        )
+
+
+def _indicators(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
+    reversed_ones = [item.name for item in prereg.candidates if item.x_sign == -1]
+    if reversed_ones and facts.n_explore is not None:
+        yield warning(
+            "reversed_sign",
+            f"{', '.join(reversed_ones)}: reversed; if these explore runs suggested that, find the "
+            "thresholds on other explore runs, or they are not exchangeable with held-out ones",
+        )
+    for name in facts.non_causal:
+        yield error(
+            "non_causal_indicator",
+            f"{name} changes its past when the future is cut off; an alarm cannot use it",
+        )
+
+
+def _grids(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
+    sweep, cadence = prereg.window_sweep, facts.cadence
+    if facts.windowed != () and cadence is not None:
+        off = [window for window in sweep if window % cadence]
+        if off:
+            yield error(
+                "window_off_cadence",
+                f"window_sweep {_listed(off)} no multiple of the cadence {cadence}; a window is "
+                "a whole number of checkpoints",
+            )
+        counts = [max(1, round(window / cadence)) for window in sweep]
+        if len(set(counts)) < len(counts):
+            yield warning(
+                "sweep_without_effect",
+                f"window_sweep {list(sweep)} at cadence {cadence} means {counts} checkpoints: "
+                "equal members cannot change a result; space them by the cadence",
+            )
+    if len(set(sweep)) == 1 and facts.windowed != ():
+        yield warning(
+            "sweep_without_effect",
+            "window_sweep holds a single window, which cannot show sensitivity; add others",
+        )
+    if set(prereg.x_smoothing_sweep) == {1} or len(set(prereg.x_smoothing_sweep)) < len(
+        prereg.x_smoothing_sweep
+    ):
+        yield warning(
+            "smoothing_without_effect",
+            f"x_smoothing_sweep {list(prereg.x_smoothing_sweep)} holds nothing but no smoothing, "
+            "or a length twice; name different lengths",
+        )
+
+
+def _strata(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
+    on_event = [item.name for item in prereg.x_strata if EVENT_STEP in item.names]
+    if on_event:
+        yield warning(
+            "stratum_on_event",
+            f"{', '.join(on_event)}: {EVENT_STEP} is known only afterwards, so the verdict will "
+            "say that such runs are warned of, and not which run is one; prefer a setting",
+        )
+    if facts.n_eval is None or not facts.n_explore:
+        return
+    for name, events in facts.stratum_events.items():
+        expected = events * facts.n_eval / facts.n_explore
+        if expected < prereg.event_count_min:
+            yield warning(
+                "few_events_in_stratum",
+                f"{name}: {events} explore events let expect {expected:.0f} held-out ones, fewer "
+                f"than x_event_count_min {prereg.event_count_min}; widen it, or add runs",
+            )
+
+
+def _power(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
+    if facts.n_eval is not None:
+        if facts.n_eval < prereg.event_count_min:
+            yield warning(
+                "few_held_out_runs",
+                f"{facts.n_eval} held-out runs cannot give x_event_count_min "
+                f"{prereg.event_count_min} events: every verdict will be INCONCLUSIVE",
+            )
+        if facts.n_eval < prereg.x_run_groups:
+            yield error(
+                "run_groups_exceed_runs",
+                f"x_run_groups {prereg.x_run_groups} exceeds the {facts.n_eval} held-out runs",
+            )
+    if prereg.protocol != "strict":
+        return
+    candidates = facts.n_candidates or len(prereg.candidates) or 1
+    family = candidates * (1 + len(prereg.x_strata))
+    draws = math.ceil(family / prereg.alpha_per_look - 1e-9) - 1
+    if prereg.x_null_draws < draws:
+        strata = f", {len(prereg.x_strata)} strata each" if prereg.x_strata else ""
+        yield error(
+            "few_null_draws",
+            f"x_null_draws {prereg.x_null_draws} cannot reach p <= {prereg.alpha_per_look:g} after "
+            f"adjustment over {candidates} candidate(s){strata}; draw at least {draws}",
+        )
+    if facts.n_explore_with_negatives is not None:
+        yield from _budgets(prereg, facts.n_explore_with_negatives, facts.n_explore)
+
+
+def _budgets(prereg: Prereg, runs: int, explored: int | None) -> Iterator[Finding]:
+    of = f" of {explored}" if explored is not None else ""
+    finite = [target for target in prereg.fpr_targets if runs >= runs_needed(target)]
+    for target in prereg.fpr_targets:
+        if target not in finite:
+            primary = target == prereg.primary_fpr
+            message = (
+                f"a threshold for {target:g} takes {runs_needed(target)} explore runs with "
+                f"negative windows, there are {runs}{of}: the answer will be ABSTAIN"
+            )
+            if primary:
+                yield error(
+                    "few_runs_for_primary",
+                    f"{message}, and {target:g} is the primary point; train more explore seeds, "
+                    "or raise x_primary_fpr",
+                )
+            else:
+                yield warning("few_runs_for_target", f"{message}; train more, or drop {target:g}")
+        elif runs < runs_advised(target):
+            yield warning(
+                "thin_budget",
+                f"with {runs} calibration runs a target of {target:g} buys an expected rate of "
+                f"about {effective_budget(target, runs):.3f}; {runs_advised(target)} runs keep "
+                "80% of it",
+            )
+    if len(finite) < prereg.min_targets_ok:
+        yield error(
+            "too_few_reachable_targets",
+            f"{len(finite)} of {len(prereg.fpr_targets)} targets have a finite threshold with "
+            f"{runs} calibration runs, min_targets_ok asks for {prereg.min_targets_ok}: no score "
+            "can pass",
+        )
+
+
+def _listed(items: Sequence[int]) -> str:
+    return f"{first_of(items)} {'is' if len(items) == 1 else 'are'}"

@@ -1,0 +1,326 @@
+"""How many held-out runs a supporting verdict takes, by formulas (no simulation).
+
+What `strict` asks of a score that is good is counted requirement by requirement; the chance that
+all hold at once is taken as the product over independent parts:
+
+- Events. Each run has one with probability r: exact binomial.
+- Coverage. Of e events Binomial(e, C) are warned of; the lower end of the 95% interval must reach
+  the minimum, and, where a chance coverage is given, the count must exceed what chance reaches in
+  a share alpha / (candidates) of the draws (Holm's first step). Exact binomials, and the bootstrap
+  interval is the binomial's own. Under a null whose chances differ between events the count
+  varies less than the binomial: this asks for a little too much.
+- Budgets. A run's rate has mean f and variance f (1-f) / k, as if it had k independent negative
+  windows. The m calibration runs put the expected rate at f - (1-f)(1 - 1/k)/m, and their own
+  scatter adds variance / m to it; n held-out runs measure it with variance / n. The upper end of
+  the interval, rate + 1.96 sqrt(rate (1-rate) / (k n)), must stay under f + min(eps, f/2). The
+  measured rate is taken as gamma distributed, since few runs make most of the false alarms. With
+  fewer than five alarming runs an exact bound decides, so that n reaches it in any case.
+
+Not counted: the median lead and the robustness family. Runs that end without an event are taken
+as negatives like the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import bdtrc, bdtrik, betaincinv, gammainc
+
+# 1/f and 5(1-f)/f of round targets are whole numbers that floats may miss from above.
+_SLACK = 1e-9
+
+
+def runs_needed(target: float) -> int:
+    """Calibration runs with negative windows below which the threshold is infinite.
+
+    ceil(1/f) - 1: 99, 19 and 9 runs for f = .01, .05 and .10.
+    """
+    return math.ceil(1 / target - _SLACK) - 1
+
+
+def runs_advised(target: float) -> int:
+    """Calibration runs that leave 80% of the budget: 5 (1-f) / f, e.g. 45 for .10, 95 for .05."""
+    return math.ceil(5 * (1 - target) / target - _SLACK)
+
+
+def effective_budget(target: float, n_runs: int) -> float:
+    """The expected false positive rate that a target buys with `n_runs` calibration runs.
+
+    About f - (1-f)/m; zero where the threshold is infinite.
+    """
+    if n_runs < runs_needed(target):
+        return 0.0
+    return max(0.0, target - (1 - target) / n_runs)
+
+
+def draws_needed(candidates: int, alpha: float) -> int:
+    """Draws of a null below which no p-value survives Holm's adjustment over the candidates.
+
+    The least p-value is 1/(1 + draws), and the first of K candidates is multiplied by K: it takes
+    K/alpha - 1 draws, e.g. 19 for one candidate at .05 and 599 for thirty.
+    """
+    return math.ceil(candidates / alpha - _SLACK) - 1
+
+
+_TAIL = 0.025  # of the 95% interval, on either side
+_NORMAL = 1.959964
+_MOST_RUNS = 100_000
+_SPARSE_EVENTS = 1e-12  # probabilities below this are left out of sums
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a verdict must show, and how surely.
+
+    Attributes:
+        targets: false positive rates that are budgets. primary: the one of the verdict.
+        min_targets_ok: how many of them must be surely met.
+        eps: tolerance above a target; at most half the target counts.
+        coverage_min: least coverage at the primary target.
+        event_count_min: least number of held-out events.
+        candidates: scores in the lock, controls not counted.
+        alpha: level of the test against chance.
+        power: probability of a supporting verdict, if the score is as good as assumed.
+    """
+
+    targets: tuple[float, ...] = (0.05,)
+    primary: float = 0.05
+    min_targets_ok: int = 1
+    eps: float = 0.01
+    coverage_min: float = 0.30
+    event_count_min: int = 30
+    candidates: int = 1
+    alpha: float = 0.05
+    power: float = 0.80
+
+    def line(self, target: float) -> float:
+        """The highest rate that meets a target."""
+        return target + min(self.eps, target / 2)
+
+
+@dataclass(frozen=True)
+class Assumed:
+    """What is supposed about the score and its runs.
+
+    Attributes:
+        coverage: true share of events that it warns of at the rate that the budget buys.
+        windows: target -> independent negative windows per run, k; the variance of a run's rate f
+            is f (1-f) / k.
+        event_share: share of runs that have an event.
+        negative_share: share of runs that have negative windows.
+        chance: coverage that chance gives at the same cost; None leaves the test out.
+    """
+
+    coverage: float
+    windows: Mapping[float, float]
+    event_share: float
+    negative_share: float
+    chance: float | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one number of calibration runs asks for.
+
+    Attributes:
+        calibration: explore runs with negative windows, m.
+        explore: explore runs to train, so that m of them have some with the wanted power.
+        budgets: target -> expected false positive rate; 0 where no threshold is finite.
+        coverage: what is assumed at the primary target's rate.
+        held_out: held-out runs to train; None where no number reaches the power.
+    """
+
+    calibration: int
+    explore: int
+    budgets: Mapping[float, float]
+    coverage: float
+    held_out: int | None
+
+    @property
+    def total(self) -> int | None:
+        """All runs to train."""
+        return None if self.held_out is None else self.explore + self.held_out
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Runs to train before a verdict can be expected.
+
+    Attributes:
+        goal: what the verdict must show.
+        assumed: what is supposed, at the chosen row.
+        rows: by calibration runs, ascending.
+        chosen: the row with the fewest runs in all among those that keep 80% of the primary
+            budget; None where none of them reaches the power.
+        alone: held-out runs that each requirement takes by itself, at the chosen row (else at the
+            last); None where no number of runs meets it.
+        null_draws: least draws of each null, by Holm over the candidates.
+    """
+
+    goal: Goal
+    assumed: Assumed
+    rows: tuple[Row, ...]
+    chosen: Row | None
+    alone: Mapping[str, int | None]
+    null_draws: int
+
+
+def plan(goal: Goal, assumed: Callable[[int], Assumed]) -> Plan:
+    """Explore and held-out runs for a verdict of the wanted power.
+
+    Args:
+        goal: what must be shown.
+        assumed: calibration runs -> what is supposed at the rate that so many buy.
+    """
+    needed, advised = runs_needed(goal.primary), runs_advised(goal.primary)
+    sizes = sorted({needed, 2 * needed, advised, 2 * advised, 4 * advised, 8 * advised})
+    supposed = {m: assumed(m) for m in sizes}
+    rows = tuple(_row(goal, supposed[m], m) for m in sizes)
+    enough = [row for row in rows if row.calibration >= advised and row.total is not None]
+    chosen = min(enough, key=lambda row: row.total or 0, default=None)
+    last = chosen or rows[-1]
+    at = supposed[last.calibration]
+    return Plan(
+        goal=goal,
+        assumed=at,
+        rows=rows,
+        chosen=chosen,
+        alone=_alone(goal, at, last.calibration),
+        null_draws=draws_needed(goal.candidates, goal.alpha),
+    )
+
+
+def runs_for(count: int, share: float, power: float) -> int:
+    """The fewest runs of which `count`, with that probability, are of a kind that a `share` is."""
+    return _fewest(lambda n: _at_least(count, n, share), power) or _MOST_RUNS
+
+
+def power_of_budget(goal: Goal, target: float, windows: float, m: int, n: int) -> float:
+    """Probability that the interval of a target's rate stays under its line.
+
+    Args:
+        goal: for the line.
+        target: f.
+        windows: k, independent negative windows per run.
+        m, n: calibration and held-out runs with negative windows.
+    """
+    line = goal.line(target)
+    if m < runs_needed(target) or n < runs_for_silence(line):
+        return 0.0
+    mean = target - (1 - target) * (1 - 1 / windows) / m
+    spread = mean * (1 - mean) / windows
+    variance = spread * (1 / n + 1 / m)
+    # The highest rate whose interval ends at the line: x + z sqrt(x (1-x) / (k n)) = line.
+    z = _NORMAL**2 / (windows * n)
+    half = line + z / 2
+    highest = (half - math.sqrt(half**2 - (1 + z) * line**2)) / (1 + z)
+    return float(gammainc(mean**2 / variance, highest * mean / variance))
+
+
+def power_of_coverage(goal: Goal, assumed: Assumed, n: int) -> float:
+    """Probability of enough events, and of a coverage that is surely high enough, in n runs."""
+    events = np.arange(goal.event_count_min, n + 1)
+    if not len(events):
+        return 0.0
+    weight = bdtrc(events - 1, n, assumed.event_share) - bdtrc(events, n, assumed.event_share)
+    events, weight = events[weight > _SPARSE_EVENTS], weight[weight > _SPARSE_EVENTS]
+    passing = bdtrc(_least_covered(goal, assumed, events) - 1, events, assumed.coverage)
+    return float((weight * passing).sum())
+
+
+def power_of(goal: Goal, assumed: Assumed, m: int, n: int) -> float:
+    """Probability of a supporting verdict from m calibration and n held-out runs."""
+    with_negatives = math.floor(n * assumed.negative_share)
+    met = np.array([1.0])  # probability of each number of targets that are surely met
+    for target in goal.targets:
+        each = power_of_budget(goal, target, assumed.windows[target], m, with_negatives)
+        met = np.append(met * (1 - each), 0.0) + np.append(0.0, met * each)
+    if m < runs_needed(goal.primary):
+        return 0.0
+    return float(met[goal.min_targets_ok :].sum()) * power_of_coverage(goal, assumed, n)
+
+
+def runs_for_silence(line: float) -> int:
+    """Runs that must be silent before the exact 95% bound on the share that alarm is `line`."""
+    return math.ceil(math.log(_TAIL) / math.log1p(-line))
+
+
+def _row(goal: Goal, assumed: Assumed, m: int) -> Row:
+    return Row(
+        calibration=m,
+        explore=runs_for(m, assumed.negative_share, goal.power),
+        budgets={target: effective_budget(target, m) for target in goal.targets},
+        coverage=assumed.coverage,
+        held_out=_fewest(lambda n: power_of(goal, assumed, m, n), goal.power),
+    )
+
+
+def _alone(goal: Goal, assumed: Assumed, m: int) -> dict[str, int | None]:
+    """Held-out runs for each requirement by itself."""
+    any_events = replace(goal, event_count_min=1)
+    unchallenged = replace(assumed, chance=None)
+    found = {
+        f"{goal.event_count_min} events": _fewest(
+            lambda n: _at_least(goal.event_count_min, n, assumed.event_share), goal.power
+        ),
+        f"coverage surely at least {goal.coverage_min:g}": _fewest(
+            lambda n: power_of_coverage(any_events, unchallenged, n), goal.power
+        ),
+    }
+    for target in goal.targets:
+
+        def held(n: int, target: float = target) -> float:
+            known = math.floor(n * assumed.negative_share)
+            return power_of_budget(goal, target, assumed.windows[target], m, known)
+
+        found[f"rate surely at most {goal.line(target):g}"] = _fewest(held, goal.power)
+    if assumed.chance is not None:
+        found[f"better than chance ({assumed.chance:.2f})"] = _fewest(
+            lambda n: power_of_coverage(replace(any_events, coverage_min=0.0), assumed, n),
+            goal.power,
+        )
+    return found
+
+
+def _least_covered(goal: Goal, assumed: Assumed, events: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The fewest covered events that reach the minimum surely, and beat chance, per event count."""
+    # The bootstrap of k covered of e events ends at the lower quantile of Binomial(e, k/e): it
+    # reaches j = ceil(e minimum) where P(Binomial(e, k/e) < j) <= .025.
+    least = np.ceil(events * goal.coverage_min - 1e-9)
+    share = np.where(least > 0, betaincinv(np.maximum(least, 1), events - least + 1, 1 - _TAIL), 0)
+    covered = np.ceil(events * share - 1e-9)
+    if assumed.chance is None:
+        return np.asarray(covered)
+    beyond_chance = _critical(events, assumed.chance, goal.alpha / goal.candidates)
+    return np.asarray(np.maximum(covered, beyond_chance))
+
+
+def _critical(events: NDArray[np.int64], chance: float, level: float) -> NDArray[np.float64]:
+    """The fewest of e events that Binomial(e, chance) reaches with probability <= level."""
+    least = np.ceil(bdtrik(1 - level, events, chance))
+    # Inverted in floating point, the quantile may lie one too high.
+    least -= bdtrc(least - 1, events, chance) <= level
+    return np.asarray(least + 1)
+
+
+def _at_least(count: int, n: int, share: float) -> float:
+    """P(Binomial(n, share) >= count)."""
+    return float(bdtrc(count - 1, n, share)) if n >= count else 0.0
+
+
+def _fewest(power: Callable[[int], float], wanted: float) -> int | None:
+    """The fewest runs that reach a power; None where 100,000 do not."""
+    high = 1
+    while power(high) < wanted:
+        high *= 2
+        if high > _MOST_RUNS:
+            return None
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power(middle) >= wanted else (middle, high)
+    return high

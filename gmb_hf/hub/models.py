@@ -1,0 +1,398 @@
+"""A model that a training kept, read back with its log, and held against it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gmb_hf import escape
+from gmb_hf.benchmark.results import Results
+from gmb_hf.errors import InputError
+from gmb_hf.files import write_text
+from gmb_hf.fingerprints import ContentHash
+from gmb_hf.hub.cards import CARD, KEY, CardFingerprint, read_fingerprints, read_header, render_card
+from gmb_hf.hub.client import Pushed, publish
+from gmb_hf.hub.datasets import LICENSE
+from gmb_hf.report.answer import answer
+from gmb_hf.report.curves import grokking_curves
+from gmb_hf.report.report import draw, grokking_curves_of, verdict_table
+from gmb_hf.report.style import save_figure
+from gmb_hf.report.tables import LABELS
+from gmb_hf.runs.runlog import RunLog, sources_of
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
+
+    from gmb_hf.modeling import GrokkingTransformerForCausalLM
+    from gmb_hf.training.config import RunConfig
+
+
+_LOSS_TOLERANCE = 1e-2  # relative: a forward in other shapes and on other devices rounds otherwise
+_LEAST_LOSS = 1e-4
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """What a model makes of its held-out rows: share of right answers, and loss in nats."""
+
+    rows: int
+    accuracy: float
+    loss: float
+
+
+@dataclass(frozen=True, eq=False)
+class KeptModel:
+    """A checkpoint of which everything is known.
+
+    Attributes:
+        folder: what `--save-models` left.
+        seed: of its run.
+        config: what it was trained by.
+        log: its run, whose metadata say what made it.
+        held_out: as measured now.
+        fingerprints: "data", its training and held-out rows; "weights", its tensors.
+    """
+
+    folder: Path
+    seed: int
+    config: RunConfig
+    log: RunLog
+    held_out: HeldOut
+    fingerprints: dict[str, CardFingerprint]
+
+
+def read_kept(folder: str | Path) -> KeptModel:
+    """Read a checkpoint and measure it.
+
+    Raises:
+        InputError: there is no model or no log of its training, the weights are not those that
+            the log tells of, or not those of the card that lies with them.
+    """
+    from gmb_hf.training.checkpoints import LOG, load_model
+    from gmb_hf.training.config import RunConfig
+
+    place = Path(folder)
+    model = load_model(place)
+    if not (place / LOG).is_file():
+        raise InputError(
+            f"{place}: there is no {LOG} of its training, from which the card is written; `gmb "
+            "train --save-models SEEDS` keeps models with theirs; any other model, such as one of "
+            f"text or of a sequence of tasks, goes there as it is: hf upload ORG/NAME {place} ."
+        )
+    log = RunLog.read(place / LOG)
+    seed, said = log.seeds[0], log.metadata
+    if len(log.runs) != 1 or seed is None or not isinstance(said.get("config"), dict):
+        raise InputError(f"{place / LOG}: is no log of one run that `gmb train` left")
+    preset = {"preset": said.get("preset", "custom")}
+    config = RunConfig.from_dict({**preset, **said["config"]}, where=str(place / LOG))
+    held_out = measure(model, config, seed)
+    _refuse_other(place, log, held_out)
+    fingerprints = {
+        "data": _data_fingerprint(config, seed),
+        "weights": weights_fingerprint(place / "model.safetensors"),
+    }
+    _refuse_edited(place, fingerprints)
+    return KeptModel(place, seed, config, log, held_out, fingerprints)
+
+
+def measure(model: GrokkingTransformerForCausalLM, config: RunConfig, seed: int) -> HeldOut:
+    """The held-out rows of a seed through a model."""
+    import torch
+
+    from gmb_hf.training.ensemble import task_data
+
+    data = task_data(config.task, seed)
+    (position,) = data.answer_positions
+    rows = torch.from_numpy(data.input_ids[data.test_index])
+    answers = torch.from_numpy(data.true_answers[data.test_index, 0])
+    with torch.no_grad():
+        logits = model(input_ids=rows, logits_to_keep=torch.tensor([position])).logits[:, 0]
+    return HeldOut(
+        rows=len(rows),
+        accuracy=float((logits.argmax(-1) == answers).double().mean()),
+        loss=float(torch.nn.functional.cross_entropy(logits.double(), answers)),
+    )
+
+
+def weights_fingerprint(path: Path) -> CardFingerprint:
+    """The tensors of a safetensors file: each is an item by name, type, shape and bytes.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    items = ContentHash()
+    count = 0
+    try:
+        with safe_open(path, framework="numpy") as file:
+            for name in file.keys():  # noqa: SIM118 (no dictionary)
+                values = file.get_tensor(name)
+                digest = hashlib.sha256(values.tobytes()).hexdigest()
+                shape = list(values.shape)
+                items.add([name, str(values.dtype), shape, digest], where=f"{path}: {name}")
+                count += 1
+    except (OSError, SafetensorError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{path}: could not be read as safetensors: {reason}") from None
+    return CardFingerprint.of(items.hexdigest(), count, version="v1", item="tensor")
+
+
+def _data_fingerprint(config: RunConfig, seed: int) -> CardFingerprint:
+    """The rows of a seed with the names of their splits, as in a config of a dataset."""
+    data_seed = config.task.data_seed_of(seed)
+    items = ContentHash()
+    count = 0
+    for split, table in config.task.build().split_tables(config.task.share, data_seed).items():
+        for row in table.to_pylist():
+            items.add({"split": split, "row": row})
+            count += 1
+    return CardFingerprint.of(items.hexdigest(), count, seed=data_seed, version="v1")
+
+
+def _refuse_other(place: Path, log: RunLog, found: HeldOut) -> None:
+    """The weights must be those whose training the log tells of."""
+    last = {name: float(log.panel(name).values[0, -1]) for name in ("test_acc", "test_loss")}
+    near = abs(last["test_acc"] - found.accuracy) * found.rows < 2  # a tie may go either way
+    close = math.isclose(
+        last["test_loss"], found.loss, rel_tol=_LOSS_TOLERANCE, abs_tol=_LEAST_LOSS
+    )
+    if not (near and close):
+        raise InputError(
+            f"{place}: these weights are not those of its log: held-out accuracy and loss are "
+            f"{found.accuracy:.4f} and {found.loss:.4f}, the log ends with {last['test_acc']:.4f} "
+            f"and {last['test_loss']:.4f}; train it again"
+        )
+
+
+def _refuse_edited(place: Path, found: dict[str, CardFingerprint]) -> None:
+    """Where a card of ours lies with the model, it must be its own."""
+    header = read_header(place / CARD) if (place / CARD).exists() else {}
+    if KEY not in header:
+        return
+    for name, entry in read_fingerprints(header, where=str(place / CARD)).items():
+        if name in found and entry.content_hash != found[name].content_hash:
+            raise InputError(
+                f"{place / CARD}: {name} has the fingerprint {entry.fingerprint}, this model "
+                f"{found[name].fingerprint}; remove the card, or restore the model"
+            )
+
+
+def settings_text(config: RunConfig) -> str:
+    """What a model was trained by, as indented JSON."""
+    return json.dumps(config.training_identity(), indent=2, sort_keys=True)
+
+
+# The card of a model: its held-out numbers where the Hub reads them, verdicts, a picture.
+
+
+_TAGS = ["gmb", "grokking"]
+_OWN_RUNS = "gmb-runs"  # judged on runs that are in no dataset of the Hub
+
+
+def write_model_card(
+    kept: KeptModel, folder: str | Path, *, results: Results | None = None, place: str
+) -> list[Path]:
+    """Write README.md and its pictures to a folder.
+
+    Args:
+        kept: the model.
+        folder: where to.
+        results: of the evaluation that the run, or runs like it, took part in.
+        place: how the card's example finds the model, ORG/NAME or a path.
+
+    Returns:
+        The card and the pictures.
+
+    Raises:
+        InputError: the results are of another task or model.
+    """
+    from gmb_hf.training.checkpoints import LOG
+
+    if results is not None:
+        refuse_results_of_others(kept, results)
+    target, said = Path(folder), kept.log.metadata
+    curves = grokking_curves_of(kept.log, "test_acc", np.full(1, np.nan))
+    written = save_figure(grokking_curves(curves), target / "training", formats=("png",))
+    summary = None if results is None else draw(results).get("summary")
+    if summary is not None:
+        written += save_figure(summary, target / "verdicts", formats=("png",))
+    text = render_card(
+        "model",
+        header(kept, results, name=Path(place).name),
+        title=escape.markdown(Path(place).name),
+        task=escape.markdown(str(said.get("task", kept.config.task.name))),
+        data=_data_in_words(kept),
+        held_out=kept.held_out,
+        place=place,
+        pictures={path.stem: path.name for path in written},
+        verdicts=None if results is None else verdict_table(results),
+        answer=None if results is None else escape.markdown(answer(results).sentence),
+        judged=None if results is None else f"{results.summary.n_seeds:,} held-out runs",
+        made=[
+            escape.markdown(f"{key}: {said[key]}")
+            for key in ("preset", "model", "optimizer", "schedule")
+            if said.get(key)
+        ]
+        + [f"seed: {kept.seed}"],
+        settings=settings_text(kept.config),
+        fingerprints=[
+            {
+                "name": name,
+                "count": entry.item_count,
+                "item": entry.item,
+                "hash": entry.content_hash,
+            }
+            for name, entry in kept.fingerprints.items()
+        ],
+        log=LOG,
+    )
+    return [write_text(target / CARD, text), *written]
+
+
+def header(kept: KeptModel, results: Results | None, *, name: str) -> dict[str, Any]:
+    """What the Hub reads: model-index, fingerprints, where the data are."""
+    from huggingface_hub import ModelCardData
+
+    fields: dict[str, Any] = {
+        "model_name": name,
+        "license": LICENSE,
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "tags": _TAGS,
+        "datasets": [source["repo"] for source in _sources(kept, "data")] or None,
+        "eval_results": evaluations(kept, results),
+        KEY: {what: entry.entry() for what, entry in kept.fingerprints.items()},
+    }
+    found: dict[str, Any] = ModelCardData(**fields).to_dict()  # type: ignore[no-untyped-call]
+    return found
+
+
+def evaluations(kept: KeptModel, results: Results | None) -> list[EvalResult]:
+    """Held-out accuracy and loss, and how many scores got each label, for the model-index."""
+    from huggingface_hub import EvalResult
+
+    task = kept.config.task
+    pulled = next(iter(_sources(kept, "data")), None)
+    name = task.build().name
+    learned: dict[str, Any] = {
+        "task_type": "text-generation",
+        "task_name": "modular arithmetic",
+        "dataset_name": task.name,
+        "dataset_type": pulled["repo"] if pulled else name,
+        "dataset_config": pulled["config"] if pulled else name,
+        "dataset_revision": pulled["revision"] if pulled else None,
+        "dataset_split": "held out",
+        "dataset_args": {"data_seed": task.data_seed_of(kept.seed), "train": task.share},
+    }
+    found = [
+        EvalResult(
+            metric_type="accuracy",
+            metric_name="held-out accuracy",
+            metric_value=kept.held_out.accuracy,
+            **learned,
+        ),
+        EvalResult(
+            metric_type="loss",
+            metric_name="held-out loss, nats",
+            metric_value=kept.held_out.loss,
+            **learned,
+        ),
+    ]
+    return found if results is None else [*found, *_verdict_counts(results)]
+
+
+def refuse_results_of_others(kept: KeptModel, results: Results) -> None:
+    """Refuse results that were judged on runs of another task or model.
+
+    Raises:
+        InputError: they differ.
+    """
+    for key in ("task", "model"):
+        judged, own = getattr(results.boundary, key), kept.log.metadata.get(key)
+        if judged != own:
+            raise InputError(
+                f"--results: were judged on runs whose {key} is {judged!r}, this model's is "
+                f"{own!r}; give the results of its own runs"
+            )
+
+
+def _verdict_counts(results: Results) -> list[EvalResult]:
+    from huggingface_hub import EvalResult
+
+    counts = Counter[str](item.label for item in results.indicators)
+    pulled = next((one for one in results.x_sources if one.what == "runs"), None)
+    source = results.x_provenance
+    judged: dict[str, Any] = {
+        "task_type": "other",
+        "task_name": "early warning of generalisation",
+        "dataset_name": results.meta.run_id,
+        "dataset_type": pulled.repo if pulled else _OWN_RUNS,
+        "dataset_config": pulled.config if pulled else None,
+        "dataset_revision": pulled.revision if pulled else None,
+        "dataset_split": "held out",
+        "dataset_args": {"fingerprint": source.evaluation_fingerprint} if source else None,
+    }
+    return [
+        EvalResult(
+            metric_type="gmb_verdict",
+            metric_name=f"scores labelled {label}",
+            metric_value=counts[label],
+            **judged,
+        )
+        for label in LABELS
+    ]
+
+
+def _sources(kept: KeptModel, what: str) -> list[dict[str, str]]:
+    return [source for source in sources_of(kept.log) if source["what"] == what]
+
+
+def _data_in_words(kept: KeptModel) -> str:
+    pulled = next(iter(_sources(kept, "data")), None)
+    if pulled is None:
+        return "equations made on the spot"
+    repo, revision = escape.markdown(pulled["repo"]), pulled["revision"]
+    return f"[{repo}](https://huggingface.co/datasets/{repo}/tree/{revision}) at `{revision[:12]}`"
+
+
+# A kept model to a repository of the Hub: weights, log, card and pictures in one commit.
+
+
+_OF_A_MODEL = {".json", ".safetensors", ".py", ".parquet"}  # no stray file is published
+
+
+def push_model(
+    folder: str | Path, repo_id: str, *, results: str | Path | None = None, private: bool = False
+) -> Pushed:
+    """Publish a checkpoint that `--save-models` left, if its weights are those of its log.
+
+    Args:
+        folder: the checkpoint.
+        repo_id: ORG/NAME.
+        results: a results file for the table of verdicts.
+        private: make a new repository private.
+
+    Raises:
+        InputError: as `read_kept`, `write_model_card` and `publish`.
+    """
+    kept = read_kept(folder)
+    judged = None if results is None else Results.read(results)
+    with tempfile.TemporaryDirectory() as workshop:
+        card = write_model_card(kept, workshop, results=judged, place=repo_id)
+        files: dict[str, Path | bytes] = {
+            path.name: path
+            for path in sorted(kept.folder.iterdir())
+            if path.is_file() and path.suffix in _OF_A_MODEL and not path.name.startswith(".")
+        }
+        files |= {path.name: path for path in card}
+        message = f"Model of seed {kept.seed}, {kept.config.task.name}"
+        return publish(files, repo_id, "model", message=message, private=private)

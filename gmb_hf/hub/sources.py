@@ -1,0 +1,165 @@
+"""Which design a command means, and which runs of a log it may look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gmb_hf.benchmark.locking import prereg_from_config
+from gmb_hf.design.design import Prereg
+from gmb_hf.errors import InputError
+from gmb_hf.hub.client import Address, is_address
+from gmb_hf.hub.transfer import pull_configs
+from gmb_hf.runs.metadata import DIFFERS
+from gmb_hf.runs.runlog import RunLog, about, add_runs
+
+if TYPE_CHECKING:
+    from gmb_hf.training.config import TaskSettings
+
+
+def read_runs(sources: str | Path | Sequence[str | Path], **options: Any) -> RunLog:
+    """`RunLog.read` of files, folders, globs and `hf://datasets/ORG/NAME@REV[/CONFIG]`.
+
+    What came from the Hub is noted in the log's metadata, with its commit and fingerprint.
+
+    Raises:
+        InputError: as `RunLog.read` and `pull_configs`, or a config that holds no run logs.
+    """
+    given = [sources] if isinstance(sources, (str, Path)) else list(sources)
+    if not any(map(is_address, given)):
+        return RunLog.read(sources, **options)
+    from gmb_hf.hub.transfer import pull_configs
+
+    places: list[str | Path] = []
+    pulled: list[dict[str, str]] = []
+    for source in given:
+        if not is_address(source):
+            places.append(source)
+            continue
+        for config in pull_configs(Address.parse(str(source), option="--runs")):
+            if config.entry.item != "run":
+                raise InputError(
+                    f"--runs {source}: config {config.name!r} holds {config.entry.item}s, not "
+                    "run logs; `gmb data build runs` makes a dataset of those"
+                )
+            places += [path for paths in config.files.values() for path in paths]
+            pulled.append(config.source)
+    log = RunLog.read(places, **options)
+    add_runs(log, pulled)
+    return log
+
+
+# The rows of a task, from a dataset of the Hub.
+
+
+_SPLIT = "full"
+
+
+def data_source(text: str, settings: TaskSettings) -> dict[str, Any]:
+    """`pull_task` as the metadata of the logs that are trained on it have it."""
+    return about("data", [pull_task(text, settings)])
+
+
+def pull_task(text: str, settings: TaskSettings) -> dict[str, str]:
+    """Fetch the rows of a task and hold them against those that are about to be trained on.
+
+    A run draws its own split from the rows of `full`, by their places; they are the task's own, in
+    its order, or the dataset is refused.
+
+    Args:
+        text: `ORG/NAME@REV`; the config is the one with the task's name, unless `/CONFIG` follows.
+        settings: of the task.
+
+    Returns:
+        Where they came from: repository, commit, config, fingerprint.
+
+    Raises:
+        InputError: as `pull_configs`, or the rows are those of another task; both fingerprints are
+            named.
+    """
+    task = settings.build()
+    address = Address.parse(text, option="--data")
+    (config,) = pull_configs(replace(address, config=address.config or task.name))
+    where = f"--data {address}: config {config.name!r}"
+    if _SPLIT not in config.files:
+        raise InputError(f"{where} has no split {_SPLIT!r}, from which runs draw their own")
+    table = pa.concat_tables(
+        pq.read_table(path, columns=["input_ids"]) for path in config.files[_SPLIT]
+    )
+    try:
+        rows = np.array(table["input_ids"].to_pylist(), dtype=np.int64)
+    except ValueError:
+        raise InputError(f"{where} has rows of several lengths; it is another task") from None
+    found, own = task.fingerprint_of(rows), task.fingerprint()
+    if found != own:
+        raise InputError(
+            f"{where} is another task than {settings.name}: its rows have the fingerprint {found}, "
+            f"that task's {own}; build it with --op-token {settings.op_token}, or change --set"
+        )
+    return config.source
+
+
+def design_for(log: RunLog, prereg_path: str | Path | None, preset_name: str | None) -> Prereg:
+    """The preregistration or preset that was given, or the design that the log was trained for.
+
+    Raises:
+        InputError: both were given, or neither and the log does not say; or the log's parts were
+            trained for different designs.
+    """
+    if prereg_path is not None and preset_name is not None:
+        raise InputError("--prereg and --preset are two designs; give one of them")
+    if prereg_path is not None:
+        return Prereg.read(prereg_path)
+    from gmb_hf.training.config import RunConfig
+    from gmb_hf.training.presets import preset
+
+    if preset_name is not None:
+        return prereg_from_config(preset(preset_name), log)
+    differing = [key for key in log.metadata.get(DIFFERS, {}) if key.startswith("design.")]
+    design = log.metadata.get("design")
+    if differing or not isinstance(design, dict):
+        why = f"the logs were trained for different ones ({differing[0]})" if differing else ""
+        raise InputError(
+            f"no design{': ' * bool(why)}{why}; pass --prereg FILE (gmb prereg init writes one to "
+            "fill in), or --preset NAME"
+        )
+    name = log.metadata.get("preset", "custom")
+    return prereg_from_config(RunConfig.from_dict({"preset": name, **design}), log)
+
+
+def explore_part(log: RunLog, prereg: Prereg) -> tuple[RunLog, int]:
+    """The runs that may be explored, and how many held-out ones were set aside.
+
+    Raises:
+        InputError: none of the declared explore seeds is in the log.
+    """
+    return _part(log, prereg.boundary.seeds_explore, prereg.boundary.seeds_eval, "explore")
+
+
+def held_out_part(log: RunLog, prereg: Prereg) -> tuple[RunLog, int]:
+    """The runs that are held out, and how many explore runs were set aside.
+
+    Raises:
+        InputError: none of the declared held-out seeds is in the log.
+    """
+    return _part(log, prereg.boundary.seeds_eval, prereg.boundary.seeds_explore, "held-out")
+
+
+def _part(
+    log: RunLog, wanted: tuple[int, ...], others: tuple[int, ...], what: str
+) -> tuple[RunLog, int]:
+    rows = list(zip(log.runs, log.seeds, strict=True))
+    chosen, unwanted = set(wanted), set(others)
+    kept = [run for run, seed in rows if (seed in chosen if chosen else seed not in unwanted)]
+    if not kept:
+        raise InputError(
+            f"none of the {len(log.runs)} runs is a declared {what} run (boundary.seeds_"
+            f"{'explore' if what == 'explore' else 'eval'}); check --runs, or the seeds"
+        )
+    return (log if len(kept) == len(rows) else log.select(kept)), len(rows) - len(kept)

@@ -1,0 +1,316 @@
+"""The catalogue of indicators: what each one is, what it needs, and how its score is computed.
+
+An indicator is a causal function of a run log's observables. Its orientation, defaults and needs
+are declared here, before any run is looked at; using them as they stand is no tuning.
+
+    @register("embedding_norm_drop", family="dynamics", needs=("embedding_norm",), ...)
+    def embedding_norm_drop(seen: Observables, *, window: int = 100) -> Values: ...
+
+    compute(log, "embedding_norm_drop", window=200).values      # float64 [runs, checkpoints]
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from gmb_hf.errors import InputError, unknown
+from gmb_hf.indicators.causal import Values
+from gmb_hf.runs.panel import Panel
+from gmb_hf.runs.runlog import RunLog
+
+Family = Literal[
+    "dynamics",
+    "spectral",
+    "process",
+    "hierarchical_convergence",
+    "crucible",
+    "judge",
+    "external",
+    "ensemble",
+    "control",
+    "oracle",
+]
+FAMILIES: tuple[str, ...] = get_args(Family)
+_MODULES = (
+    "dynamics",
+    "spectral",
+    "process",
+    "hierarchical",
+    "crucible",
+    "controls",
+    "oracles",
+    "combined",
+)
+
+
+class Observables:
+    """What an indicator sees: columns as arrays [R, T], and windows in checkpoints.
+
+    Args:
+        columns: name -> float64 [R, T]; "step" gives the steps.
+        cadence: steps between checkpoints, or how to find out; it is asked where it is needed.
+    """
+
+    def __init__(self, columns: Callable[[str], Values], cadence: int | Callable[[], int]) -> None:
+        self._columns = columns
+        self._cadence = cadence
+
+    def __getitem__(self, column: str) -> Values:
+        return self._columns(column)
+
+    @cached_property
+    def cadence(self) -> int:
+        """Steps between checkpoints."""
+        return self._cadence if isinstance(self._cadence, int) else self._cadence()
+
+    def checkpoints(self, window: int, *, at_least: int = 1, name: str = "window") -> int:
+        """How many checkpoints `window` steps are.
+
+        Raises:
+            InputError: not a positive multiple of the cadence, or fewer than `at_least`.
+        """
+        cadence = self.cadence
+        if window < 1 or window % cadence:
+            raise InputError(
+                f"{name} is {window} steps, but checkpoints are {cadence} steps apart; choose a "
+                f"positive multiple of {cadence}"
+            )
+        if window < at_least * cadence:
+            raise InputError(
+                f"{name} is {window} steps, {window // cadence} checkpoints; it needs at least "
+                f"{at_least} checkpoints, {at_least * cadence} steps"
+            )
+        return window // cadence
+
+
+@dataclass(frozen=True)
+class Indicator:
+    """One entry of the catalogue.
+
+    Attributes:
+        name: unique.
+        family: one of `FAMILIES`.
+        summary: one line.
+        needs: the observables that it reads.
+        sees_test_labels: True makes it an oracle, no monitor; None: its owner has not said.
+        orientation: +1 or -1; the score is the function's value times this, so that higher means
+            higher risk.
+        parameters: name -> default. Those whose name ends in "window" are in steps.
+        minimum_checkpoints: window -> the fewest checkpoints with which it means anything.
+        source: paper or specification.
+        window_parameter: the parameter that the robustness layer varies, or None.
+        function: `function(observables, **parameters)` -> values [R, T].
+    """
+
+    name: str
+    family: str
+    summary: str
+    needs: tuple[str, ...]
+    sees_test_labels: bool | None
+    orientation: int
+    parameters: Mapping[str, float | int]
+    minimum_checkpoints: Mapping[str, int]
+    source: str
+    window_parameter: str | None
+    function: Callable[..., Values] = field(repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.family not in FAMILIES:
+            raise unknown("family", self.family, FAMILIES, where=f"indicator {self.name!r}")
+        if self.orientation not in (1, -1):
+            raise InputError(
+                f"indicator {self.name!r}: orientation must be 1 or -1, got {self.orientation!r}"
+            )
+        if self.window_parameter is not None and self.window_parameter not in self.parameters:
+            raise unknown(
+                "window parameter",
+                self.window_parameter,
+                self.parameters,
+                where=f"indicator {self.name!r}",
+            )
+
+    @property
+    def windows(self) -> tuple[str, ...]:
+        """The parameters that are windows, in steps."""
+        return tuple(name for name in self.parameters if name.endswith("window"))
+
+    def defaults_for(self, cadence: int) -> dict[str, float | int]:
+        """The defaults, each window that does not fit the cadence raised to the next that does."""
+        fitted = dict(self.parameters)
+        for name in self.windows:
+            count = math.ceil(fitted[name] / cadence)
+            fitted[name] = cadence * max(count, self.minimum_checkpoints.get(name, 1))
+        return fitted
+
+    def with_defaults(self, parameters: Mapping[str, Any]) -> dict[str, float | int]:
+        """All parameters, the given ones over the defaults, each of its default's type.
+
+        Raises:
+            InputError: an unknown parameter (the nearest is named), or not a number of its type.
+        """
+        where = f"indicator {self.name!r}"
+        merged = dict(self.parameters)
+        for name, value in parameters.items():
+            if name not in merged:
+                raise unknown("parameter", name, merged, where=where)
+            merged[name] = _number(value, type(merged[name]), f"{where}: parameter {name!r}")
+        return merged
+
+
+_REGISTRY: dict[str, Indicator] = {}
+
+
+def register(
+    name: str,
+    *,
+    family: Family,
+    summary: str,
+    needs: tuple[str, ...],
+    source: str,
+    orientation: int = 1,
+    sees_test_labels: bool = False,
+    minimum_checkpoints: Mapping[str, int] | None = None,
+    window_parameter: str | None = None,
+) -> Callable[[Callable[..., Values]], Callable[..., Values]]:
+    """Enter the decorated function in the catalogue; see `Indicator` for the arguments.
+
+    Its keyword-only arguments are the parameters, their defaults the declared ones.
+
+    Raises:
+        InputError: the name is taken, or the declaration is inconsistent.
+    """
+
+    def enter(function: Callable[..., Values]) -> Callable[..., Values]:
+        if name in _REGISTRY:
+            raise InputError(f"indicator {name!r} is registered already; choose another name")
+        parameters = {
+            key: parameter.default
+            for key, parameter in inspect.signature(function).parameters.items()
+            if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        }
+        _REGISTRY[name] = Indicator(
+            name=name,
+            family=family,
+            summary=summary,
+            needs=needs,
+            sees_test_labels=sees_test_labels,
+            orientation=orientation,
+            parameters=MappingProxyType(parameters),
+            minimum_checkpoints=MappingProxyType(dict(minimum_checkpoints or {})),
+            source=source,
+            window_parameter=window_parameter,
+            function=function,
+        )
+        return function
+
+    return enter
+
+
+def names() -> tuple[str, ...]:
+    """Every indicator's name, by family and within it in order of registration."""
+    _load()
+    return tuple(sorted(_REGISTRY, key=lambda name: FAMILIES.index(_REGISTRY[name].family)))
+
+
+def available(log: RunLog) -> tuple[str, ...]:
+    """The names of the indicators whose observables every run of `log` has."""
+    held = {"step", *log.shared_observables}
+    return tuple(name for name in names() if held.issuperset(_REGISTRY[name].needs))
+
+
+def get(name: str) -> Indicator:
+    """The indicator of this name.
+
+    Raises:
+        InputError: unknown; the nearest name is given.
+    """
+    _load()
+    if name not in _REGISTRY:
+        raise unknown("indicator", name, _REGISTRY)
+    return _REGISTRY[name]
+
+
+def compute(
+    log: RunLog,
+    indicator: str | Indicator,
+    *,
+    sign: int | None = None,
+    cadence: int | None = None,
+    **parameters: Any,
+) -> Panel:
+    """The score of an indicator on every checkpoint of every run, higher meaning higher risk.
+
+    Args:
+        log: the run log.
+        indicator: a name, or an `Indicator` such as `external` makes.
+        sign: +1 or None for the declared orientation, -1 for its opposite.
+        cadence: steps between checkpoints, for a run too young to show it; None reads the log's.
+        **parameters: over the declared defaults.
+
+    Returns:
+        A panel named like the indicator, finite wherever its observables are.
+
+    Raises:
+        InputError: an unknown name or parameter, a missing observable, or a window that does not
+            fit the cadence.
+    """
+    entry = get(indicator) if isinstance(indicator, str) else indicator
+    grid = log.panel("step")
+    seen = Observables(lambda column: log.panel(column).values, cadence or grid.cadence)
+    return grid.with_values(scored(entry, seen, parameters, sign=sign), name=entry.name)
+
+
+def scored(
+    entry: Indicator,
+    seen: Observables,
+    parameters: Mapping[str, Any],
+    *,
+    sign: int | None = None,
+) -> Values:
+    """The score of an indicator on the observables that it is given, float64 [R, T].
+
+    Raises:
+        InputError: as `compute`.
+    """
+    if sign not in (None, 1, -1):
+        raise InputError(f"indicator {entry.name!r}: sign must be 1 or -1, got {sign!r}")
+    settings = entry.with_defaults(parameters)
+    try:
+        for name in entry.windows:
+            least = entry.minimum_checkpoints.get(name, 1)
+            seen.checkpoints(int(settings[name]), at_least=least, name=name)
+        values = entry.function(seen, **settings)
+    except InputError as error:
+        raise InputError(f"indicator {entry.name!r}: {error}") from error
+    oriented = values * float(entry.orientation * (1 if sign is None else sign))
+    return np.asarray(oriented)
+
+
+@cache
+def _load() -> None:
+    for module in _MODULES:
+        importlib.import_module(f"gmb_hf.indicators.{module}")
+
+
+def _number(value: Any, kind: type, what: str) -> float | int:
+    """`value` as a number of `kind`; YAML hands over 1e-3 as text."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if isinstance(value, bool) or not np.isfinite(number):
+        raise InputError(f"{what} must be a number, got {value!r}")
+    if kind is not int:
+        return number
+    if number != int(number):
+        raise InputError(f"{what} must be a whole number, got {value!r}")
+    return int(number)

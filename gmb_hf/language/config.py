@@ -1,0 +1,242 @@
+"""What a language model is trained from, and the presets.
+
+| preset | for                                                                              |
+|--------|----------------------------------------------------------------------------------|
+| smoke  | tests: seconds, nothing to conclude                                              |
+| byte   | a small model of bytes, minutes on two cores, nothing to download                |
+| gpt2   | the evaluation protocol's published run: 7.3M parameters, tokens of GPT-2        |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gmb_hf.errors import InputError, choose, fraction, positive, positive_int
+from gmb_hf.tasks.text import SEPARATOR
+from gmb_hf.training.config import ModelSettings, assigned, check_multiple
+
+BYTES = "byte"
+"""The tokenizer that needs no file: UTF-8 bytes, and an end of document."""
+
+PRECISIONS = ("no", "bf16", "fp16")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextSettings:
+    """How text becomes tokens.
+
+    Attributes:
+        tokenizer: "byte", or a tokenizer's name on the Hub or folder.
+        block: tokens that the model sees at once.
+        separator: between the documents of a file.
+        test_share: of the tokens, from the end, held out where no other text is.
+    """
+
+    tokenizer: str = BYTES
+    block: int = 256
+    separator: str = SEPARATOR
+    test_share: float = 0.05
+
+    def __post_init__(self) -> None:
+        positive_int("text.block", self.block)
+        fraction("text.test_share", self.test_share)
+        for name in ("tokenizer", "separator"):
+            if not getattr(self, name):
+                raise InputError(f"text.{name} is empty")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageTraining:
+    """How the model is trained: AdamW, a linear warm-up, then a cosine to a tenth of the rate.
+
+    Attributes:
+        steps: updates.
+        checkpoint_every: steps between two rows of the run log, and between two saved states.
+        batch: blocks in an update, over all processes.
+        accumulate: parts that an update's batch is computed in one by one, to save memory.
+        lr, weight_decay, beta1, beta2, eps: of AdamW; decay acts on matrices and embeddings only.
+        warmup: steps until the rate is reached.
+        clip: largest norm of the gradient.
+        precision: "no" (float32), "bf16" or "fp16", as Accelerate's mixed precision.
+        measured_blocks: blocks, evenly spaced, that train_loss and test_loss are means over.
+        keep_every: steps between two models that are kept, the last one included; 0 keeps the last
+            one only.
+    """
+
+    steps: int = 800
+    checkpoint_every: int = 50
+    batch: int = 16
+    accumulate: int = 1
+    lr: float = 2e-3
+    weight_decay: float = 0.1
+    beta1: float = 0.9
+    beta2: float = 0.95
+    eps: float = 1e-8
+    warmup: int = 50
+    clip: float = 1.0
+    precision: str = "no"
+    measured_blocks: int = 64
+    keep_every: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "checkpoint_every", "batch", "accumulate", "measured_blocks"):
+            positive_int(f"training.{name}", getattr(self, name))
+        check_multiple("training", "steps", self.steps, "checkpoint_every", self.checkpoint_every)
+        check_multiple("training", "batch", self.batch, "accumulate", self.accumulate)
+        if self.keep_every:
+            positive_int("training.keep_every", self.keep_every)
+            every = ("checkpoint_every", self.checkpoint_every)
+            check_multiple("training", "keep_every", self.keep_every, *every)
+            check_multiple("training", "steps", self.steps, "keep_every", self.keep_every)
+        for name in ("lr", "eps", "clip"):
+            value = getattr(self, name)
+            if not 0 < value < math.inf:
+                raise InputError(f"training.{name} must be a number above 0, got {value!r}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise InputError(f"training.weight_decay must not be below 0, got {self.weight_decay}")
+        if isinstance(self.warmup, bool) or not self.warmup >= 0:
+            raise InputError(f"training.warmup must not be below 0, got {self.warmup}")
+        for name in ("beta1", "beta2"):
+            fraction(f"training.{name}", getattr(self, name))
+        choose("precision", self.precision, PRECISIONS, where="training.precision")
+
+    def rate(self, step: int) -> float:
+        """The learning rate of the update after `step` others."""
+        if step < self.warmup:
+            return self.lr * (step + 1) / self.warmup
+        done = (step - self.warmup) / max(1, self.steps - self.warmup)
+        return self.lr * (0.1 + 0.45 * (1 + math.cos(math.pi * done)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsistencySettings:
+    """Whether samples of the model agree with each other, measured at every checkpoint.
+
+    Attributes:
+        prompts: beginnings of held-out blocks, evenly spaced; 0 measures nothing.
+        prompt_tokens: in each.
+        samples: continuations of each prompt.
+        new_tokens: of a continuation; two are the same when all of them are.
+        temperature: of the sampling; 0.7 as in Wang et al. (2022).
+    """
+
+    prompts: int = 0
+    prompt_tokens: int = 24
+    samples: int = 8
+    new_tokens: int = 4
+    temperature: float = 0.7
+
+    def __post_init__(self) -> None:
+        if self.prompts:
+            positive_int("consistency.prompts", self.prompts)
+        for name in ("prompt_tokens", "samples", "new_tokens"):
+            positive_int(f"consistency.{name}", getattr(self, name))
+        if self.samples < 2:
+            raise InputError("consistency.samples must be at least 2: one agrees with itself")
+        positive("consistency.temperature", self.temperature)
+
+
+def _shape() -> ModelSettings:
+    return ModelSettings(
+        layers=4, heads=4, width=128, mlp_width=512, activation="gelu_new", tied=True
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageConfig:
+    """Everything that a language model's training is made from, texts and seeds apart."""
+
+    preset: str
+    text: TextSettings = field(default_factory=TextSettings)
+    model: ModelSettings = field(default_factory=_shape)
+    training: LanguageTraining = field(default_factory=LanguageTraining)
+    consistency: ConsistencySettings = field(default_factory=ConsistencySettings)
+
+    def __post_init__(self) -> None:
+        asked = self.consistency.prompt_tokens + self.consistency.new_tokens
+        if self.consistency.prompts and asked > self.text.block:
+            raise InputError(
+                f"consistency: {asked} tokens of a prompt and its continuation are more than "
+                f"text.block={self.text.block}"
+            )
+
+    def changed(self, assignments: Iterable[str]) -> LanguageConfig:
+        """A config with some fields changed by `section.field=value`.
+
+        Raises:
+            InputError: an assignment without `=`, an unknown section or field, or a bad value.
+        """
+        return assigned(self, assignments)
+
+    def identity(self) -> dict[str, Any]:
+        """The part that decides what a run leaves, texts and seed apart, as plain dictionaries.
+
+        What is off is no part of it, so that folders of trainings that knew nothing of it go on.
+        """
+        whole = dataclasses.asdict(self)
+        del whole["preset"]
+        if not self.consistency.prompts:
+            del whole["consistency"]
+        if not self.training.keep_every:
+            del whole["training"]["keep_every"]
+        return whole
+
+
+def config_hash(identity: dict[str, Any]) -> str:
+    """SHA-256 (64 hex digits) of plain data."""
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+
+def byte() -> LanguageConfig:
+    """Four layers of width 128 over bytes: 0.9M parameters, minutes on two cores."""
+    return LanguageConfig(preset="byte")
+
+
+def gpt2() -> LanguageConfig:
+    """The published run's model: GPT-2's tokens, 7.3M parameters, 82M tokens seen.
+
+    Untried: it was written where the Hub, from which the tokenizer `gpt2` comes, is out of reach.
+    Published are the model's size and the number of tokens; the size of a batch and the learning
+    rate are ours.
+    """
+    base = byte()
+    return dataclasses.replace(
+        base,
+        preset="gpt2",
+        text=dataclasses.replace(base.text, tokenizer="gpt2"),
+        training=LanguageTraining(
+            steps=5000, checkpoint_every=250, batch=64, lr=1e-3, warmup=200, measured_blocks=256
+        ),
+    )
+
+
+def smoke() -> LanguageConfig:
+    """A tiny model of bytes, for tests of the machinery."""
+    return LanguageConfig(
+        preset="smoke",
+        text=TextSettings(block=32),
+        model=dataclasses.replace(_shape(), layers=1, heads=2, width=16, mlp_width=32),
+        training=LanguageTraining(
+            steps=8, checkpoint_every=4, batch=4, warmup=2, measured_blocks=4
+        ),
+    )
+
+
+PRESETS: dict[str, Callable[[], LanguageConfig]] = {
+    function.__name__: function for function in (smoke, byte, gpt2)
+}
+
+
+def language_preset(name: str) -> LanguageConfig:
+    """The config of that name.
+
+    Raises:
+        InputError: there is none; the nearest is named.
+    """
+    return PRESETS[choose("preset", name, tuple(PRESETS))]()

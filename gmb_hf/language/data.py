@@ -1,0 +1,255 @@
+"""Tokenizers, and streams of tokens on disk.
+
+A stream begins with the end-of-document token, and every document ends with it: EOS d1 EOS d2 EOS.
+So the model sees at each document's beginning that it is one, and learns to end it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from accelerate import Accelerator
+from numpy.typing import NDArray
+
+from gmb_hf.errors import InputError
+from gmb_hf.files import atomic_path, write_text
+from gmb_hf.language.config import BYTES, LanguageConfig
+from gmb_hf.tasks.text import Piece, Tally, Text, described
+from gmb_hf.training.launch import on_main
+
+Ids = NDArray[np.int64]
+
+
+def load_tokenizer(name: str | Path) -> Any:
+    """A tokenizer: "byte", a folder's, or one of the Hub; none that brings code of its own.
+
+    Raises:
+        InputError: there is none, the Hub cannot be reached, or it has no end of document.
+    """
+    from transformers import AutoTokenizer, ByT5Tokenizer
+
+    if name == BYTES:
+        return ByT5Tokenizer(extra_ids=0)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(name), trust_remote_code=False)
+    except Exception as error:  # no such folder, no network, a broken file: each has its own
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(
+            f"tokenizer {str(name)!r} cannot be found or loaded ({reason}); the tokenizer "
+            f"{BYTES!r} needs no download"
+        ) from None
+    if tokenizer.eos_token_id is None:
+        raise InputError(f"tokenizer {str(name)!r} has no end-of-document token (eos_token)")
+    return tokenizer
+
+
+def tokenizer_hash(tokenizer: Any) -> str:
+    """SHA-256 (64 hex digits) of the vocabulary and the end of document."""
+    known = {"vocabulary": tokenizer.get_vocab(), "eos": tokenizer.eos_token_id}
+    text = json.dumps(known, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def encoded(tokenizer: Any, stream: Iterable[Piece]) -> Iterator[Ids]:
+    """The stream of tokens, piece by piece: EOS, and after each document another.
+
+    What looks like a special token in the text is text.
+    """
+    end = np.array([tokenizer.eos_token_id], dtype=np.int64)
+    yield end
+    for piece in stream:
+        ids = tokenizer(
+            piece.text, add_special_tokens=False, split_special_tokens=True, verbose=False
+        )["input_ids"]
+        if ids:
+            yield np.asarray(ids, dtype=np.int64)
+        if piece.ends_document:
+            yield end
+
+
+@dataclass(frozen=True)
+class TokenFile:
+    """A stream of tokens on disk, and what it was made from.
+
+    Attributes:
+        path: little-endian, without a header: uint16 where the vocabulary allows it, else uint32.
+        about: `tokens`, `dtype`, and of the text `bytes`, `documents`, `content_hash`,
+            `byte_counts`.
+    """
+
+    path: Path
+    about: dict[str, Any]
+
+    def read(self) -> NDArray[Any]:
+        """The ids, mapped from disk, [N]."""
+        return np.memmap(self.path, dtype=self.about["dtype"], mode="r")
+
+
+def write_tokens(path: Path, texts: Iterable[Text], tokenizer: Any) -> TokenFile:
+    """Write the documents of all texts as one stream, in constant memory; done before, read.
+
+    A file that was made from the same sources (for local files: of the same size and time) by the
+    same tokenizer is taken as it is.
+
+    Raises:
+        InputError: a text cannot be read, or the disk is full.
+    """
+    texts = tuple(texts)
+    key = {"texts": [_stamp(text) for text in texts], "tokenizer": tokenizer_hash(tokenizer)}
+    note = path.with_suffix(".json")
+    held = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {}
+    if held.get("made_from") == key and path.exists():
+        return TokenFile(path, held)
+    tally = Tally()
+    dtype = "<u2" if len(tokenizer) <= 1 << 16 else "<u4"
+    tokens = 0
+
+    def passing() -> Iterator[Piece]:
+        for text in texts:
+            yield from tally.through(text.pieces())
+
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        for ids in encoded(tokenizer, passing()):
+            file.write(ids.astype(dtype).tobytes())
+            tokens += len(ids)
+    about = {"made_from": key, "tokens": tokens, "dtype": dtype, **tally.to_dict()}
+    write_text(note, json.dumps(about) + "\n")
+    return TokenFile(path, about)
+
+
+def _stamp(text: Text) -> dict[str, Any]:
+    stamp: dict[str, Any] = {"source": text.source, "separator": getattr(text, "separator", None)}
+    path = Path(text.source)
+    if path.is_file():
+        about = path.stat()
+        stamp |= {"size": about.st_size, "time": about.st_mtime_ns}
+    return stamp
+
+
+def blocks_in(tokens: int, block: int) -> int:
+    """How many blocks a stream is cut into, whatever the offset of the first."""
+    return tokens // block - 1
+
+
+def check_long_enough(name: str, tokens: int, block: int) -> None:
+    """Refuse a stream that is shorter than two blocks."""
+    if blocks_in(tokens, block) < 1:
+        raise InputError(
+            f"{name}: only {tokens:,} tokens; at least {2 * block:,} are needed for blocks of "
+            f"{block}; give more text or choose a smaller text.block"
+        )
+
+
+class Blocks:
+    """A stream cut into blocks anew in every epoch, from another offset and in another order.
+
+    Blocks are numbered without end: number i belongs to epoch i // n, and is the same whoever asks
+    and whenever.
+
+    Args:
+        ids: the stream, [N].
+        block: tokens in a block.
+        seed: of offsets and orders.
+    """
+
+    def __init__(self, ids: NDArray[Any], block: int, seed: int) -> None:
+        self._ids = ids
+        self._block = block
+        self._seed = seed
+        self._n = blocks_in(len(ids), block)
+        self._epoch = -1
+        self._starts: Ids = np.empty(0, dtype=np.int64)
+
+    def rows(self, numbers: Iterable[int]) -> Ids:
+        """The blocks of these numbers, each with the token that follows it, [n, T + 1]."""
+        return _cut_out(self._ids, [self._start(number) for number in numbers], self._block)
+
+    def _start(self, number: int) -> int:
+        epoch, place = divmod(number, self._n)
+        if epoch != self._epoch:
+            random = np.random.default_rng([self._seed, epoch])
+            offset = random.integers(self._block)
+            self._starts = offset + self._block * random.permutation(self._n)
+            self._epoch = epoch
+        return int(self._starts[place])
+
+
+def spaced_blocks(ids: NDArray[Any], block: int, count: int) -> Ids:
+    """Up to `count` blocks, each with the token that follows it, evenly spaced, [n, T + 1]."""
+    n = blocks_in(len(ids), block)
+    places = np.unique(np.linspace(0, n - 1, min(count, n)).astype(np.int64))
+    return _cut_out(ids, (block * places).tolist(), block)
+
+
+def _cut_out(ids: NDArray[Any], starts: Sequence[int], block: int) -> Ids:
+    return np.stack([ids[start : start + block + 1] for start in starts]).astype(np.int64)
+
+
+# What a language model learns from: texts as streams of tokens that all processes read.
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The tokens that a model learns from and those held out, and what they were made from.
+
+    Attributes:
+        train, test: streams of ids, [N].
+        tokenizer: that made them.
+        about: of the training text, as `Tally.to_dict`, with its sources.
+        identity: plain data by which the text is known.
+    """
+
+    train: NDArray[Any]
+    test: NDArray[Any]
+    tokenizer: Any
+    about: dict[str, Any]
+    identity: dict[str, Any]
+
+
+def prepare_corpus(
+    config: LanguageConfig,
+    folder: Path,
+    texts: Sequence[Text],
+    test_texts: Sequence[Text],
+    accelerator: Accelerator,
+) -> Corpus:
+    """The texts as tokens: written by the main process, mapped from disk by all.
+
+    Raises:
+        InputError: a text cannot be read or is too short, or there is no such tokenizer.
+    """
+    tokenizer = load_tokenizer(config.text.tokenizer)
+
+    def write(name: str, chosen: Sequence[Text]) -> Any:
+        path = folder / "tokens" / f"{name}.bin"
+        on_main(accelerator, lambda: write_tokens(path, chosen, tokenizer))
+        return write_tokens(path, chosen, tokenizer)
+
+    learned = write("train", texts)
+    train_ids = learned.read()
+    if test_texts:
+        held_out = write("test", test_texts)
+        test_ids, test_hash = held_out.read(), held_out.about["content_hash"]
+    else:
+        cut = round(len(train_ids) * (1 - config.text.test_share))
+        train_ids, test_ids, test_hash = train_ids[:cut], train_ids[cut:], None
+    for name, ids in (("training text", train_ids), ("held-out text", test_ids)):
+        check_long_enough(name, len(ids), config.text.block)
+    known = {name: learned.about[name] for name in ("bytes", "documents", "content_hash")}
+    return Corpus(
+        train=train_ids,
+        test=test_ids,
+        tokenizer=tokenizer,
+        about={"texts": described(texts), **known, "byte_counts": learned.about["byte_counts"]},
+        identity={
+            "tokenizer_hash": tokenizer_hash(tokenizer),
+            "train_content_hash": known["content_hash"],
+            "test_content_hash": test_hash,
+        },
+    )

@@ -1,0 +1,446 @@
+"""Score checkpoints on held-out text, compare them, and write what was found."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from torch import nn
+
+from gmb_hf import escape
+from gmb_hf._version import __version__
+from gmb_hf.errors import InputError, positive_int, repeated
+from gmb_hf.files import write_text
+from gmb_hf.language.data import encoded
+from gmb_hf.report.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    INK,
+    MUTED,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    YELLOW,
+    house_style,
+    new_figure,
+    shorten,
+)
+from gmb_hf.report.tables import Column, Table
+from gmb_hf.tasks.text import Piece, Tally, Text, TextFile, TextScore, unigram_score
+from gmb_hf.training.launch import chosen_device
+
+if TYPE_CHECKING:
+    from gmb_hf.language.checkpoints import Checkpoint
+
+
+BATCH = 16
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How a stream is cut.
+
+    Attributes:
+        block: tokens of context, at most.
+        stride: from the beginning of a window to that of the next.
+    """
+
+    block: int
+    stride: int
+
+    @classmethod
+    def of(cls, longest: int, block: int | None = None, stride: int | None = None) -> Windows:
+        """Windows for a model, with what is not given: its longest input, and half of a block.
+
+        Raises:
+            InputError: a block longer than the model's, or a stride longer than the block.
+        """
+        size = longest if block is None else positive_int("--block", block)
+        if size > longest:
+            raise InputError(f"--block {size}: the model takes at most {longest} tokens")
+        step = max(1, size // 2) if stride is None else positive_int("--stride", stride)
+        if step > size:
+            raise InputError(
+                f"--stride {step} is longer than a block of {size}: tokens between the windows "
+                "would not be scored"
+            )
+        return cls(size, step)
+
+
+@dataclass(frozen=True)
+class Window:
+    """Tokens and which of them to score.
+
+    Attributes:
+        ids: context and, shifted by one, the tokens predicted from it: [n + 1], n <= block.
+        scored: how many of the last tokens this window scores.
+    """
+
+    ids: NDArray[np.int64]
+    scored: int
+
+
+def windows(stream: Iterable[NDArray[np.int64]], cut: Windows) -> Iterator[Window]:
+    """The windows of a stream of tokens, in memory that does not grow with it."""
+    held: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+    seen = 1  # tokens from the beginning of `held` that are scored; the first is context only
+    for ids in stream:
+        held = np.concatenate([held, ids])
+        while len(held) > cut.block:
+            yield Window(held[: cut.block + 1], cut.block + 1 - seen)
+            held = held[cut.stride :]
+            seen = cut.block + 1 - cut.stride
+    if len(held) > seen:
+        yield Window(held, len(held) - seen)
+
+
+def score_text(
+    model: nn.Module,
+    tokenizer: Any,
+    stream: Iterable[Piece],
+    cut: Windows,
+    *,
+    batch: int = BATCH,
+    tally: Tally | None = None,
+    on_bytes: Callable[[int], None] = lambda _: None,
+) -> TextScore:
+    """The prediction of documents by a model; the same, up to rounding, whatever the batch.
+
+    Args:
+        model: a causal language model of transformers, in evaluation mode.
+        tokenizer: its tokenizer.
+        stream: the documents in pieces.
+        cut: the windows.
+        batch: windows that are computed at once.
+        tally: counts what passes; one is made where none is given.
+        on_bytes: hears of the bytes read so far.
+
+    Raises:
+        InputError: the stream cannot be read.
+    """
+    tally = tally or Tally()
+    nats, tokens = [], 0
+    positive_int("--batch-size", batch)
+    found = windows(encoded(tokenizer, tally.through(stream)), cut)
+    while group := list(islice(found, batch)):
+        nats.append(_nats(model, group, tokenizer.eos_token_id))
+        tokens += sum(window.scored for window in group)
+        on_bytes(tally.n_bytes)
+    return TextScore(math.fsum(nats), tokens, tally.n_bytes, tally.documents)
+
+
+@torch.inference_mode()
+def _nats(model: nn.Module, group: Sequence[Window], filler: int) -> float:
+    """The loss of the scored tokens of some windows, summed in float64."""
+    longest = max(len(window.ids) for window in group)
+    # Filled up on the right, where a causal model does not look from the left.
+    ids = np.full((len(group), longest), filler, dtype=np.int64)
+    scored = np.zeros((len(group), longest - 1), dtype=bool)
+    for row, window in enumerate(group):
+        end = len(window.ids)
+        ids[row, :end] = window.ids
+        scored[row, end - 1 - window.scored : end - 1] = True
+    device = next(model.parameters()).device
+    rows, wanted = torch.from_numpy(ids).to(device), torch.from_numpy(scored).to(device)
+    logits = model(input_ids=rows[:, :-1], use_cache=False).logits[wanted]  # [scored, V]
+    losses = nn.functional.cross_entropy(logits.float(), rows[:, 1:][wanted], reduction="none")
+    return float(losses.double().sum())
+
+
+# Predictions of held-out text as a table: a row for each model and text.
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One model on one text.
+
+    Attributes:
+        model, text: their names.
+        score: of the prediction.
+        is_baseline: whether the model is byte frequencies.
+    """
+
+    model: str
+    text: str
+    score: TextScore
+    is_baseline: bool = False
+
+
+def heldout_table(rows: Sequence[Scored]) -> Table:
+    """The table; CSV holds every digit."""
+    columns = (
+        Column("text", align="l"),
+        Column("model", align="l"),
+        Column("loss", escape.number),
+        Column("perplexity", _perplexity),
+        Column("bits_per_byte", escape.number),
+        Column("tokens", escape.steps),
+        Column("bytes", escape.steps),
+        Column("documents", escape.steps),
+    )
+    cells = tuple(
+        (
+            row.text,
+            row.model,
+            row.score.loss,
+            row.score.perplexity,
+            row.score.bits_per_byte,
+            row.score.tokens,
+            row.score.n_bytes,
+            row.score.documents,
+        )
+        for row in rows
+    )
+    caption = "Held-out text: loss in nats per token, perplexity, bits per byte"
+    return Table("heldout", caption, columns, cells)
+
+
+def write_heldout_table(rows: Sequence[Scored], folder: Path) -> list[Path]:
+    """Write `heldout.csv`, `.md` and `.tex` into the folder."""
+    table = heldout_table(rows)
+    texts = {"csv": table.to_csv(), "md": table.to_markdown(), "tex": table.to_latex()}
+    return [write_text(folder / f"heldout.{suffix}", text) for suffix, text in texts.items()]
+
+
+def _perplexity(value: float) -> str:
+    return escape.number(value, 3 if value < 100 else 0)
+
+
+# Held-out text as bars: bits per byte of every model on every text.
+
+
+_COLOURS = (BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE, YELLOW, BLACK)
+_MOST_NUMBERS = 24
+_BASELINE = "#D9D9D9"
+_HATCHES = (None, "//", "..", "xx")  # tell bars of one colour apart
+
+
+def heldout_bars(rows: Sequence[Scored]) -> Figure:
+    """Bits per byte, which compare models of different tokenizers: less is better.
+
+    A group of bars for each text, a bar for each model in it; baselines are grey and come last.
+    Texts and models keep the order in which they come.
+    """
+    texts = list(dict.fromkeys(row.text for row in rows))
+    models = list(dict.fromkeys(row.model for row in sorted(rows, key=lambda row: row.is_baseline)))
+    baselines = list(dict.fromkeys(row.model for row in rows if row.is_baseline))
+    width = 0.8 / len(models)
+    with house_style():
+        figure = new_figure(max(4.2, 1.4 + 0.34 * len(rows)), 3.2)
+        axes = figure.subplots()
+        for place, model in enumerate(models):
+            heights = {row.text: row.score.bits_per_byte for row in rows if row.model == model}
+            middles = [
+                at - 0.4 + width * (place + 0.5) for at, text in enumerate(texts) if text in heights
+            ]
+            grey = model in baselines
+            turn = baselines.index(model) if grey else place // len(_COLOURS)
+            bars = axes.bar(
+                middles,
+                list(heights.values()),
+                width=0.92 * width,
+                color=_BASELINE if grey else _COLOURS[place % len(_COLOURS)],
+                hatch=_HATCHES[turn % len(_HATCHES)],
+                edgecolor=MUTED,
+                linewidth=0.5,
+                label=shorten(model, 40),
+            )
+            if len(rows) <= _MOST_NUMBERS:
+                axes.bar_label(bars, fmt="%.2f", fontsize=6.5, color=INK, padding=1.5)
+        axes.set_xticks(range(len(texts)), [shorten(text, 20) for text in texts])
+        axes.tick_params(axis="x", length=0)
+        axes.set_ylabel("bits per byte (less is better)")
+        axes.margins(y=0.1)
+        figure.legend(loc="outside upper left", ncols=2)
+    return figure
+
+
+SCHEMA = "gmb-heldout-1"
+
+
+@dataclass(frozen=True)
+class Heldout:
+    """What was found.
+
+    Attributes:
+        rows: by text, in it by model, baselines last.
+        models: name -> place, parameters, windows, tokenizer's hash and size of vocabulary.
+        texts: name -> source, separator, bytes, documents, content hash, fingerprint.
+    """
+
+    rows: tuple[Scored, ...]
+    models: dict[str, dict[str, Any]]
+    texts: dict[str, dict[str, Any]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for `heldout.json`."""
+        return {
+            "schema": SCHEMA,
+            "gmb_hf": __version__,
+            "units": "loss in nats per token; bits_per_byte = loss * tokens / (bytes * ln 2)",
+            "stream": "EOS d1 EOS d2 EOS ...; every token after the first is predicted once",
+            "models": self.models,
+            "texts": self.texts,
+            "results": [
+                {
+                    "model": row.model,
+                    "text": row.text,
+                    "is_baseline": row.is_baseline,
+                    **_finite(row.score.to_dict()),
+                }
+                for row in self.rows
+            ],
+        }
+
+
+def evaluate_heldout(
+    checkpoints: Sequence[str],
+    texts: Sequence[Text],
+    *,
+    block: int | None = None,
+    stride: int | None = None,
+    batch: int | None = None,
+    device: str = "auto",
+    on_bytes: Callable[[str, int], None] = lambda *_: None,
+) -> Heldout:
+    """Score every checkpoint on every text.
+
+    Byte frequencies of the checkpoints' training text are scored beside them.
+
+    Args:
+        checkpoints: folders or `NAME=FOLDER`; without a name a folder's own is taken.
+        texts: held out.
+        block: tokens of a window; each model's longest input where not given.
+        stride: between windows; half of a block where not given.
+        batch: windows computed at once.
+        device: auto, cpu or cuda.
+        on_bytes: hears which model on which text, and the bytes read so far.
+
+    Raises:
+        InputError: a checkpoint or text cannot be read, or the windows are wrong.
+    """
+    from gmb_hf.language.checkpoints import load_checkpoint
+
+    chosen = chosen_device(device)
+    rows: list[Scored] = []
+    models: dict[str, dict[str, Any]] = {}
+    tallies: dict[str, Tally] = {}
+    baselines: dict[str, list[int]] = {}
+    for name, place in _named(checkpoints).items():
+        checkpoint = load_checkpoint(place)
+        cut = Windows.of(checkpoint.block, block, stride)
+        model = checkpoint.model.to(chosen)
+        models[name] = _about(checkpoint, cut)
+        for text in texts:
+            tallies[text.name] = Tally()
+            score = score_text(
+                model,
+                checkpoint.tokenizer,
+                text.pieces(),
+                cut,
+                batch=BATCH if batch is None else batch,
+                tally=tallies[text.name],
+                on_bytes=partial(on_bytes, f"{name}, {text.name}"),
+            )
+            if not math.isfinite(score.nats):
+                raise InputError(
+                    f"{place}: its loss on {text.name} is no finite number; its training diverged"
+                )
+            rows.append(Scored(name, text.name, score))
+        if checkpoint.training_text:
+            title, counts = _baseline(checkpoint.training_text)
+            baselines.setdefault(title, counts)
+    for title, counts in baselines.items():
+        for text in texts:
+            tally = tallies[text.name]
+            unigram = unigram_score(counts, tally.byte_counts, tally.documents)
+            rows.append(Scored(title, text.name, unigram, is_baseline=True))
+    order = [text.name for text in texts]
+    return Heldout(
+        rows=tuple(sorted(rows, key=lambda row: order.index(row.text))),
+        models=models,
+        texts={
+            text.name: {
+                "source": text.source,
+                "separator": text.separator if isinstance(text, TextFile) else None,
+                "bytes": tallies[text.name].n_bytes,
+                "documents": tallies[text.name].documents,
+                "content_hash": tallies[text.name].content_hash,
+                "fingerprint": tallies[text.name].fingerprint,
+            }
+            for text in texts
+        },
+    )
+
+
+def write_heldout(found: Heldout, out: Path) -> list[Path]:
+    """Write `heldout.json`, the table as CSV, Markdown and LaTeX, and the bars."""
+    from gmb_hf.report.style import save_figure
+
+    content = json.dumps(found.to_dict(), indent=2, ensure_ascii=False) + "\n"
+    return [
+        write_text(out / "heldout.json", content),
+        *write_heldout_table(found.rows, out),
+        *save_figure(heldout_bars(found.rows), out / "heldout"),
+    ]
+
+
+def _finite(numbers: dict[str, Any]) -> dict[str, Any]:
+    """Without the infinite perplexity of an absurd loss, which JSON does not have."""
+    return {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+
+
+def _named(checkpoints: Sequence[str]) -> dict[str, str]:
+    if not checkpoints:
+        raise InputError("--checkpoint: no checkpoint is given; name the folder of a saved model")
+    pairs = []
+    for word in checkpoints:
+        name, equals, place = word.partition("=")
+        if equals and not Path(word).exists():
+            pairs.append((name.strip(), place))
+        else:
+            pairs.append((Path(word).name or word, word))
+    twice = repeated(name for name, _ in pairs)
+    if twice is not None:
+        raise InputError(
+            f"--checkpoint: two are named {twice!r}; name them apart, e.g. dense=FOLDER"
+        )
+    if not all(name and place for name, place in pairs):
+        raise InputError("--checkpoint: write it as FOLDER or NAME=FOLDER")
+    return dict(pairs)
+
+
+def _about(checkpoint: Checkpoint, cut: Windows) -> dict[str, Any]:
+    from gmb_hf.language.data import tokenizer_hash
+
+    return {
+        "checkpoint": checkpoint.place,
+        "parameters": checkpoint.parameters,
+        "block": cut.block,
+        "stride": cut.stride,
+        "tokenizer_hash": tokenizer_hash(checkpoint.tokenizer),
+        "vocabulary": len(checkpoint.tokenizer),
+        "training_text": {
+            key: value
+            for key, value in (checkpoint.training_text or {}).items()
+            if key != "byte_counts"
+        }
+        or None,
+    }
+
+
+def _baseline(training_text: Any) -> tuple[str, list[int]]:
+    names = " + ".join(text["name"] for text in training_text["texts"])
+    return f"byte frequencies of {names}", training_text["byte_counts"]

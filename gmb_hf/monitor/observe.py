@@ -1,0 +1,557 @@
+"""Which weights of a model an observable means, by their names.
+
+What the names are in the model of this package and in the common ones of transformers (GPT-2,
+GPT-NeoX, Llama and its kin) is the default; for others they are given.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from transformers.pytorch_utils import Conv1D
+
+from gmb_hf.errors import InputError
+from gmb_hf.tasks.task import IGNORED
+from gmb_hf.training import observables as measures
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Patterns of parameter names (regular expressions, found anywhere in the name).
+
+    Attributes:
+        attention: all parameters of the attention blocks.
+        mixing: of these the matrices that make queries, keys and values.
+        mlp: all parameters of the MLP blocks.
+        embedding, unembedding: each of one matrix; by default what the model itself says
+            (`get_input_embeddings`, `get_output_embeddings`; a tied head is the embedding).
+        residues: the token ids 0 .. residues - 1 stand for the residues of modular arithmetic;
+            Fourier observables need it.
+    """
+
+    attention: str = r"\.(attention|attn|self_attn)\."
+    mixing: str = r"\.(qkv|c_attn|query_key_value|[qkv]_proj|query|key|value)\.weight$"
+    mlp: str = r"\.(mlp|feed_forward|ffn)\."
+    embedding: str | None = None
+    unembedding: str | None = None
+    residues: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("attention", "mixing", "mlp", "embedding", "unembedding"):
+            pattern = getattr(self, name)
+            try:
+                re.compile(pattern or "")
+            except re.error as error:
+                raise InputError(f"parts: {name} {pattern!r} is no pattern: {error}") from None
+        if self.residues is not None and self.residues < 3:
+            raise InputError(f"parts: residues must be 3 or more, got {self.residues}")
+
+
+class ModelWeights:
+    """The weights of one model as stacks of one, [1, ...], in float32 or better.
+
+    Args:
+        model: a PreTrainedModel, not wrapped.
+        parts: what is meant by the names.
+    """
+
+    def __init__(self, model: nn.Module, parts: Parts) -> None:
+        self._model = model
+        self._parts = parts
+        _refuse_shards(model)
+        self.named = {
+            name: _stack_of_one(parameter.detach()) for name, parameter in model.named_parameters()
+        }
+
+    def all_of(self, part: str) -> list[Tensor]:
+        """The weights whose names have the pattern of "attention", "mixing" or "mlp".
+
+        Raises:
+            InputError: there are none.
+        """
+        pattern = getattr(self._parts, part)
+        found = [weight for name, weight in self.named.items() if re.search(pattern, name)]
+        if not found:
+            raise InputError(
+                f"no weight of this model has a name like {pattern!r}; say which belong to its "
+                f"{part} with parts=Parts({part}=...)"
+            )
+        return found
+
+    @property
+    def embedding_name(self) -> str:
+        """The name of the input embedding."""
+        return self._named("embedding", self._model.get_input_embeddings())  # type: ignore[operator]
+
+    @property
+    def embedding(self) -> Tensor:
+        """The input embedding, [1, V, d]."""
+        return self.named[self.embedding_name]
+
+    @property
+    def unembedding(self) -> Tensor:
+        """The output layer, [1, V, d]; the embedding where they are one, or there is none."""
+        head = self._model.get_output_embeddings()  # type: ignore[operator]
+        if head is None and self._parts.unembedding is None:
+            return self.embedding
+        return self.named[self._named("unembedding", head)]
+
+    @property
+    def mixing(self) -> Tensor:
+        """Queries, keys and values of all layers below one another, [1, rows, d]."""
+        transposed = {
+            f"{name}.weight"
+            for name, module in self._model.named_modules()
+            if isinstance(module, Conv1D)
+        }
+        self.all_of("mixing")
+        rows = [
+            weight.transpose(1, 2) if name in transposed else weight
+            for name, weight in self.named.items()
+            if re.search(self._parts.mixing, name)
+        ]
+        return torch.cat(rows, dim=1)
+
+    def _named(self, part: str, layer: nn.Module | None) -> str:
+        """The name of the matrix that is given for a part, else of the model's own layer."""
+        pattern = getattr(self._parts, part)
+        own = getattr(layer, "weight", None)
+        found = [
+            name
+            for name, parameter in self._model.named_parameters()
+            if (re.search(pattern, name) if pattern else parameter is own)
+        ]
+        if len(found) != 1:
+            which = f"{len(found)} weights have a name like {pattern!r}" if pattern else "none"
+            raise InputError(
+                f"the {part} of this model is one matrix, but found: {which}; name it with "
+                f"parts=Parts({part}=...)"
+            )
+        return found[0]
+
+
+def _refuse_shards(model: nn.Module) -> None:
+    """Weights that lie in pieces on several processes cannot be read on one of them."""
+    for name, weight in model.named_parameters():
+        if not weight.numel() or hasattr(weight, "full_tensor") or hasattr(weight, "_sharded_size"):
+            raise InputError(
+                f"weight {name!r} is not whole on this process: models that are sharded (FSDP, "
+                "DeepSpeed ZeRO-3) cannot be watched from inside; follow their log with gmb monitor"
+            )
+
+
+def _stack_of_one(weight: Tensor) -> Tensor:
+    kept = weight if weight.dtype in (torch.float32, torch.float64) else weight.float()
+    return kept.unsqueeze(0)
+
+
+# Rows with labels, on which the model of a live run is measured.
+
+
+BATCH_ROWS = 1024
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a model says of a batch of rows.
+
+    Attributes:
+        logits: [1, m, V], those that predict the answers.
+        answers: int64 [1, m].
+        hidden: [1, m, d], the states that the logits are made from; None where not asked for.
+    """
+
+    logits: Tensor
+    answers: Tensor
+    hidden: Tensor | None
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Rows of equal length.
+
+    Attributes:
+        input_ids: int64 [n, T].
+        labels: int64 [n, T], aligned with the tokens.
+        attention_mask: int64 [n, T], or None.
+    """
+
+    input_ids: Tensor
+    labels: Tensor
+    attention_mask: Tensor | None
+
+    @classmethod
+    def of(cls, rows: Any, *, where: str) -> LabelledRows:
+        """Rows from a `datasets.Dataset`, a sequence of mappings, or a mapping of arrays.
+
+        Raises:
+            InputError: a column is missing, rows differ in length, or nothing is labelled.
+        """
+        columns = {}
+        for name in ("input_ids", "labels", "attention_mask"):
+            cells = _column(rows, name, where)
+            if cells is None and name != "attention_mask":
+                raise InputError(f"{where}: column {name!r} missing; give input_ids and labels")
+            columns[name] = None if cells is None else _tensor(cells, name, where)
+        input_ids, labels = columns["input_ids"], columns["labels"]
+        assert input_ids is not None
+        assert labels is not None
+        if input_ids.shape != labels.shape or input_ids.dim() != 2:
+            raise InputError(
+                f"{where}: input_ids are {list(input_ids.shape)} and labels "
+                f"{list(labels.shape)}; give one label for each token of each row"
+            )
+        if not bool((labels[:, 1:] != IGNORED).any()):
+            raise InputError(
+                f"{where}: no token has a label; labels are {IGNORED} where nothing is predicted"
+            )
+        return cls(input_ids, labels, columns["attention_mask"])
+
+    def batches(self, model: Any, *, hidden: bool = False, **options: Any) -> Iterator[Answers]:
+        """What the model says, batch by batch.
+
+        Args:
+            model: called with `input_ids` and `attention_mask`; a PreTrainedModel.
+            hidden: whether to give the hidden states too.
+            options: further arguments of the call.
+        """
+        device = next(model.parameters()).device
+        for start in range(0, len(self.input_ids), BATCH_ROWS):
+            some = slice(start, start + BATCH_ROWS)
+            inputs: dict[str, Any] = {"input_ids": self.input_ids[some].to(device)}
+            if self.attention_mask is not None:
+                inputs["attention_mask"] = self.attention_mask[some].to(device)
+            said = model(**inputs, output_hidden_states=hidden, use_cache=False, **options)
+            answers = self.labels[some, 1:].to(device)
+            asked = answers != IGNORED
+            yield Answers(
+                said.logits[:, :-1][asked].unsqueeze(0).float(),
+                answers[asked].unsqueeze(0),
+                said.hidden_states[-1][:, :-1][asked].unsqueeze(0) if hidden else None,
+            )
+
+
+def _column(rows: Any, name: str, where: str) -> Any:
+    if isinstance(rows, Mapping):
+        return rows.get(name)
+    try:
+        if hasattr(rows, "column_names"):
+            return rows[name][:] if name in rows.column_names else None
+        found = [row[name] for row in rows if name in row]
+        return found if len(found) == len(rows) and found else None
+    except (TypeError, KeyError):
+        raise InputError(
+            f"{where}: give rows with input_ids and labels: a datasets.Dataset, a list of "
+            f"mappings, or a mapping of arrays; got {type(rows).__name__}"
+        ) from None
+
+
+def _tensor(cells: Any, name: str, where: str) -> Tensor:
+    if isinstance(cells, Tensor):
+        return cells.detach().to("cpu", torch.int64)
+    try:
+        return torch.stack([torch.as_tensor(row, dtype=torch.int64) for row in cells])
+    except (RuntimeError, TypeError, ValueError):
+        raise InputError(
+            f"{where}: column {name!r} holds no rows of equally many whole numbers; pad them, "
+            "with an attention_mask"
+        ) from None
+
+
+# What a model says of labelled rows: losses, margins and gradients over all their answers.
+
+
+class Changed:
+    """A model with other values for some of its weights, to be called like it.
+
+    Args:
+        model: left as it is.
+        changed: name -> value.
+        tied: whether a weight that the model uses in two places changes in both.
+    """
+
+    def __init__(
+        self, model: torch.nn.Module, changed: Mapping[str, Tensor], *, tied: bool = True
+    ) -> None:
+        self._model = model
+        self._tied = tied
+        own = dict(model.named_parameters())
+        self._changed = {name: value.to(own[name].dtype) for name, value in changed.items()}
+
+    def parameters(self) -> Iterator[Tensor]:
+        """Those of the model."""
+        return self._model.parameters()
+
+    def __call__(self, **inputs: Any) -> Any:
+        return functional_call(self._model, self._changed, (), inputs, tie_weights=self._tied)
+
+
+def summed_up(answers: Answers) -> dict[str, Tensor]:
+    """What is kept of a batch: numbers per answer, without its logits."""
+    kept = {
+        "losses": measures.answer_losses(answers.logits, answers.answers),
+        "margins": measures.margins(answers.logits, answers.answers),
+        "predictions": answers.logits.argmax(-1),
+    }
+    return kept if answers.hidden is None else {**kept, "hidden": answers.hidden}
+
+
+def quality(split: str, said: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Loss, accuracy and margins over the answers of all batches, [1] each."""
+    losses, margins = (
+        torch.cat([one[name] for one in said], dim=1) for name in ("losses", "margins")
+    )
+    return {f"{split}_loss": losses.mean(1), **measures.answer_quality(split, margins)}
+
+
+def gradients_on(model: torch.nn.Module, rows: LabelledRows) -> dict[str, Tensor]:
+    """Of the mean loss over all answers, [1, ...] each; `.grad` is left as it is."""
+    weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+    # In float32 at least, also of a model in half precision.
+    total = {
+        name: torch.zeros_like(weight, dtype=torch.promote_types(weight.dtype, torch.float32))
+        for name, weight in weights.items()
+    }
+    count = 0
+    for said in rows.batches(model):
+        loss = measures.answer_losses(said.logits, said.answers).sum()
+        made = torch.autograd.grad(loss, list(weights.values()), allow_unused=True)
+        for name, gradient in zip(weights, made, strict=True):
+            if gradient is not None:
+                total[name] += gradient
+        count += said.answers.shape[1]
+    return {name: (gradient / count).unsqueeze(0) for name, gradient in total.items()}
+
+
+def loss_on(model: Any, rows: LabelledRows) -> Tensor:
+    """The mean loss over all answers, [1]."""
+    losses = [measures.answer_losses(said.logits, said.answers) for said in rows.batches(model)]
+    return torch.cat(losses, dim=1).mean(1)
+
+
+@contextmanager
+def evaluating(model: torch.nn.Module) -> Iterator[None]:
+    """In evaluation mode, and each module afterwards in the mode that it was in."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+# The observables of somebody's own model in training, those of run logs by the same definitions.
+
+
+_QUALITY = ("loss", "acc", "margin_q10", "margin_q50", "margin_q90")
+_NORMS = ("weight_norm", "embedding_norm", "unembedding_norm", "attention_norm", "mlp_norm")
+_SPECTRA = tuple(
+    f"{part}_{kind}"
+    for part in ("embedding", "unembedding", "attention")
+    for kind in ("entropy", "rank")
+)
+_FOURIER = ("embedding_gini", "unembedding_gini")
+_PROCESS = ("disagreement", "prediction_change")
+UPDATE = "update_norm"
+HELD_OUT = (*(f"test_{name}" for name in _QUALITY), "participation_ratio", *_PROCESS)
+TRAINING = (*(f"train_{name}" for name in _QUALITY), "gradient_norm", "curvature")
+COLLECTED = (*_NORMS, *_SPECTRA, *_FOURIER, UPDATE, *HELD_OUT, *TRAINING)
+"""Every observable that can be taken from a model."""
+
+Extra = Callable[[Any, int], Mapping[str, float]]
+"""`extra(model, step)` gives columns that only the training's owner knows."""
+
+
+class ModelObserver:
+    """Measures what is needed, and no more.
+
+    Args:
+        needs: observables.
+        heldout, train: rows with labels, as `LabelledRows.of` takes them.
+        parts: which weights are meant.
+        extra: gives the columns that are not among `COLLECTED`.
+
+    Attributes:
+        predictions: of the held-out answers at the last checkpoint, [1, m]; None before.
+
+    Raises:
+        InputError: something is needed that cannot be measured from what was given.
+    """
+
+    def __init__(
+        self,
+        needs: Sequence[str],
+        *,
+        heldout: Any = None,
+        train: Any = None,
+        parts: Parts | None = None,
+        extra: Extra | None = None,
+    ) -> None:
+        self._needs = frozenset(needs)
+        self._parts = parts or Parts()
+        self._extra = extra
+        self._require(HELD_OUT, heldout, "held-out rows", "heldout")
+        self._require(TRAINING, train, "training rows", "train")
+        self._require(_FOURIER, self._parts.residues, "the residues' embeddings", "parts")
+        self._require(self._needs - {*COLLECTED}, extra, "nothing that a model shows", "extra")
+        self._heldout = self._rows(HELD_OUT, heldout, "heldout")
+        self._train = self._rows(TRAINING, train, "train")
+        self.predictions: Tensor | None = None
+        self._before: dict[str, Tensor] = {}
+
+    @property
+    def remembers(self) -> bool:
+        """Whether `remember` is of use."""
+        return UPDATE in self._needs
+
+    def remember(self, model: torch.nn.Module) -> None:
+        """Keep the weights before the update that leads to the next checkpoint."""
+        if self.remembers:
+            weights = ModelWeights(model, self._parts).named
+            self._before = {name: weight.clone() for name, weight in weights.items()}
+
+    def measure(self, model: torch.nn.Module, step: int) -> dict[str, float]:
+        """The observables that are needed.
+
+        Args:
+            model: a PreTrainedModel, whole and not wrapped.
+            step: of the training.
+
+        Raises:
+            InputError: the model has no such weights, or `extra` lacks a column.
+        """
+        found: dict[str, Tensor | float] = {}
+        with evaluating(model):
+            weights = ModelWeights(model, self._parts)
+            with torch.no_grad():
+                found |= self._of_weights(weights)
+                if self._heldout is not None:
+                    found |= self._of_held_out(model, weights, self._heldout)
+            if self._train is not None:
+                found |= self._of_training(model, weights, self._train)
+        if self._extra is not None:
+            found |= dict(self._extra(model, step))
+        lacking = sorted(self._needs - found.keys())
+        if lacking:
+            raise InputError(f"extra gave no column {lacking[0]!r}; gave: {', '.join(found)}")
+        return {name: float(found[name]) for name in sorted(self._needs)}
+
+    def _require(self, columns: Any, given: Any, what: str, name: str) -> None:
+        needed = sorted(self._needs.intersection(columns))
+        if needed and given is None:
+            example = {"parts": "Parts(residues=P)", "extra": "a function of (model, step)"}
+            raise InputError(
+                f"the lock's indicators read {', '.join(needed)}, measured on {what}: give "
+                f"{name}={example.get(name, 'a dataset with input_ids and labels')}, or let "
+                "indicators act that do without (act=[...])"
+            )
+
+    def _rows(self, columns: Sequence[str], rows: Any, name: str) -> LabelledRows | None:
+        return LabelledRows.of(rows, where=name) if self._needs.intersection(columns) else None
+
+    def _of_weights(self, weights: ModelWeights) -> dict[str, Tensor]:
+        recipes: dict[str, Callable[[], Tensor]] = {
+            "weight_norm": lambda: measures.norm(weights.named.values()),
+            "embedding_norm": lambda: measures.norm([weights.embedding]),
+            "unembedding_norm": lambda: measures.norm([weights.unembedding]),
+            "attention_norm": lambda: measures.norm(weights.all_of("attention")),
+            "mlp_norm": lambda: measures.norm(weights.all_of("mlp")),
+            UPDATE: lambda: self._update_norm(weights),
+        }
+        matrices: dict[str, Callable[[], Tensor]] = {
+            "embedding": lambda: weights.embedding,
+            "unembedding": lambda: weights.unembedding,
+            "attention": lambda: weights.mixing,
+        }
+        found = {name: make() for name, make in recipes.items() if name in self._needs}
+        for part, matrix in matrices.items():
+            if self._needs & {f"{part}_entropy", f"{part}_rank"}:
+                entropy = measures.spectral_entropy([matrix()])[0]
+                found |= {f"{part}_entropy": entropy, f"{part}_rank": entropy.exp()}
+            if f"{part}_gini" in self._needs:
+                found[f"{part}_gini"] = self._gini(matrix())
+        return found
+
+    def _gini(self, matrix: Tensor) -> Tensor:
+        residues = self._parts.residues
+        assert residues is not None
+        if matrix.shape[1] < residues:
+            raise InputError(
+                f"parts: residues is {residues}, but the matrix has {matrix.shape[1]} rows"
+            )
+        basis = measures.fourier_basis(residues).to(matrix)
+        return measures.fourier_gini(matrix[:, :residues], basis)
+
+    def _update_norm(self, weights: ModelWeights) -> Tensor:
+        return measures.norm(
+            weight - self._before.get(name, weight) for name, weight in weights.named.items()
+        )
+
+    def _of_held_out(
+        self, model: torch.nn.Module, weights: ModelWeights, rows: LabelledRows
+    ) -> dict[str, Tensor]:
+        states = "participation_ratio" in self._needs
+        said = list(map(summed_up, rows.batches(model, hidden=states)))
+        found = quality("test", said)
+        predictions = torch.cat([one["predictions"] for one in said], dim=1)
+        if states:
+            hidden = torch.cat([one["hidden"] for one in said], dim=1)
+            found["participation_ratio"] = measures.participation_ratio(hidden)
+        if "disagreement" in self._needs:
+            found["disagreement"] = self._disagreement(model, weights, rows, predictions)
+        before = predictions if self.predictions is None else self.predictions
+        if before.shape != predictions.shape:
+            raise InputError("the held-out rows are others than those of the saved state")
+        found["prediction_change"] = measures.changed_share(predictions, before.to(predictions))
+        self.predictions = predictions
+        return found
+
+    def _disagreement(
+        self,
+        model: torch.nn.Module,
+        weights: ModelWeights,
+        rows: LabelledRows,
+        predictions: Tensor,
+    ) -> Tensor:
+        differs = []
+        for noise in measures.noise_like(weights.embedding[0]):
+            noisy = measures.perturbed(weights.embedding, noise)[0]
+            other = Changed(model, {weights.embedding_name: noisy}, tied=False)
+            said = rows.batches(other)
+            guessed = torch.cat([one.logits.argmax(-1) for one in said], dim=1)
+            differs.append(measures.changed_share(guessed, predictions))
+        return measures.sum_of(differs) / len(differs)
+
+    def _of_training(
+        self, model: torch.nn.Module, weights: ModelWeights, rows: LabelledRows
+    ) -> dict[str, Tensor]:
+        bends = "curvature" in self._needs
+        with torch.no_grad():
+            found = quality("train", list(map(summed_up, rows.batches(model))))
+        if not bends and "gradient_norm" not in self._needs:
+            return found
+        gradients = gradients_on(model, rows)
+        found["gradient_norm"] = measures.norm(gradients.values())
+
+        def losses_at(moved: Mapping[str, Tensor]) -> Tensor:
+            return loss_on(Changed(model, {name: w[0] for name, w in moved.items()}), rows)
+
+        if bends:
+            with torch.no_grad():
+                found["curvature"] = measures.curvature(
+                    found["train_loss"],
+                    weights.named,
+                    gradients,
+                    losses_at,
+                    weight_norm=measures.norm(weights.named.values()),
+                    gradient_norm=found["gradient_norm"],
+                )
+        return found

@@ -1,0 +1,288 @@
+"""Two evaluations side by side, indicator by indicator, and whether that means anything.
+
+Numbers compare where both come from the same held-out runs and the same preregistration; the
+fingerprints say so. Files of other people carry none: then events, seeds and system are compared,
+and where they are silent too, nobody can tell.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gmb_hf import escape
+from gmb_hf.benchmark.results import IndicatorRecord, Results
+from gmb_hf.documents import canonical_hash
+from gmb_hf.errors import InputError
+from gmb_hf.files import write_text
+from gmb_hf.report.answer import primary_target
+
+Value = str | float | None
+
+QUANTITIES = ("label", "AUC", "FPR", "coverage", "p")
+_FINGERPRINTED = ("held-out data", "preregistration")
+_SHOWN = 16  # characters of a fingerprint
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One quantity in both files; None where a file does not have it."""
+
+    a: Value
+    b: Value
+
+    @property
+    def changed(self) -> bool:
+        """Whether they differ by more than a rounding error."""
+        if isinstance(self.a, float) and isinstance(self.b, float):
+            return not math.isclose(self.a, self.b, rel_tol=1e-9, abs_tol=1e-12)
+        return self.a != self.b
+
+
+@dataclass(frozen=True)
+class IndicatorPair:
+    """One indicator in both files.
+
+    Attributes:
+        name: of the indicator.
+        only_in: "A" or "B" where the other file does not have it.
+        values: by the names in `QUANTITIES`.
+    """
+
+    name: str
+    only_in: str | None
+    values: dict[str, Pair]
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything differs."""
+        return self.only_in is not None or any(pair.changed for pair in self.values.values())
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two results files.
+
+    Attributes:
+        target: the false positive rate at which FPR, coverage and p are taken.
+        differences: what makes the files incomparable, in words; empty where nothing is known to.
+        unknown: what neither of the two fingerprints could settle.
+        indicators: those of A in its order, then those of B alone; changed ones first.
+    """
+
+    target: float
+    differences: tuple[str, ...]
+    unknown: tuple[str, ...]
+    indicators: tuple[IndicatorPair, ...]
+
+    @property
+    def comparable(self) -> bool | None:
+        """Whether the numbers may be compared; None where nobody can tell."""
+        if self.differences:
+            return False
+        return None if self.unknown else True
+
+
+def compare(a: Results, b: Results) -> Comparison:
+    """Put two evaluations side by side."""
+    target = primary_target(a)
+    named = {item.name: item for item in b.indicators}
+    pairs = [_pair(item, named.pop(item.name, None), target) for item in a.indicators]
+    pairs += [_pair(None, item, target) for item in named.values()]
+    differences = [*_different_fingerprints(a, b)]
+    unknown = [*_unknown_fingerprints(a, b)]
+    if unknown:
+        differences += _different_statements(a, b)
+    pairs.sort(key=lambda pair: not pair.changed)
+    return Comparison(target, tuple(differences), tuple(unknown), tuple(pairs))
+
+
+def _different_fingerprints(a: Results, b: Results) -> Iterator[str]:
+    for what in _FINGERPRINTED:
+        first, second = _fingerprints(a, b, what)
+        if first and second and first != second:
+            yield f"{what} ({first[:_SHOWN]} and {second[:_SHOWN]})"
+
+
+def _unknown_fingerprints(a: Results, b: Results) -> Iterator[str]:
+    for what in _FINGERPRINTED:
+        sides = zip(("A", "B"), _fingerprints(a, b, what), strict=True)
+        silent = [name for name, fingerprint in sides if not fingerprint]
+        if silent:
+            verb = "have" if len(silent) > 1 else "has"
+            yield f"{' and '.join(silent)} {verb} no fingerprint of the {what}"
+
+
+def _different_statements(a: Results, b: Results) -> Iterator[str]:
+    """What files without fingerprints say about their runs; what is left open is not compared."""
+    stated = {
+        "event.type": (a.event.type, b.event.type),
+        "event.t_event_by_seed": (a.event.t_event_by_seed, b.event.t_event_by_seed),
+        "boundary.task": (a.boundary.task, b.boundary.task),
+        "boundary.model": (a.boundary.model, b.boundary.model),
+        "boundary.seeds_eval": (a.boundary.seeds_eval, b.boundary.seeds_eval),
+        "x_protocol": (a.x_protocol, b.x_protocol),
+    }
+    for field, (first, second) in stated.items():
+        if first and second and first != second:
+            yield field
+
+
+def _fingerprints(a: Results, b: Results, what: str) -> tuple[str | None, str | None]:
+    if what == "preregistration" and a.x_prereg is not None and b.x_prereg is not None:
+        return _design(a.x_prereg), _design(b.x_prereg)
+    field = "prereg_hash" if what == "preregistration" else "evaluation_fingerprint"
+    first, second = (
+        None if side.x_provenance is None else getattr(side.x_provenance, field) for side in (a, b)
+    )
+    return first, second
+
+
+def _design(prereg: Mapping[str, Any]) -> str:
+    # Who fixed it, when, and with which commit is no part of the design.
+    return canonical_hash({key: value for key, value in prereg.items() if key != "meta"})
+
+
+def _pair(a: IndicatorRecord | None, b: IndicatorRecord | None, target: float) -> IndicatorPair:
+    first, second = _values(a, target), _values(b, target)
+    present = a or b
+    return IndicatorPair(
+        name="" if present is None else present.name,
+        only_in="B" if a is None else "A" if b is None else None,
+        values={name: Pair(first[name], second[name]) for name in QUANTITIES},
+    )
+
+
+def _values(item: IndicatorRecord | None, target: float) -> dict[str, Value]:
+    if item is None:
+        return dict.fromkeys(QUANTITIES)
+    achieved, point = item.achieved(target), item.point(target)
+    raw = None if point is None else point.x_p_value
+    return {
+        "label": item.label,
+        "AUC": item.layer_A.auc,
+        "FPR": None if achieved is None else achieved.achieved,
+        "coverage": None if point is None else point.coverage,
+        # As in the report: the raw p stands where nothing was adjusted.
+        "p": raw if item.x_p_adjusted is None else item.x_p_adjusted,
+    }
+
+
+# A comparison of two evaluations as Markdown, CSV or JSON.
+
+
+def write_comparison(comparison: Comparison, a: str, b: str, path: str | Path) -> Path:
+    """Write a comparison of the files `a` and `b`, atomically; the ending of the name decides how.
+
+    Raises:
+        InputError: the name ends in none of .md, .csv and .json.
+    """
+    check_ending(path)
+    text = _WRITERS[Path(path).suffix](comparison, a, b)
+    return write_text(path, text)
+
+
+def check_ending(path: str | Path) -> None:
+    """Raise `InputError` unless a comparison can be written to this file."""
+    if Path(path).suffix not in _WRITERS:
+        raise InputError(f"{path}: a comparison is written as {', '.join(_WRITERS)}; choose one")
+
+
+def verdict(comparison: Comparison) -> str:
+    """Whether the numbers compare, in a sentence."""
+    if comparison.differences:
+        return f"Not comparable: they differ in their {', '.join(comparison.differences)}."
+    if comparison.unknown:
+        return f"Nobody can tell whether they are comparable: {'; '.join(comparison.unknown)}."
+    return "Comparable: the same held-out data and the same preregistration."
+
+
+def count_changes(comparison: Comparison) -> str:
+    """How many indicators changed, in a sentence."""
+    changed = [pair for pair in comparison.indicators if pair.changed]
+    labels = [pair for pair in changed if not pair.only_in and pair.values["label"].changed]
+    total = len(comparison.indicators)
+    return f"{len(changed)} of {total} indicators differ, {len(labels)} in their label."
+
+
+def shown(name: str, value: Value) -> str:
+    """One value as readers see it."""
+    if isinstance(value, str):
+        return value
+    if name == "p":
+        return escape.p_value(value)
+    return escape.number(value, 2 if name in ("AUC", "coverage") else 3)
+
+
+def _markdown(comparison: Comparison, a: str, b: str) -> str:
+    head = ["indicator", *(_head(name, comparison.target) for name in QUANTITIES)]
+    lines = [
+        f"A is {escape.markdown(a)}, B is {escape.markdown(b)}.",
+        "",
+        f"{escape.markdown(verdict(comparison))} {count_changes(comparison)}",
+        "",
+        f"| {' | '.join(head)} |",
+        f"|{'|'.join(':---' if name in ('indicator', 'label') else '---:' for name in head)}|",
+    ]
+    for item in comparison.indicators:
+        only = f" (only in {item.only_in})" if item.only_in else ""
+        cells = [f"{escape.markdown(item.name)}{only}"]
+        cells += [_both(name, pair, item.only_in) for name, pair in item.values.items()]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _head(name: str, target: float) -> str:
+    return f"{name} at {target:g}" if name in ("FPR", "coverage", "p") else name
+
+
+def _both(name: str, pair: Pair, only_in: str | None) -> str:
+    if only_in:
+        return shown(name, pair.a if only_in == "A" else pair.b)
+    if not pair.changed:
+        return shown(name, pair.a)
+    return f"{shown(name, pair.a)} → **{shown(name, pair.b)}**"
+
+
+def _csv(comparison: Comparison, a: str, b: str) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\r\n")
+    writer.writerow(["indicator", "quantity", "A", "B", "changed", "only_in"])
+    for item in comparison.indicators:
+        for name, pair in item.values.items():
+            cells = ["" if value is None else value for value in (pair.a, pair.b)]
+            writer.writerow([item.name, name, *cells, pair.changed, item.only_in or ""])
+    return out.getvalue()
+
+
+def _json(comparison: Comparison, a: str, b: str) -> str:
+    content: dict[str, Any] = {
+        "a": a,
+        "b": b,
+        "target": comparison.target,
+        "comparable": comparison.comparable,
+        "differences": list(comparison.differences),
+        "unknown": list(comparison.unknown),
+        "indicators": [
+            {
+                "name": item.name,
+                "only_in": item.only_in,
+                "changed": item.changed,
+                **{
+                    name: {"a": pair.a, "b": pair.b, "changed": pair.changed}
+                    for name, pair in item.values.items()
+                },
+            }
+            for item in comparison.indicators
+        ],
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+_WRITERS = {".md": _markdown, ".csv": _csv, ".json": _json}

@@ -1,0 +1,545 @@
+"""report.md: the answer first, then everything that it rests on.
+
+The text lives in `report.md.j2`; this module gathers what it shows. Whatever a user named (scores,
+tasks, paths) is escaped, so that it reads as it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from gmb_hf import escape
+from gmb_hf.benchmark.compat import explain_settings
+from gmb_hf.benchmark.compat_results import settings_of
+from gmb_hf.benchmark.evaluate import Evaluation
+from gmb_hf.benchmark.operationality import pass_line
+from gmb_hf.benchmark.results import IndicatorRecord, IntervalRecord, Results, definition_of_done
+from gmb_hf.benchmark.scores import Scores
+from gmb_hf.design.design import Prereg
+from gmb_hf.design.explain import explain_design
+from gmb_hf.design.power import runs_needed
+from gmb_hf.escape import steps
+from gmb_hf.files import write_text
+from gmb_hf.report.answer import Answer, answer
+from gmb_hf.report.curves import (
+    AlignedScore,
+    GrokkingCurves,
+    align,
+    grokking_curves,
+    scores_around_event,
+)
+from gmb_hf.report.figures import (
+    fpr_control,
+    fpr_curve,
+    label_summary,
+    lead_time_distribution,
+    lead_times,
+    summary_row,
+)
+from gmb_hf.report.style import save_figure
+from gmb_hf.report.tables import GROUPS, compat_tables, group_of, reason, write_each, write_tables
+from gmb_hf.runs.runlog import RunLog
+
+_HEADLINE_ROWS = 8
+FIGURES = ("summary", "curves", "fpr", "aligned", "leads")
+"""The figures that a report has a place for."""
+
+_SOURCES = {
+    "locked": "Thresholds were locked on explore runs before a held-out run was looked at.",
+    "explore": "Thresholds were found on explore runs.",
+    "cross_run": "There were no explore runs: each held-out run was judged by thresholds found on "
+    "the other runs (grouped cross-fitting). A deployed threshold would come from all of them.",
+    "given": "Thresholds were given from outside.",
+    "in_sample": "Thresholds were found on the same negative windows that they were measured on, "
+    "as the specification allows; this makes the gate easy to pass.",
+}
+
+
+def render_report(
+    results: Results,
+    *,
+    figures: Mapping[str, str] | None = None,
+    note: str | None = None,
+    next_command: str | None = None,
+    folder: str | Path | None = None,
+) -> str:
+    """The report as Markdown.
+
+    Args:
+        results: what was found.
+        figures: paths relative to the report, by the names in `FIGURES`; absent ones are left out.
+        note: a remark below the answer, in Markdown, e.g. that few runs leave verdicts open.
+        next_command: what to type next.
+        folder: where the results file lies, for the definition of done to look into the table.
+    """
+    found = answer(results)
+    design, compat = results.prereg, settings_of(results)
+    horizon = design.horizon if design else compat.horizon if compat else None
+    done = definition_of_done(results, folder)
+    text = (
+        _environment(found)
+        .get_template("report.md.j2")
+        .render(
+            title=f"Which scores may raise an alarm: {escape.markdown(results.meta.run_id)}",
+            answer=found,
+            headline=_headline(found),
+            note=note,
+            figures={name: (figures or {}).get(name) for name in FIGURES},
+            results=results,
+            horizon="declared" if horizon is None else escape.steps(horizon),
+            compat=compat is not None,
+            strict=results.x_protocol == "strict",
+            boundary=explain_settings(compat) if compat else _boundary(results, design),
+            events=_events(results),
+            calibration=_calibration(results),
+            budgets=_budgets(results),
+            groups=[
+                (heading, found.group(name))
+                for name, heading in GROUPS.items()
+                if found.group(name)
+            ],
+            strata=[(item.name, part) for item in found.ranked for part in item.x_strata],
+            failures=[
+                item
+                for item in found.ranked
+                if item.label != "SUPPORTED_FOR_ALARM" and group_of(item) != "control"
+            ],
+            tables=[
+                (name.removeprefix("x_").removesuffix("_path"), path)
+                for name, path in results.tables
+                if path
+            ],
+            done=done,
+            accepted=all(check.passed for check in done),
+            provenance=list(_provenance(results)),
+            next_command=next_command,
+        )
+    )
+    return _tidy(text)
+
+
+def write_report(
+    results: Results,
+    path: str | Path,
+    *,
+    figures: Mapping[str, str] | None = None,
+    note: str | None = None,
+    next_command: str | None = None,
+    folder: str | Path | None = None,
+) -> Path:
+    """Write the report atomically; the arguments are those of `render_report`."""
+    text = render_report(
+        results, figures=figures, note=note, next_command=next_command, folder=folder
+    )
+    return write_text(path, text)
+
+
+def verdict_table(results: Results) -> str:
+    """Every score with its label and its primary operating point, as a table in Markdown."""
+    found = answer(results)
+    template = _environment(found).get_template("verdicts.md.j2")
+    table: str = template.module.rows(found.ranked, found.target)  # type: ignore[attr-defined]
+    return _tidy(table)
+
+
+def _environment(found: Answer) -> Environment:
+    environment = Environment(
+        loader=PackageLoader("gmb_hf.report", "."),
+        undefined=StrictUndefined,
+        trim_blocks=False,
+        keep_trailing_newline=True,
+        autoescape=False,  # Markdown is escaped by the filter `md`, wherever a user's text goes
+    )
+    environment.filters.update(_filters(found))
+    return environment
+
+
+def _headline(found: Answer) -> tuple[IndicatorRecord, ...]:
+    """The best scores: monitors, or oracles and controls where there is nothing else."""
+    for groups in (("monitor", "undeclared"), ("oracle",), ("control",)):
+        rows = [item for item in found.ranked if group_of(item) in groups]
+        if rows:
+            rows.sort(key=lambda item: item not in found.supported)
+            supported = sum(item in found.supported for item in rows)
+            return tuple(rows[: max(supported, _HEADLINE_ROWS)])
+    return ()
+
+
+def _filters(found: Answer) -> dict[str, object]:
+    target = found.target
+
+    def false_alarms(item: IndicatorRecord) -> str:
+        row = item.achieved(target)
+        if row is None:
+            return "–"
+        if row.x_answer == "ABSTAIN":
+            return "abstains"
+        return f"{escape.number(row.achieved)}{_bracket(row.x_interval)}"
+
+    def warned(item: IndicatorRecord) -> str:
+        point = item.point(target)
+        if point is None or point.coverage is None:
+            return "–"
+        return f"{point.coverage:.0%}{_bracket(point.x_coverage_interval, percent=True)}"
+
+    def chance(item: IndicatorRecord) -> str:
+        point = item.point(target)
+        nulls = (point.x_shift_null, point.x_risk_set_null) if point else ()
+        shown = [
+            f"{null.mean_coverage:.0%}"
+            for null in nulls
+            if null is not None and null.mean_coverage is not None
+        ]
+        return ", ".join(shown) or "–"
+
+    def lead(item: IndicatorRecord) -> str:
+        point = item.point(target)
+        return escape.steps(point.lead_time_median if point else None)
+
+    def p(item: IndicatorRecord) -> str:
+        point = item.point(target)
+        own = point.x_p_value if point else None
+        return escape.p_value(own if item.x_p_adjusted is None else item.x_p_adjusted)
+
+    return {
+        "md": escape.markdown,
+        "path": lambda path: quote(str(path)),
+        "g": lambda value: f"{value:g}",
+        "steps": escape.steps,
+        "false_alarms": false_alarms,
+        "warned": warned,
+        "chance": chance,
+        "lead": lead,
+        "p": p,
+        "p_number": escape.p_value,
+        "share": lambda value: "–" if value is None else f"{value:.0%}",
+        "reasons": lambda codes: "; ".join(reason(code) for code in codes),
+        "stratum_alarms": lambda part: f"{escape.number(part.achieved)}{_bracket(part.interval)}",
+        "stratum_warned": lambda part: (
+            "–"
+            if part.coverage is None
+            else f"{part.coverage:.0%}{_bracket(part.coverage_interval, percent=True)}"
+        ),
+    }
+
+
+def _bracket(interval: IntervalRecord | None, *, percent: bool = False) -> str:
+    if interval is None or interval.low is None or interval.high is None:
+        return ""
+    form = ".0%" if percent else ".3f"
+    return f" [{interval.low:{form}}, {interval.high:{form}}]"
+
+
+def _boundary(results: Results, design: Prereg | None) -> tuple[str, ...]:
+    if design is not None:
+        return explain_design(design)
+    task, model = results.boundary.task, results.boundary.model
+    return (
+        f"Task: {task or 'not declared'}.",
+        f"Model: {model or 'not declared'}.",
+        f"Event: {results.event.type}; the preregistration is not stored with the results.",
+    )
+
+
+def _events(results: Results) -> str:
+    summary = results.summary
+    steps = sorted(
+        float(step) for step in results.event.t_event_by_seed.values() if step is not None
+    )
+    events = summary.n_events
+    known = "an unknown number" if events is None else f"{events:,}"
+    text = f"{known} of {summary.n_seeds:,} held-out runs have an event"
+    if steps:
+        middle = (steps[(len(steps) - 1) // 2] + steps[len(steps) // 2]) / 2
+        text += f", between step {steps[0]:,.0f} and {steps[-1]:,.0f} (median {middle:,.0f})"
+    text += "."
+    if summary.x_event_count_min is not None and (events or 0) < summary.x_event_count_min:
+        text += f" {summary.x_event_count_min} are needed for a verdict."
+    if summary.x_n_too_early:
+        text += f" {summary.x_n_too_early:,} came too early to be warned of and count as uncovered."
+    if summary.x_n_excluded:
+        text += f" Excluded, as neither events nor negatives: {summary.x_n_excluded:,}."
+    return text
+
+
+def _calibration(results: Results) -> str:
+    calibration = results.x_calibration
+    if calibration is None:
+        return "Where the thresholds come from is not stored."
+    text = _SOURCES[calibration.method]
+    if calibration.n_runs is not None:
+        text += f" {calibration.n_runs:,} runs with negative windows were used."
+    return text
+
+
+def _budgets(results: Results) -> list[tuple[str, str]]:
+    calibration = results.x_calibration
+    if calibration is None:
+        return []
+    rows = []
+    for key, budget in calibration.effective_budget.items():
+        runs = runs_needed(float(key))
+        few = calibration.n_runs is not None and calibration.n_runs < runs
+        shown = f"no finite threshold: {runs} runs are needed" if few else escape.number(budget)
+        rows.append((f"{float(key):g}", shown))
+    return rows
+
+
+def _provenance(results: Results) -> Iterator[tuple[str, str]]:
+    yield "Date", results.meta.date
+    if results.meta.prereg_path:
+        yield "Preregistration", results.meta.prereg_path
+    for pulled in results.x_sources:
+        place = f"{pulled.repo}@{pulled.revision}"
+        yield f"From the Hub: {pulled.what}", f"{place}, {pulled.config}, {pulled.fingerprint}"
+    source = results.x_provenance
+    if source is None:
+        return
+    versions = ", ".join(f"{name} {version}" for name, version in source.packages.items())
+    yield "Software", f"gmb-hf {source.package_version}, Python {source.python}, {versions}"
+    for name, value in (
+        ("Lock", source.lock_hash),
+        ("Preregistration hash", source.prereg_hash),
+        ("Explore log", source.explore_fingerprint),
+        ("Held-out log", source.evaluation_fingerprint),
+    ):
+        if value:
+            yield name, value
+    if source.seed_of_draws is not None:
+        yield "Seed of all draws", str(source.seed_of_draws)
+
+
+def _tidy(text: str) -> str:
+    """At most one empty line in a row, and a single one at the end."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.strip() or (lines and lines[-1]):
+            lines.append(line.rstrip())
+    return "\n".join(lines).rstrip() + "\n"
+
+
+# Everything that an evaluation leaves: results.yaml, tables/, figures/ and report.md.
+
+
+_NAMES = {
+    "summary": "label_summary",
+    "curves": "grokking_curves",
+    "fpr": "fpr_control",
+    "aligned": "scores_around_event",
+    "leads": "lead_times",
+}
+
+
+def write_evaluation(
+    results: Results,
+    folder: str | Path,
+    *,
+    curves: GrokkingCurves | None = None,
+    aligned: Sequence[AlignedScore] = (),
+    cadence: int | None = None,
+    note: str | None = None,
+    next_command: str | None = None,
+) -> list[Path]:
+    """Write an evaluation to a folder, every file atomically.
+
+    Args:
+        results: what was found.
+        folder: where to; made if it is not there.
+        curves: the held-out runs over training.
+        aligned: scores around t*; `featured` says which.
+        cadence: steps between checkpoints.
+        note: a remark below the answer, in Markdown.
+        next_command: what to type next.
+
+    Returns:
+        The files written: report.md first, then results.yaml, tables and figures.
+    """
+    place = Path(folder)
+    written = [
+        results.write(place / "results.yaml"),
+        *write_tables(results, place / "tables"),
+        *write_each(compat_tables(results), place / "tables"),
+    ]
+    drawn = draw(results, curves=curves, aligned=aligned, cadence=cadence)
+    for name, figure in drawn.items():
+        written += save_figure(figure, place / "figures" / _NAMES[name])
+    links = {name: f"figures/{_NAMES[name]}.png" for name in drawn}
+    report = write_report(
+        results,
+        place / "report.md",
+        figures=links,
+        note=note,
+        next_command=next_command,
+        folder=place,
+    )
+    return [report, *written]
+
+
+def draw(
+    results: Results,
+    *,
+    curves: GrokkingCurves | None = None,
+    aligned: Sequence[AlignedScore] = (),
+    cadence: int | None = None,
+) -> dict[str, Figure]:
+    """Every figure that there is data for, by the names in `report.FIGURES`."""
+    found = answer(results)
+    prereg = results.prereg
+    # The reference has its settings in place of a design; its labels need no summary.
+    design = prereg or settings_of(results)
+    figures: dict[str, Figure] = {}
+    if design is None or not found.ranked:
+        return figures
+    strict = results.x_protocol == "strict"
+    eps = design.fpr_eps
+    if prereg is not None:
+        figures["summary"] = label_summary(
+            [summary_row(item, found.target) for item in found.ranked],
+            title=found.title,
+            subtitle=subtitle(results),
+            target=found.target,
+            cap=pass_line(found.target, eps) if strict else found.target + eps,
+            coverage_min=prereg.coverage_min,
+        )
+    if curves is not None:
+        figures["curves"] = grokking_curves(curves)
+    if design.fpr_targets:
+        curves_of = [fpr_curve(item) for item in found.ranked]
+        source = results.x_calibration
+        same = source is not None and source.method == "in_sample"
+        figures["fpr"] = fpr_control(
+            curves_of,
+            eps=eps,
+            cap=strict,
+            measured_on="the runs calibrated on" if same else "held-out runs",
+        )
+    if aligned:
+        figures["aligned"] = scores_around_event(
+            aligned, horizon=design.horizon, safe_gap=prereg.safe_gap if prereg else None
+        )
+    leads = [lead_times(item, found.target) for item in found.ranked]
+    stored = [item for item in leads if item is not None and item.n_events]
+    if stored:
+        figures["leads"] = lead_time_distribution(
+            stored,
+            horizon=design.horizon,
+            lead_time_target=design.lead_time_target,
+            target=found.target,
+            cadence=cadence or (prereg.boundary.checkpoint_every_steps if prereg else None),
+        )
+    return figures
+
+
+def featured(found: Answer, count: int = 6) -> tuple[str, ...]:
+    """The names of the scores that are worth a look around t*: the best, controls left out."""
+    names = [item.name for item in found.ranked if item.family != "control"]
+    return tuple(names[:count])
+
+
+def subtitle(results: Results) -> str:
+    """What was judged, in one line."""
+    summary, calibration = results.summary, results.x_calibration
+    sources = {
+        "locked": "thresholds locked on {} explore runs",
+        "explore": "thresholds from {} explore runs",
+        "cross_run": "thresholds cross-fitted over runs",
+        "in_sample": "thresholds from the same runs",
+        "given": "thresholds from outside",
+    }
+    parts = [
+        results.boundary.task,
+        results.boundary.model,
+        f"{summary.n_seeds:,} held-out runs, {steps(summary.n_events)} events",
+    ]
+    if calibration is not None:
+        count = "the" if calibration.n_runs is None else f"{calibration.n_runs:,}"
+        parts.append(sources[calibration.method].format(count))
+    return " · ".join(part for part in parts if part)
+
+
+# An evaluation to files: results.yaml, tables, figures, report.md.
+
+
+# Horizons on each side of t* in the aligned figure.
+_REACH = 3
+_METRICS = {"test_acc": ("train_acc", "accuracy"), "acc_test": ("acc_train", "accuracy")}
+
+
+def publish(
+    evaluation: Evaluation,
+    out: str | Path,
+    *,
+    note: str | None = None,
+    next_command: str | None = None,
+) -> list[Path]:
+    """Write everything that an evaluation leaves, and return the files, the report first.
+
+    Args:
+        evaluation: what was judged.
+        out: the folder; results.yaml, report.md, tables/ and figures/ go into it.
+        note: a remark for the report in Markdown, e.g. that few runs leave verdicts open.
+        next_command: what to type next, for the report.
+    """
+    names = featured(answer(evaluation.results))
+    has_events = evaluation.events.n_events > 0
+    return write_evaluation(
+        evaluation.results,
+        out,
+        curves=_curves(evaluation),
+        aligned=[_aligned(name, evaluation) for name in names] if has_events else [],
+        cadence=evaluation.prereg.boundary.checkpoint_every_steps,
+        note=note,
+        next_command=next_command,
+    )
+
+
+def _curves(evaluation: Evaluation) -> GrokkingCurves | None:
+    """None where no run logs the metric: E_regime reads its event from other columns."""
+    log, metric = evaluation.log, evaluation.prereg.metric
+    if metric not in log.observables:
+        return None
+    return grokking_curves_of(log, metric, evaluation.events.step)
+
+
+def grokking_curves_of(log: RunLog, metric: str, event_step: NDArray[np.float64]) -> GrokkingCurves:
+    """The metric of every run with its event, and the same on training rows where it is logged."""
+    test = log.panel(metric)
+    beside, shown = _METRICS.get(metric, (None, metric))
+    return GrokkingCurves(
+        steps=test.steps,
+        test=np.where(test.present, test.values, np.nan),
+        event_step=event_step,
+        train=log.panel(beside).values if beside in log.observables else None,
+        metric=shown,
+    )
+
+
+def _aligned(name: str, evaluation: Evaluation) -> AlignedScore:
+    judgement, target = evaluation.judgements[name], evaluation.prereg.primary_fpr
+    return aligned_score(
+        judgement.evaluation,
+        horizon=evaluation.prereg.horizon,
+        threshold=judgement.calibrated.deployed.get(target),
+        target=target,
+    )
+
+
+def aligned_score(
+    scores: Scores, *, horizon: int, threshold: float | None, target: float
+) -> AlignedScore:
+    """A score around t*, a few horizons to each side, with the threshold for a target rate."""
+    offsets, values = align(
+        scores.values,
+        scores.steps,
+        scores.present,
+        scores.event_step,
+        reach=_REACH * horizon,
+    )
+    return AlignedScore(scores.name, offsets, values, threshold, target)

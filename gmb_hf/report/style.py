@@ -1,0 +1,216 @@
+"""How figures look, and how they are saved: the same bytes for the same data.
+
+Colours are those of Okabe and Ito (2008), which stay apart for colour-blind readers; nothing is
+told by colour alone, so that figures also read in grayscale.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.patheffects import AbstractPathEffect, Normal, Stroke
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from gmb_hf.escape import one_line
+from gmb_hf.files import atomic_path
+
+BLACK = "#000000"
+ORANGE = "#E69F00"
+SKY = "#56B4E9"
+GREEN = "#009E73"
+YELLOW = "#F0E442"
+BLUE = "#0072B2"
+VERMILION = "#D55E00"
+PURPLE = "#CC79A7"
+INK = "#222222"
+MUTED = "#6B6B6B"
+RULE = "#D0D0D0"
+FAINT = "#F3F3F3"
+
+VARIANT_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILION, YELLOW, BLACK)
+VARIANT_HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "++++", "||||")
+VARIANT_DASHES: tuple[tuple[int, tuple[float, ...]], ...] = (
+    (0, ()),
+    (0, (4, 1.6)),
+    (0, (1, 1.2)),
+    (0, (6, 1.5, 1, 1.5)),
+    (0, (8, 2)),
+    (0, (3, 1, 1, 1, 1, 1)),
+    (0, (2, 2)),
+    (0, (10, 1, 1, 1)),
+)
+"""Of variants that are compared, by their place: told apart by colour, and by form."""
+
+# The one label that allows an alarm is dark, all others are pale, so that it is found at a
+# glance, in grayscale too.
+LABEL_COLOURS = {
+    "SUPPORTED_FOR_ALARM": BLUE,
+    "SCOPE_LIMITED": "#A9D6F2",
+    "INCONCLUSIVE": "#E2E2E2",
+    "ESTIMATOR_UNSTABLE": "#F1D6E4",
+    "RANK_ONLY": "#FBE7BC",
+}
+LABEL_INKS = {"SUPPORTED_FOR_ALARM": "#FFFFFF"}
+
+_STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 8.5,
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.labelsize": 8.5,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": "#8A8A8A",
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.unicode_minus": True,
+    "text.color": INK,
+    "text.parse_math": False,  # a name such as "cost_$x$" is text
+    "xtick.color": "#4A4A4A",
+    "ytick.color": "#4A4A4A",
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "xtick.major.size": 3,
+    "ytick.major.size": 3,
+    "legend.frameon": False,
+    "legend.fontsize": 7.5,
+    "lines.linewidth": 1.4,
+    "figure.facecolor": "#FFFFFF",
+    "savefig.facecolor": "#FFFFFF",
+    "svg.hashsalt": "gmb-hf",
+    "svg.fonttype": "path",
+}
+
+
+HALO: list[AbstractPathEffect] = [
+    Stroke(linewidth=2, foreground="#FFFFFF", alpha=0.85),
+    Normal(),
+]
+"""For text that lies on lines."""
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """The settings that every figure is drawn and saved under; nothing global is changed."""
+    with mpl.rc_context(_STYLE):
+        yield
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of this size in inches, laid out without overlaps."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def panel_grid(
+    count: int, columns: int, *, width: float, panel_height: float, head: float = 0.5
+) -> tuple[Figure, list[Axes]]:
+    """A figure of `count` equal panels that share both axes, placed by inches.
+
+    Only the leftmost panel of a row and the lowest of a column carry tick labels.
+
+    Args:
+        count: how many panels.
+        columns: how many in a row.
+        width: of the figure, inches.
+        panel_height: of a row with its title, inches.
+        head: room above the panels for a legend, inches.
+    """
+    rows = max(1, -(-count // columns))
+    foot, left, right = 0.48, 0.62, 0.2
+    height = head + rows * panel_height + foot
+    figure = Figure(figsize=(width, height))
+    grid = figure.subplots(
+        rows,
+        columns,
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+        gridspec_kw={
+            "left": left / width,
+            "right": 1 - right / width,
+            "bottom": foot / height,
+            "top": 1 - (head + 0.2) / height,
+            "wspace": 0.14,
+            "hspace": 0.34,
+        },
+    )
+    for index, axes in enumerate(grid.flat):
+        axes.set_visible(index < count)
+        axes.tick_params(labelbottom=index + columns >= count)
+    return figure, list(grid.flat[:count])
+
+
+def save_figure(
+    figure: Figure, path: str | Path, *, formats: tuple[str, ...] = ("png", "svg")
+) -> list[Path]:
+    """Write `path`.png (200 dpi) and `path`.svg atomically; equal figures give equal bytes.
+
+    Args:
+        figure: what a function of this folder returned.
+        path: folder and name without a suffix.
+        formats: which of the two to write.
+
+    Returns:
+        The files written.
+    """
+    written = []
+    stem = Path(path)
+    with house_style():
+        for suffix in formats:
+            target = stem.with_name(f"{stem.name}.{suffix}")
+            metadata = {"Date": None} if suffix == "svg" else {"Software": None}
+            with atomic_path(target) as temporary, warnings.catch_warnings():
+                # A name in a script that the font lacks is drawn as boxes; the tables spell it.
+                warnings.filterwarnings("ignore", message="Glyph .* missing from")
+                figure.savefig(temporary, format=suffix, dpi=200, metadata=metadata)
+            written.append(target)
+    return written
+
+
+def step_axis(axes: Axes, label: str, *, ticks: int = 6) -> None:
+    """A horizontal axis in training steps: 1,000 rather than 1e3."""
+    axes.set_xlabel(label)
+    axes.xaxis.set_major_locator(MaxNLocator(ticks, integer=True, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: f"{value:,.0f}".replace("-", "\N{MINUS SIGN}"))
+    )
+
+
+def rate_axis(axis: Axis) -> None:
+    """An axis of rates, written without a leading zero."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: rate_text(value)))
+
+
+def log_loss_axis(axis: Axis) -> None:
+    """A logarithmic axis of losses: .01, .1, 1 rather than powers of ten."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=7))
+    axis.set_minor_locator(NullLocator())
+    rate_axis(axis)
+
+
+def rate_text(value: float) -> str:
+    """A rate without its leading zero: .05, 1, 0."""
+    text = f"{value:.3g}"
+    text = text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+    return text.replace("-", "\N{MINUS SIGN}")  # as the axes of matplotlib have it
+
+
+def shorten(name: str, length: int) -> str:
+    """The name on one line, cut in the middle with an ellipsis beyond `length` characters."""
+    flat = one_line(name) or "(no name)"
+    if len(flat) <= length:
+        return flat
+    head = (length - 1) * 2 // 3
+    return f"{flat[:head]}…{flat[len(flat) - (length - 1 - head) :]}"

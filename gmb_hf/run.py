@@ -1,0 +1,185 @@
+"""The main job: data, training, explore, lock, evaluate, report, in one folder that resumes.
+
+OUT/data/         the task as Parquet with a card
+OUT/logs/         run logs          OUT/explore.csv   both signs of every candidate
+OUT/lock.yaml     the sealed design OUT/results.yaml  tables/ figures/ report.md
+OUT/models/       a held-out model  OUT/card/         its model card
+"""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock
+from gmb_hf.benchmark.explore import explore, write_explored
+from gmb_hf.benchmark.locking import make_lock, prereg_from_config, prereg_of
+from gmb_hf.design.lint import DesignFacts, lint, refuse_unsound
+from gmb_hf.design.lock import Lock
+from gmb_hf.errors import InputError
+from gmb_hf.hub.datasets import write_data
+from gmb_hf.hub.sources import explore_part, held_out_part
+from gmb_hf.report.report import publish
+from gmb_hf.runs.runlog import RunLog
+from gmb_hf.training.config import RunConfig, first_difference, parse_seeds
+from gmb_hf.training.presets import preset
+from gmb_hf.training.single import train_seeds
+
+_FOLLOWING = {
+    "smoke": "gmb run --preset quick --out runs/quick",
+    "quick": "gmb run --preset standard --out runs/standard",
+}
+
+Counting = Callable[[str, int | None], AbstractContextManager[Callable[[str], None]]]
+"""Shows how many of so many items are done, e.g. `cli.show.counting`."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What the main job left.
+
+    Attributes:
+        evaluation: of the held-out runs.
+        paths: the files to look at, the report first.
+        warnings: of the design's linter, where it was locked just now.
+        note: a remark for the reader, or None.
+        following: the command to type next.
+    """
+
+    evaluation: Evaluation
+    paths: list[Path]
+    warnings: tuple[str, ...]
+    note: str | None
+    following: str
+
+
+def run_everything(
+    config: RunConfig, out: str | Path, *, device: str = "auto", counting: Counting
+) -> Finished:
+    """Do the main job in `out`; what an earlier start finished is not done again.
+
+    Raises:
+        InputError: the folder belongs to another config or design, the design is unsound, or the
+            folder cannot be written to.
+    """
+    folder = Path(out)
+    lock_path = folder / "lock.yaml"
+    held = _held_lock(lock_path, config)
+    explore_seeds = parse_seeds(config.seeds.explore)
+    held_out_seeds = parse_seeds(config.seeds.evaluate)
+    _refuse_unsound(config)
+    shown = held_out_seeds[0]
+    train_seeds(
+        config,
+        [*explore_seeds, *held_out_seeds],
+        folder,
+        device=device,
+        keep=[shown] if _may_be_kept(folder, shown) else (),
+    )
+    data = write_data(config, folder / "data")
+    log = RunLog.read(folder / "logs")
+    prereg = prereg_from_config(config, log) if held is None else held.prereg
+    explored, _ = explore_part(log, prereg)
+    if held is not None and held.x_lock.explore_fingerprint != explored.fingerprint():
+        raise InputError(
+            f"{lock_path}: was made on other explore runs than those in {folder / 'logs'}; choose "
+            "another --out"
+        )
+    count = len(prereg.candidates) + 2
+    with counting("exploring", count) as done:
+        table = write_explored(explore(prereg, explored, on_done=done), folder / "explore.csv")
+    warnings: tuple[str, ...] = ()
+    if held is None:
+        with counting("locking", count) as done:
+            held, findings = make_lock(prereg, explored, on_done=done)
+        held.write(lock_path)
+        warnings = tuple(str(finding) for finding in findings)
+    held_out, _ = held_out_part(log, prereg)
+    with counting("judging", count) as done:
+        evaluation = evaluate_lock(held, held_out, lock_path="lock.yaml", on_done=done)
+    note = _note(config, evaluation)
+    following = _FOLLOWING.get(
+        config.preset, f"gmb lock --explain --lock {shlex.quote(str(lock_path))}"
+    )
+    written = publish(evaluation, folder, note=note, next_command=following)
+    card = _card(folder, shown, evaluation)
+    paths = [*written, lock_path, table, *data, *card]
+    return Finished(evaluation, paths, warnings, note, following)
+
+
+def _may_be_kept(folder: Path, seed: int) -> bool:
+    """Whether the model of a seed is there or will be: a log that stands alone is of old."""
+    from gmb_hf.training.checkpoints import model_folder
+    from gmb_hf.training.stacked import finished_seeds
+
+    return model_folder(folder, seed).is_dir() or seed not in finished_seeds(folder)
+
+
+def _card(folder: Path, seed: int, evaluation: Evaluation) -> list[Path]:
+    """The model card of the first held-out seed, where its model was kept."""
+    from gmb_hf.hub.models import read_kept, write_model_card
+    from gmb_hf.training.checkpoints import model_folder
+
+    place = model_folder(folder, seed)
+    if not place.is_dir():
+        return []
+    return write_model_card(
+        read_kept(place),
+        folder / "card",
+        results=evaluation.results,
+        place=str(place.relative_to(folder)),
+    )
+
+
+def _refuse_unsound(config: RunConfig) -> None:
+    """Refuse, before anything is trained, a design that could not be locked afterwards.
+
+    What runs will show is not known yet; that each explore run has negative windows is the best
+    case, and what fails even so is refused.
+    """
+    explored = len(parse_seeds(config.seeds.explore))
+    cadence = config.training.checkpoint_every
+    facts = DesignFacts(
+        cadence=cadence,
+        n_explore=explored,
+        n_explore_with_negatives=explored,
+        n_eval=len(parse_seeds(config.seeds.evaluate)),
+    )
+    prereg = prereg_of(config, boundary={"checkpoint_every_steps": cadence}, candidates=[])
+    refuse_unsound(lint(prereg, facts))
+
+
+def _held_lock(path: Path, config: RunConfig) -> Lock | None:
+    """The lock in the folder, if any; it must be of this design, or nothing is begun."""
+    if not path.exists():
+        return None
+    held = Lock.read(path)
+    locked = held.prereg.plain()
+    wanted = prereg_of(config, boundary=locked["boundary"], candidates=locked["candidates"])
+    # Who locked it, when, and with which commit is no part of the design.
+    sides = ({**side, "meta": {}} for side in (locked, wanted.plain()))
+    difference = first_difference(*sides)
+    if difference:
+        raise InputError(
+            f"{path}: this folder was locked with another design "
+            f"({textwrap.shorten(difference, 120, placeholder=' ...')}); choose another --out: "
+            "held-out runs are judged once, by the design locked first"
+        )
+    return held
+
+
+def _note(config: RunConfig, evaluation: Evaluation) -> str | None:
+    """Why the quick preset leaves verdicts open, and what settles them."""
+    if config.preset != "quick":
+        return None
+    runs = evaluation.results.summary.n_seeds
+    more = len(parse_seeds(preset("standard").seeds.evaluate))
+    return (
+        f"With {runs} held-out runs an honest interval is wide, so most verdicts stay "
+        f"INCONCLUSIVE. `{_FOLLOWING['quick']}` judges the same scores on {more} held-out runs, "
+        "enough to conclude on many of them."
+    )

@@ -1,0 +1,310 @@
+"""A log file that another process is writing: its lines as they are completed.
+
+The file may not be there yet, may be cut to nothing and begun again, may be moved away and replaced
+(logrotate does both), and its last line may be half written when it is read.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+from typing import Self
+import csv
+import json
+import math
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from gmb_hf.runs.columns import RUN
+from gmb_hf.runs.columns import SEED
+from gmb_hf.runs.columns import STEP
+from gmb_hf.runs.columns import find_step
+from gmb_hf.errors import InputError
+from gmb_hf.errors import unknown
+
+
+_HEAD = 512
+"""Bytes from which a file that was cut and has grown again is told from the one before."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One complete line.
+
+    Attributes:
+        number: in its file, from 1.
+        text: without its end; bytes that are no UTF-8 are replaced.
+        begins: whether it is the first line of a file that was cut, replaced or new.
+    """
+
+    number: int
+    text: str
+    begins: bool
+
+
+class GrowingFile:
+    """Reads on where it stopped; use it as a context manager.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._file: BinaryIO | None = None
+        self._forget()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the file go."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    @property
+    def unfinished(self) -> Line | None:
+        """What stands after the last complete line, if anything."""
+        return self._line(self._rest) if self._rest.strip(b"\0 \r") else None
+
+    def poll(self) -> list[Line]:
+        """The lines that were completed since the last call; none while there is no file."""
+        lines: list[Line] = []
+        if self._file is not None:
+            if self._was_cut(self._file):
+                self._file.seek(0)
+                self._forget()
+            lines += self._new_lines(self._file)
+            if not self._was_replaced(self._file):
+                return lines
+            # What was written between that reading and the replacement.
+            lines += self._new_lines(self._file)
+            self.close()
+        try:
+            self._file = self.path.open("rb")
+        except FileNotFoundError:
+            return lines
+        self._forget()
+        return lines + self._new_lines(self._file)
+
+    def _forget(self) -> None:
+        self._head = b""
+        self._rest = b""
+        self._number = 0
+
+    def _was_cut(self, file: BinaryIO) -> bool:
+        if os.fstat(file.fileno()).st_size < file.tell():
+            return True
+        return os.pread(file.fileno(), len(self._head), 0) != self._head
+
+    def _was_replaced(self, file: BinaryIO) -> bool:
+        try:
+            return not os.path.samestat(os.fstat(file.fileno()), self.path.stat())
+        except FileNotFoundError:
+            return False  # moved away; the new one is still to come
+
+    def _new_lines(self, file: BinaryIO) -> list[Line]:
+        content = file.read()
+        self._head = (self._head + content)[:_HEAD]
+        *whole, self._rest = (self._rest + content).split(b"\n")
+        lines = []
+        for line in whole:
+            lines.append(self._line(line))
+            self._number += 1
+        return lines
+
+    def _line(self, line: bytes) -> Line:
+        # A writer that keeps its place while the file is cut leaves a hole of zero bytes.
+        text = line.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf").rstrip(b"\r")
+        return Line(self._number + 1, text.decode("utf-8", errors="replace"), self._number == 0)
+
+
+# The checkpoints of one run in a log that is still growing, JSONL or CSV.
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The numbers of one step.
+
+    Attributes:
+        step: of the training.
+        columns: name -> value; a cell without a number is not there.
+        line: where its last row stands.
+        begins: whether the file began anew with it.
+    """
+
+    step: int
+    columns: Mapping[str, float]
+    line: int
+    begins: bool
+
+
+class GrowingRows:
+    """Lines to checkpoints.
+
+    Args:
+        where: the file, for messages.
+        needs: columns that make a checkpoint complete; with all of them it waits for no other row.
+        cadence: steps between checkpoints; rows between them that have none of `needs` are other
+            logging.
+        run: which run to follow where the log holds several.
+        step_column: its name.
+
+    Attributes:
+        notes: what was passed over since they were last looked at, a line each.
+    """
+
+    def __init__(
+        self,
+        where: str,
+        *,
+        needs: Sequence[str],
+        cadence: int | None = None,
+        run: str | None = None,
+        step_column: str = STEP,
+    ) -> None:
+        self.notes: list[str] = []
+        self._where = where
+        self._csv = where.endswith(".csv")
+        self._needs = frozenset(needs) - {STEP}
+        self._cadence = cadence or 1
+        self._run = run
+        self._run_asked = run is not None
+        self._seen_runs: set[str] = set()
+        self._step_column = step_column
+        self._header: list[str] = []
+        self._read_any = False
+        self._begins = False
+        self._held: Checkpoint | None = None
+        self._done: int | None = None  # the step that was handed over last
+
+    def checkpoints(self, lines: Sequence[Line]) -> list[Checkpoint]:
+        """The checkpoints that these lines complete.
+
+        Raises:
+            InputError: the file is no log of this kind, lacks the steps, or holds several runs.
+        """
+        found = []
+        for line in lines:
+            if line.begins:
+                found += self.rest()
+                self._header, self._begins, self._done = [], True, None
+            row = self._row(line)
+            if row is not None:
+                found += self._take(row, line)
+        return found
+
+    def rest(self) -> list[Checkpoint]:
+        """The checkpoint that waits for more rows of its step, if one does."""
+        held, self._held = self._held, None
+        if held is None:
+            return []
+        self._done = held.step
+        return [held]
+
+    def missing_run(self) -> InputError | None:
+        """The error for a run that was asked for and is not in the log; None if it is."""
+        if not self._run_asked or self._run in self._seen_runs:
+            return None
+        return unknown("run", str(self._run), self._seen_runs, where=self._where)
+
+    def _row(self, line: Line) -> dict[str, Any] | None:
+        if not line.text.strip():
+            return None
+        if self._csv:
+            return self._cells(line)
+        try:
+            row = json.loads(line.text)
+        except ValueError as error:
+            self._pass_over(line, f"is not JSON ({error})")
+            return None
+        if not isinstance(row, dict):
+            self._pass_over(line, "is not a JSON object {column: number}")
+            return None
+        return row
+
+    def _cells(self, line: Line) -> dict[str, Any] | None:
+        cells = [cell.strip() for cell in next(csv.reader([line.text]))]
+        if not self._header:
+            self._header = cells
+            return None
+        if len(cells) != len(self._header):
+            self._pass_over(
+                line, f"has {len(cells)} cells where the header has {len(self._header)}"
+            )
+            return None
+        return dict(zip(self._header, cells, strict=True))
+
+    def _pass_over(self, line: Line, why: str) -> None:
+        message = f"{self._where}: line {line.number} {why}"
+        if not self._read_any:
+            raise InputError(f"{message}; name a log of JSON lines, or a .csv file")
+        self.notes.append(f"{message}; passed over")
+
+    def _take(self, row: dict[str, Any], line: Line) -> list[Checkpoint]:
+        if not self._is_of_the_run(row):
+            return []
+        step = self._step(row, line)
+        self._read_any = True
+        if step is None:
+            return []
+        columns = {
+            name: number for name, cell in row.items() if (number := _number(cell)) is not None
+        }
+        for key in (RUN, SEED, STEP, self._step_column):
+            columns.pop(key, None)
+        if step % self._cadence and not self._needs & columns.keys():
+            return []
+        if step == self._done:
+            return []
+        found = []
+        if self._held is not None and self._held.step == step:
+            columns = {**self._held.columns, **columns}
+        else:
+            found = self.rest()
+        self._held = Checkpoint(step, columns, line.number, self._begins)
+        self._begins = False
+        return found + self.rest() if self._needs <= columns.keys() else found
+
+    def _is_of_the_run(self, row: Mapping[str, Any]) -> bool:
+        if RUN not in row:
+            return True
+        name = str(row[RUN])
+        self._seen_runs.add(name)
+        if self._run is None:
+            self._run = name
+        if name != self._run and not self._run_asked:
+            raise InputError(
+                f"{self._where}: holds several runs ({self._run}, {name}); say which with --run"
+            )
+        return name == self._run
+
+    def _step(self, row: Mapping[str, Any], line: Line) -> int | None:
+        column = find_step(list(row), self._step_column, self._where)
+        if column not in row:
+            if self._read_any:
+                return None  # a summary, a config: loggers write such rows too
+            raise InputError(
+                f"{self._where}: line {line.number}: column {column!r} missing; found: "
+                f"{', '.join(row) or 'none'}; say which it is with --step-column"
+            )
+        value = _number(row[column])
+        if value is None or not math.isfinite(value) or value < 0 or value != int(value):
+            self._pass_over(line, f"has the step {row[column]!r}, no whole number from 0 on")
+            return None
+        return int(value)
+
+
+def _number(cell: Any) -> float | None:
+    if isinstance(cell, (int, float)):
+        return float(cell)
+    try:
+        return float(cell) if isinstance(cell, str) else None
+    except ValueError:
+        return None

@@ -1,0 +1,868 @@
+"""Weights & Biases: the CSV that a chart exports, and a run's history.
+
+A chart's export is wide: `Step`, then for each run `NAME - METRIC`, `NAME - METRIC__MIN` and
+`NAME - METRIC__MAX`. Where minimum and maximum differ the chart has averaged several values, which
+is said. A history (`run.history()`, `run.scan_history()`) is long, one run a file: `_step`,
+`_runtime`, `_timestamp`, then the metrics.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from collections.abc import Sequence
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from gmb_hf.runs.columns import RUN
+from gmb_hf.runs.columns import STEP
+from gmb_hf.runs.columns import RawTable
+from gmb_hf.runs.columns import Wanted
+from gmb_hf.runs.columns import find_step
+from gmb_hf.errors import InputError
+from gmb_hf.errors import repeated
+from collections.abc import Callable
+from typing import NamedTuple
+import csv
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+import pyarrow.csv as pacsv
+from gmb_hf.runs.columns import SEED
+import json
+from typing import Any
+import pyarrow.json as pajson
+import pyarrow.parquet as pq
+import re
+import struct
+from math import isnan
+from typing import TYPE_CHECKING
+from gmb_hf.runs import metadata as meta
+from dataclasses import dataclass
+import glob
+from gmb_hf.errors import nearest
+
+
+_LOW, _HIGH = "__MIN", "__MAX"
+_BETWEEN = " - "
+_BOOKS = ("_runtime", "_timestamp", "_step")
+
+
+def is_chart(names: Sequence[str]) -> bool:
+    """Whether these are columns of a chart's export."""
+    return bool(_series(names))
+
+
+def is_history(names: Sequence[str]) -> bool:
+    """Whether these are columns of a run's history."""
+    return "_runtime" in names and ("_step" in names or "_timestamp" in names)
+
+
+def from_history(raw: RawTable, wanted: Wanted) -> RawTable:
+    """The metrics of a run, its clocks set aside.
+
+    Raises:
+        InputError: the export has no column of steps.
+    """
+    step = _step(raw, wanted, "_step")
+    books = {
+        name: f"{raw.where}: column {name!r} is W&B's own clock, no observable"
+        for name in _BOOKS
+        if name in raw.names and name != step
+    }
+    return dataclasses.replace(raw, aside={**raw.aside, **books})
+
+
+def from_chart(raw: RawTable, wanted: Wanted) -> RawTable:
+    """A row per run and step from a row per step; steps at which a run has nothing are left out.
+
+    Raises:
+        InputError: the export has no column of steps.
+    """
+    step = _step(raw, wanted, "Step")
+    series = _series(raw.names)
+    table = raw.table
+    if not table.num_rows:
+        empty = {RUN: pa.array([], pa.string()), STEP: pa.array([], pa.int64())}
+        return dataclasses.replace(raw, table=pa.table(empty), names=(RUN, STEP))
+    parts, origins = [], []
+    for run, metrics in series.items():
+        columns = {metric: table[column] for metric, column in metrics.items()}
+        logged = np.logical_or.reduce([_filled(column) for column in columns.values()])
+        rows = np.flatnonzero(logged)
+        if not len(rows):
+            raise InputError(f"{raw.where}: run {run!r} has no value; leave it out of the chart")
+        part = pa.table({step: table[step], **columns}).take(pa.array(rows))
+        parts.append(part.add_column(0, RUN, pa.repeat(pa.scalar(run), len(rows))))
+        origins.append(rows)
+    joined = pa.concat_tables(parts, promote_options="default")
+    origin = np.concatenate(origins)
+    return dataclasses.replace(
+        raw,
+        table=joined,
+        names=tuple(joined.column_names),
+        place=lambda row: raw.place(int(origin[row])),
+        notes=(*raw.notes, *_averaged(raw, series)),
+        chart=True,
+    )
+
+
+def _series(names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Run -> metric -> column, of the columns that have a minimum and a maximum beside them."""
+    held = set(names)
+    found: dict[str, dict[str, str]] = {}
+    for name in names:
+        run, between, metric = name.rpartition(_BETWEEN)
+        if between and metric and {name + _LOW, name + _HIGH} <= held and metric not in _BOOKS:
+            found.setdefault(run, {})[metric] = name
+    return found
+
+
+def _step(raw: RawTable, wanted: Wanted, usual: str) -> str:
+    step = find_step(raw.names, wanted.step, raw.where)
+    if step not in raw.names:
+        raise InputError(
+            f"{raw.where}: this W&B export has no column {step!r} and no {usual!r}; export it "
+            f"again over steps, or name its column of steps with --step-column; its first column "
+            f"is {raw.names[0]!r}"
+        )
+    return step
+
+
+def _filled(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+    filled = pc.is_valid(column)
+    if pa.types.is_string(column.type):
+        filled = pc.and_(filled, pc.not_equal(pc.utf8_trim_whitespace(column), ""))
+    return np.asarray(filled, dtype=bool)
+
+
+def _averaged(raw: RawTable, series: Mapping[str, Mapping[str, str]]) -> list[str]:
+    columns = [column for metrics in series.values() for column in metrics.values()]
+    cells = 0
+    for column in columns:
+        differ = pc.not_equal(raw.table[column + _LOW], raw.table[column + _HIGH])
+        cells += pc.sum(differ).as_py() or 0
+    if not cells:
+        return []
+    return [
+        f"{raw.where}: W&B averaged several values in {cells} cells of this chart (their __MIN "
+        "and __MAX differ); export each run's history for what was logged."
+    ]
+
+
+# trackio: the Parquet of a project, and the CSV that its dashboard saves beside a chart.
+
+
+_SERIES = "series_key"  # of the dashboard alone
+_TRACKIO_EXPORT_BOOKS = ("id", "run_id", "log_id", "space_id", _SERIES, "data_type", "timestamp", "time")
+_NAME = "run_name"
+_ID = "run_id"
+
+
+def is_trackio(names: Sequence[str]) -> bool:
+    """Whether these are columns of trackio's Parquet or of its dashboard's CSV."""
+    held = set(names)
+    return {_NAME, "step", "timestamp"} <= held or {RUN, _ID, _SERIES, "step"} <= held
+
+
+def from_trackio(raw: RawTable, wanted: Wanted) -> RawTable:
+    """A row per run and call of `log`, without trackio's own columns.
+
+    Raises:
+        InputError: two of its runs have one name.
+    """
+    named = _NAME if _NAME in raw.names else RUN
+    if wanted.run == RUN and _ID in raw.names:
+        _refuse_namesakes(raw, named)
+    renamed = {named: RUN} if wanted.run == RUN else {}
+    dropped = {*_TRACKIO_EXPORT_BOOKS, _NAME, RUN} - {named, wanted.run, wanted.step}
+    kept = [name for name in raw.names if name not in dropped]
+    names = [renamed.get(name, name) for name in kept]
+    table = raw.table.select(kept).rename_columns(names)
+    chart = _SERIES in raw.names
+    return dataclasses.replace(raw, table=table, names=tuple(names), chart=chart)
+
+
+def _refuse_namesakes(raw: RawTable, named: str) -> None:
+    pairs = raw.table.group_by([named, _ID]).aggregate([])
+    names = pairs[named].to_pylist()
+    twice = repeated(names)
+    if twice is not None:
+        raise InputError(
+            f"{raw.where}: {names.count(twice)} runs have the name {twice!r}; tell them apart by "
+            f"trackio's own number: --run-column {_ID}"
+        )
+
+
+# Tables that a tracker exported: told by the names of their columns, whatever the file's format.
+
+
+class Export(NamedTuple):
+    """One tracker's way to export.
+
+    Attributes:
+        recognises: whether columns of these names are its.
+        adapt: its table as a table of runs and steps.
+    """
+
+    recognises: Callable[[Sequence[str]], bool]
+    adapt: Callable[[RawTable, Wanted], RawTable]
+
+
+EXPORTS = (
+    Export(is_chart, from_chart),
+    Export(is_history, from_history),
+    Export(is_trackio, from_trackio),
+)
+
+
+def is_export(names: Sequence[str]) -> bool:
+    """Whether a tracker exported a table with these columns; all of them are then read."""
+    return any(export.recognises(names) for export in EXPORTS)
+
+
+def adapt(raw: RawTable, wanted: Wanted) -> RawTable:
+    """The table of runs and steps behind an export; any other table as it is."""
+    for export in EXPORTS:
+        if export.recognises(raw.names):
+            return export.adapt(raw, wanted)
+    return raw
+
+
+# CSV: fast by Arrow; where a cell or a line is wrong, again for its place.
+
+
+def read_csv(path: Path, wanted: Wanted) -> RawTable:
+    """Read one CSV file.
+
+    Raises:
+        InputError: no header, or a line with too few or too many cells; its number is given.
+    """
+    header = next(_rows(path), (0, []))[1]
+    if not header:
+        raise InputError(f"{path}: no header; the first line of a CSV names its columns")
+    _refuse_other_separator(path, header)
+    # A table that was written with its index begins with a column that has no name.
+    names = header[1:] if not header[0] else header
+    kept = names if is_export(names) else wanted.keeps(names, str(path))
+    whole = {find_step(names, wanted.step, str(path)), SEED}
+    kinds = {
+        name: pa.string() if name == wanted.run else pa.int64() if name in whole else pa.float64()
+        for name in kept
+    }
+    try:
+        table = _parse(path, header, kept, kinds)
+    except pa.ArrowInvalid:
+        # Some cell is no number: take the cells as text and let the columns be told apart.
+        try:
+            table = _parse(path, header, kept, dict.fromkeys(kept, pa.string()))
+        except pa.ArrowInvalid as error:
+            raise _fault(path, len(header), error) from error
+    raw = RawTable(table, str(path), lambda row: f"line {_line_of(path, row)}", tuple(names))
+    return adapt(raw, wanted)
+
+
+def _parse(
+    path: Path, header: list[str], kept: list[str], kinds: dict[str, pa.DataType]
+) -> pa.Table:
+    return pacsv.read_csv(
+        path,
+        read_options=pacsv.ReadOptions(column_names=header, skip_rows_after_names=1),
+        parse_options=pacsv.ParseOptions(newlines_in_values=True),
+        convert_options=pacsv.ConvertOptions(
+            column_types=kinds,
+            # An empty list would mean all columns, not none.
+            include_columns=kept or header[:1],
+            null_values=[""],
+            strings_can_be_null=False,
+        ),
+    )
+
+
+def _refuse_other_separator(path: Path, header: list[str]) -> None:
+    """A header that is one name with semicolons or tabs in it was written with those."""
+    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
+        if len(header) == 1 and separator in header[0]:
+            raise InputError(
+                f"{path}: columns are separated by {name}; separate them by commas, and write "
+                "numbers with a decimal point"
+            )
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Each row that is not blank as (number of its first line, cells), the header first.
+
+    The first: a quote that is never closed takes all lines that follow into its cell.
+    """
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader, begins = csv.reader(file), 1
+        try:
+            for cells in reader:
+                if cells:
+                    yield begins, [cell.strip() for cell in cells]
+                begins = reader.line_num + 1
+        except csv.Error as error:
+            raise InputError(f"{path}: line {reader.line_num}: {error}") from error
+
+
+def _line_of(path: Path, row: int) -> int:
+    return next(islice(_rows(path), row + 1, None), (row + 2, []))[0]
+
+
+def _fault(path: Path, width: int, error: pa.ArrowInvalid) -> InputError:
+    for line, cells in _rows(path):
+        if len(cells) != width:
+            return InputError(
+                f"{path}: line {line} has {len(cells)} cells where the header has {width}; "
+                "complete or delete the line (a log that was cut short ends so)"
+            )
+    return InputError(f"{path}: not a CSV file: {error}")
+
+
+# JSONL: one object {column: number} a line.
+
+
+def read_jsonl(path: Path, wanted: Wanted) -> RawTable:
+    """Read one JSONL file.
+
+    Raises:
+        InputError: a line is no JSON object; its number is given.
+    """
+    try:
+        table = pajson.read_json(path)
+        table.validate(full=True)  # the reader does not check that strings are UTF-8
+    except pa.ArrowInvalid:
+        # Arrow gives up on a column that changes its type; row by row the reason can be named.
+        table = columns_of([item for _, item in _objects(path)])
+    names = tuple(table.column_names)
+    raw = RawTable(table, str(path), lambda row: f"line {_json_lines_line_of(path, row)}", names)
+    return adapt(raw, wanted)
+
+
+def columns_of(items: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """A table of objects {column: value}, empty where an object lacks the column."""
+    names = dict.fromkeys(name for item in items for name in item)
+    return pa.table({name: _column([item.get(name) for item in items]) for name in names})
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                yield number, line
+
+
+def _json_lines_line_of(path: Path, row: int) -> int:
+    return next(islice(_lines(path), row, None), (row + 1, ""))[0]
+
+
+def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in _lines(path):
+        try:
+            item = json.loads(line)
+        except ValueError as error:
+            raise InputError(f"{path}: line {number} is not JSON: {error}") from error
+        if not isinstance(item, dict):
+            raise InputError(f"{path}: line {number} is not a JSON object {{column: number}}")
+        yield number, item
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """Numbers as float64; a column with anything else as text, to be judged cell by cell."""
+    values = [float(value) if isinstance(value, (int, float)) else value for value in values]
+    if all(value is None or isinstance(value, float) for value in values):
+        return pa.array(values, pa.float64())
+    return pa.array(
+        [
+            value if value is None or isinstance(value, str) else json.dumps(value)
+            for value in values
+        ],
+        pa.string(),
+    )
+
+
+# Parquet: of a wide file only the columns that are wanted.
+
+
+def read_parquet(path: Path, wanted: Wanted) -> RawTable:
+    """Read one Parquet file.
+
+    Raises:
+        InputError: it is no Parquet file, or only the beginning of one.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            kept = names if is_export(names) else wanted.keeps(names, str(path))
+            # A column that stands twice cannot be asked for by its name; it is refused later.
+            twice = len(set(names)) != len(names)
+            table = pa.table({}) if twice else file.read(columns=kept)
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path}: not a Parquet file, or a truncated one: {error}") from error
+    raw = RawTable(table, str(path), lambda row: f"row {row + 1}", tuple(names))
+    return adapt(raw, wanted)
+
+
+# transformers' `trainer_state.json`: the `log_history` that a Trainer writes with a checkpoint.
+
+
+FILE_NAME = "trainer_state.json"
+_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+# The entry with which a training ends: means over all of it, and no measurement of its last step.
+_SUMMARY = "train_runtime"
+
+
+def is_trainer_state(name: str) -> bool:
+    """Whether a file of this name holds a Trainer's state."""
+    return name == FILE_NAME
+
+
+def output_folder(path: Path) -> Path:
+    """The training's output folder, which names the run."""
+    folder = path.absolute().parent
+    return folder.parent if _CHECKPOINT.fullmatch(folder.name) else folder
+
+
+def read_trainer_state(paths: Sequence[Path], wanted: Wanted) -> RawTable:
+    """The history of one run, from the state that went furthest.
+
+    Raises:
+        InputError: a file is cut short or no Trainer's state, or nothing was logged.
+    """
+    # The state beside the checkpoints may be newer than the last of them, or older.
+    beside = [path for path in paths if _checkpoint(path) < 0]
+    states = {path: _state(path) for path in {max(paths, key=_checkpoint), *beside}}
+    path = max(states, key=lambda each: (_reached(states[each]), _checkpoint(each) < 0))
+    history = states[path]["log_history"]
+    entries: list[tuple[int, dict[str, Any]]] = []
+    summary: dict[str, str] = {}
+    for number, entry in enumerate(history, start=1):
+        if not isinstance(entry, dict):
+            raise InputError(f"{path}: entry {number} of log_history is no object")
+        if _SUMMARY in entry:
+            summary = {name: _aside(path, name) for name in entry}
+        else:
+            entries.append((number, entry))
+    if not entries:
+        raise InputError(
+            f"{path}: log_history is empty: no rows; is the training still starting, or is "
+            "logging_steps larger than the training is long?"
+        )
+    table = columns_of([entry for _, entry in entries])
+    names = tuple(table.column_names)
+    return RawTable(
+        table,
+        str(path),
+        lambda row: f"entry {entries[row][0]} of log_history",
+        names,
+        aside={name: reason for name, reason in summary.items() if name not in names},
+    )
+
+
+def _checkpoint(path: Path) -> int:
+    """The number of the checkpoint that a state lies in, -1 beside the checkpoints."""
+    found = _CHECKPOINT.fullmatch(path.absolute().parent.name)
+    return int(found.group(1)) if found else -1
+
+
+def _state(path: Path) -> dict[str, Any]:
+    text = path.read_text(encoding="utf-8-sig")
+    try:
+        state = json.loads(text)
+    except ValueError as error:
+        raise InputError(
+            f"{path}: cut short, or no JSON: {error}; copy the file again, or read an earlier "
+            "checkpoint"
+        ) from error
+    if not isinstance(state, dict) or not isinstance(state.get("log_history"), list):
+        raise InputError(f"{path}: no Trainer's state: it has no list log_history")
+    return state
+
+
+def _reached(state: dict[str, Any]) -> float:
+    steps = [
+        entry[STEP]
+        for entry in state["log_history"]
+        if isinstance(entry, dict) and isinstance(entry.get(STEP), (int, float))
+    ]
+    return max(steps, default=-1.0)
+
+
+def _aside(path: Path, name: str) -> str:
+    return (
+        f"{path}: column {name!r} is logged once, when a training ends, and is no measurement of "
+        "that step"
+    )
+
+
+# TensorBoard event files: the scalars of a run, a tag a column. A run is a folder.
+
+
+_HEADER = struct.Struct("<Q4x")
+_CHECKSUM_BYTES = 4
+_TRAINER_FOLDER = re.compile(r"[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_")
+_SCALARS = "scalars"  # the plugin of add_scalar and tf.summary.scalar
+
+
+def is_event_file(name: str) -> bool:
+    """Whether a file of this name holds events."""
+    return ".tfevents." in name
+
+
+def run_folder(path: Path) -> Path:
+    """The folder that names the run: that of the file, of a Trainer's event files its output's.
+
+    A Trainer writes `OUTPUT/runs/Nov21_03-11-44_host/`, another such folder after each restart.
+    """
+    folder = path.absolute().parent
+    if folder.parent.name == "runs" and _TRAINER_FOLDER.match(folder.name):
+        return folder.parent.parent
+    return folder
+
+
+def read_event_files(paths: Sequence[Path], wanted: Wanted) -> RawTable:
+    """The scalars of one run from all its event files, a row per step.
+
+    What a restarted training logged again replaces what it had logged before.
+
+    Raises:
+        InputError: TensorBoard's library is not installed, a file is cut short or no event file,
+            a step is negative, or there are no scalars.
+    """
+    rows: dict[int, dict[str, float]] = {}
+    repeats: dict[str, int] = {}
+    folder = run_folder(paths[0])
+    # A file is named by the time at which it was begun.
+    for path in sorted(paths, key=lambda each: each.name):
+        for step, tag, value in _scalars(path):
+            row = rows.setdefault(step, {})
+            # A Trainer logs the epoch twice in a step; only another value is another logging.
+            other = tag in row and row[tag] != value and not (isnan(row[tag]) and isnan(value))
+            repeats[tag] = repeats.get(tag, 0) + other
+            row[tag] = value
+    if not rows:
+        raise InputError(f"{folder}: the event files hold no scalars: no rows")
+    steps = sorted(rows)
+    if steps[0] < 0:
+        raise InputError(f"{folder}: step {steps[0]} is negative; a step is 0 or more")
+    tags = sorted(repeats)
+    if STEP in tags:
+        raise InputError(f"{folder}: the tag 'step' has the name of the steps; rename it")
+    columns = {tag: pa.array([rows[step].get(tag) for step in steps], pa.float64()) for tag in tags}
+    table = pa.table({STEP: pa.array(steps, pa.int64()), **columns})
+    dropped = max(repeats.values())
+    if dropped:
+        counted = meta.to_json({folder.name: dropped}, str(folder))
+        table = table.replace_schema_metadata({meta.DROPPED_KEY: counted})
+    where = str(paths[0] if len(paths) == 1 else folder)
+    return RawTable(table, where, lambda row: f"step {steps[row]}", tuple(table.column_names))
+
+
+def _scalars(path: Path) -> Iterator[tuple[int, str, float]]:
+    try:
+        from google.protobuf.message import DecodeError
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.util.tensor_util import make_ndarray
+    except ImportError as error:
+        raise InputError(
+            f"{path}: event files are read by TensorBoard's library, which is not installed: "
+            "pip install 'gmb-hf[tensorboard]'"
+        ) from error
+    plugin: dict[str, str] = {}  # named by the first value of a tag only
+    for number, record in enumerate(_records(path), start=1):
+        try:
+            event = Event.FromString(record)
+        except DecodeError as error:
+            raise InputError(f"{path}: record {number} is no event; copy the file again") from error
+        for value in event.summary.value:
+            kind = value.metadata.plugin_data.plugin_name
+            if kind:
+                plugin.setdefault(value.tag, kind)
+            if value.HasField("simple_value"):
+                yield event.step, value.tag, value.simple_value
+            elif value.HasField("tensor") and plugin.get(value.tag) == _SCALARS:
+                array: NDArray[Any] = make_ndarray(value.tensor)
+                yield event.step, value.tag, float(array.reshape(-1)[0])
+
+
+def _records(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        left = path.stat().st_size
+        number = 0
+        while left:
+            number += 1
+            header = file.read(_HEADER.size)
+            size = _HEADER.unpack(header)[0] if len(header) == _HEADER.size else left
+            left -= _HEADER.size + size + _CHECKSUM_BYTES
+            if left < 0:
+                raise InputError(
+                    f"{path}: cut short in record {number}, or no event file; copy it again, or "
+                    "leave this run out"
+                )
+            record = file.read(size)
+            file.read(_CHECKSUM_BYTES)
+            yield record
+
+
+# Which reader reads which file, and which files make one run.
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A format.
+
+    Attributes:
+        known_by: what its files' names end or begin with, for messages.
+        claims: whether a file of this name is of the format.
+        read: the files of one run, or one table, as a raw table.
+        run_folder: the folder whose files make one run, which it names; None where each file
+            stands alone and its stem is the run, unless it tells runs apart itself.
+    """
+
+    known_by: tuple[str, ...]
+    claims: Callable[[str], bool]
+    read: Callable[[Sequence[Path], Wanted], RawTable]
+    run_folder: Callable[[Path], Path] | None = None
+
+
+def _table(read: Callable[[Path, Wanted], RawTable], *suffixes: str) -> Reader:
+    return Reader(
+        suffixes,
+        lambda name: name.lower().endswith(suffixes),
+        lambda paths, wanted: read(paths[0], wanted),
+    )
+
+
+READERS = (
+    _table(read_parquet, ".parquet"),
+    _table(read_csv, ".csv"),
+    _table(read_jsonl, ".jsonl", ".ndjson"),
+    Reader(
+        (FILE_NAME,),
+        is_trainer_state,
+        read_trainer_state,
+        output_folder,
+    ),
+    Reader(
+        ("events.out.tfevents.*",),
+        is_event_file,
+        read_event_files,
+        run_folder,
+    ),
+)
+KNOWN = ", ".join(ending for reader in READERS for ending in reader.known_by)
+
+
+def reader_of(path: Path) -> Reader | None:
+    """The reader of a file, by its name; None where no reader claims it."""
+    return next((reader for reader in READERS if reader.claims(path.name)), None)
+
+
+# From what a user names (files, folders, globs) to the list of run log files.
+
+
+def find_files(sources: str | Path | Sequence[str | Path]) -> list[Path]:
+    """Every run log file that `sources` name, in their order, each once.
+
+    A folder stands for the run log files directly in it (hidden files are passed over); where it
+    has none, for the logs of the trainings in its subfolders that left event files or a Trainer's
+    state. A glob stands for what it matches, `**` included.
+
+    Raises:
+        InputError: no sources, a missing file, a folder or glob without a run log file, or a file
+            of another kind.
+    """
+    given = [sources] if isinstance(sources, (str, Path)) else list(sources)
+    if not given:
+        raise InputError("no run logs given; name a file, a folder or a glob")
+    found: dict[Path, None] = {}
+    for source in given:
+        found.update(dict.fromkeys(_expand(source)))
+    return list(found)
+
+
+def _expand(source: str | Path) -> list[Path]:
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return _in_folder(path)
+    if path.exists():
+        if reader_of(path) is None:
+            raise InputError(f"{path}: not a run log; known endings: {KNOWN}")
+        return [path]
+    if glob.has_magic(str(path)):
+        return _matching(str(path))
+    raise InputError(f"{path}: no such file or folder{_neighbour(path)}")
+
+
+def _in_folder(folder: Path) -> list[Path]:
+    entries = sorted(folder.iterdir())
+    tables = [path for path in entries if _is_log(path) and not _folder_is_run(path)]
+    files = tables + _of_training(folder) or _of_trainings(folder)
+    if not files:
+        inside = ", ".join([path.name for path in entries if path.is_dir()][:6])
+        hint = f"; it has the folders {inside}" if inside else ""
+        raise InputError(f"{folder}: no run log ({KNOWN}) in this folder{hint}")
+    return files
+
+
+def _of_training(folder: Path) -> list[Path]:
+    """What a training left in its folder besides tables, which stand for themselves.
+
+    Event files and a Trainer's state, those of its checkpoints included; where there are none, the
+    event files where a Trainer puts them.
+    """
+    found = [path for path in sorted(folder.iterdir()) if _is_log(path) and _folder_is_run(path)]
+    found += sorted(folder.glob("checkpoint-*/trainer_state.json"))
+    return found or sorted(path for path in folder.glob("runs/*/*") if _is_log(path))
+
+
+def _of_trainings(folder: Path) -> list[Path]:
+    inside = sorted(path for path in folder.iterdir() if path.is_dir())
+    return [file for child in inside for file in _of_training(child)]
+
+
+def _folder_is_run(path: Path) -> bool:
+    reader = reader_of(path)
+    return reader is not None and reader.run_folder is not None
+
+
+def _matching(pattern: str) -> list[Path]:
+    seen = sorted(map(Path, glob.glob(pattern, recursive=True)))
+    folders = [path for path in seen if path.is_dir()]
+    logs = [path for path in seen if _is_log(path)]
+    logs += [file for folder in folders for file in _of_training(folder)]
+    logs = logs or [file for folder in folders for file in _of_trainings(folder)]
+    if not logs:
+        other = f"; it matches {seen[0]}, which is no run log" if seen else ""
+        raise InputError(
+            f"{pattern}: no run log ({KNOWN}) matches this pattern{other}; "
+            "check the folder and the quotes around it"
+        )
+    return logs
+
+
+def _is_log(path: Path) -> bool:
+    return reader_of(path) is not None and path.name[0] not in "._" and path.is_file()
+
+
+def _neighbour(path: Path) -> str:
+    if not path.parent.is_dir():
+        return f"; the folder {path.parent} does not exist either"
+    guess = nearest(path.name, [p.name for p in path.parent.iterdir()])
+    return f". Did you mean {str(path.parent / guess)!r}?" if guess else ""
+
+
+# From what a user names to raw tables: files found, put together where they are one run, read.
+
+
+@dataclass(frozen=True)
+class Source:
+    """Files that are read as one.
+
+    Attributes:
+        reader: of their format.
+        place: the file, or the folder of the run.
+        files: the file, or those of the run that were named.
+    """
+
+    reader: Reader
+    place: Path
+    files: tuple[Path, ...]
+
+    @property
+    def run_name(self) -> str:
+        """The name of the run, where the file does not name it."""
+        return self.place.name if self.reader.run_folder else self.place.stem
+
+    def read(self, wanted: Wanted) -> RawTable:
+        """The raw table.
+
+        Raises:
+            InputError: a file is empty, unreadable, not UTF-8, or not of its format.
+        """
+        try:
+            for path in self.files:
+                if not path.stat().st_size:
+                    raise InputError(f"{path}: the file is empty; is the training still starting?")
+            return self.reader.read(self.files, wanted)
+        except UnicodeDecodeError as error:
+            file = self.files[0]
+            raise InputError(f"{file}: not UTF-8 text; save the file as UTF-8") from error
+        except OSError as error:
+            file = self.files[0]
+            raise InputError(f"{file}: could not be read: {error.strerror or error}") from error
+
+
+def read_sources(
+    sources: str | Path | Sequence[str | Path], wanted: Wanted
+) -> Iterator[tuple[Source, RawTable]]:
+    """Each file, or each run's files, with its raw table.
+
+    Raises:
+        InputError: nothing to read, two logs of one run, or a file that is wrong.
+    """
+    for source in gather(find_files(sources)):
+        yield source, source.read(wanted)
+
+
+def gather(files: Sequence[Path]) -> list[Source]:
+    """The files put together that make one run, in the order in which they were found.
+
+    Raises:
+        InputError: a run's folder holds logs of two formats, which may be one training twice.
+    """
+    groups: dict[Path, tuple[Reader, list[Path]]] = {}
+    for path in files:
+        reader = reader_of(path)
+        if reader is None:
+            raise InputError(f"{path}: not a run log")
+        place = path if reader.run_folder is None else reader.run_folder(path)
+        held, members = groups.setdefault(place, (reader, []))
+        if held is not reader:
+            raise _logged_twice(place, members[0], path)
+        members.append(path)
+    folders = {place: held for place, (held, _) in groups.items() if held.run_folder}
+    for reader, members in groups.values():
+        for folder in members[0].absolute().parents:
+            other = folders.get(folder)
+            if other is not None and other is not reader:
+                raise _logged_twice(folder, groups[folder][1][0], members[0])
+    return [Source(reader, place, tuple(members)) for place, (reader, members) in groups.items()]
+
+
+def _logged_twice(folder: Path, one: Path, other: Path) -> InputError:
+    return InputError(
+        f"{folder}: {one.name} and {other.name} may be two logs of one run; name the files of one "
+        "format, e.g. by a glob in quotes"
+    )
+
+
+# The end of each run's log, as it was written.
+
+
+def keep_last_rows(raw: RawTable, count: int, *, run_column: str = "run") -> RawTable:
+    """The last `count` rows of each run, in the order of the file.
+
+    It comes before any sorting by step: a restarted training appends to its log, so that the end
+    of the file is the training that went through.
+
+    Args:
+        raw: one file as read.
+        count: at least 1; a run with fewer rows keeps all of them.
+        run_column: what tells runs apart; without it the file is one run.
+    """
+    n = raw.table.num_rows
+    if run_column in raw.table.column_names:
+        encoded = pc.dictionary_encode(raw.table[run_column].combine_chunks())
+        run = np.asarray(pc.fill_null(encoded.indices, -1), dtype=np.int64)
+    else:
+        run = np.zeros(n, dtype=np.int64)
+    by_run = np.argsort(run, kind="stable")
+    ends = np.searchsorted(run[by_run], run[by_run], side="right")
+    rows = np.sort(by_run[ends - np.arange(n) <= count])
+    return dataclasses.replace(
+        raw,
+        table=raw.table.take(pa.array(rows)),
+        place=lambda row: raw.place(int(rows[row])),
+    )

@@ -1,1 +1,0 @@
-"""Readers of log files, one format a file; `registry` knows which reads what."""

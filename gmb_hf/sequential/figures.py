@@ -1,0 +1,395 @@
+"""How much of each task is lost: a bar per variant with its interval over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+
+from gmb_hf.report.curves import median_over_runs
+from gmb_hf.report.style import (
+    BLUE,
+    INK,
+    MUTED,
+    VARIANT_COLOURS,
+    VARIANT_HATCHES,
+    VERMILION,
+    house_style,
+    log_loss_axis,
+    new_figure,
+    rate_axis,
+    shorten,
+    step_axis,
+)
+from gmb_hf.sequential.matrix import MEASURES
+from gmb_hf.sequential.summary import RetentionSummary
+from gmb_hf.stats import OverSeeds
+
+
+def forgetting_bars(summary: RetentionSummary) -> Figure | None:
+    """Forgetting of every task but the last, in accuracy above and in loss below.
+
+    The whiskers are 95% Student intervals over seeds, the dots are the seeds.
+
+    Returns:
+        A figure of 7.2 by 4.6 inches; None of a single phase, in which nothing can be forgotten.
+    """
+    tasks = summary.trained_on[:-1]
+    if not tasks:
+        return None
+    with house_style():
+        figure = new_figure(7.2, 4.6)
+        panels = figure.subplots(2, 1, sharex=True)
+        for axes, measure in zip(panels, MEASURES, strict=True):
+            for place, name in enumerate(summary.variants):
+                found = [
+                    task.forgetting
+                    for task in summary.variants[name].tasks
+                    if task.measure == measure and task.forgetting is not None
+                ]
+                _bars(axes, found, place, len(summary.variants), shorten(name, 26))
+            axes.axhline(0, color=INK, lw=0.8)
+            unit = " (nats)" if measure == "loss" else ""
+            axes.set_ylabel(f"forgetting, {measure}{unit}")
+        rate_axis(panels[0].yaxis)
+        panels[0].set_title("Forgetting: the best before the last phase against the end")
+        panels[1].set_xticks(range(len(tasks)), [shorten(task, 18) for task in tasks])
+        for axes in panels:
+            axes.tick_params(axis="x", length=0)
+        panels[1].set_xlabel(f"task, in the order of training (then {summary.trained_on[-1]})")
+        panels[0].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
+        return figure
+
+
+def _bars(axes: Axes, found: list[OverSeeds], place: int, count: int, label: str) -> None:
+    width = 0.8 / count
+    at = np.arange(len(found)) + (place - (count - 1) / 2) * width
+    axes.bar(
+        at,
+        [over.mean for over in found],
+        width=0.92 * width,
+        color=VARIANT_COLOURS[place % len(VARIANT_COLOURS)],
+        hatch=VARIANT_HATCHES[place % len(VARIANT_HATCHES)],
+        edgecolor="#FFFFFF",
+        linewidth=0,
+        label=label,
+        zorder=1,
+    )
+    for x, over in zip(at, found, strict=True):
+        spots = x + np.linspace(-0.25, 0.25, over.n_seeds) * width if over.n_seeds > 1 else [x]
+        axes.plot(spots, over.values, "o", ms=3, mew=0.6, mfc="#FFFFFF", mec=INK, zorder=3)
+        if over.t_low is not None and over.t_high is not None:
+            axes.errorbar(
+                x,
+                over.mean,
+                yerr=[[over.mean - over.t_low], [over.t_high - over.mean]],
+                ecolor=INK,
+                elinewidth=1.1,
+                capsize=2.5,
+                zorder=2,
+            )
+
+
+# Sequential training over all phases: what is learned in each, and what becomes of it after.
+
+
+_MARKERS = "osD^vPX*"
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseCurves:
+    """The losses of S seeds at T checkpoints of one phase.
+
+    Attributes:
+        phase: from 1.
+        steps: int64 [S, T], within the phase.
+        train, test: losses of the task that is trained, float64 [S, T], NaN where absent.
+    """
+
+    phase: int
+    steps: NDArray[np.int64]
+    train: NDArray[np.float64]
+    test: NDArray[np.float64]
+
+
+def phase_curves(summary: RetentionSummary, curves: Mapping[str, Sequence[PhaseCurves]]) -> Figure:
+    """A panel per variant: losses in nats on a logarithmic axis over all phases, one after another.
+
+    Thick lines are medians over seeds of the held-out loss of the task that is trained, thin ones
+    seeds, dashed ones medians of its training loss. Marks are the means of every trained task at
+    the end of each phase, joined by dotted lines: what is left of it.
+
+    Args:
+        summary: the matrices, for the marks and the chance level.
+        curves: variant -> its phases in their order; a variant without logs has marks alone.
+    """
+    names = list(summary.variants)
+    ends = _ends(summary, curves)
+    with house_style():
+        figure = new_figure(7.2, 0.9 + 1.55 * len(names))
+        panels = np.atleast_1d(figure.subplots(len(names), 1, sharex=True, sharey=True))
+        for axes, name in zip(panels, names, strict=True):
+            _boundaries(axes, summary, ends, name == names[0])
+            for one in curves.get(name, ()):
+                _phase(axes, one, ends[one.phase - 1])
+            _left_over(axes, summary, name, ends)
+            axes.set_yscale("log")
+            log_loss_axis(axes.yaxis)
+            axes.set_ylabel("loss (nats)")
+            axes.set_title(shorten(name, 40), pad=15 if name == names[0] else 5)
+        panels[-1].set_xlim(0, ends[-1])
+        step_axis(panels[-1], "training step, over all phases")
+        figure.legend(handles=_legend(summary), loc="outside right upper")
+        return figure
+
+
+def _ends(summary: RetentionSummary, curves: Mapping[str, Sequence[PhaseCurves]]) -> list[int]:
+    """The step at which each phase ends, phase 0 first: the longest that any variant trained."""
+    longest = [0] * (len(summary.trained_on) + 1)
+    for phases in curves.values():
+        for one in phases:
+            longest[one.phase] = max(longest[one.phase], int(one.steps.max()))
+    return list(accumulate([longest[0], *(steps or 1 for steps in longest[1:])]))
+
+
+def _boundaries(axes: Axes, summary: RetentionSummary, ends: list[int], named: bool) -> None:
+    levels = {chance.loss for chance in summary.chance.values() if chance is not None}
+    for level in levels if len(levels) == 1 else ():
+        axes.axhline(level, color=INK, lw=0.8, ls=(0, (1, 1.5)), zorder=0)
+    for phase, task in enumerate(summary.trained_on, start=1):
+        if phase > 1:
+            axes.axvline(ends[phase - 1], color=MUTED, lw=0.8, zorder=0)
+        if named:
+            axes.annotate(
+                f"{phase} {shorten(task, 14)}",
+                ((ends[phase - 1] + ends[phase]) / 2, 1),
+                xycoords=("data", "axes fraction"),
+                xytext=(0, 3),
+                textcoords="offset points",
+                ha="center",
+                fontsize=7.5,
+                color=_colour(phase),
+            )
+
+
+def _phase(axes: Axes, one: PhaseCurves, begin: int) -> None:
+    steps = one.steps + begin
+    lines = [
+        np.column_stack([run_steps[seen], row[seen]])
+        for run_steps, row in zip(steps, one.test, strict=True)
+        if (seen := row > 0).any()
+    ]
+    colour = _colour(one.phase)
+    axes.add_collection(
+        LineCollection(lines, colors=colour, linewidths=0.5, alpha=0.3, rasterized=True, zorder=1)
+    )
+    axes.plot(*median_over_runs(steps, one.test), color=colour, lw=1.8, zorder=3)
+    axes.plot(*median_over_runs(steps, one.train), color=colour, lw=1, ls=(0, (4, 1.6)), zorder=2)
+
+
+def _left_over(axes: Axes, summary: RetentionSummary, name: str, ends: list[int]) -> None:
+    variant, last = summary.variants[name], len(summary.trained_on)
+    for place, task in enumerate(summary.trained_on, start=1):
+        after = range(place, last + 1)
+        axes.plot(
+            [ends[phase] for phase in after],
+            [variant.cell(phase, task).loss.mean for phase in after],
+            marker=_marker(place),
+            ms=4.5,
+            mec="#FFFFFF",
+            mew=0.5,
+            lw=1,
+            ls=(0, (1, 1.2)),
+            color=_colour(place),
+            clip_on=False,
+            zorder=5,
+        )
+
+
+def _legend(summary: RetentionSummary) -> list[Line2D]:
+    handles = [
+        Line2D([], [], color=MUTED, lw=1.8, label="held-out, median"),
+        Line2D([], [], color=MUTED, lw=0.5, label="one seed"),
+        Line2D([], [], color=MUTED, lw=1, ls=(0, (4, 1.6)), label="training, median"),
+    ]
+    handles += [
+        Line2D(
+            [],
+            [],
+            color=_colour(place),
+            marker=_marker(place),
+            ms=4.5,
+            lw=1,
+            ls=(0, (1, 1.2)),
+            label=f"{shorten(task, 14)} at phase ends",
+        )
+        for place, task in enumerate(summary.trained_on, start=1)
+    ]
+    levels = {chance.loss for chance in summary.chance.values() if chance is not None}
+    if len(levels) == 1:
+        label = f"chance, {levels.pop():.3g}"
+        handles.append(Line2D([], [], color=INK, lw=0.8, ls=(0, (1, 1.5)), label=label))
+    return handles
+
+
+def _colour(place: int) -> str:
+    return VARIANT_COLOURS[(place - 1) % len(VARIANT_COLOURS)]
+
+
+def _marker(place: int) -> str:
+    return _MARKERS[(place - 1) % len(_MARKERS)]
+
+
+# The matrix of sequential training as a heat map: what was learned, and what is left of it.
+
+
+_COLOURS = LinearSegmentedColormap.from_list("chance", [BLUE, "#FFFFFF", VERMILION])
+_CELL_WIDTH, _CELL_HEIGHT = 0.62, 0.34  # inches
+_ROOM = 0.3  # of a colour bar, that two names do not lie on each other
+_MOST_COLUMNS = 2  # as many as a page is wide
+_LEFT, _GAP, _TOP, _RIGHT, _BOTTOM = 0.9, 0.25, 0.6, 0.95, 0.12
+
+
+def retention_matrix(summary: RetentionSummary, measure: str) -> Figure:
+    """A panel per variant: phases down, tasks across, the mean over seeds in each cell.
+
+    Blue is better than a guess, red worse, white is chance. A frame marks the task of the phase;
+    numbers in italics are of tasks that are still to come.
+
+    Args:
+        summary: the matrices.
+        measure: "loss" or "accuracy".
+    """
+    names = list(summary.variants)
+    columns = min(len(names), _MOST_COLUMNS)
+    rows = math.ceil(len(names) / columns)
+    phases, tasks = len(summary.trained_on) + 1, len(summary.tasks)
+    panel = (tasks * _CELL_WIDTH, phases * _CELL_HEIGHT)
+    width = _LEFT + columns * panel[0] + (columns - 1) * _GAP + _RIGHT
+    height = rows * (panel[1] + _TOP) + _BOTTOM
+    badness = {name: _badness(summary, name, measure) for name in names}
+    with house_style():
+        figure = Figure(figsize=(width, height))
+        for index, name in enumerate(names):
+            row, column = divmod(index, columns)
+            axes = figure.add_axes(
+                (
+                    (_LEFT + column * (panel[0] + _GAP)) / width,
+                    1 - (row * (panel[1] + _TOP) + _TOP + panel[1]) / height,
+                    panel[0] / width,
+                    panel[1] / height,
+                )
+            )
+            _draw(axes, summary, name, measure, badness[name])
+            axes.tick_params(labelleft=column == 0)
+        bar = figure.add_axes(
+            (
+                (width - _RIGHT + 0.18) / width,
+                1 - (_TOP + panel[1]) / height,
+                0.1 / width,
+                panel[1] / height,
+            )
+        )
+        _colour_bar(bar, summary, measure)
+        return figure
+
+
+def _badness(summary: RetentionSummary, name: str, measure: str) -> NDArray[np.float64]:
+    """Where each mean lies, float64 [P + 1, K]: -1 perfect, 0 chance, 1 as far on the other side.
+
+    Without a known chance level, the untrained model stands for it.
+    """
+    found = np.zeros((len(summary.trained_on) + 1, len(summary.tasks)))
+    for phase, k in np.ndindex(found.shape):
+        variant, task = summary.variants[name], summary.tasks[k]
+        value = getattr(variant.cell(phase, task), measure).mean
+        level = getattr(summary.chance[task] or variant.cell(0, task), measure)
+        if isinstance(level, OverSeeds):
+            level = level.mean
+        best = 0.0 if measure == "loss" else 1.0
+        found[phase, k] = (
+            np.clip((value - level) / abs(level - best), -1, 1) if level != best else 0
+        )
+    return found if measure == "loss" else -found
+
+
+def _draw(
+    axes: Axes, summary: RetentionSummary, name: str, measure: str, values: NDArray[np.float64]
+) -> None:
+    variant = summary.variants[name]
+    axes.imshow(values, cmap=_COLOURS, norm=TwoSlopeNorm(0, -1, 1), aspect="auto")
+    trained: set[str] = set()
+    for phase, trained_on in enumerate(("", *summary.trained_on)):
+        trained.add(trained_on)
+        for k, task in enumerate(summary.tasks):
+            over = getattr(variant.cell(phase, task), measure)
+            axes.text(
+                k,
+                phase,
+                _short(over.mean),
+                color="#FFFFFF" if abs(values[phase, k]) > 0.8 else INK,
+                style="normal" if task in trained else "italic",
+                ha="center",
+                va="center",
+                size=7.5,
+            )
+            if task == trained_on:
+                frame = Rectangle((k - 0.5, phase - 0.5), 1, 1, fill=False, ec=INK, lw=1.4)
+                frame.set_clip_on(False)
+                axes.add_patch(frame)
+    axes.set_xticks(range(len(summary.tasks)), [shorten(task, 11) for task in summary.tasks])
+    axes.xaxis.tick_top()
+    axes.set_yticks(
+        range(len(summary.trained_on) + 1),
+        ["untrained", *(f"{at} {shorten(t, 11)}" for at, t in enumerate(summary.trained_on, 1))],
+    )
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    seeds = len(variant.seeds)
+    plural = "seed" if seeds == 1 else "seeds"
+    axes.set_title(f"{shorten(name, 26)}: {measure}, {seeds} {plural}", pad=5)
+
+
+def _colour_bar(axes: Axes, summary: RetentionSummary, measure: str) -> None:
+    """From perfect at the bottom over the chance level to worse than guessing."""
+    levels = {getattr(chance, measure) for chance in summary.chance.values() if chance is not None}
+    best, worst = ("0", "2×\nand more") if measure == "loss" else ("1", "0")
+    # An accuracy cannot be worse than 0, which may lie close to chance.
+    top = 1.0 if measure == "loss" else max((x / (1 - x) for x in levels if x < 1), default=0.0)
+    axes.imshow(
+        np.linspace(top, -1, 256)[:, None],
+        cmap=_COLOURS,
+        norm=TwoSlopeNorm(0, -1, 1),
+        aspect="auto",
+        extent=(0, 1, -1, top),
+    )
+    middle = "chance" if levels else "untrained"
+    if measure == "accuracy" and (len(levels) != 1 or top < _ROOM):
+        worst = ""  # an accuracy of 0 has several places here, or none of its own
+    if len(levels) == 1:
+        middle += f"\n{_short(levels.pop())}"
+    axes.axhline(0, color=INK, lw=0.8)
+    ticks = [(-1.0, best), (0.0, middle), *([(top, worst)] if worst else [])]
+    axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks])
+    axes.yaxis.tick_right()
+    axes.set_xticks([])
+    axes.spines[:].set_visible(False)
+
+
+def _short(value: float) -> str:
+    """Three digits at most: 11.2, 4.57, .062; below .0005 only that it is."""
+    if value >= 1:
+        return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    if 0 < abs(value) < 0.0005:
+        return "<.001"
+    return "0" if value == 0 else f"{value:.3f}".replace("0.", ".", 1).replace("1.000", "1")

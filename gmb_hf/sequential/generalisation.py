@@ -1,0 +1,680 @@
+"""Validation loss at equal training loss, and the gap over training, variant by variant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from gmb_hf import escape
+from gmb_hf.documents import Record
+from gmb_hf.errors import InputError, choose, positive_int, repeated
+from gmb_hf.files import write_json
+from gmb_hf.report.style import (
+    INK,
+    VARIANT_COLOURS,
+    VARIANT_DASHES,
+    house_style,
+    log_loss_axis,
+    new_figure,
+    save_figure,
+    shorten,
+    step_axis,
+)
+from gmb_hf.report.tables import Cell, Column, Table, write_each
+from gmb_hf.runs.columns import missing_column
+from gmb_hf.runs.runlog import RunLog, learned_data, mismatches, refuse_mismatches
+from gmb_hf.sequential.report import SPREAD, mean, show_mean, spread
+from gmb_hf.stats import (
+    LEAST_SEEDS,
+    Difference,
+    OverSeeds,
+    adjusted,
+    default_baseline,
+    difference,
+    over_seeds,
+)
+
+PROTOCOL_SEEDS = (1337, 42, 7)
+"""The seeds of the generalisation protocol."""
+
+POINTS = 32
+LEAST_OVERLAP = 0.1
+"""A shared range below this part of all that the two went through (in log loss) is unreliable."""
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """The losses of one run over training.
+
+    Attributes:
+        run: its name.
+        seed: None where the log does not say.
+        steps: int64 [T], ascending.
+        train, validation: float64 [T], nats, finite and at least 0.
+
+    Raises:
+        InputError: no checkpoint, steps that do not ascend, or a loss that is none.
+    """
+
+    run: str
+    seed: int | None
+    steps: NDArray[np.int64]
+    train: NDArray[np.float64]
+    validation: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        if not len(self.steps):
+            raise InputError(f"run {self.run!r} has no checkpoint with both losses")
+        if (np.diff(self.steps) <= 0).any():
+            raise InputError(f"run {self.run!r}: its steps do not ascend")
+        for name, values in (("training", self.train), ("validation", self.validation)):
+            bad = ~np.isfinite(values) | (values < 0)
+            if bad.any():
+                at = int(np.argmax(bad))
+                raise InputError(
+                    f"run {self.run!r}, step {self.steps[at]}: the {name} loss is {values[at]}; it "
+                    "must be a finite number of at least 0 (leave a diverged run out)"
+                )
+
+    @property
+    def records(self) -> NDArray[np.bool_]:
+        """The checkpoints at which the training loss is lower than ever before, [T]."""
+        before = np.concatenate([[np.inf], np.minimum.accumulate(self.train)[:-1]])
+        return self.train < before
+
+    def validation_at(self, train_loss: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The validation loss when the training loss first came down to these values.
+
+        Args:
+            train_loss: [G], within the range of the run.
+
+        >>> one = Course("a", 0, np.arange(3), np.array([2.0, 3.0, 1.0]), np.array([4.0, 9, 6]))
+        >>> one.validation_at(np.array([1.5])).tolist()  # halfway; step 1 is no record
+        [5.0]
+        """
+        records = self.records
+        return np.interp(train_loss, self.train[records][::-1], self.validation[records][::-1])
+
+
+@dataclass(frozen=True)
+class VariantCourse(Record):
+    """One variant over seeds.
+
+    Attributes:
+        runs: names, in the order of all values.
+        seeds: of the runs, None where a log does not say.
+        best_validation_loss: the lowest of the run.
+        best_step: the first step at which it stood.
+        final_train_loss, final_validation_loss, final_gap: at the run's last checkpoint; the gap
+            is validation less training.
+        train_range: training losses that every run went through, (lowest, highest); None where
+            there is no such loss.
+        steps: checkpoints that every run has.
+        gap_mean, gap_std: validation less training at these steps, over runs; std is None for one.
+    """
+
+    runs: tuple[str, ...]
+    seeds: tuple[int | None, ...]
+    best_validation_loss: OverSeeds
+    best_step: OverSeeds
+    final_train_loss: OverSeeds
+    final_validation_loss: OverSeeds
+    final_gap: OverSeeds
+    train_range: tuple[float, float] | None
+    steps: tuple[int, ...]
+    gap_mean: tuple[float, ...]
+    gap_std: tuple[float, ...] | None
+
+
+@dataclass(frozen=True)
+class Matched(Record):
+    """Two variants at equal training loss.
+
+    Attributes:
+        variant, baseline: who is held against whom.
+        train_range: the training losses that all runs of both went through; None without one.
+        overlap: its part of all that they went through, in log loss, in [0, 1].
+        reliable: whether the overlap is at least `LEAST_OVERLAP`.
+        train_loss: the points, descending.
+        variant_validation, baseline_validation: mean over runs at these points.
+        variant_mean, baseline_mean: validation loss averaged over the points, over runs.
+        difference: of these averages, on shared seeds; None where the ranges do not overlap or a
+            log does not name its seed.
+    """
+
+    variant: str
+    baseline: str
+    train_range: tuple[float, float] | None
+    overlap: float
+    reliable: bool
+    train_loss: tuple[float, ...] = ()
+    variant_validation: tuple[float, ...] = ()
+    baseline_validation: tuple[float, ...] = ()
+    variant_mean: OverSeeds | None = None
+    baseline_mean: OverSeeds | None = None
+    difference: Difference | None = None
+
+
+def course_summary(courses: Sequence[Course]) -> VariantCourse:
+    """Best and final losses, and the gap over training, of the runs of one variant."""
+    _check(courses)
+    steps = courses[0].steps
+    for course in courses[1:]:
+        steps = np.intersect1d(steps, course.steps, assume_unique=True)
+    gaps = np.array(
+        [
+            (course.validation - course.train)[np.isin(course.steps, steps, assume_unique=True)]
+            for course in courses
+        ]
+    )
+    best = [int(np.argmin(course.validation)) for course in courses]
+    return VariantCourse(
+        runs=tuple(course.run for course in courses),
+        seeds=tuple(course.seed for course in courses),
+        best_validation_loss=over_seeds(
+            [float(course.validation[at]) for course, at in zip(courses, best, strict=True)]
+        ),
+        best_step=over_seeds(
+            [float(course.steps[at]) for course, at in zip(courses, best, strict=True)]
+        ),
+        final_train_loss=over_seeds([float(course.train[-1]) for course in courses]),
+        final_validation_loss=over_seeds([float(course.validation[-1]) for course in courses]),
+        final_gap=over_seeds(
+            [float(course.validation[-1] - course.train[-1]) for course in courses]
+        ),
+        train_range=shared_range(courses),
+        steps=tuple(steps.tolist()),
+        gap_mean=tuple(gaps.mean(axis=0).tolist()),
+        gap_std=tuple(gaps.std(axis=0, ddof=1).tolist()) if len(courses) > 1 else None,
+    )
+
+
+def matched(
+    variants: Mapping[str, Sequence[Course]], baseline: str, *, points: int = POINTS
+) -> list[Matched]:
+    """Hold every variant against the baseline at equal training loss.
+
+    Args:
+        variants: name -> its runs; the baseline is one of them.
+        baseline: its name.
+        points: how many training losses of the shared range are looked at.
+
+    Raises:
+        InputError: an unknown baseline, a variant without runs, a seed twice, or bad points.
+    """
+    choose("variant", baseline, tuple(variants))
+    positive_int("points", points)
+    for courses in variants.values():
+        _check(courses)
+    found = [
+        _matched(name, courses, baseline, variants[baseline], points)
+        for name, courses in variants.items()
+        if name != baseline
+    ]
+    pairs = iter(adjusted([one.difference for one in found if one.difference]))
+    return [
+        one if one.difference is None else replace(one, difference=next(pairs)) for one in found
+    ]
+
+
+def shared_range(courses: Sequence[Course]) -> tuple[float, float] | None:
+    """The training losses that every run went through, (lowest, highest), or None.
+
+    A loss of exactly 0 has no logarithm: the range then ends at the smallest loss above it.
+    """
+    lowest = max(float(course.train.min()) for course in courses)
+    highest = min(float(course.train[0]) for course in courses)
+    low = max(lowest, _smallest(courses))
+    return (low, highest) if low < highest else None
+
+
+def _matched(
+    name: str, mine: Sequence[Course], baseline: str, theirs: Sequence[Course], points: int
+) -> Matched:
+    everybody = [*mine, *theirs]
+    shared = shared_range(everybody)
+    if shared is None:
+        return Matched(name, baseline, None, 0.0, False)
+    low, high = shared
+    widest = np.log(max(float(course.train[0]) for course in everybody)) - np.log(
+        max(min(float(course.train.min()) for course in everybody), _smallest(everybody))
+    )
+    overlap = float(np.log(high / low) / widest)
+    grid = np.clip(np.geomspace(high, low, points), low, high)
+    at = {
+        who: np.array([course.validation_at(grid) for course in courses])
+        for who, courses in ((name, mine), (baseline, theirs))
+    }
+    means = {who: values.mean(axis=1) for who, values in at.items()}
+    by_seed = {
+        who: {
+            course.seed: value
+            for course, value in zip(courses, means[who].tolist(), strict=True)
+            if course.seed is not None
+        }
+        for who, courses in ((name, mine), (baseline, theirs))
+    }
+    pair = difference(
+        "matched_validation_loss", (name, by_seed[name]), (baseline, by_seed[baseline])
+    )
+    return Matched(
+        variant=name,
+        baseline=baseline,
+        train_range=shared,
+        overlap=overlap,
+        reliable=overlap >= LEAST_OVERLAP,
+        train_loss=tuple(grid.tolist()),
+        variant_validation=tuple(at[name].mean(axis=0).tolist()),
+        baseline_validation=tuple(at[baseline].mean(axis=0).tolist()),
+        variant_mean=over_seeds(means[name]),
+        baseline_mean=over_seeds(means[baseline]),
+        difference=pair if pair.seeds else None,
+    )
+
+
+def _smallest(courses: Sequence[Course]) -> float:
+    """The smallest training loss above 0."""
+    above = [course.train[course.train > 0] for course in courses]
+    found = [float(values.min()) for values in above if len(values)]
+    return min(found, default=np.inf)
+
+
+def _check(courses: Sequence[Course]) -> None:
+    if not courses:
+        raise InputError("a variant has no runs; name its logs")
+    seed = repeated([course.seed for course in courses if course.seed is not None])
+    if seed is not None:
+        runs = ", ".join(repr(course.run) for course in courses if course.seed == seed)
+        raise InputError(f"the runs {runs} have the same seed, {seed}; one run is one seed")
+
+
+# The generalisation protocol's tables: best and final losses, and those at equal training.
+
+
+_SHOWN_POINTS = 8
+
+
+def generalisation_tables(
+    variants: Mapping[str, VariantCourse], matched: Sequence[Matched], notes: tuple[str, ...] = ()
+) -> tuple[Table, ...]:
+    """The tables; those of the comparison only where there is something to compare.
+
+    `notes` go with each of them.
+    """
+    pairs = (comparison(matched), at_equal_loss(matched)) if matched else ()
+    return tuple(replace(table, notes=notes) for table in (losses(variants), *pairs))
+
+
+def losses(variants: Mapping[str, VariantCourse]) -> Table:
+    """Best and final losses and the gap, each over seeds."""
+    columns = (
+        Column("variant", align="l"),
+        Column("quantity", align="l"),
+        Column("runs", str),
+        *(Column(name, escape.number) for name in SPREAD),
+    )
+    rows = tuple(
+        (name, quantity, len(course.runs), *spread(over))
+        for name, course in variants.items()
+        for quantity, over in _numbers(course).items()
+    )
+    caption = "Best and final losses in nats, and validation less training loss at the end"
+    return Table("generalization_losses", caption, columns, rows)
+
+
+def comparison(matched: Sequence[Matched]) -> Table:
+    """Validation loss averaged over equal training losses, variant against baseline."""
+    columns = (
+        Column("variant", align="l"),
+        Column("baseline", align="l"),
+        Column("reliable", escape.yes_no, "c"),
+        Column("overlap", escape.number),
+        Column("train_low", escape.number),
+        Column("train_high", escape.number),
+        Column("variant_val", show_mean),
+        Column("baseline_val", show_mean),
+        Column("shared_seeds", escape.steps),
+        *(Column(f"difference_{name}", escape.number) for name in SPREAD),
+        Column("p", escape.p_value),
+        Column("p_adjusted", escape.p_value),
+    )
+    rows = []
+    for one in matched:
+        low, high = one.train_range or (None, None)
+        pair = one.difference
+        rows.append(
+            (
+                one.variant,
+                one.baseline,
+                one.reliable,
+                one.overlap,
+                low,
+                high,
+                mean(one.variant_mean),
+                mean(one.baseline_mean),
+                len(pair.seeds) if pair else None,
+                *spread(pair.difference if pair else None),
+                pair.p_value if pair else None,
+                pair.p_adjusted if pair else None,
+            )
+        )
+    caption = "Mean validation loss at equal training loss (nats)"
+    return Table("generalization_matched", caption, columns, tuple(rows))
+
+
+def at_equal_loss(matched: Sequence[Matched]) -> Table:
+    """Validation losses at single training losses of the shared range."""
+    columns = (
+        Column("variant", align="l"),
+        Column("baseline", align="l"),
+        Column("reliable", escape.yes_no, "c"),
+        Column("train_loss", escape.number),
+        Column("variant_val", escape.number),
+        Column("baseline_val", escape.number),
+        Column("difference", escape.number),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for one in matched:
+        count = len(one.train_loss)
+        for at in np.unique(
+            np.linspace(0, count - 1, min(count, _SHOWN_POINTS)).round().astype(int)
+        ):
+            mine, theirs = one.variant_validation[at], one.baseline_validation[at]
+            key = (one.variant, one.baseline, one.reliable)
+            rows.append((*key, one.train_loss[at], mine, theirs, mine - theirs))
+    caption = "Validation loss at equal training loss (nats), means over runs"
+    return Table("generalization_points", caption, columns, tuple(rows))
+
+
+def _numbers(course: VariantCourse) -> dict[str, OverSeeds]:
+    names = (
+        "best_validation_loss",
+        "best_step",
+        "final_train_loss",
+        "final_validation_loss",
+        "final_gap",
+    )
+    return {name: getattr(course, name) for name in names}
+
+
+@dataclass(frozen=True, eq=False)
+class GeneralisationCurves:
+    """What is drawn of variants: their runs, and their gaps over runs.
+
+    Attributes:
+        runs: variant -> its runs.
+        summaries: variant -> the same, summed up.
+        unreliable: variants that cannot be compared with the baseline at equal training loss.
+    """
+
+    runs: Mapping[str, Sequence[Course]]
+    summaries: Mapping[str, VariantCourse]
+    unreliable: tuple[str, ...] = ()
+
+
+def generalisation_figure(curves: GeneralisationCurves) -> Figure:
+    """Left, validation against training loss; right, the gap between them over training.
+
+    On the left each run goes from right to left as its training loss falls; the dot is its best
+    validation loss. On the right the line is the mean over runs, the band one standard deviation.
+
+    Returns:
+        A figure of 7.2 by 3.4 inches.
+    """
+    with house_style():
+        figure = new_figure(7.2, 3.4)
+        left, right = figure.subplots(1, 2)
+        for place, (name, courses) in enumerate(curves.runs.items()):
+            colour = VARIANT_COLOURS[place % len(VARIANT_COLOURS)]
+            dashes = VARIANT_DASHES[place % len(VARIANT_DASHES)]
+            flag = " (range does not match)" if name in curves.unreliable else ""
+            _generalisation_matched(left, courses, colour, dashes)
+            _gap(right, curves.summaries[name], colour, dashes, f"{shorten(name, 24)}{flag}")
+        left.plot([], [], ".", color=INK, label="best of a run")
+        left.set_xscale("log")
+        left.set_yscale("log")
+        log_loss_axis(left.xaxis)
+        log_loss_axis(left.yaxis)
+        left.invert_xaxis()
+        left.set_xlabel("training loss (nats), running minimum")
+        left.set_ylabel("validation loss (nats)")
+        left.set_title("At equal training loss")
+        left.legend(loc="best")
+        right.axhline(0, color=INK, lw=0.8, zorder=0)
+        right.set_ylabel("validation less training loss (nats)")
+        step_axis(right, "training step", ticks=4)
+        right.set_title("Gap")
+        handles, labels = right.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)))
+        return figure
+
+
+def _generalisation_matched(
+    axes: Axes, courses: Sequence[Course], colour: str, dashes: tuple[int, tuple[float, ...]]
+) -> None:
+    for course in courses:
+        kept = course.records & (course.train > 0)
+        axes.plot(
+            course.train[kept], course.validation[kept], color=colour, ls=dashes, lw=0.9, alpha=0.8
+        )
+        records = np.flatnonzero(kept)
+        if len(records):
+            best = records[np.argmin(course.validation[records])]
+            axes.plot(course.train[best], course.validation[best], ".", ms=5, color=colour)
+
+
+def _gap(
+    axes: Axes,
+    variant: VariantCourse,
+    colour: str,
+    dashes: tuple[int, tuple[float, ...]],
+    label: str,
+) -> None:
+    mean = np.array(variant.gap_mean)
+    axes.plot(variant.steps, mean, color=colour, ls=dashes, label=label, zorder=2)
+    if variant.gap_std is not None:
+        spread = np.array(variant.gap_std)
+        axes.fill_between(
+            variant.steps, mean - spread, mean + spread, color=colour, alpha=0.18, lw=0, zorder=1
+        )
+
+
+# From run logs of several variants to the comparison of their generalisation.
+
+
+FORMAT = "gmb-hf generalisation 1"
+TRAIN_LOSSES = ("train_loss", "train/loss", "training_loss", "loss")
+VALIDATION_LOSSES = (
+    "val_loss",
+    "val/loss",
+    "validation_loss",
+    "eval_loss",
+    "eval/loss",
+    "test_loss",
+)
+"""Names under which logs hold the losses; the first that is there is taken."""
+
+
+@dataclass(frozen=True)
+class Generalised(Record):
+    """Variants compared; the content of `generalization.json`.
+
+    Attributes:
+        baseline: the variant that the others are held against.
+        variants: name -> its losses and gap.
+        matched: every other variant at equal training loss.
+        notes: what a reader must know.
+        format: of the file.
+    """
+
+    baseline: str
+    variants: dict[str, VariantCourse]
+    matched: tuple[Matched, ...]
+    notes: tuple[str, ...]
+    format: str = FORMAT
+
+
+def named_sources(texts: Sequence[str]) -> dict[str, list[str]]:
+    """`NAME=PATH` -> the paths of each name, in the order given.
+
+    Raises:
+        InputError: nothing, or a text without a name or a path.
+    """
+    if not texts:
+        raise InputError("no logs given; name them as NAME=PATH, e.g. dense='logs/dense/*.parquet'")
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        name, sign, path = text.partition("=")
+        if not (name and sign and path):
+            raise InputError(
+                f"{text!r}: name the variant of the logs, NAME=PATH, e.g. dense='logs/dense*.csv'"
+            )
+        found.setdefault(name, []).append(path)
+    return found
+
+
+def compare_logs(
+    sources: Mapping[str, Sequence[str | Path]],
+    *,
+    train: str | None = None,
+    validation: str | None = None,
+    baseline: str | None = None,
+    points: int = POINTS,
+    allow_fingerprint_mismatch: bool = False,
+) -> tuple[Generalised, dict[str, list[Course]]]:
+    """Compare variants by their logs.
+
+    Args:
+        sources: variant -> files, folders or globs, as `RunLog.read` takes them.
+        train, validation: columns; None takes the first known name that the logs have.
+        baseline, points: as in `generalise`.
+        allow_fingerprint_mismatch: compare different data all the same; every table says so.
+
+    Returns:
+        What was found, and the losses of every run by variant.
+
+    Raises:
+        InputError: nothing to read, a missing column, a loss that is none, or as `generalise`.
+        FingerprintMismatchError: the logs name different data.
+    """
+    logs = {name: RunLog.read(paths) for name, paths in sources.items()}
+    variants = {
+        name: read_courses(
+            log, where=", ".join(map(str, sources[name])), train=train, validation=validation
+        )
+        for name, log in logs.items()
+    }
+    found = generalise(variants, baseline=baseline, points=points)
+    unequal = refuse_mismatches(
+        mismatches({name: learned_data(log) for name, log in logs.items()}, found.baseline),
+        allowed=allow_fingerprint_mismatch,
+    )
+    return replace(found, notes=(*unequal, *found.notes)), variants
+
+
+def read_courses(
+    log: RunLog, *, where: str, train: str | None = None, validation: str | None = None
+) -> list[Course]:
+    """The losses of every run of a log.
+
+    Args:
+        log: of one variant.
+        where: it was read from, for messages.
+        train, validation: columns; None takes the first known name that the log has.
+
+    Raises:
+        InputError: a missing column, or a loss that is none.
+    """
+    columns = [
+        _column(log, train, TRAIN_LOSSES, where),
+        _column(log, validation, VALIDATION_LOSSES, where),
+    ]
+    panels = [log.panel(column) for column in columns]
+    courses = []
+    for place, (run, seed) in enumerate(zip(log.runs, log.seeds, strict=True)):
+        present = panels[0].present[place]
+        steps = panels[0].steps[place, present]
+        losses = np.array([panel.values[place, present] for panel in panels])
+        logged = ~np.isnan(losses)
+        if not logged[:, -1].any():
+            raise InputError(
+                f"{where}: run {run!r} has neither {columns[0]} nor {columns[1]} at its last step, "
+                f"{steps[-1]}; did it diverge? Leave it out, or cut its log"
+            )
+        both = logged.all(axis=0)  # the two may be logged at different steps
+        try:
+            courses.append(Course(run, seed, steps[both], losses[0, both], losses[1, both]))
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+    return courses
+
+
+def generalise(
+    variants: Mapping[str, Sequence[Course]], *, baseline: str | None = None, points: int = POINTS
+) -> Generalised:
+    """Compare variants by their runs; see `continual.generalisation`.
+
+    Raises:
+        InputError: an unknown baseline, a seed twice in a variant, or bad points.
+    """
+    base = default_baseline(variants) if baseline is None else baseline
+    pairs = tuple(matched(variants, base, points=points))
+    summaries = {name: course_summary(courses) for name, courses in variants.items()}
+    return Generalised(base, summaries, pairs, tuple(_notes(summaries, pairs)))
+
+
+def write_generalised(
+    found: Generalised, variants: Mapping[str, Sequence[Course]], out: str | Path
+) -> list[Path]:
+    """Write generalization.json, tables/ and the figure; returns the files."""
+    target = Path(out)
+    files = [write_json(target / "generalization.json", found.to_dict())]
+    files += write_each(
+        generalisation_tables(found.variants, found.matched, found.notes), target / "tables"
+    )
+    unreliable = tuple(one.variant for one in found.matched if not one.reliable)
+    figure = generalisation_figure(GeneralisationCurves(variants, found.variants, unreliable))
+    return files + save_figure(figure, target / "figures" / "generalization")
+
+
+def _column(log: RunLog, asked: str | None, known: Sequence[str], where: str) -> str:
+    if asked is not None:
+        if asked not in log.observables:
+            raise missing_column(asked, log.observables, where)
+        return asked
+    for name in known:
+        if name in log.observables:
+            return name
+    raise missing_column(known[0], log.observables, where)
+
+
+def _notes(summaries: Mapping[str, VariantCourse], pairs: Sequence[Matched]) -> list[str]:
+    notes = []
+    for name, course in summaries.items():
+        if len(course.runs) < LEAST_SEEDS:
+            asked = ", ".join(map(str, PROTOCOL_SEEDS))
+            notes.append(
+                f"{name} has {len(course.runs)} of at least {LEAST_SEEDS} seeds (the protocol's: "
+                f"{asked}): no interval"
+            )
+    for one in pairs:
+        who = f"{one.variant} and {one.baseline}"
+        if one.train_range is None:
+            notes.append(
+                f"UNRELIABLE: the training losses of {who} do not overlap; nothing can be compared "
+                "at equal training loss"
+            )
+        elif not one.reliable:
+            notes.append(
+                f"UNRELIABLE: the training losses of {who} overlap by {one.overlap:.0%} only "
+                f"({one.train_range[0]:.3g} to {one.train_range[1]:.3g})"
+            )
+        elif one.difference is None:
+            notes.append(f"{who} share no seed: no paired difference")
+    return notes

@@ -1,0 +1,469 @@
+"""The evaluation matrix of sequential training: every task after every phase.
+
+As a file it is a CSV with one row per variant, seed, phase and task. Phase 0, whose `trained_on` is
+empty, is the model before any training; phase k is the model after its k-th phase.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gmb_hf.errors import InputError, choose, repeated, right_call, unknown
+from gmb_hf.files import read_text, write_text
+
+COLUMNS = ("variant", "seed", "phase", "trained_on", "task", "loss", "accuracy")
+
+
+@dataclass(frozen=True, eq=False)
+class RetentionMatrix:
+    """Losses and accuracies of one variant, over S seeds, P phases and K tasks.
+
+    Attributes:
+        variant: its name, e.g. "dense" or "sort-4".
+        seeds: [S], each once.
+        tasks: [K], each once: those trained, in their order, then those that are only evaluated.
+        trained_on: [P], the task of phase 1 .. P, each once.
+        loss: float64 [S, P + 1, K], nats; phase 0 is the untrained model.
+        accuracy: float64 [S, P + 1, K], in [0, 1].
+
+    Raises:
+        InputError: names that repeat or do not fit together, shapes that differ, a loss that is no
+            number, an accuracy outside [0, 1].
+    """
+
+    variant: str
+    seeds: tuple[int, ...]
+    tasks: tuple[str, ...]
+    trained_on: tuple[str, ...]
+    loss: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        where = f"matrix of variant {self.variant!r}"
+        for kind, names in (
+            ("seed", self.seeds),
+            ("task", self.tasks),
+            ("trained task", self.trained_on),
+        ):
+            if not names:
+                raise InputError(f"{where}: no {kind}; give at least one")
+            twice = repeated(names)
+            if twice is not None:
+                raise InputError(f"{where}: {kind} {twice!r} is given twice; give each once")
+        for task in self.trained_on:
+            if task not in self.tasks:
+                raise unknown("trained task", task, self.tasks, where=where)
+        shape = (len(self.seeds), len(self.trained_on) + 1, len(self.tasks))
+        for name, values in (("loss", self.loss), ("accuracy", self.accuracy)):
+            if values.shape != shape:
+                raise InputError(
+                    f"{where}: {name} has the shape {values.shape}, not [seeds, phases + 1, tasks] "
+                    f"= {shape}"
+                )
+            bad = ~np.isfinite(values)
+            if name == "accuracy":
+                bad |= (values < 0) | (values > 1)
+            if bad.any():
+                seed, phase, task_at = np.argwhere(bad)[0]
+                raise InputError(
+                    f"{where}: {name} of seed {self.seeds[seed]}, phase {phase}, task "
+                    f"{self.tasks[task_at]!r} is {values[seed, phase, task_at]}; {_EXPECTED[name]}"
+                )
+
+    @property
+    def trained_columns(self) -> NDArray[np.int64]:
+        """The column of the task of each phase, int64 [P]."""
+        return np.array([self.tasks.index(task) for task in self.trained_on], dtype=np.int64)
+
+
+_EXPECTED = {
+    "loss": "a loss must be a finite number; a diverged seed must be left out",
+    "accuracy": "an accuracy must be a number in [0, 1]",
+}
+
+
+@dataclass(frozen=True)
+class _Cell:
+    line: int
+    trained_on: str
+    loss: float
+    accuracy: float
+
+
+_Cells = dict[tuple[int, int, str], _Cell]  # (seed, phase, task) -> what stands there
+
+
+def read_matrix(path: str | Path) -> dict[str, RetentionMatrix]:
+    """Read a matrix file; variant -> its matrix, in the order of the file.
+
+    Args:
+        path: a CSV with the columns variant, seed, phase, trained_on, task, loss, accuracy.
+
+    Raises:
+        InputError: a column that is missing or unknown, a wrong cell, a row that stands twice, a
+            cell that is missing, or variants with other tasks or another order of them.
+    """
+    found: dict[str, _Cells] = {}
+    for line, row in _rows(read_text(path), str(path)):
+        where = f"{path}: line {line}"
+        key = (_whole(row, "seed", where), _whole(row, "phase", where), _word(row, "task", where))
+        if (not row["trained_on"] and key[1]) or (row["trained_on"] and not key[1]):
+            raise InputError(
+                f"{where}: phase {key[1]} is trained on {row['trained_on'] or 'nothing'!r}; phase "
+                "0 is the untrained model and trained on nothing, every other on one task"
+            )
+        cells = found.setdefault(_word(row, "variant", where), {})
+        if key in cells:
+            raise InputError(
+                f"{where}: variant {row['variant']!r}, seed {key[0]}, phase {key[1]}, task "
+                f"{key[2]!r} stands already in line {cells[key].line}; delete one of the rows"
+            )
+        cells[key] = _Cell(
+            line,
+            row["trained_on"],
+            _number(row, "loss", where),
+            _number(row, "accuracy", where),
+        )
+    if not found:
+        raise InputError(f"{path}: no rows below the header; has any phase finished?")
+    matrices = {variant: _matrix(variant, cells, str(path)) for variant, cells in found.items()}
+    check_equal_designs(matrices.values(), str(path))
+    return matrices
+
+
+def write_matrix(path: str | Path, matrices: Mapping[str, RetentionMatrix]) -> Path:
+    """Write matrices as one CSV, atomically; rows by variant, seed, phase, task.
+
+    Numbers keep every digit, so that what is read equals what was written.
+    """
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for matrix in matrices.values():
+        trained_on = ("", *matrix.trained_on)
+        for s, phase, k in np.ndindex(matrix.loss.shape):
+            numbers = (float(values[s, phase, k]) for values in (matrix.loss, matrix.accuracy))
+            key = (matrix.variant, matrix.seeds[s], phase, trained_on[phase], matrix.tasks[k])
+            writer.writerow([*key, *map(repr, numbers)])
+    return write_text(path, out.getvalue())
+
+
+def check_equal_designs(matrices: Iterable[RetentionMatrix], where: str) -> None:
+    """Raise `InputError` unless all have the same tasks, trained in the same order."""
+    first: RetentionMatrix | None = None
+    for matrix in matrices:
+        first = first or matrix
+        for what, a, b in (
+            ("has the tasks", first.tasks, matrix.tasks),
+            ("is trained in the order", first.trained_on, matrix.trained_on),
+        ):
+            if a != b:
+                raise InputError(
+                    f"{where}: variant {first.variant!r} {what} {', '.join(a)}, but "
+                    f"{matrix.variant!r} {', '.join(b)}; only equal ones compare"
+                )
+
+
+def _matrix(variant: str, cells: _Cells, where: str) -> RetentionMatrix:
+    trained: dict[int, str] = {}
+    for (_, phase, _), cell in cells.items():
+        if trained.setdefault(phase, cell.trained_on) != cell.trained_on:
+            raise InputError(
+                f"{where}: line {cell.line}: phase {phase} of variant {variant!r} is trained on "
+                f"{cell.trained_on!r} here and on {trained[phase]!r} above; a phase has one task"
+            )
+    trained_on = tuple(trained[phase] for phase in sorted(trained) if phase)
+    tasks = tuple(dict.fromkeys([*trained_on, *(task for _, _, task in cells)]))
+    seeds = tuple(sorted({seed for seed, _, _ in cells}))
+    values = np.empty((2, len(seeds), max(trained) + 1, len(tasks)))
+    for s, phase, k in np.ndindex(values.shape[1:]):
+        cell_there = cells.get((seeds[s], phase, tasks[k]))
+        if cell_there is None:
+            raise InputError(
+                f"{where}: variant {variant!r}, seed {seeds[s]} has no row for phase {phase}, task "
+                f"{tasks[k]!r}; every task is needed after every phase, 0 (untrained) included"
+            )
+        values[:, s, phase, k] = cell_there.loss, cell_there.accuracy
+    try:
+        return RetentionMatrix(variant, seeds, tasks, trained_on, values[0], values[1])
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _rows(text: str, where: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """Each row that is not blank with the number of its line."""
+    reader = csv.reader(io.StringIO(text, newline=""))
+    header = [name.strip() for name in next(reader, [])]
+    twice = repeated(header)
+    if twice is not None:
+        raise InputError(f"{where}: column {twice!r} stands twice in the header")
+    for name in header:
+        if name not in COLUMNS:
+            raise unknown("column", name, COLUMNS, where=where)
+    for name in COLUMNS:
+        if name not in header:
+            raise InputError(f"{where}: column {name!r} missing; a matrix has {', '.join(COLUMNS)}")
+    for cells in reader:
+        if not cells:
+            continue
+        if len(cells) != len(header):
+            raise InputError(
+                f"{where}: line {reader.line_num} has {len(cells)} cells where the header has "
+                f"{len(header)}; complete or delete the line"
+            )
+        yield reader.line_num, dict(zip(header, (cell.strip() for cell in cells), strict=True))
+
+
+def _word(row: Mapping[str, str], column: str, where: str) -> str:
+    if not row[column]:
+        raise InputError(f"{where}: {column} is empty; give its name")
+    return row[column]
+
+
+def _whole(row: Mapping[str, str], column: str, where: str) -> int:
+    if not row[column].isdecimal():
+        raise InputError(
+            f"{where}: {column} must be a whole number of at least 0, got {row[column]!r}"
+        )
+    return int(row[column])
+
+
+def _number(row: Mapping[str, str], column: str, where: str) -> float:
+    try:
+        value = float(row[column])
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise InputError(f"{where}: {column} is {row[column]!r}; {_EXPECTED[column]}")
+    return value
+
+
+# What a model keeps, learns and gains: the standard numbers of a sequence of tasks.
+
+
+MEASURES = ("accuracy", "loss")
+NUMBERS = ("average", "learning", "backward_transfer", "forward_transfer", "forgetting")
+QUANTITIES = tuple(f"{number}_{measure}" for number in NUMBERS for measure in MEASURES)
+"""The numbers that sum up a matrix, e.g. "average_accuracy"; one a seed."""
+
+
+@dataclass(frozen=True, eq=False)
+class Retention:
+    """One measure of S models that were trained on P tasks in turn, task by task.
+
+    Attributes:
+        final: after the last phase, [S, P].
+        learning: after the task's own phase, [S, P].
+        backward_transfer: of tasks 1 .. P - 1, [S, P - 1].
+        forward_transfer: of tasks 2 .. P, [S, P - 1].
+        forgetting: of tasks 1 .. P - 1, [S, P - 1]; below 0 where the last phase is the best.
+    """
+
+    final: NDArray[np.float64]
+    learning: NDArray[np.float64]
+    backward_transfer: NDArray[np.float64]
+    forward_transfer: NDArray[np.float64]
+    forgetting: NDArray[np.float64]
+
+    def means(self) -> dict[str, NDArray[np.float64] | None]:
+        """Each of `NUMBERS` as its mean over tasks, [S]; None where no task has one."""
+        by_task = (
+            self.final,
+            self.learning,
+            self.backward_transfer,
+            self.forward_transfer,
+            self.forgetting,
+        )
+        return {
+            name: values.mean(axis=1) if values.shape[1] else None
+            for name, values in zip(NUMBERS, by_task, strict=True)
+        }
+
+
+def retention_numbers(values: NDArray[np.float64], *, higher_is_better: bool) -> Retention:
+    """The numbers above, of one measure.
+
+    Args:
+        values: R, float64 [S, P + 1, P]; column k - 1 is the task of phase k.
+        higher_is_better: of an accuracy; False of a loss.
+
+    >>> import numpy as np
+    >>> after = [[0.5, 0.5], [1.0, 0.75], [0.25, 1.0]]  # untrained, phase 1, phase 2
+    >>> found = retention(np.array([after]), higher_is_better=True)
+    >>> found.forgetting.tolist(), found.forward_transfer.tolist()
+    ([[0.75]], [[0.25]])
+    """
+    phases = values.shape[1] - 1
+    place = np.arange(phases)
+    learning, final = values[:, place + 1, place], values[:, -1]
+    trained = values[:, 1:-1, :-1]
+    if phases > 1:
+        best = trained.max(axis=1) if higher_is_better else trained.min(axis=1)
+    else:
+        best = np.empty((len(values), 0))
+    lost = best - final[:, :-1]
+    return Retention(
+        final=final,
+        learning=learning,
+        backward_transfer=(final - learning)[:, :-1],
+        forward_transfer=values[:, place[1:], place[1:]] - values[:, 0, 1:],
+        forgetting=lost if higher_is_better else -lost,
+    )
+
+
+def retention_of(matrix: RetentionMatrix, measure: str) -> Retention:
+    """The numbers of a matrix's "accuracy" or "loss", over the tasks that were trained."""
+    values: NDArray[np.float64] = getattr(matrix, measure)
+    return retention_numbers(
+        values[:, :, matrix.trained_columns], higher_is_better=higher_is_better(measure)
+    )
+
+
+def quantities(matrix: RetentionMatrix) -> dict[str, NDArray[np.float64] | None]:
+    """Each of `QUANTITIES`, one number a seed, [S]; None where there is only one phase."""
+    found = {measure: retention_of(matrix, measure).means() for measure in MEASURES}
+    return {
+        f"{number}_{measure}": found[measure][number] for number in NUMBERS for measure in MEASURES
+    }
+
+
+def higher_is_better(quantity: str) -> bool:
+    """Whether more of a measure or quantity is better: forgetting never, a loss never."""
+    return not quantity.startswith("forgetting") and not quantity.endswith("loss")
+
+
+# Retention as flat scalars with stable names: what the metric `retention` returns.
+
+
+_CALL = "predictions=[[0.01, 0.01], [0.99, 0.02], [0.4, 0.98]], references=[None, 0, 1]"
+_KEYWORDS = ("measure", "return_per_task")
+
+
+def check(settings: Mapping[str, Any]) -> None:
+    """Refuse settings that the metric does not have, or that are wrong; raises InputError."""
+    with right_call("retention", _CALL):
+        for name in settings:
+            if name not in _KEYWORDS:
+                raise unknown("keyword", name, _KEYWORDS)
+        choose("measure", str(settings.get("measure", "accuracy")), MEASURES)
+
+
+def retention(predictions: Any, references: Any, **settings: Any) -> dict[str, Any]:
+    """`average_accuracy`, `learning_`, `backward_transfer_`, `forward_transfer_`, `forgetting_`.
+
+    With `measure="loss"` the names end in `_loss`. What does not exist is None: differences of a
+    single phase, and forward transfer without the row of the untrained model.
+
+    Args:
+        predictions: a row per phase, in their order: the accuracy on every task.
+        references: place of the task trained in the phase, from 0; None for the untrained model,
+            whose row comes first and may be left out.
+        settings: `measure`, "accuracy" or "loss"; `return_per_task` adds a list of each number,
+            a task each, in the order of training.
+    """
+    check(settings)
+    measure = str(settings.get("measure", "accuracy"))
+    with right_call("retention", _CALL):
+        values, untrained = _flat_matrix(predictions, references, measure)
+    found = retention_numbers(values[None], higher_is_better=higher_is_better(measure))
+    by_task = {
+        "final": found.final,
+        "learning": found.learning,
+        "backward_transfer": found.backward_transfer,
+        "forward_transfer": found.forward_transfer if untrained else None,
+        "forgetting": found.forgetting,
+    }
+    means = {**found.means(), **({} if untrained else {"forward_transfer": None})}
+    flat: dict[str, Any] = {
+        f"{name}_{measure}": None if mean is None else float(mean[0])
+        for name, mean in means.items()
+    }
+    flat["n_phases"] = len(values) - 1
+    if settings.get("return_per_task"):
+        flat |= {
+            f"{name}_{measure}_per_task": None if rows is None else rows[0].tolist()
+            for name, rows in by_task.items()
+        }
+    return flat
+
+
+def _flat_matrix(
+    predictions: Any, references: Any, measure: str
+) -> tuple[NDArray[np.float64], bool]:
+    """R with its columns in the order of training, [P + 1, P]; whether row 0 was given."""
+    rows, trained = _flat_rows(predictions), _trained(references)
+    if len(rows) != len(trained):
+        raise InputError(
+            f"{len(rows)} rows of predictions but {len(trained)} references; give one for each"
+        )
+    untrained = trained[0] is None
+    order = [place for place in trained if place is not None]
+    if not order:
+        raise InputError("references names no trained task; give its place for each phase")
+    if None in trained[1:]:
+        raise InputError(
+            f"references[{trained.index(None, 1)}] is None; only the first row may be of the "
+            "untrained model"
+        )
+    for number, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise InputError(
+                f"predictions[{number}] has {len(row)} tasks where predictions[0] has "
+                f"{len(rows[0])}; every task is needed after every phase"
+            )
+        for task, value in enumerate(row):
+            _check_value(value, measure, f"predictions[{number}], task {task}")
+    for number, place in enumerate(trained):
+        if place is not None and not 0 <= place < len(rows[0]):
+            raise InputError(
+                f"references[{number}] is {place}, which is no place among {len(rows[0])} tasks"
+            )
+        if place is not None and trained.index(place) != number:
+            raise InputError(
+                f"references[{number}] is {place} as references[{trained.index(place)}]; a task "
+                "has one phase"
+            )
+    values = np.array(rows if untrained else [rows[0], *rows], dtype=np.float64)
+    return values[:, order], untrained
+
+
+def _flat_rows(predictions: Any) -> list[list[Any]]:
+    if predictions is None or not len(predictions):
+        raise InputError("predictions is missing; give a row per phase")
+    rows = []
+    for number, row in enumerate(predictions):
+        if isinstance(row, str) or not hasattr(row, "__len__"):
+            raise InputError(f"predictions[{number}] must be a list with a number for each task")
+        rows.append(list(row))
+    return rows
+
+
+def _trained(references: Any) -> list[int | None]:
+    if references is None:
+        raise InputError("references is missing; give the place of the task of each phase")
+    found: list[int | None] = []
+    for number, place in enumerate(references):
+        # Arrow keeps None among numbers as NaN.
+        if place is None or (isinstance(place, float) and math.isnan(place)):
+            found.append(None)
+        elif isinstance(place, (bool, str)) or place != int(place):
+            raise InputError(f"references[{number}] must be a whole number or None, got {place!r}")
+        else:
+            found.append(int(place))
+    return found
+
+
+def _check_value(value: Any, measure: str, where: str) -> None:
+    good = isinstance(value, (int, float, np.number)) and math.isfinite(value)
+    if not good or (measure == "accuracy" and not 0 <= value <= 1):
+        what = "an accuracy must be in [0, 1]" if measure == "accuracy" else "a loss must be finite"
+        raise InputError(f"{where} is {value!r}; {what}")

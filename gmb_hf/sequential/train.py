@@ -1,0 +1,345 @@
+"""The model of a suite: its vocabulary and block, the settings' shape, a variant's parts."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gmb_hf.errors import InputError
+from gmb_hf.modeling import GrokkingTransformerConfig
+from gmb_hf.sequential.config import SequentialConfig
+from gmb_hf.sequential.matrix import RetentionMatrix
+from gmb_hf.sequential.suites import FORMAL, SuiteSettings
+from gmb_hf.tasks.modular import ModularTask
+from gmb_hf.tasks.task import TaskData, loss_positions
+from gmb_hf.training.checkpoints import Rows
+from gmb_hf.training.ensemble import StackedModel, pull_matrices, seeded_model, shape_fields
+from gmb_hf.training.equations import Equations, TrunkLayout, unknown_mixers
+from gmb_hf.training.fused import Workspace
+from gmb_hf.training.rows import RowLayout, row_losses, row_results, row_tree
+from gmb_hf.training.trunk import answer_logits, answer_losses
+from gmb_hf.training.variants import Variant
+
+
+def model_shape(config: SequentialConfig, variant: Variant) -> GrokkingTransformerConfig:
+    """The config of the model that is trained on all tasks of the suite.
+
+    Raises:
+        InputError: the variant does not fit: a window larger than the block, a band that leaves a
+            unit without connection.
+    """
+    suite = config.suite
+    settings: dict[str, Any] = dict(variant.fields)
+    fields = shape_fields(replace(config.model, **settings))
+    try:
+        if suite.name == FORMAL:
+            return GrokkingTransformerConfig.formal(vocab_size=suite.vocab_size, **fields)
+        assert suite.prime is not None
+        return GrokkingTransformerConfig.grokking(
+            prime=suite.prime, vocab_size=suite.vocab_size, **fields
+        )
+    except ValueError as error:
+        raise InputError(f"variant {variant.name!r}: {error}") from None
+
+
+# A task of a suite as it is asked of many stacked models: its losses, and its results.
+
+
+Weights = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The rows of a task and where they are asked.
+
+    Attributes:
+        train, test: int64 [n, T] and [m, T].
+        positions: those, from 0, whose next token counts.
+        vocab_size: tokens are below it.
+    """
+
+    train: NDArray[np.int64]
+    test: NDArray[np.int64]
+    positions: tuple[int, ...]
+    vocab_size: int
+
+
+def asked(suite: SuiteSettings, data: TaskData) -> Asked:
+    """What the suite asks of a task with these rows."""
+    train = data.input_ids[data.train_index]
+    test = data.input_ids[data.test_index]
+    if suite.compat_batch:
+        train = train[:-1]
+    return Asked(train, test, loss_positions(suite.loss_positions, data), data.vocab_size)
+
+
+class Questions(ABC):
+    """One task, asked of S stacked models.
+
+    Attributes:
+        pulls: what a step's Hebbian pull does to the embeddings, [S, V, V]; None without it.
+    """
+
+    pulls: Tensor | None
+
+    @abstractmethod
+    def losses(self, weights: Weights) -> Tensor:
+        """Mean loss [S] over the training rows, in nats, with gradients."""
+
+    @abstractmethod
+    def results(self, weights: Weights, *, held_out: bool) -> NDArray[np.float64]:
+        """Loss and accuracy of every model, [2, S], on held-out or on training rows.
+
+        An answer is right if its token alone scores highest.
+        """
+
+
+def questions(
+    suite: SuiteSettings,
+    task: str,
+    shape: GrokkingTransformerConfig,
+    n_models: int,
+    *,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Questions:
+    """A task of the suite, to be asked of so many models of this shape."""
+    data = suite.data(task)
+    rows = asked(suite, data)
+    found: Questions
+    learned = suite.build(task)
+    at_answers = suite.loss_positions == "answer"
+    if isinstance(learned, ModularTask) and at_answers and not unknown_mixers(shape):
+        found = _ByTrunk(rows, TrunkLayout.of(shape, learned), n_models, device, dtype)
+    else:
+        found = _ByRows(rows, RowLayout.of(shape), device, dtype)
+    pulls = pull_matrices(torch.from_numpy(rows.train).unsqueeze(0), shape)
+    found.pulls = None if pulls is None else pulls.to(device, dtype).expand(n_models, -1, -1)
+    return found
+
+
+class _ByTrunk(Questions):
+    def __init__(
+        self,
+        rows: Asked,
+        layout: TrunkLayout,
+        n_models: int,
+        device: torch.device | str,
+        dtype: torch.dtype,
+    ) -> None:
+        def equations(table: NDArray[np.int64]) -> Equations:
+            columns = torch.from_numpy(table[:, [1, 3, 5]].T.copy()).to(device)  # a, b, answer
+            each = columns.unsqueeze(1).expand(-1, n_models, -1).contiguous()  # [3, S, rows]
+            return Equations.from_operands(*each, residues=layout.residues, dtype=dtype)
+
+        self._layout = layout
+        self._train, self._test = equations(rows.train), equations(rows.test)
+        self._workspace = Workspace()
+
+    def losses(self, weights: Weights) -> Tensor:
+        return answer_losses(weights, self._layout, self._train, self._workspace)[0]
+
+    def results(self, weights: Weights, *, held_out: bool) -> NDArray[np.float64]:
+        equations = self._test if held_out else self._train
+        logits, _ = answer_logits(weights, self._layout, equations)  # [S, n, V]
+        right = logits.gather(-1, equations.answers.unsqueeze(-1))
+        losses = logits.logsumexp(-1) - right.squeeze(-1)
+        alone = (logits >= right).sum(-1) == 1
+        found = torch.stack([losses.double().mean(1), alone.double().mean(1)])
+        values: NDArray[np.float64] = found.cpu().numpy()
+        return values
+
+
+class _ByRows(Questions):
+    def __init__(
+        self, rows: Asked, layout: RowLayout, device: torch.device | str, dtype: torch.dtype
+    ) -> None:
+        self._layout = layout
+        self._train, self._test = (
+            row_tree(table, rows.positions, vocab_size=rows.vocab_size, device=device, dtype=dtype)
+            for table in (rows.train, rows.test)
+        )
+        self._workspace = Workspace()
+
+    def losses(self, weights: Weights) -> Tensor:
+        return row_losses(weights, self._layout, self._train, self._workspace)
+
+    def results(self, weights: Weights, *, held_out: bool) -> NDArray[np.float64]:
+        found = row_results(weights, self._layout, self._test if held_out else self._train)
+        values: NDArray[np.float64] = torch.stack(found).double().cpu().numpy()
+        return values
+
+
+# The seeds of one variant, trained from phase to phase, and everything needed to go on.
+
+
+NEVER = -1  # a seed that has not stopped
+
+
+class Phases:
+    """S seeds of one variant on their way through the tasks of a suite.
+
+    Attributes:
+        config, variant, seeds: what is trained.
+        model: the stacked models.
+        phase: how many phases are finished.
+        begun: the step of `model` at which the phase under way began.
+        matrix: loss and accuracy of every task after each finished phase, [2, S, K] each; the
+            first is of the untrained models.
+        rows: the learning curves of the phase under way.
+        stopped: the step within the phase at which each seed stopped early, [S], or -1.
+    """
+
+    def __init__(
+        self,
+        config: SequentialConfig,
+        variant: Variant,
+        seeds: Sequence[int],
+        *,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.config, self.variant, self.seeds = config, variant, tuple(seeds)
+        shape = model_shape(config, variant)
+        models = [seeded_model(shape, seed) for seed in self.seeds]
+        self.model = StackedModel(models, config.training, device=device)
+        self.questions = {
+            task: questions(config.suite, task, shape, len(self.seeds), device=device)
+            for task in config.suite.tasks
+        }
+        self.phase = 0
+        self.begun = 0
+        self.matrix: list[NDArray[np.float64]] = []
+        self.rows = Rows()
+        self.stopped = np.full(len(self.seeds), NEVER)
+        self._shape, self._device = shape, device
+        self._still: tuple[StackedModel, Questions, list[int]] | None = None
+
+    @property
+    def task(self) -> str:
+        """What is trained in the phase under way."""
+        return self.config.suite.tasks[self.phase]
+
+    @property
+    def step(self) -> int:
+        """Updates made in the phase under way."""
+        return self.model.step - self.begun
+
+    @property
+    def finished(self) -> bool:
+        """Whether the phase under way has come to its end."""
+        return self.step == self.config.steps[self.phase] or bool((self.stopped != NEVER).all())
+
+    def evaluate(self) -> NDArray[np.float64]:
+        """Loss and accuracy of every task on its held-out rows, [2, S, K]."""
+        found = [asked.results(self.model.weights, held_out=True) for asked in self._asked()]
+        return np.stack(found, axis=-1)
+
+    def measure(self) -> dict[str, NDArray[np.float64]]:
+        """Add the row of this checkpoint to the curves, and stop the seeds that have learned."""
+        self._gather()
+        asked = self.questions[self.task]
+        names = ("train_loss", "train_acc", "test_loss", "test_acc")
+        train, test = (asked.results(self.model.weights, held_out=side) for side in (False, True))
+        found = dict(zip(names, (*train, *test), strict=True))
+        self.rows.add(self.step, found)
+        enough = self.config.stop_loss(self.phase + 1)
+        if enough is not None:
+            learned = (self.stopped == NEVER) & (found["test_loss"] <= enough)
+            self.stopped[learned] = self.step
+            if learned.any():
+                self._still = None
+        return found
+
+    @property
+    def measured(self) -> bool:
+        """Whether the curves have a row of this step."""
+        return bool(self.rows.steps) and self.rows.steps[-1] == self.step
+
+    def advance(self) -> None:
+        """One update of every seed that has not stopped."""
+        if self._still is None:
+            self._still = self._trained_still()
+        model, asked, _ = self._still
+        if asked.pulls is not None:
+            model.pull(asked.pulls)
+        model.backward(asked.losses(model.weights))
+        model.update()
+        self.model.step = model.step
+
+    def _trained_still(self) -> tuple[StackedModel, Questions, list[int]]:
+        """The models that have not stopped, what they are asked, and their places."""
+        places = np.flatnonzero(self.stopped == NEVER).tolist()
+        if len(places) == len(self.seeds):
+            return self.model, self.questions[self.task], places
+        asked = questions(
+            self.config.suite, self.task, self._shape, len(places), device=self._device
+        )
+        return self.model.some(places), asked, places
+
+    def _gather(self) -> None:
+        """Bring the models that are trained apart from those that stopped back to the others."""
+        if self._still is not None and self._still[0] is not self.model:
+            model, _, places = self._still
+            self.model.take_back(model, places)
+
+    def end_phase(self) -> None:
+        """Evaluate every task and begin the next phase."""
+        self._gather()
+        self._still = None
+        self.matrix.append(self.evaluate())
+        self.phase += 1
+        self.begun = self.model.step
+        self.rows = Rows()
+        self.stopped = np.full(len(self.seeds), NEVER)
+        if not self.config.phases.carry_optimizer:
+            self.model.reset_optimizer()
+
+    def retention(self) -> tuple[RetentionMatrix | None, tuple[int, ...]]:
+        """Every task after every finished phase, and the seeds that have diverged.
+
+        A seed one of whose losses is no number has no place in the matrix; where all have
+        diverged there is none. Seeds are in ascending order.
+        """
+        tasks = self.config.suite.tasks
+        loss, accuracy = np.stack(self.matrix, axis=2)  # [S, P + 1, K] each
+        sound = np.isfinite(loss).all(axis=(1, 2))
+        order = [place for place in np.argsort(self.seeds).tolist() if sound[place]]
+        diverged = sorted(set(self.seeds) - {self.seeds[place] for place in order})
+        if not order:
+            return None, tuple(diverged)
+        seeds = tuple(self.seeds[place] for place in order)
+        found = RetentionMatrix(
+            self.variant.name, seeds, tasks, tasks[: self.phase], loss[order], accuracy[order]
+        )
+        return found, tuple(diverged)
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything needed to go on, the curves (`rows`) apart."""
+        self._gather()
+        return {
+            **self.model.state(),
+            "sequential.phase": torch.tensor(self.phase),
+            "sequential.begun": torch.tensor(self.begun),
+            "sequential.stopped": torch.from_numpy(self.stopped),
+            "sequential.matrix": torch.from_numpy(np.stack(self.matrix)),
+        }
+
+    def load_state(self, tensors: Mapping[str, Tensor], rows: Rows) -> None:
+        """Go on from what `state` returned, and the curves at that moment."""
+        self._still = None
+        self.model.load_state(tensors)
+        self.phase = int(tensors["sequential.phase"])
+        self.begun = int(tensors["sequential.begun"])
+        self.stopped = tensors["sequential.stopped"].numpy().copy()
+        self.matrix = list(tensors["sequential.matrix"].numpy())
+        self.rows = rows
+
+    def _asked(self) -> list[Questions]:
+        return [self.questions[task] for task in self.config.suite.tasks]

@@ -1,0 +1,467 @@
+"""Softmax attention of every query over its own few keys, with a hand-written gradient.
+
+Autograd would keep a product of the queries' size for every key and walk over memory three times
+as often; this accumulates in place. Checked against autograd in `tests/training/test_few_keys.py`.
+
+Shapes: S seeds, m queries, d width, h heads, k keys per query.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gmb_hf.training.equations import Equations, TrunkLayout
+from gmb_hf.training.fused import (
+    LAYER_NORM_EPSILON,
+    Weights,
+    normalise,
+    normed_linear,
+    weighted_mean,
+)
+
+
+def _per_head(x: Tensor, heads: int) -> Tensor:
+    return x.view(*x.shape[:-1], heads, -1)  # [S, rows, d] -> [S, rows, h, d/h]
+
+
+def _like(gradient: Tensor, shape: torch.Size) -> Tensor:
+    """The gradient of a row that all queries share is the sum of theirs."""
+    return gradient if gradient.shape == shape else gradient.sum(1, keepdim=True)
+
+
+class _FewKeys(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, heads: int, query: Tensor, *rows: Tensor) -> Tensor:
+        count = len(rows) // 2
+        keys, values = rows[:count], rows[count:]
+        scale = 1 / math.sqrt(query.shape[-1] // heads)
+        product = torch.empty_like(query)
+        scores = query.new_empty(*query.shape[:2], heads, count)
+        for i, key in enumerate(keys):
+            torch.mul(query, key, out=product)
+            torch.sum(_per_head(product, heads), -1, out=scores[..., i])
+        weights = scores.mul_(scale).softmax(-1)
+        mixed = _per_head(product, heads)
+        torch.mul(weights[..., :1], _per_head(values[0], heads), out=mixed)
+        for i, value in enumerate(values[1:], start=1):
+            mixed.addcmul_(weights[..., i : i + 1], _per_head(value, heads))
+        ctx.save_for_backward(query, weights, *rows)
+        ctx.heads, ctx.scale = heads, scale
+        return product
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        query, weights, *rows = ctx.saved_tensors
+        heads, count = ctx.heads, len(rows) // 2
+        keys, values = rows[:count], rows[count:]
+        d_mixed = gradients[0].contiguous()
+        by_head, asked = _per_head(d_mixed, heads), _per_head(query, heads)
+        product = torch.empty_like(query)
+        d_weights = torch.empty_like(weights)
+        for i, value in enumerate(values):
+            torch.mul(d_mixed, value, out=product)
+            torch.sum(_per_head(product, heads), -1, out=d_weights[..., i])
+        centred = d_weights - (weights * d_weights).sum(-1, keepdim=True)
+        d_scores = centred.mul_(weights).mul_(ctx.scale)
+        d_query = _per_head(product, heads)
+        torch.mul(d_scores[..., :1], _per_head(keys[0], heads), out=d_query)
+        d_keys, d_values = [], []
+        for i, (key, value) in enumerate(zip(keys, values, strict=True)):
+            d_score, weight = d_scores[..., i : i + 1], weights[..., i : i + 1]
+            if i:
+                d_query.addcmul_(d_score, _per_head(key, heads))
+            d_keys.append(_like((d_score * asked).flatten(2), key.shape))
+            d_values.append(_like((weight * by_head).flatten(2), value.shape))
+        return None, product, *d_keys, *d_values
+
+
+def attend_few(
+    query: Tensor, keys: tuple[Tensor, ...], values: tuple[Tensor, ...], heads: int
+) -> Tensor:
+    """Softmax attention of each query over its own few keys: [S, m, d].
+
+    Args:
+        query: [S, m, d].
+        keys, values: one [S, m, d] per position that a query sees, or [S, 1, d] where all queries
+            see the same.
+        heads: h; it divides d.
+    """
+    if not torch.compiler.is_compiling():
+        asked = query.contiguous()
+        mixed: Tensor = _FewKeys.apply(heads, asked, *keys, *values)  # type: ignore[no-untyped-call]
+        return mixed
+    asked = _per_head(query, heads)
+    scale = 1 / math.sqrt(asked.shape[-1])
+    scores = [(asked * _per_head(key, heads)).sum(-1) * scale for key in keys]
+    weights = torch.stack(scores, dim=-1).softmax(-1).unbind(-1)
+    terms = [w.unsqueeze(-1) * _per_head(v, heads) for w, v in zip(weights, values, strict=True)]
+    return torch.stack(terms).sum(0).flatten(2)
+
+
+# Attention at EQ over blended embeddings, for all pairs of operands at once.
+
+
+class PairSum(NamedTuple):
+    """A state of every pair of operands: first[a] + second[b], [S, p, d] each."""
+
+    first: Tensor
+    second: Tensor
+
+    def centred(self) -> PairSum:
+        """Both tables, and with them the sums, without their means over the width."""
+        return PairSum(*(x - x.mean(-1, keepdim=True) for x in self))
+
+    def inverse_deviation(self) -> Tensor:
+        """1 / sqrt(variance + epsilon) as a layer norm takes it, of centred sums: [S, p, p]."""
+        squares = [x.square().sum(-1) for x in self]
+        both = squares[1].unsqueeze(2) + squares[0].unsqueeze(1)
+        total = torch.baddbmm(both, self.second, self.first.transpose(1, 2), alpha=2)
+        variance = total.clamp_min(0) / self.first.shape[-1]
+        return (variance + LAYER_NORM_EPSILON).rsqrt()
+
+
+def attend_pairs(
+    weights: Weights, layer: str, heads: int, alone: list[Tensor], second: PairSum, equals: PairSum
+) -> Tensor:
+    """The states at EQ after attention, its output projection and the residual: [S, p * p, d].
+
+    Args:
+        weights: the model's state dict with a leading axis of seeds on every tensor.
+        layer: its name in `weights`.
+        heads: h.
+        alone: states at BOS [S, 1, d], and at `a` and OP, one for each `a`, [S, p, d].
+        second: states at `b`.
+        equals: states at EQ.
+
+    Returns:
+        the row of the pair a, b is b * p + a.
+    """
+    seeds, p, d = equals.first.shape
+    (of_second, of_equals), (query_bias, value_bias), (query, key, value) = _project(
+        weights, layer, heads, alone, second, equals
+    )
+    # By `a` five keys: BOS, a, OP and the first terms of b and EQ; by `b` the second terms of two.
+    key_first, key_second = key.split([5 * p, 2 * p], dim=2)
+    query_first, query_second = query.split([p, p], dim=2)
+
+    scores = query_second @ key_first.transpose(2, 3)  # [S, h, b, 5 a]
+    own = _dots(query_first.unsqueeze(2), key_first.unflatten(2, (5, p)))  # [S, h, 5, a]
+    scores = scores.unflatten(3, (5, p)) + own.unsqueeze(2)
+    asking = of_equals[:, None, :, None]  # [S, 1, b, 1, a]
+    scores = scores * asking + _dots(query_bias, key_first).unflatten(2, (5, p)).unsqueeze(2)
+    more = (key_second @ query_first.transpose(2, 3)).unflatten(2, (2, p))  # [S, h, 2, b, a]
+    more = more + _dots(query_second.unsqueeze(2), key_second.unflatten(2, (2, p))).unsqueeze(4)
+    more = more.transpose(2, 3) * asking
+    by_bias = _dots(query_bias, key_second).unflatten(2, (2, p))
+    more = more + by_bias.transpose(2, 3).unsqueeze(4)
+    seen = torch.stack([of_second, of_equals], dim=2).unsqueeze(1)  # [S, 1, b, 2, a]
+    simple, summed = scores.split([3, 2], dim=3)
+    shares = torch.cat([simple, (summed + more) * seen], dim=3).softmax(3)  # [S, h, b, 5, a]
+
+    simple, summed = shares.split([3, 2], dim=3)
+    summed = summed * seen
+    out = weights[f"{layer}.attention.out.weight"].unflatten(2, (heads, -1))
+    out = out.permute(0, 2, 3, 1).contiguous()  # [S, h, c, d]
+    bias = weights[f"{layer}.attention.out.bias"].unsqueeze(1) + (value_bias @ out).sum(1)
+    tables = (value @ out).unflatten(2, (7, p))  # [S, h, 7, p, d]
+    by_first, by_second = tables.permute(0, 3, 1, 2, 4).split([5, 2], dim=3)  # [S, p, h, ., d]
+    weighing = torch.cat([simple, summed], dim=3).permute(0, 4, 1, 3, 2)  # [S, a, h, 5, b]
+    from_first = torch.baddbmm(
+        equals.first.reshape(-1, 1, d),
+        weighing.reshape(seeds * p, 5 * heads, p).transpose(1, 2),
+        by_first.reshape(seeds * p, 5 * heads, d),
+    )
+    from_second = torch.baddbmm(
+        (equals.second + bias).reshape(-1, 1, d),
+        summed.transpose(1, 2).reshape(seeds * p, 2 * heads, p).transpose(1, 2),
+        by_second.reshape(seeds * p, 2 * heads, d),
+    )
+    grid = from_first.view(seeds, p, p, d).transpose(1, 2) + from_second.view(seeds, p, p, d)
+    return grid.flatten(1, 2)
+
+
+def _project(
+    weights: Weights,
+    layer: str,
+    heads: int,
+    alone: list[Tensor],
+    second: PairSum,
+    equals: PairSum,
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]:
+    """What attention multiplies.
+
+    Returns:
+        the inverse deviations at `b` and EQ [S, p, p]; the biases of queries and values
+        [S, h, 1, c]; the tables of queries (a, then b) [S, h, 2p, c], and of keys and values (BOS,
+        a, OP, b and EQ by a, then b and EQ by b) [S, h, 7p, c]. Queries and their bias are scaled.
+    """
+    d = equals.first.shape[2]
+    weight, bias = normed_linear(
+        weights, f"{layer}.norm_1", f"{layer}.attention.qkv.weight", f"{layer}.attention.qkv.bias"
+    )
+    centred = second.centred(), equals.centred()
+    bos, a, operation = (normalise(x) for x in alone)
+    rows = [bos.expand_as(a), a, operation]
+    tables = torch.cat([*rows, *(x.first for x in centred), *(x.second for x in centred)], dim=1)
+    query_weight, rest = weight.split([d, 2 * d], dim=1)
+    asking = torch.cat(centred[1], dim=1) / math.sqrt(d // heads)
+    query = _by_head(torch.bmm(asking, query_weight.transpose(1, 2)), heads)
+    key, value = (
+        _by_head(x, heads) for x in torch.bmm(tables, rest.transpose(1, 2)).split([d, d], dim=-1)
+    )
+    query_bias, _, value_bias = (_by_head(x, heads) for x in bias.split([d, d, d], dim=-1))
+    deviations = centred[0].inverse_deviation(), centred[1].inverse_deviation()
+    return deviations, (query_bias / math.sqrt(d // heads), value_bias), (query, key, value)
+
+
+def _by_head(x: Tensor, heads: int) -> Tensor:
+    by_head: Tensor = x.unflatten(2, (heads, -1)).transpose(1, 2).contiguous()
+    return by_head  # [S, h, rows, c]
+
+
+def _dots(x: Tensor, y: Tensor) -> Tensor:
+    return (x * y).sum(-1)
+
+
+# The mixers of `gmb_hf.modeling` over the few distinct rows of `BOS a OP b EQ`.
+
+
+POSITIONS = 5
+
+
+def row_counts(layout: TrunkLayout, equations: Equations) -> list[int]:
+    """How many rows each of the five positions has once its state depends on those before it."""
+    p, n = layout.residues, equations.answers.shape[1]
+    return [1, p, p, n, n]
+
+
+def pick_for_equations(parts: Sequence[Tensor], equations: Equations) -> tuple[Tensor, ...]:
+    """The five positions as each equation sees them: [S, n, d], but BOS, which is one for all."""
+    bos, a, operation, b, equals = parts
+    return bos, equations.pick_first(a), equations.pick_first(operation), b, equals
+
+
+def blend_sums(
+    alpha: Tensor, offsets: Tensor, embedded: Sequence[Tensor]
+) -> tuple[list[Tensor], PairSum, PairSum]:
+    """Embeddings mixed with those before them, out_t = (1-s) e_t + s sum_d softmax(w)_d e_{t-d}.
+
+    Args:
+        alpha: of s = sigmoid(alpha), [S].
+        offsets: w, [S, G]; the sum over d ends at the start of the row.
+        embedded: BOS, a (p rows), OP, b (p), EQ; [S, rows, d] each.
+
+    Returns:
+        the states at BOS, a (p rows) and OP (p, by a), and those at b and at EQ as sums.
+    """
+    bos, a, operation, b, equals = embedded
+    share = alpha.sigmoid().view(-1, 1, 1)
+    mixing = share.squeeze(-1) * offsets.softmax(-1)  # [S, G]
+    by_distance = list(mixing[..., None, None].unbind(1))  # G of [S, 1, 1]
+    by_distance += [mixing.new_zeros(1)] * (POSITIONS - len(by_distance))
+    by_distance[0] = by_distance[0] + (1 - share)
+    own, one, two, three, four = by_distance[:POSITIONS]
+    alone = [own * bos, own * a + one * bos, own * operation + one * a + two * bos]
+    at_second = PairSum(two * a, own * b + (one * operation + three * bos))
+    at_equals = PairSum(three * a, one * b + (own * equals + two * operation + four * bos))
+    return alone, at_second, at_equals
+
+
+def blend(
+    alpha: Tensor, offsets: Tensor, embedded: Sequence[Tensor], equations: Equations
+) -> list[Tensor]:
+    """What `blend_sums` says, with the rows of `row_counts`."""
+    alone, *sums = blend_sums(alpha, offsets, embedded)
+    nothing = torch.zeros_like(alone[0])
+    return [*alone, *(equations.sum_operands(*terms, nothing) for terms in sums)]
+
+
+def sort(
+    alpha: Tensor,
+    tau: Tensor,
+    parts: Sequence[Tensor],
+    window: int,
+    equations: Equations,
+    last: bool,
+) -> list[Tensor]:
+    """States mixed with alike ones of their window.
+
+    y_t = (1-s) x_t + s sum_i softmax_i(x_t.x_i exp(-tau) / sqrt(d)) x_i.
+
+    Args:
+        alpha: of s = sigmoid(alpha), [S].
+        tau: [S].
+        parts: the five positions, with the rows of `row_counts`.
+        window: how many positions are seen, the own included.
+        equations: of every seed.
+        last: whether the state at EQ alone is needed.
+
+    Returns:
+        the five positions or, where `last`, EQ alone.
+    """
+    share, sharpness = alpha.sigmoid().view(-1, 1, 1), (-tau).exp().view(-1, 1, 1)
+
+    def mixed(position: int, seen: Sequence[Tensor]) -> Tensor:
+        state = parts[position]
+        keys = tuple(seen[max(0, position + 1 - window) : position + 1])
+        found = attend_few(state * sharpness, keys, keys, heads=1)
+        return state + share * (found - state)
+
+    for_equations = pick_for_equations(parts, equations)
+    if last:
+        return [mixed(4, for_equations)]
+    # BOS sees itself alone, and stays.
+    by_first = [mixed(position, parts) for position in (1, 2)]
+    return [parts[0], *by_first, *(mixed(position, for_equations) for position in (3, 4))]
+
+
+# Attention over the few distinct rows of `BOS a OP b EQ`; see `trunk` for what is left out.
+
+
+# In float32 sums of exp(60) are finite and exp(-80) is not yet zero, so the score of an operand may
+# stand 140 above those of BOS, OP and EQ.
+MAX_EXPONENT = 60.0
+
+
+Rows = tuple[Tensor, ...]  # one tensor per position: BOS, a, OP, b, EQ
+QueryKeyValue = tuple[Tensor, Tensor, Tensor]
+
+
+def _split(x: Tensor, heads: int) -> Tensor:
+    return x.view(*x.shape[:-1], heads, x.shape[-1] // heads)  # [S, rows, h, d/h]
+
+
+def _short_attention_per_head(scalars: Tensor, vectors: Tensor) -> Tensor:
+    """Scale each head of `vectors` [S, m, d] by `scalars` [S, m, h]."""
+    return (scalars.unsqueeze(-1) * _split(vectors, scalars.shape[-1])).flatten(2)
+
+
+def _short_attention_dots(query: Tensor, key: Tensor, heads: int) -> Tensor:
+    """Scaled inner products per head, [S, m, d] x [S, m or 1, d] -> [S, m, h]."""
+    product = _split(query * key, heads).sum(-1)
+    return product / math.sqrt(query.shape[-1] // heads)
+
+
+def _anchor(always: Tensor, sometimes: Tensor) -> Tensor:
+    """A constant to take off the exponents, so that they neither overflow nor all vanish.
+
+    `always` are the scores that every softmax contains, `sometimes` those that only some do; both
+    [S, m, ...] reduced over axis 1 and kept. A softmax does not change when a constant is taken
+    off its scores, so no gradient flows through this one.
+    """
+    top = always.detach().amax(1, keepdim=True)
+    return torch.maximum(top, sometimes.detach().amax(1, keepdim=True) - MAX_EXPONENT)
+
+
+def attend_tables(
+    query_key_value: QueryKeyValue,
+    states: Tensor,
+    layout: TrunkLayout,
+    equations: Equations,
+    last: bool,
+) -> tuple[Tensor, Tensor]:
+    """Attention of the first layer, out of tables with one row per residue.
+
+    Returns:
+        mixed values and the residual rows they are added to, [S, m, d] each: m = n (EQ alone) in
+        the last layer, else 1 + 2p + 2n (BOS, a, OP, b, EQ).
+    """
+    p, h = layout.residues, layout.heads
+    query, key, value = query_key_value
+    counts = [1, p, 1, p, 1]
+
+    # EQ: one query for all equations; exp(score) of a key is a table over its residue.
+    scores = _short_attention_dots(key, query[:, -1:], h)  # [S, 2p + 3, h]
+    shared = scores.detach()[:, [0, p + 1, 2 * p + 2]]
+    exponents = (scores - _anchor(shared, scores)).exp()
+    table = torch.cat(
+        [_short_attention_per_head(exponents, value), exponents], dim=-1
+    )  # [S, 2p + 3, d + h]
+    bos, a, operation, b, equals = table.split(counts, dim=1)
+    sums = equations.sum_operands(a, b, bos + operation + equals)
+    at_equals = weighted_mean(sums, h)  # [S, n, d]
+    if last:
+        return at_equals, states[:, -1:]
+
+    queries, keys, values = (x.split(counts, dim=1) for x in query_key_value)
+    at_first, at_operation = _attend_prefix(queries, keys, values, h)
+    at_second = _attend_second(queries[3], keys, values, h, equations)
+    mixed = torch.cat([values[0], at_first, at_operation, at_second, at_equals], dim=1)
+    return mixed, table_rows(states, layout, equations)
+
+
+def table_rows(states: Tensor, layout: TrunkLayout, equations: Equations) -> Tensor:
+    """The rows of a later layer, out of tables: [S, 2p + 3, d] -> [S, 1 + 2p + 2n, d]."""
+    p, n = layout.residues, equations.answers.shape[1]
+    bos, a, operation, b, equals = states.split([1, p, 1, p, 1], dim=1)
+    second = equations.pick_second(b)
+    return torch.cat(
+        [bos, a, operation.expand_as(a), second, equals.expand(-1, n, -1)],
+        dim=1,
+    )
+
+
+def _attend_prefix(queries: Rows, keys: Rows, values: Rows, heads: int) -> tuple[Tensor, Tensor]:
+    """Attention at `a` and at OP, one row per residue of `a` each: two of [S, p, d]."""
+    at_first = attend_few(queries[1], keys[:2], values[:2], heads)
+    at_operation = attend_few(queries[2].expand_as(queries[1]), keys[:3], values[:3], heads)
+    return at_first, at_operation
+
+
+def _attend_second(
+    query: Tensor, keys: Rows, values: Rows, heads: int, equations: Equations
+) -> Tensor:
+    """Attention at `b` in the first layer: keys BOS, a, OP and b itself; [S, n, d].
+
+    The scores are tables: over b for BOS, OP and b, over the pair (b, a) for a.
+    """
+    always = torch.stack(
+        [_short_attention_dots(query, keys[i], heads) for i in (0, 2, 3)], dim=1
+    )  # [S, 3, p, h]
+    left, right = (_split(x, heads).transpose(1, 2) for x in (query, keys[1]))
+    pair_score = left @ right.transpose(-1, -2) / math.sqrt(left.shape[-1])  # [S, h, b, a]
+    pair_score = pair_score.permute(0, 2, 3, 1)  # [S, b, a, h]
+    anchor = _anchor(always, pair_score.transpose(1, 2)).squeeze(1)  # [S, p, h]
+    at_bos, at_operation, at_own = (always - anchor.unsqueeze(1)).exp().unbind(1)
+    kept = (
+        _short_attention_per_head(at_bos, values[0].expand_as(query))
+        + _short_attention_per_head(at_operation, values[2].expand_as(query))
+        + _short_attention_per_head(at_own, values[3])
+    )
+    table = torch.cat([kept, at_bos + at_operation + at_own], dim=-1)  # [S, p, d + h]
+    pairs = (pair_score - anchor.unsqueeze(2)).exp().flatten(1, 2)  # [S, b * p + a, h]
+    weight = pairs.gather(1, equations.pair.unsqueeze(-1).expand(-1, -1, heads))  # [S, n, h]
+    from_first = _short_attention_per_head(weight, equations.pick_first(values[1]))
+    added = torch.cat([from_first, weight], dim=-1)
+    return weighted_mean(equations.pick_second(table) + added, heads)
+
+
+def attend_rows(
+    query_key_value: QueryKeyValue,
+    states: Tensor,
+    layout: TrunkLayout,
+    equations: Equations,
+    last: bool,
+) -> tuple[Tensor, Tensor]:
+    """Attention of a later layer: rows are BOS, a (p), OP (p, by a), b (n), EQ (n).
+
+    In the last layer the queries are those of EQ alone.
+    """
+    h, counts = layout.heads, row_counts(layout, equations)
+    query, key, value = query_key_value
+    keys, values = key.split(counts, dim=1), value.split(counts, dim=1)
+    seen_keys = pick_for_equations(keys, equations)
+    seen_values = pick_for_equations(values, equations)
+    if last:
+        return attend_few(query, seen_keys, seen_values, h), states.split(counts, dim=1)[4]
+    queries = query.split(counts, dim=1)
+    at_first, at_operation = _attend_prefix(queries, keys, values, h)
+    at_second = attend_few(queries[3], seen_keys[:4], seen_values[:4], h)
+    at_equals = attend_few(queries[4], seen_keys, seen_values, h)
+    mixed = torch.cat([values[0], at_first, at_operation, at_second, at_equals], dim=1)
+    return mixed, states

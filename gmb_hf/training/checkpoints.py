@@ -1,0 +1,342 @@
+"""A folder belongs to what it was begun with; anything else is refused by name."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+import yaml
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from gmb_hf.errors import InputError, first_of
+from gmb_hf.files import clear_os_errors, write_bytes, write_text
+from gmb_hf.modeling import GrokkingTransformerForCausalLM
+from gmb_hf.runs.runlog import RunLog
+from gmb_hf.training.config import first_difference, format_seeds
+from gmb_hf.training.launch import quiet_models
+
+
+def claim_folder(
+    folder: Path,
+    identity: Mapping[str, Any],
+    *,
+    name: str = "config.yaml",
+    noted: Mapping[str, Any] | None = None,
+) -> None:
+    """Note in a file of the folder what is trained there, or check that it is the same.
+
+    Args:
+        folder: of the logs.
+        identity: plain data that decide the logs.
+        name: of the file.
+        noted: what else the file says when it is written first, under other keys; it may differ.
+
+    Raises:
+        InputError: the folder holds runs of another config; the first difference is named.
+    """
+    path, noted = folder / name, noted or {}
+    if not path.exists():
+        write_text(path, yaml.safe_dump({**noted, **identity}, sort_keys=True))
+        return
+    held = {key: value for key, value in read_claim(path).items() if key not in noted}
+    difference = first_difference(held, identity)
+    if difference:
+        raise InputError(
+            f"{path}: this folder holds runs of another config ({difference}); choose another "
+            "--out, or give the config that it was begun with"
+        )
+
+
+def read_claim(path: Path) -> dict[str, Any]:
+    """What `claim_folder` wrote to this file; empty where it holds something else.
+
+    Raises:
+        InputError: the file is missing, or no YAML.
+    """
+    try:
+        held = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; name the folder of a run") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path}: not readable ({reason}); choose another folder") from error
+    return held if isinstance(held, dict) else {}
+
+
+# The half-finished training of a group of seeds, on disk: safetensors, written atomically.
+
+
+_PREDICTIONS = "predictions"
+_ROW = "row."
+
+
+@dataclass
+class Rows:
+    """The log of a group so far: the steps measured and one [T, S] stack per observable."""
+
+    steps: list[int] = field(default_factory=list)
+    values: dict[str, list[NDArray[np.float64]]] = field(default_factory=dict)
+
+    def add(self, step: int, found: dict[str, NDArray[np.float64]]) -> None:
+        """Append the observables [S] of one checkpoint.
+
+        A column is kept if all checkpoints have it: a version that measured less, or more, may
+        have begun the log.
+        """
+        if not self.steps:
+            self.values = {name: [] for name in found}
+        for name in self.values.keys() - found.keys():
+            del self.values[name]
+        self.steps.append(step)
+        for name, values in self.values.items():
+            values.append(found[name])
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What `load` found: tensors of the ensemble, the last predictions, and the rows."""
+
+    tensors: dict[str, Tensor]
+    predictions: Tensor | None
+    rows: Rows
+
+
+def state_path(folder: Path, seeds: Sequence[int]) -> Path:
+    """Where the unfinished group of these seeds is kept."""
+    return folder / f"{group_name(seeds)}.safetensors"
+
+
+def group_name(seeds: Sequence[int]) -> str:
+    """A file name for a group of seeds, e.g. `seeds-0-35-n36`; with gaps also a hash of them."""
+    first, last, count = min(seeds), max(seeds), len(seeds)
+    name = f"seeds-{first}-{last}-n{count}"
+    if last - first + 1 == count:
+        return name
+    return f"{name}-{hashlib.sha256(format_seeds(seeds).encode()).hexdigest()[:8]}"
+
+
+def save(
+    path: Path,
+    *,
+    seeds: Sequence[int],
+    identity: str,
+    tensors: dict[str, Tensor],
+    predictions: Tensor | None,
+    rows: Rows,
+) -> None:
+    """Write the state of a group; the old file stays until the new one is complete.
+
+    Raises:
+        InputError: the disk is full, or the place cannot be written to.
+    """
+    content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    if predictions is not None:
+        content[_PREDICTIONS] = predictions.cpu().contiguous()
+    for name, values in rows.values.items():
+        content[_ROW + name] = torch.from_numpy(np.stack(values))
+    about = {
+        "seeds": json.dumps(list(seeds)),
+        "identity": identity,
+        "steps": json.dumps(rows.steps),
+        "columns": json.dumps(list(rows.values)),  # tensors are stored in an order of their own
+    }
+    # Through bytes: safetensors' own writer does not say in a readable way that a disk is full.
+    write_bytes(path, safetensors.torch.save(content, metadata=about))
+
+
+def waiting_groups(folder: Path, identity: str) -> list[tuple[int, ...]]:
+    """The groups of seeds whose training was interrupted, in order of their first seed.
+
+    Raises:
+        InputError: a file there is no state, or one of another config.
+    """
+    groups = []
+    for path in folder.glob("seeds-*.safetensors"):
+        # Another process may just have finished its group.
+        with contextlib.suppress(FileNotFoundError):
+            groups.append(_about(path, identity).seeds)
+    return sorted(groups)
+
+
+def pending_groups(
+    folder: Path, identity: str, seeds: Sequence[int], *, at_once: int
+) -> list[tuple[int, ...]]:
+    """The groups still to train: interrupted ones first, the rest cut into even groups.
+
+    Args:
+        folder: of the states.
+        identity: of the config.
+        seeds: that are not finished.
+        at_once: how many seeds are stacked at most.
+
+    Raises:
+        InputError: a file there is no state, or one of another config.
+    """
+    missing = set(seeds)
+    waiting: list[tuple[int, ...]] = []
+    for group in waiting_groups(folder, identity):
+        if missing.issuperset(group):
+            waiting.append(group)
+            missing.difference_update(group)
+    rest = [seed for seed in seeds if seed in missing]
+    if not rest:
+        return waiting
+    parts = np.array_split(np.asarray(rest), math.ceil(len(rest) / at_once))
+    return waiting + [tuple(part.tolist()) for part in parts]
+
+
+def load(path: Path, identity: str) -> Saved:
+    """Read what `save` wrote.
+
+    Raises:
+        InputError: the file is no state that this package wrote, or one of another config.
+    """
+    about = _about(path, identity)
+    content = safetensors.torch.load_file(path)
+    rows = Rows(steps=about.steps)
+    for name in about.columns:
+        rows.values[name] = list(content.pop(_ROW + name).numpy())
+    return Saved(content, content.pop(_PREDICTIONS, None), rows)
+
+
+@dataclass(frozen=True)
+class _About:
+    seeds: tuple[int, ...]
+    steps: list[int]
+    columns: list[str]
+
+
+def _about(path: Path, identity: str) -> _About:
+    try:
+        with safe_open(path, framework="pt") as file:
+            held = dict(file.metadata() or {})
+        seeds, steps, columns = (json.loads(held[key]) for key in ("seeds", "steps", "columns"))
+        about = _About(tuple(seeds), steps, columns)
+    except FileNotFoundError:
+        raise
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+        raise InputError(
+            f"{path}: not a state of an interrupted training ({error}); delete it to train "
+            "its seeds again"
+        ) from error
+    if held.get("identity") != identity:
+        raise InputError(
+            f"{path}: the interrupted training of another config; choose another --out, or "
+            "delete it"
+        )
+    return about
+
+
+# Models that a training keeps, each as `save_pretrained` leaves it and with its own log.
+
+
+LOG = "log.parquet"
+
+
+def model_folder(folder: Path, seed: int) -> Path:
+    """Where the model of a seed is kept in the folder of a training."""
+    return folder / "models" / f"seed_{seed}"
+
+
+def keep_model(model: GrokkingTransformerForCausalLM, log: RunLog, folder: Path, seed: int) -> Path:
+    """Save a trained model; one that an interrupted start has left is replaced.
+
+    Args:
+        model: after its last step.
+        log: with its run.
+        folder: of the training.
+        seed: of the run.
+
+    Raises:
+        InputError: the folder cannot be written to.
+    """
+    place = model_folder(folder, seed)
+    with whole_folder(place) as workshop:
+        with quiet_models():
+            model.save_pretrained(workshop)
+        log.select([f"seed_{seed}"]).write(workshop / LOG)
+    return place
+
+
+@contextlib.contextmanager
+def whole_folder(place: Path) -> Iterator[Path]:
+    """Yield a folder to fill, which then takes its place at once; on an error nothing changes.
+
+    Raises:
+        InputError: the disk is full, or the place cannot be written to.
+    """
+    with clear_os_errors(place):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        workshop = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
+        try:
+            yield workshop
+            workshop.chmod(place.parent.stat().st_mode)
+            shutil.rmtree(place, ignore_errors=True)
+            workshop.rename(place)
+        finally:
+            shutil.rmtree(workshop, ignore_errors=True)
+
+
+def refuse_gone(folder: Path, keep: Iterable[int], finished: Iterable[int]) -> None:
+    """Refuse to keep models of seeds whose training is over.
+
+    Raises:
+        InputError: a seed has its log, and its model was not kept.
+    """
+    gone = [
+        seed
+        for seed in sorted({*keep} & {*finished})
+        if not (model_folder(folder, seed) / "config.json").exists()
+    ]
+    if gone:
+        raise InputError(
+            f"{folder}: seeds {first_of(gone)} were trained here already and their models not "
+            "kept; choose another --out, or other seeds for --save-models"
+        )
+
+
+# Models that `save_pretrained` left, loaded without a word or refused with one line.
+
+
+def load_model(folder: str | Path) -> GrokkingTransformerForCausalLM:
+    """The model in a folder, whole.
+
+    Raises:
+        InputError: there is none, it is another kind of model, or weights are missing or of
+            another shape.
+    """
+    from gmb_hf.modeling import GrokkingTransformerForCausalLM
+    from gmb_hf.training.launch import quiet_models
+
+    if not (Path(folder) / "config.json").is_file():
+        raise InputError(f"{folder}: holds no model (no config.json); save_pretrained writes one")
+    try:
+        with quiet_models():
+            model, about = GrokkingTransformerForCausalLM.from_pretrained(
+                folder, output_loading_info=True
+            )
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{folder}: could not be loaded as a grokking model: {reason}") from None
+    # transformers would draw missing weights at random.
+    wrong = sorted({*about["missing_keys"], *about["unexpected_keys"]})
+    if wrong:
+        raise InputError(
+            f"{folder}: is no whole grokking model; {len(wrong)} of its weights are missing or "
+            f"unknown, e.g. {wrong[0]}"
+        )
+    loaded: GrokkingTransformerForCausalLM = model.eval()
+    return loaded

@@ -1,0 +1,213 @@
+"""How a training script ends: its exit code, and one line that says why.
+
+Launchers start a script once per process (`accelerate launch`, `torchrun`). When one process dies,
+they send SIGTERM to the others; one that is waiting for the dead process's numbers finds the
+connection closed instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from types import FrameType
+from typing import Any, NoReturn
+
+from accelerate import Accelerator
+from accelerate.utils import DataLoaderConfiguration, InitProcessGroupKwargs, broadcast_object_list
+
+from gmb_hf.errors import InputError, choose
+from gmb_hf.training.config import DEVICES
+
+INTERRUPTED = 128 + signal.SIGINT
+STOPPED = 128 + signal.SIGTERM
+_PEER_GONE = ("closed by peer", "reset by peer", "connection refused", "broken pipe")
+
+
+class Stopped(BaseException):
+    """This process was asked to stop, or another one of its training is gone."""
+
+
+def exit_code(work: Callable[[], None]) -> int:
+    """Do the work of a script and return its exit code; the reason goes to standard error.
+
+    0 done, 2 bad input, 130 interrupted, 143 stopped. The work must resume from what it has saved.
+    """
+    again = "the same command goes on from the last saved state"
+    try:
+        with ending_together():
+            work()
+            leave_together()
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"interrupted; {again}", file=sys.stderr)
+        return INTERRUPTED
+    except Stopped as reason:
+        print(f"stopped: {reason}; {again}", file=sys.stderr)
+        return STOPPED
+    return 0
+
+
+def leave_together() -> None:
+    """Close the connections between processes, once all have come to their end.
+
+    Left to the interpreter's end, one process may still speak when the other is gone, and abort.
+    """
+    from torch import distributed
+
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.barrier()
+        distributed.destroy_process_group()
+
+
+@contextlib.contextmanager
+def ending_together() -> Iterator[None]:
+    """Turn the launcher's signal to stop, and the loss of another process, into `Stopped`."""
+    before = signal.signal(signal.SIGTERM, _stop)
+    try:
+        yield
+    except RuntimeError as error:
+        if not any(words in str(error).lower() for words in _PEER_GONE):
+            raise
+        raise Stopped("another process of this training is gone") from error
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    raise Stopped("the launcher asked, as it does when another process has died")
+
+
+# Several processes of one training: whether they know of each other, and who trains what.
+
+
+# Processes wait for the slowest one at the end; the default gives up after minutes.
+_PATIENCE = timedelta(days=30)
+
+
+def make_accelerator(*, cpu: bool, **settings: Any) -> Accelerator:
+    """An Accelerator that cuts each batch over its processes.
+
+    Args:
+        cpu: train on the CPU; needed where several processes share one.
+        settings: of the Accelerator, such as `mixed_precision`.
+
+    Raises:
+        InputError: several processes were launched, but this one does not see the others.
+    """
+    accelerator = Accelerator(
+        cpu=cpu,
+        dataloader_config=DataLoaderConfiguration(split_batches=True),
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=_PATIENCE)],
+        **settings,
+    )
+    check_world(accelerator.num_processes)
+    return accelerator
+
+
+def check_world(processes: int) -> None:
+    """Refuse a launch whose processes do not know of each other.
+
+    Args:
+        processes: how many this process sees.
+
+    Raises:
+        InputError: WORLD_SIZE, which the launcher sets, is another number.
+    """
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world != processes:
+        raise InputError(
+            f"{world} processes were launched but each sees {processes}; on a CPU pass --cpu "
+            "and launch with torchrun --nproc_per_node N"
+        )
+
+
+def own_share(seeds: Sequence[int], accelerator: Accelerator) -> Sequence[int]:
+    """The seeds that this process trains: every n-th, so that all have equally many."""
+    return seeds[accelerator.process_index :: accelerator.num_processes]
+
+
+def on_main(accelerator: Accelerator, work: Callable[[], Any]) -> None:
+    """Do work in the main process; the others wait for it, and fail where it fails.
+
+    Raises:
+        InputError: the work raised it, in every process.
+    """
+    faults: list[str | None] = [None]
+    if accelerator.is_main_process:
+        try:
+            work()
+        except InputError as error:
+            faults = [str(error)]
+    fault = broadcast_object_list(faults)[0]
+    if fault is not None:
+        raise InputError(fault)
+
+
+# Where to train: what a person asked for, and what the machine has.
+
+
+def chosen_device(device: str, *, option: str = "--device") -> str:
+    """ "cpu" or "cuda", for "auto", "cpu" or "cuda".
+
+    Raises:
+        InputError: an unknown word, or CUDA where torch sees none.
+    """
+    choose("device", device, DEVICES, where=option)
+    import torch
+
+    has_cuda = torch.cuda.is_available()
+    if device == "cuda" and not has_cuda:
+        raise InputError(f"{option} cuda: torch sees no CUDA device here; use {option} cpu")
+    return "cuda" if has_cuda and device != "cpu" else "cpu"
+
+
+# Libraries that load and save models, without their progress bars and remarks.
+
+
+_SAVING = "accelerate.utils.other"  # remarks that tied weights are stored once
+
+
+@contextmanager
+def quiet_models() -> Iterator[None]:
+    """No progress bars and no warnings of transformers, and none of saving by Accelerate."""
+    from transformers.utils import logging as remarks
+
+    level, bars = remarks.get_verbosity(), remarks.is_progress_bar_enabled()
+    saving = logging.getLogger(_SAVING)
+    saving_level = saving.level
+    remarks.set_verbosity_error()
+    remarks.disable_progress_bar()
+    saving.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        saving.setLevel(saving_level)
+        remarks.set_verbosity(level)
+        if bars:
+            remarks.enable_progress_bar()
+
+
+# Let the C library keep freed memory, so that a training step does not fault in fresh pages.
+
+
+_TRIM_THRESHOLD = -1  # M_TRIM_THRESHOLD and M_MMAP_MAX of malloc.h
+_MMAP_MAX = -4
+_NEVER = 2**31 - 1
+
+
+def keep_freed_memory() -> bool:
+    """Ask glibc to reuse freed memory; returns whether it agreed. The process stays so."""
+    try:
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+    except (OSError, AttributeError):
+        return False
+    return bool(mallopt(_MMAP_MAX, 0)) and bool(mallopt(_TRIM_THRESHOLD, _NEVER))

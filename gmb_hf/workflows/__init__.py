@@ -1,1 +1,0 @@
-"""What the commands do: explore, lock, evaluate, and all of it in a row."""
