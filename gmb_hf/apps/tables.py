@@ -111,8 +111,9 @@ def example() -> str:
 # The page of the retention metric: the table of a sequence of tasks as CSV.
 
 
-_PHASES_FORMATS = """CSV with the column `trained_on`, then a column for each task; a row per
-phase. Leave `trained_on` empty in the row of the untrained model, which comes first and may be left out."""
+_PHASES_FORMATS = """CSV with the column `trained_on`, then a column for each task; a row per phase.
+Leave `trained_on` empty in the row of the untrained model, which comes first and may be left
+out."""
 _TRAINED_ON = "trained_on"
 _SETTINGS = (Setting("measure", MEASURES[0], MEASURES, info="what the numbers are"),)
 
