@@ -14,7 +14,6 @@ from gmb_hf.cli.options import DifferentData
 from gmb_hf.cli.screen import console, say
 from gmb_hf.cli.table import Column, Group, lay_out
 from gmb_hf.escape import number, one_line, p_value
-from gmb_hf.sequential.report import mean, show_mean
 
 if TYPE_CHECKING:
     from gmb_hf.sequential.generalisation import Generalised
@@ -81,6 +80,8 @@ def generalised(found: Generalised) -> None:
 
 
 def _mean(over: OverSeeds | None) -> str:
+    from gmb_hf.sequential.report import mean, show_mean
+
     return number(None) if over is None else show_mean(mean(over))
 
 
