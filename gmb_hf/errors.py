@@ -17,7 +17,30 @@ _Item = TypeVar("_Item", bound=Hashable)
 
 
 class InputError(ValueError):
-    """A mistake in what the user gave: one line that says what, where, and what to do."""
+    """A mistake in what the user gave: one line that says what, where, and what to do.
+
+    Args:
+        message: the line.
+        code: a short stable name of the fault, e.g. "missing_column"; messages may be reworded.
+        location: where the fault is, as far as it is known: `where` (file or source), `place` (in
+            the file, e.g. "line 17"), `run`, `step`, `column`, `field` (of a document), `name`.
+
+    Attributes:
+        code: as given.
+        location: as given, without what is None.
+    """
+
+    code = "bad_input"
+
+    def __init__(self, message: str, *, code: str | None = None, **location: str | int | None):
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+        self.location = {key: value for key, value in location.items() if value is not None}
+
+    def reworded(self, message: str) -> InputError:
+        """The same fault with another message, e.g. of a caller who knows more of the place."""
+        return InputError(message, code=self.code, **self.location)
 
 
 class CheckFailed(Exception):
@@ -54,7 +77,9 @@ def unknown(kind: str, word: str, known: Iterable[str], *, where: str = "") -> I
     shown = first_of(names, 24)
     hint = f" Did you mean {guess!r}?" if guess else ""
     prefix = f"{where}: " if where else ""
-    return InputError(f"{prefix}{kind} {word!r} is unknown; known: {shown or 'none'}.{hint}")
+    message = f"{prefix}{kind} {word!r} is unknown; known: {shown or 'none'}.{hint}"
+    code = f"unknown_{kind.replace(' ', '_')}"
+    return InputError(message, code=code, where=where or None, name=word)
 
 
 def first_of(items: Sequence[object], most: int = 8) -> str:
@@ -83,7 +108,8 @@ def positive_int(name: str, value: Any, *, where: str = "") -> int:
     """Return `value` as an int of at least 1, else raise `InputError`."""
     prefix = f"{where}: " if where else ""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"{prefix}{name} must be a whole number of at least 1, got {value!r}")
+        message = f"{prefix}{name} must be a whole number of at least 1, got {value!r}"
+        raise InputError(message, code="bad_value", where=where or None, name=name)
     return value
 
 
@@ -93,7 +119,8 @@ def fraction(name: str, value: Any, *, where: str = "", closed: bool = False) ->
     bounds = "[0, 1]" if closed else "(0, 1)"
     good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     if not good or not (0 <= value <= 1 if closed else 0 < value < 1):
-        raise InputError(f"{prefix}{name} must be a number in {bounds}, got {value!r}")
+        message = f"{prefix}{name} must be a number in {bounds}, got {value!r}"
+        raise InputError(message, code="bad_value", where=where or None, name=name)
     return float(value)
 
 
@@ -101,14 +128,15 @@ def not_negative(name: str, value: Any) -> float:
     """Return a finite number of at least 0, or raise `InputError`."""
     good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     if not good or value < 0:
-        raise InputError(f"{name} must be a finite number of at least 0, got {value!r}")
+        message = f"{name} must be a finite number of at least 0, got {value!r}"
+        raise InputError(message, code="bad_value", name=name)
     return float(value)
 
 
 def positive(name: str, value: Any) -> float:
     """Return a finite number above 0, or raise `InputError`."""
     if not_negative(name, value) == 0:
-        raise InputError(f"{name} must be more than 0")
+        raise InputError(f"{name} must be more than 0", code="bad_value", name=name)
     return float(value)
 
 
@@ -132,4 +160,4 @@ def right_call(
         message = reworded(str(error))
         end = "" if message.endswith(("?", ".")) else "."
         right = f"{metric}.compute({arguments})"
-        raise InputError(f"{metric}: {message}{end} Right call: {right}") from None
+        raise error.reworded(f"{metric}: {message}{end} Right call: {right}") from None

@@ -24,6 +24,7 @@ import numpy as np
 
 from gmb_hf.errors import InputError, unknown
 from gmb_hf.indicators.causal import Values
+from gmb_hf.plugins import load_plugins
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog
 
@@ -299,6 +300,8 @@ def scored(
 def _load() -> None:
     for module in _MODULES:
         importlib.import_module(f"gmb_hf.indicators.{module}")
+    # Importing a module registers its indicators, also that of another package.
+    load_plugins("gmb_hf.indicators", lambda name, module: None)
 
 
 def _number(value: Any, kind: type, what: str) -> float | int:
