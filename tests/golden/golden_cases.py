@@ -54,7 +54,7 @@ def workplace(inputs: list[str]) -> Iterator[Path]:
             copy(INPUTS / item, folder / item)
         os.chdir(folder)
         try:
-            with _plain_terminal(), _empty_figures():
+            with _plain_terminal(), _one_parser(), _empty_figures():
                 yield folder
         finally:
             os.chdir(before)
@@ -66,6 +66,24 @@ def _plain_terminal() -> Iterator[None]:
     import typer.rich_utils
 
     with mock.patch.multiple(typer.rich_utils, MAX_WIDTH=WIDTH, FORCE_TERMINAL=None):
+        yield
+
+
+_PARSERS: list[Any] = []
+"""The parser of the command line, once it is built."""
+
+
+@contextlib.contextmanager
+def _one_parser() -> Iterator[None]:
+    """Building the parser takes longer than most commands, so it is built once."""
+    import typer
+
+    def call(app: Any, *arguments: Any, **keywords: Any) -> Any:
+        if not _PARSERS:
+            _PARSERS.append(typer.main.get_command(app))
+        return _PARSERS[0](*arguments, **keywords)
+
+    with mock.patch.object(typer.Typer, "__call__", call):
         yield
 
 
@@ -84,16 +102,28 @@ def _empty_figures() -> Iterator[None]:
         yield
 
 
+@functools.cache
 def scenarios() -> dict[str, dict[str, Any]]:
     """Name of each scenario -> inputs, commands, files to compare, files to hash."""
     return yaml.safe_load((HERE / "scenarios.yaml").read_text(encoding="utf-8"))
 
 
-@functools.cache
 def played(name: str) -> dict[str, str]:
     """Play a scenario: name of each golden file of it -> its text."""
     scene = scenarios()[name]
+    folder, texts = _played(name)
+    for pattern in scene.get("mask", []):
+        texts = {key: re.sub(pattern, "<masked>", text) for key, text in texts.items()}
     digits = scene.get("digits", DIGITS)
+    return {
+        f"{name}/{key}": comparable(text, folder, digits=digits) for key, text in texts.items()
+    }
+
+
+@functools.cache
+def _played(name: str) -> tuple[Path, dict[str, str]]:
+    """Where a scenario was played, and its texts as they are."""
+    scene = scenarios()[name]
     with workplace(scene.get("inputs", [])) as folder:
         for path, text in scene.get("write", {}).items():
             Path(path).write_text(text, encoding="utf-8")
@@ -115,11 +145,7 @@ def played(name: str) -> dict[str, str]:
         for path in files:
             if _matches(path, scene.get("compare", [])):
                 texts[path.replace("/", "__")] = Path(path).read_text(encoding="utf-8")
-        for pattern in scene.get("mask", []):
-            texts = {key: re.sub(pattern, "<masked>", text) for key, text in texts.items()}
-    return {
-        f"{name}/{key}": comparable(text, folder, digits=digits) for key, text in texts.items()
-    }
+    return folder, texts
 
 
 def _matches(path: str, patterns: list[str]) -> bool:
@@ -132,13 +158,9 @@ def _digest(path: Path) -> str:
 
 def help_texts() -> str:
     """What `--help` prints, of every command there is, hidden ones included."""
-    import typer
-
     with workplace([]):
-        with mock.patch.object(typer.Typer, "__call__", autospec=True) as called:
-            called.return_value = 0
-            main(["--help"])
-        root = typer.main.get_command(called.call_args.args[0])
+        run("gmb --help")
+        (root,) = _PARSERS
 
         def paths(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
             yield path
@@ -149,6 +171,7 @@ def help_texts() -> str:
         return comparable("\n".join(f"$ {line}\n{run(line)[1]}" for line in lines))
 
 
+@functools.cache
 def bad_inputs() -> dict[str, dict[str, Any]]:
     """Name of each command that must fail -> command line, inputs, and what spoils them."""
     return yaml.safe_load((HERE / "bad_inputs.yaml").read_text(encoding="utf-8"))
@@ -165,19 +188,21 @@ def refusal(name: str) -> dict[str, Any]:
             text = Path(path).read_text(encoding="utf-8")
             assert old in text, f"{name}: {path} has no {old!r}"
             Path(path).write_text(text.replace(old, new, 1), encoding="utf-8")
-        before = {path for path in folder.rglob("*") if path.is_file()}
-        code, _, err = run(case["command"])
+        given = {path for path in folder.rglob("*") if path.is_file()}
+        code, out, err = run(case["command"])
         left = sorted(
             path.relative_to(folder).as_posix()
             for path in folder.rglob("*")
-            if path.is_file() and path not in before
+            if path.is_file() and path not in given
         )
-    return {
+    found = {
         "command": case["command"],
         "exit_code": code,
-        "stderr": comparable(err, folder),
-        "left": left,
+        "stderr": comparable(err, folder).splitlines(),
+        "stdout": comparable(out, folder).splitlines(),
+        "files left": left,
     }
+    return {key: value for key, value in found.items() if value != []}
 
 
 def refusals() -> str:
@@ -185,6 +210,22 @@ def refusals() -> str:
     return yaml.safe_dump(
         {name: refusal(name) for name in bad_inputs()}, sort_keys=False, width=1000
     )
+
+
+def readings() -> str:
+    """What the documented `AlarmMonitor` answers at each checkpoint, by the committed lock."""
+    from gmb_hf.monitor import AlarmMonitor
+
+    found = {}
+    with workplace([]):
+        _, texts = _played("evaluate_strict")
+        Path("results.yaml").write_text(texts["results__results.yaml"], encoding="utf-8")
+        for name in ("watched_0", "watched_1", "watched_2", "watched_stuck"):
+            monitor = AlarmMonitor(INPUTS / "lock.yaml", "results.yaml")
+            lines = (INPUTS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+            answers = (monitor.update(**json.loads(line)) for line in lines)
+            found[name] = [f"{one.step} {one.state}: {one.reason}" for one in answers]
+    return comparable(as_json(found))
 
 
 def results_schema() -> str:
@@ -333,5 +374,6 @@ ALONE: dict[str, Callable[[], str]] = {
     "results_schema.json": results_schema,
     "fingerprints.json": fingerprints,
     "metrics.json": metric_values,
+    "readings.json": readings,
 }
 """Golden files that belong to no scenario."""
