@@ -13,16 +13,16 @@ _FLOAT = re.compile(r"(?<![\w.])-?(?:\d+\.\d+(?:[eE][-+]?\d+)?|\d+[eE][-+]\d+)(?
 # What changes from day to day, and what stands in its place.
 _VARIES = (
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:\+00:00|Z)?", "<time>"),
-    (r"(date: '|date_locked: '|\"date\": \"|fixed on |[Ll]ocked on )\d{4}-\d\d-\d\d", r"\1<date>"),
+    (
+        r"(Date: |date: '|date_locked: '|\"date\": \"|fixed on |[Ll]ocked on )\d{4}-\d\d-\d\d",
+        r"\1<date>",
+    ),
     (r"(package_version[\"']?: [\"']?)[\w.+]+", r"\1<version>"),
     (r"(python[\"']?: [\"']?)\d[\w.+]*", r"\1<version>"),
     (r"gmb-hf \d[\w.+]*", "gmb-hf <version>"),
-    (r"Python \d+\.\d+(?:\.\d+)?", "Python <version>"),
-    (
-        r"\b(numpy|scipy|scikit-learn|pyarrow|pydantic|torch|transformers|matplotlib|datasets|"
-        r"evaluate|accelerate)([\"']?:? [\"']?)\d+\.[\w.+]*",
-        r"\1\2<version>",
-    ),
+    # Packages that take part are those that this process has loaded by now.
+    (r"(Python )\d+\.\d+(?:\.\d+)?(?:, [\w-]+ \d[\w.+]*)*", r"\1<version>"),
+    (r"(\n +packages:)(?:\n +[\w-]+: '?\d[\w.+]*'?)+", r"\1 <versions>"),
 )
 
 
