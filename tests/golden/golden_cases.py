@@ -225,7 +225,7 @@ def readings() -> str:
     with workplace([]):
         _, texts = _played("evaluate_strict")
         Path("results.yaml").write_text(texts["results__results.yaml"], encoding="utf-8")
-        for name in ("watched_0", "watched_1", "watched_2", "watched_stuck"):
+        for name in ("watched_0", "watched_1", "watched_2", "watched_broken"):
             monitor = AlarmMonitor(INPUTS / "lock.yaml", "results.yaml")
             lines = (INPUTS / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
             answers = (monitor.update(**json.loads(line)) for line in lines)
