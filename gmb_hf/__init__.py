@@ -9,9 +9,7 @@ Names are loaded when they are first used, so importing the package costs almost
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
+from gmb_hf._lazy import lazy_names
 from gmb_hf._version import __version__ as __version__
 
 _HOME = {
@@ -29,20 +27,12 @@ _HOME = {
     "evaluate_runs": "benchmark.evaluate",
     "get_task": "tasks.registry",
     "make_lock": "benchmark.locking",
+    "metrics": "metrics",
     "preset": "training.presets",
 }
 
-_MODULES = ("metrics",)
-
-__all__ = ["__version__", *_MODULES, *sorted(_HOME)]
-
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"{__name__}.{name}")
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+__all__ = ["__version__", *sorted(_HOME)]
+__getattr__, _ = lazy_names(__name__, _HOME)
 
 
 def __dir__() -> list[str]:

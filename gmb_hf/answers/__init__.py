@@ -1,1 +1,15 @@
-"""What checkpoints answer to prompts, and what judges think of it: scores by run and step."""
+"""Answers of language models at their checkpoints, and judges that rate them."""
+
+from gmb_hf._lazy import lazy_names
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Asking": "judges",
+        "ScoreCache": "files",
+        "find_model": "models",
+        "load_judge": "judges",
+        "rate": "rating",
+        "read_answers": "files",
+    },
+)

@@ -1,1 +1,14 @@
-"""A live run under watch: CLEAR, ALARM or ABSTAIN at every checkpoint."""
+"""A live run watched by a locked score: CLEAR, ALARM or ABSTAIN."""
+
+from gmb_hf._lazy import lazy_names
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "AlarmMonitor": "monitor",
+        "GMBCallback": "callback",
+        "Parts": "observe",
+        "Reading": "reading",
+        "watch": "callback",
+    },
+)

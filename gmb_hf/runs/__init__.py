@@ -1,1 +1,11 @@
-"""What a training left: run logs (one row per run and step) and the panels cut from them."""
+"""Run logs: one table with a row per run and checkpoint."""
+
+from gmb_hf._lazy import lazy_names
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Panel": "panel",
+        "RunLog": "runlog",
+    },
+)
