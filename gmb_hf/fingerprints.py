@@ -1,4 +1,4 @@
-"""By what data are known, so that only results of equal data are compared.
+"""Content fingerprints of data, so that only results of equal data are compared.
 
 `source_hash` is the SHA-256 of a file's bytes (Crucible spec, "Eval Fingerprinting"); any
 reformatting changes it. `content_hash` is a SHA-256 over the sorted SHA-256 hashes of the items'
@@ -28,6 +28,8 @@ _BLOCK = 1 << 20
 
 class FingerprintMismatchError(InputError):
     """Two results were made of different data, or under different conditions."""
+
+    code = "fingerprint_mismatch"
 
 
 class ContentHash:

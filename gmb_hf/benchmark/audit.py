@@ -18,8 +18,9 @@ from gmb_hf.errors import InputError, fraction, positive_int
 from gmb_hf.files import write_text
 from gmb_hf.hub.sources import read_runs
 from gmb_hf.runs.columns import OnDuplicate
+from gmb_hf.runs.metadata import hub_sources
 from gmb_hf.runs.panel import Panel
-from gmb_hf.runs.runlog import RunLog, sources_of
+from gmb_hf.runs.runlog import RunLog
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ def audit_runs(
         radius=radius,
         tolerance=tolerance,
         notes=tuple(_notes(log, signals.columns, radius)),
-        sources=tuple(sources_of(log)),
+        sources=tuple(hub_sources(log.metadata)),
     )
 
 

@@ -36,7 +36,8 @@ from gmb_hf.design.record import refuse_shared_runs
 from gmb_hf.errors import InputError
 from gmb_hf.indicators.catalogue import get
 from gmb_hf.indicators.ensemble import fitted_ensemble
-from gmb_hf.runs.runlog import RunLog, sources_of
+from gmb_hf.runs.metadata import hub_sources
+from gmb_hf.runs.runlog import RunLog
 
 _NO_EVENT = {
     "E_jump": "{metric} never jumps as E_jump asks",
@@ -163,7 +164,7 @@ def evaluate_case(
         # A lock has its day; with it a run that is taken up again leaves equal bytes.
         date=None if case.lock is None else case.lock.x_lock.created.partition("T")[0],
         notes=case.all_notes(),
-    ).pulled_from(sources_of(given))
+    ).pulled_from(hub_sources(given.metadata))
     return Evaluation(results, judgements, parts, case.events, case.log, prereg, case.lock)
 
 

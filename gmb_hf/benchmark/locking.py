@@ -34,9 +34,9 @@ from gmb_hf.design.lock import Lock, LockedCandidate
 from gmb_hf.design.record import LockedEnsemble, differing
 from gmb_hf.errors import InputError
 from gmb_hf.indicators.catalogue import compute
-from gmb_hf.runs.metadata import DIFFERS
+from gmb_hf.runs.metadata import DIFFERS, hub_sources
 from gmb_hf.runs.panel import Panel
-from gmb_hf.runs.runlog import RunLog, sources_of
+from gmb_hf.runs.runlog import RunLog
 
 if TYPE_CHECKING:
     from gmb_hf.training.config import RunConfig
@@ -272,7 +272,7 @@ def make_lock(
         explore_runs=log.runs,
         explore_seeds=log.seeds,
         n_calibration_runs=with_negatives,
-        sources=sources_of(log),
+        sources=hub_sources(log.metadata),
         health=health,
         created=now.isoformat(timespec="seconds"),
     )

@@ -26,7 +26,8 @@ from gmb_hf.report.curves import grokking_curves
 from gmb_hf.report.report import draw, grokking_curves_of, verdict_table
 from gmb_hf.report.style import save_figure
 from gmb_hf.report.tables import LABELS
-from gmb_hf.runs.runlog import RunLog, sources_of
+from gmb_hf.runs.metadata import hub_sources
+from gmb_hf.runs.runlog import RunLog
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
@@ -353,7 +354,7 @@ def _verdict_counts(results: Results) -> list[EvalResult]:
 
 
 def _sources(kept: KeptModel, what: str) -> list[dict[str, str]]:
-    return [source for source in sources_of(kept.log) if source["what"] == what]
+    return [source for source in hub_sources(kept.log.metadata) if source["what"] == what]
 
 
 def _data_in_words(kept: KeptModel) -> str:

@@ -16,8 +16,8 @@ from gmb_hf.design.design import Prereg
 from gmb_hf.errors import InputError
 from gmb_hf.hub.client import Address, is_address
 from gmb_hf.hub.transfer import pull_configs
-from gmb_hf.runs.metadata import DIFFERS
-from gmb_hf.runs.runlog import RunLog, about, add_runs
+from gmb_hf.runs.metadata import DIFFERS, hub_entry, with_hub_runs
+from gmb_hf.runs.runlog import RunLog
 
 if TYPE_CHECKING:
     from gmb_hf.training.config import TaskSettings
@@ -51,7 +51,7 @@ def read_runs(sources: str | Path | Sequence[str | Path], **options: Any) -> Run
             places += [path for paths in config.files.values() for path in paths]
             pulled.append(config.source)
     log = RunLog.read(places, **options)
-    add_runs(log, pulled)
+    log.metadata = with_hub_runs(log.metadata, pulled)
     return log
 
 
@@ -63,7 +63,7 @@ _SPLIT = "full"
 
 def data_source(text: str, settings: TaskSettings) -> dict[str, Any]:
     """`pull_task` as the metadata of the logs that are trained on it have it."""
-    return about("data", [pull_task(text, settings)])
+    return hub_entry("data", [pull_task(text, settings)])
 
 
 def pull_task(text: str, settings: TaskSettings) -> dict[str, str]:

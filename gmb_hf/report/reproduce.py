@@ -22,7 +22,8 @@ from gmb_hf.report.answer import answer
 from gmb_hf.report.curves import AlignedScore
 from gmb_hf.report.report import aligned_score, featured, grokking_curves_of, write_evaluation
 from gmb_hf.report.tables import TABLES
-from gmb_hf.runs.runlog import RunLog, sources_of
+from gmb_hf.runs.metadata import hub_sources
+from gmb_hf.runs.runlog import RunLog
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +91,7 @@ def reproduce(
         fingerprint=log.fingerprint(),
         notes=[*notes, *namesakes(entries, log), *_repeats(log)],
         tables=TABLES,
-    ).pulled_from(sources_of(log))
+    ).pulled_from(hub_sources(log.metadata))
     return Reproduction(results, measured, events, log, settings)
 
 

@@ -9,21 +9,17 @@ column of numbers with a wrong cell in it is an error at once.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
-import pyarrow as pa
-from gmb_hf.errors import InputError
 import difflib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from gmb_hf.errors import nearest
-import re
-from typing import Literal
-from typing import Any
-from numpy.typing import ArrayLike
 
+from gmb_hf.errors import InputError, nearest, repeated
 
 STEP = "step"
 RUN = "run"
@@ -64,8 +60,8 @@ class RawTable:
     Attributes:
         table: any columns; text where the file's numbers could not be read as numbers.
         where: the file, for messages.
-        place: the spot of a row number in the file, e.g. "line 17".
-        names: every column of the file, those that were not read included.
+        place: where a row number is in the file, e.g. "line 17".
+        names: every column of the file, those that were not read included; the table's by default.
         aside: column -> why it is no observable, where the reader knows.
         notes: what a user should know of how the file was read, a sentence each.
         chart: whether it holds some columns of its runs, and other files may hold others.
@@ -73,11 +69,25 @@ class RawTable:
 
     table: pa.Table
     where: str
-    place: Callable[[int], str]
-    names: tuple[str, ...]
+    place: Callable[[int], str] = lambda row: f"row {row + 1}"
+    names: tuple[str, ...] = ()
     aside: Mapping[str, str] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
     chart: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            object.__setattr__(self, "names", tuple(self.table.column_names))
+
+    def error(self, code: str, what: str, *, row: int | None = None, **at: str) -> InputError:
+        """The error for a fault in this file, in a row of it where one is given."""
+        place = None if row is None else self.place(row)
+        line = f"{self.where}: {what}" if place is None else f"{self.where}: {place}: {what}"
+        return InputError(line, code=code, where=self.where, place=place, **at)
+
+    def not_numbers(self, column: str, reason: str) -> InputError:
+        """The error for a column that is wanted and holds no numbers."""
+        return InputError(reason, code="not_numbers", where=self.where, column=column)
 
 
 def find_step(names: Sequence[str], asked: str, where: str) -> str:
@@ -94,7 +104,9 @@ def find_step(names: Sequence[str], asked: str, where: str) -> str:
     if len(known) > 1:
         raise InputError(
             f"{where}: {' and '.join(map(repr, known))} may all be the steps; say which, e.g. "
-            f"--step-column {known[-1]}"
+            f"--step-column {known[-1]}",
+            code="several_step_columns",
+            where=where,
         )
     return known[0] if known else asked
 
@@ -123,20 +135,21 @@ def typed_columns(
     """
     table = raw.table
     names = raw.names
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"{raw.where}: column {twice!r} stands twice in the header")
+    twice = repeated(names)
+    if twice is not None:
+        what = f"column {twice!r} stands twice in the header"
+        raise raw.error("repeated_column", what, column=twice)
     step = find_step(names, wanted.step, raw.where)
     needed = [step, *(wanted.columns or ())]
     if wanted.run in names or wanted.run != RUN or run_name is None:
         needed.append(wanted.run)
     for column in needed:
         if column in raw.aside:
-            raise InputError(raw.aside[column])
+            raise raw.not_numbers(column, raw.aside[column])
         if column not in names:
             raise missing_column(column, names, raw.where)
     if not table.num_rows:
-        raise InputError(f"{raw.where}: no rows below the header; is the training still starting?")
+        raise raw.error("no_rows", "no rows below the header; is the training still starting?")
 
     typed = {
         "run": _runs(raw, wanted.run, run_name),
@@ -153,7 +166,7 @@ def typed_columns(
         if reason is None:
             typed[name] = column
         elif wanted.columns is not None:
-            raise InputError(reason)
+            raise raw.not_numbers(name, reason)
         else:
             aside[name] = reason
     return pa.table(typed), aside
@@ -164,39 +177,48 @@ def missing_column(column: str, known: Sequence[str], where: str) -> InputError:
     guess = nearest(column, known)
     hint = f". Did you mean {guess!r}?" if guess else ""
     found = listing(column, known) or "none"
-    return InputError(f"{where}: column {column!r} missing; found: {found}{hint}")
+    message = f"{where}: column {column!r} missing; found: {found}{hint}"
+    return InputError(message, code="missing_column", where=where, column=column)
 
 
 def listing(column: str, known: Sequence[str], most: int = 40) -> str:
     """The columns there are; of many the `most` that are most like `column`, the nearest first."""
     if len(known) <= most:
         return ", ".join(known)
-    near = sorted(known, key=_unlike(column))[:most]
+    matcher = difflib.SequenceMatcher(b=column.casefold())
+
+    def likeness(name: str) -> float:
+        matcher.set_seq1(name.casefold())
+        return matcher.ratio()
+
+    near = sorted(known, key=likeness, reverse=True)[:most]
     return ", ".join(near) + f", ... ({len(known) - most} more)"
 
 
-def check_seeds(
-    table: pa.Table, codes: NDArray[np.int64], names: Sequence[str], where: str
-) -> None:
-    """Refuse a run with two seeds: it is several runs under one name.
+def run_codes(table: pa.Table) -> tuple[NDArray[np.int64], list[str]]:
+    """The run of each row as an index into the distinct run names, int64 [N], and those names."""
+    encoded = pc.dictionary_encode(table[RUN].combine_chunks())
+    return np.asarray(encoded.indices, dtype=np.int64), encoded.dictionary.to_pylist()
 
-    Args:
-        table: typed columns.
-        codes: the run of each row as an index into `names`, int64 [N].
-        names: distinct run names.
-        where: file or source, put before the message.
-    """
-    if "seed" not in table.column_names:
+
+def check_seeds(table: pa.Table, where: str) -> None:
+    """Refuse a run with two seeds: it is several runs under one name."""
+    if SEED not in table.column_names:
         return
-    seeds = float_column(pc.cast(table["seed"], pa.float64(), safe=False))
+    codes, names = run_codes(table)
+    seeds = float_column(pc.cast(table[SEED], pa.float64(), safe=False))
     first = np.empty(len(names))
     first[codes[::-1]] = seeds[::-1]
     same = (seeds == first[codes]) | (np.isnan(seeds) & np.isnan(first[codes]))
     if not same.all():
         row = int(np.argmin(same))
+        run = names[codes[row]]
         raise InputError(
-            f"{where}: run {names[codes[row]]!r} has the seeds {first[codes[row]]:g} and "
-            f"{seeds[row]:g}; name the runs apart, or read with run_column='seed'"
+            f"{where}: run {run!r} has the seeds {first[codes[row]]:g} and "
+            f"{seeds[row]:g}; name the runs apart, or read with run_column='seed'",
+            code="two_seeds",
+            where=where,
+            run=run,
         )
 
 
@@ -207,30 +229,22 @@ def float_column(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
     return values.astype(np.float64, copy=False)
 
 
-def _unlike(column: str) -> Callable[[str], float]:
-    matcher = difflib.SequenceMatcher(b=column.casefold())
-
-    def distance(name: str) -> float:
-        matcher.set_seq1(name.casefold())
-        return -matcher.ratio()
-
-    return distance
-
-
 def _runs(raw: RawTable, run_column: str, run_name: str | None) -> pa.ChunkedArray:
     if run_column not in raw.table.column_names:
         return pa.chunked_array([pa.repeat(pa.scalar(run_name, pa.string()), raw.table.num_rows)])
     column = raw.table[run_column]
     if pa.types.is_floating(column.type) or pa.types.is_nested(column.type):
-        raise InputError(
-            f"{raw.where}: column {run_column!r} holds {column.type}; a run is named by text or "
-            "by a whole number"
+        raise raw.error(
+            "bad_run_column",
+            f"column {run_column!r} holds {column.type}; a run is named by text or by a whole "
+            "number",
+            column=run_column,
         )
     text = pc.cast(column, pa.string())
     empty = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(text), ""), True)
     if pc.any(empty).as_py():
         row = pc.index(empty, True).as_py()
-        raise InputError(f"{raw.where}: {raw.place(row)}: column {run_column!r} is empty")
+        raise raw.error("empty_run", f"column {run_column!r} is empty", row=row, column=run_column)
     return text
 
 
@@ -240,7 +254,7 @@ def _whole_numbers(raw: RawTable, name: str, *, required: bool) -> pa.ChunkedArr
     if not pa.types.is_integer(column.type):
         column, reason = _numbers(raw, name)
         if reason is not None:
-            raise InputError(reason)
+            raise raw.not_numbers(name, reason)
         values = float_column(column)
         empty = np.isnan(values)
         with np.errstate(invalid="ignore"):
@@ -256,10 +270,8 @@ def _whole_numbers(raw: RawTable, name: str, *, required: bool) -> pa.ChunkedArr
         row = int(wrong.argmax())
         shown = "empty" if empty[row] else f"{values[row]:g}"
         large = " and below 2^53" if not empty[row] and values[row] > _LARGEST else ""
-        raise InputError(
-            f"{raw.where}: {raw.place(row)}: column {name!r} is {shown}; it must be a whole "
-            f"number from 0 on{large}"
-        )
+        what = f"column {name!r} is {shown}; it must be a whole number from 0 on{large}"
+        raise raw.error("not_whole", what, row=row, column=name)
     return pa.chunked_array([pa.array(np.where(empty, 0, values).astype(np.int64), mask=empty)])
 
 
@@ -301,36 +313,17 @@ def _numbers_from_text(
     if not n_wrong:
         return pc.cast(text, pa.float64()), None
     row = pc.index(wrong, True).as_py()
-    reason = (
-        f"{raw.where}: {raw.place(row)}: column {name!r} holds {text[row].as_py()[:40]!r}, "
-        "not a number"
-    )
+    what = f"column {name!r} holds {text[row].as_py()[:40]!r}, not a number"
+    wrong_cell = raw.error("bad_cell", f"{what}; correct or empty this cell", row=row, column=name)
     if 2 * n_wrong > len(text) - text.null_count:
-        return column, reason
-    raise InputError(f"{reason}; correct or empty this cell")
+        return column, f"{raw.where}: {wrong_cell.location['place']}: {what}"
+    raise wrong_cell
 
 
-# The order of a run log's rows: runs by name, steps within a run, and what a restart repeats.
+# The order of a run log's rows: runs by name, steps within a run.
 
 
 OnDuplicate = Literal["last", "keep", "sort"]
-
-
-@dataclasses.dataclass(frozen=True)
-class RowOrder:
-    """Which rows of a table make the log, and in what order.
-
-    Attributes:
-        runs: R run names in natural order (seed_2 before seed_10).
-        rows: row numbers run by run, or None when they are all rows as they stand.
-        lengths: rows of each run, int64 [R].
-        dropped: run name to the number of its rows that a later row of the same step replaced.
-    """
-
-    runs: tuple[str, ...]
-    rows: NDArray[np.int64] | None
-    lengths: NDArray[np.int64]
-    dropped: dict[str, int]
 
 
 def natural_key(name: str) -> tuple[tuple[tuple[int, int, str], ...], str]:
@@ -342,154 +335,112 @@ def natural_key(name: str) -> tuple[tuple[tuple[int, int, str], ...], str]:
 
 
 def order_rows(
-    codes: NDArray[np.int64],
-    names: Sequence[str],
-    steps: NDArray[np.int64],
-    *,
-    on_duplicate: OnDuplicate = "last",
-    where: str = "run log",
-) -> RowOrder:
-    """Order rows by run and step under the rule above.
+    table: pa.Table, *, on_duplicate: OnDuplicate = "last", where: str = "run log"
+) -> tuple[pa.Table, dict[str, int]]:
+    """Order rows by run (seed_2 before seed_10) and step.
 
     Args:
-        codes: int64 [N], the run of each row as an index into `names`.
-        names: distinct run names, each of which has a row.
-        steps: int64 [N].
+        table: with columns `run` and `step`.
         on_duplicate: "last" keeps the last row of a repeated step; "keep" keeps all of them, in a
             stable order; "sort" keeps all and does not ask whether steps went backwards, for
             protocols that were published that way.
         where: file or source, put before the message.
 
+    Returns:
+        The ordered table, and run name -> number of its rows that a later row of the same step
+        replaced.
+
     Raises:
         InputError: a step goes backwards; the run and the step are named.
     """
-    by_name = sorted(range(len(names)), key=lambda i: natural_key(names[i]))
-    rank = np.empty(len(names), dtype=np.int64)
-    rank[by_name] = np.arange(len(names))
-    ranks = rank[codes]
-    rows: NDArray[np.int64] | None = None
-    if (np.diff(ranks) < 0).any():
-        rows = np.argsort(ranks, kind="stable")
-        steps = steps[rows]
-    runs = tuple(names[i] for i in by_name)
-    lengths = np.bincount(ranks, minlength=len(names)).astype(np.int64)
-    ends = np.cumsum(lengths)
-    starts = ends - lengths
-    back = np.flatnonzero(np.diff(steps) <= 0) + 1
-    back = back[~np.isin(back, starts)]
-    if not len(back):
-        return RowOrder(runs, rows, lengths, {})
-
-    kept = np.ones(len(steps), dtype=bool)
-    moved = np.arange(len(steps)) if rows is None else rows
+    codes, names = run_codes(table)
+    steps = np.asarray(table[STEP])
+    by_name = sorted(range(len(names)), key=lambda code: natural_key(names[code]))
+    runs = [names[code] for code in by_name]
+    rank = np.argsort(by_name)[codes]
+    if ((np.diff(rank) > 0) | ((np.diff(rank) == 0) & (np.diff(steps) > 0))).all():
+        return table, {}
+    if on_duplicate != "sort":
+        logged = steps[np.argsort(rank, kind="stable")]
+        ends = np.cumsum(np.bincount(rank))[:-1]
+        for run, own in zip(runs, np.split(logged, ends), strict=True):
+            _refuse_backwards(own, run, where)
+    rows = np.lexsort((steps, rank))  # stable: rows of one step stay in the order of the file
     dropped = {}
-    for run in np.unique(np.searchsorted(ends, back, side="right")):
-        part = slice(starts[run], ends[run])
-        if on_duplicate != "sort":
-            _refuse_backwards(steps[part], f"{where}: run {runs[run]!r}")
-        stable = np.argsort(steps[part], kind="stable")
-        moved[part] = moved[part][stable]
-        if on_duplicate == "last":
-            again = np.diff(steps[part][stable]) == 0
-            kept[part][:-1] = ~again
-            if again.any():
-                dropped[runs[run]] = int(again.sum())
-    lengths = np.add.reduceat(kept, starts, dtype=np.int64)
-    return RowOrder(runs, moved[kept], lengths, dropped)
+    if on_duplicate == "last":
+        again = (np.diff(rank[rows]) == 0) & (np.diff(steps[rows]) == 0)
+        counts = np.bincount(rank[rows[:-1][again]], minlength=len(runs)).tolist()
+        dropped = {run: count for run, count in zip(runs, counts, strict=True) if count}
+        rows = rows[np.append(~again, True)]
+    return table.take(pa.array(rows)), dropped
 
 
-def _refuse_backwards(steps: NDArray[np.int64], where: str) -> None:
+def _refuse_backwards(steps: NDArray[np.int64], run: str, where: str) -> None:
     """Check that no row of one run is out of order."""
     highest = np.maximum.accumulate(steps)
+    if (steps == highest).all():
+        return
     _, first = np.unique(steps, return_index=True)
     wrong = np.sort(first[steps[first] < highest[first]])
     if len(wrong):
         row = wrong[0]
         raise InputError(
-            f"{where}: step {steps[row]} comes after step {highest[row]} and was not logged "
-            "before it; sort the rows by step (a restarted log may repeat steps, not go back to "
-            "new ones), or give each run its own name"
+            f"{where}: run {run!r}: step {steps[row]} comes after step {highest[row]} and was not "
+            "logged before it; sort the rows by step (a restarted log may repeat steps, not go "
+            "back to new ones), or give each run its own name",
+            code="steps_backwards",
+            where=where,
+            run=run,
+            step=int(steps[row]),
         )
 
 
-# Equally long runs, given as arrays, as a table.
+# A row that was logged by several calls, each with some of its columns.
 
 
-def rectangle(
-    runs: Sequence[str],
-    steps: ArrayLike,
-    observables: Mapping[str, ArrayLike],
-    seeds: Sequence[int] | None = None,
-) -> pa.Table:
-    """One row per run and step, run by run.
+def merge_split_rows(table: pa.Table) -> pa.Table:
+    """Merge consecutive rows of one run and step that complement each other.
+
+    They do where each has a value in a column that the others leave empty, and no column has two
+    different values. Rows that do not are left as they are.
 
     Args:
-        runs: R run names.
-        steps: whole numbers, [T] (the same for all) or [R, T].
-        observables: name -> values [R, T].
-        seeds: R whole numbers, or None.
-
-    Raises:
-        InputError: a shape that differs.
+        table: typed columns, its rows in the order in which they were logged.
     """
-    grid = np.atleast_1d(np.asarray(steps))
-    shape = (len(runs), grid.shape[-1])
-    data: dict[str, Any] = {
-        "run": np.repeat(np.asarray(runs, dtype=object), shape[1]),
-        "step": np.broadcast_to(grid, shape).ravel(),
-    }
-    if seeds is not None:
-        data["seed"] = np.repeat(np.asarray(seeds), shape[1])
-    for name, values in observables.items():
-        array = np.asarray(values, dtype=np.float64)
-        if array.shape != shape:
-            raise InputError(f"observable {name!r} has shape {array.shape}, expected {shape}")
-        data[name] = array.ravel()
-    return pa.table(data)
-
-
-# Which rows of a log have a value in which columns; an empty cell is none, a logged NaN is one.
+    steps, (codes, _) = np.asarray(table[STEP]), run_codes(table)
+    changes = (np.diff(steps) != 0) | (np.diff(codes) != 0)
+    start = np.flatnonzero(np.append(True, changes)) if len(steps) else np.zeros(0, dtype=np.int64)
+    if len(start) == table.num_rows:
+        return table
+    sizes = np.diff(np.append(start, table.num_rows))
+    group = np.repeat(np.arange(len(start)), sizes)
+    conflict = np.zeros(len(start), dtype=bool)
+    adds = np.zeros(table.num_rows, dtype=bool)
+    has_value = {name: filled(table, [name]) for name in table.column_names if name not in KEYS}
+    for name, held in has_value.items():
+        values = float_column(table[name])
+        low = np.minimum.reduceat(np.where(held, values, np.inf), start)
+        high = np.maximum.reduceat(np.where(held, values, -np.inf), start)
+        conflict |= low < high
+        adds |= held & (np.add.reduceat(held, start, dtype=np.int64)[group] == 1)
+    merged = ~conflict & (sizes > 1) & np.logical_and.reduceat(adds, start)
+    if not merged.any():
+        return table
+    # A merged row stands where the last of its rows stood; a cell comes from the row that has it.
+    rows = np.arange(table.num_rows)
+    last = np.append(start[1:], table.num_rows) - 1
+    kept = rows[~merged[group] | (rows == last[group])]
+    columns = {}
+    for name in table.column_names:
+        source = kept
+        if name in has_value:
+            at = np.maximum.reduceat(np.where(has_value[name], rows, -1), start)[group[kept]]
+            source = np.where(merged[group[kept]] & (at >= 0), at, kept)
+        columns[name] = table[name].take(pa.array(source))
+    return pa.table(columns, metadata=table.schema.metadata)
 
 
 def filled(table: pa.Table, columns: Sequence[str]) -> NDArray[np.bool_]:
-    """Whether every one of the columns has a value in a row, bool [N]."""
+    """Whether every one of the columns has a value in a row, bool [N]; a logged NaN is one."""
     masks = [np.asarray(pc.is_valid(table[name]), dtype=bool) for name in columns]
     return np.logical_and.reduce(masks, axis=0) if masks else np.ones(table.num_rows, dtype=bool)
-
-
-def bare_runs(rows: NDArray[np.bool_], starts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The places of the runs without a single row of `filled`; arguments as in `require_rows`."""
-    return np.flatnonzero(np.add.reduceat(rows.astype(np.int64), starts) == 0)
-
-
-def require_rows(
-    rows: NDArray[np.bool_],
-    starts: NDArray[np.int64],
-    runs: Sequence[str],
-    columns: Sequence[str],
-    where: str,
-) -> None:
-    """Refuse a run without a single row in which the columns have a value.
-
-    Args:
-        rows: of `filled`, bool [N].
-        starts: where each run's rows begin, [R].
-        runs: R run names.
-        columns: what was asked for.
-        where: for the message.
-    """
-    bare = bare_runs(rows, starts)
-    if not len(bare):
-        return
-    more = f" (and {len(bare) - 1} more)" if len(bare) > 1 else ""
-    run = f"{runs[bare[0]]!r}{more}"
-    if len(columns) == 1:
-        raise InputError(
-            f"{where}: column {columns[0]!r} has no value in run {run}; leave the run out or "
-            "choose another column"
-        )
-    names = " and ".join(map(repr, columns))
-    raise InputError(
-        f"{where}: run {run} has no step at which {names} all have a value; log them at the same "
-        "steps"
-    )

@@ -6,24 +6,17 @@ The file may not be there yet, may be cut to nothing and begun again, may be mov
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
-from pathlib import Path
-from typing import BinaryIO
-from typing import Self
 import csv
 import json
 import math
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import Any
-from gmb_hf.runs.columns import RUN
-from gmb_hf.runs.columns import SEED
-from gmb_hf.runs.columns import STEP
-from gmb_hf.runs.columns import find_step
-from gmb_hf.errors import InputError
-from gmb_hf.errors import unknown
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Self
 
+from gmb_hf.errors import InputError, unknown
+from gmb_hf.runs.columns import RUN, SEED, STEP, find_step
 
 _HEAD = 512
 """Bytes from which a file that was cut and has grown again is told from the one before."""

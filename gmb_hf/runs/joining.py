@@ -9,22 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from gmb_hf.runs.metadata import EXTERNAL
-from gmb_hf.runs.metadata import JOINED
-from gmb_hf.runs.metadata import JUDGE
-from gmb_hf.runs.columns import SEED
-from gmb_hf.runs.columns import Wanted
+
+from gmb_hf.errors import InputError, first_of, nearest, repeated
+from gmb_hf.runs.columns import SEED, Wanted
+from gmb_hf.runs.metadata import EXTERNAL, JOINED, JUDGE
 from gmb_hf.runs.readers import reader_of
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.errors import InputError
-from gmb_hf.errors import first_of
-from gmb_hf.errors import nearest
-from gmb_hf.errors import repeated
-
 
 MADE_BY = "made_by"
 """The column of text by which a file of scores says what made them."""
@@ -57,15 +52,20 @@ def join_scores(
     names = list(columns) or [_only_column(scores)]
     twice = repeated(names)
     if twice is not None:
-        raise InputError(f"--score {twice}: is given twice; once is enough")
+        message = f"--score {twice}: is given twice; once is enough"
+        raise InputError(message, code="repeated_column", column=twice)
     for name in names:
         if name in log.observables:
             raise InputError(
-                f"{path}: column {name!r} is in {log.origin} already; rename it in one of them"
+                f"{path}: column {name!r} is in {log.origin} already; rename it in one of them",
+                code="repeated_column",
+                where=str(path),
+                column=name,
             )
     if scores.dropped_duplicates:
         run = next(iter(scores.dropped_duplicates))
-        raise InputError(f"{path}: run {run!r} has two scores at one step; keep one of them")
+        message = f"{path}: run {run!r} has two scores at one step; keep one of them"
+        raise InputError(message, code="repeated_step", where=str(path), run=run)
     place = _places(log, scores, str(path))
     _check_seeds(log, scores, place, str(path))
     table = log.table.take(pa.array(place))
@@ -75,17 +75,20 @@ def join_scores(
         if row >= 0:
             said = values[row].as_py()
             what = "has no value" if said is None else f"is {said}, no finite number"
-            raise InputError(
-                f"{path}: {_at(scores.table, row)}: {name} {what}; leave the checkpoint out"
-            )
+            raise _fault("no_value", f"{name} {what}; leave the checkpoint out", path, scores, row)
         table = table.append_column(name, values.combine_chunks())
-    joined = RunLog.from_table(table, metadata=_described(log, names, Path(path)))
-    joined.notes = (*log.notes, *scores.notes, *_left_out(log, joined))
+    joined = RunLog(
+        table,
+        log.origin,
+        _described(log, names, Path(path)),
+        log.dropped_duplicates,
+        log.set_aside,
+        (*log.notes, *scores.notes),
+    )
     joined.dropped_duplicates = {
         run: count for run, count in log.dropped_duplicates.items() if run in joined.runs
     }
-    joined.set_aside = dict(log.set_aside)
-    joined.origin = log.origin
+    joined.notes += tuple(_left_out(log, joined))
     return joined
 
 
@@ -94,7 +97,9 @@ def _only_column(scores: RunLog) -> str:
     if len(found) != 1:
         names = ", ".join(found) or "none"
         raise InputError(
-            f"{scores.origin}: which column is the score? It has {names}: --score NAME"
+            f"{scores.origin}: which column is the score? It has {names}: --score NAME",
+            code="several_columns",
+            where=scores.origin,
         )
     return found[0]
 
@@ -108,17 +113,22 @@ def _places(log: RunLog, scores: RunLog, where: str) -> NDArray[np.int64]:
         hint = f" Did you mean {guess!r}?" if guess else ""
         raise InputError(
             f"{where}: no run {first_of(strangers)} in {log.origin}; there are "
-            f"{first_of(log.runs)}.{hint}"
+            f"{first_of(log.runs)}.{hint}",
+            code="unknown_run",
+            where=where,
+            run=strangers[0],
         )
     keys = zip(log.table["run"].to_pylist(), log.table["step"].to_pylist(), strict=True)
     row_of = {key: row for row, key in enumerate(keys)}
-    asked = zip(scores.table["run"].to_pylist(), scores.table["step"].to_pylist(), strict=True)
-    found = [(key, row_of.get(key)) for key in asked]
+    scored = zip(scores.table["run"].to_pylist(), scores.table["step"].to_pylist(), strict=True)
+    found = [(key, row_of.get(key)) for key in scored]
     lost = [f"{run} at {step:,}" for (run, step), row in found if row is None]
     if lost:
         raise InputError(
             f"{where}: no row for {first_of(lost, 4)} in {log.origin}; a score and a row belong "
-            "together by run and step: remove these scores, or log these steps"
+            "together by run and step: remove these scores, or log these steps",
+            code="unknown_step",
+            where=where,
         )
     return np.array([row for _, row in found], dtype=np.int64)
 
@@ -130,17 +140,18 @@ def _check_seeds(log: RunLog, scores: RunLog, place: NDArray[np.int64], where: s
     differ = pc.fill_null(pc.not_equal(own, scores.table[SEED]), False)
     if pc.any(differ).as_py():
         row = pc.index(differ, True).as_py()
-        raise InputError(
-            f"{where}: {_at(scores.table, row)}: the seed is {scores.table[SEED][row]}, in "
-            f"{log.origin} {own[row]}; are these the same runs?"
+        what = (
+            f"the seed is {scores.table[SEED][row]}, in {log.origin} {own[row]}; are these the "
+            "same runs?"
         )
+        raise _fault("two_seeds", what, where, scores, row)
 
 
 def _described(log: RunLog, names: Sequence[str], path: Path) -> dict[str, Any]:
     made_by = _made_by(path)
     is_judge = made_by is not None and made_by.startswith(JUDGE)
-    about = {"family": JUDGE if is_judge else EXTERNAL, "source": path.name}
-    entry = about if made_by is None else {**about, MADE_BY: made_by}
+    made = {"family": JUDGE if is_judge else EXTERNAL, "source": path.name}
+    entry = made if made_by is None else {**made, MADE_BY: made_by}
     held = log.metadata.get(JOINED)
     kept = held if isinstance(held, dict) else {}
     return {**log.metadata, JOINED: {**kept, **dict.fromkeys(names, entry)}}
@@ -170,5 +181,7 @@ def _left_out(log: RunLog, joined: RunLog) -> list[str]:
     return notes
 
 
-def _at(table: pa.Table, row: int) -> str:
-    return f"run {table['run'][row]}, step {table['step'][row]}"
+def _fault(code: str, what: str, path: str | Path, scores: RunLog, row: int) -> InputError:
+    run, step = scores.table["run"][row].as_py(), scores.table["step"][row].as_py()
+    message = f"{path}: run {run}, step {step}: {what}"
+    return InputError(message, code=code, where=str(path), run=run, step=step)

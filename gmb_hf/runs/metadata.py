@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from collections.abc import Sequence
-from typing import Any
-from gmb_hf.errors import InputError
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
+from gmb_hf.errors import InputError
+from gmb_hf.fingerprints import SHOWN, FingerprintMismatchError
 
 METADATA_KEY = b"gmb"
 DROPPED_KEY = b"gmb_dropped_duplicates"
@@ -33,7 +33,8 @@ def to_json(metadata: dict[str, Any], where: str) -> bytes:
     try:
         text = json.dumps(metadata, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{where}: metadata cannot be written as JSON: {error}") from error
+        message = f"{where}: metadata cannot be written as JSON: {error}"
+        raise InputError(message, code="bad_metadata", where=where) from error
     return text.encode("utf-8")
 
 
@@ -44,9 +45,11 @@ def from_json(raw: bytes | None, where: str) -> dict[str, Any]:
     try:
         found = json.loads(raw)
     except ValueError as error:
-        raise InputError(f"{where}: its metadata is not JSON; write the file again") from error
+        message = f"{where}: its metadata is not JSON; write the file again"
+        raise InputError(message, code="bad_metadata", where=where) from error
     if not isinstance(found, dict):
-        raise InputError(f"{where}: its metadata is not a JSON object; write the file again")
+        message = f"{where}: its metadata is not a JSON object; write the file again"
+        raise InputError(message, code="bad_metadata", where=where)
     return found
 
 
@@ -68,8 +71,8 @@ def merge(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     for part in parts:
         for key, values in part.get(DIFFERS, {}).items():
             _add(differs, key, values)
-    plain = [{k: v for k, v in part.items() if k != DIFFERS} for part in parts]
-    merged = _merge_level(plain, "", differs)
+    own = [{k: v for k, v in part.items() if k != DIFFERS} for part in parts]
+    merged = _merge_level(own, "", differs)
     return {**merged, DIFFERS: differs} if differs else merged
 
 
@@ -93,7 +96,123 @@ def _merge_level(
 
 def _add(differs: dict[str, list[Any]], key: str, values: Sequence[Any]) -> None:
     held = differs.setdefault(key, [])
-    held.extend(v for i, v in enumerate(values) if v not in held and v not in values[:i])
+    for value in values:
+        if value not in held:
+            held.append(value)
+
+
+def stated(metadata: Mapping[str, Any], key: str) -> list[Any]:
+    """The values at a dotted key, of joined logs those of each part that states one.
+
+    Metadata is anybody's JSON: what has another form states nothing.
+    """
+    held = metadata.get(DIFFERS)
+    differs = held if isinstance(held, dict) else {}
+    found = _lookup(metadata, key.split("."))
+    names = key.split(".")
+    for depth in range(len(names), 0, -1):
+        values = differs.get(".".join(names[:depth]))
+        for value in values if isinstance(values, list) else ():
+            found += _lookup(value, names[depth:])
+    return found
+
+
+def _lookup(value: Any, names: Sequence[str]) -> list[Any]:
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return [] if value is None else [value]
+
+
+# The datasets of the Hub from which the runs of a log, or the data that they learned, were pulled.
+
+
+HUB = "hub"
+HubContent = Literal["data", "runs"]
+
+_HUB_CONTENTS: tuple[HubContent, ...] = ("data", "runs")
+_HUB_KEYS = ("repo", "revision", "config", "fingerprint")
+
+
+def hub_entry(content: HubContent, sources: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """The entry of metadata for these sources."""
+    return {HUB: {content: [dict(source) for source in sources]}}
+
+
+def with_hub_runs(
+    metadata: Mapping[str, Any], sources: Sequence[Mapping[str, str]]
+) -> dict[str, Any]:
+    """The metadata with a note of where the runs were pulled from."""
+    held = metadata.get(HUB)
+    kept = held if isinstance(held, dict) else {}
+    return {**metadata, HUB: {**kept, **hub_entry("runs", sources)[HUB]}}
+
+
+def hub_sources(metadata: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Each source once, as results have it: its entry, and `what` it is."""
+    found: dict[tuple[str, ...], dict[str, str]] = {}
+    for what in _HUB_CONTENTS:
+        for entries in stated(metadata, f"{HUB}.{what}"):
+            for source in entries if isinstance(entries, list) else ():
+                if isinstance(source, dict) and all(
+                    isinstance(source.get(key), str) for key in _HUB_KEYS
+                ):
+                    values = {key: source[key] for key in _HUB_KEYS}
+                    found.setdefault((what, *values.values()), {"what": what, **values})
+    return list(found.values())
+
+
+# The fingerprints of the data that runs learned: only runs of equal data are compared.
+
+
+# A loss is per token, so the tokenizer belongs to the data.
+_DATA_KEYS = {
+    "task_fingerprint": "task",
+    "config.texts.train_content_hash": "training text",
+    "config.texts.test_content_hash": "held-out text",
+    "config.texts.tokenizer_hash": "tokenizer",
+}
+
+
+def learned_data(metadata: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Kind of data -> the fingerprints of it that the parts of a log state."""
+    found = {}
+    for key, kind in _DATA_KEYS.items():
+        fingerprints = {value for value in stated(metadata, key) if isinstance(value, str)}
+        if fingerprints:
+            found[kind] = fingerprints
+    return found
+
+
+def mismatches(data: Mapping[str, Mapping[str, set[str]]], baseline: str) -> list[str]:
+    """Each kind of data that differs between a variant and the baseline, or within a variant.
+
+    Args:
+        data: variant -> kind of data -> fingerprints, as `learned_data` gives it.
+        baseline: one of the variants.
+    """
+    found = []
+    for name, kinds in data.items():
+        for kind, own in kinds.items():
+            others = data[baseline].get(kind, own)
+            if own != others or len(own) > 1:
+                shown, other = (" and ".join(h[:SHOWN] for h in sorted(s)) for s in (own, others))
+                rest = "" if name == baseline else f", {other} of {baseline}"
+                found.append(f"{kind}: fingerprint {shown} of {name}{rest}")
+    return found
+
+
+def refuse_mismatches(found: list[str], *, allowed: bool) -> list[str]:
+    """The remarks that tables carry where different data are compared all the same.
+
+    Raises:
+        FingerprintMismatchError: it is not allowed.
+    """
+    if found and not allowed:
+        raise FingerprintMismatchError(
+            f"{found[0]}; only equal data compare (--allow-fingerprint-mismatch compares them all "
+            "the same)"
+        )
+    return [f"NOT COMPARABLE: {one}" for one in found]
 
 
 # The columns of a looped model that count at a level: their levels, and their names.

@@ -11,9 +11,10 @@ import dataclasses
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
+
 import numpy as np
-from numpy.typing import ArrayLike
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
 from gmb_hf.errors import InputError
 
 

@@ -1,80 +1,539 @@
-"""Weights & Biases: the CSV that a chart exports, and a run's history.
+"""Readers of run logs: which files they are, and each format as a raw table.
 
-A chart's export is wide: `Step`, then for each run `NAME - METRIC`, `NAME - METRIC__MIN` and
-`NAME - METRIC__MAX`. Where minimum and maximum differ the chart has averaged several values, which
-is said. A history (`run.history()`, `run.scan_history()`) is long, one run a file: `_step`,
-`_runtime`, `_timestamp`, then the metrics.
+Formats are an open set, `READERS`: CSV, JSON lines, Parquet, a Trainer's state, TensorBoard's event
+files, and what other packages register under the entry point group `gmb_hf.readers`:
+
+    def read_dat(paths: Sequence[Path], wanted: Wanted) -> RawTable: ...
+
+    DAT = Reader((".dat",), read_dat)
 """
 
 from __future__ import annotations
 
+import csv
 import dataclasses
-from collections.abc import Mapping
-from collections.abc import Sequence
+import glob
+import json
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from math import isnan
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
-from gmb_hf.runs.columns import RUN
-from gmb_hf.runs.columns import STEP
-from gmb_hf.runs.columns import RawTable
-from gmb_hf.runs.columns import Wanted
-from gmb_hf.runs.columns import find_step
-from gmb_hf.errors import InputError
-from gmb_hf.errors import repeated
-from collections.abc import Callable
-from typing import NamedTuple
-import csv
-from collections.abc import Iterator
-from itertools import islice
-from pathlib import Path
 import pyarrow.csv as pacsv
-from gmb_hf.runs.columns import SEED
-import json
-from typing import Any
 import pyarrow.json as pajson
 import pyarrow.parquet as pq
-import re
-import struct
-from math import isnan
-from typing import TYPE_CHECKING
+from numpy.typing import NDArray
+
+from gmb_hf.errors import InputError, nearest, repeated
+from gmb_hf.plugins import load_plugins
 from gmb_hf.runs import metadata as meta
-from dataclasses import dataclass
-import glob
-from gmb_hf.errors import nearest
+from gmb_hf.runs.columns import RUN, SEED, STEP, RawTable, Wanted, find_step
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A format of run logs.
+
+    Attributes:
+        known_by: what its files' names end in, or how else they are known, for messages.
+        read: the files of one run, or one table, as a raw table.
+        claims: whether a file of this name is of the format; None: one that ends in `known_by`.
+        run_folder: the folder whose files make one run, which it names; None where each file
+            stands alone and its stem is the run, unless it tells runs apart itself.
+    """
+
+    known_by: tuple[str, ...]
+    read: Callable[[Sequence[Path], Wanted], RawTable]
+    claims: Callable[[str], bool] | None = None
+    run_folder: Callable[[Path], Path] | None = None
+
+    def reads(self, name: str) -> bool:
+        """Whether a file of this name is of the format."""
+        return name.lower().endswith(self.known_by) if self.claims is None else self.claims(name)
+
+
+READERS: dict[str, Reader] = {}
+"""Name -> reader; of two that claim a file the first one reads it."""
+
+
+@cache
+def readers() -> dict[str, Reader]:
+    """`READERS`, those of other packages included."""
+
+    def enter(name: str, reader: Any) -> None:
+        if not isinstance(reader, Reader):
+            raise InputError(f"it is no gmb_hf.runs.readers.Reader, but {type(reader).__name__}")
+        if name in READERS:
+            raise InputError(f"reader {name!r} is registered already; choose another name")
+        READERS[name] = reader
+
+    load_plugins("gmb_hf.readers", enter)
+    return READERS
+
+
+def reader_of(path: Path) -> Reader | None:
+    """The reader of a file, by its name; None where no reader claims it."""
+    return next((reader for reader in readers().values() if reader.reads(path.name)), None)
+
+
+def known_endings() -> str:
+    """What files of run logs are known by, for messages."""
+    return ", ".join(ending for reader in readers().values() for ending in reader.known_by)
+
+
+# Parquet: of a wide file only the columns that are wanted.
+
+
+def read_parquet(paths: Sequence[Path], wanted: Wanted) -> RawTable:
+    """Read one Parquet file.
+
+    Raises:
+        InputError: it is no Parquet file, or only the beginning of one.
+    """
+    (path,) = paths
+    try:
+        with pq.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            kept = names if is_export(names) else wanted.keeps(names, str(path))
+            # A column that stands twice cannot be asked for by its name; it is refused later.
+            twice = len(set(names)) != len(names)
+            table = pa.table({}) if twice else file.read(columns=kept)
+    except pa.ArrowInvalid as error:
+        message = f"{path}: not a Parquet file, or a truncated one: {error}"
+        raise InputError(message, code="not_parquet", where=str(path)) from error
+    return adapt_export(RawTable(table, str(path), names=tuple(names)), wanted)
+
+
+READERS["parquet"] = Reader((".parquet",), read_parquet)
+
+
+# CSV: fast by Arrow; where a cell or a line is wrong, again for its place.
+
+
+def read_csv(paths: Sequence[Path], wanted: Wanted) -> RawTable:
+    """Read one CSV file.
+
+    Raises:
+        InputError: no header, or a line with too few or too many cells; its number is given.
+    """
+    (path,) = paths
+    header = next(_rows(path), (0, []))[1]
+    if not header:
+        message = f"{path}: no header; the first line of a CSV names its columns"
+        raise InputError(message, code="no_header", where=str(path))
+    _refuse_other_separator(path, header)
+    # A table that was written with its index begins with a column that has no name.
+    names = header[1:] if not header[0] else header
+    kept = names if is_export(names) else wanted.keeps(names, str(path))
+    whole = {find_step(names, wanted.step, str(path)), SEED}
+    kinds = {
+        name: pa.string() if name == wanted.run else pa.int64() if name in whole else pa.float64()
+        for name in kept
+    }
+    try:
+        table = _parse(path, header, kept, kinds)
+    except pa.ArrowInvalid:
+        # Some cell is no number: take the cells as text and let the columns be told apart.
+        try:
+            table = _parse(path, header, kept, dict.fromkeys(kept, pa.string()))
+        except pa.ArrowInvalid as error:
+            raise _fault(path, len(header), error) from error
+    raw = RawTable(table, str(path), lambda row: _line(_rows(path), row + 1), tuple(names))
+    return adapt_export(raw, wanted)
+
+
+def _parse(
+    path: Path, header: list[str], kept: list[str], kinds: dict[str, pa.DataType]
+) -> pa.Table:
+    return pacsv.read_csv(
+        path,
+        read_options=pacsv.ReadOptions(column_names=header, skip_rows_after_names=1),
+        parse_options=pacsv.ParseOptions(newlines_in_values=True),
+        convert_options=pacsv.ConvertOptions(
+            column_types=kinds,
+            # An empty list would mean all columns, not none.
+            include_columns=kept or header[:1],
+            null_values=[""],
+            strings_can_be_null=False,
+        ),
+    )
+
+
+def _refuse_other_separator(path: Path, header: list[str]) -> None:
+    """A header that is one name with semicolons or tabs in it was written with those."""
+    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
+        if len(header) == 1 and separator in header[0]:
+            raise InputError(
+                f"{path}: columns are separated by {name}; separate them by commas, and write "
+                "numbers with a decimal point",
+                code="other_separator",
+                where=str(path),
+            )
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Each row that is not blank as (number of its first line, cells), the header first.
+
+    The first: a quote that is never closed takes all lines that follow into its cell.
+    """
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader, begins = csv.reader(file), 1
+        try:
+            for cells in reader:
+                if cells:
+                    yield begins, [cell.strip() for cell in cells]
+                begins = reader.line_num + 1
+        except csv.Error as error:
+            place = f"line {reader.line_num}"
+            message = f"{path}: {place}: {error}"
+            raise InputError(message, code="not_csv", where=str(path), place=place) from error
+
+
+def _line(numbered: Iterator[tuple[int, Any]], row: int) -> str:
+    """The place of a row, given the rows with the numbers of their lines."""
+    return f"line {next(islice(numbered, row, None), (row + 1,))[0]}"
+
+
+def _fault(path: Path, width: int, error: pa.ArrowInvalid) -> InputError:
+    for line, cells in _rows(path):
+        if len(cells) != width:
+            return InputError(
+                f"{path}: line {line} has {len(cells)} cells where the header has {width}; "
+                "complete or delete the line (a log that was cut short ends so)",
+                code="cut_short",
+                where=str(path),
+                place=f"line {line}",
+            )
+    return InputError(f"{path}: not a CSV file: {error}", code="not_csv", where=str(path))
+
+
+READERS["csv"] = Reader((".csv",), read_csv)
+
+
+# JSON lines: one object {column: number} a line.
+
+
+def read_jsonl(paths: Sequence[Path], wanted: Wanted) -> RawTable:
+    """Read one JSONL file.
+
+    Raises:
+        InputError: a line is no JSON object; its number is given.
+    """
+    (path,) = paths
+    try:
+        table = pajson.read_json(path)
+        table.validate(full=True)  # the reader does not check that strings are UTF-8
+    except pa.ArrowInvalid:
+        # Arrow gives up on a column that changes its type; row by row the reason can be named.
+        table = table_of([item for _, item in _objects(path)])
+    raw = RawTable(table, str(path), lambda row: _line(_lines(path), row))
+    return adapt_export(raw, wanted)
+
+
+def table_of(items: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """A table of objects {column: value}, empty where an object lacks the column."""
+    names = dict.fromkeys(name for item in items for name in item)
+    return pa.table({name: _column([item.get(name) for item in items]) for name in names})
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                yield number, line
+
+
+def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, line in _lines(path):
+        try:
+            item = json.loads(line)
+        except ValueError as error:
+            message = f"{path}: line {number} is not JSON: {error}"
+            at = f"line {number}"
+            raise InputError(message, code="not_json", where=str(path), place=at) from error
+        if not isinstance(item, dict):
+            message = f"{path}: line {number} is not a JSON object {{column: number}}"
+            raise InputError(message, code="not_json", where=str(path), place=f"line {number}")
+        yield number, item
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """Numbers as float64; a column with anything else as text, to be judged cell by cell."""
+    values = [float(value) if isinstance(value, (int, float)) else value for value in values]
+    if all(value is None or isinstance(value, float) for value in values):
+        return pa.array(values, pa.float64())
+    return pa.array(
+        [
+            value if value is None or isinstance(value, str) else json.dumps(value)
+            for value in values
+        ],
+        pa.string(),
+    )
+
+
+READERS["jsonl"] = Reader((".jsonl", ".ndjson"), read_jsonl)
+
+
+# transformers' `trainer_state.json`: the `log_history` that a Trainer writes with a checkpoint.
+
+
+_STATE_FILE = "trainer_state.json"
+_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+# The entry with which a training ends: means over all of it, and no measurement of its last step.
+_SUMMARY = "train_runtime"
+
+
+def output_folder(path: Path) -> Path:
+    """The training's output folder, which names the run."""
+    folder = path.absolute().parent
+    return folder.parent if _CHECKPOINT.fullmatch(folder.name) else folder
+
+
+def read_trainer_state(paths: Sequence[Path], wanted: Wanted) -> RawTable:
+    """The history of one run, from the state that went furthest.
+
+    Raises:
+        InputError: a file is cut short or no Trainer's state, or nothing was logged.
+    """
+    # The state beside the checkpoints may be newer than the last of them, or older.
+    beside = [path for path in paths if _checkpoint(path) < 0]
+    states = {path: _state(path) for path in {max(paths, key=_checkpoint), *beside}}
+    path = max(states, key=lambda each: (_reached(states[each]), _checkpoint(each) < 0))
+    history = states[path]["log_history"]
+    entries: list[tuple[int, dict[str, Any]]] = []
+    summary: dict[str, str] = {}
+    for number, entry in enumerate(history, start=1):
+        if not isinstance(entry, dict):
+            message = f"{path}: entry {number} of log_history is no object"
+            raise InputError(message, code="bad_trainer_state", where=str(path))
+        if _SUMMARY in entry:
+            summary = {
+                name: f"{path}: column {name!r} is logged once, when a training ends, and is no "
+                "measurement of that step"
+                for name in entry
+            }
+        else:
+            entries.append((number, entry))
+    if not entries:
+        raise InputError(
+            f"{path}: log_history is empty: no rows; is the training still starting, or is "
+            "logging_steps larger than the training is long?",
+            code="no_rows",
+            where=str(path),
+        )
+    table = table_of([entry for _, entry in entries])
+    return RawTable(
+        table,
+        str(path),
+        lambda row: f"entry {entries[row][0]} of log_history",
+        aside={name: why for name, why in summary.items() if name not in table.column_names},
+    )
+
+
+def _checkpoint(path: Path) -> int:
+    """The number of the checkpoint that a state lies in, -1 beside the checkpoints."""
+    found = _CHECKPOINT.fullmatch(path.absolute().parent.name)
+    return int(found.group(1)) if found else -1
+
+
+def _state(path: Path) -> dict[str, Any]:
+    text = path.read_text(encoding="utf-8-sig")
+    try:
+        state = json.loads(text)
+    except ValueError as error:
+        raise InputError(
+            f"{path}: cut short, or no JSON: {error}; copy the file again, or read an earlier "
+            "checkpoint",
+            code="cut_short",
+            where=str(path),
+        ) from error
+    if not isinstance(state, dict) or not isinstance(state.get("log_history"), list):
+        message = f"{path}: no Trainer's state: it has no list log_history"
+        raise InputError(message, code="bad_trainer_state", where=str(path))
+    return state
+
+
+def _reached(state: dict[str, Any]) -> float:
+    steps = [
+        entry[STEP]
+        for entry in state["log_history"]
+        if isinstance(entry, dict) and isinstance(entry.get(STEP), (int, float))
+    ]
+    return max(steps, default=-1.0)
+
+
+READERS["trainer_state"] = Reader(
+    (_STATE_FILE,),
+    read_trainer_state,
+    claims=lambda name: name == _STATE_FILE,
+    run_folder=output_folder,
+)
+
+
+# TensorBoard event files: the scalars of a run, a tag a column. A run is a folder.
+
+
+_HEADER = struct.Struct("<Q4x")
+_CHECKSUM_BYTES = 4
+_TRAINER_FOLDER = re.compile(r"[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_")
+_SCALARS = "scalars"  # the plugin of add_scalar and tf.summary.scalar
+
+
+def event_folder(path: Path) -> Path:
+    """The folder that names the run: that of the file, of a Trainer's event files its output's.
+
+    A Trainer writes `OUTPUT/runs/Nov21_03-11-44_host/`, another such folder after each restart.
+    """
+    folder = path.absolute().parent
+    if folder.parent.name == "runs" and _TRAINER_FOLDER.match(folder.name):
+        return folder.parent.parent
+    return folder
+
+
+def read_event_files(paths: Sequence[Path], wanted: Wanted) -> RawTable:
+    """The scalars of one run from all its event files, a row per step.
+
+    What a restarted training logged again replaces what it had logged before.
+
+    Raises:
+        InputError: TensorBoard's library is not installed, a file is cut short or no event file,
+            a step is negative, or there are no scalars.
+    """
+    rows: dict[int, dict[str, float]] = {}
+    repeats: dict[str, int] = {}
+    folder = event_folder(paths[0])
+    # A file is named by the time at which it was begun.
+    for path in sorted(paths, key=lambda each: each.name):
+        for step, tag, value in _scalars(path):
+            row = rows.setdefault(step, {})
+            # A Trainer logs the epoch twice in a step; only another value is another logging.
+            other = tag in row and row[tag] != value and not (isnan(row[tag]) and isnan(value))
+            repeats[tag] = repeats.get(tag, 0) + other
+            row[tag] = value
+    if not rows:
+        message = f"{folder}: the event files hold no scalars: no rows"
+        raise InputError(message, code="no_rows", where=str(folder))
+    steps = sorted(rows)
+    if steps[0] < 0:
+        message = f"{folder}: step {steps[0]} is negative; a step is 0 or more"
+        raise InputError(message, code="not_whole", where=str(folder), step=steps[0])
+    tags = sorted(repeats)
+    if STEP in tags:
+        message = f"{folder}: the tag 'step' has the name of the steps; rename it"
+        raise InputError(message, code="repeated_column", where=str(folder), column=STEP)
+    columns = {tag: pa.array([rows[step].get(tag) for step in steps], pa.float64()) for tag in tags}
+    table = pa.table({STEP: pa.array(steps, pa.int64()), **columns})
+    dropped = max(repeats.values())
+    if dropped:
+        counted = meta.to_json({folder.name: dropped}, str(folder))
+        table = table.replace_schema_metadata({meta.DROPPED_KEY: counted})
+    where = str(paths[0] if len(paths) == 1 else folder)
+    return RawTable(table, where, lambda row: f"step {steps[row]}")
+
+
+def _scalars(path: Path) -> Iterator[tuple[int, str, float]]:
+    try:
+        from google.protobuf.message import DecodeError
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.util.tensor_util import make_ndarray
+    except ImportError as error:
+        raise InputError(
+            f"{path}: event files are read by TensorBoard's library, which is not installed: "
+            "pip install 'gmb-hf[tensorboard]'",
+            code="missing_library",
+            where=str(path),
+        ) from error
+    plugin: dict[str, str] = {}  # named by the first value of a tag only
+    for number, record in enumerate(_records(path), start=1):
+        try:
+            event = Event.FromString(record)
+        except DecodeError as error:
+            message = f"{path}: record {number} is no event; copy the file again"
+            raise InputError(message, code="cut_short", where=str(path)) from error
+        for value in event.summary.value:
+            kind = value.metadata.plugin_data.plugin_name
+            if kind:
+                plugin.setdefault(value.tag, kind)
+            if value.HasField("simple_value"):
+                yield event.step, value.tag, value.simple_value
+            elif value.HasField("tensor") and plugin.get(value.tag) == _SCALARS:
+                array: NDArray[Any] = make_ndarray(value.tensor)
+                yield event.step, value.tag, float(array.reshape(-1)[0])
+
+
+def _records(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        left = path.stat().st_size
+        number = 0
+        while left:
+            number += 1
+            header = file.read(_HEADER.size)
+            size = _HEADER.unpack(header)[0] if len(header) == _HEADER.size else left
+            left -= _HEADER.size + size + _CHECKSUM_BYTES
+            if left < 0:
+                raise InputError(
+                    f"{path}: cut short in record {number}, or no event file; copy it again, or "
+                    "leave this run out",
+                    code="cut_short",
+                    where=str(path),
+                )
+            record = file.read(size)
+            file.read(_CHECKSUM_BYTES)
+            yield record
+
+
+READERS["tensorboard"] = Reader(
+    ("events.out.tfevents.*",),
+    read_event_files,
+    claims=lambda name: ".tfevents." in name,
+    run_folder=event_folder,
+)
+
+
+# Weights & Biases: a chart's export is wide (`Step`, then for each run `NAME - METRIC`, and its
+# __MIN and __MAX, which differ where the chart averaged several values). A run's history
+# (`run.history()`, `run.scan_history()`) is long: `_step`, `_runtime`, `_timestamp`, the metrics.
 
 
 _LOW, _HIGH = "__MIN", "__MAX"
 _BETWEEN = " - "
-_BOOKS = ("_runtime", "_timestamp", "_step")
+_CLOCKS = ("_runtime", "_timestamp", "_step")
 
 
-def is_chart(names: Sequence[str]) -> bool:
+def is_wandb_chart(names: Sequence[str]) -> bool:
     """Whether these are columns of a chart's export."""
     return bool(_series(names))
 
 
-def is_history(names: Sequence[str]) -> bool:
+def is_wandb_history(names: Sequence[str]) -> bool:
     """Whether these are columns of a run's history."""
     return "_runtime" in names and ("_step" in names or "_timestamp" in names)
 
 
-def from_history(raw: RawTable, wanted: Wanted) -> RawTable:
+def from_wandb_history(raw: RawTable, wanted: Wanted) -> RawTable:
     """The metrics of a run, its clocks set aside.
 
     Raises:
         InputError: the export has no column of steps.
     """
     step = _step(raw, wanted, "_step")
-    books = {
+    clocks = {
         name: f"{raw.where}: column {name!r} is W&B's own clock, no observable"
-        for name in _BOOKS
+        for name in _CLOCKS
         if name in raw.names and name != step
     }
-    return dataclasses.replace(raw, aside={**raw.aside, **books})
+    return dataclasses.replace(raw, aside={**raw.aside, **clocks})
 
 
-def from_chart(raw: RawTable, wanted: Wanted) -> RawTable:
+def from_wandb_chart(raw: RawTable, wanted: Wanted) -> RawTable:
     """A row per run and step from a row per step; steps at which a run has nothing are left out.
 
     Raises:
@@ -86,17 +545,18 @@ def from_chart(raw: RawTable, wanted: Wanted) -> RawTable:
     if not table.num_rows:
         empty = {RUN: pa.array([], pa.string()), STEP: pa.array([], pa.int64())}
         return dataclasses.replace(raw, table=pa.table(empty), names=(RUN, STEP))
-    parts, origins = [], []
+    tables, origins = [], []
     for run, metrics in series.items():
         columns = {metric: table[column] for metric, column in metrics.items()}
         logged = np.logical_or.reduce([_filled(column) for column in columns.values()])
         rows = np.flatnonzero(logged)
         if not len(rows):
-            raise InputError(f"{raw.where}: run {run!r} has no value; leave it out of the chart")
-        part = pa.table({step: table[step], **columns}).take(pa.array(rows))
-        parts.append(part.add_column(0, RUN, pa.repeat(pa.scalar(run), len(rows))))
+            what = f"run {run!r} has no value; leave it out of the chart"
+            raise raw.error("no_value", what, run=run)
+        own = pa.table({step: table[step], **columns}).take(pa.array(rows))
+        tables.append(own.add_column(0, RUN, pa.repeat(pa.scalar(run), len(rows))))
         origins.append(rows)
-    joined = pa.concat_tables(parts, promote_options="default")
+    joined = pa.concat_tables(tables, promote_options="default")
     origin = np.concatenate(origins)
     return dataclasses.replace(
         raw,
@@ -114,7 +574,7 @@ def _series(names: Sequence[str]) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for name in names:
         run, between, metric = name.rpartition(_BETWEEN)
-        if between and metric and {name + _LOW, name + _HIGH} <= held and metric not in _BOOKS:
+        if between and metric and {name + _LOW, name + _HIGH} <= held and metric not in _CLOCKS:
             found.setdefault(run, {})[metric] = name
     return found
 
@@ -122,10 +582,11 @@ def _series(names: Sequence[str]) -> dict[str, dict[str, str]]:
 def _step(raw: RawTable, wanted: Wanted, usual: str) -> str:
     step = find_step(raw.names, wanted.step, raw.where)
     if step not in raw.names:
-        raise InputError(
-            f"{raw.where}: this W&B export has no column {step!r} and no {usual!r}; export it "
-            f"again over steps, or name its column of steps with --step-column; its first column "
-            f"is {raw.names[0]!r}"
+        raise raw.error(
+            "missing_column",
+            f"this W&B export has no column {step!r} and no {usual!r}; export it again over steps, "
+            f"or name its column of steps with --step-column; its first column is {raw.names[0]!r}",
+            column=step,
         )
     return step
 
@@ -155,15 +616,15 @@ def _averaged(raw: RawTable, series: Mapping[str, Mapping[str, str]]) -> list[st
 
 
 _SERIES = "series_key"  # of the dashboard alone
-_TRACKIO_EXPORT_BOOKS = ("id", "run_id", "log_id", "space_id", _SERIES, "data_type", "timestamp", "time")
-_NAME = "run_name"
-_ID = "run_id"
+_TRACKIO_OWN = ("id", "run_id", "log_id", "space_id", _SERIES, "data_type", "timestamp", "time")
+_RUN_NAME = "run_name"
+_RUN_ID = "run_id"
 
 
 def is_trackio(names: Sequence[str]) -> bool:
     """Whether these are columns of trackio's Parquet or of its dashboard's CSV."""
     held = set(names)
-    return {_NAME, "step", "timestamp"} <= held or {RUN, _ID, _SERIES, "step"} <= held
+    return {_RUN_NAME, "step", "timestamp"} <= held or {RUN, _RUN_ID, _SERIES, "step"} <= held
 
 
 def from_trackio(raw: RawTable, wanted: Wanted) -> RawTable:
@@ -172,11 +633,11 @@ def from_trackio(raw: RawTable, wanted: Wanted) -> RawTable:
     Raises:
         InputError: two of its runs have one name.
     """
-    named = _NAME if _NAME in raw.names else RUN
-    if wanted.run == RUN and _ID in raw.names:
+    named = _RUN_NAME if _RUN_NAME in raw.names else RUN
+    if wanted.run == RUN and _RUN_ID in raw.names:
         _refuse_namesakes(raw, named)
     renamed = {named: RUN} if wanted.run == RUN else {}
-    dropped = {*_TRACKIO_EXPORT_BOOKS, _NAME, RUN} - {named, wanted.run, wanted.step}
+    dropped = {*_TRACKIO_OWN, _RUN_NAME, RUN} - {named, wanted.run, wanted.step}
     kept = [name for name in raw.names if name not in dropped]
     names = [renamed.get(name, name) for name in kept]
     table = raw.table.select(kept).rename_columns(names)
@@ -185,481 +646,40 @@ def from_trackio(raw: RawTable, wanted: Wanted) -> RawTable:
 
 
 def _refuse_namesakes(raw: RawTable, named: str) -> None:
-    pairs = raw.table.group_by([named, _ID]).aggregate([])
+    pairs = raw.table.group_by([named, _RUN_ID]).aggregate([])
     names = pairs[named].to_pylist()
     twice = repeated(names)
     if twice is not None:
-        raise InputError(
-            f"{raw.where}: {names.count(twice)} runs have the name {twice!r}; tell them apart by "
-            f"trackio's own number: --run-column {_ID}"
+        raise raw.error(
+            "repeated_run",
+            f"{names.count(twice)} runs have the name {twice!r}; tell them apart by trackio's own "
+            f"number: --run-column {_RUN_ID}",
+            run=twice,
         )
 
 
-# Tables that a tracker exported: told by the names of their columns, whatever the file's format.
-
-
-class Export(NamedTuple):
-    """One tracker's way to export.
-
-    Attributes:
-        recognises: whether columns of these names are its.
-        adapt: its table as a table of runs and steps.
-    """
-
-    recognises: Callable[[Sequence[str]], bool]
-    adapt: Callable[[RawTable, Wanted], RawTable]
-
-
-EXPORTS = (
-    Export(is_chart, from_chart),
-    Export(is_history, from_history),
-    Export(is_trackio, from_trackio),
+_EXPORTS = (
+    (is_wandb_chart, from_wandb_chart),
+    (is_wandb_history, from_wandb_history),
+    (is_trackio, from_trackio),
 )
+"""Whether columns of these names are a tracker's, and its table as one of runs and steps."""
 
 
 def is_export(names: Sequence[str]) -> bool:
     """Whether a tracker exported a table with these columns; all of them are then read."""
-    return any(export.recognises(names) for export in EXPORTS)
+    return any(recognises(names) for recognises, _ in _EXPORTS)
 
 
-def adapt(raw: RawTable, wanted: Wanted) -> RawTable:
+def adapt_export(raw: RawTable, wanted: Wanted) -> RawTable:
     """The table of runs and steps behind an export; any other table as it is."""
-    for export in EXPORTS:
-        if export.recognises(raw.names):
-            return export.adapt(raw, wanted)
+    for recognises, adapt in _EXPORTS:
+        if recognises(raw.names):
+            return adapt(raw, wanted)
     return raw
 
 
-# CSV: fast by Arrow; where a cell or a line is wrong, again for its place.
-
-
-def read_csv(path: Path, wanted: Wanted) -> RawTable:
-    """Read one CSV file.
-
-    Raises:
-        InputError: no header, or a line with too few or too many cells; its number is given.
-    """
-    header = next(_rows(path), (0, []))[1]
-    if not header:
-        raise InputError(f"{path}: no header; the first line of a CSV names its columns")
-    _refuse_other_separator(path, header)
-    # A table that was written with its index begins with a column that has no name.
-    names = header[1:] if not header[0] else header
-    kept = names if is_export(names) else wanted.keeps(names, str(path))
-    whole = {find_step(names, wanted.step, str(path)), SEED}
-    kinds = {
-        name: pa.string() if name == wanted.run else pa.int64() if name in whole else pa.float64()
-        for name in kept
-    }
-    try:
-        table = _parse(path, header, kept, kinds)
-    except pa.ArrowInvalid:
-        # Some cell is no number: take the cells as text and let the columns be told apart.
-        try:
-            table = _parse(path, header, kept, dict.fromkeys(kept, pa.string()))
-        except pa.ArrowInvalid as error:
-            raise _fault(path, len(header), error) from error
-    raw = RawTable(table, str(path), lambda row: f"line {_line_of(path, row)}", tuple(names))
-    return adapt(raw, wanted)
-
-
-def _parse(
-    path: Path, header: list[str], kept: list[str], kinds: dict[str, pa.DataType]
-) -> pa.Table:
-    return pacsv.read_csv(
-        path,
-        read_options=pacsv.ReadOptions(column_names=header, skip_rows_after_names=1),
-        parse_options=pacsv.ParseOptions(newlines_in_values=True),
-        convert_options=pacsv.ConvertOptions(
-            column_types=kinds,
-            # An empty list would mean all columns, not none.
-            include_columns=kept or header[:1],
-            null_values=[""],
-            strings_can_be_null=False,
-        ),
-    )
-
-
-def _refuse_other_separator(path: Path, header: list[str]) -> None:
-    """A header that is one name with semicolons or tabs in it was written with those."""
-    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
-        if len(header) == 1 and separator in header[0]:
-            raise InputError(
-                f"{path}: columns are separated by {name}; separate them by commas, and write "
-                "numbers with a decimal point"
-            )
-
-
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Each row that is not blank as (number of its first line, cells), the header first.
-
-    The first: a quote that is never closed takes all lines that follow into its cell.
-    """
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader, begins = csv.reader(file), 1
-        try:
-            for cells in reader:
-                if cells:
-                    yield begins, [cell.strip() for cell in cells]
-                begins = reader.line_num + 1
-        except csv.Error as error:
-            raise InputError(f"{path}: line {reader.line_num}: {error}") from error
-
-
-def _line_of(path: Path, row: int) -> int:
-    return next(islice(_rows(path), row + 1, None), (row + 2, []))[0]
-
-
-def _fault(path: Path, width: int, error: pa.ArrowInvalid) -> InputError:
-    for line, cells in _rows(path):
-        if len(cells) != width:
-            return InputError(
-                f"{path}: line {line} has {len(cells)} cells where the header has {width}; "
-                "complete or delete the line (a log that was cut short ends so)"
-            )
-    return InputError(f"{path}: not a CSV file: {error}")
-
-
-# JSONL: one object {column: number} a line.
-
-
-def read_jsonl(path: Path, wanted: Wanted) -> RawTable:
-    """Read one JSONL file.
-
-    Raises:
-        InputError: a line is no JSON object; its number is given.
-    """
-    try:
-        table = pajson.read_json(path)
-        table.validate(full=True)  # the reader does not check that strings are UTF-8
-    except pa.ArrowInvalid:
-        # Arrow gives up on a column that changes its type; row by row the reason can be named.
-        table = columns_of([item for _, item in _objects(path)])
-    names = tuple(table.column_names)
-    raw = RawTable(table, str(path), lambda row: f"line {_json_lines_line_of(path, row)}", names)
-    return adapt(raw, wanted)
-
-
-def columns_of(items: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """A table of objects {column: value}, empty where an object lacks the column."""
-    names = dict.fromkeys(name for item in items for name in item)
-    return pa.table({name: _column([item.get(name) for item in items]) for name in names})
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    with path.open(encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                yield number, line
-
-
-def _json_lines_line_of(path: Path, row: int) -> int:
-    return next(islice(_lines(path), row, None), (row + 1, ""))[0]
-
-
-def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in _lines(path):
-        try:
-            item = json.loads(line)
-        except ValueError as error:
-            raise InputError(f"{path}: line {number} is not JSON: {error}") from error
-        if not isinstance(item, dict):
-            raise InputError(f"{path}: line {number} is not a JSON object {{column: number}}")
-        yield number, item
-
-
-def _column(values: list[Any]) -> pa.Array:
-    """Numbers as float64; a column with anything else as text, to be judged cell by cell."""
-    values = [float(value) if isinstance(value, (int, float)) else value for value in values]
-    if all(value is None or isinstance(value, float) for value in values):
-        return pa.array(values, pa.float64())
-    return pa.array(
-        [
-            value if value is None or isinstance(value, str) else json.dumps(value)
-            for value in values
-        ],
-        pa.string(),
-    )
-
-
-# Parquet: of a wide file only the columns that are wanted.
-
-
-def read_parquet(path: Path, wanted: Wanted) -> RawTable:
-    """Read one Parquet file.
-
-    Raises:
-        InputError: it is no Parquet file, or only the beginning of one.
-    """
-    try:
-        with pq.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            kept = names if is_export(names) else wanted.keeps(names, str(path))
-            # A column that stands twice cannot be asked for by its name; it is refused later.
-            twice = len(set(names)) != len(names)
-            table = pa.table({}) if twice else file.read(columns=kept)
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: not a Parquet file, or a truncated one: {error}") from error
-    raw = RawTable(table, str(path), lambda row: f"row {row + 1}", tuple(names))
-    return adapt(raw, wanted)
-
-
-# transformers' `trainer_state.json`: the `log_history` that a Trainer writes with a checkpoint.
-
-
-FILE_NAME = "trainer_state.json"
-_CHECKPOINT = re.compile(r"checkpoint-(\d+)")
-# The entry with which a training ends: means over all of it, and no measurement of its last step.
-_SUMMARY = "train_runtime"
-
-
-def is_trainer_state(name: str) -> bool:
-    """Whether a file of this name holds a Trainer's state."""
-    return name == FILE_NAME
-
-
-def output_folder(path: Path) -> Path:
-    """The training's output folder, which names the run."""
-    folder = path.absolute().parent
-    return folder.parent if _CHECKPOINT.fullmatch(folder.name) else folder
-
-
-def read_trainer_state(paths: Sequence[Path], wanted: Wanted) -> RawTable:
-    """The history of one run, from the state that went furthest.
-
-    Raises:
-        InputError: a file is cut short or no Trainer's state, or nothing was logged.
-    """
-    # The state beside the checkpoints may be newer than the last of them, or older.
-    beside = [path for path in paths if _checkpoint(path) < 0]
-    states = {path: _state(path) for path in {max(paths, key=_checkpoint), *beside}}
-    path = max(states, key=lambda each: (_reached(states[each]), _checkpoint(each) < 0))
-    history = states[path]["log_history"]
-    entries: list[tuple[int, dict[str, Any]]] = []
-    summary: dict[str, str] = {}
-    for number, entry in enumerate(history, start=1):
-        if not isinstance(entry, dict):
-            raise InputError(f"{path}: entry {number} of log_history is no object")
-        if _SUMMARY in entry:
-            summary = {name: _aside(path, name) for name in entry}
-        else:
-            entries.append((number, entry))
-    if not entries:
-        raise InputError(
-            f"{path}: log_history is empty: no rows; is the training still starting, or is "
-            "logging_steps larger than the training is long?"
-        )
-    table = columns_of([entry for _, entry in entries])
-    names = tuple(table.column_names)
-    return RawTable(
-        table,
-        str(path),
-        lambda row: f"entry {entries[row][0]} of log_history",
-        names,
-        aside={name: reason for name, reason in summary.items() if name not in names},
-    )
-
-
-def _checkpoint(path: Path) -> int:
-    """The number of the checkpoint that a state lies in, -1 beside the checkpoints."""
-    found = _CHECKPOINT.fullmatch(path.absolute().parent.name)
-    return int(found.group(1)) if found else -1
-
-
-def _state(path: Path) -> dict[str, Any]:
-    text = path.read_text(encoding="utf-8-sig")
-    try:
-        state = json.loads(text)
-    except ValueError as error:
-        raise InputError(
-            f"{path}: cut short, or no JSON: {error}; copy the file again, or read an earlier "
-            "checkpoint"
-        ) from error
-    if not isinstance(state, dict) or not isinstance(state.get("log_history"), list):
-        raise InputError(f"{path}: no Trainer's state: it has no list log_history")
-    return state
-
-
-def _reached(state: dict[str, Any]) -> float:
-    steps = [
-        entry[STEP]
-        for entry in state["log_history"]
-        if isinstance(entry, dict) and isinstance(entry.get(STEP), (int, float))
-    ]
-    return max(steps, default=-1.0)
-
-
-def _aside(path: Path, name: str) -> str:
-    return (
-        f"{path}: column {name!r} is logged once, when a training ends, and is no measurement of "
-        "that step"
-    )
-
-
-# TensorBoard event files: the scalars of a run, a tag a column. A run is a folder.
-
-
-_HEADER = struct.Struct("<Q4x")
-_CHECKSUM_BYTES = 4
-_TRAINER_FOLDER = re.compile(r"[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_")
-_SCALARS = "scalars"  # the plugin of add_scalar and tf.summary.scalar
-
-
-def is_event_file(name: str) -> bool:
-    """Whether a file of this name holds events."""
-    return ".tfevents." in name
-
-
-def run_folder(path: Path) -> Path:
-    """The folder that names the run: that of the file, of a Trainer's event files its output's.
-
-    A Trainer writes `OUTPUT/runs/Nov21_03-11-44_host/`, another such folder after each restart.
-    """
-    folder = path.absolute().parent
-    if folder.parent.name == "runs" and _TRAINER_FOLDER.match(folder.name):
-        return folder.parent.parent
-    return folder
-
-
-def read_event_files(paths: Sequence[Path], wanted: Wanted) -> RawTable:
-    """The scalars of one run from all its event files, a row per step.
-
-    What a restarted training logged again replaces what it had logged before.
-
-    Raises:
-        InputError: TensorBoard's library is not installed, a file is cut short or no event file,
-            a step is negative, or there are no scalars.
-    """
-    rows: dict[int, dict[str, float]] = {}
-    repeats: dict[str, int] = {}
-    folder = run_folder(paths[0])
-    # A file is named by the time at which it was begun.
-    for path in sorted(paths, key=lambda each: each.name):
-        for step, tag, value in _scalars(path):
-            row = rows.setdefault(step, {})
-            # A Trainer logs the epoch twice in a step; only another value is another logging.
-            other = tag in row and row[tag] != value and not (isnan(row[tag]) and isnan(value))
-            repeats[tag] = repeats.get(tag, 0) + other
-            row[tag] = value
-    if not rows:
-        raise InputError(f"{folder}: the event files hold no scalars: no rows")
-    steps = sorted(rows)
-    if steps[0] < 0:
-        raise InputError(f"{folder}: step {steps[0]} is negative; a step is 0 or more")
-    tags = sorted(repeats)
-    if STEP in tags:
-        raise InputError(f"{folder}: the tag 'step' has the name of the steps; rename it")
-    columns = {tag: pa.array([rows[step].get(tag) for step in steps], pa.float64()) for tag in tags}
-    table = pa.table({STEP: pa.array(steps, pa.int64()), **columns})
-    dropped = max(repeats.values())
-    if dropped:
-        counted = meta.to_json({folder.name: dropped}, str(folder))
-        table = table.replace_schema_metadata({meta.DROPPED_KEY: counted})
-    where = str(paths[0] if len(paths) == 1 else folder)
-    return RawTable(table, where, lambda row: f"step {steps[row]}", tuple(table.column_names))
-
-
-def _scalars(path: Path) -> Iterator[tuple[int, str, float]]:
-    try:
-        from google.protobuf.message import DecodeError
-        from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.util.tensor_util import make_ndarray
-    except ImportError as error:
-        raise InputError(
-            f"{path}: event files are read by TensorBoard's library, which is not installed: "
-            "pip install 'gmb-hf[tensorboard]'"
-        ) from error
-    plugin: dict[str, str] = {}  # named by the first value of a tag only
-    for number, record in enumerate(_records(path), start=1):
-        try:
-            event = Event.FromString(record)
-        except DecodeError as error:
-            raise InputError(f"{path}: record {number} is no event; copy the file again") from error
-        for value in event.summary.value:
-            kind = value.metadata.plugin_data.plugin_name
-            if kind:
-                plugin.setdefault(value.tag, kind)
-            if value.HasField("simple_value"):
-                yield event.step, value.tag, value.simple_value
-            elif value.HasField("tensor") and plugin.get(value.tag) == _SCALARS:
-                array: NDArray[Any] = make_ndarray(value.tensor)
-                yield event.step, value.tag, float(array.reshape(-1)[0])
-
-
-def _records(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        left = path.stat().st_size
-        number = 0
-        while left:
-            number += 1
-            header = file.read(_HEADER.size)
-            size = _HEADER.unpack(header)[0] if len(header) == _HEADER.size else left
-            left -= _HEADER.size + size + _CHECKSUM_BYTES
-            if left < 0:
-                raise InputError(
-                    f"{path}: cut short in record {number}, or no event file; copy it again, or "
-                    "leave this run out"
-                )
-            record = file.read(size)
-            file.read(_CHECKSUM_BYTES)
-            yield record
-
-
-# Which reader reads which file, and which files make one run.
-
-
-@dataclass(frozen=True)
-class Reader:
-    """A format.
-
-    Attributes:
-        known_by: what its files' names end or begin with, for messages.
-        claims: whether a file of this name is of the format.
-        read: the files of one run, or one table, as a raw table.
-        run_folder: the folder whose files make one run, which it names; None where each file
-            stands alone and its stem is the run, unless it tells runs apart itself.
-    """
-
-    known_by: tuple[str, ...]
-    claims: Callable[[str], bool]
-    read: Callable[[Sequence[Path], Wanted], RawTable]
-    run_folder: Callable[[Path], Path] | None = None
-
-
-def _table(read: Callable[[Path, Wanted], RawTable], *suffixes: str) -> Reader:
-    return Reader(
-        suffixes,
-        lambda name: name.lower().endswith(suffixes),
-        lambda paths, wanted: read(paths[0], wanted),
-    )
-
-
-READERS = (
-    _table(read_parquet, ".parquet"),
-    _table(read_csv, ".csv"),
-    _table(read_jsonl, ".jsonl", ".ndjson"),
-    Reader(
-        (FILE_NAME,),
-        is_trainer_state,
-        read_trainer_state,
-        output_folder,
-    ),
-    Reader(
-        ("events.out.tfevents.*",),
-        is_event_file,
-        read_event_files,
-        run_folder,
-    ),
-)
-KNOWN = ", ".join(ending for reader in READERS for ending in reader.known_by)
-
-
-def reader_of(path: Path) -> Reader | None:
-    """The reader of a file, by its name; None where no reader claims it."""
-    return next((reader for reader in READERS if reader.claims(path.name)), None)
-
-
-# From what a user names (files, folders, globs) to the list of run log files.
+# From what a user names (files, folders, globs) to the files of each run, and their raw tables.
 
 
 def find_files(sources: str | Path | Sequence[str | Path]) -> list[Path]:
@@ -675,7 +695,7 @@ def find_files(sources: str | Path | Sequence[str | Path]) -> list[Path]:
     """
     given = [sources] if isinstance(sources, (str, Path)) else list(sources)
     if not given:
-        raise InputError("no run logs given; name a file, a folder or a glob")
+        raise InputError("no run logs given; name a file, a folder or a glob", code="no_logs")
     found: dict[Path, None] = {}
     for source in given:
         found.update(dict.fromkeys(_expand(source)))
@@ -688,11 +708,13 @@ def _expand(source: str | Path) -> list[Path]:
         return _in_folder(path)
     if path.exists():
         if reader_of(path) is None:
-            raise InputError(f"{path}: not a run log; known endings: {KNOWN}")
+            message = f"{path}: not a run log; known endings: {known_endings()}"
+            raise InputError(message, code="not_a_log", where=str(path))
         return [path]
     if glob.has_magic(str(path)):
         return _matching(str(path))
-    raise InputError(f"{path}: no such file or folder{_neighbour(path)}")
+    message = f"{path}: no such file or folder{_neighbour(path)}"
+    raise InputError(message, code="no_such_file", where=str(path))
 
 
 def _in_folder(folder: Path) -> list[Path]:
@@ -702,7 +724,8 @@ def _in_folder(folder: Path) -> list[Path]:
     if not files:
         inside = ", ".join([path.name for path in entries if path.is_dir()][:6])
         hint = f"; it has the folders {inside}" if inside else ""
-        raise InputError(f"{folder}: no run log ({KNOWN}) in this folder{hint}")
+        message = f"{folder}: no run log ({known_endings()}) in this folder{hint}"
+        raise InputError(message, code="no_logs", where=str(folder))
     return files
 
 
@@ -736,8 +759,10 @@ def _matching(pattern: str) -> list[Path]:
     if not logs:
         other = f"; it matches {seen[0]}, which is no run log" if seen else ""
         raise InputError(
-            f"{pattern}: no run log ({KNOWN}) matches this pattern{other}; "
-            "check the folder and the quotes around it"
+            f"{pattern}: no run log ({known_endings()}) matches this pattern{other}; "
+            "check the folder and the quotes around it",
+            code="no_logs",
+            where=pattern,
         )
     return logs
 
@@ -751,9 +776,6 @@ def _neighbour(path: Path) -> str:
         return f"; the folder {path.parent} does not exist either"
     guess = nearest(path.name, [p.name for p in path.parent.iterdir()])
     return f". Did you mean {str(path.parent / guess)!r}?" if guess else ""
-
-
-# From what a user names to raw tables: files found, put together where they are one run, read.
 
 
 @dataclass(frozen=True)
@@ -784,14 +806,15 @@ class Source:
         try:
             for path in self.files:
                 if not path.stat().st_size:
-                    raise InputError(f"{path}: the file is empty; is the training still starting?")
+                    message = f"{path}: the file is empty; is the training still starting?"
+                    raise InputError(message, code="empty_file", where=str(path))
             return self.reader.read(self.files, wanted)
         except UnicodeDecodeError as error:
-            file = self.files[0]
-            raise InputError(f"{file}: not UTF-8 text; save the file as UTF-8") from error
+            message = f"{self.files[0]}: not UTF-8 text; save the file as UTF-8"
+            raise InputError(message, code="not_utf8", where=str(self.files[0])) from error
         except OSError as error:
-            file = self.files[0]
-            raise InputError(f"{file}: could not be read: {error.strerror or error}") from error
+            message = f"{self.files[0]}: could not be read: {error.strerror or error}"
+            raise InputError(message, code="unreadable", where=str(self.files[0])) from error
 
 
 def read_sources(
@@ -816,7 +839,7 @@ def gather(files: Sequence[Path]) -> list[Source]:
     for path in files:
         reader = reader_of(path)
         if reader is None:
-            raise InputError(f"{path}: not a run log")
+            raise InputError(f"{path}: not a run log", code="not_a_log", where=str(path))
         place = path if reader.run_folder is None else reader.run_folder(path)
         held, members = groups.setdefault(place, (reader, []))
         if held is not reader:
@@ -834,11 +857,10 @@ def gather(files: Sequence[Path]) -> list[Source]:
 def _logged_twice(folder: Path, one: Path, other: Path) -> InputError:
     return InputError(
         f"{folder}: {one.name} and {other.name} may be two logs of one run; name the files of one "
-        "format, e.g. by a glob in quotes"
+        "format, e.g. by a glob in quotes",
+        code="logged_twice",
+        where=str(folder),
     )
-
-
-# The end of each run's log, as it was written.
 
 
 def keep_last_rows(raw: RawTable, count: int, *, run_column: str = "run") -> RawTable:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+
 import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from gmb_hf.errors import InputError
 from gmb_hf.runs.columns import float_column
 from gmb_hf.runs.panel import Panel
-from gmb_hf.runs.runlog import at_shared_steps
-from gmb_hf.runs.runlog import RunLog
-from gmb_hf.errors import InputError
+from gmb_hf.runs.runlog import RunLog, at_shared_steps
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ from gmb_hf.report.style import (
 )
 from gmb_hf.report.tables import Cell, Column, Table, write_each
 from gmb_hf.runs.columns import missing_column
-from gmb_hf.runs.runlog import RunLog, learned_data, mismatches, refuse_mismatches
+from gmb_hf.runs.metadata import learned_data, mismatches, refuse_mismatches
+from gmb_hf.runs.runlog import RunLog
 from gmb_hf.sequential.report import SPREAD, mean, show_mean, spread
 from gmb_hf.stats import (
     LEAST_SEEDS,
@@ -572,7 +573,9 @@ def compare_logs(
     }
     found = generalise(variants, baseline=baseline, points=points)
     unequal = refuse_mismatches(
-        mismatches({name: learned_data(log) for name, log in logs.items()}, found.baseline),
+        mismatches(
+            {name: learned_data(log.metadata) for name, log in logs.items()}, found.baseline
+        ),
         allowed=allow_fingerprint_mismatch,
     )
     return replace(found, notes=(*unequal, *found.notes)), variants

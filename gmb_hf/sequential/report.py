@@ -18,7 +18,8 @@ from gmb_hf.errors import InputError, repeated
 from gmb_hf.fingerprints import SHOWN
 from gmb_hf.report.style import save_figure
 from gmb_hf.report.tables import Cell, Column, Table, write_each
-from gmb_hf.runs.runlog import RunLog, refuse_mismatches
+from gmb_hf.runs.metadata import refuse_mismatches
+from gmb_hf.runs.runlog import RunLog
 from gmb_hf.sequential.config import SequentialConfig, preset, smaller_than_protocol
 from gmb_hf.sequential.figures import PhaseCurves, forgetting_bars, phase_curves, retention_matrix
 from gmb_hf.sequential.matrix import MEASURES, RetentionMatrix, read_matrix

@@ -19,7 +19,7 @@ from gmb_hf.benchmark.results import Results
 from gmb_hf.errors import InputError
 from gmb_hf.hub.cards import read_fingerprints
 from gmb_hf.hub.models import KeptModel, evaluations, read_kept, write_model_card
-from gmb_hf.runs.runlog import about
+from gmb_hf.runs.metadata import hub_entry
 from gmb_hf.training import stacked
 from gmb_hf.training.checkpoints import keep_model, load_model, model_folder
 from gmb_hf.training.config import RunConfig
@@ -49,7 +49,9 @@ def trained(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path
     from gmb_hf.training.stacked import Beside
 
     folder = tmp_path_factory.mktemp("trained")
-    stacked.train(config, range(8), folder, keep=[5], beside=Beside(about=about("data", [SOURCE])))
+    stacked.train(
+        config, range(8), folder, keep=[5], beside=Beside(about=hub_entry("data", [SOURCE]))
+    )
     return folder
 
 
@@ -187,7 +189,7 @@ def test_what_is_no_kept_model_is_refused(
 def test_models_that_cannot_be_kept_are_named(config: RunConfig, trained: Path) -> None:
     from gmb_hf.training.single import train_seeds
 
-    sources = about("data", [SOURCE])
+    sources = hub_entry("data", [SOURCE])
     with pytest.raises(InputError, match="--save-models: seed 9 is not trained here"):
         train_seeds(config, range(8), trained, about=sources, keep=[9])
     with pytest.raises(InputError, match="seeds 2 were trained here already and their models not"):

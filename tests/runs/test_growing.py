@@ -7,11 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gmb_hf.runs.follow import GrowingFile
-from gmb_hf.runs.follow import Line
-from gmb_hf.runs.follow import Checkpoint
-from gmb_hf.runs.follow import GrowingRows
 from gmb_hf.errors import InputError
+from gmb_hf.runs.follow import Checkpoint, GrowingFile, GrowingRows, Line
 
 
 def texts(lines: list[Line]) -> list[str]:

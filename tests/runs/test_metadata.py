@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gmb_hf.runs.metadata import from_json
-from gmb_hf.runs.metadata import merge
-from gmb_hf.runs.metadata import to_json
 from gmb_hf.errors import InputError
+from gmb_hf.runs.metadata import from_json, merge, to_json
 
 
 def test_the_same_metadata_gives_the_same_bytes() -> None:

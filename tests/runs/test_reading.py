@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from synthetic import synthetic_runlog
 
-from gmb_hf.runs.runlog import RunLog
-from gmb_hf.runs.readers import find_files
 from gmb_hf.errors import InputError
+from gmb_hf.runs.readers import find_files
+from gmb_hf.runs.runlog import RunLog
 
 GOOD = "step,loss,acc\n0,3.5,0.1\n10,2.5,0.2\n20,1.5,0.9\n"
 

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.runs.columns import RowOrder
-from gmb_hf.runs.columns import natural_key
-from gmb_hf.runs.columns import order_rows
 from gmb_hf.errors import InputError
+from gmb_hf.runs.columns import OnDuplicate, natural_key, order_rows
 
 
-def order(runs: list[str], steps: list[int], on_duplicate: str = "last") -> RowOrder:
-    names = list(dict.fromkeys(runs))
-    codes = np.array([names.index(run) for run in runs])
-    return order_rows(codes, names, np.array(steps), on_duplicate=on_duplicate)  # type: ignore[arg-type]
+class Ordered(NamedTuple):
+    """Runs and row numbers in their order, rows of each run, and what was dropped."""
+
+    runs: list[str]
+    rows: list[int]
+    lengths: list[int]
+    dropped: dict[str, int]
+
+
+def order(runs: list[str], steps: list[int], on_duplicate: OnDuplicate = "last") -> Ordered:
+    table = pa.table({"run": runs, "step": steps, "row": range(len(runs))})
+    found, dropped = order_rows(table, on_duplicate=on_duplicate)
+    names = found["run"].to_pylist()
+    distinct = list(dict.fromkeys(names))
+    rows = found["row"].to_pylist()
+    return Ordered(distinct, rows, [names.count(run) for run in distinct], dropped)
 
 
 def test_digits_in_names_compare_as_numbers() -> None:
@@ -27,14 +40,14 @@ def test_digits_in_names_compare_as_numbers() -> None:
 
 def test_rows_in_order_are_left_alone() -> None:
     found = order(["a", "a", "b", "b"], [0, 10, 0, 10])
-    assert found.rows is None
+    assert found.rows == [0, 1, 2, 3]
     assert found.dropped == {}
     np.testing.assert_array_equal(found.lengths, [2, 2])
 
 
 def test_interleaved_runs_are_gathered() -> None:
     found = order(["seed_10", "seed_2", "seed_10", "seed_2"], [0, 0, 5, 5])
-    assert found.runs == ("seed_2", "seed_10")
+    assert found.runs == ["seed_2", "seed_10"]
     np.testing.assert_array_equal(found.rows, [1, 3, 0, 2])
 
 
@@ -88,7 +101,6 @@ def test_rule_against_a_loop_over_rows(rows: list[tuple[str, int]]) -> None:
             order(runs, steps)
         return
     found = order(runs, steps)
-    kept = np.arange(len(rows)) if found.rows is None else found.rows
     expected = [row for run in sorted(last) for _, row in sorted(last[run].items())]
-    np.testing.assert_array_equal(kept, expected)
+    assert found.rows == expected
     assert sum(found.dropped.values()) == len(rows) - len(expected)

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import synthetic_runlog
 
-from gmb_hf.runs.runlog import RunLog
 from gmb_hf.errors import InputError
+from gmb_hf.runs.runlog import RunLog
 
 
 def small(first: int = 0, **extra: Any) -> RunLog:

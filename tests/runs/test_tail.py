@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gmb_hf.runs.runlog import RunLog
 from gmb_hf.errors import InputError
+from gmb_hf.runs.runlog import RunLog
 
 
 def csv_file(folder: Path, text: str, name: str = "seed_3.csv") -> Path:

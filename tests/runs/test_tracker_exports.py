@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gmb_hf.runs.runlog import RunLog
 from gmb_hf.errors import InputError
+from gmb_hf.runs.runlog import RunLog
 
 
 def write(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> Path:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from transformers.trainer_callback import TrainerState
 
-from gmb_hf.runs.runlog import RunLog
 from gmb_hf.errors import InputError
+from gmb_hf.runs.runlog import RunLog
 
 
 def history(last_step: int, *, summary: bool = False) -> list[dict[str, Any]]:

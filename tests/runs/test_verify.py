@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
+from gmb_hf.errors import InputError
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.runs.verify import verify
-from gmb_hf.errors import InputError
 
 STEPS = np.arange(0, 60, 10)
 

@@ -13,7 +13,7 @@ from gmb_hf import Lock, Prereg, RunLog
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.errors import InputError
 from gmb_hf.hub.client import Address, check_repo_id, pull
-from gmb_hf.runs.runlog import about, add_runs, sources_of
+from gmb_hf.runs.metadata import hub_entry, hub_sources, with_hub_runs
 
 
 def source(config: str) -> dict[str, str]:
@@ -27,9 +27,9 @@ def log(metadata: dict[str, Any], first_seed: int = 0) -> RunLog:
 
 
 def test_both_kinds_are_told_apart() -> None:
-    held = log(about("data", [source("add_p7")]))
-    add_runs(held, [source("all")])
-    assert sources_of(held) == [
+    held = log(hub_entry("data", [source("add_p7")]))
+    held.metadata = with_hub_runs(held.metadata, [source("all")])
+    assert hub_sources(held.metadata) == [
         {"what": "data", **source("add_p7")},
         {"what": "runs", **source("all")},
     ]
@@ -37,17 +37,17 @@ def test_both_kinds_are_told_apart() -> None:
 
 def test_joined_logs_keep_what_each_came_from() -> None:
     one, other = source("add_p7"), source("sub_p7")
-    parts = [log(about("data", [one])), log(about("data", [other]), 2), log({}, 4)]
+    parts = [log(hub_entry("data", [one])), log(hub_entry("data", [other]), 2), log({}, 4)]
     data = [{"what": "data", **one}, {"what": "data", **other}]
-    assert sources_of(RunLog.concat(parts[:2])) == data
-    assert sources_of(RunLog.concat(parts)) == data
-    alike = [log(about("data", [one])), log(about("data", [one]), 2)]
-    assert sources_of(RunLog.concat(alike)) == data[:1]
+    assert hub_sources(RunLog.concat(parts[:2]).metadata) == data
+    assert hub_sources(RunLog.concat(parts).metadata) == data
+    alike = [log(hub_entry("data", [one])), log(hub_entry("data", [one]), 2)]
+    assert hub_sources(RunLog.concat(alike).metadata) == data[:1]
 
 
 def test_a_lock_names_what_its_thresholds_were_found_on(design: Prereg, tmp_path: Path) -> None:
     held = synthetic_runlog(30)
-    add_runs(held, [source("all")])
+    held.metadata = with_hub_runs(held.metadata, [source("all")])
     lock = Lock.read(make_lock(design, held)[0].write(tmp_path / "lock.yaml"))
     assert [found.plain() for found in lock.x_lock.x_sources] == [{"what": "runs", **source("all")}]
     (said,) = [line for line in lock.explain() if "on the Hub" in line]
@@ -58,8 +58,8 @@ def test_a_lock_names_what_its_thresholds_were_found_on(design: Prereg, tmp_path
     "hub", [None, 3, "x", [], {"data": 1}, {"data": [1, {"repo": "x"}]}, {"runs": {"a": 1}}]
 )
 def test_anybodys_metadata_says_nothing(hub: Any) -> None:
-    assert sources_of(log({"hub": hub})) == []
-    assert sources_of(log({"differs": {"hub": [hub], "hub.data": hub}})) == []
+    assert hub_sources(log({"hub": hub}).metadata) == []
+    assert hub_sources(log({"differs": {"hub": [hub], "hub.data": hub}}).metadata) == []
 
 
 @pytest.mark.parametrize(
