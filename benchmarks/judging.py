@@ -25,7 +25,7 @@ from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.ranking import layer_a
 from gmb_hf.benchmark.scores import NegativeScores
 from gmb_hf.benchmark.utility import layer_c
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.stats import resamples
 
 REPEATS = 5
@@ -78,8 +78,8 @@ def quadratic_threshold(scores: Sequence[float], target: float) -> float:
     return chosen
 
 
-def _design(**overrides: Any) -> Prereg:
-    return Prereg.minimal(horizon=1000, safe_gap=1500, w_event=10, burn_in=200, **overrides)
+def _design(**overrides: Any) -> Design:
+    return Design.minimal(horizon=1000, safe_gap=1500, w_event=10, burn_in=200, **overrides)
 
 
 def _one() -> dict[str, Any]:

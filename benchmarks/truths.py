@@ -16,7 +16,7 @@ from benchmarks.laws import LAWS, Law, draws, noise, with_events
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.judge import judge
 from gmb_hf.benchmark.utility import chance, warnings_at
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.stats import holm
 
 REPEATS = 200
@@ -25,7 +25,7 @@ CANDIDATES = 40
 ALPHA = 0.05  # and the target false positive rate that the verdict is about
 CHECKPOINTS = 80
 
-_DESIGN = Prereg.minimal(
+_DESIGN = Design.minimal(
     horizon=200,
     safe_gap=300,
     w_event=10,

@@ -110,14 +110,14 @@ def train_watched(
 def jump_of(lock: Path, folder: Path) -> int | None:
     """The step of the event in a watched run, by the definition that the lock holds."""
     log = RunLog.read(folder / LOG_FILE)
-    step = find_events(log.panel, Lock.read(lock).prereg, names=log.observables).step[0]
+    step = find_events(log.panel, Lock.read(lock).design, names=log.observables).step[0]
     return int(step) if math.isfinite(step) else None
 
 
 def draw(lock: Path, folders: Sequence[Path]) -> Figure:
     """Held-out accuracy above, score and state below; one column a run."""
     titles = ("As it is", f"The embedding that is measured stays that of step {STALE_FROM}")
-    threshold = Lock.read(lock).thresholds(INDICATOR)[Lock.read(lock).prereg.primary_fpr]
+    threshold = Lock.read(lock).thresholds(INDICATOR)[Lock.read(lock).design.primary_fpr]
     with style.house_style():
         figure = style.new_figure(8.6, 4.2)
         grid = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(1, 1.5))

@@ -13,13 +13,14 @@ from gmb_hf._lazy import lazy_names
 from gmb_hf._version import __version__ as __version__
 
 _HOME = {
+    "Design": "design.design",
     "GrokkingTransformerConfig": "modeling",
     "GrokkingTransformerForCausalLM": "modeling",
     "InputError": "errors",
     "Judgement": "benchmark.calibration",
     "Lock": "design.lock",
     "Panel": "runs.panel",
-    "Prereg": "design.design",
+    "Prereg": "design.design:Design",  # its name in earlier versions
     "Results": "benchmark.results",
     "RunLog": "runs.runlog",
     "Scores": "benchmark.scores",

@@ -16,14 +16,15 @@ def lazy_names(
 
     Args:
         package: dotted name of the package.
-        homes: name -> the module below the package that defines it. A module's own name stands for
-            the module.
+        homes: name -> the module below the package that defines it, followed by `:` and the name
+            there where it is another. A module's own name stands for the module.
     """
 
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = import_module(f"{package}.{homes[name]}")
-        return module if name == homes[name] else getattr(module, name)
+        home, _, there = homes[name].partition(":")
+        module = import_module(f"{package}.{home}")
+        return module if name == home else getattr(module, there or name)
 
     return load, lambda: sorted(homes)

@@ -14,17 +14,17 @@ import math
 import re
 import reprlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Self, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from gmb_hf.errors import InputError, nearest
+from gmb_hf.errors import InputError, nearest, unknown
 from gmb_hf.files import each_key_once, write_text
 
 _KINDS = {
@@ -42,17 +42,17 @@ _KINDS = {
 _BRANCHES = ("int", "float", "str", "bool")  # how pydantic names the branches of a union
 
 
-def faults(error: ValidationError, model: type[BaseModel]) -> list[str]:
+def faults(error: ValidationError, model: type[Section]) -> list[str]:
     """Every fault of a document in a line that begins with its path."""
-    lines: dict[str, None] = {}
-    for item in _one_for_each_place(error.errors(include_url=False)):
-        lines[_explain_one(item, model)] = None
-    return list(lines)
+    return _lines(error.errors(include_url=False), model)
 
 
-def explain(error: ValidationError, model: type[BaseModel]) -> str:
+def _lines(errors: Sequence[Any], model: type[Section]) -> list[str]:
+    return list(dict.fromkeys(_explain_one(item, model) for item in _one_for_each_place(errors)))
+
+
+def _first(lines: Sequence[str]) -> str:
     """The first faults in one line."""
-    lines = faults(error, model)
     more = f" (and {len(lines) - 3} more)" if len(lines) > 3 else ""
     return "; ".join(lines[:3]) + more
 
@@ -76,11 +76,11 @@ def _is_branch(item: Any) -> bool:
     return bool(item["loc"]) and item["loc"][-1] in _BRANCHES and item["type"] in _KINDS
 
 
-def _explain_one(item: Any, model: type[BaseModel]) -> str:
+def _explain_one(item: Any, model: type[Section]) -> str:
     location, kind, got = item["loc"], item["type"], item["input"]
     path = path_text(location)
     if kind == "extra_forbidden":
-        known = _fields_at(model, location[:-1])
+        known = model.fields_at(location[:-1])
         guess = nearest(str(location[-1]), known)
         hint = f"did you mean {guess}?" if guess else f"known: {', '.join(known)}"
         return f"{path} is unknown; {hint}"
@@ -110,19 +110,9 @@ def path_text(location: tuple[int | str, ...]) -> str:
     return text
 
 
-def _fields_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """The field names of the section at `location`, found by walking the annotations."""
-    current = model
-    for part in location:
-        field = current.model_fields.get(part) if isinstance(part, str) else None
-        if field is not None:
-            current = section_in(field.annotation) or current
-    return list(current.model_fields)
-
-
-def section_in(annotation: Any) -> type[BaseModel] | None:
+def section_in(annotation: Any) -> type[Section] | None:
     """The section that an annotation holds, alone, in a sequence or optional; None where none."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
     if get_origin(annotation) in (tuple, list, dict, Union, UnionType, Annotated):
         for inner in get_args(annotation):
@@ -155,7 +145,17 @@ class Section(BaseModel):
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            raise InputError(f"{where}: {explain(error, cls)}") from None
+            raise InputError(f"{where}: {_first(faults(error, cls))}") from None
+
+    @classmethod
+    def fields_at(cls, location: tuple[int | str, ...]) -> list[str]:
+        """The keys that the document has at a location, found by walking the annotations."""
+        current: type[Section] = cls
+        for part in location:
+            field = current.model_fields.get(part) if isinstance(part, str) else None
+            if field is not None:
+                current = section_in(field.annotation) or current
+        return list(current.model_fields)
 
     def plain(self) -> dict[str, Any]:
         """The document as dicts, lists, strings and numbers; optional fields that are unset
@@ -316,48 +316,235 @@ _PlainDumper.add_representer(dict, _represent_dict)
 _PlainDumper.add_representer(tuple, _represent_list)
 
 
-# The text of an empty preregistration, a comment beside each field.
+# A flat model whose fields have dotted places in a nested document.
 
 
-_HEAD = """\
-# GMB preregistration, schema v0.4: fix it before a held-out run is looked at.
-# Fields that begin with x_ are extensions of gmb-hf; everything has a default but
-# labels.positive_window.horizon_steps and labels.negative_window.safe_gap_steps.
-"""
-_COLUMN = 44
+def at(place: str, default: Any, help: str = "", *, example: Any = None, **views: Any) -> Any:
+    """A field of a `Document`.
+
+    Args:
+        place: its dotted path in the document, e.g. `event.window_W_event`.
+        default: its value where the document has none; `...` where it is required.
+        help: what it means, in one line.
+        example: what a template shows in place of the default.
+        views: what else is declared of it, see `Document.views`.
+    """
+    return Field(
+        default,
+        description=help or None,
+        examples=None if example is None else [example],
+        json_schema_extra={"place": place, **views},
+    )
 
 
-def template(model: type[BaseModel]) -> str:
-    """YAML that loads as `model`; fields without a default hold an example."""
-    return _HEAD + "\n".join(_section(model, "")) + "\n"
+class Document(Section):
+    """A flat model with a nested YAML document as one of its views.
+
+    Fields are declared by `at`, in the order of the document. Errors name the path in the document.
+    """
+
+    kind: ClassVar[str] = "document"
+    """What messages call it."""
+    sections: ClassVar[Mapping[str, str]] = {}
+    """Dotted path of each section -> what it holds."""
+
+    @classmethod
+    def views(cls, name: str) -> dict[str, Any]:
+        """What is declared of a field beside its type: its `place`, and whatever `at` was given."""
+        return dict(cls.model_fields[name].json_schema_extra or {})  # type: ignore[arg-type]
+
+    @classmethod
+    def places(cls) -> dict[str, str]:
+        """Name of each field -> its dotted path in the document."""
+        return {name: cls.views(name)["place"] for name in cls.model_fields}
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any], *, where: str = "") -> Self:
+        """Build one from fields by their names; errors begin with `where`, else with the kind.
+
+        Raises:
+            InputError: a field is unknown (the nearest is named) or out of range.
+        """
+        for name in fields:
+            if name not in cls.model_fields:
+                raise unknown(f"{cls.kind} field", name, cls.model_fields)
+        return cls._checked(dict(fields), [], {}, where or cls.kind)
+
+    @classmethod
+    def parse(cls, data: Any, *, where: str) -> Self:
+        """Read a nested document; see `Section.parse`."""
+        fields: dict[str, Any] = {}
+        wrong: list[dict[str, Any]] = []
+        names = {place: name for name, place in cls.places().items()}
+        inner = {place.rpartition(".")[0] for place in names}
+        sections = {part for place in inner for part in _outward(place)}
+
+        def visit(section: Mapping[Any, Any], at: tuple[str, ...]) -> None:
+            for key, value in section.items():
+                location = (*at, str(key))
+                path = ".".join(location)
+                if path in names:
+                    fields[names[path]] = value
+                elif path not in sections:
+                    wrong.append({"loc": location, "type": "extra_forbidden", "input": value})
+                elif isinstance(value, Mapping):
+                    visit(value, location)
+                else:
+                    wrong.append({"loc": location, "type": "model_type", "input": value})
+
+        if not isinstance(data, Mapping):
+            raise InputError(
+                f"{where}: {_explain_one({'loc': (), 'type': 'model_type', 'input': data}, cls)}"
+            )
+        visit(data, ())
+        return cls._checked(fields, wrong, data, where)
+
+    @classmethod
+    def _checked(
+        cls,
+        fields: dict[str, Any],
+        wrong: list[dict[str, Any]],
+        data: Mapping[str, Any],
+        where: str,
+    ) -> Self:
+        """The model of these fields; `wrong` holds what is wrong with the document's structure."""
+        try:
+            found = cls.model_validate(fields)
+        except ValidationError as error:
+            for item in error.errors(include_url=False):
+                location = cls._location(item["loc"], item["type"] == "missing", data)
+                # What holds of all fields together is judged only where each is right.
+                if location is not None and (location or not wrong):
+                    wrong.append({**item, "loc": location})
+        if not wrong:
+            return found
+        lines = _lines(sorted(wrong, key=cls._rank), cls)
+        raise InputError(f"{where}: {_first(lines)}")
+
+    @classmethod
+    def _location(
+        cls, location: tuple[int | str, ...], missing: bool, data: Mapping[str, Any]
+    ) -> tuple[int | str, ...] | None:
+        """The place of a fault in the document; None where its section has been faulted."""
+        if not location:
+            return ()
+        place = tuple(cls.places()[str(location[0])].split("."))
+        if not missing or len(location) > 1:
+            return (*place, *location[1:])
+        section: Any = data
+        for depth, part in enumerate(place[:-1]):
+            if not data:
+                break
+            if part not in section:
+                return place[: depth + 1]
+            section = section[part]
+            if not isinstance(section, Mapping):
+                return None
+        return place
+
+    @classmethod
+    def _rank(cls, item: Mapping[str, Any]) -> float:
+        """Where a fault belongs: by the order of the document, unknown keys after their section."""
+        places = [tuple(place.split(".")) for place in cls.places().values()]
+        if item["type"] == "extra_forbidden":
+            section = item["loc"][:-1]
+            inside = [n for n, place in enumerate(places) if place[: len(section)] == section]
+            if inside:
+                return inside[-1] + 0.5
+        for number, place in enumerate(places):
+            shared = min(len(place), len(item["loc"]))
+            if place[:shared] == item["loc"][:shared]:
+                return number
+        return len(places)
+
+    @classmethod
+    def fields_at(cls, location: tuple[int | str, ...]) -> list[str]:
+        """The keys that the document has at a location."""
+        children: dict[str, None] = {}
+        for name, place in cls.places().items():
+            path = tuple(place.split("."))
+            if path[: len(location)] == location:
+                children[path[len(location)]] = None
+            elif location[: len(path)] == path:
+                inner = section_in(cls.model_fields[name].annotation)
+                return inner.fields_at(location[len(path) :]) if inner else []
+        return list(children)
+
+    def replace(self, **fields: Any) -> Self:
+        """A copy with some fields changed, checked like a new document."""
+        return self.of({**self.model_dump(mode="python", exclude_none=True), **fields})
+
+    def plain(self) -> dict[str, Any]:
+        """The nested document as plain data; optional fields that are unset are left out."""
+        values = json_like(self.model_dump(mode="python", exclude_none=True))
+        document: dict[str, Any] = {}
+        for name, place in self.places().items():
+            if name in values:
+                *sections, last = place.split(".")
+                inner = document
+                for section in sections:
+                    inner = inner.setdefault(section, {})
+                inner[last] = values[name]
+        return document
+
+    def section(self, path: str) -> dict[str, Any]:
+        """The fields of one section by their keys in the document, e.g. of `boundary`."""
+        return {
+            place.removeprefix(f"{path}."): getattr(self, name)
+            for name, place in self.places().items()
+            if place.startswith(f"{path}.")
+        }
+
+    @classmethod
+    def commented(cls) -> str:
+        """YAML that loads as this document, a comment beside each key.
+
+        Fields without a default hold an example.
+        """
+        lines: list[str] = []
+        opened: list[str] = []
+        for name, place in cls.places().items():
+            *sections, last = place.split(".")
+            for depth, section in enumerate(sections):
+                if opened[: depth + 1] != sections[: depth + 1]:
+                    about = cls.sections.get(".".join(sections[: depth + 1]))
+                    lines.append(_with_comment(f"{'  ' * depth}{section}:", about))
+                    opened = sections[: depth + 1]
+            opened = sections
+            lines += _yaml_lines(last, cls.model_fields[name], "  " * len(sections))
+        return "\n".join(lines) + "\n"
 
 
-def _section(model: type[BaseModel], indent: str) -> list[str]:
-    lines: list[str] = []
-    for name, field in model.model_fields.items():
-        inner = section_in(field.annotation)
-        if inner is None or field.examples == [()]:  # a list that is best begun empty
-            lines.append(_line(f"{indent}{name}: {_value(field)}", field.description))
-        elif "tuple" in str(field.annotation):
-            lines.append(f"{indent}{name}:" + _comment(f"{indent}{name}:", inner.__doc__))
-            item = _section(inner, indent + "    ")
-            lines.extend([f"{indent}  - {item[0].strip()}", *item[1:]])
-        else:
-            lines.append(f"{indent}{name}:" + _comment(f"{indent}{name}:", inner.__doc__))
-            lines.extend(_section(inner, indent + "  "))
-    return lines
+def _outward(path: str) -> Iterator[str]:
+    """A dotted path and those of the sections around it."""
+    while path:
+        yield path
+        path = path.rpartition(".")[0]
 
 
-def _line(text: str, description: str | None) -> str:
-    return text + _comment(text, description)
+_COLUMN = 44  # of the comments
 
 
-def _comment(text: str, description: str | None) -> str:
+def _yaml_lines(key: str, field: FieldInfo, indent: str) -> list[str]:
+    """A field as it stands in a template; a list of sections holds one of them as an example."""
+    inner = section_in(field.annotation)
+    if inner is None or field.examples == [()]:  # a list that is best begun empty
+        return [_with_comment(f"{indent}{key}: {_example(field)}", field.description)]
+    item = [
+        line
+        for name, part in inner.model_fields.items()
+        for line in _yaml_lines(name, part, indent + "    ")
+    ]
+    first = _with_comment(f"{indent}{key}:", inner.__doc__)
+    return [first, f"{indent}  - {item[0].strip()}", *item[1:]]
+
+
+def _with_comment(text: str, comment: str | None) -> str:
     gap = " " * max(2, _COLUMN - len(text))
-    return f"{gap}# {description}" if description else ""
+    return f"{text}{gap}# {comment}" if comment else text
 
 
-def _value(field: FieldInfo) -> str:
+def _example(field: FieldInfo) -> str:
     value: Any = field.get_default(call_default_factory=False)
     if field.is_required() or field.default_factory is not None:
         value = (field.examples or [None])[0]

@@ -82,7 +82,7 @@ def run_everything(
     )
     data = write_data(config, folder / "data")
     log = RunLog.read(folder / "logs")
-    prereg = prereg_from_config(config, log) if held is None else held.prereg
+    prereg = prereg_from_config(config, log) if held is None else held.design
     explored, _ = explore_part(log, prereg)
     if held is not None and held.x_lock.explore_fingerprint != explored.fingerprint():
         raise InputError(
@@ -158,7 +158,7 @@ def _held_lock(path: Path, config: RunConfig) -> Lock | None:
     if not path.exists():
         return None
     held = Lock.read(path)
-    locked = held.prereg.plain()
+    locked = held.design.plain()
     wanted = prereg_of(config, boundary=locked["boundary"], candidates=locked["candidates"])
     # Who locked it, when, and with which commit is no part of the design.
     sides = ({**side, "meta": {}} for side in (locked, wanted.plain()))

@@ -27,7 +27,7 @@ SYNTHETIC_DESIGN: dict[str, Any] = {
     "lead_time_target": 30,
     "lead_time_median_min": 20,
 }
-"""A design, as `Prereg.minimal` takes it, that suits these runs."""
+"""A design, as `Design.minimal` takes it, that suits these runs."""
 
 
 def synthetic_runlog(

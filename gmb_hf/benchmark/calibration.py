@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.benchmark.scores import NegativeScores, RiskSets, Scores, Windows, label_windows
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.errors import InputError
 
 Method = Literal["in_sample", "cross_run", "explore", "locked"]
@@ -188,7 +188,7 @@ class Judgement:
 
     evaluation: Scores
     calibration: Scores | None
-    prereg: Prereg
+    prereg: Design
     thresholds: Mapping[float, float] | None = None
     smoothed_thresholds: Mapping[int, Mapping[float, float]] = dataclasses.field(
         default_factory=dict
@@ -277,7 +277,7 @@ class Judgement:
             thresholds=locked,
         )
 
-    def with_horizon(self, prereg: Prereg) -> Judgement:
+    def with_horizon(self, prereg: Design) -> Judgement:
         """The same judgement by a preregistration that differs in what is positive, and only there.
 
         Negative windows end at the safe gap, so that they, the thresholds found on them and the

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.prepare import Entry, decided_runs
 from gmb_hf.benchmark.scores import Scores, label_windows
-from gmb_hf.design.design import ENSEMBLE, Candidate, Ensemble, Prereg
+from gmb_hf.design.design import ENSEMBLE, Candidate, Design, Ensemble
 from gmb_hf.design.lint import Finding, warning
 from gmb_hf.design.power import runs_needed
 from gmb_hf.design.record import LockedEnsemble, LockedHealth, LockedMember
@@ -189,7 +189,7 @@ def _rounded(value: float) -> float:
 
 
 def doubts(
-    name: str, record: LockedEnsemble, prereg: Prereg, with_negatives: int
+    name: str, record: LockedEnsemble, prereg: Design, with_negatives: int
 ) -> Iterator[Finding]:
     """Warnings of one ensemble's fit, and of the runs that are left to calibrate it.
 
@@ -266,10 +266,10 @@ class MemberScores:
 
     entry: Entry
     scores: tuple[Scores, ...]
-    prereg: Prereg
+    prereg: Design
 
     @classmethod
-    def of(cls, entry: Entry, log: RunLog, events: Events, prereg: Prereg) -> MemberScores:
+    def of(cls, entry: Entry, log: RunLog, events: Events, prereg: Design) -> MemberScores:
         """Compute them."""
         scores = tuple(member.scores(log, events) for member in entry.members)
         return cls(entry, scores, prereg)
@@ -366,7 +366,7 @@ def lock_ensembles(
     log: RunLog,
     decided: RunLog,
     events: Events,
-    prereg: Prereg,
+    prereg: Design,
     with_negatives: int,
 ) -> tuple[list[Entry], dict[str, LockedEnsemble], list[Finding]]:
     """Fit the ensembles among some entries.
@@ -403,7 +403,7 @@ def with_formula(entry: Entry, record: LockedEnsemble) -> Entry:
     return dataclasses.replace(entry, indicator=fitted_ensemble(entry.name, record))
 
 
-def cross_fitted(entry: Entry, log: RunLog, events: Events, prereg: Prereg) -> Scores:
+def cross_fitted(entry: Entry, log: RunLog, events: Events, prereg: Design) -> Scores:
     """The score of an ensemble in which no run is scored by a formula that it helped to find.
 
     Runs are dealt into five parts, each scored by what is fitted on the others.
@@ -429,7 +429,7 @@ COMBINATION = "logistic_combination"
 """Its name."""
 
 
-def combination_of(prereg: Prereg, log: RunLog) -> list[dict[str, Any]]:
+def combination_of(prereg: Design, log: RunLog) -> list[dict[str, Any]]:
     """The candidate that combines every score of a design that sees no held-out label.
 
     There is none where fewer than two scores are such, or where so few of the explore runs that it
@@ -454,7 +454,7 @@ def combination_of(prereg: Prereg, log: RunLog) -> list[dict[str, Any]]:
     }
     design = Candidate.parse(candidate, where=COMBINATION).x_ensemble
     assert design is not None
-    seeds = set(prereg.boundary.seeds_explore)
+    seeds = set(prereg.seeds_explore)
     explored = [run for run, seed in zip(log.runs, log.seeds, strict=True) if seed in seeds]
     fit = split_runs(explored, design)[0]
     if len(fit) < design.folds:

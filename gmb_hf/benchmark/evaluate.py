@@ -28,7 +28,7 @@ from gmb_hf.benchmark.prepare import (
     run_facts,
 )
 from gmb_hf.benchmark.results import CalibrationRecord, Results, indicator_record
-from gmb_hf.design.design import ENSEMBLE, Prereg
+from gmb_hf.design.design import ENSEMBLE, Design
 from gmb_hf.design.lint import DesignFacts, lint, refuse_unsound
 from gmb_hf.design.lock import CENTRAL, Lock, look_notes, member_key, next_look
 from gmb_hf.design.power import effective_budget
@@ -65,7 +65,7 @@ class Evaluation:
     parts: Mapping[str, IndicatorVerdictParts]
     events: Events
     log: RunLog
-    prereg: Prereg
+    prereg: Design
     lock: Lock | None
 
 
@@ -80,7 +80,7 @@ class Case:
     events: Events
     log: RunLog
     given: RunLog
-    prereg: Prereg
+    prereg: Design
     lock: Lock | None = None
     lock_path: str | None = None
     notes: Sequence[str] = ()
@@ -90,7 +90,7 @@ class Case:
         """What a reader must know, the log's own peculiarities included."""
         notes = list(self.notes)
         if not self.events.n_events:
-            why = _NO_EVENT[self.prereg.event.type].format(metric=self.prereg.metric)
+            why = _NO_EVENT[self.prereg.event_type].format(metric=self.prereg.metric)
             notes.append(f"No run has an event: {why}.")
         if self.events.excluded:
             notes.append(
@@ -168,13 +168,13 @@ def evaluate_case(
     return Evaluation(results, judgements, parts, case.events, case.log, prereg, case.lock)
 
 
-def _run_id(prereg: Prereg, fingerprint: str) -> str:
+def _run_id(prereg: Design, fingerprint: str) -> str:
     """The task's name, without what qualifies it, and the runs' fingerprint."""
-    name = (prereg.boundary.task or "runs").partition(",")[0]
+    name = (prereg.task or "runs").partition(",")[0]
     return f"{name.replace(' ', '_')}_{fingerprint[:8]}"
 
 
-def _calibration_record(method: str, n_runs: int | None, prereg: Prereg) -> CalibrationRecord:
+def _calibration_record(method: str, n_runs: int | None, prereg: Design) -> CalibrationRecord:
     budgets = (
         {}
         if n_runs is None or prereg.protocol != "strict"
@@ -215,7 +215,7 @@ def evaluate_lock(
         InputError: a run was in explore, the boundary differs, a column is missing, or runs were
             added beyond the looks that the lock allows.
     """
-    prereg = lock.prereg
+    prereg = lock.design
     entries = [
         dataclasses.replace(_locked_entry(name, lock, log), sign=lock.candidate(name).sign)
         for name in lock.x_lock.candidates
@@ -243,7 +243,7 @@ def evaluate_lock(
 
 
 def evaluate_runs(
-    prereg: Prereg,
+    prereg: Design,
     log: RunLog,
     *,
     explore: RunLog | None = None,
@@ -308,7 +308,7 @@ def _locked_entry(name: str, lock: Lock, log: RunLog) -> Entry:
     frozen = lock.candidate(name)
     if frozen.ensemble is not None:
         return Entry(fitted_ensemble(name, frozen.ensemble))
-    declared = {candidate.name: candidate for candidate in lock.prereg.candidates}
+    declared = {candidate.name: candidate for candidate in lock.design.candidates}
     if name in declared:
         taken = {"params": frozen.params, "family": frozen.family}
         candidate = declared[name].model_copy(update=taken)
@@ -336,7 +336,7 @@ def _ensemble_notes(lock: Lock) -> list[str]:
 def _locked_judgement(
     entry: Entry, lock: Lock, log: RunLog, events: Events, *, window: int | None = None
 ) -> Judgement:
-    prereg = lock.prereg
+    prereg = lock.design
 
     def key(smooth: int) -> str:
         if window is None:
@@ -350,7 +350,7 @@ def _locked_judgement(
         thresholds=lock.thresholds(entry.name, key(1)),
         smoothed_thresholds={
             smooth: lock.thresholds(entry.name, key(smooth))
-            for smooth in prereg.x_smoothing_sweep
+            for smooth in prereg.smoothing_sweep
             if smooth != 1
         },
         calibration_runs=lock.calibration_runs(entry.name),

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.benchmark.ptmss import DENSITY, Family, label_regimes
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.errors import InputError, nearest
 from gmb_hf.indicators.causal import difference, trailing_mean
 from gmb_hf.runs.panel import Panel
@@ -96,7 +96,7 @@ def require_numbers(metric: Panel, *, ignore: bool) -> None:
 # E_jump: the metric rises by delta within a window W (spec 1.2, the default event).
 
 
-def jump_events(metric: Panel, prereg: Prereg) -> Events:
+def jump_events(metric: Panel, prereg: Design) -> Events:
     """E_jump: the first t with m(t + W) - m(t) >= delta (spec 1.2).
 
     W counts checkpoints of the panel's cadence, so a log that begins 1, 500, 1000 with W = 1000
@@ -107,20 +107,19 @@ def jump_events(metric: Panel, prereg: Prereg) -> Events:
     Raises:
         InputError: W is no positive multiple of the cadence, or the metric is NaN.
     """
-    event = prereg.event
-    require_numbers(metric, ignore=prereg.x_nan == "ignore")
-    ahead = _checkpoints(event.window_W_event, metric)
+    require_numbers(metric, ignore=prereg.nan == "ignore")
+    ahead = _checkpoints(prereg.w_event, metric)
     n_runs, width = metric.values.shape
     reach = max(width - ahead, 0)
     before, after = metric.values[:, :reach], metric.values[:, ahead:]
     highest = np.fmax.accumulate(metric.values, axis=1)[:, :reach]
 
-    late_enough = metric.present & (metric.steps >= (event.x_event_t_min or 0))
+    late_enough = metric.present & (metric.steps >= (prereg.event_t_min or 0))
     jumped = late_enough[:, :reach] & metric.present[:, ahead:]
-    jumped &= after - before >= event.jump_threshold - SLACK
-    if event.x_theta_floor is not None:
-        jumped &= after >= event.x_theta_floor - SLACK
-    if event.x_require_new_max:
+    jumped &= after - before >= prereg.jump_threshold - SLACK
+    if prereg.theta_floor is not None:
+        jumped &= after >= prereg.theta_floor - SLACK
+    if prereg.require_new_max:
         jumped &= after > highest
 
     step = np.full(n_runs, np.nan)
@@ -139,7 +138,7 @@ def _checkpoints(w_event: int, metric: Panel) -> int:
     if w_event % cadence:
         nearest = max(1, round(w_event / cadence)) * cadence
         raise InputError(
-            f"event.window_W_event is {w_event} steps, but {metric.name!r} is logged every "
+            f"prereg.w_event is {w_event} steps, but {metric.name!r} is logged every "
             f"{cadence} steps; W must be a positive multiple of that, e.g. {nearest}"
         )
     return w_event // cadence
@@ -148,7 +147,7 @@ def _checkpoints(w_event: int, metric: Panel) -> int:
 # E_plateau: the metric reaches a level and holds it (spec 1.2; SC-1 persistence).
 
 
-def plateau_events(metric: Panel, prereg: Prereg) -> Events:
+def plateau_events(metric: Panel, prereg: Design) -> Events:
     """E_plateau: the first of K consecutive checkpoints with m >= theta.
 
     K is `x_plateau_checkpoints`, theta is `x_plateau_threshold`. Options: `x_plateau_regression`
@@ -158,19 +157,18 @@ def plateau_events(metric: Panel, prereg: Prereg) -> Events:
     Raises:
         InputError: no run has K checkpoints, or the metric is NaN.
     """
-    event = prereg.event
-    require_numbers(metric, ignore=prereg.x_nan == "ignore")
+    require_numbers(metric, ignore=prereg.nan == "ignore")
     # The preregistration has refused the type without these two.
-    length, level = event.x_plateau_checkpoints or 1, event.x_plateau_threshold or 0.0
-    allowed = event.x_plateau_regression or 0
+    length, level = prereg.plateau_checkpoints or 1, prereg.plateau_threshold or 0.0
+    allowed = prereg.plateau_regression or 0
     n_runs, width = metric.values.shape
     if length > width:
         raise InputError(
-            f"event.x_plateau_checkpoints is {length}, but the longest run has {width} "
+            f"prereg.plateau_checkpoints is {length}, but the longest run has {width} "
             f"checkpoint(s) of {metric.name!r}; ask for fewer, or train longer"
         )
     held = metric.present & (metric.values >= level - SLACK)
-    late_enough = metric.present & (metric.steps >= (event.x_event_t_min or 0))
+    late_enough = metric.present & (metric.steps >= (prereg.event_t_min or 0))
     whole = metric.present[:, length - 1 :]
     starts = whole & (held & late_enough)[:, : whole.shape[1]]
     # A stretch that is too long lies within the K if it begins in the first K - allowed of them.
@@ -285,7 +283,7 @@ UNDECIDED = ("INCONCLUSIVE", "ESTIMATOR_UNSTABLE")
 """Labels under which nobody can say whether there was a transition."""
 
 
-def regime_events(signals: Signals, prereg: Prereg) -> Events:
+def regime_events(signals: Signals, prereg: Design) -> Events:
     """E_regime: the t of the runs with a REGISTERED_TRANSITION.
 
     A run with NO_TRANSITION has no event; one that is INCONCLUSIVE or ESTIMATOR_UNSTABLE is
@@ -295,7 +293,6 @@ def regime_events(signals: Signals, prereg: Prereg) -> Events:
     Raises:
         InputError: every run is so short that a single member of a signal is too many.
     """
-    event = prereg.event
     steps, present = signals.primary[0].steps, signals.primary[0].present
     longest, least = int(signals.primary[0].lengths.max()), math.ceil(1 / DENSITY[1])
     if longest < least:
@@ -304,14 +301,14 @@ def regime_events(signals: Signals, prereg: Prereg) -> Events:
             f"where a signal moves in more than {DENSITY[1]:.0%} of them; log at least {least} "
             "a run"
         )
-    not_before = event.x_event_t_min or 0
+    not_before = prereg.event_t_min or 0
     # The preregistration has filled in or refused what the type needs.
     regimes = label_regimes(
         signals.primary,
         signals.alternate,
-        quantile=event.x_regime_quantile or 0.0,
-        radius=event.x_regime_radius or 0,
-        tolerance=event.x_regime_tolerance or 0,
+        quantile=prereg.regime_quantile or 0.0,
+        radius=prereg.regime_radius or 0,
+        tolerance=prereg.regime_tolerance or 0,
         not_before=not_before,
     )
     registered = np.array([label == "REGISTERED_TRANSITION" for label in regimes.labels])
@@ -334,7 +331,7 @@ def regime_events(signals: Signals, prereg: Prereg) -> Events:
 
 
 def find_events(
-    observables: Observables, prereg: Prereg, *, names: Collection[str] | None = None
+    observables: Observables, prereg: Design, *, names: Collection[str] | None = None
 ) -> Events:
     """Find each run's event as the preregistration defines it.
 
@@ -346,12 +343,12 @@ def find_events(
     Raises:
         InputError: an observable is missing or NaN, or a setting does not fit the checkpoints.
     """
-    kind = prereg.event.type
+    kind = prereg.event_type
     if kind == "E_jump":
         return jump_events(observables(prereg.metric), prereg)
     if kind == "E_plateau":
         return plateau_events(observables(prereg.metric), prereg)
     if names is None:
         raise InputError("E_regime reads several columns: pass their names, names=log.observables")
-    ignore = prereg.x_nan == "ignore"
+    ignore = prereg.nan == "ignore"
     return regime_events(regime_signals(observables, names, ignore_nan=ignore), prereg)

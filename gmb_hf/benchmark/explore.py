@@ -17,7 +17,7 @@ from gmb_hf.benchmark.prepare import Entry, decided_runs, entries_of
 from gmb_hf.benchmark.ranking import layer_a
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import layer_c
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.files import write_text
 from gmb_hf.runs.runlog import RunLog
 
@@ -58,13 +58,13 @@ class Explored:
 
 
 def explore(
-    prereg: Prereg, log: RunLog, *, on_done: Callable[[str], None] | None = None
+    prereg: Design, log: RunLog, *, on_done: Callable[[str], None] | None = None
 ) -> list[Explored]:
     """Both signs of every candidate and control on explore runs, best coverage first.
 
     Thresholds are cross-fitted over the runs, so no run is judged by one that it helped to find.
     """
-    quick = prereg.model_copy(update={"x_null_draws": DRAWS, "x_bootstrap_draws": DRAWS})
+    quick = prereg.model_copy(update={"null_draws": DRAWS, "bootstrap_draws": DRAWS})
     decided, events = decided_runs(quick, log)
     rows = []
     for entry in entries_of(quick, log):
@@ -98,7 +98,7 @@ def explore(
     return sorted(rows, key=lambda row: (-(row.coverage or 0.0), row.p_value or 1.0))
 
 
-def _scores(entry: Entry, log: RunLog, events: Events, prereg: Prereg) -> Scores:
+def _scores(entry: Entry, log: RunLog, events: Events, prereg: Design) -> Scores:
     if entry.ensemble is not None:
         return cross_fitted(entry, log, events, prereg)
     return entry.scores(log, events)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.design.power import runs_needed
 from gmb_hf.design.record import LockedDrift, LockedHealth, LockedSide
 from gmb_hf.runs.panel import Panel
@@ -142,7 +142,7 @@ class Drift:
 
 
 def lock_health(
-    prereg: Prereg,
+    prereg: Design,
     scores: Mapping[str, Panel],
     *,
     fitted_on: Mapping[str, Sequence[str]] | None = None,
@@ -163,7 +163,7 @@ def lock_health(
         None where there are not two runs, or no checkpoint after burn-in.
     """
     some = next(iter(scores.values()))
-    n_runs, alpha = some.n_runs, prereg.health_alpha
+    n_runs, alpha = some.n_runs, prereg.abstention_rate
     seen: set[str] = set()
     for fitted, runs in (fitted_on or {}).items():
         if n_runs - len(seen.union(runs)) < runs_needed(alpha):

@@ -28,7 +28,7 @@ from gmb_hf.benchmark.prepare import (
     run_facts,
 )
 from gmb_hf.benchmark.scores import label_windows
-from gmb_hf.design.design import Prereg, event_facts
+from gmb_hf.design.design import Design, event_facts
 from gmb_hf.design.lint import DesignFacts, Finding, filled_in, git_commit, lint, refuse_unsound
 from gmb_hf.design.lock import Lock, LockedCandidate
 from gmb_hf.design.record import LockedEnsemble, differing
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from gmb_hf.training.config import RunConfig
 
 
-def prereg_from_config(config: RunConfig, log: RunLog) -> Prereg:
+def prereg_from_config(config: RunConfig, log: RunLog) -> Design:
     """The design that a preset fixes, with every indicator that the log can feed as candidate.
 
     Where the config asks for it and the explore runs can carry the fit, all of them that see no
@@ -64,14 +64,14 @@ def prereg_from_config(config: RunConfig, log: RunLog) -> Prereg:
 
 def prereg_of(
     config: RunConfig, *, boundary: Mapping[str, Any], candidates: Sequence[Mapping[str, Any]]
-) -> Prereg:
+) -> Design:
     """The design that a preset fixes, about this system and these candidates."""
     from gmb_hf.training.config import parse_seeds
 
     design = config.benchmark
     # A preset whose event was set to another type keeps its jump, which that type passes over.
     jumps = design.event == "E_jump"
-    return Prereg.parse(
+    return Design.parse(
         {
             "boundary": {
                 **boundary,
@@ -142,15 +142,19 @@ def system_of(log: RunLog) -> dict[str, list[Any]]:
     return {**statements_of(log), "checkpoint_every_steps": [log.panel("step").cadence()]}
 
 
-def with_boundary(prereg: Prereg, log: RunLog) -> Prereg:
+def with_boundary(prereg: Design, log: RunLog) -> Design:
     """The design with what it leaves open about the system filled in from a log.
 
     A lock that was made without saying so then still refuses logs of another task or cadence.
     """
-    stated = {key: value for key, value in prereg.boundary.plain().items() if value}
     found = {**boundary_of(log), "checkpoint_every_steps": log.panel("step").cadence()}
-    boundary = type(prereg.boundary).parse({**found, **stated}, where="boundary")
-    return prereg.model_copy(update={"boundary": boundary})
+    names = {place: name for name, place in prereg.places().items()}
+    open_ones = {
+        names[f"boundary.{key}"]: found[key]
+        for key, stated in prereg.section("boundary").items()
+        if not stated and key in found
+    }
+    return prereg.replace(**open_ones)
 
 
 # Whether scores are causal: the past of one that is stays when the future is cut off.
@@ -214,7 +218,7 @@ _UNDEFINED = ("horizon_reaches_gap", "event_window_off_cadence")
 
 
 def make_lock(
-    prereg: Prereg,
+    prereg: Design,
     log: RunLog,
     *,
     strict_lint: bool = False,
@@ -264,9 +268,8 @@ def make_lock(
     findings += unwatched(ensembles, health)
     refuse_unsound(findings, warnings_too=strict_lint)
     now = datetime.now(UTC)
-    meta = filled_in(prereg.meta, date=now.date().isoformat(), commit=git_commit())
     lock = Lock.build(
-        prereg.model_copy(update={"meta": meta}),
+        filled_in(prereg, date=now.date().isoformat(), commit=git_commit()),
         locked,
         explore_fingerprint=log.fingerprint(),
         explore_runs=log.runs,
@@ -279,10 +282,10 @@ def make_lock(
     return lock, findings
 
 
-def _refuse_another_system(prereg: Prereg, log: RunLog) -> None:
+def _refuse_another_system(prereg: Design, log: RunLog) -> None:
     """A boundary that the logs contradict would refuse held-out logs of the same system."""
     said = {key: value for key, value in statements_of(log).items() if key != _CADENCE}
-    for field, stated, found in differing(prereg.boundary, said):
+    for field, stated, found in differing(prereg, said):
         raise InputError(
             f"boundary.{field} is {stated!r}, the explore logs say {found!r}; leave it out and it "
             "is filled in from them, or give the logs of that system"
@@ -293,7 +296,7 @@ def freeze(
     entry: Entry,
     log: RunLog,
     events: Events,
-    prereg: Prereg,
+    prereg: Design,
     ensemble: LockedEnsemble | None = None,
 ) -> LockedCandidate:
     """The thresholds of one candidate and of its robustness family, from explore runs.
@@ -319,19 +322,19 @@ def freeze(
     )
 
 
-def runs_with_negatives(entry: Entry, log: RunLog, events: Events, prereg: Prereg) -> int:
+def runs_with_negatives(entry: Entry, log: RunLog, events: Events, prereg: Design) -> int:
     """How many runs have at least one negative window."""
     windows = label_windows(entry.scores(log, events), prereg)
     return int(windows.negative.any(axis=1).sum())
 
 
-def facts_without_events(prereg: Prereg, log: RunLog, entries: Sequence[Entry]) -> DesignFacts:
+def facts_without_events(prereg: Design, log: RunLog, entries: Sequence[Entry]) -> DesignFacts:
     """What explore runs say about a design before any event is looked for."""
     candidates = [entry for entry in entries if entry.name not in CONTROLS]
     return DesignFacts(
         cadence=log.panel("step").cadence(),
         n_explore=len(log.runs),
-        n_eval=len(prereg.boundary.seeds_eval) or None,
+        n_eval=len(prereg.seeds_eval) or None,
         duplicates_dropped=log.dropped_duplicates,
         non_causal=non_causal(candidates, log),
         windowed=tuple(entry.name for entry in candidates if entry.window is not None),
@@ -340,7 +343,7 @@ def facts_without_events(prereg: Prereg, log: RunLog, entries: Sequence[Entry]) 
 
 
 def facts_of_events(
-    known: DesignFacts, prereg: Prereg, decided: RunLog, events: Events, with_negatives: int
+    known: DesignFacts, prereg: Design, decided: RunLog, events: Events, with_negatives: int
 ) -> DesignFacts:
     """The same with what the events say; `decided` holds the runs that the event decides."""
     return dataclasses.replace(
@@ -354,9 +357,7 @@ def facts_of_events(
     )
 
 
-def _stratum_events(prereg: Prereg, log: RunLog, events: Events) -> dict[str, int]:
+def _stratum_events(prereg: Design, log: RunLog, events: Events) -> dict[str, int]:
     facts = {**event_facts(np.asarray(events.step)), **run_facts(prereg, log)}
     happened = np.isfinite(events.step)
-    return {
-        stratum.name: int((stratum.holds(facts) & happened).sum()) for stratum in prereg.x_strata
-    }
+    return {stratum.name: int((stratum.holds(facts) & happened).sum()) for stratum in prereg.strata}

@@ -125,15 +125,15 @@ def _null(
 ) -> Null:
     has_event = judgement.evaluation.has_event
     prereg = judgement.prereg
-    numbers = uniform_draws(len(chances), prereg.x_null_draws, prereg.x_seed, stream)
+    numbers = uniform_draws(len(chances), prereg.null_draws, prereg.seed, stream)
     # Comparisons with NaN, where there is no event, are False.
     covered = (numbers < chances.astype(np.float32)).sum(axis=1)
     reached = int((covered >= n_covered).sum())
     return Null(
         mean_coverage=float(chances[has_event].mean()),
-        p_value=(1 + reached) / (1 + prereg.x_null_draws),
+        p_value=(1 + reached) / (1 + prereg.null_draws),
         fpr=fpr,
-        draws=prereg.x_null_draws,
+        draws=prereg.null_draws,
     )
 
 

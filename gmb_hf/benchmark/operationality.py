@@ -35,7 +35,7 @@ def bootstrap_rate(
 ) -> Interval | None:
     """The run-cluster bootstrap interval of a false positive rate, and nothing else."""
     counts, prereg = judgement.negatives.counts, judgement.prereg
-    weights = resamples(len(counts), prereg.x_bootstrap_draws, prereg.x_seed)
+    weights = resamples(len(counts), prereg.bootstrap_draws, prereg.seed)
     if judgement.strict:
         return ratio_interval(rates, (counts > 0).astype(np.float64), weights)
     return ratio_interval(false.astype(np.float64), counts.astype(np.float64), weights)
@@ -62,7 +62,7 @@ def rate_interval(
     silence = exact_binomial(0, n_runs)
     interval = bootstrap_rate(judgement, false, rates) if alarming else silence
     blind = (1 - alarming / n_runs) ** n_runs
-    if interval is None or not alarming or blind * judgement.prereg.x_bootstrap_draws < 1:
+    if interval is None or not alarming or blind * judgement.prereg.bootstrap_draws < 1:
         return interval
     exact = max(exact_binomial(alarming, n_runs).high * float(rates.max()), silence.high)
     if exact <= interval.high:

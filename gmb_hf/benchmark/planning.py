@@ -14,7 +14,7 @@ from gmb_hf.benchmark.locking import with_boundary
 from gmb_hf.benchmark.operationality import false_alarms, layer_b
 from gmb_hf.benchmark.prepare import decided_runs, resolve
 from gmb_hf.benchmark.utility import chance, warnings_at
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.design.power import Assumed, Goal, Plan, effective_budget
 from gmb_hf.documents import json_like, write_yaml
 from gmb_hf.errors import CheckFailed, InputError
@@ -89,7 +89,7 @@ class Pilot:
         return max(1.0, mean * (1 - mean) / variance) if variance else float(counts[known].mean())
 
 
-def pilot(prereg: Prereg, log: RunLog) -> Pilot:
+def pilot(prereg: Design, log: RunLog) -> Pilot:
     """A pilot from a log: the first candidate of the design is its score.
 
     Raises:
@@ -123,7 +123,7 @@ def pilot(prereg: Prereg, log: RunLog) -> Pilot:
     return Pilot(judgement)
 
 
-def goal_of(prereg: Prereg, *, power: float, candidates: int | None = None) -> Goal:
+def goal_of(prereg: Design, *, power: float, candidates: int | None = None) -> Goal:
     """What a design asks of a verdict; `candidates` replaces the number that it lists."""
     return Goal(
         targets=prereg.fpr_targets,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gmb_hf.benchmark.events import Events, find_events
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.design.design import EVENT_STEP, Candidate, Ensemble, Prereg, Score
+from gmb_hf.design.design import EVENT_STEP, Candidate, Design, Ensemble, Score
 from gmb_hf.design.lock import CENTRAL, member_key
 from gmb_hf.errors import InputError, nearest, unknown
 from gmb_hf.indicators import catalogue as registry
@@ -24,7 +24,7 @@ from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog, at_shared_steps
 
 
-def decided_runs(prereg: Prereg, log: RunLog) -> tuple[RunLog, Events]:
+def decided_runs(prereg: Design, log: RunLog) -> tuple[RunLog, Events]:
     """The runs of which it can be said whether they had an event, and their events.
 
     The others, if any, are `Events.excluded`: neither events nor negatives.
@@ -101,7 +101,7 @@ class Entry:
         """The same with the events of the runs."""
         return Scores.from_panel(self.panel(log, window=window), events.step)
 
-    def windows(self, prereg: Prereg) -> tuple[int, ...]:
+    def windows(self, prereg: Design) -> tuple[int, ...]:
         """The windows of the robustness family; empty where the indicator has none."""
         return () if self.window is None else prereg.window_sweep
 
@@ -225,7 +225,7 @@ def _unknown_candidate(name: str, log: RunLog) -> InputError:
     )
 
 
-def entries_of(prereg: Prereg, log: RunLog) -> list[Entry]:
+def entries_of(prereg: Design, log: RunLog) -> list[Entry]:
     """Every candidate of the design and, after them, the controls.
 
     Raises:
@@ -240,22 +240,22 @@ def entries_of(prereg: Prereg, log: RunLog) -> list[Entry]:
     return entries + [Entry(get(name)) for name in CONTROLS if name not in have]
 
 
-def members(entry: Entry, prereg: Prereg) -> Iterator[tuple[str, int | None, int]]:
+def members(entry: Entry, prereg: Design) -> Iterator[tuple[str, int | None, int]]:
     """The members of the family with thresholds of their own: key, window, smoothing."""
     yield CENTRAL, None, 1
-    for smooth in prereg.x_smoothing_sweep:
+    for smooth in prereg.smoothing_sweep:
         if smooth != 1:
             yield member_key(smooth=smooth), None, smooth
     for window in entry.windows(prereg):
         if window != entry.window:
-            for smooth in sorted({1, *prereg.x_smoothing_sweep}):
+            for smooth in sorted({1, *prereg.smoothing_sweep}):
                 yield member_key(window=window, smooth=smooth), window, smooth
 
 
 # What of a log an evaluation needs, at the steps at which all of it is known.
 
 
-def judged_rows(log: RunLog, prereg: Prereg, entries: Sequence[Entry]) -> RunLog:
+def judged_rows(log: RunLog, prereg: Design, entries: Sequence[Entry]) -> RunLog:
     """The rows at which the metric and what the scores are made of are known, if evenly spaced.
 
     Raises:
@@ -272,7 +272,7 @@ def judged_rows(log: RunLog, prereg: Prereg, entries: Sequence[Entry]) -> RunLog
 SEED = "seed"
 
 
-def run_facts(prereg: Prereg, log: RunLog) -> dict[str, NDArray[np.float64]]:
+def run_facts(prereg: Design, log: RunLog) -> dict[str, NDArray[np.float64]]:
     """The facts of the runs of a log, float64 [R] by name, NaN where one is not known.
 
     Raises:
@@ -280,7 +280,7 @@ def run_facts(prereg: Prereg, log: RunLog) -> dict[str, NDArray[np.float64]]:
             within a run: which of its values a stratum means, nobody could tell.
     """
     facts = {}
-    for stratum in prereg.x_strata:
+    for stratum in prereg.strata:
         for name in stratum.names:
             where = f"stratum {stratum.name!r} ({stratum.where})"
             if name in facts or name == EVENT_STEP:

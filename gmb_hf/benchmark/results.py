@@ -31,7 +31,7 @@ from pydantic import (
 from gmb_hf._version import __version__
 from gmb_hf.benchmark.judge import IndicatorVerdictParts
 from gmb_hf.benchmark.utility import OperatingPoint
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.design.lock import Lock
 from gmb_hf.documents import (
     Many,
@@ -560,11 +560,11 @@ class Results(ResultSection):
         return plain
 
     @property
-    def prereg(self) -> Prereg | None:
+    def prereg(self) -> Design | None:
         """The preregistration that is stored with the results, if one is."""
         if self.x_prereg is None:
             return None
-        return Prereg.parse(self.x_prereg, where="results: x_prereg")
+        return Design.parse(self.x_prereg, where="results: x_prereg")
 
     def indicator(self, name: str) -> IndicatorRecord:
         """One indicator by name; `InputError` if there is none."""
@@ -587,7 +587,7 @@ class Results(ResultSection):
         cls,
         indicators: Iterable[IndicatorRecord],
         *,
-        prereg: Prereg,
+        prereg: Design,
         runs: Sequence[str],
         seeds: Sequence[int | None],
         event_steps: Sequence[float],
@@ -627,25 +627,25 @@ class Results(ResultSection):
         steps = [None if step != step else float(step) for step in event_steps]
         rows = list(zip(keys, steps, last_steps, strict=True))
         n_events = sum(step is not None for step in steps)
-        task = prereg.boundary.task
+        task = prereg.task
         stem = (task or "runs").replace(" ", "_")
         return cls.parse(
             {
                 "meta": {
                     "run_id": run_id or f"{stem}_{(evaluation_fingerprint or '0' * 8)[:8]}",
                     "date": date or datetime.datetime.now(datetime.UTC).date().isoformat(),
-                    "commit_hash": prereg.meta.commit_hash,
+                    "commit_hash": prereg.commit_hash,
                     "prereg_path": prereg_path,
                 },
                 "boundary": {
                     "task": task,
-                    "model": prereg.boundary.model,
+                    "model": prereg.model,
                     "seeds_eval": [
                         run if seed is None else seed for run, seed in zip(runs, seeds, strict=True)
                     ],
                 },
                 "event": {
-                    "type": prereg.event.type,
+                    "type": prereg.event_type,
                     "t_event_by_seed": {key: _whole(step) for key, step, _ in rows},
                     "x_without_event": {
                         key: f"no event by step {int(last)}"
@@ -664,7 +664,7 @@ class Results(ResultSection):
                     "x_event_count_min": prereg.event_count_min,
                     "x_n_too_early": points[0].x_n_too_early if points else None,
                     "x_look": look,
-                    "x_looks": prereg.x_looks,
+                    "x_looks": prereg.looks,
                     "x_n_excluded": len(apart),
                 },
                 "indicators": [item.model_dump(mode="python") for item in records],
@@ -685,7 +685,7 @@ def run_keys(runs: Sequence[str], seeds: Sequence[int | None]) -> list[str]:
 
 
 def provenance(
-    prereg: Prereg | None, lock: Lock | None, evaluation_fingerprint: str | None
+    prereg: Design | None, lock: Lock | None, evaluation_fingerprint: str | None
 ) -> Mapping[str, Any]:
     """What would have to be the same for the same numbers to come out."""
     return {
@@ -696,7 +696,7 @@ def provenance(
         "lock_hash": lock.hash if lock else None,
         "explore_fingerprint": lock.x_lock.explore_fingerprint if lock else None,
         "evaluation_fingerprint": evaluation_fingerprint,
-        "seed_of_draws": prereg.x_seed if prereg else None,
+        "seed_of_draws": prereg.seed if prereg else None,
     }
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.utility import chance, shortfalls, warnings_at
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.documents import Record
 
 _HORIZON_FACTORS = (0.8, 1.0, 1.25)
@@ -86,8 +86,8 @@ def family(
     judgement: Judgement, variants: Mapping[str, Judgement]
 ) -> Iterator[tuple[str, Judgement]]:
     """Every member with its name, e.g. "window=150,smooth=3,without=2"."""
-    sweep, n_runs = judgement.prereg.x_smoothing_sweep, judgement.evaluation.n_runs
-    groups = run_groups(n_runs, judgement.prereg.x_run_groups)
+    sweep, n_runs = judgement.prereg.smoothing_sweep, judgement.evaluation.n_runs
+    groups = run_groups(n_runs, judgement.prereg.run_groups)
     for setting, checkpoints, whole in _whole(judgement, variants, sweep):
         for left_out in range(int(groups.max()) + 1):
             kept = np.flatnonzero(groups != left_out)
@@ -130,7 +130,7 @@ def _useful(judgement: Judgement) -> bool:
     return not shortfalls(judgement, coverage, lead_median, p_value)
 
 
-def _horizons(prereg: Prereg) -> dict[str, Prereg]:
+def _horizons(prereg: Design) -> dict[str, Design]:
     """The preregistration at each horizon of the family, by the name of the setting."""
     found = {}
     for factor in _HORIZON_FACTORS:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.errors import InputError
 from gmb_hf.runs.panel import Panel
 
@@ -109,19 +109,18 @@ class Scores:
 # Until when a run was watched: the last step at which its event would have been registered.
 
 
-def registrable_until(scores: Scores, prereg: Prereg) -> NDArray[np.int64]:
+def registrable_until(scores: Scores, prereg: Design) -> NDArray[np.int64]:
     """The last step of each run at which an event would have been registered, int64 [R].
 
     E_jump looks W_event ahead, E_plateau K - 1 checkpoints and E_regime the radius. A run that is
     too short for any event has -1.
     """
-    event = prereg.event
-    if event.type == "E_plateau":
-        ahead = (event.x_plateau_checkpoints or 1) - 1
+    if prereg.event_type == "E_plateau":
+        ahead = (prereg.plateau_checkpoints or 1) - 1
         at = scores.present.sum(axis=1) - 1 - ahead
         steps = scores.steps[np.arange(scores.n_runs), np.maximum(at, 0)]
         return np.where(at >= 0, steps, -1)
-    ahead = prereg.w_event if event.type == "E_jump" else event.x_regime_radius or 0
+    ahead = prereg.w_event if prereg.event_type == "E_jump" else prereg.regime_radius or 0
     return np.maximum(scores.last_step - ahead, -1)
 
 
@@ -149,7 +148,7 @@ class Windows:
         return Windows(self.positive[rows], self.negative[rows], self.monitored[rows], self.dropped)
 
 
-def label_windows(scores: Scores, prereg: Prereg) -> Windows:
+def label_windows(scores: Scores, prereg: Design) -> Windows:
     """Label every checkpoint of every run.
 
     A run without an event is negative up to a safe gap before the last step at which one would have
@@ -178,7 +177,7 @@ def label_windows(scores: Scores, prereg: Prereg) -> Windows:
 
     finite = np.isfinite(scores.values)
     lost = (positive | negative) & ~finite
-    if lost.any() and prereg.x_nan != "ignore":
+    if lost.any() and prereg.nan != "ignore":
         run, column = (int(i) for i in np.argwhere(lost)[0])
         raise InputError(
             f"run {scores.runs[run]!r}, step {steps[run, column]}: score {scores.name!r} is "
@@ -285,7 +284,7 @@ class RiskSets:
     end: NDArray[np.int32]
 
     @classmethod
-    def of(cls, scores: Scores, prereg: Prereg) -> RiskSets:
+    def of(cls, scores: Scores, prereg: Design) -> RiskSets:
         """Find every event's risk set; the horizon [t* - H, t*) begins no earlier than burn-in."""
         n_runs, has_event = scores.n_runs, scores.has_event
         event = np.where(has_event, scores.event_step, 0.0)

@@ -19,7 +19,7 @@ from gmb_hf.benchmark.ranking import layer_a, ranking
 from gmb_hf.benchmark.robustness import layer_d
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import layer_c, warnings_at
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.errors import InputError, choose, right_call, unknown
 from gmb_hf.runs.panel import Panel
 
@@ -100,7 +100,7 @@ class Settings:
         thresholds: target -> threshold where they are locked.
     """
 
-    prereg: Prereg
+    prereg: Design
     calibration: str
     thresholds: Mapping[float, float] | None
 
@@ -146,7 +146,7 @@ def read_settings(settings: Mapping[str, Any]) -> Settings:
             "the series as given; leave smoothing_sweep out, or calibrate otherwise"
         )
     try:
-        prereg = Prereg.minimal(**given)
+        prereg = Design.minimal(**given)
     except InputError as error:
         raise InputError(in_keywords(str(error))) from None
     if prereg.safe_gap <= prereg.horizon:
@@ -173,7 +173,7 @@ def _calibration(settings: Mapping[str, Any]) -> str:
     return method
 
 
-def _locked(settings: Mapping[str, Any], prereg: Prereg) -> dict[float, float]:
+def _locked(settings: Mapping[str, Any], prereg: Design) -> dict[float, float]:
     """The threshold for each target, from a mapping whose keys may also be text."""
     thresholds = settings.get("thresholds")
     shown = ", ".join(f"{target:g}: ..." for target in prereg.fpr_targets)
@@ -209,7 +209,7 @@ def in_keywords(message: str) -> str:
     """A message of the preregistration in the keywords that were typed."""
     message = message.removeprefix("prereg: ").removeprefix("operating_points: ")
     message = message.replace("x_nan: ignore", "nan='ignore'")
-    for path, name in sorted(Prereg.flat_names().items(), key=lambda item: -len(item[0])):
+    for name, path in sorted(Design.places().items(), key=lambda item: -len(item[1])):
         if name in DESIGN:
             message = message.replace(path, name)
     return message.removesuffix(".")

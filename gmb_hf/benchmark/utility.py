@@ -228,7 +228,7 @@ def operating_point(judgement: Judgement, target: float) -> OperatingPoint:
     false, with_negatives = int(false_alarms(judgement, target).sum()), judgement.negatives.n_runs
     quiet_steps = _steps_of(judgement, windows.negative)
     monitored = int(windows.monitored.sum())
-    episodes = count_episodes(scores, windows, alarms, prereg.refractory)
+    episodes = count_episodes(scores, windows, alarms, prereg.episode_gap)
     return OperatingPoint(
         fpr=target,
         threshold=judgement.calibrated.deployed[target],
@@ -292,7 +292,7 @@ def _lead_intervals(judgement: Judgement, warned: Warned) -> dict[str, Interval]
 
 def _weights(judgement: Judgement) -> NDArray[np.float64]:
     prereg = judgement.prereg
-    return resamples(judgement.evaluation.n_runs, prereg.x_bootstrap_draws, prereg.x_seed)
+    return resamples(judgement.evaluation.n_runs, prereg.bootstrap_draws, prereg.seed)
 
 
 def _steps_of(judgement: Judgement, chosen: NDArray[np.bool_]) -> int:

@@ -182,7 +182,7 @@ def measure_strata(judgement: Judgement, facts: Facts) -> tuple[MeasuredStratum,
     """
     known = {**event_facts(judgement.evaluation.event_step), **facts}
     found = []
-    for stratum in judgement.prereg.x_strata:
+    for stratum in judgement.prereg.strata:
         rows = np.flatnonzero(stratum.holds(known))
         part = judgement.select(rows)
         layers = (layer_b(part), layer_c(part)) if len(rows) else (None, None)

@@ -424,7 +424,7 @@ def _by_lock(path: Path, log: RunLog) -> Evaluation:
     from gmb_hf.hub.sources import held_out_part
 
     lock = Lock.read(path)
-    part, aside = held_out_part(log, lock.prereg)
+    part, aside = held_out_part(log, lock.design)
     if aside:
         show.say(f"{aside} runs were set aside: they are not declared as held out.")
     with show.counting("judging", len(lock.x_lock.candidates)) as done:
@@ -435,11 +435,11 @@ def _by_options(design: dict[str, Any], log: RunLog, earlier: RunLog | None) -> 
     from gmb_hf.benchmark.evaluate import evaluate_runs
     from gmb_hf.benchmark.prepare import CONTROLS
     from gmb_hf.cli import screen as show
-    from gmb_hf.design.design import Prereg
+    from gmb_hf.design.design import Design
     from gmb_hf.errors import InputError
 
     try:
-        prereg = Prereg.minimal(**design)
+        prereg = Design.minimal(**design)
         count = len({*CONTROLS, *(candidate.name for candidate in prereg.candidates)})
         with show.counting("judging", count) as done:
             return evaluate_runs(prereg, log, explore=earlier, on_done=done)

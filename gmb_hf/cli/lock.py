@@ -28,13 +28,13 @@ def init(
 ) -> None:
     """Write a commented preregistration to fill in."""
     from gmb_hf.cli.screen import written
-    from gmb_hf.design.design import Prereg
+    from gmb_hf.design.design import Design
     from gmb_hf.errors import InputError
     from gmb_hf.files import write_text
 
     if out.exists() and not force:
         raise InputError(f"{out}: is there already; choose another --out, or pass --force")
-    write_text(out, Prereg.template())
+    write_text(out, Design.template())
     lock = shlex.join(["gmb", "lock", "--prereg", str(out), "--runs", "RUNS", "--out", "lock.yaml"])
     written([out], following=f"edit it, then {lock}")
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gmb_hf.benchmark.planning import Pilot
-    from gmb_hf.design.design import Prereg
+    from gmb_hf.design.design import Design
     from gmb_hf.design.power import Assumed, Goal, Plan
     from gmb_hf.runs.runlog import RunLog
 
@@ -228,7 +228,7 @@ def plan(
     """Say how many explore and held-out runs to train for a verdict, and what each number buys."""
     from gmb_hf.benchmark.planning import check_ending, goal_of, write_plan
     from gmb_hf.cli import screen as show
-    from gmb_hf.design.design import Prereg
+    from gmb_hf.design.design import Design
     from gmb_hf.design.power import plan as make_plan
     from gmb_hf.errors import CheckFailed, InputError, fraction
     from gmb_hf.hub.sources import read_runs
@@ -243,7 +243,7 @@ def plan(
         _refuse(context, _OF_THE_PILOT, "describes a pilot: give its logs with --pilot")
     if prereg is not None:
         _refuse(context, _OF_THE_DESIGN, "is fixed by --prereg: leave it out")
-        design = Prereg.read(prereg)
+        design = Design.read(prereg)
     else:
         if sources and not (score and horizon and safe_gap):
             raise InputError(
@@ -251,7 +251,7 @@ def plan(
                 "or --prereg FILE"
             )
         try:
-            design = Prereg.minimal(
+            design = Design.minimal(
                 # Nothing is read from these lengths without a pilot.
                 horizon=horizon or 1,
                 safe_gap=safe_gap or 2,
@@ -291,7 +291,7 @@ def plan(
             "lies at it is never surely above it"
         )
     found = make_plan(goal, supposed)
-    show_plan(found, measured, design.x_null_draws)
+    show_plan(found, measured, design.null_draws)
     following = shlex.join(["gmb", "prereg", "init", "--out", "prereg.yaml"])
     if prereg is not None:
         following = shlex.join(["gmb", "lock", "--prereg", str(prereg), "--runs", "EXPLORE_RUNS"])
@@ -326,7 +326,7 @@ def _supposed(
 
 
 def _pilot(
-    log: RunLog, design: Prereg, score: str | None, sign: int, *, typed_design: bool
+    log: RunLog, design: Design, score: str | None, sign: int, *, typed_design: bool
 ) -> Pilot:
     from gmb_hf.benchmark.planning import pilot
     from gmb_hf.benchmark.prepare import own_score

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from gmb_hf.design.design import Candidate, Ensemble, ParamValue, Prereg
+from gmb_hf.design.design import Candidate, Design, Ensemble, ParamValue
 from gmb_hf.design.power import effective_budget, runs_needed
 from gmb_hf.design.record import (
     CENTRAL,
@@ -204,173 +204,170 @@ def _design(name: str, ensemble: Ensemble) -> str:
     )
 
 
-def explain(prereg: Prereg, record: LockRecord) -> tuple[str, ...]:
+def explain(design: Design, record: LockRecord) -> tuple[str, ...]:
     """One sentence for each frozen choice, in the order of the file."""
-    return (*_explain_design(prereg), *explain_record(record, strict=prereg.protocol == "strict"))
+    return (*_explain_design(design), *explain_record(record, strict=design.protocol == "strict"))
 
 
-def explain_design(prereg: Prereg) -> tuple[str, ...]:
+def explain_design(design: Design) -> tuple[str, ...]:
     """One sentence for each choice of a preregistration that is not locked yet."""
     candidates = [
         f"Candidate {item.name}{traits(item.family, item.params, item.x_sees_test_labels)} is "
         f"taken {ORIENTATION[item.x_sign or 1]}."
-        for item in prereg.candidates
+        for item in design.candidates
     ]
-    return (*_explain_design(prereg), *candidates, *explain_design_of(prereg.candidates))
+    return (*_explain_design(design), *candidates, *explain_design_of(design.candidates))
 
 
-def _explain_design(prereg: Prereg) -> tuple[str, ...]:
-    boundary, event = prereg.boundary, prereg.event
+def _explain_design(design: Design) -> tuple[str, ...]:
     facts = [
         f"{label} {value}"
         for label, value in (
-            ("task", boundary.task),
-            ("model", boundary.model),
-            ("optimizer", boundary.optimizer),
-            ("schedule", boundary.schedule),
+            ("task", design.task),
+            ("model", design.model),
+            ("optimizer", design.optimizer),
+            ("schedule", design.schedule),
         )
         if value
     ]
     about = "; ".join(facts) or "whatever system the runs come from"
-    lines = [_meta(prereg), f"The verdict speaks about {about}, and about nothing else."]
-    if boundary.checkpoint_every_steps:
-        lines.append(f"A checkpoint is taken every {boundary.checkpoint_every_steps:,} steps.")
-    if boundary.seeds_explore:
-        lines.append(f"Free search is confined to {seeds_of(boundary.seeds_explore)}.")
-    if boundary.seeds_eval:
-        lines.append(f"Held out, for evaluate alone, are {seeds_of(boundary.seeds_eval)}.")
-    lines.append(_event(prereg))
-    if event.x_event_t_min:
-        lines.append(f"No event is registered before step {event.x_event_t_min:,}.")
-    if event.type == "E_jump" and event.x_theta_floor is not None:
-        lines.append(f"The jump must reach {event.x_theta_floor:g}.")
-    if event.type == "E_jump" and event.x_require_new_max:
+    lines = [_meta(design), f"The verdict speaks about {about}, and about nothing else."]
+    if design.cadence:
+        lines.append(f"A checkpoint is taken every {design.cadence:,} steps.")
+    if design.seeds_explore:
+        lines.append(f"Free search is confined to {seeds_of(design.seeds_explore)}.")
+    if design.seeds_eval:
+        lines.append(f"Held out, for evaluate alone, are {seeds_of(design.seeds_eval)}.")
+    lines.append(_event(design))
+    if design.event_t_min:
+        lines.append(f"No event is registered before step {design.event_t_min:,}.")
+    if design.event_type == "E_jump" and design.theta_floor is not None:
+        lines.append(f"The jump must reach {design.theta_floor:g}.")
+    if design.event_type == "E_jump" and design.require_new_max:
         lines.append("A recovery from a dip is no event: the jump must set a new maximum.")
     lines.append(
-        f"An alarm in the {prereg.horizon:,} steps before t* is early warning; one at "
-        f"{prereg.safe_gap:,} steps or more before t* is false; anything else is ignored."
+        f"An alarm in the {design.horizon:,} steps before t* is early warning; one at "
+        f"{design.safe_gap:,} steps or more before t* is false; anything else is ignored."
     )
-    if prereg.burn_in:
-        lines.append(f"Windows before step {prereg.burn_in:,} are ignored.")
-    lines.append(_targets(prereg))
+    if design.burn_in:
+        lines.append(f"Windows before step {design.burn_in:,} are ignored.")
+    lines.append(_targets(design))
     lines.append(
-        f"At a rate of {prereg.primary_fpr:g} an alarm must warn of at least "
-        f"{_percent(prereg.coverage_min)} of events, with a median lead of at least "
-        f"{prereg.lead_time_median_min:g} steps; {prereg.lead_time_target:,} steps of lead count "
+        f"At a rate of {design.primary_fpr:g} an alarm must warn of at least "
+        f"{_percent(design.coverage_min)} of events, with a median lead of at least "
+        f"{design.lead_time_median_min:g} steps; {design.lead_time_target:,} steps of lead count "
         "as success."
     )
     lines.append(
-        f"With fewer than {prereg.event_count_min} events every verdict is INCONCLUSIVE, and a "
-        f"score whose label flips in more than {_percent(prereg.max_label_flip_rate)} of small "
+        f"With fewer than {design.event_count_min} events every verdict is INCONCLUSIVE, and a "
+        f"score whose label flips in more than {_percent(design.max_label_flip_rate)} of small "
         "variations is ESTIMATOR_UNSTABLE."
     )
-    lines += [_family(prereg), _protocol(prereg), *_strata(prereg), *_looks(prereg)]
-    return (*lines, *_remarks(prereg))
+    lines += [_family(design), _protocol(design), *_strata(design), *_looks(design)]
+    return (*lines, *_remarks(design))
 
 
-def _meta(prereg: Prereg) -> str:
-    meta = prereg.meta
-    who = f" by {meta.researcher}" if meta.researcher else ""
-    when = f" on {meta.date_locked}" if meta.date_locked else ""
+def _meta(design: Design) -> str:
+    who = f" by {design.researcher}" if design.researcher else ""
+    when = f" on {design.date_locked}" if design.date_locked else ""
     code = (
-        f"the code is that of commit {meta.commit_hash}"
-        if meta.commit_hash
+        f"the code is that of commit {design.commit_hash}"
+        if design.commit_hash
         else "no commit of the code is on record"
     )
     return f"The design was fixed{who}{when}; {code}."
 
 
-def _remarks(prereg: Prereg) -> list[str]:
+def _remarks(design: Design) -> list[str]:
     nan = (
         "A labelled window without a finite score is left out and counted."
-        if prereg.x_nan == "ignore"
+        if design.nan == "ignore"
         else "A labelled window without a finite score is an error."
     )
-    tables = ", ".join(prereg.reporting.required_tables) or "none"
+    tables = ", ".join(design.required_tables) or "none"
     return [
-        f"Alarms less than {prereg.refractory:,} steps apart are one episode.",
-        f"A monitor may abstain for nothing in at most {_percent(prereg.health_alpha)} of runs.",
+        f"Alarms less than {design.episode_gap:,} steps apart are one episode.",
+        f"A monitor may abstain for nothing in at most {_percent(design.abstention_rate)} of runs.",
         nan,
         f"The tables to report are {tables}, with every indicator and every failure.",
     ]
 
 
-def _event(prereg: Prereg) -> str:
-    event = prereg.event
-    if event.type == "E_jump":
+def _event(design: Design) -> str:
+    if design.event_type == "E_jump":
         return (
-            f"The event t* is the first step at which {event.metric} rises by at least "
-            f"{event.jump_threshold:g} within {event.window_W_event:,} steps."
+            f"The event t* is the first step at which {design.metric} rises by at least "
+            f"{design.jump_threshold:g} within {design.w_event:,} steps."
         )
-    if event.type == "E_plateau":
-        dips = event.x_plateau_regression
+    if design.event_type == "E_plateau":
+        dips = design.plateau_regression
         allowed = f", of which up to {dips} in a row may lie below" if dips else ""
         return (
-            f"The event t* is the first of {event.x_plateau_checkpoints} consecutive checkpoints "
-            f"with {event.metric} at or above {event.x_plateau_threshold:g}{allowed}."
+            f"The event t* is the first of {design.plateau_checkpoints} consecutive checkpoints "
+            f"with {design.metric} at or above {design.plateau_threshold:g}{allowed}."
         )
     return (
         f"The event t* is the step at which force, info and constraint, each at or above its "
-        f"{event.x_regime_quantile:g} quantile of the run, move together within "
-        f"{event.x_regime_radius:,} steps (PT-MSS); alternate estimates must see it within "
-        f"{event.x_regime_tolerance:,} steps and in the same order. Runs that PT-MSS finds "
+        f"{design.regime_quantile:g} quantile of the run, move together within "
+        f"{design.regime_radius:,} steps (PT-MSS); alternate estimates must see it within "
+        f"{design.regime_tolerance:,} steps and in the same order. Runs that PT-MSS finds "
         "INCONCLUSIVE or ESTIMATOR_UNSTABLE are excluded."
     )
 
 
-def _targets(prereg: Prereg) -> str:
-    targets = ", ".join(f"{target:g}" for target in prereg.fpr_targets)
+def _targets(design: Design) -> str:
+    targets = ", ".join(f"{target:g}" for target in design.fpr_targets)
     met = (
-        f"within {prereg.fpr_eps:g}"
-        if prereg.protocol == "v0.4"
-        else f"exceeded by no more than {prereg.fpr_eps:g} or half the target, whichever is less"
+        f"within {design.fpr_eps:g}"
+        if design.protocol == "v0.4"
+        else f"exceeded by no more than {design.fpr_eps:g} or half the target, whichever is less"
     )
     return (
-        f"The budgets are false positive rates of {targets}; at least {prereg.min_targets_ok} "
+        f"The budgets are false positive rates of {targets}; at least {design.min_targets_ok} "
         f"must be met, {met}, and the lowest reachable rate must not exceed "
-        f"{prereg.fpr_floor_max:g}."
+        f"{design.fpr_floor_max:g}."
     )
 
 
-def _family(prereg: Prereg) -> str:
-    windows = ", ".join(str(window) for window in prereg.window_sweep)
-    smoothing = ", ".join(str(length) for length in prereg.x_smoothing_sweep)
+def _family(design: Design) -> str:
+    windows = ", ".join(str(window) for window in design.window_sweep)
+    smoothing = ", ".join(str(length) for length in design.smoothing_sweep)
     return (
         f"Stability is judged over windows of {windows} steps, trailing means of {smoothing} "
-        f"checkpoints, and {prereg.x_run_groups} groups of runs left out in turn."
+        f"checkpoints, and {design.run_groups} groups of runs left out in turn."
     )
 
 
-def _protocol(prereg: Prereg) -> str:
-    if prereg.protocol == "v0.4":
+def _protocol(design: Design) -> str:
+    if design.protocol == "v0.4":
         return "The protocol is v0.4: the specification to the letter, without chance nulls."
     return (
         f"The protocol is strict: coverage must beat two chance nulls of "
-        f"{prereg.x_null_draws:,} draws at p <= {prereg.alpha_per_look:g}, adjusted over all "
-        f"candidates (Holm); intervals rest on {prereg.x_bootstrap_draws:,} bootstrap draws; the "
-        f"seed of all draws is {prereg.x_seed}."
+        f"{design.null_draws:,} draws at p <= {design.alpha_per_look:g}, adjusted over all "
+        f"candidates (Holm); intervals rest on {design.bootstrap_draws:,} bootstrap draws; the "
+        f"seed of all draws is {design.seed}."
     )
 
 
-def _strata(prereg: Prereg) -> list[str]:
+def _strata(design: Design) -> list[str]:
     return [
         f"A score that passes everything only where {item.where} (stratum {item.name}) is "
         "SCOPE_LIMITED to that; the test there joins the family over which p-values are adjusted."
-        for item in prereg.x_strata
+        for item in design.strata
     ]
 
 
-def _looks(prereg: Prereg) -> list[str]:
-    most = prereg.x_max_eval_seeds
+def _looks(design: Design) -> list[str]:
+    most = design.max_eval_seeds
     bound = "" if most is None else f", at most {most:,} over all looks"
-    if prereg.x_looks == 1:
+    if design.looks == 1:
         return [
             "Held-out runs are looked at once: to add some after that takes a new lock, judged on "
             f"new seeds alone{bound}."
         ]
     return [
-        f"Held-out runs may be added and looked at again, {prereg.x_looks} looks in all{bound}; "
-        f"each look tests at {prereg.x_alpha:g} / {prereg.x_looks} = {prereg.alpha_per_look:g}."
+        f"Held-out runs may be added and looked at again, {design.looks} looks in all{bound}; "
+        f"each look tests at {design.alpha:g} / {design.looks} = {design.alpha_per_look:g}."
     ]
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from gmb_hf.design.design import EVENT_STEP, Meta, Prereg
+from gmb_hf.design.design import EVENT_STEP, Design
 from gmb_hf.design.power import effective_budget, runs_advised, runs_needed
 from gmb_hf.errors import InputError, first_of
 
@@ -49,14 +49,14 @@ def git_commit(folder: str | Path = ".") -> str | None:
     return found.stdout.strip() or None
 
 
-def filled_in(meta: Meta, *, date: str, commit: str | None) -> Meta:
+def filled_in(design: Design, *, date: str, commit: str | None) -> Design:
     """What nobody wrote down about a design, filled in; where git knows no commit it is None."""
     changes = {}
-    if is_placeholder(meta.commit_hash):
+    if is_placeholder(design.commit_hash):
         changes["commit_hash"] = commit
-    if is_placeholder(meta.date_locked):
+    if is_placeholder(design.date_locked):
         changes["date_locked"] = date
-    return meta.model_copy(update=changes)
+    return design.model_copy(update=changes)
 
 
 # What the design linter finds, and what it is told of the runs.
@@ -140,39 +140,39 @@ _OWN = {
 """Settings that one type of event has and the others pass over."""
 
 
-def event_findings(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
+def event_findings(design: Design, facts: DesignFacts) -> Iterator[Finding]:
     """The faults of the event; facts that are not known are not judged."""
-    yield from _settings(prereg, facts)
-    yield from _occurrences(prereg, facts)
+    yield from _settings(design, facts)
+    yield from _occurrences(design, facts)
     yield from _logs(facts)
 
 
-def _settings(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
-    event, cadence = prereg.event, facts.cadence
+def _settings(design: Design, facts: DesignFacts) -> Iterator[Finding]:
+    cadence, event = facts.cadence, design.section("event")
     foreign = [
         f"{name} ({kind})"
         for kind, names in _OWN.items()
         for name in names
-        if kind != event.type and getattr(event, name) not in (None, False)
+        if kind != design.event_type and event[name] not in (None, False)
     ]
     if foreign:
         yield warning(
             "event_settings_unused",
-            f"event.type is {event.type}, which passes over {', '.join(foreign)}; leave them out, "
-            "or choose another type",
+            f"event.type is {design.event_type}, which passes over {', '.join(foreign)}; leave "
+            "them out, or choose another type",
         )
-    if event.type == "E_jump" and cadence is not None and prereg.w_event % cadence:
-        nearest = max(cadence, round(prereg.w_event / cadence) * cadence)
+    if design.event_type == "E_jump" and cadence is not None and design.w_event % cadence:
+        nearest = max(cadence, round(design.w_event / cadence) * cadence)
         yield error(
             "event_window_off_cadence",
-            f"window_W_event {prereg.w_event} is no multiple of the cadence {cadence}, so "
+            f"window_W_event {design.w_event} is no multiple of the cadence {cadence}, so "
             f"m(t + W) does not exist; use {nearest}",
         )
-    if event.type != "E_regime":
+    if design.event_type != "E_regime":
         return
-    radius, quantile = event.x_regime_radius or 0, event.x_regime_quantile or 0.0
+    radius, quantile = design.regime_radius or 0, design.regime_quantile or 0.0
     if cadence is not None and radius < cadence:
-        below = error if prereg.protocol == "strict" else warning
+        below = error if design.protocol == "strict" else warning
         yield below(
             "radius_below_cadence",
             f"x_regime_radius {radius} is below the cadence {cadence}: signals move together only "
@@ -188,7 +188,7 @@ def _settings(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
         )
 
 
-def _occurrences(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
+def _occurrences(design: Design, facts: DesignFacts) -> Iterator[Finding]:
     starts = facts.first_steps or (-math.inf,) * len(facts.event_steps)
     events = [
         (event, first)
@@ -199,7 +199,7 @@ def _occurrences(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
         yield warning(
             "no_events",
             f"none of {len(facts.event_steps)} runs has an event; check "
-            f"{', '.join(_READ_FROM[prereg.event.type])}, or train longer",
+            f"{', '.join(_READ_FROM[design.event_type])}, or train longer",
         )
     if facts.excluded:
         labels = ", ".join(f"{count} {label}" for label, count in facts.excluded.items())
@@ -209,22 +209,22 @@ def _occurrences(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
             f"negatives: PT-MSS cannot say whether they have a transition ({labels})",
         )
     at_first = sum(event <= first for event, first in events)
-    floor = " or x_theta_floor" if prereg.event.type == "E_jump" else ""
+    floor = " or x_theta_floor" if design.event_type == "E_jump" else ""
     if events and at_first > FIRST_STEP_SHARE_MAX * len(events):
         yield warning(
             "events_on_first_step",
             f"{at_first} of {len(events)} events fall on the first evaluated step, so nothing "
             f"can warn of them; set x_event_t_min{floor}",
         )
-    early = sum(event <= prereg.burn_in for event, _ in events)
-    if prereg.burn_in and early:
+    early = sum(event <= design.burn_in for event, _ in events)
+    if design.burn_in and early:
         yield warning(
             "events_before_burn_in",
-            f"{early} of {len(events)} events come before x_burn_in {prereg.burn_in} ends, so "
+            f"{early} of {len(events)} events come before x_burn_in {design.burn_in} ends, so "
             "nothing can warn of them and they count as uncovered; shorten the burn-in, or set "
             "x_event_t_min",
         )
-    if facts.dip_recoveries and not prereg.event.x_require_new_max:
+    if facts.dip_recoveries and not design.require_new_max:
         yield warning(
             "dip_recoveries",
             f"{facts.dip_recoveries} of {len(events)} events only regain a level reached "
@@ -243,18 +243,18 @@ def _logs(facts: DesignFacts) -> Iterator[Finding]:
         )
 
 
-def lint(prereg: Prereg, facts: DesignFacts | None = None) -> list[Finding]:
+def lint(design: Design, facts: DesignFacts | None = None) -> list[Finding]:
     """Every fault of the design, errors first; facts that are not known are not judged."""
-    facts = facts or DesignFacts(cadence=prereg.boundary.checkpoint_every_steps)
+    facts = facts or DesignFacts(cadence=design.cadence)
     found = [
-        *_left_to_fill_in(prereg),
-        *_windows(prereg, facts),
-        *_seeds(prereg),
-        *event_findings(prereg, facts),
-        *_indicators(prereg, facts),
-        *_grids(prereg, facts),
-        *_strata(prereg, facts),
-        *_power(prereg, facts),
+        *_left_to_fill_in(design),
+        *_windows(design, facts),
+        *_seeds(design),
+        *event_findings(design, facts),
+        *_indicators(design, facts),
+        *_grids(design, facts),
+        *_strata(design, facts),
+        *_power(design, facts),
     ]
     return sorted(found, key=lambda finding: finding.level != "error")
 
@@ -267,11 +267,11 @@ def refuse_unsound(findings: Iterable[Finding], *, warnings_too: bool = False) -
         raise InputError(f"design refused, {len(faults)} fault(s): {named}")
 
 
-def _left_to_fill_in(prereg: Prereg) -> Iterator[Finding]:
+def _left_to_fill_in(design: Design) -> Iterator[Finding]:
     fields = {
         f"{section}.{name}": value
         for section in ("meta", "boundary")
-        for name, value in getattr(prereg, section).plain().items()
+        for name, value in design.section(section).items()
     }
     # The day and the commit are filled in by the lock.
     open_ones = [
@@ -288,25 +288,25 @@ def _left_to_fill_in(prereg: Prereg) -> Iterator[Finding]:
         )
 
 
-def _windows(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
-    horizon, gap, cadence = prereg.horizon, prereg.safe_gap, facts.cadence
-    declared = prereg.boundary.checkpoint_every_steps
+def _windows(design: Design, facts: DesignFacts) -> Iterator[Finding]:
+    horizon, gap, cadence = design.horizon, design.safe_gap, facts.cadence
+    declared = design.cadence
     if gap <= horizon:
         yield error(
             "horizon_reaches_gap",
             f"safe_gap_steps {gap} must be larger than horizon_steps {horizon}, or a checkpoint "
             "is positive and negative at once; widen the gap",
         )
-    if prereg.lead_time_median_min > horizon:
+    if design.lead_time_median_min > horizon:
         yield error(
             "lead_minimum_beyond_horizon",
-            f"lead_time_median_min {prereg.lead_time_median_min:g} exceeds the horizon {horizon}, "
+            f"lead_time_median_min {design.lead_time_median_min:g} exceeds the horizon {horizon}, "
             "which censors every lead; no score can pass",
         )
-    if prereg.lead_time_target > horizon:
+    if design.lead_time_target > horizon:
         yield warning(
             "lead_target_beyond_horizon",
-            f"lead_time_target {prereg.lead_time_target} exceeds the horizon {horizon}, so "
+            f"lead_time_target {design.lead_time_target} exceeds the horizon {horizon}, so "
             "lead_time_success is always 0",
         )
     if cadence is None:
@@ -325,8 +325,8 @@ def _windows(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
         )
 
 
-def _seeds(prereg: Prereg) -> Iterator[Finding]:
-    both = sorted(set(prereg.boundary.seeds_explore) & set(prereg.boundary.seeds_eval))
+def _seeds(design: Design) -> Iterator[Finding]:
+    both = sorted(set(design.seeds_explore) & set(design.seeds_eval))
     if both:
         yield error(
             "seeds_overlap",
@@ -335,8 +335,8 @@ def _seeds(prereg: Prereg) -> Iterator[Finding]:
         )
 
 
-def _indicators(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
-    reversed_ones = [item.name for item in prereg.candidates if item.x_sign == -1]
+def _indicators(design: Design, facts: DesignFacts) -> Iterator[Finding]:
+    reversed_ones = [item.name for item in design.candidates if item.x_sign == -1]
     if reversed_ones and facts.n_explore is not None:
         yield warning(
             "reversed_sign",
@@ -350,8 +350,8 @@ def _indicators(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
         )
 
 
-def _grids(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
-    sweep, cadence = prereg.window_sweep, facts.cadence
+def _grids(design: Design, facts: DesignFacts) -> Iterator[Finding]:
+    sweep, cadence = design.window_sweep, facts.cadence
     if facts.windowed != () and cadence is not None:
         off = [window for window in sweep if window % cadence]
         if off:
@@ -372,18 +372,18 @@ def _grids(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
             "sweep_without_effect",
             "window_sweep holds a single window, which cannot show sensitivity; add others",
         )
-    if set(prereg.x_smoothing_sweep) == {1} or len(set(prereg.x_smoothing_sweep)) < len(
-        prereg.x_smoothing_sweep
+    if set(design.smoothing_sweep) == {1} or len(set(design.smoothing_sweep)) < len(
+        design.smoothing_sweep
     ):
         yield warning(
             "smoothing_without_effect",
-            f"x_smoothing_sweep {list(prereg.x_smoothing_sweep)} holds nothing but no smoothing, "
+            f"x_smoothing_sweep {list(design.smoothing_sweep)} holds nothing but no smoothing, "
             "or a length twice; name different lengths",
         )
 
 
-def _strata(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
-    on_event = [item.name for item in prereg.x_strata if EVENT_STEP in item.names]
+def _strata(design: Design, facts: DesignFacts) -> Iterator[Finding]:
+    on_event = [item.name for item in design.strata if EVENT_STEP in item.names]
     if on_event:
         yield warning(
             "stratum_on_event",
@@ -394,49 +394,49 @@ def _strata(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
         return
     for name, events in facts.stratum_events.items():
         expected = events * facts.n_eval / facts.n_explore
-        if expected < prereg.event_count_min:
+        if expected < design.event_count_min:
             yield warning(
                 "few_events_in_stratum",
                 f"{name}: {events} explore events let expect {expected:.0f} held-out ones, fewer "
-                f"than x_event_count_min {prereg.event_count_min}; widen it, or add runs",
+                f"than x_event_count_min {design.event_count_min}; widen it, or add runs",
             )
 
 
-def _power(prereg: Prereg, facts: DesignFacts) -> Iterator[Finding]:
+def _power(design: Design, facts: DesignFacts) -> Iterator[Finding]:
     if facts.n_eval is not None:
-        if facts.n_eval < prereg.event_count_min:
+        if facts.n_eval < design.event_count_min:
             yield warning(
                 "few_held_out_runs",
                 f"{facts.n_eval} held-out runs cannot give x_event_count_min "
-                f"{prereg.event_count_min} events: every verdict will be INCONCLUSIVE",
+                f"{design.event_count_min} events: every verdict will be INCONCLUSIVE",
             )
-        if facts.n_eval < prereg.x_run_groups:
+        if facts.n_eval < design.run_groups:
             yield error(
                 "run_groups_exceed_runs",
-                f"x_run_groups {prereg.x_run_groups} exceeds the {facts.n_eval} held-out runs",
+                f"x_run_groups {design.run_groups} exceeds the {facts.n_eval} held-out runs",
             )
-    if prereg.protocol != "strict":
+    if design.protocol != "strict":
         return
-    candidates = facts.n_candidates or len(prereg.candidates) or 1
-    family = candidates * (1 + len(prereg.x_strata))
-    draws = math.ceil(family / prereg.alpha_per_look - 1e-9) - 1
-    if prereg.x_null_draws < draws:
-        strata = f", {len(prereg.x_strata)} strata each" if prereg.x_strata else ""
+    candidates = facts.n_candidates or len(design.candidates) or 1
+    family = candidates * (1 + len(design.strata))
+    draws = math.ceil(family / design.alpha_per_look - 1e-9) - 1
+    if design.null_draws < draws:
+        strata = f", {len(design.strata)} strata each" if design.strata else ""
         yield error(
             "few_null_draws",
-            f"x_null_draws {prereg.x_null_draws} cannot reach p <= {prereg.alpha_per_look:g} after "
+            f"x_null_draws {design.null_draws} cannot reach p <= {design.alpha_per_look:g} after "
             f"adjustment over {candidates} candidate(s){strata}; draw at least {draws}",
         )
     if facts.n_explore_with_negatives is not None:
-        yield from _budgets(prereg, facts.n_explore_with_negatives, facts.n_explore)
+        yield from _budgets(design, facts.n_explore_with_negatives, facts.n_explore)
 
 
-def _budgets(prereg: Prereg, runs: int, explored: int | None) -> Iterator[Finding]:
+def _budgets(design: Design, runs: int, explored: int | None) -> Iterator[Finding]:
     of = f" of {explored}" if explored is not None else ""
-    finite = [target for target in prereg.fpr_targets if runs >= runs_needed(target)]
-    for target in prereg.fpr_targets:
+    finite = [target for target in design.fpr_targets if runs >= runs_needed(target)]
+    for target in design.fpr_targets:
         if target not in finite:
-            primary = target == prereg.primary_fpr
+            primary = target == design.primary_fpr
             message = (
                 f"a threshold for {target:g} takes {runs_needed(target)} explore runs with "
                 f"negative windows, there are {runs}{of}: the answer will be ABSTAIN"
@@ -456,11 +456,11 @@ def _budgets(prereg: Prereg, runs: int, explored: int | None) -> Iterator[Findin
                 f"about {effective_budget(target, runs):.3f}; {runs_advised(target)} runs keep "
                 "80% of it",
             )
-    if len(finite) < prereg.min_targets_ok:
+    if len(finite) < design.min_targets_ok:
         yield error(
             "too_few_reachable_targets",
-            f"{len(finite)} of {len(prereg.fpr_targets)} targets have a finite threshold with "
-            f"{runs} calibration runs, min_targets_ok asks for {prereg.min_targets_ok}: no score "
+            f"{len(finite)} of {len(design.fpr_targets)} targets have a finite threshold with "
+            f"{runs} calibration runs, min_targets_ok asks for {design.min_targets_ok}: no score "
             "can pass",
         )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gmb_hf._version import __version__
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.design.explain import explain
 from gmb_hf.design.power import effective_budget
 from gmb_hf.design.record import (
@@ -44,13 +44,13 @@ Do not edit: a changed lock is refused. `gmb lock --explain` says what each choi
 class Lock:
     """A preregistration and its `x_lock` record; build or read one, never edit it."""
 
-    prereg: Prereg
+    design: Design
     x_lock: LockRecord
 
     @classmethod
     def build(
         cls,
-        prereg: Prereg,
+        design: Design,
         candidates: Mapping[str, LockedCandidate],
         *,
         explore_fingerprint: str,
@@ -64,8 +64,8 @@ class Lock:
         """Freeze a preregistration.
 
         Args:
-            prereg: the design; the linter must have passed it.
-            candidates: every candidate of the prereg, and the controls, by name.
+            design: the design; the linter must have passed it.
+            candidates: every candidate of the design, and the controls, by name.
             explore_fingerprint: content hash of the explore log.
             explore_runs, explore_seeds: what the thresholds were found on.
             n_calibration_runs: how many of those runs have negative windows.
@@ -77,8 +77,8 @@ class Lock:
             InputError: as `check_candidates`, or an explore seed is also held out.
         """
         seeds = tuple(sorted({seed for seed in explore_seeds if seed is not None}))
-        check_candidates(prereg, candidates, explore_runs)
-        refuse_overlap(seeds, prereg.boundary.seeds_eval, "prereg: boundary.seeds_eval")
+        check_candidates(design, candidates, explore_runs)
+        refuse_overlap(seeds, design.seeds_eval, "prereg: boundary.seeds_eval")
         record = {
             "format": FORMAT,
             "created": created or datetime.now(UTC).isoformat(timespec="seconds"),
@@ -89,15 +89,15 @@ class Lock:
             "n_calibration_runs": n_calibration_runs,
             "effective_budget": {
                 target_key(target): effective_budget(target, n_calibration_runs)
-                for target in prereg.fpr_targets
+                for target in design.fpr_targets
             },
             "candidates": {name: item.plain() for name, item in candidates.items()},
             "x_health": None if health is None else health.plain(),
             "x_sources": [dict(source) for source in sources],
         }
-        unsealed = cls(prereg, LockRecord.parse({**record, "hash": ""}, where="lock"))
+        unsealed = cls(design, LockRecord.parse({**record, "hash": ""}, where="lock"))
         sealed = unsealed.x_lock.model_copy(update={"hash": _seal(unsealed.plain())})
-        return cls(prereg, sealed)
+        return cls(design, sealed)
 
     @classmethod
     def read(cls, path: str | Path) -> Lock:
@@ -124,7 +124,7 @@ class Lock:
         design = {key: value for key, value in data.items() if key != "x_lock"}
         try:
             lock = cls(
-                Prereg.parse(design, where=str(path)),
+                Design.parse(design, where=str(path)),
                 LockRecord.parse(record, where=f"{path}: x_lock"),
             )
         except InputError:
@@ -139,7 +139,7 @@ class Lock:
 
     def plain(self) -> dict[str, Any]:
         """The whole file as plain data."""
-        return {**self.prereg.plain(), "x_lock": self.x_lock.plain()}
+        return {**self.design.plain(), "x_lock": self.x_lock.plain()}
 
     def verify(self, *, where: str = "lock") -> None:
         """Raise `InputError` unless the hash is that of the content."""
@@ -199,14 +199,14 @@ class Lock:
         """
         for name in candidates:
             self.candidate(name)
-        most = self.prereg.x_max_eval_seeds
+        most = self.design.max_eval_seeds
         if most is not None and len(runs) > most:
             raise InputError(
                 f"{len(runs)} held-out runs are more than the lock's x_max_eval_seeds {most}; "
                 "leave some out, or lock again and judge new seeds alone"
             )
         return check_held_out(
-            self.prereg.boundary,
+            self.design,
             self.x_lock,
             runs,
             seeds,
@@ -216,7 +216,7 @@ class Lock:
 
     def explain(self) -> tuple[str, ...]:
         """One sentence for each frozen choice."""
-        return explain(self.prereg, self.x_lock)
+        return explain(self.design, self.x_lock)
 
 
 def _seal(content: Mapping[str, Any]) -> str:
@@ -350,10 +350,10 @@ def looks_path(lock_path: str | Path) -> Path:
 def look_notes(lock: Lock, look: Look | None) -> list[str]:
     """What a report must say about the look; nothing where the only one goes as planned."""
     notes = list(look.notes) if look else []
-    if lock.prereg.x_looks > 1:
+    if lock.design.looks > 1:
         notes.append(
-            f"Look {look.number if look else 1} of {lock.prereg.x_looks} at held-out runs: each "
-            f"tests at p <= {lock.prereg.alpha_per_look:g}."
+            f"Look {look.number if look else 1} of {lock.design.looks} at held-out runs: each "
+            f"tests at p <= {lock.design.alpha_per_look:g}."
         )
     return notes
 
@@ -364,7 +364,7 @@ def _refuse_beyond(
     if not taken:
         return
     seen = list(dict.fromkeys(run for item in taken for run in item.runs))
-    allowed = lock.prereg.x_looks
+    allowed = lock.design.looks
     if len(taken) >= allowed:
         new = [run for run in runs if run not in set(seen)]
         raise InputError(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AllowInfNan, Field, FiniteFloat, model_validator
 
-from gmb_hf.design.design import Boundary, Ensemble, ParamValue, Prereg
+from gmb_hf.design.design import Design, Ensemble, ParamValue
 from gmb_hf.documents import Many, Section
 from gmb_hf.errors import InputError, first_of, unknown
 
@@ -172,14 +172,14 @@ class LockRecord(Section):
 
 
 def check_candidates(
-    prereg: Prereg, candidates: Mapping[str, LockedCandidate], explore_runs: Sequence[str]
+    design: Design, candidates: Mapping[str, LockedCandidate], explore_runs: Sequence[str]
 ) -> None:
     """Raise `InputError` unless a lock of these candidates holds what the design asks for.
 
     Every candidate of the design, and beside them controls only, with the design's sign, a number
     for each target, and of an ensemble the formula of its members, made on explore runs alone.
     """
-    declared = {candidate.name: candidate for candidate in prereg.candidates}
+    declared = {candidate.name: candidate for candidate in design.candidates}
     for name, candidate in declared.items():
         if name not in candidates:
             raise InputError(f"lock: candidate {name!r} of the prereg has no thresholds")
@@ -188,18 +188,18 @@ def check_candidates(
                 f"lock: candidate {name!r} has sign {candidates[name].sign:+d}, the prereg says "
                 f"{candidate.x_sign:+d}"
             )
-    wanted = {target_key(target) for target in prereg.fpr_targets}
+    wanted = {target_key(target) for target in design.fpr_targets}
     for name, item in candidates.items():
         if declared and name not in declared and item.family != "control":
             raise unknown("candidate", name, declared, where="lock: not in the prereg")
-        design = declared[name].x_ensemble if name in declared else None
-        if (design is None) != (item.ensemble is None):
+        wanted_one = declared[name].x_ensemble if name in declared else None
+        if (wanted_one is None) != (item.ensemble is None):
             raise InputError(
                 f"lock: candidate {name!r} "
-                + ("is no ensemble" if design is None else "is an ensemble without a formula")
+                + ("is no ensemble" if wanted_one is None else "is an ensemble without a formula")
             )
-        if design is not None and item.ensemble is not None:
-            _check_ensemble(f"lock: candidate {name!r}", design, item.ensemble, explore_runs)
+        if wanted_one is not None and item.ensemble is not None:
+            _check_ensemble(f"lock: candidate {name!r}", wanted_one, item.ensemble, explore_runs)
         if CENTRAL not in item.members:
             raise InputError(f"lock: candidate {name!r} has no member {CENTRAL!r}")
         for member, thresholds in item.members.items():
@@ -234,7 +234,7 @@ def _check_ensemble(
 
 
 def check_held_out(
-    boundary: Boundary,
+    design: Design,
     record: LockRecord,
     runs: Sequence[str],
     seeds: Sequence[int | None],
@@ -245,7 +245,7 @@ def check_held_out(
     """Refuse held-out logs that overlap the explore runs or come from another system.
 
     Args:
-        boundary, record: the lock's two sides.
+        design, record: the lock's two sides.
         runs, seeds: names and seeds of the held-out runs (a seed may be unknown: None).
         fingerprint: content hash of the held-out log.
         declared: what the parts of the log say about themselves, by boundary field.
@@ -261,23 +261,24 @@ def check_held_out(
             "held-out runs are the explore runs that this lock was made on; give new runs"
         )
     refuse_shared_runs(record.explore_runs, record.explore_seeds, runs, seeds, "held-out runs")
-    for field, locked, found in differing(boundary, declared):
+    for field, locked, found in differing(design, declared):
         raise InputError(
             f"held-out runs differ from the lock's boundary.{field}: locked {locked!r}, "
             f"found {found!r}; a verdict does not carry over, lock that system anew"
         )
-    return _compare_seeds(boundary.seeds_eval, [seed for seed in seeds if seed is not None])
+    return _compare_seeds(design.seeds_eval, [seed for seed in seeds if seed is not None])
 
 
 def differing(
-    boundary: Boundary, declared: Mapping[str, Sequence[Any]]
+    design: Design, declared: Mapping[str, Sequence[Any]]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Each field, what the boundary states and what a log says instead.
+    """Each field of the boundary, what the design states and what a log says instead.
 
     What either side leaves open (None, or no entry) is not compared.
     """
+    boundary = design.section("boundary")
     for field, said in declared.items():
-        stated = getattr(boundary, field)
+        stated = boundary[field]
         for found in said:
             if stated is not None and found is not None and stated != found:
                 yield field, stated, found

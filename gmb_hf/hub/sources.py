@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gmb_hf.benchmark.locking import prereg_from_config
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.errors import InputError
 from gmb_hf.hub.client import Address, is_address
 from gmb_hf.hub.transfer import pull_configs
@@ -105,7 +105,7 @@ def pull_task(text: str, settings: TaskSettings) -> dict[str, str]:
     return config.source
 
 
-def design_for(log: RunLog, prereg_path: str | Path | None, preset_name: str | None) -> Prereg:
+def design_for(log: RunLog, prereg_path: str | Path | None, preset_name: str | None) -> Design:
     """The preregistration or preset that was given, or the design that the log was trained for.
 
     Raises:
@@ -115,7 +115,7 @@ def design_for(log: RunLog, prereg_path: str | Path | None, preset_name: str | N
     if prereg_path is not None and preset_name is not None:
         raise InputError("--prereg and --preset are two designs; give one of them")
     if prereg_path is not None:
-        return Prereg.read(prereg_path)
+        return Design.read(prereg_path)
     from gmb_hf.training.config import RunConfig
     from gmb_hf.training.presets import preset
 
@@ -133,22 +133,22 @@ def design_for(log: RunLog, prereg_path: str | Path | None, preset_name: str | N
     return prereg_from_config(RunConfig.from_dict({"preset": name, **design}), log)
 
 
-def explore_part(log: RunLog, prereg: Prereg) -> tuple[RunLog, int]:
+def explore_part(log: RunLog, prereg: Design) -> tuple[RunLog, int]:
     """The runs that may be explored, and how many held-out ones were set aside.
 
     Raises:
         InputError: none of the declared explore seeds is in the log.
     """
-    return _part(log, prereg.boundary.seeds_explore, prereg.boundary.seeds_eval, "explore")
+    return _part(log, prereg.seeds_explore, prereg.seeds_eval, "explore")
 
 
-def held_out_part(log: RunLog, prereg: Prereg) -> tuple[RunLog, int]:
+def held_out_part(log: RunLog, prereg: Design) -> tuple[RunLog, int]:
     """The runs that are held out, and how many explore runs were set aside.
 
     Raises:
         InputError: none of the declared held-out seeds is in the log.
     """
-    return _part(log, prereg.boundary.seeds_eval, prereg.boundary.seeds_explore, "held-out")
+    return _part(log, prereg.seeds_eval, prereg.seeds_explore, "held-out")
 
 
 def _part(

@@ -22,7 +22,7 @@ from pydantic import FiniteFloat
 
 from gmb_hf.benchmark.health import LockedBounds
 from gmb_hf.benchmark.results import Results
-from gmb_hf.design.design import Boundary
+from gmb_hf.design.design import Design
 from gmb_hf.design.lock import Lock
 from gmb_hf.design.record import differing
 from gmb_hf.documents import Many, Section
@@ -61,18 +61,18 @@ class LockedBoundary:
     """
 
     def __init__(self, lock: Lock, system: Mapping[str, Any] | None) -> None:
-        boundary, health = lock.prereg.boundary, lock.x_lock.x_health
-        if boundary.checkpoint_every_steps is None:
+        design, health = lock.design, lock.x_lock.x_health
+        if design.cadence is None:
             raise InputError(
                 "lock: boundary.checkpoint_every_steps is open, so no live run can be held against "
                 "it; lock again with gmb lock, which fills it in from the logs"
             )
-        self.cadence = boundary.checkpoint_every_steps
+        self.cadence = design.cadence
         self._first = None if health is None else health.first_step
         self._end = None if health is None else health.last_step
         said = _statements(system or {})
-        self._foreign = _difference(boundary, said)
-        locked = {name for name in _SYSTEM[:-1] if getattr(boundary, name) is not None}
+        self._foreign = _difference(design, said)
+        locked = {name for name in _SYSTEM[:-1] if getattr(design, name) is not None}
         self.unstated = tuple(name for name in _SYSTEM if name in locked and not said.get(name))
         self.last: int | None = None
         self.seen = 0
@@ -132,8 +132,8 @@ def _is_several(said: Any) -> bool:
     return isinstance(said, Sequence) and not isinstance(said, str)
 
 
-def _difference(boundary: Boundary, said: Mapping[str, Sequence[Any]]) -> str | None:
-    for name, locked, found in differing(boundary, said):
+def _difference(design: Design, said: Mapping[str, Sequence[Any]]) -> str | None:
+    for name, locked, found in differing(design, said):
         return f"the run's {name} is {found!r}, the lock is about {locked!r}"
     return None
 
@@ -190,8 +190,8 @@ def target_of(lock: Lock, acting: Sequence[str], target: float | None) -> float:
         InputError: the lock has no such target, or for an indicator that acts no threshold by it.
     """
     if target is None:
-        return lock.prereg.primary_fpr
-    targets = lock.prereg.fpr_targets
+        return lock.design.primary_fpr
+    targets = lock.design.fpr_targets
     if isinstance(target, bool) or target not in targets:
         raise InputError(f"target {target!r} is not in the lock; its targets: {_listed(targets)}")
     without = {
@@ -466,7 +466,7 @@ class AlarmMonitor:
         fault = self._boundary.fault(now)
         columns, faults = self._usable({**observables, "step": now})
         rulers = tuple(ruler.update(now, columns, faults, fault) for ruler in self._rulers)
-        state, reason, since = decide(rulers, step=now, burn_in=self.lock.prereg.burn_in)
+        state, reason, since = decide(rulers, step=now, burn_in=self.lock.design.burn_in)
         if state != self._state:
             self._state, self._since = state, now
         since = self._since if since is None else since
@@ -510,7 +510,7 @@ class AlarmMonitor:
         """
         held = MonitorState.parse(state, where=where)
         held.check(self.lock.hash, self.acting, {ruler.name for ruler in self._rulers}, where)
-        held.check_target(self.target, self.lock.prereg.primary_fpr, where)
+        held.check_target(self.target, self.lock.design.primary_fpr, where)
         held.run.restore(self._boundary)
         for ruler in self._rulers:
             held.rulers[ruler.name].restore(ruler)
@@ -539,7 +539,7 @@ class AlarmMonitor:
             self._file = None
 
     def _ruler(self, name: str, bounds: LockedBounds, *, acts: bool) -> Ruler:
-        prereg, frozen = self.lock.prereg, self.lock.candidate(name)
+        prereg, frozen = self.lock.design, self.lock.candidate(name)
         indicator, cadence = locked_indicator(name, frozen), self._boundary.cadence
         refuse_unstreamed_candidate(name, frozen, cadence=cadence)
         stream = IndicatorStream(

@@ -22,7 +22,7 @@ from gmb_hf.benchmark.evaluate import Evaluation
 from gmb_hf.benchmark.operationality import pass_line
 from gmb_hf.benchmark.results import IndicatorRecord, IntervalRecord, Results, definition_of_done
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.design.explain import explain_design
 from gmb_hf.design.power import runs_needed
 from gmb_hf.escape import steps
@@ -237,7 +237,7 @@ def _bracket(interval: IntervalRecord | None, *, percent: bool = False) -> str:
     return f" [{interval.low:{form}}, {interval.high:{form}}]"
 
 
-def _boundary(results: Results, design: Prereg | None) -> tuple[str, ...]:
+def _boundary(results: Results, design: Design | None) -> tuple[str, ...]:
     if design is not None:
         return explain_design(design)
     task, model = results.boundary.task, results.boundary.model
@@ -432,7 +432,7 @@ def draw(
             horizon=design.horizon,
             lead_time_target=design.lead_time_target,
             target=found.target,
-            cadence=cadence or (prereg.boundary.checkpoint_every_steps if prereg else None),
+            cadence=cadence or (prereg.cadence if prereg else None),
         )
     return figures
 
@@ -494,7 +494,7 @@ def publish(
         out,
         curves=_curves(evaluation),
         aligned=[_aligned(name, evaluation) for name in names] if has_events else [],
-        cadence=evaluation.prereg.boundary.checkpoint_every_steps,
+        cadence=evaluation.prereg.cadence,
         note=note,
         next_command=next_command,
     )

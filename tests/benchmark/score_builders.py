@@ -9,7 +9,7 @@ import numpy as np
 
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.runs.panel import Panel
 
 
@@ -27,9 +27,9 @@ def scores_of(
     return Scores.from_panel(Panel.from_series(name, series), steps)
 
 
-def design(**overrides: Any) -> Prereg:
+def design(**overrides: Any) -> Design:
     """Horizon 20, safe gap 40, W_event 10 steps, unless overridden."""
-    return Prereg.minimal(**{"horizon": 20, "safe_gap": 40, "w_event": 10, **overrides})
+    return Design.minimal(**{"horizon": 20, "safe_gap": 40, "w_event": 10, **overrides})
 
 
 def noise_scores(

@@ -13,7 +13,7 @@ from score_builders import design, noise_scores, scores_of
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.nulls import risk_set_null, shift_chances, shift_null, uniform_draws
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 
 
 def alarming(values: Any, events: Any, tau: float = 1.0, **overrides: Any) -> Judgement:
@@ -159,7 +159,7 @@ class TestRiskSet:
                 assert found[run] == pytest.approx(_asked(scores, event, prereg))
 
 
-def _asked(scores: Scores, event: float, prereg: Prereg) -> float:
+def _asked(scores: Scores, event: float, prereg: Design) -> float:
     answers = []
     for run in range(scores.n_runs):
         steps = scores.steps[run][scores.present[run]]

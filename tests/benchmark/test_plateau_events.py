@@ -12,7 +12,7 @@ from score_builders import design, scores_of
 
 from gmb_hf.benchmark.events import find_events, plateau_events
 from gmb_hf.benchmark.scores import label_windows
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.errors import InputError
 from gmb_hf.runs.panel import Panel
 
@@ -23,7 +23,7 @@ def metric(*rows: list[float]) -> Panel:
     )
 
 
-def plateau(**overrides: Any) -> Prereg:
+def plateau(**overrides: Any) -> Design:
     settings = {"event_type": "E_plateau", "plateau_checkpoints": 3, "plateau_threshold": 0.9}
     return design(**{**settings, **overrides})
 

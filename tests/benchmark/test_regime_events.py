@@ -19,7 +19,7 @@ from gmb_hf.benchmark.events import (
     signal_columns,
 )
 from gmb_hf.benchmark.scores import label_windows
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.errors import InputError
 from gmb_hf.runs.runlog import RunLog
 
@@ -27,7 +27,7 @@ N = 100
 OURS = ("gradient_norm", "unembedding_entropy", "unembedding_rank", "correction_rate")
 
 
-def regime(**overrides: Any) -> Prereg:
+def regime(**overrides: Any) -> Design:
     settings = {"event_type": "E_regime", "regime_radius": 20, "regime_quantile": 0.985}
     return design(**{**settings, **overrides})
 
@@ -177,7 +177,7 @@ class TestPreregistration:
     """What must be said of the event, and what is filled in."""
 
     def test_published_settings_are_written_into_the_file(self) -> None:
-        prereg = Prereg.minimal(horizon=20, safe_gap=40, event_type="E_regime", regime_radius=500)
+        prereg = Design.minimal(horizon=20, safe_gap=40, event_type="E_regime", regime_radius=500)
         event = prereg.plain()["event"]
         assert (event["x_regime_quantile"], event["x_regime_tolerance"]) == (0.99, 15)
         assert "x_regime_radius" not in design().plain()["event"]

@@ -21,7 +21,7 @@ from gmb_hf.benchmark.results import (
     indicator_record,
 )
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.documents import parse_yaml
 from gmb_hf.errors import InputError
 
@@ -86,12 +86,12 @@ tables:
 """
 
 
-def prereg(**overrides: Any) -> Prereg:
+def prereg(**overrides: Any) -> Design:
     settings = {"horizon": 200, "safe_gap": 400, "burn_in": 100, "task": "toy task", "cadence": 50}
-    return Prereg.minimal(**{**settings, "null_draws": 99, "bootstrap_draws": 99, **overrides})
+    return Design.minimal(**{**settings, "null_draws": 99, "bootstrap_draws": 99, **overrides})
 
 
-def judged(design: Prereg, n_runs: int = 40, with_events: bool = True) -> Results:
+def judged(design: Design, n_runs: int = 40, with_events: bool = True) -> Results:
     """Three scores of made-up runs through all layers and into a results file."""
     rng = np.random.default_rng(1)
     steps = np.tile(np.arange(41) * 50, (n_runs, 1))

@@ -19,7 +19,7 @@ from gmb_hf.benchmark.judge import judge
 from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import operating_point
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 
 PANELS = 40
 CHECKPOINTS = 80
@@ -28,8 +28,8 @@ DRAWS = 199
 by_law = pytest.mark.parametrize("law", LAWS.values(), ids=LAWS)
 
 
-def settings(**overrides: Any) -> Prereg:
-    return Prereg.minimal(
+def settings(**overrides: Any) -> Design:
+    return Design.minimal(
         **{
             "horizon": 200,
             "safe_gap": 300,

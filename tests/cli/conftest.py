@@ -10,7 +10,7 @@ from command_line import COLUMNS, SMOKE, Outcome, gmb, locking
 from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
 from threads import one_thread
 
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,7 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, runs, first in (("explore", 30, 0), ("heldout", 60, 100)):
         log = synthetic_runlog(runs, seed=first, first_seed=first)
         pyarrow.csv.write_csv(log.table.select(COLUMNS), folder / f"{name}.csv")
-    prereg = Prereg.minimal(
+    prereg = Design.minimal(
         **SYNTHETIC_DESIGN,
         seeds_explore=list(range(30)),
         seeds_eval=list(range(100, 160)),

@@ -11,7 +11,7 @@ import typer
 from command_line import gmb, refused
 
 import gmb_hf
-from gmb_hf import Prereg
+from gmb_hf import Design
 from gmb_hf.cli.app import build
 from gmb_hf.indicators.catalogue import get, names
 from gmb_hf.tasks.shards import export_shards, read_shard
@@ -173,14 +173,14 @@ class TestPreregInit:
         assert "gmb lock --prereg prereg.yaml" in done.next_command
         text = Path("prereg.yaml").read_text(encoding="utf-8")
         assert text.count("#") > 40, "a comment beside each field"
-        assert Prereg.read("prereg.yaml").safe_gap > Prereg.read("prereg.yaml").horizon
+        assert Design.read("prereg.yaml").safe_gap > Design.read("prereg.yaml").horizon
 
     def test_keeps_what_is_there(self):
         Path("prereg.yaml").write_text("mine", encoding="utf-8")
         assert "is there already" in refused("prereg", "init")
         assert Path("prereg.yaml").read_text(encoding="utf-8") == "mine"
         assert gmb("prereg", "init", "--force").code == 0
-        Prereg.read("prereg.yaml")
+        Design.read("prereg.yaml")
 
     def test_an_unfilled_template_is_no_design_for_any_log(self, small_csv: Path):
         assert gmb("prereg", "init").code == 0
@@ -190,6 +190,6 @@ class TestPreregInit:
 
     def test_the_templates_candidate_is_an_indicator(self):
         assert gmb("prereg", "init").code == 0
-        (candidate,) = Prereg.read("prereg.yaml").candidates
+        (candidate,) = Design.read("prereg.yaml").candidates
         assert gmb("indicators", candidate.name).code == 0
         assert get(candidate.name).with_defaults(candidate.params)["window"] == 200

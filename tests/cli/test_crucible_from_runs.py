@@ -373,5 +373,5 @@ def test_margins_are_explored_and_locked_like_any_indicator(tmp_path):
         assert {float(rows[name, "1"]["auc"]) + float(rows[name, "-1"]["auc"])} == {1.0}
     shown = done(gmb("lock", "--runs", out / "logs", "--out", lock))
     assert shown.next_command.startswith("gmb ")
-    candidates = {item.name for item in Lock.read(lock).prereg.candidates}
+    candidates = {item.name for item in Lock.read(lock).design.candidates}
     assert {"crucible_margin_q10", "crucible_train_margin_q10"} <= candidates

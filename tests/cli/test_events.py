@@ -67,7 +67,7 @@ class TestPlateau:
             assert not held[row, int(step) // 10 - 1]
         assert found.summary.n_events == 48
         assert found.prereg is not None
-        assert found.prereg.event.x_plateau_checkpoints == 5
+        assert found.prereg.plateau_checkpoints == 5
         report = Path("results/report.md").read_text()
         assert "the first of 5 consecutive checkpoints with test_acc at or above 0.9." in report
 

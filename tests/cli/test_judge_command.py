@@ -15,7 +15,7 @@ from synthetic import synthetic_runlog
 from transformers import ByT5Tokenizer, GPT2Config, GPT2LMHeadModel
 
 from gmb_hf import Results, RunLog
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.training.launch import quiet_models
 
 
@@ -114,7 +114,7 @@ def judged_logs(chain: Path) -> None:
 @pytest.mark.usefixtures("no_figures")
 def test_a_judge_passes_the_gates_of_all_others(chain: Path) -> None:
     judged_logs(chain)
-    design = Prereg.read(chain / "prereg.yaml").replace(
+    design = Design.read(chain / "prereg.yaml").replace(
         candidates=[
             {"name": "kind", "family": "judge", "x_sees_test_labels": False},
             {"name": "embedding_gini", "family": "external"},

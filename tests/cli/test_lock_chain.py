@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import gmb, locking, refused
 
-from gmb_hf import Prereg, Results, RunLog
+from gmb_hf import Design, Results, RunLog
 from gmb_hf.design.lock import Lock
 
 JUDGED = ("--lock", "lock.yaml", "--runs", "heldout.csv")
@@ -70,7 +70,7 @@ class TestLock:
         assert not Path("new.yaml").exists()
 
     def test_an_unsound_design_is_refused_with_each_fault(self):
-        design = Prereg.read("prereg.yaml")
+        design = Design.read("prereg.yaml")
         design.replace(primary_fpr=0.01, null_draws=10).write("prereg.yaml")
         message = refused("lock", *locking(Path()), "--out=new.yaml")
         assert "design refused, 2 fault(s)" in message
@@ -79,7 +79,7 @@ class TestLock:
         assert not Path("new.yaml").exists()
 
     def test_a_gap_no_wider_than_the_horizon(self):
-        Prereg.read("prereg.yaml").replace(safe_gap=100).write("prereg.yaml")
+        Design.read("prereg.yaml").replace(safe_gap=100).write("prereg.yaml")
         message = refused("lock", *locking(Path()), "--out=new.yaml")
         assert "must be larger than horizon" in message
 
@@ -160,7 +160,7 @@ class TestEvaluate:
         assert "none of the 30 runs is a declared held-out run" in message
 
     def test_its_own_explore_runs_where_no_seeds_are_declared(self):
-        Prereg.read("prereg.yaml").replace(seeds_explore=[], seeds_eval=[]).write("prereg.yaml")
+        Design.read("prereg.yaml").replace(seeds_explore=[], seeds_eval=[]).write("prereg.yaml")
         assert gmb("lock", *locking(Path()), "--out=free.yaml").code == 0
         message = refused("evaluate", "--lock=free.yaml", "--runs=explore.csv")
         assert "held-out runs are the explore runs that this lock was made on" in message

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import gmb, locking, refused
 
-from gmb_hf import Prereg, RunLog
+from gmb_hf import Design, RunLog
 from gmb_hf.benchmark.results import Results
 
 pytestmark = pytest.mark.usefixtures("no_figures")
@@ -40,7 +40,7 @@ def test_runs_added_after_the_only_look_are_refused():
 
 
 def test_a_second_look_that_was_locked():
-    Prereg.read("prereg.yaml").replace(looks=2).write("prereg.yaml")
+    Design.read("prereg.yaml").replace(looks=2).write("prereg.yaml")
     done = gmb("lock", *locking(Path()), "--out=two.yaml", "--explain")
     assert "looked at again, 2 looks in all; each look tests at 0.05 / 2 = 0.025" in " ".join(
         done.out.split()

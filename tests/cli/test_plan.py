@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import gmb, refused
 
-from gmb_hf import Prereg
+from gmb_hf import Design
 from gmb_hf.documents import load_yaml
 
 PILOT = (
@@ -146,7 +146,7 @@ class TestPilot:
         assert {row[3] for row in rows(done.out)} == {"0.90"}
 
     def test_a_preregistration_gives_the_design(self, csv_logs: Path):
-        Prereg.minimal(
+        Design.minimal(
             horizon=100,
             safe_gap=200,
             jump_threshold=0.2,

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from command_line import gmb, locking, refused
 
-from gmb_hf import Prereg
+from gmb_hf import Design
 from gmb_hf.design.lock import Lock
 from gmb_hf.documents import dump_yaml
 
@@ -63,7 +63,7 @@ def paths(value: Any, path: str = "") -> set[str]:
 class TestTemplate:
     def test_it_loads_unchanged_and_saves_with_the_same_names_and_values(self):
         Path("theirs.yaml").write_text(TEMPLATE)
-        Prereg.read("theirs.yaml").write("ours.yaml")
+        Design.read("theirs.yaml").write("ours.yaml")
         theirs, ours = (yaml.safe_load(Path(name).read_text()) for name in
                         ("theirs.yaml", "ours.yaml"))  # fmt: skip
         assert paths(ours) == paths(theirs)
@@ -100,7 +100,7 @@ class TestTemplate:
         done = gmb("prereg", "init")
         assert done.code == 0
         assert "gmb lock --prereg prereg.yaml" in done.out
-        assert Prereg.read("prereg.yaml").horizon == 2000
+        assert Design.read("prereg.yaml").horizon == 2000
 
 
 class TestMistakes:
@@ -191,14 +191,14 @@ class TestLocks:
                               capture_output=True, text=True).stdout.strip()  # fmt: skip
         assert gmb("lock", *locking(chain), "--out=new.yaml").code == 0
         lock = Lock.read("new.yaml")
-        assert lock.prereg.meta.commit_hash == head
-        assert lock.prereg.meta.date_locked == lock.x_lock.created.partition("T")[0]
+        assert lock.design.commit_hash == head
+        assert lock.design.date_locked == lock.x_lock.created.partition("T")[0]
         done = gmb("lock", "--explain", "--lock=new.yaml")
         assert f"the code is that of commit {head}" in " ".join(done.out.split())
 
     def test_where_git_knows_none_it_says_so(self, chain: Path, monkeypatch, tmp_path: Path):
         monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
         assert gmb("lock", *locking(chain), "--out=new.yaml").code == 0
-        assert Lock.read("new.yaml").prereg.meta.commit_hash is None
+        assert Lock.read("new.yaml").design.commit_hash is None
         done = gmb("lock", "--explain", "--lock=new.yaml")
         assert "no commit of the code is on record" in done.out

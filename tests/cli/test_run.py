@@ -191,8 +191,8 @@ class TestAfterTheRun:
         ours, theirs = Lock.read("new.yaml"), Lock.read(smoke[0] / "lock.yaml")
         assert ours.x_lock.candidates == theirs.x_lock.candidates
         # The commit is that of the folder in which the lock was made.
-        meta = {"meta": theirs.prereg.meta}
-        assert ours.prereg.model_copy(update=meta) == theirs.prereg
+        theirs_commit = {"commit_hash": theirs.design.commit_hash}
+        assert ours.design.model_copy(update=theirs_commit) == theirs.design
         done = gmb("evaluate", "--lock=new.yaml", "--runs", smoke[0] / "logs")
         assert done.code == 0, done
         assert "22 runs were set aside" in done.out

@@ -19,7 +19,7 @@ from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.judge import judge
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import OperatingPoint, layer_c
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.runs.panel import Panel
 
 THRESHOLDS = {0.05: 0.1776, 0.10: 0.0984443, 0.20: 0.0497}
@@ -41,7 +41,7 @@ def published(reference_runs: Path) -> Judgement:
         Panel.from_series("score", series),
         [math.nan if event is None else event for event in events],
     )
-    prereg = Prereg.minimal(
+    prereg = Design.minimal(
         horizon=20_000,
         safe_gap=20_500,
         burn_in=10_000,

@@ -15,7 +15,7 @@ from synthetic import synthetic_runlog
 
 from gmb_hf.benchmark.evaluate import evaluate_runs
 from gmb_hf.benchmark.series import discrimination, operationality, robustness, utility, verdict
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.runs.runlog import RunLog
 
 ALL = (discrimination, operationality, utility, robustness, verdict)
@@ -190,7 +190,7 @@ DESIGN: dict[str, Any] = {
 @pytest.mark.parametrize("protocol", ["v0.4", "strict"])
 @pytest.mark.parametrize("column", ["embedding_gini", "update_norm"])
 def test_the_metrics_say_what_an_evaluation_says(log: RunLog, column: str, protocol: str) -> None:
-    prereg = Prereg.minimal(
+    prereg = Design.minimal(
         **DESIGN,
         protocol=protocol,
         jump_threshold=0.2,

@@ -8,13 +8,13 @@ from typing import Any
 
 from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
 
-from gmb_hf import Lock, Prereg, Results, RunLog, make_lock
+from gmb_hf import Design, Lock, Results, RunLog, make_lock
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.monitor.monitor import AlarmMonitor
 
 SYSTEM = {"task": "synthetic", "model": "made-up", "optimizer": "none", "schedule": "1200 steps"}
 GINI, GAIN, NORM = "embedding_gini", "embedding_gini_gain", "embedding_norm_drop"
-DESIGN = Prereg.minimal(
+DESIGN = Design.minimal(
     **SYNTHETIC_DESIGN,
     fpr_targets=[0.05, 0.1],
     primary_fpr=0.1,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from live_runs import DESIGN, GAIN, NORM, SYSTEM, Evaluated, made_up
 
-from gmb_hf import Prereg, make_lock
+from gmb_hf import Design, make_lock
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.health import (
     Drift,
@@ -24,7 +24,7 @@ from gmb_hf.monitor.monitor import AlarmMonitor
 from gmb_hf.runs.panel import Panel
 
 ALPHA = 0.05
-PREREG = Prereg.minimal(horizon=100, safe_gap=200, alpha=ALPHA)
+PREREG = Design.minimal(horizon=100, safe_gap=200, alpha=ALPHA)
 LENGTH = 120
 
 
@@ -51,7 +51,7 @@ def scores(
     return values
 
 
-def abstaining(prereg: Prereg, explore: np.ndarray, live: np.ndarray) -> float:
+def abstaining(prereg: Design, explore: np.ndarray, live: np.ndarray) -> float:
     """The share of live runs that pass the bound which explore runs lock."""
     health = lock_health(prereg, {"score": panel(explore)})
     assert health is not None
@@ -252,7 +252,7 @@ class TestThroughAMonitor:
     def test_a_lock_without_ranks_promises_nothing(self, evaluated: Evaluated) -> None:
         locked = evaluated.lock.x_lock
         bare = Lock.build(
-            evaluated.lock.prereg,
+            evaluated.lock.design,
             locked.candidates,
             explore_fingerprint=locked.explore_fingerprint,
             explore_runs=locked.explore_runs,

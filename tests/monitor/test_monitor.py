@@ -31,8 +31,8 @@ class TestAlarm:
     ) -> None:
         lock, held_out = evaluated.lock, evaluated.held_out
         scores = compute(held_out, name, **lock.candidate(name).params)
-        threshold = lock.thresholds(name)[lock.prereg.primary_fpr]
-        over = (scores.values >= threshold) & (scores.steps >= lock.prereg.burn_in)
+        threshold = lock.thresholds(name)[lock.design.primary_fpr]
+        over = (scores.values >= threshold) & (scores.steps >= lock.design.burn_in)
         for row in range(4):
             monitor = evaluated.monitor(name)
             readings = [monitor.update(**at) for at in evaluated.rows(row)]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.benchmark.results import CalibrationRecord, IndicatorRecord, Results
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.report.curves import AlignedScore, GrokkingCurves, align
 
 TARGETS = (0.01, 0.05, 0.1)
@@ -49,13 +49,13 @@ NAMES = {
 }  # fmt: skip
 
 
-def prereg(**overrides: Any) -> Prereg:
+def prereg(**overrides: Any) -> Design:
     settings: dict[str, Any] = {
         "horizon": 200, "safe_gap": 400, "burn_in": 200, "w_event": 100, "jump_threshold": 0.2,
         "task": "subtraction mod 29", "model": "1 layer, width 32", "cadence": 25,
         "lead_time_target": 150,
     }  # fmt: skip
-    return Prereg.minimal(**{**settings, **overrides})
+    return Design.minimal(**{**settings, **overrides})
 
 
 def indicator(name: str, rng: np.random.Generator, n_events: int = 244) -> IndicatorRecord:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
 
-from gmb_hf import Prereg, RunLog
+from gmb_hf import Design, RunLog
 
 
 @pytest.fixture(scope="session")
@@ -21,9 +21,9 @@ def held_out_log() -> RunLog:
 
 
 @pytest.fixture(scope="session")
-def design() -> Prereg:
+def design() -> Design:
     """One windowed candidate, one without a window, one column, one reversed."""
-    return Prereg.minimal(
+    return Design.minimal(
         **SYNTHETIC_DESIGN,
         window_sweep=[50, 100, 150],
         null_draws=200,

@@ -6,7 +6,7 @@ from typing import Any
 
 from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
 
-from gmb_hf import Prereg, RunLog
+from gmb_hf import Design, RunLog
 
 MEMBERS: tuple[Any, ...] = (
     {"name": "embedding_gini", "family": "spectral"},
@@ -22,7 +22,7 @@ def ensemble(name: str = "both", members: Any = MEMBERS, **design: Any) -> dict[
     return {"name": name, "x_ensemble": {"members": list(members), **design}}
 
 
-def design_with(*candidates: Any, **overrides: Any) -> Prereg:
+def design_with(*candidates: Any, **overrides: Any) -> Design:
     """A design with one score beside the ensembles."""
     settings = {
         **SYNTHETIC_DESIGN,
@@ -34,7 +34,7 @@ def design_with(*candidates: Any, **overrides: Any) -> Prereg:
         "bootstrap_draws": 100,
         "candidates": [{"name": "embedding_norm_drop", "params": {"window": 100}}, *candidates],
     }
-    return Prereg.minimal(**{**settings, **overrides})
+    return Design.minimal(**{**settings, **overrides})
 
 
 def runs(n_runs: int = 60, first_seed: int = 0, **options: Any) -> RunLog:

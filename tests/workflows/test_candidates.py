@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from synthetic import synthetic_runlog
 
-from gmb_hf import InputError, Prereg, RunLog
+from gmb_hf import Design, InputError, RunLog
 from gmb_hf.benchmark.events import find_events
 from gmb_hf.benchmark.locking import non_causal
 from gmb_hf.benchmark.prepare import (
@@ -43,7 +43,7 @@ class TestResolve:
         assert (entry.indicator.family, entry.sign, entry.window) == ("external", -1, None)
         assert entry.indicator.sees_test_labels is True
 
-    def test_the_score_is_the_column_times_the_sign(self, explore_log: RunLog, design: Prereg):
+    def test_the_score_is_the_column_times_the_sign(self, explore_log: RunLog, design: Design):
         events = find_events(explore_log.panel, design)
         entry = resolve(candidate("embedding_rank", x_sign=-1), explore_log)
         scores = entry.scores(explore_log, events)
@@ -51,7 +51,7 @@ class TestResolve:
         assert np.array_equal(scores.event_step, events.step, equal_nan=True)
 
     def test_another_window_changes_a_windowed_score_only(
-        self, explore_log: RunLog, design: Prereg
+        self, explore_log: RunLog, design: Design
     ):
         events = find_events(explore_log.panel, design)
         windowed, plain = (
@@ -125,7 +125,7 @@ class TestOwnScore:
 
 
 class TestEntries:
-    def test_controls_come_last_and_once(self, explore_log: RunLog, design: Prereg):
+    def test_controls_come_last_and_once(self, explore_log: RunLog, design: Design):
         found = [entry.name for entry in entries_of(design, explore_log)]
         assert found == ["embedding_norm_drop", "embedding_gini", "embedding_rank", *CONTROLS]
         more = design.replace(candidates=[{"name": "clock"}, {"name": "test_loss_drop"}])
@@ -135,7 +135,7 @@ class TestEntries:
             "constant",
         ]
 
-    def test_a_design_without_candidates(self, explore_log: RunLog, design: Prereg):
+    def test_a_design_without_candidates(self, explore_log: RunLog, design: Design):
         with pytest.raises(InputError, match="the preregistration has no candidates"):
             entries_of(design.replace(candidates=[]), explore_log)
 
@@ -167,7 +167,7 @@ class TestAvailable:
 
 
 class TestMembers:
-    def test_windows_times_smoothing(self, explore_log: RunLog, design: Prereg):
+    def test_windows_times_smoothing(self, explore_log: RunLog, design: Design):
         entry = entries_of(design, explore_log)[0]
         assert list(members(entry, design)) == [
             ("central", None, 1),
@@ -181,12 +181,12 @@ class TestMembers:
             ("window=150,smooth=5", 150, 5),
         ]
 
-    def test_no_window_no_sweep(self, explore_log: RunLog, design: Prereg):
+    def test_no_window_no_sweep(self, explore_log: RunLog, design: Design):
         entry = entries_of(design, explore_log)[1]
         assert [key for key, _, _ in members(entry, design)] == ["central", "smooth=3", "smooth=5"]
 
     def test_the_raw_series_is_a_member_even_where_the_sweep_leaves_it_out(
-        self, explore_log: RunLog, design: Prereg
+        self, explore_log: RunLog, design: Design
     ):
         entry = entries_of(design, explore_log)[0]
         keys = [key for key, _, _ in members(entry, design.replace(smoothing_sweep=[3]))]
@@ -254,4 +254,4 @@ class TestNonCausal:
 def test_an_entry_is_an_indicator_with_a_sign():
     entry = Entry(get("csd_variance"), -1, {"window": 120})
     assert isinstance(entry.indicator, Indicator)
-    assert entry.windows(Prereg.minimal(horizon=1, safe_gap=2, window_sweep=[50, 60])) == (50, 60)
+    assert entry.windows(Design.minimal(horizon=1, safe_gap=2, window_sweep=[50, 60])) == (50, 60)

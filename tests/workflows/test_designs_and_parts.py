@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from synthetic import synthetic_runlog
 
-from gmb_hf import InputError, Prereg, RunLog, preset
+from gmb_hf import Design, InputError, RunLog, preset
 from gmb_hf.benchmark.locking import boundary_of, prereg_from_config, statements_of, with_boundary
 from gmb_hf.hub.sources import design_for, explore_part, held_out_part
 from gmb_hf.training.config import RunConfig
@@ -27,25 +27,25 @@ class TestParts:
     def both(self, explore_log: RunLog, held_out_log: RunLog) -> RunLog:
         return RunLog.concat([explore_log, held_out_log])
 
-    def test_declared_seeds_are_taken_and_the_others_set_aside(self, both: RunLog, design: Prereg):
+    def test_declared_seeds_are_taken_and_the_others_set_aside(self, both: RunLog, design: Design):
         prereg = design.replace(seeds_explore=list(range(30)), seeds_eval=list(range(100, 140)))
         explored, aside = explore_part(both, prereg)
         assert (set(explored.seeds), aside) == (set(range(30)), 40)
         judged, aside = held_out_part(both, prereg)
         assert (set(judged.seeds), aside) == (set(range(100, 140)), 30)
 
-    def test_one_side_declared_leaves_the_rest_to_the_other(self, both: RunLog, design: Prereg):
+    def test_one_side_declared_leaves_the_rest_to_the_other(self, both: RunLog, design: Design):
         prereg = design.replace(seeds_eval=list(range(100, 140)))
         explored, aside = explore_part(both, prereg)
         assert (len(explored.runs), aside) == (30, 40)
 
-    def test_nothing_declared_takes_everything(self, both: RunLog, design: Prereg):
+    def test_nothing_declared_takes_everything(self, both: RunLog, design: Design):
         for part in (explore_part, held_out_part):
             found, aside = part(both, design)
             assert found is both
             assert aside == 0
 
-    def test_runs_without_a_seed_are_never_a_declared_one(self, design: Prereg):
+    def test_runs_without_a_seed_are_never_a_declared_one(self, design: Design):
         log = synthetic_runlog(1, 5)
         table = log.table.drop_columns(["seed"]).set_column(0, "run", [["anon"] * 5])
         nameless = RunLog.from_table(table)
@@ -56,26 +56,26 @@ class TestParts:
     @pytest.mark.parametrize(
         ("part", "key"), [(explore_part, "seeds_explore"), (held_out_part, "seeds_eval")]
     )
-    def test_none_of_them(self, explore_log: RunLog, design: Prereg, part, key: str):
+    def test_none_of_them(self, explore_log: RunLog, design: Design, part, key: str):
         with pytest.raises(InputError, match=rf"declared .* run \(boundary\.{key}\); check --runs"):
             part(explore_log, design.replace(**{key: [777]}))
 
 
 class TestDesignFor:
-    def test_a_preregistration(self, tmp_path: Path, explore_log: RunLog, design: Prereg):
+    def test_a_preregistration(self, tmp_path: Path, explore_log: RunLog, design: Design):
         path = design.write(tmp_path / "p.yaml")
         assert design_for(explore_log, path, None) == design
 
     def test_a_preset_by_name(self, explore_log: RunLog):
         prereg = design_for(explore_log, None, "quick")
         assert prereg.horizon == preset("quick").benchmark.horizon
-        assert len(prereg.boundary.seeds_explore) == 32
+        assert len(prereg.seeds_explore) == 32
 
     def test_the_design_that_the_log_was_trained_for(self, explore_log: RunLog):
         config = preset("quick").changed(["benchmark.horizon=70", "seeds.explore=0:5"])
         prereg = design_for(trained_for(config, explore_log), None, None)
         assert prereg.horizon == 70
-        assert prereg.boundary.seeds_explore == (0, 1, 2, 3, 4)
+        assert prereg.seeds_explore == (0, 1, 2, 3, 4)
         assert prereg == prereg_from_config(config, explore_log)
 
     def test_it_survives_the_file(self, tmp_path: Path, explore_log: RunLog):
@@ -105,9 +105,9 @@ class TestBoundary:
     def test_of_a_preset(self, explore_log: RunLog):
         about = {"task": "sub_p29", "model": "transformer-1x4x32", "checkpoint_every_steps": 10}
         prereg = prereg_from_config(preset("quick"), described(explore_log, **about))
-        assert prereg.boundary.task == "sub_p29"
-        assert prereg.boundary.checkpoint_every_steps == 10
-        assert not set(prereg.boundary.seeds_explore) & set(prereg.boundary.seeds_eval)
+        assert prereg.task == "sub_p29"
+        assert prereg.cadence == 10
+        assert not set(prereg.seeds_explore) & set(prereg.seeds_eval)
         assert {"clock", "constant"}.isdisjoint(item.name for item in prereg.candidates)
         assert all(item.x_sees_test_labels is not None for item in prereg.candidates)
 
@@ -124,14 +124,14 @@ class TestBoundary:
         assert boundary_of(log) == {"model": "m"}
         assert statements_of(log) == {"task": ["t", "u"], "model": ["m"]}
 
-    def test_what_is_open_is_filled_in(self, explore_log: RunLog, design: Prereg):
+    def test_what_is_open_is_filled_in(self, explore_log: RunLog, design: Design):
         filled = with_boundary(design, described(explore_log, task="t", model="m"))
-        assert (filled.boundary.task, filled.boundary.model) == ("t", "m")
-        assert filled.boundary.checkpoint_every_steps == 10
+        assert (filled.task, filled.model) == ("t", "m")
+        assert filled.cadence == 10
         assert filled.replace(task=None, model=None, cadence=None) == design
 
-    def test_what_is_stated_stays(self, explore_log: RunLog, design: Prereg):
+    def test_what_is_stated_stays(self, explore_log: RunLog, design: Design):
         stated = design.replace(task="mine", cadence=20)
         filled = with_boundary(stated, described(explore_log, task="theirs"))
-        assert filled.boundary.task == "mine"
-        assert filled.boundary.checkpoint_every_steps == 20
+        assert filled.task == "mine"
+        assert filled.cadence == 20

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gmb_hf import Prereg
+from gmb_hf import Design
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.ensembles import MemberScores, split_runs
 from gmb_hf.benchmark.operationality import layer_b
@@ -23,7 +23,7 @@ from gmb_hf.indicators.ensemble import external, unfitted_ensemble
 TARGET, ALPHA = 0.1, 0.05
 N_SIMULATED, N_EXPLORE, N_FRESH, LENGTH = 60, 60, 60, 50
 NAMES = tuple(f"noise_{number}" for number in range(16))
-PREREG = Prereg.minimal(
+PREREG = Design.minimal(
     horizon=10,
     safe_gap=12,
     w_event=1,

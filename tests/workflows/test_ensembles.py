@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from ensemble_runs import MEMBERS, design_with, ensemble, runs
 
-from gmb_hf import InputError, Lock, Prereg, RunLog, make_lock, preset
+from gmb_hf import Design, InputError, Lock, RunLog, make_lock, preset
 from gmb_hf.benchmark.ensembles import COMBINATION, split_runs
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.explore import explore
@@ -29,7 +29,7 @@ from gmb_hf.indicators.ensemble import fitted_ensemble
 DESIGN = design_with(ensemble())
 
 
-def locked(log: RunLog, design: Prereg = DESIGN) -> Lock:
+def locked(log: RunLog, design: Design = DESIGN) -> Lock:
     return make_lock(design, log)[0]
 
 
@@ -171,7 +171,7 @@ class TestTheLock:
         swapped = held.candidates["both"].model_copy(update={"ensemble": other})
         with pytest.raises(InputError, match=f"lock: candidate 'both': .*{message}"):
             Lock.build(
-                lock.prereg,
+                lock.design,
                 {**held.candidates, "both": swapped},
                 explore_fingerprint=held.explore_fingerprint,
                 explore_runs=held.explore_runs,

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from gmb_hf import Prereg, RunLog, preset
+from gmb_hf import Design, RunLog, preset
 from gmb_hf.benchmark.evaluate import evaluate_lock, evaluate_runs
 from gmb_hf.benchmark.events import PUBLISHED, PUBLISHED_ALTERNATES
 from gmb_hf.benchmark.explore import explore
@@ -54,14 +54,14 @@ def held_out(held_out_log: RunLog) -> RunLog:
 
 
 @pytest.fixture(scope="module")
-def lock(design: Prereg, explored: RunLog) -> Lock:
+def lock(design: Design, explored: RunLog) -> Lock:
     made, findings = make_lock(design.replace(**REGIME), explored)
     assert [item.code for item in findings if item.code == "runs_excluded"] == ["runs_excluded"]
     return made
 
 
 def test_the_lock_knows_all_explore_runs_and_calibrates_on_the_decided_ones(
-    design: Prereg, explored: RunLog, lock: Lock
+    design: Design, explored: RunLog, lock: Lock
 ) -> None:
     assert len(lock.x_lock.explore_runs) == 30
     decided, events = decided_runs(design.replace(**REGIME), explored)
@@ -99,7 +99,7 @@ def test_held_out_runs_that_are_excluded_are_reported_and_not_judged(
 
 
 def test_without_a_lock_explore_runs_are_sifted_too(
-    design: Prereg, explored: RunLog, held_out: RunLog
+    design: Design, explored: RunLog, held_out: RunLog
 ) -> None:
     prereg = design.replace(**REGIME)
     whole = evaluate_runs(prereg, held_out, explore=explored)
@@ -108,14 +108,14 @@ def test_without_a_lock_explore_runs_are_sifted_too(
     assert whole.results.indicators == part.results.indicators
 
 
-def test_exploring_leaves_them_out(design: Prereg, explored: RunLog) -> None:
+def test_exploring_leaves_them_out(design: Design, explored: RunLog) -> None:
     prereg = design.replace(**REGIME)
     decided, _ = decided_runs(prereg, explored)
     assert explore(prereg, explored) == explore(prereg, decided)
 
 
 def test_a_plateau_from_lock_to_verdict(
-    design: Prereg, explore_log: RunLog, held_out_log: RunLog
+    design: Design, explore_log: RunLog, held_out_log: RunLog
 ) -> None:
     made, _ = make_lock(design.replace(**PLATEAU), explore_log)
     results = evaluate_lock(made, held_out_log).results
@@ -131,13 +131,13 @@ def test_a_plateau_from_lock_to_verdict(
     [REGIME, {**PLATEAU, "plateau_regression": 1}, {"event_type": "E_regime", "regime_radius": 9}],
 )
 def test_the_file_brings_the_event_back(
-    tmp_path: Any, design: Prereg, settings: dict[str, Any]
+    tmp_path: Any, design: Design, settings: dict[str, Any]
 ) -> None:
     prereg = design.replace(**settings)
-    assert Prereg.read(prereg.write(tmp_path / "prereg.yaml")) == prereg
+    assert Design.read(prereg.write(tmp_path / "prereg.yaml")) == prereg
 
 
-def test_regimes_need_no_metric(design: Prereg, explored: RunLog) -> None:
+def test_regimes_need_no_metric(design: Design, explored: RunLog) -> None:
     table = explored.table.drop_columns(["test_acc"])
     prereg = design.replace(**REGIME)
     found = evaluate_runs(prereg, RunLog.from_table(table))
@@ -149,7 +149,7 @@ class TestConfigs:
 
     @pytest.mark.parametrize("name", ["smoke", "quick", "standard"])
     def test_a_preset_asks_for_a_jump(self, name: str, explore_log: RunLog) -> None:
-        assert prereg_from_config(preset(name), explore_log).event.type == "E_jump"
+        assert prereg_from_config(preset(name), explore_log).event_type == "E_jump"
 
     def test_a_plateau(self, explore_log: RunLog) -> None:
         config = preset("smoke").changed(
@@ -160,17 +160,17 @@ class TestConfigs:
                 "benchmark.plateau_regression=1",
             ]
         )
-        event = prereg_from_config(config, explore_log).event
-        found = (event.type, event.x_plateau_checkpoints, event.x_plateau_threshold)
-        assert (*found, event.x_plateau_regression) == ("E_plateau", 5, 0.9, 1)
+        design = prereg_from_config(config, explore_log)
+        found = (design.event_type, design.plateau_checkpoints, design.plateau_threshold)
+        assert (*found, design.plateau_regression) == ("E_plateau", 5, 0.9, 1)
         # What the preset says of its jump is no part of this design.
-        assert (event.x_theta_floor, event.x_require_new_max) == (None, False)
+        assert (design.theta_floor, design.require_new_max) == (None, False)
 
     def test_a_regime_takes_the_published_settings(self, explore_log: RunLog) -> None:
         config = preset("smoke").changed(["benchmark.event=E_regime", "benchmark.regime_radius=20"])
-        event = prereg_from_config(config, explore_log).event
-        found = (event.type, event.x_regime_radius, event.x_regime_quantile)
-        assert (*found, event.x_regime_tolerance) == ("E_regime", 20, 0.99, 15)
+        design = prereg_from_config(config, explore_log)
+        found = (design.event_type, design.regime_radius, design.regime_quantile)
+        assert (*found, design.regime_tolerance) == ("E_regime", 20, 0.99, 15)
 
     @pytest.mark.parametrize(
         ("assignments", "message"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from synthetic import synthetic_runlog
 
-from gmb_hf import Lock, Prereg, RunLog
+from gmb_hf import Design, Lock, RunLog
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.errors import InputError
 from gmb_hf.hub.client import Address, check_repo_id, pull
@@ -45,7 +45,7 @@ def test_joined_logs_keep_what_each_came_from() -> None:
     assert hub_sources(RunLog.concat(alike).metadata) == data[:1]
 
 
-def test_a_lock_names_what_its_thresholds_were_found_on(design: Prereg, tmp_path: Path) -> None:
+def test_a_lock_names_what_its_thresholds_were_found_on(design: Design, tmp_path: Path) -> None:
     held = synthetic_runlog(30)
     held.metadata = with_hub_runs(held.metadata, [source("all")])
     lock = Lock.read(make_lock(design, held)[0].write(tmp_path / "lock.yaml"))

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from synthetic import synthetic_runlog
 
-from gmb_hf import InputError, Lock, Prereg, RunLog
+from gmb_hf import Design, InputError, Lock, RunLog
 from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock, evaluate_runs
 from gmb_hf.benchmark.explore import Explored, explore, write_explored
 from gmb_hf.benchmark.locking import make_lock
@@ -21,7 +21,7 @@ NAMES = ("embedding_norm_drop", "embedding_gini", "embedding_rank", "clock", "co
 
 
 @pytest.fixture(scope="module")
-def lock(explore_log: RunLog, design: Prereg) -> Lock:
+def lock(explore_log: RunLog, design: Design) -> Lock:
     return make_lock(design, explore_log)[0]
 
 
@@ -31,7 +31,7 @@ def by_lock(lock: Lock, held_out_log: RunLog) -> Evaluation:
 
 
 @pytest.fixture(scope="module")
-def by_runs(design: Prereg, explore_log: RunLog, held_out_log: RunLog) -> Evaluation:
+def by_runs(design: Design, explore_log: RunLog, held_out_log: RunLog) -> Evaluation:
     return evaluate_runs(design, held_out_log, explore=explore_log)
 
 
@@ -100,7 +100,7 @@ class TestLocking:
         assert lock.x_lock.explore_runs == explore_log.runs
         assert lock.x_lock.explore_fingerprint == explore_log.fingerprint()
         assert 19 <= lock.x_lock.n_calibration_runs <= 30
-        assert lock.prereg.boundary.checkpoint_every_steps == 10
+        assert lock.design.cadence == 10
 
     def test_what_30_runs_cannot_pay_for_is_infinite(self, lock: Lock):
         thresholds = lock.thresholds("embedding_gini")
@@ -108,31 +108,31 @@ class TestLocking:
         assert math.isfinite(thresholds[0.05])
         assert thresholds[0.05] >= thresholds[0.10]
 
-    def test_progress_is_told(self, design: Prereg, explore_log: RunLog):
+    def test_progress_is_told(self, design: Design, explore_log: RunLog):
         told: list[str] = []
         make_lock(design, explore_log, on_done=told.append)
         assert tuple(told) == NAMES
 
-    def test_held_out_seeds_among_the_explore_runs(self, design: Prereg, explore_log: RunLog):
+    def test_held_out_seeds_among_the_explore_runs(self, design: Design, explore_log: RunLog):
         held_out = list(range(3, 100))
         with pytest.raises(
             InputError, match=r"boundary\.seeds_eval: 27 also used to explore \(3, "
         ):
             make_lock(design.replace(seeds_eval=held_out), explore_log)
 
-    def test_a_boundary_that_the_explore_logs_contradict(self, design: Prereg, explore_log: RunLog):
+    def test_a_boundary_that_the_explore_logs_contradict(self, design: Design, explore_log: RunLog):
         log = described(explore_log, optimizer="SGD")
         with pytest.raises(InputError, match=r"boundary\.optimizer is 'AdamW', the explore logs"):
             make_lock(design.replace(optimizer="AdamW"), log)
 
     def test_a_candidate_that_sees_the_future(
-        self, design: Prereg, explore_log: RunLog, monkeypatch: pytest.MonkeyPatch
+        self, design: Design, explore_log: RunLog, monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setattr("gmb_hf.benchmark.locking.non_causal", lambda *_: ("peeks",))
         with pytest.raises(InputError, match="peeks changes its past when the future is cut off"):
             make_lock(design, explore_log)
 
-    def test_warnings_come_back_and_refuse_on_request(self, design: Prereg, explore_log: RunLog):
+    def test_warnings_come_back_and_refuse_on_request(self, design: Design, explore_log: RunLog):
         _, findings = make_lock(design, explore_log)
         assert {item.code for item in findings} >= {"few_runs_for_target", "thin_budget"}
         assert {item.level for item in findings} == {"warning"}
@@ -156,7 +156,7 @@ class TestEvaluating:
 
     @pytest.mark.parametrize("field", ["task", "model", "optimizer", "schedule"])
     def test_every_part_of_the_boundary(
-        self, field: str, design: Prereg, explore_log: RunLog, held_out_log: RunLog
+        self, field: str, design: Design, explore_log: RunLog, held_out_log: RunLog
     ):
         system = {"task": "t", "model": "m", "optimizer": "o", "schedule": "s"}
         lock = make_lock(design, described(explore_log, **system))[0]
@@ -166,7 +166,7 @@ class TestEvaluating:
             evaluate_lock(lock, other)
 
     def test_one_part_of_the_logs_from_another_system(
-        self, design: Prereg, explore_log: RunLog, held_out_log: RunLog
+        self, design: Design, explore_log: RunLog, held_out_log: RunLog
     ):
         lock = make_lock(design, described(explore_log, task="t"))[0]
         halves = (held_out_log.select(held_out_log.runs[i::2]) for i in (0, 1))
@@ -180,7 +180,7 @@ class TestEvaluating:
         with pytest.raises(InputError, match="are the explore runs that this lock was made on"):
             evaluate_lock(lock, explore_log)
 
-    def test_a_run_on_both_sides_without_a_lock(self, design: Prereg, explore_log: RunLog):
+    def test_a_run_on_both_sides_without_a_lock(self, design: Design, explore_log: RunLog):
         some = explore_log.select(explore_log.runs[:2])
         with pytest.raises(InputError, match=r"to judge: 2 also used to explore \(0, 1\)"):
             evaluate_runs(design, explore_log, explore=some)
@@ -188,7 +188,7 @@ class TestEvaluating:
             evaluate_runs(design, explore_log, explore=explore_log)
 
     def test_the_same_seeds_under_other_names_without_a_lock(
-        self, design: Prereg, explore_log: RunLog
+        self, design: Design, explore_log: RunLog
     ):
         table = explore_log.table
         names = pa.array([f"late_{name}" for name in table["run"].to_pylist()])
@@ -198,7 +198,7 @@ class TestEvaluating:
             evaluate_runs(design, renamed, explore=explore_log)
 
     def test_explore_runs_of_another_cadence_without_a_lock(
-        self, design: Prereg, explore_log: RunLog, held_out_log: RunLog
+        self, design: Design, explore_log: RunLog, held_out_log: RunLog
     ):
         sparse = RunLog.from_table(
             explore_log.table.filter(pa.array(np.asarray(explore_log.table["step"]) % 50 == 0))
@@ -207,7 +207,7 @@ class TestEvaluating:
             evaluate_runs(design, held_out_log, explore=sparse)
 
     def test_without_a_lock_the_design_is_linted_too(
-        self, design: Prereg, held_out_log: RunLog, by_runs: Evaluation
+        self, design: Design, held_out_log: RunLog, by_runs: Evaluation
     ):
         notes = by_runs.results.summary.x_notes
         assert any(note.startswith("[thin_budget] with ") for note in notes)
@@ -218,7 +218,7 @@ class TestEvaluating:
         note = "Indicators, not the columns of the log of that name: embedding_gini."
         assert note in by_runs.results.summary.x_notes
 
-    def test_alone_the_runs_calibrate_one_another(self, design: Prereg, held_out_log: RunLog):
+    def test_alone_the_runs_calibrate_one_another(self, design: Design, held_out_log: RunLog):
         results = evaluate_runs(design, held_out_log).results
         assert results.x_calibration is not None
         assert results.x_calibration.method == "cross_run"
@@ -227,7 +227,7 @@ class TestEvaluating:
         assert literal.x_calibration.method == "in_sample"
         assert literal.x_protocol == "v0.4"
 
-    def test_no_events_is_a_note_and_no_verdict(self, design: Prereg, held_out_log: RunLog):
+    def test_no_events_is_a_note_and_no_verdict(self, design: Design, held_out_log: RunLog):
         flat = design.replace(jump_threshold=5.0)
         results = evaluate_runs(flat, held_out_log).results
         assert {item.label for item in results.indicators} == {"INCONCLUSIVE"}
@@ -235,7 +235,7 @@ class TestEvaluating:
             "No run has an event: test_acc never jumps as E_jump asks." in results.summary.x_notes
         )
 
-    def test_p_values_are_adjusted_over_the_candidates(self, by_lock: Evaluation, design: Prereg):
+    def test_p_values_are_adjusted_over_the_candidates(self, by_lock: Evaluation, design: Design):
         for item in by_lock.results.indicators:
             point = item.point(design.primary_fpr)
             assert point is not None
@@ -248,7 +248,7 @@ class TestEvaluating:
 def rows() -> list[Explored]:
     """Both signs of two candidates and the controls on 24 explore runs."""
     log = synthetic_runlog(24, 81)
-    design = Prereg.minimal(
+    design = Design.minimal(
         horizon=100,
         safe_gap=150,
         w_event=50,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from synthetic import synthetic_runlog
 
-from gmb_hf import InputError, Lock, Prereg, RunLog
+from gmb_hf import Design, InputError, Lock, RunLog
 from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.design.lock import LooksFile
@@ -28,12 +28,12 @@ def runs() -> RunLog:
 
 
 @pytest.fixture(scope="module")
-def plain(explore_log: RunLog, design: Prereg) -> Lock:
+def plain(explore_log: RunLog, design: Design) -> Lock:
     return make_lock(design, explore_log)[0]
 
 
 @pytest.fixture(scope="module")
-def twice(explore_log: RunLog, design: Prereg) -> Lock:
+def twice(explore_log: RunLog, design: Design) -> Lock:
     return make_lock(design.replace(looks=2, max_eval_seeds=50), explore_log)[0]
 
 
@@ -121,7 +121,7 @@ def test_another_lock_in_the_same_place_counts_anew_and_says_so(
 
 
 def test_the_level_of_a_look_decides(twice: Lock) -> None:
-    assert twice.prereg.alpha_per_look == 0.025
+    assert twice.design.alpha_per_look == 0.025
 
 
 def test_a_spoilt_record_of_looks_is_refused(plain: Lock, runs: RunLog, tmp_path: Path) -> None:

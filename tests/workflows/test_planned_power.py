@@ -14,7 +14,7 @@ from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.judge import judge
 from gmb_hf.benchmark.planning import Pilot
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.design.power import Assumed, Goal, effective_budget, plan
 
 PANELS = 120
@@ -39,8 +39,8 @@ def panel(
     return Scores("made", runs, values, steps, np.ones(steps.shape, bool), event, steps[:, -1])
 
 
-def design(target: float) -> Prereg:
-    return Prereg.minimal(
+def design(target: float) -> Design:
+    return Design.minimal(
         horizon=10 * HORIZON,
         safe_gap=10 * GAP,
         w_event=10,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from gmb_hf import Prereg, Results, RunLog, preset
+from gmb_hf import Design, Results, RunLog, preset
 from gmb_hf.benchmark.evaluate import Evaluation, evaluate_runs
 from gmb_hf.fingerprints import content_hash
 from gmb_hf.hub.datasets import write_data
@@ -17,7 +17,7 @@ from gmb_hf.report.report import publish
 
 
 @pytest.fixture(scope="module")
-def evaluation(design: Prereg, held_out_log: RunLog) -> Evaluation:
+def evaluation(design: Design, held_out_log: RunLog) -> Evaluation:
     return evaluate_runs(design, held_out_log)
 
 
@@ -57,7 +57,7 @@ class TestPublish:
         assert Results.read(path) == evaluation.results
 
     def test_without_events_there_is_nothing_to_align(
-        self, design: Prereg, held_out_log: RunLog, tmp_path: Path
+        self, design: Design, held_out_log: RunLog, tmp_path: Path
     ):
         flat = evaluate_runs(design.replace(jump_threshold=5.0), held_out_log)
         names = {path.stem for path in publish(flat, tmp_path) if path.suffix == ".png"}
@@ -65,7 +65,7 @@ class TestPublish:
         assert "grokking_curves" in names
 
     def test_a_metric_of_another_name(
-        self, design: Prereg, held_out_log: RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, design: Design, held_out_log: RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ):
         renamed = [
             {"test_acc": "acc_test", "train_acc": "acc_train"}.get(name, name)

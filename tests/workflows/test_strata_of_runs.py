@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from gmb_hf import InputError, Prereg, RunLog
+from gmb_hf import Design, InputError, RunLog
 from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.benchmark.prepare import run_facts
@@ -46,7 +46,7 @@ def runs(n_runs: int, first_seed: int) -> RunLog:
     return RunLog.from_arrays([f"seed_{seed}" for seed in seeds], steps, data, seeds=seeds)
 
 
-def design(**overrides: Any) -> Prereg:
+def design(**overrides: Any) -> Design:
     settings: dict[str, Any] = {
         "horizon": 100,
         "safe_gap": 150,
@@ -57,7 +57,7 @@ def design(**overrides: Any) -> Prereg:
         "strata": STRATA,
         "candidates": [{"name": "score", "family": "external", "x_sees_test_labels": False}],
     }
-    return Prereg.minimal(**{**settings, **overrides})
+    return Design.minimal(**{**settings, **overrides})
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ class TestFacts:
 
 
 class TestLint:
-    def found(self, prereg: Prereg, **facts: Any) -> dict[str, str]:
+    def found(self, prereg: Design, **facts: Any) -> dict[str, str]:
         return {item.code: item.message for item in lint(prereg, DesignFacts(**facts))}
 
     def test_the_event_is_no_setting(self) -> None:

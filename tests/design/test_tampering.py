@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.design.lock import Lock, member_key
 from gmb_hf.design.record import LockedCandidate
 from gmb_hf.documents import dump_yaml
@@ -38,7 +38,7 @@ FORMULA: dict[str, Any] = {
 
 def made() -> Lock:
     """A lock in which every optional field is set."""
-    prereg = Prereg.minimal(
+    prereg = Design.minimal(
         horizon=200,
         safe_gap=400,
         cadence=25,

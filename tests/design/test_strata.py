@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.design.design import Comparison, Prereg, Stratum, event_facts, parse
+from gmb_hf.design.design import Comparison, Design, Stratum, event_facts, parse
 from gmb_hf.errors import InputError
 
 SHORT = {"horizon": 200, "safe_gap": 400}
@@ -82,40 +82,40 @@ def test_equals_python(values: list[float], sign: str, number: int) -> None:
 class TestInAPreregistration:
     def test_reads_writes_and_hashes(self, tmp_path: object) -> None:
         strata = [{"name": "late", "where": "event_step > 1000"}]
-        prereg = Prereg.minimal(**SHORT, strata=strata)
-        assert Prereg.parse(prereg.plain(), where="copy") == prereg
+        prereg = Design.minimal(**SHORT, strata=strata)
+        assert Design.parse(prereg.plain(), where="copy") == prereg
         assert prereg.plain()["x_strata"] == strata
-        assert prereg.x_strata[0].names == ("event_step",)
+        assert prereg.strata[0].names == ("event_step",)
 
     def test_each_name_once(self) -> None:
         twice = [{"name": "late", "where": "seed > 1"}] * 2
         with pytest.raises(InputError, match="x_strata: the name 'late' is used twice"):
-            Prereg.minimal(**SHORT, strata=twice)
+            Design.minimal(**SHORT, strata=twice)
 
     def test_a_predicate_names_its_place(self) -> None:
         with pytest.raises(InputError, match=r"x_strata\[0\]\.where: 'late' is no predicate"):
-            Prereg.minimal(**SHORT, strata=[{"name": "late", "where": "late"}])
+            Design.minimal(**SHORT, strata=[{"name": "late", "where": "late"}])
 
     def test_the_template_begins_without_any(self) -> None:
-        assert "\nx_strata: []" in Prereg.template()
+        assert "\nx_strata: []" in Design.template()
 
 
 class TestLooks:
     def test_alpha_is_split_evenly(self) -> None:
-        prereg = Prereg.minimal(**SHORT, looks=4, max_eval_seeds=100, alpha=0.05)
+        prereg = Design.minimal(**SHORT, looks=4, max_eval_seeds=100, alpha=0.05)
         assert prereg.alpha_per_look == pytest.approx(0.0125)
-        assert Prereg.minimal(**SHORT).alpha_per_look == 0.05
+        assert Design.minimal(**SHORT).alpha_per_look == 0.05
 
     def test_something_must_bound_what_may_be_added(self) -> None:
         with pytest.raises(InputError, match="x_looks is 2, but nothing bounds the runs"):
-            Prereg.minimal(**SHORT, looks=2)
-        assert Prereg.minimal(**SHORT, looks=2, seeds_eval=[1, 2]).x_looks == 2
+            Design.minimal(**SHORT, looks=2)
+        assert Design.minimal(**SHORT, looks=2, seeds_eval=[1, 2]).looks == 2
 
     def test_declared_seeds_fit_the_bound(self) -> None:
         with pytest.raises(InputError, match=r"x_max_eval_seeds is 1, but .* lists 2 seeds"):
-            Prereg.minimal(**SHORT, seeds_eval=[1, 2], max_eval_seeds=1)
+            Design.minimal(**SHORT, seeds_eval=[1, 2], max_eval_seeds=1)
 
     @pytest.mark.parametrize("field", ["looks", "max_eval_seeds"])
     def test_at_least_one(self, field: str) -> None:
         with pytest.raises(InputError, match=f"x_{field} must be greater than or equal to 1"):
-            Prereg.minimal(**SHORT, **{field: 0})
+            Design.minimal(**SHORT, **{field: 0})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gmb_hf.design.design import Meta, Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.design.lint import filled_in, git_commit, is_placeholder, lint
 
 needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -64,14 +64,15 @@ def test_no_repository_and_no_git_are_none(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_only_what_was_left_open_is_filled_in() -> None:
-    written = Meta(commit_hash="abc", date_locked="2026-01-27", researcher="A. R.")
+    design = Design.minimal(horizon=1, safe_gap=2)
+    written = design.replace(commit_hash="abc", date_locked="2026-01-27", researcher="A. R.")
     assert filled_in(written, date="2030-01-01", commit="def") == written
-    template = Meta(commit_hash="<git commit>", date_locked="YYYY-MM-DD")
-    assert filled_in(template, date="2030-01-01", commit="def") == Meta(
+    template = design.replace(commit_hash="<git commit>", date_locked="YYYY-MM-DD")
+    assert filled_in(template, date="2030-01-01", commit="def") == design.replace(
         commit_hash="def", date_locked="2030-01-01"
     )
     assert filled_in(template, date="2030-01-01", commit=None).commit_hash is None
-    assert filled_in(Meta(), date="2030-01-01", commit="def").commit_hash == "def"
+    assert filled_in(design, date="2030-01-01", commit="def").commit_hash == "def"
 
 
 @pytest.mark.parametrize("text", [None, "", " ", "<arch>", "<git commit>", "YYYY-MM-DD"])
@@ -81,7 +82,7 @@ def test_placeholders(text: str | None) -> None:
 
 
 def test_the_linter_names_what_is_still_a_placeholder_but_what_the_lock_fills_in() -> None:
-    design = Prereg.parse(
+    design = Design.parse(
         {
             "meta": {"commit_hash": "<git commit>", "date_locked": "YYYY-MM-DD"},
             "boundary": {"task": "<task name>", "model": "<arch>", "optimizer": "AdamW"},

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
-from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.design.explain import explain, explain_design
 from gmb_hf.design.record import LockRecord
 from gmb_hf.documents import section_in
@@ -150,15 +150,15 @@ RECORD: dict[str, Any] = {
 }
 
 
-def leaves(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(field: FieldInfo, path: str) -> Iterator[tuple[str, Any]]:
     """The path and the annotation of every field that is no section of its own."""
-    for name, field in model.model_fields.items():
-        inner = section_in(field.annotation)
+    inner = section_in(field.annotation)
+    if inner is None:
+        yield path, field.annotation
+    else:
         listed = "tuple" in str(field.annotation)
-        if inner is None:
-            yield f"{path}{name}", field.annotation
-        else:
-            yield from leaves(inner, f"{path}{name}.{'0.' if listed else ''}")
+        for name, part in inner.model_fields.items():
+            yield from leaves(part, f"{path}.{'0.' if listed else ''}{name}")
 
 
 def others(value: Any) -> Iterator[Any]:
@@ -197,9 +197,9 @@ def changed(document: Any, path: str, value: Any) -> Any:
     return copied
 
 
-def parsed(document: Any) -> Prereg | None:
+def parsed(document: Any) -> Design | None:
     try:
-        return Prereg.parse(document, where="test")
+        return Design.parse(document, where="test")
     except ValueError:
         return None  # not admissible: not a change that anybody could make
 
@@ -211,13 +211,14 @@ def is_constant(annotation: Any) -> bool:
 FIELDS = [
     # The second candidate is the one that is an ensemble.
     path.replace("candidates.0.x_ensemble", "candidates.1.x_ensemble")
-    for path, annotation in leaves(Prereg)
+    for name, field in Design.model_fields.items()
+    for path, annotation in leaves(field, Design.places()[name])
     if not is_constant(annotation)
 ]
 
 
 def bases() -> Iterator[Any]:
-    full = Prereg.parse(PLAIN, where="test").plain()
+    full = Design.parse(PLAIN, where="test").plain()
     yield full
     for path, value in VARIATIONS:
         varied = parsed(changed(full, path, value))
@@ -231,7 +232,7 @@ BASES = list(bases())
 def is_told(path: str) -> bool:
     """Whether some change of the field changes the sentences of some design."""
     for base in BASES:
-        before = explain_design(Prereg.parse(base, where="test"))
+        before = explain_design(Design.parse(base, where="test"))
         section, last = at(base, path)
         if last not in section:
             continue
@@ -262,7 +263,7 @@ def test_a_lock_tells_the_design_as_well(path: str) -> None:
         section, last = at(base, path)
         for value in others(section.get(last)):
             design = parsed(changed(base, path, value))
-            now = Prereg.parse(base, where="test")
+            now = Design.parse(base, where="test")
             if design is not None and explain_design(design) != explain_design(now):
                 assert explain(design, record) != explain(now, record)
                 return
@@ -276,7 +277,7 @@ def test_a_lock_tells_the_design_as_well(path: str) -> None:
     ],
 )
 def test_every_field_of_a_record_has_its_sentence(path: str) -> None:
-    design = Prereg.parse(PLAIN, where="test")
+    design = Design.parse(PLAIN, where="test")
     before = explain(design, LockRecord.parse(RECORD, where="test"))
     section, last = at(RECORD, path)
     told = False
@@ -297,19 +298,19 @@ def test_the_fields_tested_are_those_of_the_models() -> None:
 
 
 def test_numbers_are_told_exactly() -> None:
-    design = Prereg.parse(changed(PLAIN, "decision_thresholds", {}), where="test")
+    design = Design.parse(changed(PLAIN, "decision_thresholds", {}), where="test")
     sentences = " ".join(explain_design(design.replace(coverage_min=0.305)))
     assert "at least 30.5% of events" in sentences
 
 
 def test_seeds_are_told_in_short_and_in_full() -> None:
-    design = Prereg.minimal(horizon=1, safe_gap=2, seeds_explore=[7, 0, 2, 1], seeds_eval=[9])
+    design = Design.minimal(horizon=1, safe_gap=2, seeds_explore=[7, 0, 2, 1], seeds_eval=[9])
     sentences = explain_design(design)
     assert "Free search is confined to 4 seeds: 0-2, 7." in sentences
     assert "Held out, for evaluate alone, are 1 seed: 9." in sentences
 
 
 def test_what_is_not_given_is_said_not_to_be() -> None:
-    sentences = explain_design(Prereg.minimal(horizon=1, safe_gap=2))
+    sentences = explain_design(Design.minimal(horizon=1, safe_gap=2))
     assert sentences[0] == "The design was fixed; no commit of the code is on record."
     assert all(sentence.endswith(".") and "None" not in sentence for sentence in sentences)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.design.explain import explain_design
 from gmb_hf.design.lint import DesignFacts, Finding, lint
 
@@ -15,11 +15,11 @@ REGIME = {"event_type": "E_regime", "regime_radius": 50}
 PLATEAU = {"event_type": "E_plateau", "plateau_checkpoints": 5, "plateau_threshold": 0.9}
 
 
-def prereg(**overrides: Any) -> Prereg:
-    return Prereg.minimal(**{"horizon": 200, "safe_gap": 400, **overrides})
+def prereg(**overrides: Any) -> Design:
+    return Design.minimal(**{"horizon": 200, "safe_gap": 400, **overrides})
 
 
-def found(design: Prereg, **facts: Any) -> dict[str, Finding]:
+def found(design: Design, **facts: Any) -> dict[str, Finding]:
     known = {"cadence": 50, "windowed": (), **facts}
     return {item.code: item for item in lint(design, DesignFacts(**known))}
 

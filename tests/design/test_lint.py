@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.design.lint import DesignFacts, Finding, lint, refuse_unsound
 from gmb_hf.design.power import effective_budget, runs_advised, runs_needed
 from gmb_hf.errors import InputError
 
 
-def sound(**overrides: Any) -> Prereg:
+def sound(**overrides: Any) -> Design:
     settings: dict[str, Any] = {
         "horizon": 200,
         "safe_gap": 400,
         "fpr_targets": [0.05, 0.1],
         "candidates": [{"name": "csd", "params": {"window": 200}}],
     }
-    return Prereg.minimal(**{**settings, **overrides})
+    return Design.minimal(**{**settings, **overrides})
 
 
 FACTS: dict[str, Any] = {
@@ -34,7 +34,7 @@ FACTS: dict[str, Any] = {
 }
 
 
-def found(prereg: Prereg, **facts: Any) -> dict[str, Finding]:
+def found(prereg: Design, **facts: Any) -> dict[str, Finding]:
     findings = lint(prereg, DesignFacts(**{**FACTS, **facts}))
     return {item.code: item for item in reversed(findings)}  # the first of each code
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.design.lock import Lock, member_key, target_key
 from gmb_hf.design.record import LockedCandidate
 from gmb_hf.documents import canonical_hash, dump_yaml
@@ -19,7 +19,7 @@ from gmb_hf.errors import InputError
 TAUS = {0.01: math.inf, 0.05: 1.5, 0.1: 1 / 3}
 
 
-def design(**overrides: Any) -> Prereg:
+def design(**overrides: Any) -> Design:
     settings: dict[str, Any] = {
         "horizon": 200,
         "safe_gap": 400,
@@ -28,7 +28,7 @@ def design(**overrides: Any) -> Prereg:
         "seeds_eval": [100, 101, 102],
         "candidates": [{"name": "csd"}, {"name": "entropy drop", "x_sign": -1}],
     }
-    return Prereg.minimal(**{**settings, **overrides})
+    return Design.minimal(**{**settings, **overrides})
 
 
 def frozen(**overrides: Any) -> dict[str, LockedCandidate]:
@@ -42,7 +42,7 @@ def frozen(**overrides: Any) -> dict[str, LockedCandidate]:
 
 
 def build(
-    prereg: Prereg | None = None,
+    prereg: Design | None = None,
     candidates: dict[str, LockedCandidate] | None = None,
     **overrides: Any,
 ) -> Lock:
@@ -68,7 +68,7 @@ def test_it_survives_a_round_trip_infinity_included(tmp_path: Path) -> None:
 def test_a_lock_is_also_a_readable_preregistration_but_for_its_record(tmp_path: Path) -> None:
     path = build().write(tmp_path / "lock.yaml")
     with pytest.raises(InputError, match=r"lock\.yaml: is a lock, .*gmb evaluate --lock"):
-        Prereg.read(path)
+        Design.read(path)
 
 
 def test_the_same_content_has_the_same_hash_and_any_other_another() -> None:
@@ -127,7 +127,7 @@ def test_a_lock_changed_in_memory_fails_its_own_check() -> None:
     lock = build()
     lock.verify()
     with pytest.raises(InputError, match="was edited"):
-        replace(lock, prereg=lock.prereg.replace(horizon=300)).verify()
+        replace(lock, design=lock.design.replace(horizon=300)).verify()
 
 
 def test_a_lock_of_another_format_or_version_is_refused(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_an_old_lock_without_a_later_default_still_reads(tmp_path: Path) -> None
     content["x_lock"]["hash"] = canonical_hash(content)
     path = tmp_path / "lock.yaml"
     path.write_text(dump_yaml(content))
-    assert Lock.read(path).prereg.x_nan == "error"
+    assert Lock.read(path).design.nan == "error"
 
 
 @pytest.mark.parametrize(

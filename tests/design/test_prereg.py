@@ -11,7 +11,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gmb_hf.design.design import Prereg
+from gmb_hf.design.design import Design
 from gmb_hf.documents import dump_yaml, parse_yaml
 from gmb_hf.errors import InputError
 
@@ -96,9 +96,9 @@ def edited(path: str, value: Any) -> dict[str, Any]:
 
 
 def test_the_reference_fields_load_unchanged(reference: Path) -> None:
-    prereg = Prereg.read(reference)
-    assert prereg.meta.date_locked == "2026-01-27"
-    assert prereg.boundary.seeds_eval == (1001, 1002, 1003)
+    prereg = Design.read(reference)
+    assert prereg.date_locked == "2026-01-27"
+    assert prereg.seeds_eval == (1001, 1002, 1003)
     assert prereg.fpr_eps == 0.01
     assert [item.params for item in prereg.candidates] == [
         {"window": 200, "smooth": 0.1},
@@ -118,11 +118,11 @@ def test_an_exponent_that_another_reader_took_for_text_is_a_number() -> None:
     data = yaml.safe_load(REFERENCE.replace("2026-01-27", "'2026-01-27'"))
     assert data["candidates"][2]["params"]["epsilon_residual"] == "1e-3"
     data["operating_points"]["fpr_eps"] = 0.01
-    assert Prereg.parse(data, where="x").candidates[2].params["epsilon_residual"] == 1e-3
+    assert Design.parse(data, where="x").candidates[2].params["epsilon_residual"] == 1e-3
 
 
 def test_flat_properties_read_the_sections(reference: Path) -> None:
-    prereg = Prereg.read(reference)
+    prereg = Design.read(reference)
     assert (prereg.horizon, prereg.safe_gap, prereg.lead_time_target) == (2000, 2000, 200)
     assert (prereg.fpr_targets, prereg.fpr_floor_max) == ((0.01, 0.05, 0.1), 0.2)
     assert (prereg.min_targets_ok, prereg.coverage_min) == (2, 0.3)
@@ -130,21 +130,21 @@ def test_flat_properties_read_the_sections(reference: Path) -> None:
     assert prereg.window_sweep == (100, 150, 200, 250)
     assert (prereg.metric, prereg.w_event, prereg.jump_threshold) == ("test_acc", 50, 0.15)
     assert (prereg.protocol, prereg.burn_in, prereg.primary_fpr) == ("strict", 0, 0.05)
-    assert (prereg.event_count_min, prereg.refractory) == (30, 2000)
+    assert (prereg.event_count_min, prereg.episode_gap) == (30, 2000)
 
 
 def test_minimal_has_the_published_defaults_and_takes_flat_overrides() -> None:
-    prereg = Prereg.minimal(horizon=200, safe_gap=400, metric="acc", refractory=50)
+    prereg = Design.minimal(horizon=200, safe_gap=400, metric="acc", refractory=50)
     assert prereg.fpr_targets == (0.01, 0.05, 0.10)
-    assert (prereg.metric, prereg.refractory) == ("acc", 50)
+    assert (prereg.metric, prereg.episode_gap) == ("acc", 50)
     assert prereg.replace(horizon=250).horizon == 250
     assert prereg.replace(horizon=250).metric == "acc"
     assert prereg.horizon == 200
 
 
 def test_it_survives_a_round_trip(reference: Path, tmp_path: Path) -> None:
-    prereg = Prereg.read(reference)
-    assert Prereg.read(prereg.write(tmp_path / "copy.yaml")) == prereg
+    prereg = Design.read(reference)
+    assert Design.read(prereg.write(tmp_path / "copy.yaml")) == prereg
 
 
 @given(
@@ -156,7 +156,7 @@ def test_it_survives_a_round_trip(reference: Path, tmp_path: Path) -> None:
 @example(horizon=1, gap=1, target=0.5, name="0E0")
 @example(horizon=1, gap=1, target=0.5, name="2020-01-01")
 def test_any_design_survives_yaml(horizon: int, gap: int, target: float, name: str) -> None:
-    prereg = Prereg.minimal(
+    prereg = Design.minimal(
         horizon=horizon,
         safe_gap=gap,
         fpr_targets=[target],
@@ -164,20 +164,20 @@ def test_any_design_survives_yaml(horizon: int, gap: int, target: float, name: s
         primary_fpr=target,
         candidates=[{"name": name, "params": {"window": horizon}}],
     )
-    assert Prereg.parse(parse_yaml(dump_yaml(prereg.plain()), where="x"), where="x") == prereg
+    assert Design.parse(parse_yaml(dump_yaml(prereg.plain()), where="x"), where="x") == prereg
 
 
 def test_the_template_loads_and_names_every_field(tmp_path: Path) -> None:
     path = tmp_path / "prereg.yaml"
-    path.write_text(Prereg.template())
-    prereg = Prereg.read(path)
+    path.write_text(Design.template())
+    prereg = Design.read(path)
     assert prereg.horizon < prereg.safe_gap
-    assert prereg.replace(horizon=1, safe_gap=2, candidates=[]) == Prereg.minimal(
+    assert prereg.replace(horizon=1, safe_gap=2, candidates=[]) == Design.minimal(
         horizon=1, safe_gap=2
     )
     for name in ("x_refractory_steps", "x_event_t_min", "x_sees_test_labels", "window_sweep"):
-        assert f"{name}:" in Prereg.template()
-    fields = [line for line in Prereg.template().splitlines() if not line.startswith("#")]
+        assert f"{name}:" in Design.template()
+    fields = [line for line in Design.template().splitlines() if not line.startswith("#")]
     assert all("  # " in line for line in fields)
 
 
@@ -215,7 +215,7 @@ def test_the_template_loads_and_names_every_field(tmp_path: Path) -> None:
 )
 def test_a_mistake_names_its_path(path: str, value: Any, message: str) -> None:
     with pytest.raises(InputError, match=message) as raised:
-        Prereg.parse(edited(path, value), where="prereg.yaml")
+        Design.parse(edited(path, value), where="prereg.yaml")
     assert str(raised.value).startswith("prereg.yaml: ")
     assert "\n" not in str(raised.value)
 
@@ -228,12 +228,12 @@ def test_horizon_and_gap_have_no_default(path: str) -> None:
     first, second, last = path.split(".")
     del data[first][second][last]
     with pytest.raises(InputError, match=rf"{path} is required; add it"):
-        Prereg.parse(data, where="prereg.yaml")
+        Design.parse(data, where="prereg.yaml")
 
 
 def test_an_unknown_override_names_the_nearest() -> None:
     with pytest.raises(InputError, match="Did you mean 'burn_in'"):
-        Prereg.minimal(horizon=1, safe_gap=2, burn_inn=3)
+        Design.minimal(horizon=1, safe_gap=2, burn_inn=3)
 
 
 @pytest.mark.parametrize(
@@ -251,16 +251,16 @@ def test_a_broken_file_is_one_clear_line(text: str, message: str, tmp_path: Path
     path = tmp_path / "prereg.yaml"
     path.write_text(text)
     with pytest.raises(InputError, match=message) as raised:
-        Prereg.read(path)
+        Design.read(path)
     assert "prereg.yaml" in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no such file"):
-        Prereg.read(tmp_path / "none.yaml")
+        Design.read(tmp_path / "none.yaml")
     with pytest.raises(InputError, match="this is a folder"):
-        Prereg.read(tmp_path)
+        Design.read(tmp_path)
     (tmp_path / "latin.yaml").write_bytes(b"meta: {researcher: \xe9}")
     with pytest.raises(InputError, match="is not UTF-8 text"):
-        Prereg.read(tmp_path / "latin.yaml")
+        Design.read(tmp_path / "latin.yaml")
