@@ -138,7 +138,7 @@ def _checkpoints(w_event: int, metric: Panel) -> int:
     if w_event % cadence:
         nearest = max(1, round(w_event / cadence)) * cadence
         raise InputError(
-            f"prereg.w_event is {w_event} steps, but {metric.name!r} is logged every "
+            f"event.window_W_event is {w_event} steps, but {metric.name!r} is logged every "
             f"{cadence} steps; W must be a positive multiple of that, e.g. {nearest}"
         )
     return w_event // cadence
@@ -164,7 +164,7 @@ def plateau_events(metric: Panel, prereg: Design) -> Events:
     n_runs, width = metric.values.shape
     if length > width:
         raise InputError(
-            f"prereg.plateau_checkpoints is {length}, but the longest run has {width} "
+            f"event.x_plateau_checkpoints is {length}, but the longest run has {width} "
             f"checkpoint(s) of {metric.name!r}; ask for fewer, or train longer"
         )
     held = metric.present & (metric.values >= level - SLACK)
