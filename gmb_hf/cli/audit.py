@@ -58,40 +58,27 @@ def audit(
 
 
 def _print(found: Audit, path: Path) -> None:
-    from rich.text import Text
-
     from gmb_hf.cli import screen as show
-    from gmb_hf.cli.table import Column, Group, lay_out
-    from gmb_hf.escape import one_line
+    from gmb_hf.tables import Column, Line, Row, Table
 
     columns = (
         Column("run", shrinks_to=12),
-        Column("t", right=True),
+        Column("t", "{:,}".format),
         Column("order"),
         Column("why", shrinks_to=20, wraps=True, from_width=100),
     )
-    groups = []
+    rows: list[Row | Line] = []
     for label in _LABELS:
         items = [item for item in found.runs if item.label == label]
         if not items:
             continue
-        rows = [
-            [
-                Text(one_line(item.run)),
-                Text("–" if item.step is None else f"{item.step:,}"),
-                Text(" ".join(item.order)),
-                Text(item.reason),
-            ]
-            for item in items[:_MOST_RUNS]
+        rows.append(Line(f"{label}, {len(items)} of {len(found.runs)} runs"))
+        rows += [
+            (item.run, item.step, " ".join(item.order), item.reason) for item in items[:_MOST_RUNS]
         ]
-        rest = len(items) - len(rows)
-        more = f"and {rest} more in {one_line(str(path))}" if rest else ""
-        heading = f"{label}, {len(items)} of {len(found.runs)} runs"
-        groups.append(Group(rows, heading=heading, more=more))
-    screen = show.console()
-    for part in lay_out(columns, groups, screen.width):
-        screen.print(part)
-    screen.print()
+        if len(items) > _MOST_RUNS:
+            rows.append(Line(f"and {len(items) - _MOST_RUNS} more in {path}"))
+    show.table(Table(columns, rows))
     show.say(f"Signals: {', '.join(found.columns)}.", style="dim")
     for note in found.notes:
         show.say(f"note: {note}")

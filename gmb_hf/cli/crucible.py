@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from gmb_hf.cli.table import Column, Group, lay_out
-from gmb_hf.escape import one_line
+from gmb_hf.tables import Column, Line, Row, Table
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from gmb_hf.crucible.aggregate import Aggregated
     from gmb_hf.crucible.compare import Compared
     from gmb_hf.crucible.exposure import Finding, Pool
@@ -27,34 +24,29 @@ if TYPE_CHECKING:
 
 def print_board(made: Scoreboard) -> None:
     """The scoreboard as a table, overall and by tier."""
-    from rich.text import Text
 
     from gmb_hf.cli import screen as show
-    from gmb_hf.cli.table import Column, Group, lay_out
     from gmb_hf.escape import number
 
     heads = ("n", "correct", "pass", "margin", "q10", "median", "q90", "rank")
-    columns = (Column("items"), *(Column(head, right=True) for head in heads))
+    columns = (Column("items"), *(Column(head, align="r") for head in heads))
     rows = [
-        [
-            Text(cell)
-            for cell in (
-                name,
-                f"{stats.n:,}",
-                f"{stats.correct:,}",
-                number(stats.pass_rate),
-                number(stats.mean_margin),
-                number(stats.q10_margin),
-                number(stats.median_margin),
-                number(stats.q90_margin),
-                number(stats.mean_rank, 2),
-            )
-        ]
+        (
+            name,
+            f"{stats.n:,}",
+            f"{stats.correct:,}",
+            number(stats.pass_rate),
+            number(stats.mean_margin),
+            number(stats.q10_margin),
+            number(stats.median_margin),
+            number(stats.q90_margin),
+            number(stats.mean_rank, 2),
+        )
         for name, stats in {"overall": made.overall, **made.by_tier}.items()
     ]
     screen = show.console()
     show.say(made.eval_header.line)
-    for part in lay_out(columns, [Group(rows)], screen.width):
+    for part in Table(columns, rows).rich(screen.width):
         screen.print(part)
     if not made.by_tier:
         show.say("note: the items have no tiers; gmb crucible tiers assign gives them some")
@@ -68,17 +60,17 @@ _STYLES = {"OK": "green", "WARNING": "yellow", "CRITICAL": "bold red", "SEVERE":
 _COLUMNS = (Column("guardrail"), Column("", shrinks_to=30, wraps=True))
 
 
-def levels(findings: Sequence[Finding], width: int) -> Iterator[Table | Text]:
-    """The lines to print on a terminal of `width` cells, the worst first."""
+def levels(findings: Sequence[Finding]) -> Table:
+    """The guardrails as a table, the worst first."""
     ordered = sorted(findings, key=lambda finding: -finding.level)
     rows = [
         [
             Text(finding.level.name, style=_STYLES[finding.level.name]),
-            Text(one_line(finding.message)),
+            finding.message,
         ]
         for finding in ordered
     ]
-    yield from lay_out(_COLUMNS, [Group(rows)], width)
+    return Table(_COLUMNS, rows)
 
 
 # `gmb crucible mine`: candidates that are hard in many lineups, not in one.
@@ -234,13 +226,11 @@ def exposure(
     out: Annotated[Path, typer.Option(help="Where to write it.")] = Path("exposure.json"),
 ) -> None:
     """How often each item of a pool will be seen, and whether that is too rarely."""
-    from rich.text import Text
 
     from gmb_hf.cli import screen as show
-    from gmb_hf.cli.table import Column, Group, lay_out
     from gmb_hf.crucible.exposure import Level, check_pools, expected_exposures, worst
     from gmb_hf.errors import CheckFailed
-    from gmb_hf.escape import number, one_line
+    from gmb_hf.escape import number
     from gmb_hf.files import write_json
 
     found = expected_exposures(
@@ -258,29 +248,21 @@ def exposure(
         },
     )
     heads = ("items", "ratio", "draws", "expected", "5% to 95%", "status")
-    columns = (Column("pool", shrinks_to=12), *(Column(head, right=True) for head in heads))
+    columns = (Column("pool", shrinks_to=12), *(Column(head, align="r") for head in heads))
     rows = [
-        [
-            Text(one_line(cell))
-            for cell in (
-                item.name,
-                f"{item.size:,}",
-                number(item.ratio),
-                f"{item.draws:,.0f}",
-                number(item.expected, 1),
-                "–" if item.low is None else f"{item.low:,} to {item.high:,}",
-                item.status or "empty",
-            )
-        ]
+        (
+            item.name,
+            f"{item.size:,}",
+            number(item.ratio),
+            f"{item.draws:,.0f}",
+            number(item.expected, 1),
+            "–" if item.low is None else f"{item.low:,} to {item.high:,}",
+            item.status or "empty",
+        )
         for item in found
     ]
-    screen = show.console()
-    for part in lay_out(columns, [Group(rows)], screen.width):
-        screen.print(part)
-    screen.print()
-    for line in levels(findings, screen.width):
-        screen.print(line)
-    screen.print()
+    show.table(Table(columns, rows))
+    show.table(levels(findings))
     if gate and worst(findings) >= Level.CRITICAL:
         show.say_whole("wrote", str(path))
         raise CheckFailed(f"items would be seen too rarely; {path} says which")
@@ -299,13 +281,11 @@ def pareto(
     ] = Path("pareto"),
 ) -> None:
     """Which configurations no other one beats in both retention and generalization."""
-    from rich.text import Text
 
     from gmb_hf.cli import screen as show
-    from gmb_hf.cli.table import Column, Group, lay_out
     from gmb_hf.crucible.figures import pareto_plot
     from gmb_hf.crucible.pareto import find_frontier
-    from gmb_hf.escape import number, one_line
+    from gmb_hf.escape import number
     from gmb_hf.report.style import save_figure
 
     found = find_frontier(results, draws=draws, seed=seed)
@@ -314,23 +294,16 @@ def pareto(
     paths = [found.write(stem.with_name(f"{stem.name}.json")), *save_figure(figure, stem)]
     columns = (
         Column("configuration", shrinks_to=16),
-        Column("frozen tier3", right=True),
-        Column("organic", right=True),
+        Column("frozen tier3", number),
+        Column("organic", number),
         Column("most surely beaten by", shrinks_to=20),
     )
-    rows: dict[bool, list[list[Text]]] = {True: [], False: []}
-    for row in found.rows():
-        cells = (row.name, number(row.frozen), number(row.organic), _beaten(row.beaten_by))
-        rows[row.on_frontier].append([Text(one_line(cell)) for cell in cells])
-    groups = [
-        Group(body, heading=heading)
-        for body, heading in ((rows[True], "on the frontier"), (rows[False], "dominated"))
-        if body
-    ]
-    screen = show.console()
-    for part in lay_out(columns, groups, screen.width):
-        screen.print(part)
-    screen.print()
+    rows: list[Row | Line] = []
+    for heading, on_frontier in (("on the frontier", True), ("dominated", False)):
+        members = [row for row in found.rows() if row.on_frontier == on_frontier]
+        rows += [Line(heading)] if members else []
+        rows += [(row.name, row.frozen, row.organic, _beaten(row.beaten_by)) for row in members]
+    show.table(Table(columns, rows))
     if not found.dominance:
         show.say(
             "note: with the columns frozen_scores and organic_scores (files of gmb crucible score) "
@@ -374,19 +347,20 @@ def aggregate(
 
 
 def _print_aggregate(found: Aggregated) -> None:
-    from rich.text import Text
 
     from gmb_hf.cli import screen as show
-    from gmb_hf.cli.table import Column, Group, lay_out
     from gmb_hf.escape import number
 
     heads = ("metric", "mean", "std", "min", "max", "95% interval")
-    columns = (Column("items"), *(Column(head, right=head != "metric") for head in heads))
-    groups = []
+    columns = (
+        Column("items"),
+        *(Column(head, align="l" if head == "metric" else "r") for head in heads),
+    )
+    rows: list[Row | Line] = []
     sides = [("", found.groups), ("against: ", found.against or {})]
     for prefix, side in sides:
         for name, metrics in side.items():
-            rows = []
+            rows.append(Line(f"{prefix}{name}"))
             for metric in ("pass_rate", "mean_margin", "q10_margin", "mean_rank"):
                 stats = metrics[metric]
                 cells: Sequence[str] = (metric, *["–"] * 5)
@@ -400,12 +374,8 @@ def _print_aggregate(found: Aggregated) -> None:
                         number(stats.max),
                         "–" if stats.ci_low is None else interval,
                     )
-                rows.append([Text(cell) for cell in ("", *cells)])
-            groups.append(Group(rows, heading=f"{prefix}{name}"))
-    screen = show.console()
-    for part in lay_out(columns, groups, screen.width):
-        screen.print(part)
-    screen.print()
+                rows.append(("", *cells))
+    show.table(Table(columns, rows))
     for name, found_difference in found.bootstrap.items():
         show.say(
             f"{name}: pass rate {found_difference.difference:+.3f} against the other "
@@ -679,15 +649,13 @@ def _print_scores(scores: ItemScores) -> None:
 
 
 def _print_comparison(found: Compared) -> None:
-    from rich.text import Text
 
     from gmb_hf.cli import screen as show
-    from gmb_hf.cli.table import Column, Group, lay_out
     from gmb_hf.escape import p_value
 
     tests = {test.group: test for test in found.tests}
     heads = ("n", "pass", "q10", "margin", "rank", "gained", "lost", "p pass", "p margin")
-    columns = (Column("change in"), *(Column(head, right=True) for head in heads))
+    columns = (Column("change in"), *(Column(head, align="r") for head in heads))
     rows = []
     for name, change in {"overall": found.comparison.overall, **found.comparison.by_tier}.items():
         test = tests.get(name)
@@ -703,16 +671,11 @@ def _print_comparison(found: Compared) -> None:
             p_value(test.mcnemar_adjusted if test else None),
             p_value(test.permutation_adjusted if test else None),
         )
-        rows.append([Text(cell) for cell in cells])
-    screen = show.console()
+        rows.append(cells)
     if not found.comparison.comparable:
         show.say("NOT COMPARABLE: " + "; ".join(found.comparison.mismatches), style="bold red")
-    for part in lay_out(columns, [Group(rows)], screen.width):
-        screen.print(part)
-    screen.print()
-    for line in levels(found.findings, screen.width):
-        screen.print(line)
-    screen.print()
+    show.table(Table(columns, rows))
+    show.table(levels(found.findings))
     for note in found.notes:
         show.say(f"note: {note}")
     if found.tests:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -163,51 +164,40 @@ def _settings(context: typer.Context) -> CompatSettings:
 
 def _show(results: Results, report: Path) -> None:
     """The answer, then what each threshold of each score costs and covers."""
-    from rich.text import Text
-
     from gmb_hf.cli import screen as show
-    from gmb_hf.cli.table import Column, Group, lay_out
-    from gmb_hf.escape import number, one_line, steps
+    from gmb_hf.escape import number, steps
     from gmb_hf.report.answer import answer
-    from gmb_hf.report.tables import OperatingPoint, operating_points
+    from gmb_hf.report.tables import abstain_rate, lead_time_mean, operating_points
+    from gmb_hf.tables import Column, Line, Row, Table
 
     columns = [
-        Column(head, right=True)
-        for head in ("target", "threshold", "FPR", "covered", "cover", "abstain", "lead")
+        Column("target", "{:.4g}".format, take="worth.fpr"),
+        Column("threshold", "{:.6g}".format, take="worth.x_threshold"),
+        Column("FPR", partial(number, digits=4), take="cost.achieved"),
+        Column(
+            "covered",
+            align="r",
+            take=lambda at: f"{at.worth.x_n_covered} of {at.worth.x_n_events}",
+        ),
+        Column("cover", partial(number, digits=2), take="worth.coverage"),
+        Column("abstain", partial(number, digits=2), take=abstain_rate),
+        Column("lead", steps, take=lead_time_mean),
     ]
-
-    def cells(point: OperatingPoint) -> list[Text]:
-        shown = (
-            f"{point.target:.4g}",
-            f"{point.threshold:.6g}",
-            number(point.achieved, 4),
-            f"{point.n_covered} of {point.n_events}",
-            number(point.coverage, 2),
-            number(point.abstain_rate, 2),
-            steps(point.lead_time_mean),
-        )
-        return [Text(cell) for cell in shown]
-
-    groups = [
-        Group(
-            [cells(point) for point in operating_points(item)],
-            heading=f"{show.signed(item.name, item.x_sign)}: {item.label}, "
-            f"AUC {number(item.layer_A.auc)}, AP {number(item.layer_A.ap)}",
-        )
-        for item in results.indicators
-    ]
+    rows: list[Row | Line] = []
+    for item in results.indicators:
+        ranking = f"AUC {number(item.layer_A.auc)}, AP {number(item.layer_A.ap)}"
+        rows.append(Line(f"{show.signed(item.name, item.x_sign)}: {item.label}, {ranking}"))
+        rows += Table.of(operating_points(item), columns).rows
     screen = show.console()
     screen.print()
     show.say(answer(results).sentence, style="bold")
     if len(results.indicators) > 1:
         show.say("compat repeats the published computation and never supports an alarm.")
     screen.print()
-    for part in lay_out(columns, groups, screen.width):
-        screen.print(part)
-    screen.print()
+    show.table(Table(columns, rows))
     show.say(
         "FPR: share of all windows but the positive ones. covered: events warned of. lead: mean, "
-        f"in steps. Every run: tables/per_run.csv; every word: {one_line(str(report))}.",
+        f"in steps. Every run: tables/per_run.csv; every word: {report}.",
         style="dim",
     )
 

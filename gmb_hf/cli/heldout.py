@@ -67,37 +67,29 @@ def heldout(
 
 def _show(found: Heldout) -> None:
     """The table on the screen, a group for each text."""
-    from rich.text import Text
-
     from gmb_hf.cli import screen as show
-    from gmb_hf.cli.table import Column, Group, lay_out
-    from gmb_hf.escape import number, one_line
+    from gmb_hf.escape import number
+    from gmb_hf.tables import Column, Line, Row, Table
 
     heads = ("loss", "perplexity", "bits/byte", "tokens")
-    columns = (Column("model", shrinks_to=16), *(Column(head, right=True) for head in heads))
-    groups = []
+    columns = (Column("model", shrinks_to=16), *(Column(head, align="r") for head in heads))
+    rows: list[Row | Line] = []
     for name, about in found.texts.items():
-        rows = [
-            [
-                Text(cell)
-                for cell in (
-                    one_line(row.model),
-                    number(row.score.loss),
-                    number(row.score.perplexity, 1),
-                    number(row.score.bits_per_byte),
-                    f"{row.score.tokens:,}",
-                )
-            ]
+        counts = f"{about['bytes']:,} bytes, documents: {about['documents']:,}"
+        rows.append(Line(f"{name} ({counts})"))
+        rows += [
+            (
+                row.model,
+                number(row.score.loss),
+                number(row.score.perplexity, 1),
+                number(row.score.bits_per_byte),
+                f"{row.score.tokens:,}",
+            )
             for row in found.rows
             if row.text == name
         ]
-        counts = f"{about['bytes']:,} bytes, documents: {about['documents']:,}"
-        groups.append(Group(rows, heading=f"{one_line(name)} ({counts})"))
-    screen = show.console()
-    screen.print()
-    for part in lay_out(columns, groups, screen.width):
-        screen.print(part)
-    screen.print()
+    show.console().print()
+    show.table(Table(columns, rows))
     cuts = {(about["block"], about["stride"]) for about in found.models.values()}
     shown = "; ".join(f"{block} tokens, stride {stride}" for block, stride in sorted(cuts))
     show.say(f"Windows: {shown}. loss: nats per token. bits/byte compares tokenizers.", style="dim")

@@ -44,11 +44,9 @@ def _one(name: str) -> None:
 
 
 def _list(runs: list[str] | None) -> None:
-    from rich.text import Text
-
     from gmb_hf.cli import screen as show
-    from gmb_hf.cli.table import Column, Group, lay_out
     from gmb_hf.indicators.catalogue import available, get, names
+    from gmb_hf.tables import Column, Table
 
     known = names()
     if runs:
@@ -56,25 +54,13 @@ def _list(runs: list[str] | None) -> None:
 
         known = available(read_runs(runs))
     columns = (
-        Column("indicator"),
-        Column("family"),
-        Column("labels"),
-        Column("what it is", shrinks_to=12),
+        Column("indicator", take="name"),
+        Column("family", take="family"),
+        Column("labels", take=lambda entry: "test" if entry.sees_test_labels else ""),
+        Column("what it is", take="summary", shrinks_to=12),
     )
     entries = [get(one) for one in known]
-    rows = [
-        [
-            Text(entry.name),
-            Text(entry.family),
-            Text("test" if entry.sees_test_labels else ""),
-            Text(entry.summary),
-        ]
-        for entry in entries
-    ]
-    screen = show.console()
-    for part in lay_out(columns, [Group(rows)], screen.width):
-        screen.print(part)
-    screen.print()
+    show.table(Table.of(entries, columns))
     show.say(
         f"{len(entries)} indicators; 'test' marks scores that see held-out labels: oracles to "
         "compare with, no monitors."

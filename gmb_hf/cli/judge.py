@@ -189,30 +189,24 @@ def _finish(out: Path, scores: Scores) -> None:
 
 
 def _show(scores: Scores) -> None:
-    from rich.text import Text
-
     from gmb_hf.cli import screen as show
-    from gmb_hf.cli.table import Column, Group, lay_out
-    from gmb_hf.escape import number, one_line
+    from gmb_hf.escape import number
+    from gmb_hf.tables import Column, Line, Row, Table
 
     columns = (
         Column("run", shrinks_to=12),
-        Column("checkpoints", right=True),
-        *(Column(head, right=True) for head in ("first", "lowest", "highest", "last")),
+        Column("checkpoints", align="r"),
+        *(Column(head, align="r") for head in ("first", "lowest", "highest", "last")),
     )
     by_run: dict[str, list[tuple[int, float]]] = {}
     for row in scores.rows:
         by_run.setdefault(row.run, []).append((row.step, row.score))
-    body = []
+    rows: list[Row | Line] = []
     for run, points in list(by_run.items())[:_MOST_RUNS]:
         values = [value for _, value in sorted(points)]
         ends = (values[0], min(values), max(values), values[-1])
-        cells = (one_line(run), str(len(values)), *(number(value, 4) for value in ends))
-        body.append([Text(cell) for cell in cells])
-    rest = len(by_run) - len(body)
-    more = f"and {rest} more runs" if rest else ""
-    screen = show.console()
-    screen.print()
-    for part in lay_out(columns, [Group(body, more=more)], screen.width):
-        screen.print(part)
-    screen.print()
+        rows.append((run, len(values), *(number(value, 4) for value in ends)))
+    if len(by_run) > _MOST_RUNS:
+        rows.append(Line(f"and {len(by_run) - _MOST_RUNS} more runs"))
+    show.console().print()
+    show.table(Table(columns, rows))

@@ -14,8 +14,8 @@ from rich.panel import Panel
 from rich.text import Text
 
 from gmb_hf.cli.screen import console, say_whole
-from gmb_hf.cli.table import Column, Group, lay_out
 from gmb_hf.escape import number, one_line, steps
+from gmb_hf.tables import Column, Line, Row, Table
 
 if TYPE_CHECKING:
     from gmb_hf.monitor.reading import Reading, RulerReading
@@ -25,10 +25,10 @@ STYLES = {"CLEAR": "bold green", "ALARM": "bold white on red", "ABSTAIN": "bold 
 _GAUGE = 16
 _COLUMNS = (
     Column("indicator", shrinks_to=14),
-    Column("score", right=True),
-    Column("threshold", right=True),
+    Column("score", align="r"),
+    Column("threshold", align="r"),
     Column("", from_width=90),
-    Column("budget", right=True),
+    Column("budget", align="r"),
     Column("", shrinks_to=16),
 )
 _MOST_SHOWN = 8
@@ -82,36 +82,33 @@ class LivePanel:
         width = self._screen.width - 4
         acting = [ruler for ruler in reading.rulers if ruler.acts]
         shown = [ruler for ruler in reading.rulers if not ruler.acts]
-        groups = [
-            Group(
-                [self._row(ruler) for ruler in some[:_MOST_SHOWN]],
-                heading=heading,
-                more=f"and {len(some) - _MOST_SHOWN} more" if len(some) > _MOST_SHOWN else "",
-            )
-            for some, heading in ((acting, "may raise the alarm"), (shown, "shown only"))
-            if some
-        ]
+        rows: list[Row | Line] = []
+        for some, heading in ((acting, "may raise the alarm"), (shown, "shown only")):
+            rows += [Line(heading)] if some else []
+            rows += [self._row(ruler) for ruler in some[:_MOST_SHOWN]]
+            if len(some) > _MOST_SHOWN:
+                rows.append(Line(f"and {len(some) - _MOST_SHOWN} more"))
         return Panel(
             Stack(
                 head,
                 Text(one_line(reading.reason)),
                 Text(),
-                *lay_out(_COLUMNS, groups, width),
+                *Table(_COLUMNS, rows).rich(width),
                 Text(),
                 Text(one_line(reading.health), style="dim"),
             ),
             title=Text(f"gmb monitor {self._log}"),
         )
 
-    def _row(self, ruler: RulerReading) -> list[Text]:
-        return [
-            Text(one_line(ruler.name)),
-            Text("–" if math.isnan(ruler.score) else f"{ruler.score:.4g}"),
-            Text(number(ruler.threshold) if math.isinf(ruler.threshold) else _short(ruler)),
+    def _row(self, ruler: RulerReading) -> Row:
+        return (
+            ruler.name,
+            "–" if math.isnan(ruler.score) else f"{ruler.score:.4g}",
+            number(ruler.threshold) if math.isinf(ruler.threshold) else _short(ruler),
             self._gauge(ruler),
             Text(f"{ruler.budget_spent:.0%}", style="red" if ruler.budget_spent > 1 else ""),
-            Text(one_line(ruler.broken or ("over" if ruler.over else ""))),
-        ]
+            ruler.broken or ("over" if ruler.over else ""),
+        )
 
     def _gauge(self, ruler: RulerReading) -> Text:
         """How much of the way from the lowest score so far to the threshold is covered."""

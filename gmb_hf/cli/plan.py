@@ -12,8 +12,8 @@ from rich.text import Text
 
 from gmb_hf.cli import screen as show
 from gmb_hf.cli.options import check_sign, rates, typed
-from gmb_hf.cli.table import Column, Group, lay_out
 from gmb_hf.escape import number
+from gmb_hf.tables import Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,15 +28,14 @@ def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
     """Print a plan; `null_draws` is what the design draws of each chance null."""
     goal = found.goal
     show.say(_suppositions(found, measured))
-    screen = show.console()
-    screen.print()
+    show.console().print()
     columns = (
-        Column("calibrating", right=True),
-        Column("explore", right=True),
-        *(Column(f"rate at {target:g}", right=True) for target in goal.targets),
-        Column("coverage", right=True),
-        Column("held-out", right=True),
-        Column("in all", right=True),
+        Column("calibrating", align="r"),
+        Column("explore", align="r"),
+        *(Column(f"rate at {target:g}", align="r") for target in goal.targets),
+        Column("coverage", align="r"),
+        Column("held-out", align="r"),
+        Column("in all", align="r"),
     )
     rows = []
     for row in found.rows:
@@ -49,17 +48,9 @@ def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
             "–" if row.total is None else f"{row.total:,}",
         ]
         rows.append([Text(cell, style="bold" if row is found.chosen else "") for cell in cells])
-    for part in lay_out(columns, [Group(rows)], screen.width):
-        screen.print(part)
-    screen.print()
-    alone = (Column("held-out runs for one requirement alone"), Column("runs", right=True))
-    lines = [
-        [Text(what), Text("–" if runs is None else f"{runs:,}")]
-        for what, runs in found.alone.items()
-    ]
-    for part in lay_out(alone, [Group(lines)], screen.width):
-        screen.print(part)
-    screen.print()
+    show.table(Table(columns, rows))
+    alone = (Column("held-out runs for one requirement alone"), Column("runs", "{:,}".format))
+    show.table(Table(alone, list(found.alone.items())))
     show.say(
         "calibrating: explore runs with negative windows. explore: to train, so that there are so "
         "many of those. rate: the false positive rate to expect; –: no finite threshold. held-out "

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from gmb_hf.report.compare import Comparison, IndicatorPair
+    from gmb_hf.tables import Line, Row
 
 
 app = typer.Typer(no_args_is_help=True)
@@ -94,27 +95,23 @@ def compare(
 
 def _print(found: Comparison, a: Path, b: Path) -> None:
     from gmb_hf.cli import screen as show
-    from gmb_hf.cli.table import Column, Group, lay_out
     from gmb_hf.report.compare import count_changes, verdict
+    from gmb_hf.tables import Column, Line, Table
 
     columns = (
         Column("score", shrinks_to=12),
         Column(""),
-        *(Column(head, right=name != "label") for name, head in _HEADS.items()),
+        *(Column(head, align="l" if name == "label" else "r") for name, head in _HEADS.items()),
     )
-    groups = []
+    rows: list[Row | Line] = []
     for heading, changed in (("Different", True), ("The same", False)):
         items = [item for item in found.indicators if item.changed == changed]
-        if items:
-            rows = [row for item in items for row in _rows(item)]
-            groups.append(Group(rows, heading=heading))
+        rows += [Line(heading)] if items else []
+        rows += [row for item in items for row in _rows(item)]
     show.say_whole("A", str(a))
     show.say_whole("B", str(b))
-    screen = show.console()
-    screen.print()
-    for part in lay_out(columns, groups, screen.width):
-        screen.print(part)
-    screen.print()
+    show.console().print()
+    show.table(Table(columns, rows))
     show.say(
         f"FPR, cover and p: at a budget of {found.target:g}. *: differs from A. –: no such number.",
         style="dim",
@@ -123,11 +120,10 @@ def _print(found: Comparison, a: Path, b: Path) -> None:
     show.say(verdict(found), style="" if found.comparable else "bold")
 
 
-def _rows(item: IndicatorPair) -> list[list[Text]]:
+def _rows(item: IndicatorPair) -> list[Row]:
     """A line for each file; one line where they agree or only one has it."""
     from rich.text import Text
 
-    from gmb_hf.escape import one_line
     from gmb_hf.report.compare import shown
 
     def cells(side: str) -> list[Text]:
@@ -138,9 +134,9 @@ def _rows(item: IndicatorPair) -> list[list[Text]]:
             row.append(Text(text, style="bold" if marked else ""))
         return row
 
-    name = Text(one_line(item.name))
+    name = item.name
     if item.only_in:
-        return [[name, Text(f"only in {item.only_in}"), *cells(item.only_in)]]
+        return [[name, f"only in {item.only_in}", *cells(item.only_in)]]
     if not item.changed:
-        return [[name, Text("A, B"), *cells("A")]]
-    return [[name, Text("A"), *cells("A")], [Text(""), Text("B"), *cells("B")]]
+        return [[name, "A, B", *cells("A")]]
+    return [[name, "A", *cells("A")], ["", "B", *cells("B")]]

@@ -29,6 +29,7 @@ Columns = Annotated[
 StepColumn = Annotated[str, typer.Option(help="Column of steps.")]
 RunColumn = Annotated[str, typer.Option(help="Column that tells runs apart.")]
 
+_COUNTS = ("values", "empty", "NaN", "infinite")
 _MOST_COLUMNS = 24
 _WINDOW = 50  # of `gmb evaluate`, in steps
 
@@ -163,42 +164,26 @@ def push(
 
 
 def _print(found: Verification) -> None:
-    from rich.text import Text
-
     from gmb_hf.cli import screen as show
-    from gmb_hf.cli.table import Column, Group, lay_out
-    from gmb_hf.escape import one_line
+    from gmb_hf.tables import Column, Line, Row, Table
 
     first, last = found.steps
     spacing = f", every {found.spacing:,}" if found.spacing else ""
     show.say_whole("runs", f"{len(found.runs):,}: {found.runs[0]} to {found.runs[-1]}")
     show.say_whole("rows", f"{found.rows:,}, steps {first:,} to {last:,}{spacing}")
     show.say_whole("hash", found.fingerprint)
-    heads = (
-        Column("column", shrinks_to=16),
-        Column("values", right=True),
-        Column("empty", right=True),
-        Column("NaN", right=True),
-        Column("infinite", right=True),
-        Column("lowest", right=True),
-        Column("highest", right=True),
+    columns = (
+        Column("column", shrinks_to=16, take="name"),
+        *(Column(head, "{:,}".format, take=head.lower()) for head in _COUNTS),
+        Column("lowest", "{:.4g}".format, take="low"),
+        Column("highest", "{:.4g}".format, take="high"),
     )
-    rows = [
-        [
-            Text(one_line(column.name)),
-            *(Text(f"{count:,}") for count in (column.values, column.empty)),
-            *(Text(f"{count:,}") for count in (column.nan, column.infinite)),
-            *(Text(f"{value:.4g}") for value in (column.low, column.high)),
-        ]
-        for column in found.columns
-    ]
-    rest = len(rows) - _MOST_COLUMNS
-    more = f"and {rest} more columns; --columns chooses" if rest > 0 else ""
-    screen = show.console()
-    screen.print()
-    for part in lay_out(heads, [Group(rows[:_MOST_COLUMNS], more=more)], screen.width):
-        screen.print(part)
-    screen.print()
+    rows: list[Row | Line] = [*Table.of(found.columns[:_MOST_COLUMNS], columns).rows]
+    if len(found.columns) > _MOST_COLUMNS:
+        rest = len(found.columns) - _MOST_COLUMNS
+        rows.append(Line(f"and {rest} more columns; --columns chooses"))
+    show.console().print()
+    show.table(Table(columns, rows))
     _say_notes(found.facts)
 
 

@@ -11,14 +11,15 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
-from gmb_hf.cli.table import Column, Group, lay_out
 from gmb_hf.escape import number, one_line, p_value, steps
+from gmb_hf.tables import Column, Line, Row, Table
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.explore import Explored
@@ -38,28 +39,28 @@ _MOST_FILES = 6
 _MOST_SCORES = {"monitor": 10, "undeclared": 10, "oracle": 3, "control": 3}
 _MOST_EXPLORED = 20
 _WIDE = 160
-
-_VERDICT_COLUMNS = (
+_share = partial(number, digits=2)
+_VERDICTS = (
     Column("score", shrinks_to=12),
     Column("label"),
-    Column("AUC", right=True, from_width=100),
-    Column("FPR", right=True),
-    Column("cover", right=True),
-    Column("chance", right=True),
-    Column("p", right=True),
-    Column("lead", right=True, from_width=100),
+    Column("AUC", _share, from_width=100),
+    Column("FPR", number),
+    Column("cover", _share),
+    Column("chance", _share),
+    Column("p", p_value),
+    Column("lead", steps, from_width=100),
     Column("reasons", shrinks_to=24, wraps=True, from_width=120),
 )
-_EXPLORED_COLUMNS = (
-    Column("score", shrinks_to=12),
-    Column("sign", right=True),
-    Column("labels"),
-    Column("AUC", right=True),
-    Column("FPR", right=True),
-    Column("cover", right=True),
-    Column("chance", right=True),
-    Column("p", right=True),
-    Column("lead", right=True, from_width=100),
+_EXPLORED = (
+    Column("score", shrinks_to=12, take="indicator"),
+    Column("sign", "{:+d}".format, take="sign"),
+    Column("labels", take=lambda row: "test" if row.sees_test_labels else ""),
+    Column("AUC", _share, take="auc"),
+    Column("FPR", number, take="achieved_fpr"),
+    Column("cover", _share, take="coverage"),
+    Column("chance", _share, take="chance"),
+    Column("p", p_value, take="p_value"),
+    Column("lead", steps, take="lead_time_median", from_width=100),
 )
 
 
@@ -78,6 +79,14 @@ def say(text: str, style: str = "") -> None:
 def say_whole(label: str, text: str) -> None:
     """Print a line that somebody may copy: it is folded by the terminal, never broken."""
     console().print(Text(f"{label:<8}{one_line(text)}"), soft_wrap=True)
+
+
+def table(shown: Table) -> None:
+    """Print a table, and an empty line below it."""
+    screen = console()
+    for part in shown.rich(screen.width):
+        screen.print(part)
+    screen.print()
 
 
 def written(paths: Sequence[Path], *, following: str) -> None:
@@ -135,22 +144,19 @@ def verdicts(results: Results, report: Path) -> None:
     from gmb_hf.report.tables import GROUPS
 
     found = answer(results)
-    groups = []
+    target = found.target
+    rows: list[Row | Line] = []
     for name, heading in GROUPS.items():
         items = found.group(name)
         shown = items[: _MOST_SCORES[name]]
-        rest = len(items) - len(shown)
-        more = f"and {rest} more in {one_line(str(report))}" if rest else ""
-        if items:
-            rows = [_verdict(item, found.target) for item in shown]
-            groups.append(Group(rows, heading=heading, more=more))
-    screen = console()
-    screen.print()
+        rows += [Line(heading)] if items else []
+        rows += [_verdict(item, target) for item in shown]
+        if len(items) > len(shown):
+            rows.append(Line(f"and {len(items) - len(shown)} more in {report}"))
+    console().print()
     say(found.sentence, style="bold")
-    screen.print()
-    for part in lay_out(_VERDICT_COLUMNS, groups, screen.width):
-        screen.print(part)
-    screen.print()
+    console().print()
+    table(Table(_VERDICTS, rows))
     reversed_too = any(item.x_sign == -1 for item in found.ranked)
     say(
         f"FPR: false alarms, budget {found.target:g}. cover: share of events warned of. chance: "
@@ -169,48 +175,35 @@ def checklist(results: Results, folder: Path) -> None:
     verdict = "every box is checked" if not missing else f"{missing} of {len(checks)} boxes open"
     columns = (Column(""), Column("", shrinks_to=24, wraps=True))
     rows = [
-        [
+        (
             Text("[x]" if check.passed else "[ ]", style="green" if check.passed else "bold red"),
-            Text(one_line(f"{check.requirement}: {check.detail}")),
-        ]
+            f"{check.requirement}: {check.detail}",
+        )
         for check in checks
     ]
     screen = console()
     screen.print()
     screen.print(Text(f"Definition of done (specification, section 7): {verdict}"))
-    for part in list(lay_out(columns, [Group(rows)], screen.width))[1:]:
-        screen.print(part)
-    screen.print()
+    table(Table(columns, rows))
 
 
-def _verdict(item: IndicatorRecord, target: float) -> list[Text]:
+def _verdict(item: IndicatorRecord, target: float) -> Row:
+    from gmb_hf.report.answer import shown_p
+
     achieved, point = item.achieved(target), item.point(target)
     abstains = achieved is None or achieved.x_answer == "ABSTAIN"
-    # As in the report: the raw p stands where nothing was adjusted.
-    own = point.x_p_value if point else None
-    p = own if item.x_p_adjusted is None else item.x_p_adjusted
-    cells = (
-        number(item.layer_A.auc, 2),
-        "–" if achieved is None or abstains else number(achieved.achieved),
-        "–" if point is None or abstains else number(point.coverage, 2),
-        number(point.by_chance if point else None, 2),
-        p_value(p),
-        steps(point.lead_time_median if point else None),
-        ", ".join([*_scope(item), *item.x_reasons]),
-    )
-    return [
-        _name(item.name, item.x_sign),
+    scope = [f"only where {item.x_scope.where}"] if item.x_scope else []
+    return (
+        signed(item.name, item.x_sign),
         Text(item.label, style=_STYLES[item.label]),
-        *(Text(one_line(cell)) for cell in cells),
-    ]
-
-
-def _scope(item: IndicatorRecord) -> list[str]:
-    return [f"only where {item.x_scope.where}"] if item.x_scope else []
-
-
-def _name(name: str, sign: int | None) -> Text:
-    return Text(signed(name, sign))
+        item.layer_A.auc,
+        None if achieved is None or abstains else achieved.achieved,
+        None if point is None or abstains else point.coverage,
+        point.by_chance if point else None,
+        shown_p(item, target),
+        point.lead_time_median if point else None,
+        ", ".join([*scope, *item.x_reasons]),
+    )
 
 
 def signed(name: str, sign: int | None) -> str:
@@ -218,31 +211,14 @@ def signed(name: str, sign: int | None) -> str:
     return ("-" if sign == -1 else "") + one_line(name)
 
 
-def explored(rows: Sequence[Explored], table: Path) -> None:
+def explored(rows: Sequence[Explored], path: Path) -> None:
     """The best of both signs, and the warning that a search proves nothing."""
     from gmb_hf.design.design import ENSEMBLE
 
-    shown, rest = rows[:_MOST_EXPLORED], len(rows) - len(rows[:_MOST_EXPLORED])
-    more = f"and {rest} more in {one_line(str(table))}" if rest else ""
-    cells = [
-        (
-            one_line(row.indicator),
-            f"{row.sign:+d}",
-            "test" if row.sees_test_labels else "",
-            number(row.auc, 2),
-            number(row.achieved_fpr),
-            number(row.coverage, 2),
-            number(row.chance, 2),
-            p_value(row.p_value),
-            steps(row.lead_time_median),
-        )
-        for row in shown
-    ]
-    screen = console()
-    body = [[Text(cell) for cell in row] for row in cells]
-    for part in lay_out(_EXPLORED_COLUMNS, [Group(body, more=more)], screen.width):
-        screen.print(part)
-    screen.print()
+    found: list[Row | Line] = [*Table.of(rows[:_MOST_EXPLORED], _EXPLORED).rows]
+    if len(rows) > _MOST_EXPLORED:
+        found.append(Line(f"and {len(rows) - _MOST_EXPLORED} more in {path}"))
+    table(Table(_EXPLORED, found))
     say(
         "Explore: nothing here is a claim. Both signs were tried on the runs that are shown; only "
         "held-out runs, judged by a lock, can support an alarm."

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.text import Text
 
 from gmb_hf.cli.options import DifferentData
-from gmb_hf.cli.screen import console, say
-from gmb_hf.cli.table import Column, Group, lay_out
-from gmb_hf.escape import number, one_line, p_value
+from gmb_hf.cli.screen import console, say, table
+from gmb_hf.escape import number, p_value
+from gmb_hf.tables import Column, Row, Table
 
 if TYPE_CHECKING:
     from gmb_hf.sequential.generalisation import Generalised
@@ -85,15 +84,10 @@ def _mean(over: OverSeeds | None) -> str:
     return number(None) if over is None else show_mean(mean(over))
 
 
-def _print(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    columns = [Column(one_line(heads[0]), shrinks_to=12)]
-    columns += [Column(one_line(head), right=True) for head in heads[1:]]
-    screen = console()
-    screen.print()
-    body = [[Text(one_line(cell)) for cell in row] for row in rows]
-    for part in lay_out(columns, [Group(body)], screen.width):
-        screen.print(part)
-    screen.print()
+def _print(heads: Sequence[str], rows: Sequence[Row]) -> None:
+    columns = [Column(heads[0], shrinks_to=12), *(Column(head, align="r") for head in heads[1:])]
+    console().print()
+    table(Table(columns, rows))
 
 
 # `gmb sequential eval`: a saved model on every task of a suite.
@@ -118,11 +112,7 @@ def evaluate(
     out: Annotated[Path, typer.Option(help="Where to write it.")] = Path("evaluation.json"),
 ) -> None:
     """Held-out loss and accuracy of a checkpoint on every task, through the model itself."""
-    from rich.text import Text
-
     from gmb_hf.cli import screen as show
-    from gmb_hf.cli.table import Column, Group, lay_out
-    from gmb_hf.escape import number
     from gmb_hf.sequential.evaluate import evaluate_checkpoint
 
     names = ("op_token", "prime", "loss_positions", "data_seed")
@@ -137,15 +127,9 @@ def evaluate(
     )
     if found.design is not None:
         show.say(f"asked as {found.design} says")
-    columns = (Column("task"), Column("loss", right=True), Column("accuracy", right=True))
-    rows = [
-        [Text(result.task), Text(number(result.loss)), Text(number(result.accuracy))]
-        for result in found.results
-    ]
-    screen = show.console()
-    for part in lay_out(columns, [Group(rows)], screen.width):
-        screen.print(part)
-    screen.print()
+    columns = (Column("task"), Column("loss", number), Column("accuracy", number))
+    rows = [(result.task, result.loss, result.accuracy) for result in found.results]
+    show.table(Table(columns, rows))
     following = ["cat", str(found.path)]
     if found.design is not None:
         following = ["gmb", "sequential", "report", str(found.design.parent)]

@@ -37,7 +37,7 @@ from gmb_hf.report.style import (
     new_figure,
     shorten,
 )
-from gmb_hf.report.tables import Column, Table
+from gmb_hf.tables import Column, Table
 from gmb_hf.tasks.text import Piece, Tally, Text, TextFile, TextScore, unigram_score
 from gmb_hf.training.launch import chosen_device
 
@@ -181,8 +181,8 @@ class Scored:
 def heldout_table(rows: Sequence[Scored]) -> Table:
     """The table; CSV holds every digit."""
     columns = (
-        Column("text", align="l"),
-        Column("model", align="l"),
+        Column("text"),
+        Column("model"),
         Column("loss", escape.number),
         Column("perplexity", _perplexity),
         Column("bits_per_byte", escape.number),
@@ -204,14 +204,7 @@ def heldout_table(rows: Sequence[Scored]) -> Table:
         for row in rows
     )
     caption = "Held-out text: loss in nats per token, perplexity, bits per byte"
-    return Table("heldout", caption, columns, cells)
-
-
-def write_heldout_table(rows: Sequence[Scored], folder: Path) -> list[Path]:
-    """Write `heldout.csv`, `.md` and `.tex` into the folder."""
-    table = heldout_table(rows)
-    texts = {"csv": table.to_csv(), "md": table.to_markdown(), "tex": table.to_latex()}
-    return [write_text(folder / f"heldout.{suffix}", text) for suffix, text in texts.items()]
+    return Table(columns, cells, "heldout", caption)
 
 
 def _perplexity(value: float) -> str:
@@ -392,7 +385,7 @@ def write_heldout(found: Heldout, out: Path) -> list[Path]:
     content = json.dumps(found.to_dict(), indent=2, ensure_ascii=False) + "\n"
     return [
         write_text(out / "heldout.json", content),
-        *write_heldout_table(found.rows, out),
+        *heldout_table(found.rows).write(out),
         *save_figure(heldout_bars(found.rows), out / "heldout"),
     ]
 

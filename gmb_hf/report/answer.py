@@ -72,6 +72,13 @@ def primary_target(results: Results) -> float:
     return min(targets, key=lambda fpr: abs(fpr - _DEFAULT_TARGET), default=_DEFAULT_TARGET)
 
 
+def shown_p(item: IndicatorRecord, target: float) -> float | None:
+    """The p-value to show: adjusted over the candidates, or the raw one where nothing was."""
+    point = item.point(target)
+    raw = None if point is None else point.x_p_value
+    return raw if item.x_p_adjusted is None else item.x_p_adjusted
+
+
 def _rank(item: IndicatorRecord, target: float) -> tuple[int, int, float, str]:
     point = item.point(target)
     coverage = point.coverage if point is not None and point.coverage is not None else 0.0

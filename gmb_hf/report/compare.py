@@ -21,7 +21,7 @@ from gmb_hf.benchmark.results import IndicatorRecord, Results
 from gmb_hf.documents import canonical_hash
 from gmb_hf.errors import InputError
 from gmb_hf.files import write_text
-from gmb_hf.report.answer import primary_target
+from gmb_hf.report.answer import primary_target, shown_p
 
 Value = str | float | None
 
@@ -163,14 +163,12 @@ def _values(item: IndicatorRecord | None, target: float) -> dict[str, Value]:
     if item is None:
         return dict.fromkeys(QUANTITIES)
     achieved, point = item.achieved(target), item.point(target)
-    raw = None if point is None else point.x_p_value
     return {
         "label": item.label,
         "AUC": item.layer_A.auc,
         "FPR": None if achieved is None else achieved.achieved,
         "coverage": None if point is None else point.coverage,
-        # As in the report: the raw p stands where nothing was adjusted.
-        "p": raw if item.x_p_adjusted is None else item.x_p_adjusted,
+        "p": shown_p(item, target),
     }
 
 

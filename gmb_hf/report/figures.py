@@ -14,6 +14,7 @@ from matplotlib.patches import FancyBboxPatch, Patch
 from numpy.typing import NDArray
 
 from gmb_hf.benchmark.results import IndicatorRecord
+from gmb_hf.report.answer import shown_p
 from gmb_hf.report.style import (
     BLUE,
     FAINT,
@@ -800,7 +801,6 @@ def summary_row(item: IndicatorRecord, target: float) -> SummaryRow:
     interval = achieved.x_interval if achieved else None
     spread = point.x_coverage_interval if point else None
     shift, risk = (point.x_shift_null, point.x_risk_set_null) if point else (None, None)
-    own = point.x_p_value if point else None
     return SummaryRow(
         item.name + (" (reversed)" if item.x_sign == -1 else ""),
         group_of(item),
@@ -816,6 +816,6 @@ def summary_row(item: IndicatorRecord, target: float) -> SummaryRow:
         shift_null=shift.mean_coverage if shift else None,
         risk_set_null=risk.mean_coverage if risk else None,
         lead=point.lead_time_median if point else None,
-        p_value=own if item.x_p_adjusted is None else item.x_p_adjusted,
+        p_value=shown_p(item, target),
         why=reason(item.x_reasons[0]) if item.x_reasons and not item.x_alarm_eligible else "",
     )

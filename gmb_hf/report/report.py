@@ -44,7 +44,7 @@ from gmb_hf.report.figures import (
     summary_row,
 )
 from gmb_hf.report.style import save_figure
-from gmb_hf.report.tables import GROUPS, compat_tables, group_of, reason, write_each, write_tables
+from gmb_hf.report.tables import GROUPS, group_of, reason, write_tables
 from gmb_hf.runs.runlog import RunLog
 
 _HEADLINE_ROWS = 8
@@ -365,7 +365,6 @@ def write_evaluation(
     written = [
         results.write(place / "results.yaml"),
         *write_tables(results, place / "tables"),
-        *write_each(compat_tables(results), place / "tables"),
     ]
     drawn = draw(results, curves=curves, aligned=aligned, cadence=cadence)
     for name, figure in drawn.items():

@@ -1,21 +1,18 @@
-"""The three tables of the specification (section 8), as CSV, Markdown and LaTeX.
+"""The tables of an evaluation: the three of the specification (section 8), two of `compat`.
 
-The specification's columns come first and keep their names; ours follow to the right. CSV holds
-every number in full, the other two are rounded for readers.
+The specification's columns come first and keep their names; ours follow to the right.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gmb_hf import escape
-from gmb_hf.benchmark.results import IndicatorRecord, IntervalRecord, Results
-from gmb_hf.files import write_text
+from gmb_hf.benchmark.results import AchievedRecord, IndicatorRecord, OperatingPointRecord, Results
+from gmb_hf.escape import number, p_value, steps, yes_no
+from gmb_hf.tables import Column, Table, follow
 
 LABELS = (
     "SUPPORTED_FOR_ALARM",
@@ -64,355 +61,159 @@ def group_of(item: IndicatorRecord) -> str:
     return "oracle" if item.x_sees_test_labels else "monitor"
 
 
-Cell = str | float | int | bool | None
-Show = Callable[[Any], str]
-
-
-def _text(value: str | None) -> str:
-    return "–" if value is None else value
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column: its name, how a value is shown to readers, and how it is aligned (l, r, c)."""
-
-    name: str
-    show: Show = _text
-    align: str = "r"
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of plain values, rows in the order of the results.
-
-    Attributes:
-        notes: without which the numbers are not to be read; they go with the table in every form.
-    """
-
-    name: str
-    caption: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    notes: tuple[str, ...] = ()
-
-    def to_csv(self) -> str:
-        """CSV (RFC 4180) with every digit; an empty cell is a number that does not exist.
-
-        Notes stand in a last column, `note`, of every row.
-        """
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\r\n")
-        note = ["; ".join(self.notes)] if self.notes else []
-        writer.writerow([*(column.name for column in self.columns), *(["note"] if note else [])])
-        writer.writerows([[*(_plain(cell) for cell in row), *note] for row in self.rows])
-        return out.getvalue()
-
-    def to_markdown(self) -> str:
-        """A pipe table, its notes below."""
-        rules = {"l": ":---", "r": "---:", "c": ":---:"}
-        lines = [
-            [escape.markdown(column.name) for column in self.columns],
-            [rules[column.align] for column in self.columns],
-            *(
-                [
-                    escape.markdown(text) if column.show is _text else text
-                    for column, text in zip(self.columns, row, strict=True)
-                ]
-                for row in self._shown()
-            ),
-        ]
-        below = "".join(f"\n{escape.markdown(note)}\n" for note in self.notes)
-        return "".join(f"| {' | '.join(line)} |\n" for line in lines) + below
-
-    def to_latex(self) -> str:
-        """A `table` environment; it needs the packages booktabs and graphicx."""
-        head = " & ".join(escape.latex(column.name) for column in self.columns)
-        body = "".join(
-            "  " + " & ".join(_latex_cell(text) for text in row) + r" \\" + "\n"
-            for row in self._shown()
-        )
-        return (
-            "% needs \\usepackage{booktabs,graphicx}\n"
-            "\\begin{table}\n  \\centering\n"
-            f"  \\caption{{{escape.latex('. '.join([self.caption, *self.notes]))}}}\n"
-            "  \\resizebox{\\textwidth}{!}{%\n"
-            f"  \\begin{{tabular}}{{{''.join(column.align for column in self.columns)}}}\n"
-            f"  \\toprule\n  {head} \\\\\n  \\midrule\n{body}  \\bottomrule\n"
-            "  \\end{tabular}}\n\\end{table}\n"
-        )
-
-    def _shown(self) -> Iterator[list[str]]:
-        for row in self.rows:
-            yield [column.show(cell) for column, cell in zip(self.columns, row, strict=True)]
-
-
 def gate_summary(results: Results) -> Table:
     """Table 1: ranking, the operationality gate, and the label of every indicator."""
-    targets = _targets(results)
+    targets = {row.target for item in results.indicators for row in item.layer_B.achieved}
     columns = (
-        Column("indicator", align="l"),
-        Column("AUC", escape.number),
-        Column("AP", escape.number),
-        Column("controllability_pass", escape.yes_no, "c"),
-        Column("fpr_floor", escape.yes_no, "c"),
-        Column("ok_targets", _count),
-        Column("label", align="l"),
-        Column("family", align="l"),
-        Column("sees_test_labels", escape.yes_no, "c"),
+        Column("indicator", take="name"),
+        Column("AUC", number, take="layer_A.auc"),
+        Column("AP", number, take="layer_A.ap"),
+        Column("controllability_pass", yes_no, "c", take="layer_B.controllability_pass"),
+        Column("fpr_floor", yes_no, "c", take="layer_B.fpr_floor_detected"),
+        Column("ok_targets", "{:,}".format, take="layer_B.ok_targets"),
+        Column("label", take="label"),
+        Column("family", take="family"),
+        Column("sees_test_labels", yes_no, "c", take="x_sees_test_labels"),
         *(
-            Column(f"{what}_{target:g}", escape.number)
-            for target in targets
-            for what in ("achieved_fpr", "fpr_low", "fpr_high")
-        ),
-        Column("f_min_pos", escape.number),
-        Column("p_adjusted", escape.p_value),
-        Column("reasons", align="l"),
-        Column("scope", align="l"),
-    )
-    rows = []
-    for item in results.indicators:
-        certificate = item.layer_B.x_floor_certificate
-        rows.append(
-            (
-                item.name,
-                item.layer_A.auc,
-                item.layer_A.ap,
-                item.layer_B.controllability_pass,
-                item.layer_B.fpr_floor_detected,
-                item.layer_B.ok_targets,
-                item.label,
-                item.family,
-                item.x_sees_test_labels,
-                *(cell for target in targets for cell in _achieved(item, target)),
-                certificate.f_min_pos if certificate else None,
-                item.x_p_adjusted,
-                "; ".join(reason(code) for code in item.x_reasons),
-                item.x_scope.where if item.x_scope else "",
+            Column(f"{head}_{target:g}", number, take=_achieved(target, path))
+            for target in sorted(targets)
+            for head, path in (
+                ("achieved_fpr", "achieved"),
+                ("fpr_low", "x_interval.low"),
+                ("fpr_high", "x_interval.high"),
             )
-        )
-    return Table("gate_summary", "Operationality gate summary", columns, tuple(rows))
+        ),
+        Column("f_min_pos", number, take="layer_B.x_floor_certificate.f_min_pos"),
+        Column("p_adjusted", p_value, take="x_p_adjusted"),
+        Column("reasons", take=lambda item: "; ".join(map(reason, item.x_reasons))),
+        Column("scope", take=lambda item: item.x_scope.where if item.x_scope else ""),
+    )
+    return Table.of(results.indicators, columns, "gate_summary", "Operationality gate summary")
+
+
+def _achieved(target: float, path: str) -> Callable[[IndicatorRecord], Any]:
+    return lambda item: follow(item.achieved(target), path)
+
+
+class OperatingPoint(NamedTuple):
+    """One indicator at one target rate: what its alarms are worth, and what they cost."""
+
+    item: IndicatorRecord
+    worth: OperatingPointRecord
+    cost: AchievedRecord | None = None
 
 
 def utility_at_fpr(results: Results) -> Table:
     """Table 2: what an alarm is worth at each operating point."""
     columns = (
-        Column("indicator", align="l"),
-        Column("FPR", lambda value: f"{value:g}"),
-        Column("coverage", escape.number),
-        Column("lead_time_median", escape.steps),
-        Column("lead_time_IQR", escape.steps),
-        Column("lead_time_success", escape.number),
-        Column("coverage_low", escape.number),
-        Column("coverage_high", escape.number),
-        Column("shift_null", escape.number),
-        Column("p_shift", escape.p_value),
-        Column("risk_set_null", escape.number),
-        Column("p_risk_set", escape.p_value),
-        Column("false_alarms_per_run", escape.number),
-        Column("false_alarms_per_10k_steps", escape.number),
-        Column("time_in_warning", escape.number),
-        Column("episode_precision", escape.number),
-        Column("n_events", _count),
-        Column("n_covered", _count),
-        Column("n_too_early", _count),
-        Column("threshold", _threshold),
-        Column("sees_test_labels", escape.yes_no, "c"),
+        Column("indicator", take="item.name"),
+        Column("FPR", "{:g}".format, take="worth.fpr"),
+        Column("coverage", number, take="worth.coverage"),
+        Column("lead_time_median", steps, take="worth.lead_time_median"),
+        Column("lead_time_IQR", steps, take="worth.lead_time_iqr"),
+        Column("lead_time_success", number, take="worth.lead_time_success"),
+        Column("coverage_low", number, take="worth.x_coverage_interval.low"),
+        Column("coverage_high", number, take="worth.x_coverage_interval.high"),
+        Column("shift_null", number, take="worth.x_shift_null.mean_coverage"),
+        Column("p_shift", p_value, take="worth.x_shift_null.p_value"),
+        Column("risk_set_null", number, take="worth.x_risk_set_null.mean_coverage"),
+        Column("p_risk_set", p_value, take="worth.x_risk_set_null.p_value"),
+        Column("false_alarms_per_run", number, take="worth.x_false_alarms_per_run"),
+        Column("false_alarms_per_10k_steps", number, take="worth.x_false_alarms_per_10k_steps"),
+        Column("time_in_warning", number, take="worth.x_time_in_warning"),
+        Column("episode_precision", number, take="worth.x_episode_precision"),
+        Column("n_events", "{:,}".format, take="worth.x_n_events"),
+        Column("n_covered", "{:,}".format, take="worth.x_n_covered"),
+        Column("n_too_early", "{:,}".format, take="worth.x_n_too_early"),
+        Column("threshold", _threshold, take="worth.x_threshold"),
+        Column("sees_test_labels", yes_no, "c", take="item.x_sees_test_labels"),
     )
-    rows = []
-    for item in results.indicators:
-        for point in item.layer_C.at_fpr:
-            shift, risk = point.x_shift_null, point.x_risk_set_null
-            rows.append(
-                (
-                    item.name,
-                    point.fpr,
-                    point.coverage,
-                    point.lead_time_median,
-                    point.lead_time_iqr,
-                    point.lead_time_success,
-                    *_ends(point.x_coverage_interval),
-                    shift.mean_coverage if shift else None,
-                    shift.p_value if shift else None,
-                    risk.mean_coverage if risk else None,
-                    risk.p_value if risk else None,
-                    point.x_false_alarms_per_run,
-                    point.x_false_alarms_per_10k_steps,
-                    point.x_time_in_warning,
-                    point.x_episode_precision,
-                    point.x_n_events,
-                    point.x_n_covered,
-                    point.x_n_too_early,
-                    point.x_threshold,
-                    item.x_sees_test_labels,
-                )
-            )
-    return Table("utility_at_fpr", "Utility at operating points", columns, tuple(rows))
+    points = [
+        OperatingPoint(item, point) for item in results.indicators for point in item.layer_C.at_fpr
+    ]
+    return Table.of(points, columns, "utility_at_fpr", "Utility at operating points")
+
+
+def _threshold(value: float) -> str:
+    return number(value) if math.isinf(value) else f"{value:.4g}"
 
 
 def robustness(results: Results) -> Table:
     """Table 3: whether the label survives small admissible changes."""
     columns = (
-        Column("indicator", align="l"),
-        Column("family_size", _count),
-        Column("pass_rate", escape.number),
-        Column("label_flip_rate", escape.number),
-        Column("notes", align="l"),
-        Column("label", align="l"),
-        Column("central_label", align="l"),
-        Column("sees_test_labels", escape.yes_no, "c"),
+        Column("indicator", take="name"),
+        Column("family_size", "{:,}".format, take="layer_D.family_size"),
+        Column("pass_rate", number, take="layer_D.pass_rate"),
+        Column("label_flip_rate", number, take="layer_D.label_flip_rate"),
+        Column("notes", take="layer_D.sensitivity_notes"),
+        Column("label", take="label"),
+        Column("central_label", take="layer_D.x_central_label"),
+        Column("sees_test_labels", yes_no, "c", take="x_sees_test_labels"),
     )
-    rows = tuple(
-        (
-            item.name,
-            item.layer_D.family_size,
-            item.layer_D.pass_rate,
-            item.layer_D.label_flip_rate,
-            item.layer_D.sensitivity_notes,
-            item.label,
-            item.layer_D.x_central_label,
-            item.x_sees_test_labels,
-        )
-        for item in results.indicators
-    )
-    return Table("robustness", "Robustness over the preregistered family", columns, rows)
-
-
-def write_tables(results: Results, folder: str | Path) -> list[Path]:
-    """Write the three tables as .csv, .md and .tex, each atomically; returns the nine paths."""
-    return write_each((gate_summary(results), utility_at_fpr(results), robustness(results)), folder)
-
-
-def write_each(tables: Iterable[Table], folder: str | Path) -> list[Path]:
-    """Write each table as .csv, .md and .tex."""
-    written = []
-    for table in tables:
-        stem = Path(folder) / table.name
-        written.append(write_text(stem.with_suffix(".csv"), table.to_csv()))
-        written.append(write_text(stem.with_suffix(".md"), table.to_markdown()))
-        written.append(write_text(stem.with_suffix(".tex"), table.to_latex()))
-    return written
-
-
-def _targets(results: Results) -> Sequence[float]:
-    """Every target of any indicator, ascending."""
-    return sorted({row.target for item in results.indicators for row in item.layer_B.achieved})
-
-
-def _achieved(item: IndicatorRecord, target: float) -> tuple[Cell, Cell, Cell]:
-    row = item.achieved(target)
-    return (None, None, None) if row is None else (row.achieved, *_ends(row.x_interval))
-
-
-def _ends(interval: IntervalRecord | None) -> tuple[float | None, float | None]:
-    return (None, None) if interval is None else (interval.low, interval.high)
-
-
-def _plain(cell: Cell) -> str:
-    if cell is None:
-        return ""
-    if isinstance(cell, bool):
-        return "true" if cell else "false"
-    return repr(cell) if isinstance(cell, float) else str(cell)
-
-
-def _count(value: int | None) -> str:
-    return "–" if value is None else f"{value:,}"
-
-
-def _threshold(value: float | None) -> str:
-    return escape.number(value) if value is None or abs(value) == float("inf") else f"{value:.4g}"
-
-
-def _latex_cell(text: str) -> str:
-    special = {"–": "--", "∞": r"$\infty$", "−∞": r"$-\infty$"}
-    return special.get(text) or escape.latex(text)
-
-
-# The reference's own two tables, for results of the protocol `compat`.
+    caption = "Robustness over the preregistered family"
+    return Table.of(results.indicators, columns, "robustness", caption)
 
 
 TABLES = {"x_per_run_path": "tables/per_run.csv", "x_tradeoff_path": "tables/tradeoff.csv"}
-"""Where they lie, relative to the results file."""
-
-
-def compat_tables(results: Results) -> tuple[Table, ...]:
-    """Both tables; none for results of another protocol."""
-    return (per_run(results), tradeoff(results)) if results.x_protocol == "compat" else ()
+"""Where the reference's own two tables lie, relative to a results file of protocol `compat`."""
 
 
 def per_run(results: Results) -> Table:
-    """Windows, diagnostics and ranking of every run, as `x_per_run` has them."""
-
-    def digits(value: float | None) -> str:
-        return "–" if value is None else f"{value:.6g}"
-
+    """Protocol `compat`: windows, diagnostics and ranking of every run, as `x_per_run` has them."""
     columns = (
-        Column("indicator", align="l"),
-        Column("run", align="l"),
+        Column("indicator"),
+        Column("run"),
         Column("n_pos", str),
         Column("n_neg", str),
         *(
-            Column(name, digits)
+            Column(name, "{:.6g}".format)
             for name in ("n_eff", "n_eff_ratio", "k_eff", "tie_dom", "roc_auc", "average_precision")
         ),
     )
-    rows = tuple(
+    rows = [
         (item.name, *(row[column.name] for column in columns[1:]))
         for item in results.indicators
-        for row in _extension(item, "x_per_run")
-    )
-    return Table("per_run", "Every run in the reference's computation", columns, rows)
+        for row in (item.model_extra or {}).get("x_per_run", ())
+    ]
+    return Table(columns, rows, "per_run", "Every run in the reference's computation")
 
 
 def tradeoff(results: Results) -> Table:
-    """What each threshold costs and covers."""
+    """Protocol `compat`: what each threshold costs and covers, in the reference's columns."""
     columns = (
-        Column("indicator", align="l"),
-        Column("fpr_target", lambda value: f"{value:g}"),
-        Column("threshold", lambda value: f"{value:.6g}"),
-        Column("fpr_achieved", escape.number),
-        Column("coverage", escape.number),
-        Column("abstain_rate", escape.number),
-        Column("n_covered", str),
-        Column("n_events", str),
-        Column("lead_time_mean", escape.steps),
+        Column("indicator", take="item.name"),
+        Column("fpr_target", "{:g}".format, take="worth.fpr"),
+        Column("threshold", "{:.6g}".format, take="worth.x_threshold"),
+        Column("fpr_achieved", number, take="cost.achieved"),
+        Column("coverage", number, take="worth.coverage"),
+        Column("abstain_rate", number, take=abstain_rate),
+        Column("n_covered", str, take="worth.x_n_covered"),
+        Column("n_events", str, take="worth.x_n_events"),
+        Column("lead_time_mean", steps, take=lead_time_mean),
     )
-    rows = tuple(
-        (item.name, *point) for item in results.indicators for point in operating_points(item)
-    )
-    return Table("tradeoff", "False alarms against coverage, as published", columns, rows)
+    points = [point for item in results.indicators for point in operating_points(item)]
+    return Table.of(points, columns, "tradeoff", "False alarms against coverage, as published")
 
 
-class OperatingPoint(NamedTuple):
-    """One threshold of one score, in the order of the reference's columns."""
-
-    target: float
-    threshold: float | None
-    achieved: float | None
-    coverage: float | None
-    abstain_rate: float | None
-    n_covered: int | None
-    n_events: int | None
-    lead_time_mean: float | None
+def operating_points(item: IndicatorRecord) -> list[OperatingPoint]:
+    """Protocol `compat`: an indicator at each of its thresholds, which may share a target rate."""
+    pairs = zip(item.layer_C.at_fpr, item.layer_B.achieved, strict=True)
+    return [OperatingPoint(item, worth, cost) for worth, cost in pairs]
 
 
-def operating_points(item: IndicatorRecord) -> tuple[OperatingPoint, ...]:
-    """What each threshold of a score costs and covers."""
-    return tuple(
-        OperatingPoint(
-            point.fpr,
-            point.x_threshold,
-            achieved.achieved,
-            point.coverage,
-            extra.get("x_abstain_rate"),
-            point.x_n_covered,
-            point.x_n_events,
-            extra.get("x_lead_time_mean"),
-        )
-        for point, achieved in zip(item.layer_C.at_fpr, item.layer_B.achieved, strict=True)
-        for extra in [point.model_extra or {}]
-    )
+def abstain_rate(point: OperatingPoint) -> float | None:
+    """Protocol `compat`: the share of events without an alarm."""
+    return (point.worth.model_extra or {}).get("x_abstain_rate")
 
 
-def _extension(item: IndicatorRecord, key: str) -> Any:
-    return (item.model_extra or {}).get(key, ())
+def lead_time_mean(point: OperatingPoint) -> float | None:
+    """Protocol `compat`: the mean lead time in steps."""
+    return (point.worth.model_extra or {}).get("x_lead_time_mean")
+
+
+def write_tables(results: Results, folder: str | Path) -> list[Path]:
+    """Write every table of these results as .csv, .md and .tex, each atomically."""
+    tables = [gate_summary(results), utility_at_fpr(results), robustness(results)]
+    if results.x_protocol == "compat":
+        tables += [per_run(results), tradeoff(results)]
+    return [path for table in tables for path in table.write(folder)]

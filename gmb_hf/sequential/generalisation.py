@@ -26,7 +26,6 @@ from gmb_hf.report.style import (
     shorten,
     step_axis,
 )
-from gmb_hf.report.tables import Cell, Column, Table, write_each
 from gmb_hf.runs.columns import missing_column
 from gmb_hf.runs.metadata import learned_data, mismatches, refuse_mismatches
 from gmb_hf.runs.runlog import RunLog
@@ -40,6 +39,7 @@ from gmb_hf.stats import (
     difference,
     over_seeds,
 )
+from gmb_hf.tables import Column, Row, Table
 
 PROTOCOL_SEEDS = (1337, 42, 7)
 """The seeds of the generalisation protocol."""
@@ -315,8 +315,8 @@ def generalisation_tables(
 def losses(variants: Mapping[str, VariantCourse]) -> Table:
     """Best and final losses and the gap, each over seeds."""
     columns = (
-        Column("variant", align="l"),
-        Column("quantity", align="l"),
+        Column("variant"),
+        Column("quantity"),
         Column("runs", str),
         *(Column(name, escape.number) for name in SPREAD),
     )
@@ -326,14 +326,14 @@ def losses(variants: Mapping[str, VariantCourse]) -> Table:
         for quantity, over in _numbers(course).items()
     )
     caption = "Best and final losses in nats, and validation less training loss at the end"
-    return Table("generalization_losses", caption, columns, rows)
+    return Table(columns, rows, "generalization_losses", caption)
 
 
 def comparison(matched: Sequence[Matched]) -> Table:
     """Validation loss averaged over equal training losses, variant against baseline."""
     columns = (
-        Column("variant", align="l"),
-        Column("baseline", align="l"),
+        Column("variant"),
+        Column("baseline"),
         Column("reliable", escape.yes_no, "c"),
         Column("overlap", escape.number),
         Column("train_low", escape.number),
@@ -366,21 +366,21 @@ def comparison(matched: Sequence[Matched]) -> Table:
             )
         )
     caption = "Mean validation loss at equal training loss (nats)"
-    return Table("generalization_matched", caption, columns, tuple(rows))
+    return Table(columns, rows, "generalization_matched", caption)
 
 
 def at_equal_loss(matched: Sequence[Matched]) -> Table:
     """Validation losses at single training losses of the shared range."""
     columns = (
-        Column("variant", align="l"),
-        Column("baseline", align="l"),
+        Column("variant"),
+        Column("baseline"),
         Column("reliable", escape.yes_no, "c"),
         Column("train_loss", escape.number),
         Column("variant_val", escape.number),
         Column("baseline_val", escape.number),
         Column("difference", escape.number),
     )
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for one in matched:
         count = len(one.train_loss)
         for at in np.unique(
@@ -390,7 +390,7 @@ def at_equal_loss(matched: Sequence[Matched]) -> Table:
             key = (one.variant, one.baseline, one.reliable)
             rows.append((*key, one.train_loss[at], mine, theirs, mine - theirs))
     caption = "Validation loss at equal training loss (nats), means over runs"
-    return Table("generalization_points", caption, columns, tuple(rows))
+    return Table(columns, rows, "generalization_points", caption)
 
 
 def _numbers(course: VariantCourse) -> dict[str, OverSeeds]:
@@ -638,9 +638,8 @@ def write_generalised(
     """Write generalization.json, tables/ and the figure; returns the files."""
     target = Path(out)
     files = [write_json(target / "generalization.json", found.to_dict())]
-    files += write_each(
-        generalisation_tables(found.variants, found.matched, found.notes), target / "tables"
-    )
+    for table in generalisation_tables(found.variants, found.matched, found.notes):
+        files += table.write(target / "tables")
     unreliable = tuple(one.variant for one in found.matched if not one.reliable)
     figure = generalisation_figure(GeneralisationCurves(variants, found.variants, unreliable))
     return files + save_figure(figure, target / "figures" / "generalization")

@@ -17,7 +17,6 @@ from gmb_hf import escape
 from gmb_hf.errors import InputError, repeated
 from gmb_hf.fingerprints import SHOWN
 from gmb_hf.report.style import save_figure
-from gmb_hf.report.tables import Cell, Column, Table, write_each
 from gmb_hf.runs.metadata import refuse_mismatches
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.sequential.config import SequentialConfig, preset, smaller_than_protocol
@@ -25,6 +24,7 @@ from gmb_hf.sequential.figures import PhaseCurves, forgetting_bars, phase_curves
 from gmb_hf.sequential.matrix import MEASURES, RetentionMatrix, read_matrix
 from gmb_hf.sequential.summary import Chance, RetentionSummary, TaskSummary, chance_level, summarize
 from gmb_hf.stats import OverSeeds
+from gmb_hf.tables import Column, Row, Table
 from gmb_hf.training.checkpoints import read_claim
 from gmb_hf.training.config import first_difference
 
@@ -78,12 +78,12 @@ def retention_tables(summary: RetentionSummary) -> tuple[Table, ...]:
 def protocol_matrix(summary: RetentionSummary, measure: str) -> Table:
     """The protocol's matrix: a task has a number from its own phase on."""
     columns = (
-        Column("Variant", align="l"),
+        Column("Variant"),
         Column("Phase", str),
         Column("Trained on", align="l"),
         *(Column(f"val_{task}", show_mean) for task in summary.trained_on),
     )
-    rows: list[tuple[Cell, ...]] = []
+    rows: list[Row] = []
     for name, variant in summary.variants.items():
         for phase, trained_on in enumerate(summary.trained_on, start=1):
             cells = [
@@ -95,16 +95,16 @@ def protocol_matrix(summary: RetentionSummary, measure: str) -> Table:
             rows.append((name, phase, trained_on, *cells))
     unit = "loss in nats" if measure == "loss" else measure
     caption = f"Validation {unit} of each task after each phase"
-    return Table(f"matrix_{measure}", caption, columns, tuple(rows))
+    return Table(columns, rows, f"matrix_{measure}", caption)
 
 
 def full_matrix(summary: RetentionSummary) -> Table:
     """Every task after every phase, the untrained model and tasks to come included."""
     columns = (
-        Column("variant", align="l"),
+        Column("variant"),
         Column("phase", str),
-        Column("trained_on", align="l"),
-        Column("task", align="l"),
+        Column("trained_on"),
+        Column("task"),
         Column("seeds", str),
         *(_number(f"{measure}_{name}") for measure in MEASURES for name in ("chance", *SPREAD)),
     )
@@ -122,14 +122,14 @@ def full_matrix(summary: RetentionSummary) -> Table:
             ]
             key = (name, cell.phase, cell.trained_on, cell.task, len(variant.seeds))
             rows.append((*key, *numbers))
-    return Table("matrix_full", "Every task after every phase", columns, tuple(rows))
+    return Table(columns, rows, "matrix_full", "Every task after every phase")
 
 
 def sums(summary: RetentionSummary) -> Table:
     """Average, learning, transfer and forgetting of each variant."""
     columns = (
-        Column("variant", align="l"),
-        Column("quantity", align="l"),
+        Column("variant"),
+        Column("quantity"),
         Column("seeds", str),
         *map(_number, SPREAD),
     )
@@ -138,7 +138,7 @@ def sums(summary: RetentionSummary) -> Table:
         for name, variant in summary.variants.items()
         for quantity, over in variant.quantities.items()
     )
-    return Table("retention_summary", "What each variant keeps, over seeds", columns, rows)
+    return Table(columns, rows, "retention_summary", "What each variant keeps, over seeds")
 
 
 def by_task(summary: RetentionSummary) -> Table:
@@ -151,9 +151,9 @@ def by_task(summary: RetentionSummary) -> Table:
         "forward_transfer": lambda task: task.forward_transfer,
     }
     columns = (
-        Column("variant", align="l"),
-        Column("measure", align="l"),
-        Column("task", align="l"),
+        Column("variant"),
+        Column("measure"),
+        Column("task"),
         *(Column(name, show_mean) for name in shown),
     )
     rows = tuple(
@@ -161,15 +161,15 @@ def by_task(summary: RetentionSummary) -> Table:
         for name, variant in summary.variants.items()
         for task in variant.tasks
     )
-    return Table("retention_by_task", "Learning and forgetting, task by task", columns, rows)
+    return Table(columns, rows, "retention_by_task", "Learning and forgetting, task by task")
 
 
 def comparison(summary: RetentionSummary) -> Table:
     """Every variant less the baseline, on shared seeds."""
     columns = (
-        Column("quantity", align="l"),
-        Column("variant", align="l"),
-        Column("baseline", align="l"),
+        Column("quantity"),
+        Column("variant"),
+        Column("baseline"),
         Column("shared_seeds", str),
         *map(_number, SPREAD),
         Column("p", escape.p_value),
@@ -188,9 +188,8 @@ def comparison(summary: RetentionSummary) -> Table:
         for pair in summary.differences
     )
     caption = f"Difference from {summary.baseline}, paired by seed"
-    return Table(
-        "comparison", caption, columns, rows, notes=(summary.test,) if summary.test else ()
-    )
+    notes = (summary.test,) if summary.test else ()
+    return Table(columns, rows, "comparison", caption, notes)
 
 
 def spread(over: OverSeeds | None) -> tuple[float | None, ...]:
@@ -328,7 +327,8 @@ def sequential_report(
     }
     target = Path(out)
     files = [summary.write(target / SUMMARY)]
-    files += write_each(retention_tables(summary), target / "tables")
+    for table in retention_tables(summary):
+        files += table.write(target / "tables")
     for name, figure in _figures(summary, curves).items():
         files += save_figure(figure, target / "figures" / name)
     return SequentialReport(summary, tuple(files))

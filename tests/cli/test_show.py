@@ -12,7 +12,7 @@ from rich.text import Text
 from gmb_hf import Results
 from gmb_hf.benchmark.explore import Explored
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.table import Column, Group, lay_out
+from gmb_hf.tables import Column, Line, Table
 
 LABELS = (
     "SUPPORTED_FOR_ALARM",
@@ -201,7 +201,7 @@ class TestTable:
     def widths(self, width: int) -> list[int]:
         columns = (Column("a", shrinks_to=4), Column("b"), Column("c", shrinks_to=5, wraps=True))
         rows = [[Text("x" * 10), Text("y" * 6), Text("z" * 12)]]
-        head = next(iter(lay_out(columns, [Group(rows)], width)))
+        head = next(iter(Table(columns, rows).rich(width)))
         return [column.width for column in head.columns]
 
     @pytest.mark.parametrize(
@@ -221,8 +221,12 @@ class TestTable:
         columns = (Column("a"), Column("b", from_width=100))
         rows = [[Text("1"), Text("2")]]
         for width, count in ((99, 1), (100, 2)):
-            head = next(iter(lay_out(columns, [Group(rows)], width)))
+            head = next(iter(Table(columns, rows).rich(width)))
             assert len(head.columns) == count
 
     def test_a_table_without_rows_is_its_heads(self):
-        assert len(list(lay_out((Column("a"),), [Group([])], 80))) == 2
+        assert len(list(Table((Column("a"),), []).rich(80))) == 1
+
+    def test_lines_stand_between_rows(self):
+        parts = list(Table((Column(""),), [Line("first"), ["1"], Line("and 2 more")]).rich(80))
+        assert [str(part) for part in (parts[0], parts[2])] == ["first", "and 2 more"]

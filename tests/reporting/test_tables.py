@@ -36,12 +36,12 @@ def nasty() -> Results:
 
 @pytest.mark.parametrize("table", SPEC)
 def test_the_specification_s_columns_come_first(table, found: Results) -> None:  # type: ignore[no-untyped-def]
-    head = table(found).to_csv().splitlines()[0]
+    head = table(found).csv().splitlines()[0]
     assert head.startswith(SPEC[table] + ",")
 
 
 def test_csv_holds_every_number_in_full(found: Results) -> None:
-    rows = list(csv.DictReader(io.StringIO(utility_at_fpr(found).to_csv())))
+    rows = list(csv.DictReader(io.StringIO(utility_at_fpr(found).csv())))
     assert len(rows) == 4 * len(TARGETS)
     for row in rows:
         point = found.indicator(row["indicator"]).point(float(row["FPR"]))
@@ -55,7 +55,7 @@ def test_csv_holds_every_number_in_full(found: Results) -> None:
 
 def test_the_gate_shows_intervals_chance_and_reasons(found: Results) -> None:
     rows = {
-        row["indicator"]: row for row in csv.DictReader(io.StringIO(gate_summary(found).to_csv()))
+        row["indicator"]: row for row in csv.DictReader(io.StringIO(gate_summary(found).csv()))
     }
     row, item = rows["csd_lag1"], found.indicator("csd_lag1")
     achieved = item.achieved(0.05)
@@ -70,7 +70,7 @@ def test_the_gate_shows_intervals_chance_and_reasons(found: Results) -> None:
 
 
 def test_markdown_rounds_and_has_a_dash_for_what_does_not_exist(found: Results) -> None:
-    lines = utility_at_fpr(found).to_markdown().splitlines()
+    lines = utility_at_fpr(found).md().splitlines()
     assert lines[1].startswith("| :--- | ---: |")
     assert "| train_accuracy | 0.01 | 0.000 | – | – |" in lines[2]
     assert " ∞ " in lines[2]
@@ -78,24 +78,24 @@ def test_markdown_rounds_and_has_a_dash_for_what_does_not_exist(found: Results) 
 
 
 def test_latex_is_a_whole_table(found: Results) -> None:
-    text = gate_summary(found).to_latex()
+    text = gate_summary(found).tex()
     assert text.count("\\begin") == text.count("\\end") == 2
     assert "train\\_accuracy & " in text
     body = [line for line in text.splitlines() if line.endswith("\\\\")]
     assert len(body) == 5
     assert len({line.count("&") for line in body}) == 1
-    assert "$\\infty$" in utility_at_fpr(found).to_latex()
+    assert "$\\infty$" in utility_at_fpr(found).tex()
 
 
 def test_a_name_full_of_markup_stays_a_name(nasty: Results) -> None:
     table = robustness(nasty)
-    (row,) = csv.DictReader(io.StringIO(table.to_csv()))
+    (row,) = csv.DictReader(io.StringIO(table.csv()))
     assert row["indicator"] == NASTY
-    assert '| a\\|b, "c" \\& 50%\\_\\$x\\$ \\<i\\>\\*\\\\ |' in table.to_markdown()
+    assert '| a\\|b, "c" \\& 50%\\_\\$x\\$ \\<i\\>\\*\\\\ |' in table.md()
     assert (
         "a\\textbar{}b, \\textquotedbl{}c\\textquotedbl{} \\& 50\\%\\_\\$x\\$ "
         "\\textless{}i\\textgreater{}*\\textbackslash{} &"
-    ) in table.to_latex()
+    ) in table.tex()
 
 
 def test_all_nine_files_are_written(found: Results, tmp_path: Path) -> None:
