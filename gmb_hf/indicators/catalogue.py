@@ -83,17 +83,21 @@ class Observables:
         if window < 1 or window % cadence:
             raise InputError(
                 f"{name} is {window} steps, but checkpoints are {cadence} steps apart; choose a "
-                f"positive multiple of {cadence}"
+                f"positive multiple of {cadence}",
+                code="bad_window",
+                name=name,
             )
         if window < at_least * cadence:
             raise InputError(
                 f"{name} is {window} steps, {window // cadence} checkpoints; it needs at least "
-                f"{at_least} checkpoints, {at_least * cadence} steps"
+                f"{at_least} checkpoints, {at_least * cadence} steps",
+                code="bad_window",
+                name=name,
             )
         return window // cadence
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Indicator:
     """One entry of the catalogue.
 
@@ -102,35 +106,34 @@ class Indicator:
         family: one of `FAMILIES`.
         summary: one line.
         needs: the observables that it reads.
+        function: `function(observables, **parameters)` -> values [R, T].
+        source: paper or specification.
         sees_test_labels: True makes it an oracle, no monitor; None: its owner has not said.
         orientation: +1 or -1; the score is the function's value times this, so that higher means
             higher risk.
         parameters: name -> default. Those whose name ends in "window" are in steps.
         minimum_checkpoints: window -> the fewest checkpoints with which it means anything.
-        source: paper or specification.
         window_parameter: the parameter that the robustness layer varies, or None.
-        function: `function(observables, **parameters)` -> values [R, T].
     """
 
     name: str
     family: str
     summary: str
     needs: tuple[str, ...]
-    sees_test_labels: bool | None
-    orientation: int
-    parameters: Mapping[str, float | int]
-    minimum_checkpoints: Mapping[str, int]
-    source: str
-    window_parameter: str | None
     function: Callable[..., Values] = field(repr=False, compare=False)
+    source: str
+    sees_test_labels: bool | None = False
+    orientation: int = 1
+    parameters: Mapping[str, float | int] = field(default_factory=dict)
+    minimum_checkpoints: Mapping[str, int] = field(default_factory=dict)
+    window_parameter: str | None = None
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
             raise unknown("family", self.family, FAMILIES, where=f"indicator {self.name!r}")
         if self.orientation not in (1, -1):
-            raise InputError(
-                f"indicator {self.name!r}: orientation must be 1 or -1, got {self.orientation!r}"
-            )
+            message = f"indicator {self.name!r}: orientation must be 1 or -1, got"
+            raise InputError(f"{message} {self.orientation!r}", code="bad_value", name=self.name)
         if self.window_parameter is not None and self.window_parameter not in self.parameters:
             raise unknown(
                 "window parameter",
@@ -192,7 +195,8 @@ def register(
 
     def enter(function: Callable[..., Values]) -> Callable[..., Values]:
         if name in _REGISTRY:
-            raise InputError(f"indicator {name!r} is registered already; choose another name")
+            message = f"indicator {name!r} is registered already; choose another name"
+            raise InputError(message, code="repeated_name", name=name)
         parameters = {
             key: parameter.default
             for key, parameter in inspect.signature(function).parameters.items()
@@ -203,17 +207,29 @@ def register(
             family=family,
             summary=summary,
             needs=needs,
+            function=function,
+            source=source,
             sees_test_labels=sees_test_labels,
             orientation=orientation,
             parameters=MappingProxyType(parameters),
             minimum_checkpoints=MappingProxyType(dict(minimum_checkpoints or {})),
-            source=source,
             window_parameter=window_parameter,
-            function=function,
         )
         return function
 
     return enter
+
+
+def register_column(name: str, *, column: str | None = None, **declared: Any) -> None:
+    """Enter a column of the run log as it stands, by default the one of that name.
+
+    Args:
+        name: of the indicator.
+        column: of the run log.
+        **declared: family, summary, source and what else `register` takes.
+    """
+    read = column or name
+    register(name, needs=(read,), **declared)(lambda seen: seen[read])
 
 
 def names() -> tuple[str, ...]:
@@ -283,7 +299,8 @@ def scored(
         InputError: as `compute`.
     """
     if sign not in (None, 1, -1):
-        raise InputError(f"indicator {entry.name!r}: sign must be 1 or -1, got {sign!r}")
+        message = f"indicator {entry.name!r}: sign must be 1 or -1, got {sign!r}"
+        raise InputError(message, code="bad_value", name=entry.name)
     settings = entry.with_defaults(parameters)
     try:
         for name in entry.windows:
@@ -291,7 +308,7 @@ def scored(
             seen.checkpoints(int(settings[name]), at_least=least, name=name)
         values = entry.function(seen, **settings)
     except InputError as error:
-        raise InputError(f"indicator {entry.name!r}: {error}") from error
+        raise error.reworded(f"indicator {entry.name!r}: {error}") from error
     oriented = values * float(entry.orientation * (1 if sign is None else sign))
     return np.asarray(oriented)
 
@@ -311,9 +328,9 @@ def _number(value: Any, kind: type, what: str) -> float | int:
     except (TypeError, ValueError):
         number = float("nan")
     if isinstance(value, bool) or not np.isfinite(number):
-        raise InputError(f"{what} must be a number, got {value!r}")
+        raise InputError(f"{what} must be a number, got {value!r}", code="bad_value")
     if kind is not int:
         return number
     if number != int(number):
-        raise InputError(f"{what} must be a whole number, got {value!r}")
+        raise InputError(f"{what} must be a whole number, got {value!r}", code="bad_value")
     return int(number)

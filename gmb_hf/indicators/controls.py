@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from gmb_hf.indicators.catalogue import Observables, register
+from gmb_hf.indicators.catalogue import Observables, register, register_column
 from gmb_hf.indicators.causal import Values
 
-
-@register(
+# s(t) = t: what knowing the usual time of the event is worth.
+register_column(
     "clock",
     family="control",
     summary="the training step itself",
-    needs=("step",),
+    column="step",
     source="control: a monitor must beat the clock",
 )
-def clock(seen: Observables) -> Values:
-    """s(t) = t: what knowing the usual time of the event is worth."""
-    return seen["step"]
 
 
 @register(

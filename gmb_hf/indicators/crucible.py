@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from gmb_hf.indicators.catalogue import Observables, register
+from gmb_hf.indicators.catalogue import Observables, register, register_column
 from gmb_hf.indicators.causal import Values
 
-
-@register(
+# The hardest tenth of the training rows.
+register_column(
     "train_margin_q10",
     family="crucible",
     summary="10% quantile of the answer margin on training rows",
-    needs=("train_margin_q10",),
     source="CRUCIBLE metrics; Bartlett et al. (2017), Spectrally-normalized margin bounds",
 )
-def train_margin_q10(seen: Observables) -> Values:
-    """The hardest tenth of the training rows."""
-    return seen["train_margin_q10"]
 
 
-@register(
+# The typical training row.
+register_column(
     "train_margin_q50",
     family="crucible",
     summary="median answer margin on training rows",
-    needs=("train_margin_q50",),
     source="CRUCIBLE metrics; Bartlett et al. (2017), Spectrally-normalized margin bounds",
 )
-def train_margin_q50(seen: Observables) -> Values:
-    """The typical training row."""
-    return seen["train_margin_q50"]
 
 
 @register(
@@ -43,42 +36,33 @@ def train_margin_spread(seen: Observables) -> Values:
     return seen["train_margin_q90"] - seen["train_margin_q10"]
 
 
-@register(
+# A model that overrules its wrong labels has found the rule; it needs corrupted rows.
+register_column(
     "correction_rate",
     family="crucible",
     summary="accuracy against the truth on training rows that carry a wrong label",
-    needs=("correction_rate",),
     source="GMB v0.4 reference implementation (constraint signal of PT-MSS)",
     sees_test_labels=True,  # the truth behind a wrong label is what a monitor does not have
 )
-def correction_rate(seen: Observables) -> Values:
-    """A model that overrules its wrong labels has found the rule; it needs corrupted rows."""
-    return seen["correction_rate"]
 
 
 _BUNDLES = "CRUCIBLE metrics (margin), over the equations of `gmb crucible from-runs`"
 
 
-@register(
+# Do even the hardest training equations lie nearer to those with the same answer?
+register_column(
     "crucible_train_margin_q10",
     family="crucible",
     summary="10% quantile of the bundles' margins, training equations",
-    needs=("crucible_train_margin_q10",),
     source=_BUNDLES,
 )
-def crucible_train_margin_q10(seen: Observables) -> Values:
-    """Do even the hardest training equations lie nearer to those with the same answer?"""
-    return seen["crucible_train_margin_q10"]
 
 
-@register(
+# The same of equations that the model has never seen.
+register_column(
     "crucible_margin_q10",
     family="crucible",
     summary="10% quantile of the bundles' margins, held-out equations",
-    needs=("crucible_margin_q10",),
     source=_BUNDLES,
     sees_test_labels=True,  # a positive is found by the true answers of held-out equations
 )
-def crucible_margin_q10(seen: Observables) -> Values:
-    """The same of equations that the model has never seen."""
-    return seen["crucible_margin_q10"]

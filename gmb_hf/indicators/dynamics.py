@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gmb_hf.indicators.catalogue import Observables, register
+from gmb_hf.indicators.catalogue import Observables, register, register_column
 from gmb_hf.indicators.causal import (
     Values,
     detrended_moments,
@@ -88,16 +88,12 @@ def _variance_explosion(seen: Observables, x: Values, window: int, short_window:
     return log_floored(short) - log_floored(long)
 
 
-@register(
+register_column(
     "curvature",
     family="dynamics",
     summary="curvature of the training loss along its gradient",
-    needs=("curvature",),
     source="Cohen et al. (2021), Gradient descent typically occurs at the edge of stability, ICLR",
 )
-def curvature(seen: Observables) -> Values:
-    """As logged."""
-    return seen["curvature"]
 
 
 @register(
@@ -177,16 +173,14 @@ _register_norm_drop("attention", "the attention weights", _CLEANUP)
 _register_norm_drop("mlp", "the MLP weights", _CLEANUP)
 
 
-@register(
+# The textbook failure: it ranks well, and cannot be an alarm.
+register_column(
     "train_accuracy",
     family="dynamics",
     summary="training accuracy: ties at 1 leave no threshold at a small false positive rate",
-    needs=("train_acc",),
+    column="train_acc",
     source="GMB v0.4, section 4.2 (floor of the false positive rate)",
 )
-def train_accuracy(seen: Observables) -> Values:
-    """The textbook failure: it ranks well, and cannot be an alarm."""
-    return seen["train_acc"]
 
 
 @register(

@@ -9,7 +9,6 @@ and a logarithm in the tails; it is strictly increasing, so that it ties no two 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import MappingProxyType
 
 import numpy as np
 
@@ -32,21 +31,14 @@ def external(
         family: "external", or "judge" for what a judge made.
     """
 
-    def read(seen: Observables) -> Values:
-        return seen[column]
-
     return Indicator(
         name=column,
         family=family,
         summary=f"column {column!r} of the run log, as it stands",
         needs=(column,),
-        sees_test_labels=sees_test_labels,
-        orientation=1,
-        parameters=MappingProxyType({}),
-        minimum_checkpoints=MappingProxyType({}),
+        function=lambda seen: seen[column],
         source="the owner of the run log",
-        window_parameter=None,
-        function=read,
+        sees_test_labels=sees_test_labels,
     )
 
 
@@ -109,12 +101,8 @@ def _ensemble(
         family=ENSEMBLE,
         summary=f"logistic combination of {len(members)} scores",
         needs=tuple(dict.fromkeys(need for member in members for need in member.needs)),
+        function=function,
+        source="this package; fitted on explore runs",
         # One member that sees them makes it an oracle; one that does not say leaves it open.
         sees_test_labels=True if True in sees else None if None in sees else False,
-        orientation=1,
-        parameters=MappingProxyType({}),
-        minimum_checkpoints=MappingProxyType({}),
-        source="this package; fitted on explore runs",
-        window_parameter=None,
-        function=function,
     )

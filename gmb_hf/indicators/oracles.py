@@ -7,7 +7,7 @@ too, so that also the excluded loss, whose rows are training rows, is no monitor
 
 from __future__ import annotations
 
-from gmb_hf.indicators.catalogue import Observables, register
+from gmb_hf.indicators.catalogue import Observables, register, register_column
 from gmb_hf.indicators.causal import Values, log_floored, running_max, running_min
 
 _LABELS = "oracle: needs the labels that a monitor does not have"
@@ -17,18 +17,14 @@ _MECHANISM = (
 )
 
 
-@register(
+register_column(
     "test_loss",
     family="oracle",
     summary="held-out loss, low meaning risk",
-    needs=("test_loss",),
     source=_LABELS,
     orientation=-1,
     sees_test_labels=True,
 )
-def test_loss(seen: Observables) -> Values:
-    """As logged."""
-    return seen["test_loss"]
 
 
 @register(
@@ -45,57 +41,46 @@ def test_loss_drop(seen: Observables) -> Values:
     return running_max(loss) - loss
 
 
-@register(
+# The event's own metric, before the jump.
+register_column(
     "test_accuracy",
     family="oracle",
     summary="held-out accuracy",
-    needs=("test_acc",),
+    column="test_acc",
     source=_LABELS,
     sees_test_labels=True,
 )
-def test_accuracy(seen: Observables) -> Values:
-    """The event's own metric, before the jump."""
-    return seen["test_acc"]
 
 
-@register(
+# The hardest tenth of the held-out rows.
+register_column(
     "test_margin_q10",
     family="oracle",
     summary="10% quantile of the answer margin on held-out rows",
-    needs=("test_margin_q10",),
     source=_LABELS,
     sees_test_labels=True,
 )
-def test_margin_q10(seen: Observables) -> Values:
-    """The hardest tenth of the held-out rows."""
-    return seen["test_margin_q10"]
 
 
-@register(
+# The easiest tenth of the held-out rows: the first to be answered by the rule.
+register_column(
     "test_margin_q90",
     family="oracle",
     summary="90% quantile of the answer margin on held-out rows",
-    needs=("test_margin_q90",),
     source=_LABELS,
     sees_test_labels=True,
 )
-def test_margin_q90(seen: Observables) -> Values:
-    """The easiest tenth of the held-out rows: the first to be answered by the rule."""
-    return seen["test_margin_q90"]
 
 
-@register(
+# it falls once the Fourier algorithm alone gives answers.
+register_column(
     "restricted_loss",
     family="oracle",
     summary="loss over all pairs of the logits' key Fourier waves alone, low meaning risk",
-    needs=("restricted_loss",),
     source=_MECHANISM,
     orientation=-1,
     sees_test_labels=True,
 )
-def restricted_loss(seen: Observables) -> Values:
-    """As logged: it falls once the Fourier algorithm alone gives answers."""
-    return seen["restricted_loss"]
 
 
 @register(
@@ -112,17 +97,14 @@ def restricted_loss_drop(seen: Observables) -> Values:
     return running_max(loss) - loss
 
 
-@register(
+# it rises once the training rows, too, are answered by the Fourier algorithm.
+register_column(
     "excluded_loss",
     family="oracle",
     summary="training loss without the logits' key Fourier waves",
-    needs=("excluded_loss",),
     source=_MECHANISM,
     sees_test_labels=True,
 )
-def excluded_loss(seen: Observables) -> Values:
-    """As logged: it rises once the training rows, too, are answered by the Fourier algorithm."""
-    return seen["excluded_loss"]
 
 
 @register(

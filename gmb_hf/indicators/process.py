@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from gmb_hf.indicators.catalogue import Observables, register
+from gmb_hf.indicators.catalogue import Observables, register, register_column
 from gmb_hf.indicators.causal import Values, running_max, trailing_mean
 
-
-@register(
+# A general solution holds under perturbation where a memorised one breaks.
+register_column(
     "disagreement",
     family="process",
     summary="share of held-out answers that noise on the embedding changes, low meaning risk",
-    needs=("disagreement",),
     source="GMB v0.4, section 3 (self-consistency disagreement)",
     orientation=-1,
 )
-def disagreement(seen: Observables) -> Values:
-    """A general solution holds under perturbation where a memorised one breaks."""
-    return seen["disagreement"]
 
 
 @register(
@@ -47,14 +43,11 @@ def prediction_change(seen: Observables, *, window: int = 100) -> Values:
     return trailing_mean(seen["prediction_change"], seen.checkpoints(window))
 
 
-@register(
+# Samples of a language model agree where it has found a rule.
+register_column(
     "self_consistency_disagreement",
     family="process",
     summary="1 - share of the most frequent of K sampled continuations, low meaning risk",
-    needs=("self_consistency_disagreement",),
     source="Wang et al. (2022), Self-Consistency; GMB v0.4, section 3",
     orientation=-1,
 )
-def self_consistency_disagreement(seen: Observables) -> Values:
-    """Samples of a language model agree where it has found a rule."""
-    return seen["self_consistency_disagreement"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gmb_hf.indicators.catalogue import Observables, register
+from gmb_hf.indicators.catalogue import Observables, register, register_column
 from gmb_hf.indicators.causal import (
     Values,
     difference,
@@ -66,17 +66,15 @@ def attention_entropy_drop(
     return _entropy_drop(seen, "attention_entropy", window, epsilon)
 
 
-@register(
+# A general solution needs few frequencies, and so few directions.
+register_column(
     "effective_rank",
     family="spectral",
     summary="effective rank of the unembedding, low meaning risk",
-    needs=("unembedding_rank",),
+    column="unembedding_rank",
     source=_RANK,
     orientation=-1,
 )
-def effective_rank(seen: Observables) -> Values:
-    """A general solution needs few frequencies, and so few directions."""
-    return seen["unembedding_rank"]
 
 
 @register(
@@ -92,28 +90,21 @@ def effective_rank_drop(seen: Observables) -> Values:
     return running_max(rank) - rank
 
 
-@register(
+# near 0 for an even spectrum, near 1 for one frequency.
+register_column(
     "embedding_gini",
     family="spectral",
     summary="Gini coefficient of the embedding's Fourier power over residues",
-    needs=("embedding_gini",),
     source=_FOURIER,
 )
-def embedding_gini(seen: Observables) -> Values:
-    """As logged: near 0 for an even spectrum, near 1 for one frequency."""
-    return seen["embedding_gini"]
 
 
-@register(
+register_column(
     "unembedding_gini",
     family="spectral",
     summary="Gini coefficient of the unembedding's Fourier power over residues",
-    needs=("unembedding_gini",),
     source=_FOURIER,
 )
-def unembedding_gini(seen: Observables) -> Values:
-    """As logged."""
-    return seen["unembedding_gini"]
 
 
 @register(
@@ -142,14 +133,11 @@ def unembedding_gini_gain(seen: Observables, *, window: int = 100) -> Values:
     return gain(seen["unembedding_gini"], seen.checkpoints(window))
 
 
-@register(
+# generalising states fill fewer dimensions than memorised ones.
+register_column(
     "participation_ratio",
     family="spectral",
     summary="participation ratio of the last hidden state, low meaning risk",
-    needs=("participation_ratio",),
     source=_RATIO,
     orientation=-1,
 )
-def participation_ratio(seen: Observables) -> Values:
-    """As logged; generalising states fill fewer dimensions than memorised ones."""
-    return seen["participation_ratio"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -304,13 +302,3 @@ def test_reference_runs_score_as_they_stand(reference_runs: Path) -> None:
     score = compute(log, external("score"), sign=1)
     np.testing.assert_array_equal(score.values, log.panel("score").values)
     assert available(log) == ("clock", "constant")
-
-
-def test_importing_the_folder_loads_nothing_heavy() -> None:
-    code = (
-        "import sys, gmb_hf.indicators, gmb_hf.runs; "
-        "assert not {'torch', 'scipy', 'sklearn', 'pyarrow'} & set(sys.modules); "
-        "from gmb_hf.indicators import compute; assert 'torch' not in sys.modules"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
