@@ -22,12 +22,13 @@ from numpy.typing import NDArray
 
 from gmb_hf._version import __version__
 from gmb_hf.answers.files import Answer, read_answers, shown_json
-from gmb_hf.answers.models import Loaded, Saved, equally_long, find_model, load
+from gmb_hf.answers.models import Model, Saved, equally_long, find_model
 from gmb_hf.errors import InputError, positive, positive_int
 from gmb_hf.files import claim, read_json, write_text
 from gmb_hf.fingerprints import content_hash
 from gmb_hf.language.data import load_tokenizer, tokenizer_hash
 from gmb_hf.language.train import DivergedError, continuations
+from gmb_hf.training.launch import chosen_device
 
 SCHEMA = "gmb-answers-1"
 
@@ -81,7 +82,7 @@ def generate(
     trust_remote_code: bool = False,
     on_checkpoint: Callable[[str], None] = lambda _: None,
 ) -> int:
-    """Write the answers of all checkpoints that are not in the file yet; how many were asked.
+    """Write the answers of all checkpoints that are not in the file yet; how many those were.
 
     Args:
         checkpoints: to ask.
@@ -111,27 +112,27 @@ def generate(
     taken = "another process writes answers here; wait for it, or choose another --out"
     with claim(path, taken):
         done = _finished(path, settings)
-        lines = _kept_lines(path, done, len(prompts) * sampling.samples)
+        lines = _finished_lines(path, done, len(prompts) * sampling.samples)
         _write_note(path, settings, done)
-        asked = 0
+        answered = 0
         for saved in checkpoints:
             source = find_model(str(saved.folder), trust_remote_code=trust_remote_code)
             name = _name(saved.run, saved.step)
             if name not in done:
-                model = load(source, "causal", tokenizer=words, device=device)
+                model = Model(source, "causal", words, chosen_device(device))
                 made = answers_of(model, saved, prompts, sampling, batch)
                 lines += [answer.to_json() for answer in made]
                 write_text(path, "\n".join(lines) + "\n")
                 done[name] = source.identity
                 _write_note(path, settings, done)
-                asked += 1
+                answered += 1
             elif done[name] != source.identity:
                 raise InputError(
                     f"{path}: holds answers of run {saved.run!r} at step {saved.step} from other "
                     f"weights than those of {saved.folder}; choose another --out"
                 )
             on_checkpoint(name)
-    return asked
+    return answered
 
 
 def about_path(out: str | Path) -> Path:
@@ -140,12 +141,12 @@ def about_path(out: str | Path) -> Path:
 
 
 def answers_of(
-    model: Loaded, saved: Saved, prompts: Sequence[str], sampling: Sampling, batch: int
+    model: Model, saved: Saved, prompts: Sequence[str], sampling: Sampling, batch: int
 ) -> list[Answer]:
     """Every prompt's continuations; prompts of equally many tokens are computed together."""
     rows = [model.start + model.ids(prompt) for prompt in prompts]
     sizes = [len(row) for row in rows]
-    model.require_begun(sizes, prompts)
+    model.require_tokens(sizes, prompts)
     model.require_room(
         [size + sampling.new_tokens for size in sizes],
         prompts,
@@ -158,7 +159,7 @@ def answers_of(
         part = [jobs[place] for place in places]
         try:
             made = continuations(
-                model.model,
+                model.network,
                 model.tensor([rows[prompt] for prompt, _ in part]),
                 new_tokens=sampling.new_tokens,
                 draws=None if sampling.greedy else np.stack([numbers[p][s] for p, s in part]),
@@ -202,7 +203,7 @@ def _finished(path: Path, settings: dict[str, Any]) -> dict[str, str]:
     return dict(found)
 
 
-def _kept_lines(path: Path, done: Mapping[str, str], each: int) -> list[str]:
+def _finished_lines(path: Path, done: Mapping[str, str], each: int) -> list[str]:
     """The lines of the checkpoints that the note names, so many of each.
 
     Others were written by a process that stopped before it wrote the note.

@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gmb_hf.answers.models import Head, Loaded, Source, Unloaded, equally_long, head_of
+from gmb_hf.answers.models import Head, Model, Source, equally_long, head_of
 from gmb_hf.errors import InputError, choose, unknown
 from gmb_hf.training.launch import chosen_device
 
@@ -38,6 +38,9 @@ ADVICE = "shorten the answers or the template, or choose another judge"
 Pair = tuple[str, str]
 """Prompt and answer."""
 
+Batches = Iterator[tuple[list[int], NDArray[np.float64]]]
+"""Places of pairs, and their scores."""
+
 
 class Judge(Protocol):
     """Whatever rates answers."""
@@ -50,9 +53,7 @@ class Judge(Protocol):
     def about(self) -> dict[str, Any]:
         """Plain data on which a score depends, prompt and answer apart; `judge` names it."""
 
-    def rated(
-        self, pairs: Sequence[Pair], batch: int, /
-    ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
+    def rated(self, pairs: Sequence[Pair], batch: int, /) -> Batches:
         """Batch by batch, the places of pairs and their scores; NaN where there is none."""
 
 
@@ -117,7 +118,7 @@ class CausalJudge:
         words: yes and no; None for the likelihood of the answer.
     """
 
-    def __init__(self, model: Unloaded, template: str, words: tuple[str, str] | None) -> None:
+    def __init__(self, model: Model, template: str, words: tuple[str, str] | None) -> None:
         self._model = model
         self._template = template
         self._words = words
@@ -136,9 +137,7 @@ class CausalJudge:
         yes, no = self._words
         return {**about, "how": "yes-no", "template": self._template, "yes": yes, "no": no}
 
-    def rated(
-        self, pairs: Sequence[Pair], batch: int
-    ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
+    def rated(self, pairs: Sequence[Pair], batch: int) -> Batches:
         """As `Judge`. An answer without a token has no likelihood.
 
         Raises:
@@ -149,13 +148,11 @@ class CausalJudge:
         else:
             yield from self._verdicts(pairs, batch, self._words)
 
-    def _likelihoods(
-        self, pairs: Sequence[Pair], batch: int
-    ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
-        loaded = self._model.loaded
-        begun = {prompt: loaded.ids(prompt) for prompt in {prompt for prompt, _ in pairs}}
-        before = [loaded.start + begun[prompt] for prompt, _ in pairs]
-        ends = [loaded.ids_after(prompt, begun[prompt], answer) for prompt, answer in pairs]
+    def _likelihoods(self, pairs: Sequence[Pair], batch: int) -> Batches:
+        model = self._model
+        prompt_ids = {prompt: model.ids(prompt) for prompt in {prompt for prompt, _ in pairs}}
+        before = [model.start + prompt_ids[prompt] for prompt, _ in pairs]
+        ends = [model.ids_after(prompt, prompt_ids[prompt], answer) for prompt, answer in pairs]
         rows = [one + end for one, end in zip(before, ends, strict=True)]
         self._check(before, [len(row) for row in rows], pairs)
         for places in equally_long([len(row) for row in rows], batch):
@@ -163,12 +160,10 @@ class CausalJudge:
             sums = self._log_chances([rows[place] for place in places], sizes)
             yield places, np.divide(sums, sizes, out=np.full_like(sums, np.nan), where=sizes > 0)
 
-    def _verdicts(
-        self, pairs: Sequence[Pair], batch: int, words: tuple[str, str]
-    ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
-        loaded = self._model.loaded
-        word_ids = self._word_ids(loaded, words)
-        before = [loaded.start + loaded.ids(filled(self._template, pair)) for pair in pairs]
+    def _verdicts(self, pairs: Sequence[Pair], batch: int, words: tuple[str, str]) -> Batches:
+        model = self._model
+        word_ids = self._word_ids(words)
+        before = [model.start + model.ids(filled(self._template, pair)) for pair in pairs]
         longest = max(map(len, word_ids))
         self._check(before, [len(row) + longest for row in before], pairs)
         for places in equally_long([len(row) for row in before], batch):
@@ -178,17 +173,18 @@ class CausalJudge:
             )
             yield places, 1 / (1 + np.exp(np.clip(no - yes, -700, 700)))
 
-    def _word_ids(self, loaded: Loaded, words: tuple[str, str]) -> list[list[int]]:
+    def _word_ids(self, words: tuple[str, str]) -> list[list[int]]:
         """The tokens of both words, as they are after what the template ends with."""
+        model = self._model
         text = filled(self._template, ("", ""))
-        begun = loaded.ids(text)
-        found = [loaded.ids_after(text, begun, word) for word in words]
+        text_ids = model.ids(text)
+        found = [model.ids_after(text, text_ids, word) for word in words]
         for word, ids in zip(words, found, strict=True):
             if not ids:
-                raise InputError(f"{loaded.place}: the word {word!r} has no token")
+                raise InputError(f"{model.place}: the word {word!r} has no token")
         if found[0] == found[1]:
             raise InputError(
-                f"{loaded.place}: the words {words[0]!r} and {words[1]!r} are the same to it; "
+                f"{model.place}: the words {words[0]!r} and {words[1]!r} are the same to it; "
                 "choose others: --yes, --no"
             )
         return found
@@ -201,23 +197,23 @@ class CausalJudge:
         most = int(np.max(sizes))
         if not most:
             return np.zeros(len(rows))
-        loaded = self._model.loaded
-        ids = loaded.tensor(rows)
+        model = self._model
+        ids = model.tensor(rows)
         # The logits of a token stand at the place of the one before it.
-        keeps = "logits_to_keep" in inspect.signature(loaded.model.forward).parameters
+        keeps = "logits_to_keep" in inspect.signature(model.network.forward).parameters
         kept = {"logits_to_keep": most + 1} if keeps else {}
-        found = loaded.model(input_ids=ids, attention_mask=torch.ones_like(ids), **kept)
+        found = model.network(input_ids=ids, attention_mask=torch.ones_like(ids), **kept)
         logits = found.logits[:, -(most + 1) : -1]  # [n, most, V]
         said = logits.gather(-1, ids[:, -most:, None])[..., 0]  # [n, most]
         each = (said - logits.logsumexp(-1)).double()
-        asked = np.arange(most, 0, -1) <= np.broadcast_to(sizes, len(rows))[:, None]
-        chosen = torch.from_numpy(asked).to(loaded.device)
-        return loaded.finite(torch.where(chosen, each, 0.0).sum(-1))
+        counted = np.arange(most, 0, -1) <= np.broadcast_to(sizes, len(rows))[:, None]
+        chosen = torch.from_numpy(counted).to(model.device)
+        return model.finite(torch.where(chosen, each, 0.0).sum(-1))
 
     def _check(self, before: list[list[int]], sizes: list[int], pairs: Sequence[Pair]) -> None:
         prompts = [prompt for prompt, _ in pairs]
-        self._model.loaded.require_begun([len(row) for row in before], prompts)
-        self._model.loaded.require_room(sizes, prompts, ADVICE)
+        self._model.require_tokens([len(row) for row in before], prompts)
+        self._model.require_room(sizes, prompts, ADVICE)
 
 
 # A text classifier as a judge: the probability of one of its labels.
@@ -233,7 +229,7 @@ class LabelJudge:
         InputError: it has several labels and none is named, or no such label.
     """
 
-    def __init__(self, model: Unloaded, label: str | None, template: str) -> None:
+    def __init__(self, model: Model, label: str | None, template: str) -> None:
         self._model = model
         self._template = template
         config = model.config
@@ -257,23 +253,21 @@ class LabelJudge:
         }
 
     @torch.no_grad()
-    def rated(
-        self, pairs: Sequence[Pair], batch: int
-    ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
+    def rated(self, pairs: Sequence[Pair], batch: int) -> Batches:
         """As `Judge`."""
-        loaded = self._model.loaded
-        config = loaded.model.config
+        model = self._model
+        config = model.network.config
         if config.pad_token_id is None:
             # Causal models with a classifier's head look for the last token that is no padding,
             # and take one row at a time where they know none. There is no padding here.
             config.pad_token_id = -1
         texts = [filled(self._template, pair) for pair in pairs]
-        rows = [loaded.ids(text, framed=True) for text in texts]
-        loaded.require_room([len(row) for row in rows], [prompt for prompt, _ in pairs], ADVICE)
+        rows = [model.ids(text, framed=True) for text in texts]
+        model.require_room([len(row) for row in rows], [prompt for prompt, _ in pairs], ADVICE)
         for places in equally_long([len(row) for row in rows], batch):
-            ids = loaded.tensor([rows[place] for place in places])
-            logits = loaded.model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
-            yield places, loaded.finite(self._score(logits.double()))
+            ids = model.tensor([rows[place] for place in places])
+            logits = model.network(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+            yield places, model.finite(self._score(logits.double()))
 
     def _score(self, logits: Tensor) -> Tensor:
         if self._single:
@@ -300,7 +294,7 @@ def _label_place(place: str, config: Any, label: str | None) -> tuple[int, str]:
 
 
 def load_judge(source: Source, asking: Asking, *, device: str = "auto") -> Judge:
-    """The judge of a model; its weights are loaded when it is first asked.
+    """The judge of a model; its weights are loaded when it first rates.
 
     Raises:
         InputError: the model is of another kind than the way of asking needs, or it is not said
@@ -314,7 +308,7 @@ def load_judge(source: Source, asking: Asking, *, device: str = "auto") -> Judge
             "--how yes-no"
         )
     wanted: Head = "classifier" if how in (None, "label") else "causal"
-    model = Unloaded(source, wanted, chosen_device(device))
+    model = Model(source, wanted, device=chosen_device(device))
     if wanted == "classifier":
         return LabelJudge(model, asking.label, asking.template or PLAIN)
     words = (asking.yes, asking.no) if how == "yes-no" else None

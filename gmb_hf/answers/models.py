@@ -1,4 +1,4 @@
-"""Models and tokenizers of a source, loaded whole or refused with one line."""
+"""Models by folder or repository, and checkpoints of runs; loaded whole or refused."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from gmb_hf.fingerprints import content_hash, source_hash
 from gmb_hf.language.checkpoints import check_together
 from gmb_hf.runs.columns import natural_key
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.training.launch import chosen_device, quiet_models
+from gmb_hf.training.launch import quiet_models
 
 _OWN = ("grokking_transformer",)  # their code comes with this package
 _CONFIGS = ("config.json", "tokenizer_config.json")
@@ -38,7 +38,6 @@ _FILES = (
     "*.model",
 )
 _CODE = "*.py"
-FLAG = "--trust-remote-code"
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,13 @@ def find_model(
             )
         _refuse_code(folder, place, trust_remote_code)
         _require_safetensors(folder, place)
-        return _source(place, folder, f"sha256:{_hash_of(folder)}", trust_remote_code)
+        files = [
+            path
+            for path in sorted(folder.iterdir())
+            if path.is_file() and any(fnmatch(path.name, pattern) for pattern in (*_FILES, _CODE))
+        ]
+        identity = f"sha256:{content_hash([path.name, source_hash(path)] for path in files)}"
+        return Source(place, folder, identity, trust_remote_code and not _is_own(folder, place))
     if not place.strip() or place.startswith((".", "/", "~")) or place.count("/") > 1:
         raise InputError(f"{place}: there is no such folder")
     return _pulled(place, revision or "main", trust_remote_code)
@@ -105,13 +110,12 @@ def _pulled(name: str, revision: str, trusted: bool) -> Source:
     # The same commit, whatever the branch stands for by now.
     whole = pull(Address(name, first.commit), patterns, repo_type="model")
     _require_safetensors(whole.folder, name)
-    return _source(name, whole.folder, f"{name}@{first.commit}", trusted)
+    own = _is_own(whole.folder, name)
+    return Source(name, whole.folder, f"{name}@{first.commit}", trusted and not own)
 
 
-def _source(place: str, folder: Path, identity: str, trusted: bool) -> Source:
-    found = Source(place, folder, identity)
-    own = found.config().get("model_type") in _OWN
-    return replace(found, code=trusted and not own)
+def _is_own(folder: Path, place: str) -> bool:
+    return _json(folder / "config.json", place).get("model_type") in _OWN
 
 
 def _refuse_code(folder: Path, place: str, trusted: bool) -> None:
@@ -123,7 +127,7 @@ def _refuse_code(folder: Path, place: str, trusted: bool) -> None:
         if held.get("auto_map") and held.get("model_type") not in _OWN:
             raise InputError(
                 f"{place}: brings code of its own ({name} has auto_map), which would run here; "
-                f"read it, and give {FLAG} if you trust it"
+                f"read it, and give --trust-remote-code if you trust it"
             )
 
 
@@ -133,16 +137,6 @@ def _require_safetensors(folder: Path, place: str) -> None:
             f"{place}: holds no weights as safetensors, and pickles are not loaded; save it again "
             "with save_pretrained"
         )
-
-
-def _hash_of(folder: Path) -> str:
-    return content_hash([path.name, source_hash(path)] for path in _files(folder))
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.iterdir()):
-        if path.is_file() and any(fnmatch(path.name, pattern) for pattern in (*_FILES, _CODE)):
-            yield path
 
 
 def _json(path: Path, place: str) -> dict[str, Any]:
@@ -185,41 +179,123 @@ _WHAT = {"causal": "causal language model", "classifier": "text classifier"}
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """A model that is ready to be asked.
+class Model:
+    """A model and its tokenizer, whose weights are loaded when they are first needed.
 
     Attributes:
-        source: where it came from.
-        model: in evaluation mode, float32.
-        tokenizer: of its vocabulary.
-        device: on which it computes.
+        source: as `find_model` gives it.
+        head: which kind of model it must be.
+        given_tokenizer: one that is loaded already; None for the model's own.
+        device: cpu or cuda.
+
+    Raises:
+        InputError: its config says that it is another kind of model. When it is loaded: weights are
+            missing, there is no tokenizer, or the tokenizer is another model's.
     """
 
     source: Source
-    model: Any
-    tokenizer: Any
-    device: str
+    head: Head
+    given_tokenizer: Any = None
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        if head_of(self.source) not in (self.head, None):
+            name = self.source.config()["architectures"][0]
+            raise InputError(f"{self.place}: is a {name}, no {_WHAT[self.head]}")
 
     @property
     def place(self) -> str:
         """As it was named."""
         return self.source.place
 
+    @cached_property
+    def config(self) -> Any:
+        """Its config, which needs no weights.
+
+        Raises:
+            InputError: it cannot be read.
+        """
+        from transformers import AutoConfig
+
+        import gmb_hf.modeling  # noqa: F401 (makes its models known to the Auto classes)
+
+        with _one_line("be loaded", self.source):
+            return AutoConfig.from_pretrained(
+                self.source.folder, local_files_only=True, trust_remote_code=self.source.code
+            )
+
+    @property
+    def network(self) -> Any:
+        """The model of transformers, in evaluation mode, float32."""
+        return self._loaded[0]
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of its vocabulary."""
+        return self._loaded[1]
+
+    @cached_property
+    def _loaded(self) -> tuple[Any, Any]:
+        import transformers
+
+        import gmb_hf.modeling  # noqa: F401 (makes its models known to the Auto classes)
+
+        kinds = {
+            "causal": transformers.AutoModelForCausalLM,
+            "classifier": transformers.AutoModelForSequenceClassification,
+        }
+        with _one_line("be loaded", self.source):
+            network, report = kinds[self.head].from_pretrained(
+                self.source.folder,
+                dtype=torch.float32,
+                use_safetensors=True,
+                local_files_only=True,
+                trust_remote_code=self.source.code,
+                output_loading_info=True,
+            )
+        # transformers would draw missing weights at random, and random scores look like scores.
+        lacking = sorted(
+            {*report["missing_keys"], *(str(key) for key in report["mismatched_keys"])}
+        )
+        if lacking:
+            raise InputError(
+                f"{self.place}: {len(lacking)} of its weights are missing or of another shape, "
+                f"e.g. {lacking[0]}; it is no whole {_WHAT[self.head]}"
+            )
+        tokenizer = self.given_tokenizer
+        if tokenizer is None:
+            tokenizer = self._own_tokenizer()
+        check_together(self.place, network.config, tokenizer)
+        return network.eval().to(self.device), tokenizer
+
+    def _own_tokenizer(self) -> Any:
+        from transformers import AutoTokenizer
+
+        if not (self.source.folder / "tokenizer_config.json").is_file():
+            raise InputError(
+                f"{self.place}: holds no tokenizer; save it beside the model "
+                "(tokenizer.save_pretrained), or name one by --tokenizer"
+            )
+        with _one_line("be loaded with its tokenizer", self.source):
+            return AutoTokenizer.from_pretrained(
+                self.source.folder, local_files_only=True, trust_remote_code=self.source.code
+            )
+
     @property
     def longest(self) -> int | None:
         """The most tokens that it takes; None where neither model nor tokenizer says."""
-        said = (
-            getattr(self.model.config, "max_position_embeddings", None),
+        limits = (
+            getattr(self.network.config, "max_position_embeddings", None),
             getattr(self.tokenizer, "model_max_length", None),
             *(
                 # RoBERTa's kind counts places from the one after its padding's.
                 module.num_embeddings - module.padding_idx - 1
-                for name, module in self.model.named_modules()
+                for name, module in self.network.named_modules()
                 if name.endswith("position_embeddings")
                 and getattr(module, "padding_idx", None) is not None
             ),
         )
-        known = [int(most) for most in said if most is not None and most < _BOUNDLESS]
+        known = [int(most) for most in limits if most is not None and most < _BOUNDLESS]
         return min(known, default=None)
 
     @property
@@ -245,7 +321,7 @@ class Loaded:
         )
         return list(held["input_ids"])
 
-    def ids_after(self, text: str, begun: list[int], more: str) -> list[int]:
+    def ids_after(self, text: str, before: list[int], more: str) -> list[int]:
         """The tokens of more text after a text; those of both together, where they go on from it.
 
         Some tokenizers (SentencePiece's) put a space before whatever they read, so that the same
@@ -253,31 +329,33 @@ class Loaded:
 
         Args:
             text: what stands before.
-            begun: its tokens.
+            before: its tokens.
             more: what follows at once.
         """
         whole = self.ids(text + more)
-        return whole[len(begun) :] if whole[: len(begun)] == begun else self.ids(more)
+        return whole[len(before) :] if whole[: len(before)] == before else self.ids(more)
 
-    def text_after(self, begun: list[int], more: list[int]) -> str:
+    def text_after(self, before: list[int], more: list[int]) -> str:
         """The text that tokens add to those before them; their own text where that cannot be told.
 
         Some tokenizers drop the space with which a text begins: alone, an answer would lose it.
         """
-        before, whole = self._text(begun), self._text(begun + more)
-        return whole[len(before) :] if whole.startswith(before) else self._text(more)
 
-    def _text(self, ids: list[int]) -> str:
-        found: str = self.tokenizer.decode(
-            ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
-        )
-        return found
+        def decode(ids: list[int]) -> str:
+            return str(
+                self.tokenizer.decode(
+                    ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
+                )
+            )
+
+        text, whole = decode(before), decode(before + more)
+        return whole[len(text) :] if whole.startswith(text) else decode(more)
 
     def tensor(self, rows: list[list[int]]) -> torch.Tensor:
         """Equally long rows on the model's device, int64 [n, T]."""
         return torch.tensor(rows, dtype=torch.int64, device=self.device)
 
-    def require_begun(self, sizes: Sequence[int], prompts: Sequence[str]) -> None:
+    def require_tokens(self, sizes: Sequence[int], prompts: Sequence[str]) -> None:
         """Refuse a prompt without a token: there is nothing to go on from.
 
         Args:
@@ -319,57 +397,6 @@ class Loaded:
         return found
 
 
-def load(source: Source, head: Head, *, tokenizer: Any = None, device: str = "auto") -> Loaded:
-    """The model and its tokenizer.
-
-    Args:
-        source: as `find_model` gives it.
-        head: which kind of model it must be.
-        tokenizer: loaded already; the model's own where not given.
-        device: auto, cpu or cuda.
-
-    Raises:
-        InputError: it is another kind of model, weights are missing, there is no tokenizer, or the
-            tokenizer is another model's.
-    """
-    import transformers
-
-    import gmb_hf.modeling  # noqa: F401 (makes its models known to the Auto classes)
-
-    require_head(source, head)
-    kinds = {
-        "causal": transformers.AutoModelForCausalLM,
-        "classifier": transformers.AutoModelForSequenceClassification,
-    }
-    where = chosen_device(device)
-    with could_not("be loaded", source):
-        model, about = kinds[head].from_pretrained(
-            source.folder,
-            dtype=torch.float32,
-            use_safetensors=True,
-            local_files_only=True,
-            trust_remote_code=source.code,
-            output_loading_info=True,
-        )
-    # transformers would draw missing weights at random, and random scores look like scores.
-    lacking = sorted({*about["missing_keys"], *(str(key) for key in about["mismatched_keys"])})
-    if lacking:
-        raise InputError(
-            f"{source.place}: {len(lacking)} of its weights are missing or of another shape, e.g. "
-            f"{lacking[0]}; it is no whole {_WHAT[head]}"
-        )
-    words = _tokenizer(source) if tokenizer is None else tokenizer
-    check_together(source.place, model.config, words)
-    return Loaded(source, model.eval().to(where), words, where)
-
-
-def require_head(source: Source, head: Head) -> None:
-    """Refuse a model whose config says that it is of another kind."""
-    if head_of(source) not in (head, None):
-        name = source.config()["architectures"][0]
-        raise InputError(f"{source.place}: is a {name}, no {_WHAT[head]}")
-
-
 def head_of(source: Source) -> Head | None:
     """Which kind of model a source holds; None where its config does not say."""
     named = [str(name) for name in source.config().get("architectures") or []]
@@ -377,83 +404,15 @@ def head_of(source: Source) -> Head | None:
     return found[0] if found else None
 
 
-def _tokenizer(source: Source) -> Any:
-    from transformers import AutoTokenizer
-
-    if not (source.folder / "tokenizer_config.json").is_file():
-        raise InputError(
-            f"{source.place}: holds no tokenizer; save it beside the model "
-            "(tokenizer.save_pretrained), or name one by --tokenizer"
-        )
-    with could_not("be loaded with its tokenizer", source):
-        return AutoTokenizer.from_pretrained(
-            source.folder, local_files_only=True, trust_remote_code=source.code
-        )
-
-
 @contextmanager
-def could_not(what: str, source: Source) -> Iterator[None]:
-    """Silence while something of a source is loaded, and one line where that fails."""
+def _one_line(what: str, source: Source) -> Iterator[None]:
+    """Load something of a source in silence; an `InputError` of one line where that fails."""
     try:
         with quiet_models():
             yield
     except Exception as error:  # of transformers, safetensors or the model's own code: many kinds
         reason = (" ".join(str(error).split()) or type(error).__name__)[:300]
         raise InputError(f"{source.place}: could not {what}: {reason}") from None
-
-
-# A model that is loaded when it is first asked: scores that are known cost no loading.
-
-
-@dataclass(frozen=True)
-class Unloaded:
-    """A model whose weights lie on disk.
-
-    Attributes:
-        source: where it is.
-        head: which kind of model it must be.
-        device: auto, cpu or cuda.
-
-    Raises:
-        InputError: its config says that it is another kind of model.
-    """
-
-    source: Source
-    head: Head
-    device: str = "auto"
-
-    def __post_init__(self) -> None:
-        require_head(self.source, self.head)
-
-    @property
-    def place(self) -> str:
-        """As it was named."""
-        return self.source.place
-
-    @cached_property
-    def config(self) -> Any:
-        """Its config, which needs no weights.
-
-        Raises:
-            InputError: it cannot be read.
-        """
-        from transformers import AutoConfig
-
-        import gmb_hf.modeling  # noqa: F401 (makes its models known to the Auto classes)
-
-        with could_not("be loaded", self.source):
-            return AutoConfig.from_pretrained(
-                self.source.folder, local_files_only=True, trust_remote_code=self.source.code
-            )
-
-    @cached_property
-    def loaded(self) -> Loaded:
-        """The model itself, loaded now; once.
-
-        Raises:
-            InputError: as `load` says.
-        """
-        return load(self.source, self.head, device=self.device)
 
 
 # Checkpoints that somebody names: which run each belongs to, and at which step it was saved.
@@ -486,7 +445,7 @@ def find_checkpoints(given: Sequence[str]) -> tuple[Saved, ...]:
         raise InputError("--checkpoints: no checkpoint is given; name a folder")
     found: dict[tuple[str, int], Saved] = {}
     for word in given:
-        for saved in _read(word):
+        for saved in _checkpoints_in(word):
             _check_key(saved, word)
             other = found.setdefault((saved.run, saved.step), saved)
             if other.folder.resolve() != saved.folder.resolve():
@@ -497,29 +456,30 @@ def find_checkpoints(given: Sequence[str]) -> tuple[Saved, ...]:
     return tuple(sorted(found.values(), key=lambda saved: (natural_key(saved.run), saved.step)))
 
 
-def _read(word: str) -> list[Saved]:
+def _checkpoints_in(word: str) -> list[Saved]:
     named = _NAMED.fullmatch(word)
     if named and not Path(word).exists():
         folder = Path(named["place"]).expanduser()
-        _require_model(folder)
+        if not (folder / "config.json").is_file():
+            raise InputError(f"--checkpoints: {folder} holds no model (no config.json)")
         return [Saved(named["run"], int(named["step"]), folder)]
     folder = Path(word).expanduser()
     if not folder.is_dir():
         raise InputError(f"--checkpoints {word}: there is no such folder")
     if (folder / "config.json").is_file():
-        return [_described(folder)]
+        return [_checkpoint(folder)]
     for depth in _DEPTHS:
         inside = sorted(path.parent for path in folder.glob(f"{depth}/config.json"))
         seen = [path for path in inside if not path.name.startswith(".")]
         if seen:
-            return [_described(path) for path in seen]
+            return [_checkpoint(path) for path in seen]
     raise InputError(
         f"--checkpoints {word}: holds no model (config.json), nor do its folders; name a "
         "checkpoint, the folder of a run's checkpoints, or the folder of such folders"
     )
 
 
-def _described(folder: Path) -> Saved:
+def _checkpoint(folder: Path) -> Saved:
     """Run and step by the names of the folders, or by what lies beside the model."""
     place = folder.resolve()
     match = _STEP.fullmatch(place.name)
@@ -550,8 +510,3 @@ def _trainer_step(path: Path) -> int | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return step if isinstance(step, int) else None
-
-
-def _require_model(folder: Path) -> None:
-    if not (folder / "config.json").is_file():
-        raise InputError(f"--checkpoints: {folder} holds no model (no config.json)")

@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, ByT5Tokenizer
 from gmb_hf.answers import generating
 from gmb_hf.answers.files import read_answers, read_prompts
 from gmb_hf.answers.generating import Sampling, about_path, generate
-from gmb_hf.answers.models import Saved, find_checkpoints, find_model, load
+from gmb_hf.answers.models import Model, Saved, find_checkpoints, find_model
 from gmb_hf.errors import InputError
 from gmb_hf.files import claim
 from gmb_hf.language.train import continuations
@@ -181,7 +181,7 @@ def test_greedy_is_what_transformers_generates(outputs: Path, tmp_path: Path) ->
 
 def test_an_answer_keeps_the_space_with_which_it_begins(tmp_path: Path) -> None:
     """Alone, tokens of this tokenizer lose it, and a judge would read "the catsat"."""
-    loaded = load(find_model(str(save_spaced(tmp_path))), "causal", device="cpu")
+    loaded = Model(find_model(str(save_spaced(tmp_path))), "causal")
     begun = [1, *loaded.ids("the cat")]
     sat, end = loaded.ids("sat"), [1]
     assert loaded.tokenizer.decode(sat) == "sat"
