@@ -10,24 +10,28 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock
 from gmb_hf.benchmark.explore import explore, write_explored
 from gmb_hf.benchmark.locking import make_lock, prereg_from_config, prereg_of
+from gmb_hf.benchmark.prepare import prepare
 from gmb_hf.design.lint import DesignFacts, lint, refuse_unsound
 from gmb_hf.design.lock import Lock
 from gmb_hf.errors import InputError
 from gmb_hf.hub.datasets import write_data
+from gmb_hf.hub.models import read_kept, write_model_card
 from gmb_hf.hub.sources import explore_part, held_out_part
 from gmb_hf.report.report import publish
 from gmb_hf.runs.runlog import RunLog
+from gmb_hf.training.checkpoints import model_folder
 from gmb_hf.training.config import RunConfig, first_difference, parse_seeds
 from gmb_hf.training.presets import preset
 from gmb_hf.training.single import train_seeds
+from gmb_hf.training.stacked import finished_seeds
 
 _FOLLOWING = {
     "smoke": "gmb run --preset quick --out runs/quick",
@@ -57,50 +61,62 @@ class Finished:
     following: str
 
 
-def run_everything(
-    config: RunConfig, out: str | Path, *, device: str = "auto", counting: Counting
+def run(
+    config: RunConfig | str,
+    out: str | Path,
+    *,
+    device: str = "auto",
+    counting: Counting | None = None,
 ) -> Finished:
     """Do the main job in `out`; what an earlier start finished is not done again.
+
+    Args:
+        config: of the run, or the name of a preset.
+        out: its folder.
+        device: auto, cpu or cuda.
+        counting: shows progress; nothing is shown without it.
 
     Raises:
         InputError: the folder belongs to another config or design, the design is unsound, or the
             folder cannot be written to.
     """
+    config = preset(config) if isinstance(config, str) else config
+    counting = counting or _count_silently
     folder = Path(out)
-    lock_path = folder / "lock.yaml"
-    held = _held_lock(lock_path, config)
-    explore_seeds = parse_seeds(config.seeds.explore)
-    held_out_seeds = parse_seeds(config.seeds.evaluate)
+    lock_path, table = folder / "lock.yaml", folder / "explore.csv"
+    lock = _lock_in(lock_path, config)
     _refuse_unsound(config)
+    held_out_seeds = parse_seeds(config.seeds.evaluate)
     shown = held_out_seeds[0]
     train_seeds(
         config,
-        [*explore_seeds, *held_out_seeds],
+        [*parse_seeds(config.seeds.explore), *held_out_seeds],
         folder,
         device=device,
-        keep=[shown] if _may_be_kept(folder, shown) else (),
+        keep=[shown] if _can_have_model(folder, shown) else (),
     )
     data = write_data(config, folder / "data")
     log = RunLog.read(folder / "logs")
-    prereg = prereg_from_config(config, log) if held is None else held.design
-    explored, _ = explore_part(log, prereg)
-    if held is not None and held.x_lock.explore_fingerprint != explored.fingerprint():
+    design = prereg_from_config(config, log) if lock is None else lock.design
+    explored = prepare(explore_part(log, design)[0], design)
+    if lock is not None and lock.x_lock.explore_fingerprint != explored.log.fingerprint():
         raise InputError(
             f"{lock_path}: was made on other explore runs than those in {folder / 'logs'}; choose "
             "another --out"
         )
-    count = len(prereg.candidates) + 2
-    with counting("exploring", count) as done:
-        table = write_explored(explore(prereg, explored, on_done=done), folder / "explore.csv")
+    count = len(explored.entries)
+    if lock is None or not table.exists():
+        with counting("exploring", count) as done:
+            write_explored(explore(design, explored, on_done=done), table)
     warnings: tuple[str, ...] = ()
-    if held is None:
+    if lock is None:
         with counting("locking", count) as done:
-            held, findings = make_lock(prereg, explored, on_done=done)
-        held.write(lock_path)
+            lock, findings = make_lock(design, explored, on_done=done)
+        lock.write(lock_path)
         warnings = tuple(str(finding) for finding in findings)
-    held_out, _ = held_out_part(log, prereg)
     with counting("judging", count) as done:
-        evaluation = evaluate_lock(held, held_out, lock_path="lock.yaml", on_done=done)
+        held_out, _ = held_out_part(log, design)
+        evaluation = evaluate_lock(lock, held_out, lock_path="lock.yaml", on_done=done)
     note = _note(config, evaluation)
     following = _FOLLOWING.get(
         config.preset, f"gmb lock --explain --lock {shlex.quote(str(lock_path))}"
@@ -111,19 +127,21 @@ def run_everything(
     return Finished(evaluation, paths, warnings, note, following)
 
 
-def _may_be_kept(folder: Path, seed: int) -> bool:
-    """Whether the model of a seed is there or will be: a log that stands alone is of old."""
-    from gmb_hf.training.checkpoints import model_folder
-    from gmb_hf.training.stacked import finished_seeds
+@contextmanager
+def _count_silently(what: str, count: int | None) -> Iterator[Callable[[str], None]]:
+    yield lambda done: None
 
+
+def _can_have_model(folder: Path, seed: int) -> bool:
+    """Whether the model of a seed is there or will be.
+
+    Log files written by an earlier version have none beside them.
+    """
     return model_folder(folder, seed).is_dir() or seed not in finished_seeds(folder)
 
 
 def _card(folder: Path, seed: int, evaluation: Evaluation) -> list[Path]:
     """The model card of the first held-out seed, where its model was kept."""
-    from gmb_hf.hub.models import read_kept, write_model_card
-    from gmb_hf.training.checkpoints import model_folder
-
     place = model_folder(folder, seed)
     if not place.is_dir():
         return []
@@ -153,12 +171,12 @@ def _refuse_unsound(config: RunConfig) -> None:
     refuse_unsound(lint(prereg, facts))
 
 
-def _held_lock(path: Path, config: RunConfig) -> Lock | None:
+def _lock_in(path: Path, config: RunConfig) -> Lock | None:
     """The lock in the folder, if any; it must be of this design, or nothing is begun."""
     if not path.exists():
         return None
-    held = Lock.read(path)
-    locked = held.design.plain()
+    lock = Lock.read(path)
+    locked = lock.design.plain()
     wanted = prereg_of(config, boundary=locked["boundary"], candidates=locked["candidates"])
     # Who locked it, when, and with which commit is no part of the design.
     sides = ({**side, "meta": {}} for side in (locked, wanted.plain()))
@@ -169,7 +187,7 @@ def _held_lock(path: Path, config: RunConfig) -> Lock | None:
             f"({textwrap.shorten(difference, 120, placeholder=' ...')}); choose another --out: "
             "held-out runs are judged once, by the design locked first"
         )
-    return held
+    return lock
 
 
 def _note(config: RunConfig, evaluation: Evaluation) -> str | None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from synthetic import synthetic_runlog
+from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
 
-from gmb_hf.runs.runlog import RunLog
+from gmb_hf import Design, RunLog
 
 # The same examples on every machine, however slow: a failure here is a failure there.
 settings.register_profile(
@@ -31,3 +31,31 @@ def reference_runs() -> Path:
 def synthetic_log() -> RunLog:
     """Twelve grokking runs with every observable, some of them cut short, two without an event."""
     return synthetic_runlog(12, ragged=True, share_with_event=0.85)
+
+
+@pytest.fixture(scope="session")
+def explore_log() -> RunLog:
+    """30 runs, seeds 0 to 29."""
+    return synthetic_runlog(30)
+
+
+@pytest.fixture(scope="session")
+def held_out_log() -> RunLog:
+    """40 runs, seeds 100 to 139."""
+    return synthetic_runlog(40, seed=1, first_seed=100)
+
+
+@pytest.fixture(scope="session")
+def design() -> Design:
+    """One windowed candidate, one without a window, one column, one reversed."""
+    return Design.minimal(
+        **SYNTHETIC_DESIGN,
+        window_sweep=[50, 100, 150],
+        null_draws=200,
+        bootstrap_draws=200,
+        candidates=[
+            {"name": "embedding_norm_drop", "family": "dynamics", "params": {"window": 100}},
+            {"name": "embedding_gini", "family": "spectral"},
+            {"name": "embedding_rank", "x_sign": -1, "x_sees_test_labels": False},
+        ],
+    )

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.benchmark.events import Events
-from gmb_hf.benchmark.prepare import Entry, decided_runs
+from gmb_hf.benchmark.prepare import Entry, Prepared, prepare
 from gmb_hf.benchmark.scores import Scores, label_windows
 from gmb_hf.design.design import ENSEMBLE, Candidate, Design, Ensemble
 from gmb_hf.design.lint import Finding, warning
@@ -269,10 +268,10 @@ class MemberScores:
     prereg: Design
 
     @classmethod
-    def of(cls, entry: Entry, log: RunLog, events: Events, prereg: Design) -> MemberScores:
-        """Compute them."""
-        scores = tuple(member.scores(log, events) for member in entry.members)
-        return cls(entry, scores, prereg)
+    def of(cls, entry: Entry, prepared: Prepared) -> MemberScores:
+        """The scores of one ensemble among what is prepared."""
+        scores = tuple(prepared.scores(member) for member in entry.members)
+        return cls(entry, scores, prepared.design)
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -362,53 +361,36 @@ class MemberScores:
 
 
 def lock_ensembles(
-    entries: Sequence[Entry],
-    log: RunLog,
-    decided: RunLog,
-    events: Events,
-    prereg: Design,
-    with_negatives: int,
+    prepared: Prepared,
 ) -> tuple[list[Entry], dict[str, LockedEnsemble], list[Finding]]:
-    """Fit the ensembles among some entries.
-
-    Args:
-        entries: of the design.
-        log: explore runs, all of them.
-        decided, events: those that the event decides, and their events.
-        prereg: the design.
-        with_negatives: how many runs with negative windows calibrate the other scores.
+    """Fit the ensembles among the scores of explore runs.
 
     Returns:
-        The entries, each ensemble with its formula; the ensembles' records; and warnings.
+        The scores, each ensemble with its formula; the ensembles' records; and warnings.
 
     Raises:
         InputError: an ensemble cannot be fitted.
     """
-    whole: list[Entry] = []
+    entries: list[Entry] = []
     locked: dict[str, LockedEnsemble] = {}
     found: list[Finding] = []
-    for entry in entries:
+    for entry in prepared.entries:
         if entry.ensemble is not None:
-            fit, calibrate = split_runs(log.runs, entry.ensemble)
-            record = MemberScores.of(entry, decided, events, prereg).locked(fit, calibrate)
+            fit, calibrate = split_runs(prepared.log.runs, entry.ensemble)
+            record = MemberScores.of(entry, prepared).locked(fit, calibrate)
             locked[entry.name] = record
-            found += doubts(entry.name, record, prereg, with_negatives)
-            entry = with_formula(entry, record)
-        whole.append(entry)
-    return whole, locked, found
+            found += doubts(entry.name, record, prepared.design, prepared.runs_with_negatives)
+            entry = dataclasses.replace(entry, indicator=fitted_ensemble(entry.name, record))
+        entries.append(entry)
+    return entries, locked, found
 
 
-def with_formula(entry: Entry, record: LockedEnsemble) -> Entry:
-    """The entry of an ensemble with the score that a lock gives it."""
-    return dataclasses.replace(entry, indicator=fitted_ensemble(entry.name, record))
-
-
-def cross_fitted(entry: Entry, log: RunLog, events: Events, prereg: Design) -> Scores:
+def cross_fitted(entry: Entry, prepared: Prepared) -> Scores:
     """The score of an ensemble in which no run is scored by a formula that it helped to find.
 
     Runs are dealt into five parts, each scored by what is fitted on the others.
     """
-    members = MemberScores.of(entry, log, events, prereg)
+    members = MemberScores.of(entry, prepared)
     seed = members.design.split_seed
     dealt = sorted(members.runs, key=lambda run: _lot(run, seed))
     parts = [set(dealt[part::_CROSS_FIT_FOLDS]) for part in range(_CROSS_FIT_FOLDS)]
@@ -460,8 +442,7 @@ def combination_of(prereg: Design, log: RunLog) -> list[dict[str, Any]]:
     if len(fit) < design.folds:
         return []
     try:
-        decided, events = decided_runs(prereg, log.select(fit))
-        windows = label_windows(Scores.from_panel(decided.panel("step"), events.step), prereg)
+        windows = prepare(log.select(fit), prereg).windows
     except InputError:
         return []  # what is wrong with the design is said when it is locked
     both = int((windows.positive.any(axis=1) & windows.negative.any(axis=1)).sum())

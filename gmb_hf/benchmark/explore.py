@@ -11,15 +11,12 @@ from pathlib import Path
 
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.ensembles import cross_fitted
-from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.operationality import layer_b
-from gmb_hf.benchmark.prepare import Entry, decided_runs, entries_of
+from gmb_hf.benchmark.prepare import Entry, Prepared, Runs, prepare
 from gmb_hf.benchmark.ranking import layer_a
-from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import layer_c
 from gmb_hf.design.design import Design
 from gmb_hf.files import write_text
-from gmb_hf.runs.runlog import RunLog
 
 DRAWS = 200  # of the nulls and the bootstrap: a search needs no third digit
 
@@ -58,50 +55,49 @@ class Explored:
 
 
 def explore(
-    prereg: Design, log: RunLog, *, on_done: Callable[[str], None] | None = None
+    design: Design, runs: Runs | Prepared, *, on_done: Callable[[str], None] | None = None
 ) -> list[Explored]:
     """Both signs of every candidate and control on explore runs, best coverage first.
 
     Thresholds are cross-fitted over the runs, so no run is judged by one that it helped to find.
+
+    Args:
+        design: what is asked.
+        runs: a run log, files, folders or globs; or what `prepare` made of them.
+        on_done: called with each candidate's name when both signs have been tried.
     """
-    quick = prereg.model_copy(update={"null_draws": DRAWS, "bootstrap_draws": DRAWS})
-    decided, events = decided_runs(quick, log)
+    prepared = prepare(runs, design)
+    quick = design.model_copy(update={"null_draws": DRAWS, "bootstrap_draws": DRAWS})
     rows = []
-    for entry in entries_of(quick, log):
-        scores = _scores(entry, decided, events, quick)
+    for entry in prepared.entries:
+        fitted = entry.ensemble is not None
+        scores = cross_fitted(entry, prepared) if fitted else prepared.scores(entry)
         for sign in (entry.sign, -entry.sign):
             turned = dataclasses.replace(scores, values=scores.values * (sign * entry.sign))
-            judgement = Judgement(turned, None, quick)
-            ranking, point = layer_a(judgement), layer_c(judgement).primary
-            gate = layer_b(judgement, intervals=False)
-            achieved = {target.target: target.achieved for target in gate.targets}
-            rows.append(
-                Explored(
-                    indicator=entry.name,
-                    family=entry.indicator.family,
-                    sign=sign,
-                    sees_test_labels=entry.indicator.sees_test_labels,
-                    auc=ranking.auc,
-                    ap=ranking.ap,
-                    achieved_fpr=achieved.get(point.fpr),
-                    coverage=point.coverage,
-                    lead_time_median=point.lead_time_median,
-                    shift_null=point.shift_null.mean_coverage if point.shift_null else None,
-                    risk_set_null=(
-                        point.risk_set_null.mean_coverage if point.risk_set_null else None
-                    ),
-                    p_value=point.p_value,
-                )
-            )
+            rows.append(_explored(entry, sign, Judgement(turned, None, quick)))
         if on_done is not None:
             on_done(entry.name)
     return sorted(rows, key=lambda row: (-(row.coverage or 0.0), row.p_value or 1.0))
 
 
-def _scores(entry: Entry, log: RunLog, events: Events, prereg: Design) -> Scores:
-    if entry.ensemble is not None:
-        return cross_fitted(entry, log, events, prereg)
-    return entry.scores(log, events)
+def _explored(entry: Entry, sign: int, judgement: Judgement) -> Explored:
+    ranking, point = layer_a(judgement), layer_c(judgement).primary
+    targets = layer_b(judgement, intervals=False).targets
+    shift, risk_set = point.shift_null, point.risk_set_null
+    return Explored(
+        indicator=entry.name,
+        family=entry.indicator.family,
+        sign=sign,
+        sees_test_labels=entry.indicator.sees_test_labels,
+        auc=ranking.auc,
+        ap=ranking.ap,
+        achieved_fpr={item.target: item.achieved for item in targets}.get(point.fpr),
+        coverage=point.coverage,
+        lead_time_median=point.lead_time_median,
+        shift_null=shift.mean_coverage if shift else None,
+        risk_set_null=risk_set.mean_coverage if risk_set else None,
+        p_value=point.p_value,
+    )
 
 
 def write_explored(rows: Sequence[Explored], path: str | Path) -> Path:

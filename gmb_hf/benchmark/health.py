@@ -198,26 +198,27 @@ def _lock_drift(
     panel: Panel, n_reference: int, begins: NDArray[np.int64], alpha: float
 ) -> LockedDrift | None:
     """The drift of one score; None where no reference run has one to rank among."""
-    reference = panel.select(np.arange(n_reference))
+    reference_runs = panel.select(np.arange(n_reference))
     calibration = panel.select(np.arange(n_reference, panel.n_runs))
-    usable = counted(reference, begins)
+    usable = counted(reference_runs, begins)
     if not usable.any():
         return None
-    ruler = Reference.of(reference, begins)
-    scales = np.median(_sums(ruler, reference).max(axis=1), axis=0)
-    maxima = _sums(ruler, calibration).max(axis=1)
+    reference = Reference.of(reference_runs, begins)
+    scales = np.median(_sums(reference, reference_runs).max(axis=1), axis=0)
+    maxima = _sums(reference, calibration).max(axis=1)
     up, down = (
         LockedSide(scale=max(int(scale), 1), maxima=tuple(most))
         for scale, most in zip(scales, maxima.T.tolist(), strict=True)
     )
-    knots = tuple(tuple(row) for row in ruler.knots.tolist())
+    knots = tuple(tuple(row) for row in reference.knots.tolist())
     drift = LockedDrift(knots=knots, up=up, down=down)
     bound = conformal_bound(largest_drifts([drift]), alpha)
-    part = np.searchsorted(begins, reference.steps, side="right")
-    within = [reference.values[usable & (part == number)] for number in np.unique(part[usable])]
+    part = np.searchsorted(begins, reference_runs.steps, side="right")
+    scores = reference_runs.values
+    within = [scores[usable & (part == number)] for number in np.unique(part[usable])]
     # About the mean of each part of the training.
     sd = math.sqrt(sum(x.size * x.var() for x in within) / usable.sum())
-    delays = [_delay(ruler, calibration, shift, bound, drift) for shift in (sd, -sd)]
+    delays = [_delay(reference, calibration, shift, bound, drift) for shift in (sd, -sd)]
     up, down = (
         side.model_copy(update={"delay_steps": delay})
         for side, delay in zip((up, down), delays, strict=True)
@@ -225,18 +226,18 @@ def _lock_drift(
     return drift.model_copy(update={"up": up, "down": down})
 
 
-def _sums(ruler: Reference, panel: Panel) -> NDArray[np.int64]:
+def _sums(reference: Reference, panel: Panel) -> NDArray[np.int64]:
     """Both CUSUMs, int64 [R, T, 2]; what is absent moves neither."""
-    return cusum(np.where(panel.present, ruler.ranks(panel.values, panel.steps), 0))
+    return cusum(np.where(panel.present, reference.ranks(panel.values, panel.steps), 0))
 
 
 def _delay(
-    ruler: Reference, panel: Panel, shift: float, bound: float, drift: LockedDrift
+    reference: Reference, panel: Panel, shift: float, bound: float, drift: LockedDrift
 ) -> int | None:
     """Median steps until a shift from mid-run on passes the bound; None where half never do."""
-    middle = (int(ruler.begins[0]) + panel.last_step[:, None]) / 2
+    middle = (int(reference.begins[0]) + panel.last_step[:, None]) / 2
     late = panel.steps >= middle
-    sums = _sums(ruler, panel.with_values(panel.values + shift * late))
+    sums = _sums(reference, panel.with_values(panel.values + shift * late))
     scaled = (sums / [drift.up.scale, drift.down.scale]).max(axis=2)
     found = (scaled > bound) & panel.present & late
     at = panel.steps[np.arange(panel.n_runs), found.argmax(axis=1)]

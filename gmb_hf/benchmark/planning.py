@@ -10,16 +10,14 @@ from typing import Any
 import numpy as np
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.locking import with_boundary
 from gmb_hf.benchmark.operationality import false_alarms, layer_b
-from gmb_hf.benchmark.prepare import decided_runs, resolve
+from gmb_hf.benchmark.prepare import Runs, prepare
 from gmb_hf.benchmark.utility import chance, warnings_at
 from gmb_hf.design.design import Design
 from gmb_hf.design.power import Assumed, Goal, Plan, effective_budget
 from gmb_hf.documents import json_like, write_yaml
 from gmb_hf.errors import CheckFailed, InputError
 from gmb_hf.files import write_text
-from gmb_hf.runs.runlog import RunLog
 from gmb_hf.stats import Interval, exact_binomial
 
 _ENDINGS = (".json", ".yaml", ".yml")
@@ -89,23 +87,20 @@ class Pilot:
         return max(1.0, mean * (1 - mean) / variance) if variance else float(counts[known].mean())
 
 
-def pilot(prereg: Design, log: RunLog) -> Pilot:
-    """A pilot from a log: the first candidate of the design is its score.
+def pilot(design: Design, runs: Runs) -> Pilot:
+    """A pilot from runs: the first candidate of the design is its score.
 
     Raises:
         InputError: there is no event, or fewer than two runs have negative windows; or the design
             does not fit the log.
     """
-    prereg = with_boundary(prereg, log).replace(null_draws=1)
-    if not prereg.candidates:
-        raise InputError("the preregistration has no candidates; list the pilot's score")
-    entry = resolve(prereg.candidates[0], log)
-    runs, events = decided_runs(prereg, log)
-    judgement = Judgement(entry.scores(runs, events), None, prereg)
+    prepared = prepare(runs, design.model_copy(update={"candidates": design.candidates[:1]}))
+    entry, log = prepared.entries[0], prepared.log
+    judgement = Judgement(prepared.scores(entry), None, prepared.completed.replace(null_draws=1))
     if not judgement.n_events:
         raise InputError(
-            f"{log.origin}: none of the {len(runs.runs)} pilot runs has an event, so nothing can "
-            "be planned from them; check --metric, --jump and --window, or train longer"
+            f"{log.origin}: none of the {len(prepared.judged.runs)} pilot runs has an event, so "
+            "nothing can be planned from them; check --metric, --jump and --window, or train longer"
         )
     known = judgement.negatives.n_runs
     if known < 2:
@@ -114,9 +109,9 @@ def pilot(prereg: Design, log: RunLog) -> Pilot:
             "see how runs differ. Narrow --safe-gap or --burn-in, or add runs"
         )
     certificate = layer_b(judgement, intervals=False).certificate
-    if certificate is not None and certificate.forbids(prereg.primary_fpr):
+    if certificate is not None and certificate.forbids(design.primary_fpr):
         raise CheckFailed(
-            f"{entry.name} cannot alarm at a false positive rate of {prereg.primary_fpr:g}: "
+            f"{entry.name} cannot alarm at a false positive rate of {design.primary_fpr:g}: "
             f"{certificate.tied_windows} windows of the pilot tie at {certificate.tied_value:g}, "
             f"the least rate is {certificate.f_min_pos:.3f}; more runs do not mend that"
         )

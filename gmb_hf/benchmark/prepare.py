@@ -1,61 +1,46 @@
-"""The events of a run log, and the runs that can be judged by them."""
+"""Run logs and a design, or a lock, to what is judged.
+
+    prepared = prepare("runs/quick/logs", design)
+    prepared.events.step, prepared.scores(prepared.entries[0]).values
+
+Explore, lock, evaluate, plan and the monitor all begin here, so that they agree on which rows of a
+log count, where its events are, and which score a candidate's name means.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.benchmark.events import Events, find_events
-from gmb_hf.benchmark.scores import Scores
+from gmb_hf.benchmark.scores import Scores, Windows, label_windows
 from gmb_hf.design.design import EVENT_STEP, Candidate, Design, Ensemble, Score
-from gmb_hf.design.lock import CENTRAL, member_key
+from gmb_hf.design.lock import Lock
 from gmb_hf.errors import InputError, nearest, unknown
-from gmb_hf.indicators import catalogue as registry
+from gmb_hf.indicators import catalogue
 from gmb_hf.indicators.catalogue import Indicator, compute, get, names
-from gmb_hf.indicators.ensemble import external, unfitted_ensemble
+from gmb_hf.indicators.ensemble import external, fitted_ensemble, unfitted_ensemble
 from gmb_hf.runs.columns import listing
-from gmb_hf.runs.metadata import COLUMN_FAMILIES, EXTERNAL, column_family
+from gmb_hf.runs.metadata import COLUMN_FAMILIES, DIFFERS, EXTERNAL, column_family
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog, at_shared_steps
 
-
-def decided_runs(prereg: Design, log: RunLog) -> tuple[RunLog, Events]:
-    """The runs of which it can be said whether they had an event, and their events.
-
-    The others, if any, are `Events.excluded`: neither events nor negatives.
-
-    Raises:
-        InputError: every run is excluded; or what `find_events` raises.
-    """
-    events = find_events(log.panel, prereg, names=log.observables)
-    if not events.excluded:
-        return log, events
-    kept = [run for run in log.runs if run not in events.excluded]
-    if not kept:
-        raise InputError(
-            f"{log.origin}: PT-MSS cannot say of any run whether it has an event "
-            f"({count_labels(events)}), so there is nothing to judge; gmb audit --runs ... says "
-            "why, x_regime_quantile and x_regime_radius are what can be changed"
-        )
-    return log.select(kept), events.decided()
-
-
-def count_labels(events: Events) -> str:
-    """How many runs are excluded under which label, in words."""
-    counts = Counter(events.excluded.values())
-    return ", ".join(f"{count} {label}" for label, count in sorted(counts.items()))
-
-
-# The scores of a design: which indicator each candidate is, and its series on a run log.
-
-
 CONTROLS = ("clock", "constant")
+SEED = "seed"
 _COLUMNS_SHOWN = 24
+
+_NO_EVENT = {
+    "E_jump": "{metric} never jumps as E_jump asks",
+    "E_plateau": "{metric} never settles as E_plateau asks",
+    "E_regime": "PT-MSS registers no transition",
+}
 
 
 @dataclass(frozen=True)
@@ -90,36 +75,305 @@ class Entry:
             return None
         return int(self.indicator.with_defaults(self.parameters)[parameter])
 
-    def panel(self, log: RunLog, *, window: int | None = None) -> Panel:
-        """The score of every run; `window` replaces the declared one."""
-        parameters = dict(self.parameters)
-        if window is not None and self.indicator.window_parameter is not None:
-            parameters[self.indicator.window_parameter] = window
-        return compute(log, self.indicator, sign=self.sign, **parameters)
-
-    def scores(self, log: RunLog, events: Events, *, window: int | None = None) -> Scores:
-        """The same with the events of the runs."""
-        return Scores.from_panel(self.panel(log, window=window), events.step)
-
-    def windows(self, prereg: Design) -> tuple[int, ...]:
+    def windows(self, design: Design) -> tuple[int, ...]:
         """The windows of the robustness family; empty where the indicator has none."""
-        return () if self.window is None else prereg.window_sweep
+        return () if self.window is None else design.window_sweep
+
+    def with_window(self, window: int | None) -> Entry:
+        """The same score with another window of its own; None keeps the declared one."""
+        parameter = self.indicator.window_parameter
+        if window is None or parameter is None:
+            return self
+        return replace(self, parameters={**self.parameters, parameter: window})
+
+    def panel(self, log: RunLog) -> Panel:
+        """The score of every run of a log."""
+        return compute(log, self.indicator, sign=self.sign, **self.parameters)
 
 
-def available(log: RunLog) -> list[Indicator]:
-    """Every registered indicator but the controls whose observables the log has."""
-    entries = [get(name) for name in registry.available(log)]
-    return [entry for entry in entries if entry.name not in CONTROLS]
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Runs as they are judged; `prepare` makes it. Scores and events are computed once.
+
+    Attributes:
+        design: as it was given, or the lock's.
+        entries: every candidate of the design and, after them, the controls; of a lock, all that
+            it holds.
+        log: all runs, with the rows at which the metric and what the scores are made of are known.
+        left_out: a sentence about the other rows, if any.
+        lock: what they are judged by; None without one.
+    """
+
+    design: Design
+    entries: tuple[Entry, ...]
+    log: RunLog
+    left_out: tuple[str, ...] = ()
+    lock: Lock | None = None
+    _panels: dict[Any, Panel] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def completed(self) -> Design:
+        """The design with what it leaves open about the system filled in from the runs.
+
+        Raises:
+            InputError: the checkpoints of the runs are not evenly spaced.
+        """
+        return with_boundary(self.design, self.log)
+
+    @cached_property
+    def _decided(self) -> tuple[RunLog, Events]:
+        return decided_runs(self.design, self.log)
+
+    @property
+    def judged(self) -> RunLog:
+        """The runs of which it can be said whether they had an event.
+
+        Raises:
+            InputError: there is none; or what `find_events` raises.
+        """
+        return self._decided[0]
+
+    @property
+    def events(self) -> Events:
+        """The events of the runs that are judged; `excluded` names the others."""
+        return self._decided[1]
+
+    @cached_property
+    def facts(self) -> dict[str, NDArray[np.float64]]:
+        """What the strata of the design ask of the runs that are judged; see `run_facts`."""
+        return run_facts(self.design, self.judged)
+
+    @cached_property
+    def windows(self) -> Windows:
+        """The labels of the windows of the runs that are judged."""
+        return label_windows(
+            Scores.from_panel(self.judged.panel("step"), self.events.step), self.design
+        )
+
+    @property
+    def runs_with_negatives(self) -> int:
+        """How many of the runs that are judged have a negative window at least."""
+        return int(self.windows.negative.any(axis=1).sum())
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know of the runs, a sentence each."""
+        notes = []
+        if not self.events.n_events:
+            why = _NO_EVENT[self.design.event_type].format(metric=self.design.metric)
+            notes.append(f"No run has an event: {why}.")
+        if self.events.excluded:
+            notes.append(
+                f"Excluded, as neither events nor negatives: {len(self.events.excluded)} of "
+                f"{len(self.log.runs)} runs; PT-MSS cannot say whether they have a transition "
+                f"({_count_labels(self.events)})."
+            )
+        notes.extend(self.log.notes)
+        dropped = self.log.dropped_duplicates
+        if dropped:
+            runs = ", ".join(f"{run} ({count})" for run, count in dropped.items())
+            total = sum(dropped.values())
+            notes.append(f"{total} rows of restarted logs were dropped: {runs}.")
+        return notes
+
+    def panel(self, entry: Entry) -> Panel:
+        """A score on all runs, those that the event excludes too."""
+        settings = entry.indicator.with_defaults(entry.parameters)
+        key = (entry.name, entry.indicator.family, entry.sign, *sorted(settings.items()))
+        if key not in self._panels:
+            self._panels[key] = entry.panel(self.log)
+        return self._panels[key]
+
+    def scores(self, entry: Entry, *, window: int | None = None) -> Scores:
+        """A score on the runs that are judged, with their events.
+
+        Args:
+            entry: one of `entries`, a member of one, or an ensemble with its formula.
+            window: replaces the declared one; such a score is not kept.
+        """
+        if window is None or window == entry.window:
+            panel = self.panel(entry)
+        else:
+            panel = entry.with_window(window).panel(self.log)
+        if self.events.excluded:
+            place = {run: row for row, run in enumerate(panel.runs)}
+            panel = panel.select([place[run] for run in self.judged.runs])
+        return Scores.from_panel(panel, self.events.step)
 
 
-def declared(indicator: Indicator, cadence: int) -> dict[str, Any]:
-    """An indicator as a candidate of a preregistration, its defaults written out."""
-    return {
-        "name": indicator.name,
-        "family": indicator.family,
-        "params": indicator.defaults_for(cadence),
-        "x_sees_test_labels": indicator.sees_test_labels,
-    }
+Runs = RunLog | str | Path | Sequence[str | Path]
+"""A run log, or the files, folders and globs that `RunLog.read` reads one from."""
+
+
+def prepare(
+    runs: Runs | Prepared, design: Design | Lock, *, entries: Sequence[Entry] | None = None
+) -> Prepared:
+    """Turn run logs and a design, or a lock, into what is judged.
+
+    Where some of what the scores and the event are made of was logged less often than the rest,
+    the rows are kept in which all of it is known, if those are evenly spaced.
+
+    Args:
+        runs: to explore, to lock on, or to judge; what is prepared already is given back.
+        design: what is asked of them.
+        entries: the scores, where they are resolved already.
+
+    Raises:
+        InputError: the design has no candidates, one is unknown, or a run has no row in which all
+            that is needed is known.
+    """
+    if isinstance(runs, Prepared):
+        return runs
+    log = runs if isinstance(runs, RunLog) else RunLog.read(runs)
+    lock = design if isinstance(design, Lock) else None
+    design = design.design if isinstance(design, Lock) else design
+    if lock is not None:
+        entries = [locked_entry(lock, name, log) for name in lock.x_lock.candidates]
+    elif entries is None:
+        entries = entries_of(design, log)
+    # PT-MSS does not read the metric, and takes a signal without a value as it comes.
+    metric = () if design.event_type == "E_regime" else (design.metric,)
+    needed = [*metric, *(name for entry in entries for name in entry.indicator.needs)]
+    known = [name for name in dict.fromkeys(needed) if name in log.observables]
+    kept = at_shared_steps(log, known) if known else log
+    return Prepared(design, tuple(entries), kept, kept.notes[len(log.notes) :], lock)
+
+
+def decided_runs(design: Design, log: RunLog) -> tuple[RunLog, Events]:
+    """The runs of which it can be said whether they had an event, and their events.
+
+    The others, if any, are `Events.excluded`: neither events nor negatives.
+
+    Raises:
+        InputError: every run is excluded; or what `find_events` raises.
+    """
+    events = find_events(log.panel, design, names=log.observables)
+    if not events.excluded:
+        return log, events
+    kept = [run for run in log.runs if run not in events.excluded]
+    if not kept:
+        raise InputError(
+            f"{log.origin}: PT-MSS cannot say of any run whether it has an event "
+            f"({_count_labels(events)}), so there is nothing to judge; gmb audit --runs ... says "
+            "why, x_regime_quantile and x_regime_radius are what can be changed"
+        )
+    return log.select(kept), events.decided()
+
+
+def _count_labels(events: Events) -> str:
+    """How many runs are excluded under which label, in words."""
+    counts = Counter(events.excluded.values())
+    return ", ".join(f"{count} {label}" for label, count in sorted(counts.items()))
+
+
+# The scores of a design: which indicator, column or ensemble each candidate is.
+
+
+def entries_of(design: Design, log: RunLog) -> list[Entry]:
+    """Every candidate of the design and, after them, the controls.
+
+    Raises:
+        InputError: the design has no candidates, or one is unknown.
+    """
+    if not design.candidates:
+        raise InputError(
+            "the preregistration has no candidates; list at least one indicator or column"
+        )
+    entries = [resolve(candidate, log) for candidate in design.candidates]
+    have = {entry.name for entry in entries}
+    return entries + [Entry(get(name)) for name in CONTROLS if name not in have]
+
+
+def locked_entry(lock: Lock, name: str, log: RunLog | None = None) -> Entry:
+    """The score that a candidate of a lock is, as it was frozen.
+
+    Args:
+        lock: what was frozen.
+        name: of the candidate.
+        log: runs to judge by the lock; None where the run is live and its columns are still to
+            come.
+
+    Raises:
+        InputError: as `resolve`.
+    """
+    frozen = lock.candidate(name)
+    if frozen.ensemble is not None:
+        return Entry(fitted_ensemble(name, frozen.ensemble), frozen.sign)
+    declared = {candidate.name: candidate for candidate in lock.design.candidates}
+    if name not in declared:
+        return Entry(get(name), frozen.sign, frozen.params)  # a control
+    taken = {"params": frozen.params, "family": frozen.family, "x_sign": frozen.sign}
+    return resolve(declared[name].model_copy(update=taken), log)
+
+
+def resolve(candidate: Candidate, log: RunLog | None) -> Entry:
+    """The score that a candidate names: a registered indicator, a column of the log, an ensemble.
+
+    A candidate of the family "external" or "judge" is a column; one that has the name of an
+    indicator and another family is the indicator. Without a log every column is taken to be there.
+
+    Raises:
+        InputError: it is neither (the nearest name is given), it may be either, or it is said to
+            see other labels than its registration says. The same of a member of an ensemble; or the
+            ensemble has the name of an indicator or a column.
+    """
+    where, ensemble = f"candidate {candidate.name!r}", candidate.x_ensemble
+    if ensemble is None:
+        return _resolve_score(candidate, log, where)
+    if candidate.name in names() or (log is not None and candidate.name in log.observables):
+        raise InputError(f"{where}: is the name of an indicator or a column; rename the ensemble")
+    members = tuple(
+        _resolve_score(one, log, f"{where}, member {one.name!r}") for one in ensemble.members
+    )
+    indicator = unfitted_ensemble(candidate.name, [member.indicator for member in members])
+    said, found = candidate.x_sees_test_labels, indicator.sees_test_labels
+    if said not in (None, found):
+        but = "a member does not say" if found is None else f"by its members it is {found}"
+        raise InputError(
+            f"{where}: x_sees_test_labels is {said}, but {but}; say it of the members alone"
+        )
+    return Entry(indicator, candidate.x_sign or 1, {}, members, ensemble)
+
+
+def _resolve_score(score: Score, log: RunLog | None, where: str) -> Entry:
+    family = score.family if score.family in COLUMN_FAMILIES else None
+    registered = score.name in names()
+    column = family is not None if log is None else score.name in log.observables
+    if score.name in CONTROLS and family:
+        raise InputError(f"{where}: is the name of a control; rename the column")
+    if registered and column and score.family is None and score.name not in CONTROLS:
+        raise InputError(
+            f"{where}: is a column of the log and an indicator; set family: {EXTERNAL} for the "
+            f"column, or family: {get(score.name).family} for the indicator"
+        )
+    if registered and not family:
+        indicator = get(score.name)
+        if score.x_sees_test_labels not in (None, indicator.sees_test_labels):
+            raise InputError(
+                f"{where}: x_sees_test_labels is {score.x_sees_test_labels}, but this indicator is "
+                f"registered with {indicator.sees_test_labels}; leave the key out"
+            )
+    elif column:
+        if family is None and log is not None:
+            family = column_family(log.metadata, score.name)
+        indicator = external(score.name, score.x_sees_test_labels, family=family or EXTERNAL)
+    elif log is None:
+        indicator = get(score.name)
+    else:
+        raise _unknown_candidate(score.name, log)
+    return Entry(indicator, score.x_sign or 1, score.params)
+
+
+def _unknown_candidate(name: str, log: RunLog) -> InputError:
+    if name in log.set_aside:
+        return InputError(log.set_aside[name])
+    guess = nearest(name, [*log.observables, *names()])
+    columns = listing(name, log.observables, most=_COLUMNS_SHOWN)
+    hint = f" Did you mean {guess!r}?" if guess else ""
+    return InputError(
+        f"{log.origin}: {name!r} is neither a column nor an indicator; columns: {columns}; "
+        f"gmb indicators lists the others.{hint}"
+    )
 
 
 def own_score(
@@ -142,6 +396,24 @@ def own_score(
     return candidate  # `resolve` says what there is instead
 
 
+def available_candidates(log: RunLog) -> list[dict[str, Any]]:
+    """Every registered indicator that the log can feed, as a candidate with its defaults.
+
+    The controls are left out, which every design has.
+    """
+    cadence = log.panel("step").cadence()
+    indicators = [get(name) for name in catalogue.available(log) if name not in CONTROLS]
+    return [
+        {
+            "name": indicator.name,
+            "family": indicator.family,
+            "params": indicator.defaults_for(cadence),
+            "x_sees_test_labels": indicator.sees_test_labels,
+        }
+        for indicator in indicators
+    ]
+
+
 def namesakes(entries: Sequence[Entry], log: RunLog) -> list[str]:
     """Notes that say which was taken where a column and an indicator have the same name."""
     both = [entry for entry in entries if entry.name in log.observables and entry.name in names()]
@@ -155,132 +427,61 @@ def namesakes(entries: Sequence[Entry], log: RunLog) -> list[str]:
     return notes
 
 
-def resolve(candidate: Candidate, log: RunLog) -> Entry:
-    """The score that a candidate names: a registered indicator, a column of the log, an ensemble.
+# What a log says of the system that it comes from.
 
-    A candidate of the family "external" or "judge" is a column; one that has the name of an
-    indicator and another family is the indicator.
 
-    Raises:
-        InputError: it is neither (the nearest name is given), it may be either, or it is said to
-            see other labels than its registration says. The same of a member of an ensemble; or the
-            ensemble has the name of an indicator or a column.
+def boundary_of(log: RunLog) -> dict[str, Any]:
+    """What a log says about the system it comes from; keys of the prereg's `boundary`.
+
+    Where its parts disagree it says nothing; `statements_of` has what each of them says.
     """
-    where, ensemble = f"candidate {candidate.name!r}", candidate.x_ensemble
-    if ensemble is None:
-        return _resolve_score(candidate, log, where)
-    if candidate.name in names() or candidate.name in log.observables:
-        raise InputError(f"{where}: is the name of an indicator or a column; rename the ensemble")
-    members = tuple(
-        _resolve_score(one, log, f"{where}, member {one.name!r}") for one in ensemble.members
-    )
-    indicator = unfitted_ensemble(candidate.name, [member.indicator for member in members])
-    said, found = candidate.x_sees_test_labels, indicator.sees_test_labels
-    if said not in (None, found):
-        but = "a member does not say" if found is None else f"by its members it is {found}"
-        raise InputError(
-            f"{where}: x_sees_test_labels is {said}, but {but}; say it of the members alone"
-        )
-    return Entry(indicator, candidate.x_sign or 1, {}, members, ensemble)
+    said = statements_of(log)
+    return {key: values[0] for key, values in said.items() if len(values) == 1}
 
 
-def _resolve_score(score: Score, log: RunLog, where: str) -> Entry:
-    registered, column = score.name in names(), score.name in log.observables
-    family = score.family if score.family in COLUMN_FAMILIES else None
-    if score.name in CONTROLS and family:
-        raise InputError(f"{where}: is the name of a control; rename the column")
-    if registered and column and score.family is None and score.name not in CONTROLS:
-        raise InputError(
-            f"{where}: is a column of the log and an indicator; set family: {EXTERNAL} for the "
-            f"column, or family: {get(score.name).family} for the indicator"
-        )
-    if registered and not family:
-        indicator = get(score.name)
-        _refuse_other_labels(score, indicator, where)
-    elif column:
-        family = family or column_family(log.metadata, score.name)
-        indicator = external(score.name, score.x_sees_test_labels, family=family)
-    else:
-        raise _unknown_candidate(score.name, log)
-    return Entry(indicator, score.x_sign or 1, score.params)
+def statements_of(log: RunLog) -> dict[str, list[Any]]:
+    """What the parts of a log say about the system, by key of the prereg's `boundary`.
 
-
-def _refuse_other_labels(score: Score, indicator: Indicator, where: str) -> None:
-    if score.x_sees_test_labels not in (None, indicator.sees_test_labels):
-        raise InputError(
-            f"{where}: x_sees_test_labels is {score.x_sees_test_labels}, but this indicator is "
-            f"registered with {indicator.sees_test_labels}; leave the key out"
-        )
-
-
-def _unknown_candidate(name: str, log: RunLog) -> InputError:
-    if name in log.set_aside:
-        return InputError(log.set_aside[name])
-    guess = nearest(name, [*log.observables, *names()])
-    columns = listing(name, log.observables, most=_COLUMNS_SHOWN)
-    hint = f" Did you mean {guess!r}?" if guess else ""
-    return InputError(
-        f"{log.origin}: {name!r} is neither a column nor an indicator; columns: {columns}; "
-        f"gmb indicators lists the others.{hint}"
-    )
-
-
-def entries_of(prereg: Design, log: RunLog) -> list[Entry]:
-    """Every candidate of the design and, after them, the controls.
-
-    Raises:
-        InputError: the design has no candidates, or one is unknown.
+    Metadata is anybody's JSON: what is no text, or no number of steps, says nothing here.
     """
-    if not prereg.candidates:
-        raise InputError(
-            "the preregistration has no candidates; list at least one indicator or column"
-        )
-    entries = [resolve(candidate, log) for candidate in prereg.candidates]
-    have = {entry.name for entry in entries}
-    return entries + [Entry(get(name)) for name in CONTROLS if name not in have]
+    kinds: dict[str, type] = dict.fromkeys(("task", "model", "optimizer", "schedule"), str)
+    kinds["checkpoint_every_steps"] = int
+    differs = log.metadata.get(DIFFERS)
+    said = {}
+    for key, kind in kinds.items():
+        parts = differs.get(key) if isinstance(differs, dict) else None
+        values = parts if isinstance(parts, list) else [log.metadata.get(key)]
+        said[key] = [value for value in values if isinstance(value, kind)]
+    return {key: values for key, values in said.items() if values}
 
 
-def members(entry: Entry, prereg: Design) -> Iterator[tuple[str, int | None, int]]:
-    """The members of the family with thresholds of their own: key, window, smoothing."""
-    yield CENTRAL, None, 1
-    for smooth in prereg.smoothing_sweep:
-        if smooth != 1:
-            yield member_key(smooth=smooth), None, smooth
-    for window in entry.windows(prereg):
-        if window != entry.window:
-            for smooth in sorted({1, *prereg.smoothing_sweep}):
-                yield member_key(window=window, smooth=smooth), window, smooth
+def with_boundary(design: Design, log: RunLog) -> Design:
+    """The design with what it leaves open about the system filled in from a log.
 
-
-# What of a log an evaluation needs, at the steps at which all of it is known.
-
-
-def judged_rows(log: RunLog, prereg: Design, entries: Sequence[Entry]) -> RunLog:
-    """The rows at which the metric and what the scores are made of are known, if evenly spaced.
-
-    Raises:
-        InputError: a run has no such row.
+    A lock that was made without saying so then still refuses logs of another task or cadence.
     """
-    needed = [prereg.metric, *(name for entry in entries for name in entry.indicator.needs)]
-    known = [name for name in dict.fromkeys(needed) if name in log.observables]
-    return at_shared_steps(log, known)
+    found = {**boundary_of(log), "checkpoint_every_steps": log.panel("step").cadence()}
+    names = {place: name for name, place in design.places().items()}
+    open_ones = {
+        names[f"boundary.{key}"]: found[key]
+        for key, stated in design.section("boundary").items()
+        if not stated and key in found
+    }
+    return design.replace(**open_ones)
 
 
 # Numbers of each run that the strata of a design ask for: its seed, or a column of settings.
 
 
-SEED = "seed"
-
-
-def run_facts(prereg: Design, log: RunLog) -> dict[str, NDArray[np.float64]]:
+def run_facts(design: Design, log: RunLog) -> dict[str, NDArray[np.float64]]:
     """The facts of the runs of a log, float64 [R] by name, NaN where one is not known.
 
     Raises:
         InputError: a stratum asks for a number that the log lacks, or for a column that changes
-            within a run: which of its values a stratum means, nobody could tell.
+            within a run, so that nobody could tell which of its values is meant.
     """
     facts = {}
-    for stratum in prereg.strata:
+    for stratum in design.strata:
         for name in stratum.names:
             where = f"stratum {stratum.name!r} ({stratum.where})"
             if name in facts or name == EVENT_STEP:

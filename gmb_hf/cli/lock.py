@@ -61,6 +61,7 @@ def explore(
     """Try both signs of every candidate on explore runs; nothing here is a claim."""
     from gmb_hf.benchmark.explore import explore as search
     from gmb_hf.benchmark.explore import write_explored
+    from gmb_hf.benchmark.prepare import prepare
     from gmb_hf.cli import screen as show
     from gmb_hf.hub.sources import design_for, explore_part, read_runs
 
@@ -70,8 +71,11 @@ def explore(
     part, aside = explore_part(log, design)
     if aside:
         show.say(f"{aside} runs were set aside: they are held out, or not declared.")
+    prepared = prepare(part, design)
+    for note in prepared.left_out:
+        show.say(f"note: {note}")
     with show.counting("exploring", len(design.candidates) + 2) as done:
-        rows = search(design, part, on_done=done)
+        rows = search(design, prepared, on_done=done)
     path = write_explored(rows, out)
     show.explored(rows, path)
     given = {"--prereg": prereg, "--preset": preset, "--out": Path("lock.yaml")}
@@ -99,6 +103,7 @@ def lock(
 ) -> None:
     """Freeze the design and the thresholds found on explore runs; unsound designs are refused."""
     from gmb_hf.benchmark.locking import make_lock
+    from gmb_hf.benchmark.prepare import prepare
     from gmb_hf.cli import screen as show
     from gmb_hf.design.lock import Lock
     from gmb_hf.errors import InputError
@@ -127,8 +132,11 @@ def lock(
     part, aside = explore_part(log, design)
     if aside:
         show.say(f"{aside} runs were set aside: they are held out, or not declared.")
+    prepared = prepare(part, design)
+    for note in prepared.left_out:
+        show.say(f"note: {note}")
     with show.counting("locking", len(design.candidates) + 2) as done:
-        frozen, findings = make_lock(design, part, strict_lint=strict_lint, on_done=done)
+        frozen, findings = make_lock(design, prepared, strict_lint=strict_lint, on_done=done)
     for finding in findings:
         show.say(str(finding))
     if explain:

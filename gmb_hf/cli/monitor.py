@@ -18,7 +18,7 @@ from gmb_hf.escape import number, one_line, steps
 from gmb_hf.tables import Column, Line, Row, Table
 
 if TYPE_CHECKING:
-    from gmb_hf.monitor.reading import Reading, RulerReading
+    from gmb_hf.monitor.reading import IndicatorReading, Reading
 
 
 STYLES = {"CLEAR": "bold green", "ALARM": "bold white on red", "ABSTAIN": "bold yellow"}
@@ -56,10 +56,10 @@ class LivePanel:
     def reading(self, reading: Reading) -> None:
         """Show the answer at a checkpoint."""
         self._reading, self._silent = reading, 0.0
-        for ruler in reading.rulers:
-            if math.isfinite(ruler.score):
-                low = self._lowest.get(ruler.name, ruler.score)
-                self._lowest[ruler.name] = min(low, ruler.score)
+        for item in reading.indicators:
+            if math.isfinite(item.score):
+                low = self._lowest.get(item.name, item.score)
+                self._lowest[item.name] = min(low, item.score)
 
     def note(self, text: str) -> None:
         """Print above the panel."""
@@ -80,12 +80,12 @@ class LivePanel:
             + (f"; nothing new for {self._silent:.0f} s" if self._silent > _QUIET_SECONDS else ""),
         )
         width = self._screen.width - 4
-        acting = [ruler for ruler in reading.rulers if ruler.acts]
-        shown = [ruler for ruler in reading.rulers if not ruler.acts]
+        acting = [item for item in reading.indicators if item.acts]
+        shown = [item for item in reading.indicators if not item.acts]
         rows: list[Row | Line] = []
         for some, heading in ((acting, "may raise the alarm"), (shown, "shown only")):
             rows += [Line(heading)] if some else []
-            rows += [self._row(ruler) for ruler in some[:_MOST_SHOWN]]
+            rows += [self._row(item) for item in some[:_MOST_SHOWN]]
             if len(some) > _MOST_SHOWN:
                 rows.append(Line(f"and {len(some) - _MOST_SHOWN} more"))
         return Panel(
@@ -100,25 +100,25 @@ class LivePanel:
             title=Text(f"gmb monitor {self._log}"),
         )
 
-    def _row(self, ruler: RulerReading) -> Row:
+    def _row(self, item: IndicatorReading) -> Row:
         return (
-            ruler.name,
-            "–" if math.isnan(ruler.score) else f"{ruler.score:.4g}",
-            number(ruler.threshold) if math.isinf(ruler.threshold) else _short(ruler),
-            self._gauge(ruler),
-            Text(f"{ruler.budget_spent:.0%}", style="red" if ruler.budget_spent > 1 else ""),
-            ruler.broken or ("over" if ruler.over else ""),
+            item.name,
+            "–" if math.isnan(item.score) else f"{item.score:.4g}",
+            number(item.threshold) if math.isinf(item.threshold) else f"{item.threshold:.4g}",
+            self._gauge(item),
+            Text(f"{item.budget_spent:.0%}", style="red" if item.budget_spent > 1 else ""),
+            item.broken or ("over" if item.over else ""),
         )
 
-    def _gauge(self, ruler: RulerReading) -> Text:
+    def _gauge(self, item: IndicatorReading) -> Text:
         """How much of the way from the lowest score so far to the threshold is covered."""
-        low = self._lowest.get(ruler.name, math.nan)
-        span = ruler.threshold - low
-        if not math.isfinite(ruler.score) or not math.isfinite(span):
+        low = self._lowest.get(item.name, math.nan)
+        span = item.threshold - low
+        if not math.isfinite(item.score) or not math.isfinite(span):
             return Text("·" * _GAUGE, style="dim")
-        share = 1.0 if span <= 0 else min(1.0, max(0.0, (ruler.score - low) / span))
+        share = 1.0 if span <= 0 else min(1.0, max(0.0, (item.score - low) / span))
         filled = int(share * _GAUGE)
-        return Text("█" * filled + "·" * (_GAUGE - filled), style="red" if ruler.over else "")
+        return Text("█" * filled + "·" * (_GAUGE - filled), style="red" if item.over else "")
 
 
 class PlainLines:
@@ -150,10 +150,6 @@ class PlainLines:
 def viewer(log: str) -> LivePanel | PlainLines:
     """The panel in a terminal, lines elsewhere."""
     return LivePanel(log) if console().is_terminal else PlainLines()
-
-
-def _short(ruler: RulerReading) -> str:
-    return f"{ruler.threshold:.4g}"
 
 
 ALARM_CODE = 3

@@ -21,11 +21,11 @@ def run(
 ) -> None:
     """Train, explore, lock, evaluate and report; the same command goes on where it stopped."""
     from gmb_hf.cli import screen as show
-    from gmb_hf.run import run_everything
+    from gmb_hf.run import run as run_all
     from gmb_hf.training.presets import preset as named
 
     config = named(preset).changed(changes or [])
-    finished = run_everything(config, out, device=device, counting=show.counting)
+    finished = run_all(config, out, device=device, counting=show.counting)
     show.verdicts(finished.evaluation.results, out / "report.md")
     show.checklist(finished.evaluation.results, out)
     for warning in finished.warnings:

@@ -187,7 +187,7 @@ class RunWatch:
         return reading
 
     def _write(self, reading: Reading, columns: Mapping[str, float]) -> None:
-        numbers = {**columns, **{f"{one.name}.score": one.score for one in reading.rulers}}
+        numbers = {**columns, **{f"{one.name}.score": one.score for one in reading.indicators}}
         shown = {name: x if math.isfinite(x) else None for name, x in numbers.items()}
         if reading.step == 0 and self._log is not None and self._log.exists():
             self._log.replace(self._log.with_name(PREVIOUS_LOG))  # of another training

@@ -4,8 +4,8 @@
     reading = monitor.update(step=500, unembedding_gini=0.31, prediction_change=0.02)
     reading.state, reading.reason
 
-Spec: GMB v0.4, section 9: only an indicator that is SUPPORTED_FOR_ALARM may act, and a ruler that
-is broken abstains.
+Spec: GMB v0.4, section 9: only an indicator that is SUPPORTED_FOR_ALARM may act, and one that is
+broken abstains.
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ import numpy as np
 from pydantic import FiniteFloat
 
 from gmb_hf.benchmark.health import LockedBounds
+from gmb_hf.benchmark.prepare import locked_entry
 from gmb_hf.benchmark.results import Results
-from gmb_hf.design.design import Design
 from gmb_hf.design.lock import Lock
 from gmb_hf.design.record import differing
 from gmb_hf.documents import Many, Section
 from gmb_hf.errors import InputError, nearest, unknown
 from gmb_hf.files import check_file, claim, write_text
 from gmb_hf.indicators.causal import Memory
-from gmb_hf.monitor.reading import Reading, State, decide
-from gmb_hf.monitor.streaming import (
+from gmb_hf.indicators.ensemble import member_indicators
+from gmb_hf.monitor.reading import (
+    IndicatorMonitor,
     IndicatorStream,
-    Ruler,
+    Reading,
+    State,
     Terms,
-    locked_indicator,
-    refuse_unstreamed_candidate,
+    decide,
+    refuse_unstreamed,
 )
 
 _SYSTEM = ("task", "model", "optimizer", "schedule", "checkpoint_every_steps")
@@ -71,29 +73,37 @@ class LockedBoundary:
         self._first = None if health is None else health.first_step
         self._end = None if health is None else health.last_step
         said = _statements(system or {})
-        self._foreign = _difference(design, said)
-        locked = {name for name in _SYSTEM[:-1] if getattr(design, name) is not None}
-        self.unstated = tuple(name for name in _SYSTEM if name in locked and not said.get(name))
+        difference = next(differing(design, said), None)
+        self._foreign = (
+            None
+            if difference is None
+            else "the run's {0} is {2!r}, the lock is about {1!r}".format(*difference)
+        )
+        self.unstated = tuple(
+            name
+            for name in _SYSTEM[:-1]
+            if getattr(design, name) is not None and not said.get(name)
+        )
         self.last: int | None = None
         self.seen = 0
         self.went_back: str | None = None
 
     def fault(self, step: int) -> str | None:
-        """Take the next checkpoint; why no ruler can be read at it, None where all can.
+        """Take the next checkpoint; why no indicator can be read at it, None where all can.
 
         Raises:
             InputError: the step does not come after the one before.
         """
         if self.last is not None and step <= self.last:
             raise self._backwards(step)
-        fault = self._foreign or self.went_back or self._rhythm(step)
+        fault = self._foreign or self.went_back or self._spacing_fault(step)
         if fault is None and self._end is not None and step > self._end:
             fault = f"step {step} lies beyond the explore runs, which end at step {self._end}"
         self.last = step
         self.seen += 1
         return fault
 
-    def _rhythm(self, step: int) -> str | None:
+    def _spacing_fault(self, step: int) -> str | None:
         if self.last is None:
             if self._first is not None and step > self._first:
                 return f"it is watched from step {step} on, the explore runs from {self._first}"
@@ -119,23 +129,14 @@ class LockedBoundary:
 
 
 def _statements(system: Mapping[str, Any]) -> dict[str, list[Any]]:
-    for name in system:
+    """What a run says of itself, a list of statements for each field."""
+    found = {}
+    for name, said in system.items():
         if name not in _SYSTEM:
             raise unknown("field", name, _SYSTEM, where="system")
-    return {
-        name: [item for item in (said if _is_several(said) else [said]) if item is not None]
-        for name, said in system.items()
-    }
-
-
-def _is_several(said: Any) -> bool:
-    return isinstance(said, Sequence) and not isinstance(said, str)
-
-
-def _difference(design: Design, said: Mapping[str, Sequence[Any]]) -> str | None:
-    for name, locked, found in differing(design, said):
-        return f"the run's {name} is {found!r}, the lock is about {locked!r}"
-    return None
+        several = isinstance(said, Sequence) and not isinstance(said, str)
+        found[name] = [item for item in (said if several else [said]) if item is not None]
+    return found
 
 
 # Which verdicts a monitor goes by, which indicators they let act, and by which thresholds.
@@ -258,16 +259,6 @@ class RunState(Section):
     seen: int
     went_back: str | None = None
 
-    @classmethod
-    def of(cls, boundary: LockedBoundary) -> RunState:
-        """The state that it is in."""
-        return cls(**{name: getattr(boundary, name) for name in _FOLLOWED})
-
-    def restore(self, boundary: LockedBoundary) -> None:
-        """Let it go on from here."""
-        for name in _FOLLOWED:
-            setattr(boundary, name, getattr(self, name))
-
 
 class DriftState(Section):
     """The CUSUM of a score's ranks now, and the largest drift so far."""
@@ -277,8 +268,8 @@ class DriftState(Section):
     largest: FiniteFloat
 
 
-class RulerState(Section):
-    """All that an indicator remembers; see `Ruler`. JSON has no NaN: it stands as text."""
+class IndicatorState(Section):
+    """All that an indicator remembers; see `IndicatorMonitor`. JSON has no NaN: it is text."""
 
     kept: Many[Many[FiniteFloat | Literal["nan", "inf", "-inf"]]]
     whole_run: bool
@@ -290,29 +281,29 @@ class RulerState(Section):
     drift: DriftState | None = None
 
     @classmethod
-    def of(cls, ruler: Ruler) -> RulerState:
+    def of(cls, monitor: IndicatorMonitor) -> IndicatorState:
         """The state that it is in."""
-        memory, drift = ruler.stream.memory, ruler.drift
+        memory, drift = monitor.stream.memory, monitor.drift
         rows = [kept[0].tolist() for kept in memory.kept]
         data = {
-            **{name: getattr(ruler, name) for name in _COUNTED},
+            **{name: getattr(monitor, name) for name in _COUNTED},
             "kept": [[x if math.isfinite(x) else str(x) for x in row] for row in rows],
             "whole_run": memory.whole_run,
         }
         if drift is not None:
             up, down = drift.sums[0].tolist()
             data["drift"] = {"up": up, "down": down, "largest": drift.largest}
-        return cls.parse(data, where=ruler.name)
+        return cls.parse(data, where=monitor.terms.name)
 
-    def restore(self, ruler: Ruler) -> None:
+    def restore(self, monitor: IndicatorMonitor) -> None:
         """Let it go on from here."""
         kept = [np.array([[float(x) for x in row]], dtype=np.float64) for row in self.kept]
-        ruler.stream.memory = Memory(kept, self.whole_run)
-        if ruler.drift is not None and self.drift is not None:
-            ruler.drift.sums = np.array([[self.drift.up, self.drift.down]], dtype=np.int64)
-            ruler.drift.largest = self.drift.largest
+        monitor.stream.memory = Memory(kept, self.whole_run)
+        if monitor.drift is not None and self.drift is not None:
+            monitor.drift.sums = np.array([[self.drift.up, self.drift.down]], dtype=np.int64)
+            monitor.drift.largest = self.drift.largest
         for name in _COUNTED:
-            setattr(ruler, name, getattr(self, name))
+            setattr(monitor, name, getattr(self, name))
 
 
 class MonitorState(Section):
@@ -325,32 +316,30 @@ class MonitorState(Section):
     state: State | None = None
     since: int
     run: RunState
-    rulers: dict[str, RulerState]
+    rulers: dict[str, IndicatorState]  # the key of state files: the indicators, by name
 
-    def check(self, lock_hash: str, acting: tuple[str, ...], rulers: set[str], where: str) -> None:
-        """Raise `InputError` unless it is of a monitor with this lock and these indicators."""
+    def check(self, monitor: AlarmMonitor, where: str) -> None:
+        """Raise `InputError` unless it is of a monitor with this lock, target and indicators."""
+        lock = monitor.lock
         if self.format != FORMAT:
             raise InputError(
                 f"{where}: state format {self.format} is not readable here, format {FORMAT} is; "
                 "begin a new monitor"
             )
-        if self.lock_hash != lock_hash:
+        if self.lock_hash != lock.hash:
             raise InputError(
-                f"{where}: is of lock {self.lock_hash[:16]}, not of {lock_hash[:16]}; load it with "
+                f"{where}: is of lock {self.lock_hash[:16]}, not of {lock.hash[:16]}; load it with "
                 "the lock that it was made with"
             )
-        if self.acting != acting or set(self.rulers) != rulers:
+        if self.acting != monitor.acting or self.rulers.keys() != monitor.indicators.keys():
             raise InputError(
                 f"{where}: is of a monitor with other indicators; give the same act and show"
             )
-
-    def check_target(self, target: float, primary: float, where: str) -> None:
-        """Raise `InputError` unless its alarms were counted by the thresholds of this target."""
-        held = primary if self.target is None else self.target
-        if held != target:
+        held = lock.design.primary_fpr if self.target is None else self.target
+        if held != monitor.target:
             raise InputError(
-                f"{where}: is of a monitor with target {held:g}, not {target:g}; give the same "
-                "target, or begin a new monitor"
+                f"{where}: is of a monitor with target {held:g}, not {monitor.target:g}; give the "
+                "same target, or begin a new monitor"
             )
 
 
@@ -387,6 +376,7 @@ class AlarmMonitor:
 
     Attributes:
         target: as above.
+        indicators: what is read at each checkpoint, by name; those that act first.
         notes: what is not promised, or not compared, a sentence each.
 
     Raises:
@@ -412,9 +402,9 @@ class AlarmMonitor:
         wanted = self.lock.x_lock.candidates if show is None else show
         shown = [name for name in dict.fromkeys(wanted) if name not in acting]
         bounds = LockedBounds(self.lock.x_lock.x_health, acting)
-        self._rulers = [
-            self._ruler(name, bounds, acts=name in acting) for name in (*acting, *shown)
-        ]
+        self.indicators = {
+            name: self._indicator(name, bounds, acts=name in acting) for name in (*acting, *shown)
+        }
         self._health = bounds.sentence
         self._state: State | None = None
         self._since = 0
@@ -428,7 +418,7 @@ class AlarmMonitor:
     @property
     def acting(self) -> tuple[str, ...]:
         """The indicators that may raise the alarm."""
-        return tuple(ruler.name for ruler in self._rulers if ruler.terms.acts)
+        return tuple(name for name, item in self.indicators.items() if item.terms.acts)
 
     @property
     def cadence(self) -> int:
@@ -446,7 +436,8 @@ class AlarmMonitor:
         return tuple(name for name in self._needs(acts=False) if name not in self.needs)
 
     def _needs(self, *, acts: bool) -> tuple[str, ...]:
-        needs = [need for ruler in self._rulers if ruler.terms.acts == acts for need in ruler.needs]
+        read = [item for item in self.indicators.values() if item.terms.acts == acts]
+        needs = [need for item in read for need in item.needs]
         return tuple(need for need in dict.fromkeys(needs) if need != "step")
 
     def update(self, *, step: int, **observables: Any) -> Reading:
@@ -455,7 +446,7 @@ class AlarmMonitor:
         Args:
             step: of the checkpoint, a whole number that grows.
             **observables: a number for each column in `needs`; others are passed over. One that is
-                missing or not finite breaks the rulers that need it.
+                missing or not finite breaks the indicators that need it.
 
         Raises:
             InputError: the step is no whole number, or does not come after the one before.
@@ -465,12 +456,12 @@ class AlarmMonitor:
         now = int(step)
         fault = self._boundary.fault(now)
         columns, faults = self._usable({**observables, "step": now})
-        rulers = tuple(ruler.update(now, columns, faults, fault) for ruler in self._rulers)
-        state, reason, since = decide(rulers, step=now, burn_in=self.lock.design.burn_in)
+        read = tuple(item.update(now, columns, faults, fault) for item in self.indicators.values())
+        state, reason, since = decide(read, step=now, burn_in=self.lock.design.burn_in)
         if state != self._state:
             self._state, self._since = state, now
         since = self._since if since is None else since
-        return Reading(state, now, reason, since, self._health, rulers)
+        return Reading(state, now, reason, since, self._health, read)
 
     def _usable(self, given: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
         """The columns that are finite numbers, and why the others of those needed are not."""
@@ -498,8 +489,8 @@ class AlarmMonitor:
             acting=self.acting,
             state=self._state,
             since=self._since,
-            run=RunState.of(self._boundary),
-            rulers={ruler.name: RulerState.of(ruler) for ruler in self._rulers},
+            run=RunState(**{name: getattr(self._boundary, name) for name in _FOLLOWED}),
+            rulers={name: IndicatorState.of(item) for name, item in self.indicators.items()},
         ).plain()
 
     def load_state_dict(self, state: Mapping[str, Any], *, where: str = "state") -> None:
@@ -509,11 +500,11 @@ class AlarmMonitor:
             InputError: it is of another lock or target, or of other indicators, or no state.
         """
         held = MonitorState.parse(state, where=where)
-        held.check(self.lock.hash, self.acting, {ruler.name for ruler in self._rulers}, where)
-        held.check_target(self.target, self.lock.design.primary_fpr, where)
-        held.run.restore(self._boundary)
-        for ruler in self._rulers:
-            held.rulers[ruler.name].restore(ruler)
+        held.check(self, where)
+        for name in _FOLLOWED:
+            setattr(self._boundary, name, getattr(held.run, name))
+        for name, item in self.indicators.items():
+            held.rulers[name].restore(item)
         self._state, self._since = held.state, held.since
 
     def save(self, path: str | Path) -> Path:
@@ -538,19 +529,26 @@ class AlarmMonitor:
             self._file.close()
             self._file = None
 
-    def _ruler(self, name: str, bounds: LockedBounds, *, acts: bool) -> Ruler:
-        prereg, frozen = self.lock.design, self.lock.candidate(name)
-        indicator, cadence = locked_indicator(name, frozen), self._boundary.cadence
-        refuse_unstreamed_candidate(name, frozen, cadence=cadence)
-        stream = IndicatorStream(
-            indicator, cadence=cadence, parameters=frozen.params, sign=frozen.sign
+    def _indicator(self, name: str, bounds: LockedBounds, *, acts: bool) -> IndicatorMonitor:
+        entry, cadence = locked_entry(self.lock, name), self.cadence
+        ensemble = self.lock.candidate(name).ensemble
+        if ensemble is None:
+            refuse_unstreamed(entry.indicator, cadence=cadence, parameters=entry.parameters)
+        else:
+            for member, locked in zip(member_indicators(ensemble), ensemble.members, strict=True):
+                refuse_unstreamed(member, cadence=cadence, parameters=locked.params)
+        return IndicatorMonitor(
+            IndicatorStream(
+                entry.indicator, cadence=cadence, parameters=entry.parameters, sign=entry.sign
+            ),
+            Terms(
+                name=name,
+                label=self.results.indicator(name).label,
+                acts=acts,
+                threshold=self.lock.thresholds(name)[self.target],
+                target=self.target,
+                drift_bound=bounds.of(name),
+            ),
+            burn_in=self.lock.design.burn_in,
+            drift=bounds.drift(name),
         )
-        terms = Terms(
-            label=self.results.indicator(name).label,
-            acts=acts,
-            threshold=self.lock.thresholds(name)[self.target],
-            target=self.target,
-            burn_in=prereg.burn_in,
-            drift_bound=bounds.of(name),
-        )
-        return Ruler(stream, terms, bounds.drift(name))

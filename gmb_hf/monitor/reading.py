@@ -1,49 +1,65 @@
-"""What a monitor answers at a checkpoint."""
+"""The indicators of a live run, read one checkpoint at a time, and what a monitor answers."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
+import numpy as np
+
+from gmb_hf.benchmark.health import Drift
+from gmb_hf.errors import InputError
+from gmb_hf.indicators.catalogue import Indicator, Observables, scored
+from gmb_hf.indicators.causal import Memory, carrying
 
 State = Literal["CLEAR", "ALARM", "ABSTAIN"]
 
 
-@dataclass(frozen=True)
-class RulerReading:
-    """One indicator at one checkpoint.
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What the lock and the results say of an indicator.
 
     Attributes:
         name: of the indicator.
         label: its verdict on held-out runs.
         acts: whether it may raise the alarm; the others are shown.
-        score, threshold: it is over at score >= threshold; the score says nothing where the ruler
-            is broken, and is NaN where it could not be computed.
-        over: the score has reached the threshold, after burn-in and with the ruler whole.
-        target: the false positive rate that the threshold was locked for.
-        alarms, watched: checkpoints since burn-in that were over, and that could have been.
-        broken: why nothing is read from it; None where it is whole.
-        since: the step at which it broke.
-        drift: the largest CUSUM of its ranks so far, in units of the explore runs' median; None
-            where the lock has no ranks for it.
-        drift_bound: what it may reach; infinite where nothing can be promised.
+        threshold, target: locked, and the false positive rate that it is for.
+        drift_bound: what its drift may reach; infinite where nothing can be promised.
     """
 
     name: str
     label: str
     acts: bool
-    score: float
     threshold: float
-    over: bool
     target: float
+    drift_bound: float = math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndicatorReading(Terms):
+    """One indicator at one checkpoint.
+
+    Attributes:
+        score: it says nothing where the indicator is broken, and is NaN where it could not be
+            computed.
+        over: score >= threshold, after burn-in and with the indicator whole.
+        alarms, watched: checkpoints since burn-in that were over, and that could have been.
+        broken: why nothing is read from it; None where it is whole.
+        since: the step at which it broke.
+        drift: the largest CUSUM of its ranks so far, in units of the explore runs' median; None
+            where the lock has no ranks for it.
+    """
+
+    score: float
+    over: bool
     alarms: int
     watched: int
     broken: str | None = None
     since: int | None = None
     drift: float | None = None
-    drift_bound: float = math.inf
 
     @property
     def budget_spent(self) -> float:
@@ -59,14 +75,14 @@ class Reading:
     """The answer at one checkpoint.
 
     Attributes:
-        state: ALARM where a whole ruler that acts is over; else ABSTAIN where one that acts is
+        state: ALARM where a whole indicator that acts is over; else ABSTAIN where one that acts is
             broken, or none may act; else CLEAR.
         step: of the checkpoint.
         reason: one line.
         since: the step from which on the state has stood; of ABSTAIN, the one at which the first
-            of the broken rulers broke.
+            of the broken indicators broke.
         health: what is promised of false abstentions, one line.
-        rulers: those that act first.
+        indicators: those that act first.
     """
 
     state: State
@@ -74,31 +90,31 @@ class Reading:
     reason: str
     since: int
     health: str
-    rulers: tuple[RulerReading, ...]
+    indicators: tuple[IndicatorReading, ...]
 
     @property
-    def acting(self) -> tuple[RulerReading, ...]:
-        """The rulers that may raise the alarm."""
-        return tuple(ruler for ruler in self.rulers if ruler.acts)
+    def acting(self) -> tuple[IndicatorReading, ...]:
+        """The indicators that may raise the alarm."""
+        return tuple(item for item in self.indicators if item.acts)
 
     @property
     def scores(self) -> dict[str, float]:
         """Each indicator's score."""
-        return {ruler.name: ruler.score for ruler in self.rulers}
+        return {item.name: item.score for item in self.indicators}
 
     @property
     def thresholds(self) -> dict[str, float]:
         """Each indicator's locked threshold."""
-        return {ruler.name: ruler.threshold for ruler in self.rulers}
+        return {item.name: item.threshold for item in self.indicators}
 
     @property
     def budget_spent(self) -> dict[str, float]:
-        """Each indicator's share of its budget of false alarms; see `RulerReading`."""
-        return {ruler.name: ruler.budget_spent for ruler in self.rulers}
+        """Each indicator's share of its budget of false alarms; see `IndicatorReading`."""
+        return {item.name: item.budget_spent for item in self.indicators}
 
-    def ruler(self, name: str) -> RulerReading:
+    def indicator(self, name: str) -> IndicatorReading:
         """One indicator's reading; `KeyError` if it is not watched."""
-        return {ruler.name: ruler for ruler in self.rulers}[name]
+        return {item.name: item for item in self.indicators}[name]
 
     def to_dict(self) -> dict[str, Any]:
         """The reading as plain data."""
@@ -106,26 +122,181 @@ class Reading:
 
 
 def decide(
-    rulers: Sequence[RulerReading], *, step: int, burn_in: int
+    indicators: Sequence[IndicatorReading], *, step: int, burn_in: int
 ) -> tuple[State, str, int | None]:
-    """The state, the reason for it and, of broken rulers, since when."""
-    acting = [ruler for ruler in rulers if ruler.acts]
+    """The state, the reason for it and, of broken indicators, since when."""
+    acting = [item for item in indicators if item.acts]
     if not acting:
         return "ABSTAIN", "no indicator is SUPPORTED_FOR_ALARM by these results: none may act", None
-    over = [ruler for ruler in acting if ruler.over]
+    over = [item for item in acting if item.over]
     if over:
         reasons = [
-            f"{ruler.name} is {ruler.score:.6g}, at or over its threshold {ruler.threshold:.6g}"
-            for ruler in over
+            f"{item.name} is {item.score:.6g}, at or over its threshold {item.threshold:.6g}"
+            for item in over
         ]
         return "ALARM", "; ".join(reasons), None
-    broken = [ruler for ruler in acting if ruler.broken is not None]
+    broken = [item for item in acting if item.broken is not None]
     if broken:
         reasons = [
-            f"{ruler.name} is broken since step {ruler.since}: {ruler.broken}" for ruler in broken
+            f"{item.name} is broken since step {item.since}: {item.broken}" for item in broken
         ]
-        since = min(ruler.since for ruler in broken if ruler.since is not None)
+        since = min(item.since for item in broken if item.since is not None)
         return "ABSTAIN", "; ".join(reasons), since
     if step < burn_in:
         return "CLEAR", f"burn-in: an alarm can be raised from step {burn_in} on", None
-    return "CLEAR", f"below threshold: {', '.join(ruler.name for ruler in acting)}", None
+    return "CLEAR", f"below threshold: {', '.join(item.name for item in acting)}", None
+
+
+class IndicatorStream:
+    """An indicator fed one checkpoint at a time, with the score that the whole log would give it.
+
+    Args:
+        indicator: of the catalogue, a column, or an ensemble.
+        cadence: steps between checkpoints.
+        parameters: over the indicator's defaults.
+        sign: +1 for the declared orientation, -1 for its opposite.
+
+    Attributes:
+        memory: what it keeps of the checkpoints that it has seen: O(window) numbers.
+    """
+
+    def __init__(
+        self,
+        indicator: Indicator,
+        *,
+        cadence: int,
+        parameters: Mapping[str, Any] | None = None,
+        sign: int = 1,
+    ) -> None:
+        self.indicator = indicator
+        self.memory = Memory()
+        self._cadence = cadence
+        self._parameters = dict(parameters or {})
+        self._sign = sign
+
+    def update(self, checkpoint: Mapping[str, float]) -> float:
+        """The score at the next checkpoint.
+
+        Args:
+            checkpoint: every column that the indicator needs, and "step".
+        """
+        seen = Observables(lambda column: np.array([[checkpoint[column]]]), self._cadence)
+        with carrying(self.memory):
+            score = scored(self.indicator, seen, self._parameters, sign=self._sign)
+        return float(score[0, -1])
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing that it keeps is NaN."""
+        return not any(np.isnan(kept).any() for kept in self.memory.kept)
+
+
+def refuse_unstreamed(indicator: Indicator, *, cadence: int, parameters: Mapping[str, Any]) -> None:
+    """Raise `InputError` where an indicator's stream is not what its batch computation gives.
+
+    It is so for functions that look back otherwise than through `gmb_hf.indicators.causal`. Those
+    of the package are tested; one that somebody has registered is tried here on made-up columns.
+    """
+    if indicator.function.__module__.partition(".")[0] == __name__.partition(".")[0]:
+        return
+    settings = indicator.with_defaults(parameters)
+    length = 2 + 2 * sum(int(settings[name]) // cadence for name in indicator.windows)
+    rng = np.random.default_rng(0)
+    columns = {name: rng.uniform(0.1, 1.0, (1, length)) for name in indicator.needs}
+    batch = scored(indicator, Observables(columns.__getitem__, cadence), parameters)[0]
+    stream = IndicatorStream(indicator, cadence=cadence, parameters=parameters)
+    one_by_one = [
+        stream.update({name: values[0, t] for name, values in columns.items()})
+        for t in range(length)
+    ]
+    if not np.array_equal(batch, one_by_one, equal_nan=True):
+        raise InputError(
+            f"indicator {indicator.name!r}: cannot be computed one checkpoint at a time; let it "
+            "look back through the functions of gmb_hf.indicators.causal only, or leave it out"
+        )
+
+
+class IndicatorMonitor:
+    """An indicator that is read at every checkpoint, and says when it must not be.
+
+    One that has met a value it cannot use is broken until no trace of it is left in its windows.
+    One that remembers the whole run (a largest value so far) stays broken, and so does one whose
+    scores drift.
+
+    Args:
+        stream: the indicator.
+        terms: of the lock and the results.
+        burn_in: first step at which it counts.
+        drift: its health statistic; None where the lock has none.
+
+    Attributes:
+        broken, since: why it cannot be read, and from which step on; None while it is whole.
+        drifted: whether that is for good, because of its scores.
+        alarms, watched: checkpoints since burn-in that were over, and that could have been.
+    """
+
+    def __init__(
+        self, stream: IndicatorStream, terms: Terms, *, burn_in: int, drift: Drift | None
+    ) -> None:
+        self.needs = stream.indicator.needs
+        self.stream = stream
+        self.terms = terms
+        self.drift = drift
+        self.broken: str | None = None
+        self.since: int | None = None
+        self.drifted = False
+        self.alarms = 0
+        self.watched = 0
+        self._burn_in = burn_in
+
+    def update(
+        self, step: int, columns: Mapping[str, float], faults: Mapping[str, str], fault: str | None
+    ) -> IndicatorReading:
+        """Read the next checkpoint.
+
+        Args:
+            step: of the checkpoint.
+            columns: a number for each column that is given, "step" among them.
+            faults: column -> why its value is of no use.
+            fault: why the checkpoint is of no use to any indicator; None if it is.
+        """
+        fault = fault or next((faults[name] for name in self.needs if name in faults), None)
+        usable = fault is None
+        score = self.stream.update(
+            {name: columns[name] if usable else math.nan for name in self.needs}
+        )
+        self._update_health(step, fault, score)
+        over = False
+        if self.broken is None and step >= self._burn_in:
+            over = score >= self.terms.threshold
+            self.watched += 1
+            self.alarms += over
+        return IndicatorReading(
+            **vars(self.terms),
+            score=score,
+            over=over,
+            alarms=self.alarms,
+            watched=self.watched,
+            broken=self.broken,
+            since=self.since,
+            drift=None if self.drift is None else self.drift.largest,
+        )
+
+    def _update_health(self, step: int, fault: str | None, score: float) -> None:
+        """Break, stay broken, or be whole again."""
+        if self.broken is not None and not self.drifted:
+            whole = fault is None and math.isfinite(score) and self.stream.clean
+            if whole and not self.stream.memory.whole_run:
+                self.broken = self.since = None
+        if self.broken is None and fault is None and not math.isfinite(score):
+            fault = f"its score is {score}"
+        if self.broken is None and fault is None and self.drift is not None:
+            largest = self.drift.update(step, score)
+            if largest > self.terms.drift_bound:
+                self.drifted = True
+                fault = (
+                    f"its scores drift (CUSUM of ranks {largest:.3g}, over the bound "
+                    f"{self.terms.drift_bound:.3g} of whole explore runs)"
+                )
+        if self.broken is None and fault is not None:
+            self.broken, self.since = fault, step

@@ -21,7 +21,7 @@ from gmb_hf.indicators import catalogue as registry
 from gmb_hf.indicators.catalogue import compute, get, names
 from gmb_hf.indicators.ensemble import fitted_ensemble
 from gmb_hf.monitor.monitor import AlarmMonitor
-from gmb_hf.monitor.streaming import IndicatorStream
+from gmb_hf.monitor.reading import IndicatorStream
 from gmb_hf.runs.runlog import RunLog
 
 CADENCE, BOTH = 10, "both"
@@ -52,7 +52,7 @@ def formula(watched: Evaluated) -> LockedEnsemble:
 
 
 def score(reading: Any) -> float:
-    return next(ruler.score for ruler in reading.rulers if ruler.name == BOTH)
+    return next(item.score for item in reading.indicators if item.name == BOTH)
 
 
 def test_it_may_act_and_needs_what_its_members_need(watched: Evaluated) -> None:

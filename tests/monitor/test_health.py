@@ -57,20 +57,20 @@ def abstaining(prereg: Design, explore: np.ndarray, live: np.ndarray) -> float:
     assert health is not None
     drift = health.candidates["score"]
     bound = conformal_bound(largest_drifts([drift]), health.alpha)
-    ruler = Reference(np.array(health.begins), np.array(drift.knots))
+    item = Reference(np.array(health.begins), np.array(drift.knots))
     runs = panel(live)
-    sums = cusum(ruler.ranks(runs.values, runs.steps))
+    sums = cusum(item.ranks(runs.values, runs.steps))
     scaled = sums / [drift.up.scale, drift.down.scale]
     return float((scaled.max(axis=(1, 2)) > bound).mean())
 
 
 class TestByHand:
     def test_ranks(self) -> None:
-        ruler = Reference(np.array([10, 50]), np.array([np.arange(16.0), np.arange(16.0) + 100]))
+        item = Reference(np.array([10, 50]), np.array([np.arange(16.0), np.arange(16.0) + 100]))
         values = np.array([[-1.0, 3.0, 3.5, 99.0, 99.0, math.nan, 200.0]])
         steps = np.array([[10, 20, 30, 49, 50, 60, 5]])
         # 3.0 has three knots below and twelve above; what is not finite or too early counts not.
-        np.testing.assert_array_equal(ruler.ranks(values, steps), [[-16, -9, -8, 16, -16, 0, 0]])
+        np.testing.assert_array_equal(item.ranks(values, steps), [[-16, -9, -8, 16, -16, 0, 0]])
 
     def test_the_cusum_counts_what_passes_the_slack_on_either_side(self) -> None:
         sums = cusum(np.array([[10, 10, -16, 0, -16]]))
@@ -79,15 +79,15 @@ class TestByHand:
 
     def test_a_reference_holds_quantiles_of_each_part(self) -> None:
         values = np.tile(np.arange(32.0), (3, 1))
-        ruler = Reference.of(panel(values), np.array([0, 160]))
-        np.testing.assert_array_equal(ruler.knots[0], np.arange(16))
-        np.testing.assert_array_equal(ruler.knots[1], np.arange(16, 32))
+        item = Reference.of(panel(values), np.array([0, 160]))
+        np.testing.assert_array_equal(item.knots[0], np.arange(16))
+        np.testing.assert_array_equal(item.knots[1], np.arange(16, 32))
 
     def test_a_part_without_a_score_takes_the_nearest(self) -> None:
         values = np.tile(np.arange(32.0), (3, 1))
         values[:, 16:] = math.nan
-        ruler = Reference.of(panel(values), np.array([0, 160]))
-        np.testing.assert_array_equal(ruler.knots[1], np.arange(16))
+        item = Reference.of(panel(values), np.array([0, 160]))
+        np.testing.assert_array_equal(item.knots[1], np.arange(16))
 
     @pytest.mark.parametrize(
         ("n", "alpha", "bound"),
@@ -102,8 +102,8 @@ class TestByHand:
         assert health is not None
         drift = health.candidates["score"]
         live = panel(rng.standard_normal((1, LENGTH)) + 0.5)
-        ruler = Reference(np.array(health.begins), np.array(drift.knots))
-        sums = cusum(ruler.ranks(live.values, live.steps))[0]
+        item = Reference(np.array(health.begins), np.array(drift.knots))
+        sums = cusum(item.ranks(live.values, live.steps))[0]
         largest = np.maximum.accumulate((sums / [drift.up.scale, drift.down.scale]).max(axis=1))
         stream = Drift(drift, health.begins)
         got = [stream.update(int(s), v) for s, v in zip(live.steps[0], live.values[0], strict=True)]
@@ -219,16 +219,16 @@ class TestThroughAMonitor:
             # A norm that leaks upwards: the fall that should warn is never seen.
             row["embedding_norm"] *= 1 + 0.002 * max(0, row["step"] - 200)
             reading = monitor.update(**row)
-        ruler = reading.ruler(NORM)
+        item = reading.indicator(NORM)
         assert reading.state == "ABSTAIN"
-        assert reading.since == ruler.since
-        assert 200 < ruler.since < 1200
-        assert ruler.drift is not None
-        assert ruler.drift > ruler.drift_bound
+        assert reading.since == item.since
+        assert 200 < item.since < 1200
+        assert item.drift is not None
+        assert item.drift > item.drift_bound
         assert reading.reason.startswith(
-            f"{NORM} is broken since step {ruler.since}: its scores drift (CUSUM of ranks "
+            f"{NORM} is broken since step {item.since}: its scores drift (CUSUM of ranks "
         )
-        assert reading.reason.endswith(f"{ruler.drift_bound:.3g} of whole explore runs)")
+        assert reading.reason.endswith(f"{item.drift_bound:.3g} of whole explore runs)")
 
     def test_too_few_runs_promise_nothing_and_say_so(self, evaluated: Evaluated) -> None:
         few, _ = make_lock(DESIGN, made_up(19, 0))
@@ -246,8 +246,8 @@ class TestThroughAMonitor:
         for row in islice(evaluated.rows(), 60):
             reading = monitor.update(**row)
         assert reading.health == monitor.notes[0]
-        assert reading.ruler(GAIN).broken is None
-        assert all(math.isinf(ruler.drift_bound) for ruler in reading.rulers)
+        assert reading.indicator(GAIN).broken is None
+        assert all(math.isinf(item.drift_bound) for item in reading.indicators)
 
     def test_a_lock_without_ranks_promises_nothing(self, evaluated: Evaluated) -> None:
         locked = evaluated.lock.x_lock
@@ -265,4 +265,4 @@ class TestThroughAMonitor:
             "Calibration health cannot be promised: the lock holds no ranks of explore runs; lock "
             "again.",
         )
-        assert monitor.update(step=0, embedding_gini=0.3).ruler(GAIN).drift is None
+        assert monitor.update(step=0, embedding_gini=0.3).indicator(GAIN).drift is None

@@ -49,19 +49,19 @@ class TestAlarm:
             reading = monitor.update(**row)
             if reading.state == "ALARM":
                 break
-        ruler = reading.ruler(GAIN)
-        assert ruler.score >= ruler.threshold == evaluated.lock.thresholds(GAIN)[0.1]
+        item = reading.indicator(GAIN)
+        assert item.score >= item.threshold == evaluated.lock.thresholds(GAIN)[0.1]
         assert reading.reason == (
-            f"{GAIN} is {ruler.score:.6g}, at or over its threshold {ruler.threshold:.6g}"
+            f"{GAIN} is {item.score:.6g}, at or over its threshold {item.threshold:.6g}"
         )
         watched = (reading.step - 150) // 10 + 1
-        assert (ruler.alarms, ruler.watched) == (1, watched)
+        assert (item.alarms, item.watched) == (1, watched)
         assert reading.budget_spent[GAIN] == pytest.approx(1 / (0.1 * watched))
         assert reading.since == reading.step
         assert reading.health == (
             "It abstains for nothing in at most 0.05 of runs, by 50 whole explore runs."
         )
-        assert reading.to_dict()["rulers"][0]["label"] == "SUPPORTED_FOR_ALARM"
+        assert reading.to_dict()["indicators"][0]["label"] == "SUPPORTED_FOR_ALARM"
 
     def test_another_target_of_the_lock(self, evaluated: Evaluated) -> None:
         """A stricter threshold and budget by the same verdicts: it alarms no earlier."""
@@ -79,10 +79,10 @@ class TestAlarm:
                     steps.append(reading.step)
         assert set(alarms[1]) < set(alarms[0])
         assert alarms[1]
-        for ruler in reading.rulers:
-            assert ruler.threshold == lock.thresholds(ruler.name)[0.05]
-            assert ruler.target == 0.05
-        spent = reading.ruler(NORM)
+        for item in reading.indicators:
+            assert item.threshold == lock.thresholds(item.name)[0.05]
+            assert item.target == 0.05
+        spent = reading.indicator(NORM)
         assert spent.budget_spent == pytest.approx(len(alarms[1]) / (0.05 * spent.watched))
 
     def test_before_burn_in_nothing_is_an_alarm(self, evaluated: Evaluated) -> None:
@@ -106,7 +106,7 @@ class TestAlarm:
         }
         assert monitor.shown_needs == ("train_loss",)
         reading = last(monitor, islice(evaluated.rows(), 60))
-        assert {ruler.name for ruler in reading.acting} == eligible
+        assert {item.name for item in reading.acting} == eligible
         assert reading.scores.keys() > eligible | {GINI, "clock", "constant"}
 
     def test_what_is_shown_never_alarms_and_never_abstains(self, evaluated: Evaluated) -> None:
@@ -114,9 +114,9 @@ class TestAlarm:
         over = broken = 0
         for row in evaluated.rows():
             reading = monitor.update(**{key: row[key] for key in ("step", "embedding_gini")})
-            over += reading.ruler("clock").over and not reading.ruler(GAIN).over
-            broken += reading.ruler("csd_variance").broken == "column 'train_loss' is missing"
-            assert reading.state == ("ALARM" if reading.ruler(GAIN).over else "CLEAR")
+            over += reading.indicator("clock").over and not reading.indicator(GAIN).over
+            broken += reading.indicator("csd_variance").broken == "column 'train_loss' is missing"
+            assert reading.state == ("ALARM" if reading.indicator(GAIN).over else "CLEAR")
         assert over > 0
         assert broken == 121
 
@@ -256,8 +256,8 @@ class TestAbstention:
                 assert reading.state == usual.state
                 assert reading.scores == usual.scores
         # At the checkpoints left out nothing was watched.
-        assert whole.update(step=1210, embedding_norm=1.0).ruler(NORM).watched == 106
-        assert monitor.update(step=1210, embedding_norm=1.0).ruler(NORM).watched == 106 - 11
+        assert whole.update(step=1210, embedding_norm=1.0).indicator(NORM).watched == 106
+        assert monitor.update(step=1210, embedding_norm=1.0).indicator(NORM).watched == 106 - 11
 
     def test_what_remembers_the_whole_run_stays_broken(self, evaluated: Evaluated) -> None:
         monitor = evaluated.monitor(GAIN)
@@ -278,7 +278,7 @@ class TestAbstention:
             "it, where the lock has one every 10"
         )
         assert states[510].state == "ABSTAIN"
-        assert states[520].ruler(NORM).broken is None
+        assert states[520].indicator(NORM).broken is None
 
     @pytest.mark.parametrize("cadence", [5, 20])
     def test_another_cadence(self, evaluated: Evaluated, cadence: int) -> None:
@@ -329,7 +329,7 @@ class TestAbstention:
         }
         assert "watched from step 500 on, the explore runs from 0" in readings[500][0].reason
         assert readings[600][0].state == "ABSTAIN"
-        assert readings[610][0].ruler(NORM).broken is None
+        assert readings[610][0].indicator(NORM).broken is None
         assert readings[1200][1].state == "ABSTAIN"
 
     def test_a_score_that_overflows(self, evaluated: Evaluated) -> None:

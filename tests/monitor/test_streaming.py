@@ -15,7 +15,7 @@ from synthetic import synthetic_runlog
 from gmb_hf.errors import InputError
 from gmb_hf.indicators.catalogue import Indicator, Observables, compute, get, names
 from gmb_hf.indicators.causal import Values, trailing_mean
-from gmb_hf.monitor.streaming import IndicatorStream, refuse_unstreamed
+from gmb_hf.monitor.reading import IndicatorStream, refuse_unstreamed
 from gmb_hf.runs.runlog import RunLog
 
 ALL = names()

@@ -1,8 +1,10 @@
-"""Which score a candidate is, its family of members, and the test for causality."""
+"""Which rows, events and scores are judged; robustness families, and the test for causality."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,16 +13,17 @@ from synthetic import synthetic_runlog
 
 from gmb_hf import Design, InputError, RunLog
 from gmb_hf.benchmark.events import find_events
-from gmb_hf.benchmark.locking import non_causal
+from gmb_hf.benchmark.explore import explore
+from gmb_hf.benchmark.locking import family_members, make_lock, non_causal
 from gmb_hf.benchmark.prepare import (
     CONTROLS,
     Entry,
-    available,
-    declared,
+    Prepared,
+    available_candidates,
     entries_of,
-    members,
     namesakes,
     own_score,
+    prepare,
     resolve,
 )
 from gmb_hf.design.design import Candidate
@@ -44,23 +47,24 @@ class TestResolve:
         assert entry.indicator.sees_test_labels is True
 
     def test_the_score_is_the_column_times_the_sign(self, explore_log: RunLog, design: Design):
-        events = find_events(explore_log.panel, design)
+        prepared = prepare(explore_log, design)
         entry = resolve(candidate("embedding_rank", x_sign=-1), explore_log)
-        scores = entry.scores(explore_log, events)
+        scores = prepared.scores(entry)
         assert np.array_equal(scores.values, -explore_log.panel("embedding_rank").values)
+        events = find_events(explore_log.panel, design)
         assert np.array_equal(scores.event_step, events.step, equal_nan=True)
 
     def test_another_window_changes_a_windowed_score_only(
         self, explore_log: RunLog, design: Design
     ):
-        events = find_events(explore_log.panel, design)
+        prepared = prepare(explore_log, design)
         windowed, plain = (
             resolve(candidate(name, family=get(name).family), explore_log)
             for name in ("embedding_norm_drop", "test_loss")
         )
         assert windowed.window == get("embedding_norm_drop").parameters["window"]
         for entry, changes in ((windowed, True), (plain, False)):
-            first, second = (entry.scores(explore_log, events, window=w).values for w in (50, 150))
+            first, second = (prepared.scores(entry, window=w).values for w in (50, 150))
             assert np.array_equal(first, second, equal_nan=True) is not changes
 
     def test_an_unknown_name(self, explore_log: RunLog):
@@ -140,9 +144,70 @@ class TestEntries:
             entries_of(design.replace(candidates=[]), explore_log)
 
 
+class TestPrepared:
+    def test_scores_and_events_are_computed_once(
+        self, explore_log: RunLog, design: Design, monkeypatch: pytest.MonkeyPatch
+    ):
+        computed: list[str] = []
+
+        def counted(self: Entry, log: RunLog) -> object:
+            computed.append(self.name)
+            return panel(self, log)
+
+        panel = Entry.panel
+        monkeypatch.setattr(Entry, "panel", counted)
+        prepared = prepare(explore_log, design)
+        explore(design, prepared)
+        computed.clear()
+        make_lock(design, prepared)
+        # The declared window is known from exploring; the two others of the family are not.
+        assert computed == ["embedding_norm_drop", "embedding_norm_drop"]
+        assert prepared.events is prepared.events
+
+    def test_what_is_prepared_is_given_back(self, explore_log: RunLog, design: Design):
+        prepared = prepare(explore_log, design)
+        assert isinstance(prepared, Prepared)
+        assert prepare(prepared, design) is prepared
+        assert prepared.log is prepared.judged is explore_log
+        assert prepared.left_out == ()
+
+    def test_files_will_do(self, explore_log: RunLog, design: Design, tmp_path: Path):
+        path = explore_log.write(tmp_path / "explore.parquet")
+        assert prepare(path, design).log.fingerprint() == explore_log.fingerprint()
+
+    def test_a_metric_in_every_second_row(self, explore_log: RunLog, design: Design):
+        prepared = prepare(every_second(explore_log, "test_acc"), design.replace(w_event=60))
+        needed = "test_acc and embedding_norm and embedding_gini and embedding_rank"
+        note = f"Kept are the 1830 of 3630 rows in which {needed} have a value."
+        assert prepared.left_out == (note,)
+        assert prepared.completed.cadence == 20
+        assert note in prepared.notes
+
+    def test_rows_count_whose_metric_no_event_reads(self, explore_log: RunLog, design: Design):
+        log = every_second(explore_log, "test_acc")
+        regime = design.replace(event_type="E_regime", regime_radius=20)
+        assert prepare(log, regime).log is log
+
+    def test_uneven_gaps_are_left_to_what_reads_them(self, explore_log: RunLog, design: Design):
+        log = every_second(explore_log, "test_acc", rows=[0, 1, 3])
+        assert prepare(log, design).log is log
+        with pytest.raises(InputError, match="metric 'test_acc' is NaN"):
+            make_lock(design, log)
+
+
+def every_second(log: RunLog, column: str, *, rows: Sequence[int] = (0, 2)) -> RunLog:
+    """The log with a column that has a value in some of every four rows only."""
+    table = log.table
+    place = table.column_names.index(column)
+    steps = np.asarray(table["step"]) // 10 % 4
+    values = np.where(np.isin(steps, rows), np.asarray(table[column]), np.nan)
+    cells = pa.array(values, mask=np.isnan(values))
+    return RunLog.from_table(table.set_column(place, column, cells), metadata=log.metadata)
+
+
 class TestAvailable:
     def test_whatever_the_log_can_feed_but_the_controls(self, explore_log: RunLog):
-        found = {indicator.name for indicator in available(explore_log)}
+        found = {item["name"] for item in available_candidates(explore_log)}
         elsewhere = {
             "correction_rate",
             "crucible_margin_q10",
@@ -153,23 +218,26 @@ class TestAvailable:
         assert found == set(names()) - {*CONTROLS, *elsewhere, *looped}
 
     def test_corrupted_labels_feed_one_more(self):
-        found = {indicator.name for indicator in available(synthetic_runlog(2, corrupted=True))}
+        log = synthetic_runlog(2, corrupted=True)
+        found = {item["name"] for item in available_candidates(log)}
         assert "correction_rate" in found
 
     def test_a_bare_log_feeds_little(self):
         log = RunLog.from_table(synthetic_runlog(2).table.select(["run", "step", "test_acc"]))
-        assert [indicator.name for indicator in available(log)] == ["test_accuracy"]
+        assert [item["name"] for item in available_candidates(log)] == ["test_accuracy"]
 
-    def test_declared_windows_fit_the_cadence(self):
-        document = declared(get("csd_variance"), cadence=30)
-        assert document["params"]["window"] % 30 == 0
-        assert Candidate.parse(document, where="test").name == "csd_variance"
+    def test_windows_fit_the_cadence(self):
+        found = {
+            item["name"]: item for item in available_candidates(synthetic_runlog(2, cadence=30))
+        }
+        assert found["csd_variance"]["params"]["window"] % 30 == 0
+        assert Candidate.parse(found["csd_variance"], where="test").name == "csd_variance"
 
 
 class TestMembers:
     def test_windows_times_smoothing(self, explore_log: RunLog, design: Design):
         entry = entries_of(design, explore_log)[0]
-        assert list(members(entry, design)) == [
+        assert list(family_members(entry, design)) == [
             ("central", None, 1),
             ("smooth=3", None, 3),
             ("smooth=5", None, 5),
@@ -183,13 +251,17 @@ class TestMembers:
 
     def test_no_window_no_sweep(self, explore_log: RunLog, design: Design):
         entry = entries_of(design, explore_log)[1]
-        assert [key for key, _, _ in members(entry, design)] == ["central", "smooth=3", "smooth=5"]
+        assert [key for key, _, _ in family_members(entry, design)] == [
+            "central",
+            "smooth=3",
+            "smooth=5",
+        ]
 
     def test_the_raw_series_is_a_member_even_where_the_sweep_leaves_it_out(
         self, explore_log: RunLog, design: Design
     ):
         entry = entries_of(design, explore_log)[0]
-        keys = [key for key, _, _ in members(entry, design.replace(smoothing_sweep=[3]))]
+        keys = [key for key, _, _ in family_members(entry, design.replace(smoothing_sweep=[3]))]
         assert keys[:2] == ["central", "smooth=3"]
         assert "window=50,smooth=1" in keys
 

@@ -8,7 +8,8 @@ import pytest
 from synthetic import synthetic_runlog
 
 from gmb_hf import Design, InputError, RunLog, preset
-from gmb_hf.benchmark.locking import boundary_of, prereg_from_config, statements_of, with_boundary
+from gmb_hf.benchmark.locking import prereg_from_config
+from gmb_hf.benchmark.prepare import boundary_of, statements_of, with_boundary
 from gmb_hf.hub.sources import design_for, explore_part, held_out_part
 from gmb_hf.training.config import RunConfig
 
