@@ -19,12 +19,12 @@ from benchmarks.harness import Line, side
 from benchmarks.laws import LAWS, noise
 from gmb_hf.benchmark.calibration import Judgement, spec_threshold
 from gmb_hf.benchmark.diagnostics import diagnose
-from gmb_hf.benchmark.judge import judge
 from gmb_hf.benchmark.nulls import uniform_draws
 from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.ranking import layer_a
 from gmb_hf.benchmark.scores import NegativeScores
 from gmb_hf.benchmark.utility import layer_c
+from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import Design
 from gmb_hf.stats import resamples
 
@@ -92,10 +92,10 @@ def _one() -> dict[str, Any]:
         _shortest(lambda: judge(Judgement(held_out, None, _design()))),
     )
     parts = judge(Judgement(held_out, explore, _design()))
-    null = parts.layer_c.primary.shift_null
+    null = parts.layer_C.at(0.05).x_shift_null
     return {
         "seconds": best,
-        "family": parts.layer_d.family_size,
+        "family": parts.layer_D.family_size,
         "draws": null.draws if null else 0,
     }
 
@@ -166,7 +166,7 @@ def _many() -> dict[str, float]:
         marks.append(time.perf_counter())
         utility = layer_c(judgement)
         marks.append(time.perf_counter())
-        diagnose(judgement, coverage=utility.primary.coverage)
+        diagnose(judgement, coverage=utility.at(0.05).coverage)
         marks.append(time.perf_counter())
         for name, seconds in zip(spent, np.diff(marks), strict=True):
             spent[name] += float(seconds)

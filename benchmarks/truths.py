@@ -14,8 +14,9 @@ import numpy as np
 from benchmarks.harness import Line
 from benchmarks.laws import LAWS, Law, draws, noise, with_events
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.judge import judge
-from gmb_hf.benchmark.utility import chance, warnings_at
+from gmb_hf.benchmark.nulls import chance, largest_p
+from gmb_hf.benchmark.utility import warnings_at
+from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import Design
 from gmb_hf.stats import holm
 
@@ -70,7 +71,7 @@ def _panel(law: Law, seed: int) -> bool:
     rng = np.random.default_rng([21, seed])
     explore = noise(law, 50, CHECKPOINTS, rng, "explore")
     held_out = noise(law, 64, CHECKPOINTS, rng)
-    return judge(Judgement(held_out, explore, _DESIGN)).verdict.alarm_eligible
+    return judge(Judgement(held_out, explore, _DESIGN)).x_alarm_eligible
 
 
 def _lock(seed: int) -> tuple[float, float]:
@@ -86,7 +87,7 @@ def _lock(seed: int) -> tuple[float, float]:
         explore = noise(law, 50, CHECKPOINTS, rng, "explore")
         judgement = Judgement(held_out, explore, _DESIGN)
         covered = int(warnings_at(judgement, ALPHA).covered.sum())
-        values.append(chance(judgement, ALPHA, covered)[2])
+        values.append(largest_p(chance(judgement, ALPHA, covered)))
     known = [p for p in values if p is not None]
     return min(known), min(p for p in holm(values) if p is not None)
 

@@ -21,7 +21,15 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get
 
 import numpy as np
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
 from gmb_hf.errors import InputError, nearest, unknown
@@ -162,6 +170,41 @@ class Section(BaseModel):
         (None) are left out."""
         plain: dict[str, Any] = json_like(self.model_dump(mode="python", exclude_none=True))
         return plain
+
+
+def _allow_extensions(schema: dict[str, Any]) -> None:
+    schema["additionalProperties"] = False
+    schema["patternProperties"] = {"^x_": {}}
+
+
+class OpenSection(Section):
+    """A section that anybody may extend: unknown keys are kept if they begin with `x_`."""
+
+    model_config = ConfigDict(extra="allow", json_schema_extra=_allow_extensions)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_keys(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            for key in data:
+                if key not in cls.model_fields and not str(key).startswith("x_"):
+                    raise ValueError(unknown_key(str(key), cls))
+        return data
+
+
+def unknown_key(path: str, section: type[BaseModel]) -> str:
+    """The fault of a key that an open section does not know, with the nearest one that it does."""
+    guess = nearest(path.rpartition(".")[2], section.model_fields)
+    own = (name for name in section.model_fields if not name.startswith("x_"))
+    hint = f"did you mean {guess}?" if guess else f"known: {', '.join(own)}"
+    return f"{path} is unknown; {hint} (extensions begin with x_)"
+
+
+Number = FiniteFloat | None
+"""A measured number; null where it does not exist."""
+Count = Annotated[int, Field(ge=0)]
+Measured = Annotated[FiniteFloat, WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "null"}]})]
+"""A number that the schema v0.4 lets be null, and that is there whenever we write its section."""
 
 
 def load_yaml(path: str | Path) -> Any:

@@ -1,8 +1,7 @@
-"""Intervals whose unit is the run: windows of one run are no independent observations.
+"""Statistics that more than one room needs.
 
-The run-cluster bootstrap resamples whole runs (Field and Welsh 2007, "Bootstrapping clustered
-data"); a resample is a row of weights, the number of times that each run was drawn, so that every
-statistic of all resamples is one matrix product.
+Intervals whose unit is the run (run-cluster bootstrap, exact binomial), Holm's adjustment, paired
+tests of two models on the same items, and summaries over seeds.
 """
 
 from __future__ import annotations
@@ -17,26 +16,40 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import bdtr, betaincinv, stdtrit
 
-from gmb_hf.documents import Record
+from gmb_hf.documents import Measured, Number, OpenSection, Record
 from gmb_hf.errors import InputError, choose, positive_int
 
 LEVEL = 0.95
+"""Confidence of every interval."""
+
+
+def generator(seed: int, stream: int) -> np.random.Generator:
+    """The generator of a seed and a purpose, so that one seed can serve several purposes.
+
+    Raises:
+        InputError: a seed below 0.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InputError(f"seed must be a whole number of at least 0, got {seed!r}")
+    return np.random.default_rng([seed, stream])
+
+
+# Intervals whose unit is the run: windows of one run are no independent observations. The
+# run-cluster bootstrap resamples whole runs (Field and Welsh 2007, "Bootstrapping clustered data").
+# A resample is a row of weights, the number of times that each run was drawn, so that every
+# statistic of all resamples is one matrix product.
+
+BOOTSTRAP, BINOMIAL = "run bootstrap", "exact binomial"
 _BOOTSTRAP_STREAM = 1
 
 
-@dataclass(frozen=True)
-class Interval(Record):
-    """An interval of confidence `level`; `method` is how it was found.
+class IntervalRecord(OpenSection):
+    """An interval around a measured number."""
 
-    Where both are named, the lower end is the bootstrap's and the upper one lies between the two.
-    """
-
-    low: float
-    high: float
-    level: float = LEVEL
-    method: Literal["run bootstrap", "exact binomial", "run bootstrap and exact binomial"] = (
-        "run bootstrap"
-    )
+    low: Measured
+    high: Measured
+    level: Number = 0.95
+    method: str = ""
 
 
 @lru_cache(maxsize=4)
@@ -54,7 +67,7 @@ def resamples(n_runs: int, draws: int, seed: int) -> NDArray[np.float64]:
 
 def ratio_interval(
     numerator: NDArray[np.float64], denominator: NDArray[np.float64], weights: NDArray[np.float64]
-) -> Interval | None:
+) -> IntervalRecord | None:
     """Percentile interval of sum(numerator) / sum(denominator) over resampled runs.
 
     Args:
@@ -68,7 +81,7 @@ def ratio_interval(
     defined = below > 0
     if not defined.any():
         return None
-    return _percentiles((weights @ numerator)[defined] / below[defined])
+    return percentile_interval((weights @ numerator)[defined] / below[defined])
 
 
 def quantile_intervals(
@@ -92,17 +105,20 @@ def quantile_intervals(
     return tuple(found)
 
 
-def percentile_interval(draws: NDArray[np.float64]) -> Interval | None:
+def percentile_interval(draws: NDArray[np.float64]) -> IntervalRecord | None:
     """The central 95% of a bootstrap distribution; None where it is empty."""
-    return _percentiles(draws) if len(draws) else None
+    if not len(draws):
+        return None
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return IntervalRecord(low=float(low), high=float(high), method=BOOTSTRAP)
 
 
-def exact_binomial(successes: int, trials: int) -> Interval:
+def exact_binomial(successes: int, trials: int) -> IntervalRecord:
     """The Clopper-Pearson interval of a proportion (two-sided, 95%)."""
     tail, failures = (1 - LEVEL) / 2, trials - successes
     low = betaincinv(successes, failures + 1, tail) if successes else 0.0
     high = betaincinv(successes + 1, failures, 1 - tail) if failures else 1.0
-    return Interval(float(low), float(high), method="exact binomial")
+    return IntervalRecord(low=float(low), high=float(high), method=BINOMIAL)
 
 
 def runs_for_zero(line: float) -> int:
@@ -110,12 +126,6 @@ def runs_for_zero(line: float) -> int:
     if line >= 1:
         return 1
     return math.ceil(math.log((1 - LEVEL) / 2) / math.log1p(-line))
-
-
-def _percentiles(draws: NDArray[np.float64]) -> Interval:
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(draws, [tail, 1 - tail])
-    return Interval(float(low), float(high))
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -137,18 +147,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     ]
 
 
-# One generator per purpose, so that one seed can serve them all.
-
-
-def generator(seed: int, stream: int) -> np.random.Generator:
-    """The generator of a seed and a purpose or place; an `InputError` for a seed below 0."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InputError(f"seed must be a whole number of at least 0, got {seed!r}")
-    return np.random.default_rng([seed, stream])
-
-
-# One number per seed, summed up over seeds.
-
+# A metric over seeds.
 
 IntervalMethod = Literal["t", "normal"]
 _NORMAL = 1.96
@@ -224,9 +223,7 @@ def meets_separation_rule(first: Sequence[float], second: Sequence[float]) -> bo
 
 # Whether two models differ on the same items: tests that need no normal distribution.
 
-
-_CHUNK = 4_000_000
-_LEVEL = 0.95
+_CHUNK = 4_000_000  # numbers held at once
 # Sums of one set of numbers in another order differ by rounding; they count as equal.
 _ROUNDING = 1e-9
 
@@ -365,7 +362,7 @@ def hierarchical_bootstrap(
         difference = _mean_of_seeds(b, size, rng) - _mean_of_seeds(a, size, rng)
         items = rng.multinomial(n, np.full(n, 1 / n), size=size)
         found.append((difference * items).sum(axis=1) / n)
-    low, high = np.quantile(np.concatenate(found), [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+    low, high = np.quantile(np.concatenate(found), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return HierarchicalBootstrap(float(b.mean() - a.mean()), float(low), float(high), draws)
 
 
@@ -399,8 +396,7 @@ def _finite(*arrays: NDArray[np.float64]) -> None:
         raise InputError("a paired test needs finite numbers; leave out items without a value")
 
 
-# One number per seed, with both intervals of its mean, and variants compared on equal seeds.
-
+# Variants compared on the seeds that they share.
 
 LEAST_SEEDS = 3
 """Fewer have no interval: at two, Student's quantile is 12.7 and a bootstrap sees three means."""

@@ -1,21 +1,42 @@
-"""The reference's settings, its published values as defaults."""
+"""Protocol `compat`: the reference implementation's computation, its quirks included.
+
+It exists to reproduce published numbers. No other protocol imports a rule from here, and its
+results never carry SUPPORTED_FOR_ALARM.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from gmb_hf.benchmark.diagnostics import effective_support, tie_dominance
+from gmb_hf.benchmark.diagnostics import DiagnosticsRecord, effective_support, tie_dominance
+from gmb_hf.benchmark.operationality import AchievedRecord, FloorRecord, LayerBRecord
+from gmb_hf.benchmark.ranking import LayerARecord
+from gmb_hf.benchmark.records import INCONCLUSIVE, RANK_ONLY, Label
+from gmb_hf.benchmark.results import (
+    TABLES,
+    EventRecord,
+    Results,
+    named_seeds,
+    provenance,
+    today,
+)
+from gmb_hf.benchmark.robustness import LayerDRecord
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.documents import Record
+from gmb_hf.benchmark.utility import LayerCRecord, OperatingPointRecord
+from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.documents import OpenSection
 from gmb_hf.errors import InputError, fraction, positive_int
 from gmb_hf.runs.panel import Panel
+
+# The reference's settings, its published values as defaults.
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,88 +355,87 @@ def effective_sample_size(values: NDArray[np.float64]) -> float | None:
     return n / (1.0 + 2.0 * total)
 
 
-# One score through the reference's computation: per run, pooled, and at each threshold.
+# One score through the reference's computation: what may be said of it never is that it may alarm.
 
-
+PROTOCOL_REASON = "compat_protocol"
 _PRIMARY = 0.05
+# .04 misses .05 by .010000000000000002: a tolerance of .01 must still hold.
+_SLACK = 1e-12
+_NO_EVENT = "no run has an event"
+_NOT_COMPUTED = "compat repeats the reference, which does not compute it"
+_NO_FAMILY = "the reference has no robustness family"
+_NO_TARGETS = "thresholds were given without target rates"
 
-
-@dataclass(frozen=True)
-class RunRow(Record):
-    """One run, as in the reference's table of diagnostics; None where a number does not exist.
-
-    Attributes:
-        run: its name.
-        n_pos, n_neg: positive and negative windows.
-        n_eff, n_eff_ratio: effective sample size of the negatives, and its share of n_neg.
-        k_eff: exp(entropy of 50 equal-width bins) of the negatives.
-        tie_dom: largest tie count / negatives at or above their 95th percentile.
-        roc_auc, average_precision: ranking of the positives above the negatives.
-    """
-
-    run: str
-    n_pos: int
-    n_neg: int
-    n_eff: float | None
-    n_eff_ratio: float | None
-    k_eff: float | None
-    tie_dom: float | None
-    roc_auc: float | None
-    average_precision: float | None
-
-
-@dataclass(frozen=True)
-class AlarmPoint(Record):
-    """What an alarm at one threshold does.
-
-    Attributes:
-        target: the target false positive rate; for a threshold without one, its achieved rate.
-        threshold: an alarm is s >= threshold.
-        achieved: share of all negative windows that alarm.
-        n_events, n_covered: events, and those with an alarm in a positive window.
-        coverage, abstain_rate: n_covered / n_events and the rest; None without events.
-        lead_times: steps from the first alarm in the horizon to t*, in the order of the runs.
-        lead_time_mean: their mean; None where nothing is covered.
-    """
-
-    target: float
-    threshold: float
-    achieved: float
-    n_events: int
-    n_covered: int
-    coverage: float | None
-    abstain_rate: float | None
-    lead_times: tuple[float, ...]
-    lead_time_mean: float | None
+# Field -> why it may be null in this protocol; every other null was not computed.
+_REASONS = {
+    "auc": "the windows are of one class only",
+    "ap": "no window is positive",
+    "x_auc_run_mean": "no run has windows of both classes",
+    "x_auc_run_sd": "no run has windows of both classes",
+    "x_ap_run_mean": "no run has windows of both classes",
+    "x_ap_run_sd": "no run has windows of both classes",
+    "roc_auc": "the run's windows are of one class only",
+    "average_precision": "no window of the run is positive",
+    "n_eff": "the score is constant over the run's negative windows",
+    "n_eff_ratio": "the score is constant over the run's negative windows",
+    "k_eff": "the run has no negative window",
+    "tie_dom": "the run has no negative window",
+    "x_n_eff_ratio_mean": "the score is constant over every run's negative windows",
+    "x_n_eff_ratio_sd": "the score is constant over every run's negative windows",
+    "family": "not declared",
+    "x_sees_test_labels": "not declared",
+    "ok_targets": _NO_TARGETS,
+    "controllability_pass": _NO_TARGETS,
+    "x_met": _NO_TARGETS,
+    "x_state": _NO_TARGETS,
+    "x_budget_used": _NO_TARGETS,
+    "fpr_floor_detected": "thresholds were given, and no other was searched",
+    "x_passed": "thresholds were given, and no other was searched",
+    "tied_value": "the highest negative score is not tied",
+    "coverage": _NO_EVENT,
+    "x_abstain_rate": _NO_EVENT,
+    "lead_time_success": _NO_EVENT,
+    "family_size": _NO_FAMILY,
+    "pass_rate": _NO_FAMILY,
+    "label_flip_rate": _NO_FAMILY,
+    "x_central_label": _NO_FAMILY,
+    "x_runs_to_settle": "no number of runs makes compat decide for an alarm",
+}
+_LEADS = ("lead_time_median", "lead_time_iqr", "x_lead_time_mean")
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Everything that the reference measures of one score.
+    """What the reference measures of one score: the scores, and their entry in a results file.
 
-    Attributes:
-        scores: what was measured.
-        rows: one per run.
-        auc, ap: over the pooled windows; None where a class is empty.
-        points: one per threshold.
-        negatives: the scores of all negative windows, ascending, float64 [N].
+    The entry has the reference's thresholds as `x_thresholds` and its table of diagnostics, a row
+    for each run, as `x_per_run`.
     """
 
     scores: Scores
-    rows: tuple[RunRow, ...]
-    auc: float | None
-    ap: float | None
-    points: tuple[AlarmPoint, ...]
-    negatives: NDArray[np.float64]
+    record: IndicatorRecord
 
     @property
-    def primary(self) -> AlarmPoint:
-        """The point that summaries speak of: the one whose target is nearest to .05."""
-        return min(self.points, key=lambda point: abs(point.target - _PRIMARY))
+    def primary(self) -> OperatingPointRecord:
+        """The operating point whose target is nearest to .05."""
+        return _primary(self.record.layer_C.at_fpr)
 
 
-def measure(scores: Scores, settings: CompatSettings) -> Measured:
+def measure(
+    scores: Scores,
+    settings: CompatSettings,
+    *,
+    family: str | None = None,
+    sign: int = 1,
+    sees_test_labels: bool | None = None,
+) -> Measured:
     """Measure one score, signed so that higher means higher risk.
+
+    Args:
+        scores: what is measured.
+        settings: the reference's settings.
+        family, sign, sees_test_labels: what is declared of the score, see
+            `IndicatorRecord.declared`.
 
     Raises:
         InputError: no run has a negative window.
@@ -433,156 +453,243 @@ def measure(scores: Scores, settings: CompatSettings) -> Measured:
         thresholds = np.asarray(settings.thresholds, dtype=np.float64)
         rates = false_positive_rates(positive, values, thresholds)
     targets = settings.fpr_targets or tuple(rates.tolist())
-    return Measured(
-        scores=scores,
-        rows=tuple(_row(scores, labels, run) for run in range(scores.n_runs)),
-        auc=roc_auc(positive, values),
-        ap=average_precision(positive, values),
-        points=tuple(
-            _point(scores, labels, float(target), float(tau), float(rate))
-            for target, tau, rate in zip(targets, thresholds, rates, strict=True)
-        ),
-        negatives=np.sort(values[~positive]),
+    rows = [_row(scores, labels, run) for run in range(scores.n_runs)]
+    points = tuple(
+        _point(scores, labels, target, tau, settings)
+        for target, tau in zip(targets, thresholds.tolist(), strict=True)
     )
+    layer_a = _layer_a(positive, values, rows)
+    layer_b = _layer_b(
+        targets, thresholds.tolist(), rates.tolist(), np.sort(values[~positive]), rows, settings
+    )
+    label, reasons, sentence = _conclude(layer_a, layer_b, points[0].x_n_events or 0, settings)
+    coverage = _primary(points).coverage
+    extensions: dict[str, Any] = {"x_thresholds": thresholds.tolist(), "x_per_run": rows}
+    record = IndicatorRecord(
+        name=scores.name,
+        family=None,
+        layer_A=layer_a,
+        layer_B=layer_b,
+        layer_C=LayerCRecord(at_fpr=points),
+        layer_D=LayerDRecord(
+            family_size=None,
+            pass_rate=None,
+            label_flip_rate=None,
+            sensitivity_notes=f"not measured: {_NO_FAMILY}",
+        ),
+        label=label,
+        diagnostics=_diagnostics(rows, None if coverage is None else 1 - coverage),
+        x_alarm_eligible=False,
+        x_reasons=reasons,
+        x_sentence=sentence,
+        **extensions,
+    )
+    declared = record.declared(
+        scores.name, family=family, sign=sign, sees_test_labels=sees_test_labels, why=_why_null
+    )
+    return Measured(scores, declared)
 
 
-def _row(scores: Scores, labels: NDArray[np.bool_], run: int) -> RunRow:
+def _primary(points: Iterable[OperatingPointRecord]) -> OperatingPointRecord:
+    """The point that summaries speak of: the one whose target is nearest to .05."""
+    return min(points, key=lambda point: abs(point.fpr - _PRIMARY))
+
+
+def _row(scores: Scores, labels: NDArray[np.bool_], run: int) -> dict[str, Any]:
+    """One run, as in the reference's table of diagnostics; None where a number does not exist."""
     there = scores.present[run]
     positive, values = labels[run, there], scores.values[run, there]
     negatives = values[~positive]
     n_eff = effective_sample_size(negatives)
     known = len(negatives) > 0
-    return RunRow(
-        run=scores.runs[run],
-        n_pos=int(positive.sum()),
-        n_neg=len(negatives),
-        n_eff=n_eff,
-        n_eff_ratio=None if n_eff is None else n_eff / len(negatives),
-        k_eff=effective_support(negatives) if known else None,
-        tie_dom=tie_dominance(negatives) if known else None,
-        roc_auc=roc_auc(positive, values),
-        average_precision=average_precision(positive, values),
+    return {
+        "run": scores.runs[run],
+        "n_pos": int(positive.sum()),
+        "n_neg": len(negatives),
+        "n_eff": n_eff,
+        "n_eff_ratio": None if n_eff is None else n_eff / len(negatives),
+        "k_eff": effective_support(negatives) if known else None,
+        "tie_dom": tie_dominance(negatives) if known else None,
+        "roc_auc": roc_auc(positive, values),
+        "average_precision": average_precision(positive, values),
+    }
+
+
+def _layer_a(
+    positive: NDArray[np.bool_], values: NDArray[np.float64], rows: Sequence[Mapping[str, Any]]
+) -> LayerARecord:
+    both = [row for row in rows if row["roc_auc"] is not None]
+    auc_mean, auc_sd = _spread(both, "roc_auc")
+    ap_mean, ap_sd = _spread(both, "average_precision")
+    return LayerARecord(
+        auc=roc_auc(positive, values),
+        ap=average_precision(positive, values),
+        x_auc_run_mean=auc_mean,
+        x_auc_run_sd=auc_sd,
+        x_ap_run_mean=ap_mean,
+        x_ap_run_sd=ap_sd,
+        x_n_runs=len(both),
+    )
+
+
+def _layer_b(
+    targets: Sequence[float],
+    thresholds: Sequence[float],
+    rates: Sequence[float],
+    negatives: NDArray[np.float64],
+    rows: Sequence[Mapping[str, Any]],
+    settings: CompatSettings,
+) -> LayerBRecord:
+    """Layer B by the specification's rules, in sample, on the reference's numbers.
+
+    Without targets nothing is met or missed; where thresholds were given there is no floor, since
+    what else the score could reach was not searched.
+    """
+    met: list[bool | None] = [None] * len(targets)
+    ok_targets, controllable, floor, passed = None, None, None, None
+    fpr_min = min(rates)
+    if settings.fpr_targets:
+        met = [
+            abs(rate - target) <= settings.fpr_eps + _SLACK
+            for target, rate in zip(targets, rates, strict=True)
+        ]
+        ok_targets = sum(bool(held) for held in met)
+        controllable = ok_targets >= settings.min_targets_ok
+    if settings.thresholds is None:
+        floor = fpr_min > settings.fpr_floor_max + _SLACK
+        passed = bool(controllable) and not floor
+    tied = int((negatives == negatives[-1]).sum())
+    alarmed = np.unique(np.searchsorted(-negatives[::-1], -negatives, side="right"))
+    reachable = alarmed / len(negatives)
+    source = "in_sample" if settings.thresholds is None else "given"
+    return LayerBRecord(
+        targets=tuple(targets),
+        achieved=tuple(
+            AchievedRecord(
+                target=target,
+                achieved=rate,
+                x_threshold=tau,
+                x_answer="THRESHOLD",
+                x_achieved_pooled=rate,
+                x_budget_used=None if held is None else rate / target,
+                x_met=held,
+                x_state=None if held is None else "met" if held else "missed",
+            )
+            for target, tau, rate, held in zip(targets, thresholds, rates, met, strict=True)
+        ),
+        ok_targets=ok_targets,
+        fpr_min=fpr_min,
+        controllability_pass=controllable,
+        fpr_floor_detected=floor,
+        x_passed=passed,
+        x_floor_certificate=FloorRecord(
+            f_min_pos=float(reachable[0]),
+            gaps={
+                repr(target): float(np.abs(reachable - target).min())
+                for target in settings.fpr_targets
+            },
+            tied_value=float(negatives[-1]) + 0.0 if tied > 1 else None,
+            tied_windows=tied,
+        ),
+        x_calibration=source,
+        x_n_runs=sum(row["n_neg"] > 0 for row in rows),
+        x_n_windows=len(negatives),
+        x_dropped_windows=0,
     )
 
 
 def _point(
-    scores: Scores, positive: NDArray[np.bool_], target: float, threshold: float, achieved: float
-) -> AlarmPoint:
+    scores: Scores,
+    positive: NDArray[np.bool_],
+    target: float,
+    threshold: float,
+    settings: CompatSettings,
+) -> OperatingPointRecord:
+    """What an alarm at one threshold does; `x_abstain_rate` and the mean lead are the reference's.
+
+    Leads run from the first alarm in the horizon to t*, in the order of the runs.
+    """
     alarmed = positive & (scores.values >= threshold)
     covered = alarmed.any(axis=1)
     first = scores.steps[np.arange(scores.n_runs), alarmed.argmax(axis=1)]
     leads = (scores.event_step - first)[covered]
     n_events, n_covered = int(scores.has_event.sum()), int(covered.sum())
-    return AlarmPoint(
-        target=target,
-        threshold=threshold,
-        achieved=achieved,
-        n_events=n_events,
-        n_covered=n_covered,
+    early = int((leads >= settings.lead_time_target).sum())
+    quarters = np.quantile(leads, [0.25, 0.5, 0.75]).tolist() if n_covered else None
+    extensions: dict[str, Any] = {
+        "x_abstain_rate": 1 - n_covered / n_events if n_events else None,
+        "x_lead_time_mean": float(leads.mean()) if n_covered else None,
+    }
+    return OperatingPointRecord(
+        fpr=target,
         coverage=n_covered / n_events if n_events else None,
-        abstain_rate=1 - n_covered / n_events if n_events else None,
-        lead_times=tuple(leads.tolist()),
-        lead_time_mean=float(leads.mean()) if n_covered else None,
+        lead_time_median=quarters[1] if quarters else None,
+        lead_time_iqr=quarters[2] - quarters[0] if quarters else None,
+        lead_time_success=early / n_events if n_events else None,
+        x_threshold=threshold,
+        x_n_events=n_events,
+        x_n_covered=n_covered,
+        x_n_too_early=0,  # t* itself is positive, so that no event is without a window
+        x_lead_times=tuple(leads.tolist()),
+        **extensions,
     )
 
 
-# What may be said of a score after the reference's computation: never that it may alarm.
-
-
-PROTOCOL_REASON = "compat_protocol"
-# .04 misses .05 by .010000000000000002: a tolerance of .01 must still hold.
-_SLACK = 1e-12
-
-
-@dataclass(frozen=True)
-class Gate:
-    """Layer B by the specification's rules, on the reference's numbers.
-
-    Attributes:
-        met: whether each target is met; empty where thresholds came without targets.
-        fpr_min: the least achieved rate.
-        controllable: enough targets are met; None without targets.
-        floor: the least achieved rate is too high; None where thresholds were given, since what
-            else the score could reach was not searched.
-    """
-
-    met: tuple[bool, ...]
-    fpr_min: float
-    controllable: bool | None
-    floor: bool | None
-
-    @property
-    def passed(self) -> bool | None:
-        """Controllable and without a floor; None where one of them is not known."""
-        if self.controllable is None or self.floor is None:
-            return None
-        return self.controllable and not self.floor
-
-
-@dataclass(frozen=True)
-class CompatVerdict:
-    """A label that is never SUPPORTED_FOR_ALARM, with its reasons and a sentence."""
-
-    label: str
-    reasons: tuple[str, ...]
-    sentence: str
-
-
-def gate(measured: Measured, settings: CompatSettings) -> Gate:
-    """Whether a false-alarm budget can be set, in sample."""
-    fpr_min = min(point.achieved for point in measured.points)
-    searched = settings.thresholds is None
-    met: tuple[bool, ...] = ()
-    if settings.fpr_targets:
-        met = tuple(
-            abs(point.achieved - point.target) <= settings.fpr_eps + _SLACK
-            for point in measured.points
-        )
-    return Gate(
-        met=met,
-        fpr_min=fpr_min,
-        controllable=sum(met) >= settings.min_targets_ok if met else None,
-        floor=fpr_min > settings.fpr_floor_max + _SLACK if searched else None,
+def _diagnostics(
+    rows: Sequence[Mapping[str, Any]], abstain_rate: float | None
+) -> DiagnosticsRecord:
+    with_negatives = [row for row in rows if row["n_neg"]]
+    ratio_mean, ratio_sd = _spread(with_negatives, "n_eff_ratio")
+    k_mean, k_sd = _spread(with_negatives, "k_eff")
+    tie_mean, tie_sd = _spread(with_negatives, "tie_dom")
+    extensions: dict[str, Any] = {
+        "x_effective_support_size_sd": k_sd,
+        "x_tie_dominance_sd": tie_sd,
+        "x_n_eff_ratio_mean": ratio_mean,
+        "x_n_eff_ratio_sd": ratio_sd,
+    }
+    return DiagnosticsRecord(
+        effective_support_size=k_mean,
+        tie_dominance=tie_mean,
+        comments="means over runs, as published; x_per_run has each run's",
+        x_abstain_rate=abstain_rate,
+        **extensions,
     )
 
 
-def conclude(measured: Measured, settings: CompatSettings) -> CompatVerdict:
-    """Label one score.
+def _spread(rows: Sequence[Mapping[str, Any]], key: str) -> tuple[float | None, float | None]:
+    """Mean and standard deviation; the latter over n, not n - 1, as the reference's is."""
+    known = np.array([row[key] for row in rows if row[key] is not None])
+    return (float(known.mean()), float(known.std())) if len(known) else (None, None)
+
+
+def _conclude(
+    layer_a: LayerARecord, layer_b: LayerBRecord, n_events: int, settings: CompatSettings
+) -> tuple[Label, tuple[str, ...], str]:
+    """Label, reason codes and sentence.
 
     A failure in sample is a failure, so that layer B may fail. Success in sample proves nothing:
     what would be SUPPORTED_FOR_ALARM by the published rules is INCONCLUSIVE here.
     """
-    found = gate(measured, settings)
-    faults = _faults(measured, found, settings)
-    n_events = measured.points[0].n_events
-    if n_events < settings.event_count_min:
-        few = f"{n_events} events are fewer than {settings.event_count_min}"
-        return _verdict("INCONCLUSIVE", {"few_events": few, **faults}, settings)
-    if faults:
-        return _verdict("RANK_ONLY", faults, settings)
-    return _verdict("INCONCLUSIVE", {}, settings)
-
-
-def _faults(measured: Measured, found: Gate, settings: CompatSettings) -> dict[str, str]:
-    """What stands against an alarm whatever the protocol: code -> clause."""
     faults = {}
-    if found.floor:
-        faults["fpr_floor"] = f"no threshold has a false positive rate below {found.fpr_min:.3f}"
-    if found.controllable is False:
+    if layer_b.fpr_floor_detected:
+        faults["fpr_floor"] = f"no threshold has a false positive rate below {layer_b.fpr_min:.3f}"
+    if layer_b.controllability_pass is False:
         faults["fpr_uncontrolled"] = (
-            f"{sum(found.met)} of {len(found.met)} false-alarm budgets hold, "
+            f"{layer_b.ok_targets} of {len(layer_b.targets)} false-alarm budgets hold, "
             f"{settings.min_targets_ok} must"
         )
-    if faults and (measured.auc is None or measured.auc <= 0.5):
-        auc = "undefined" if measured.auc is None else f"{measured.auc:.2f}"
+    if faults and (layer_a.auc is None or layer_a.auc <= 0.5):
+        auc = "undefined" if layer_a.auc is None else f"{layer_a.auc:.2f}"
         faults["no_ranking_signal"] = (
             f"it does not rank the windows before an event higher (AUC {auc})"
         )
-    return faults
-
-
-def _verdict(label: str, reasons: dict[str, str], settings: CompatSettings) -> CompatVerdict:
-    opening = "May not raise an alarm" if label == "RANK_ONLY" else "Not decided"
+    label = RANK_ONLY if faults else INCONCLUSIVE
+    if n_events < settings.event_count_min:
+        label = INCONCLUSIVE
+        few = f"{n_events} events are fewer than {settings.event_count_min}"
+        faults = {"few_events": few, **faults}
+    opening = "May not raise an alarm" if label == RANK_ONLY else "Not decided"
     source = (
         "measures thresholds on the windows that they come from"
         if settings.thresholds is None
@@ -592,5 +699,77 @@ def _verdict(label: str, reasons: dict[str, str], settings: CompatSettings) -> C
         f"compat repeats the published computation, which {source} and tests nothing against "
         "chance, so it never supports an alarm (--protocol strict can)"
     )
-    clauses = "; ".join([*reasons.values(), protocol])
-    return CompatVerdict(label, (*reasons, PROTOCOL_REASON), f"{opening}: {clauses}.")
+    sentence = f"{opening}: {'; '.join([*faults.values(), protocol])}."
+    return label, (*faults, PROTOCOL_REASON), sentence
+
+
+def _why_null(record: OpenSection, field: str) -> str:
+    if field in _LEADS:
+        return "no event was warned of" if getattr(record, "x_n_events", 0) else _NO_EVENT
+    return _REASONS.get(field, _NOT_COMPUTED)
+
+
+# The results file.
+
+
+def compat_results(
+    indicators: Iterable[IndicatorRecord],
+    *,
+    settings: CompatSettings,
+    runs: Sequence[str],
+    seeds: Sequence[int | None],
+    event_steps: Sequence[float],
+    last_steps: Sequence[int],
+    fingerprint: str,
+    notes: Sequence[str] = (),
+    tables: Mapping[str, str] | None = None,
+) -> Results:
+    """Put a results file together; where one score was judged, its table stands at the top too.
+
+    Args:
+        indicators: one per score.
+        settings: the reference's settings, stored as `x_compat`.
+        runs, seeds, event_steps, last_steps: the runs in one order; an event step is NaN where
+            there was no event, a seed None where it is not known.
+        fingerprint: content hash of the runs.
+        notes: what a reader must know.
+        tables: further tables by key, relative to the results file.
+    """
+    records = tuple(indicators)
+    event = EventRecord.of_runs("E_jump", runs, seeds, event_steps, last_steps)
+    content: dict[str, Any] = {
+        "meta": {"run_id": f"compat_{fingerprint[:8]}", "date": today()},
+        "boundary": {"task": None, "model": None, "seeds_eval": named_seeds(runs, seeds)},
+        "event": event,
+        "summary": {
+            "n_seeds": len(runs),
+            "n_events": event.n_events,
+            "notes": " ".join(notes),
+            "x_notes": list(notes),
+            "x_event_count_min": settings.event_count_min,
+            "x_n_too_early": 0,
+        },
+        "indicators": records,
+        "tables": {**TABLES, **(tables or {})},
+        "x_protocol": "compat",
+        "x_compat": settings.plain(),
+        "x_calibration": {"method": "in_sample" if settings.thresholds is None else "given"},
+        "x_provenance": provenance(None, None, fingerprint),
+    }
+    if len(records) == 1:
+        content |= records[0].model_extra or {}
+    return Results.parse(content, where="results")
+
+
+def settings_of(results: Results) -> CompatSettings | None:
+    """The settings that a results file of this protocol was made with; None for any other file."""
+    held = (results.model_extra or {}).get("x_compat")
+    if results.x_protocol != "compat" or not isinstance(held, dict):
+        return None
+    try:
+        plain: dict[str, Any] = {
+            key: tuple(v) if isinstance(v, list) else v for key, v in held.items()
+        }
+        return CompatSettings(**plain)
+    except TypeError as error:
+        raise InputError(f"results: x_compat: {error}") from None

@@ -7,47 +7,46 @@ sample size, D5 abstain rate. All but the last look at negative windows only.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import FiniteFloat
 
 from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.records import NO_EVENT, NO_NEGATIVE, WhyNull
 from gmb_hf.benchmark.scores import NegativeScores
-from gmb_hf.documents import Record
+from gmb_hf.documents import Many, Number, OpenSection
 
 _BINS = 50
 _TAIL = 0.90
 _TOP = 0.95
 _CURVE = tuple(float(f) for f in np.round(np.geomspace(0.005, 0.5, 21), 4))
+_NO_NEGATIVE = WhyNull(NO_NEGATIVE)
+_CONSTANT = WhyNull("the score is constant over negative windows, or there are none")
 
 
-@dataclass(frozen=True)
-class Diagnostics(Record):
-    """What the negatives look like; None where there are none.
+class DiagnosticsRecord(OpenSection):
+    """How much resolution and information the score has where it matters."""
 
-    Attributes:
-        effective_support_size: D1, k_eff = exp(entropy of 50 equal-width bins).
-        tail_k: D1, perplexity of the exact values at or above the 90th percentile.
-        achievable: D2, (target, nearest rate of any finite threshold) on the held-out negatives.
-        tie_dominance: D3, largest tie count / windows, at or above the 95th percentile.
-        n_eff: D4, the smaller of n / design effect and Geyer's estimate within runs.
-        design_effect: D4, variance of the rate over run clusters / over independent windows.
-        abstain_rate: D5, share of events without a warning at the primary operating point.
-        comments: one sentence for each of these that stands out.
-    """
-
-    effective_support_size: float | None
-    tail_k: float | None
-    achievable: tuple[tuple[float, float], ...]
-    tie_dominance: float | None
-    n_eff: float | None
-    design_effect: float | None
-    abstain_rate: float | None
-    comments: tuple[str, ...]
+    # D1: k_eff = exp(entropy of 50 equal-width bins).
+    effective_support_size: Annotated[Number, _NO_NEGATIVE] = None
+    # D3: largest tie count / windows, at or above the 95th percentile.
+    tie_dominance: Annotated[Number, _NO_NEGATIVE] = None
+    comments: str = ""  # on each of these that stands out
+    # D1: perplexity of the exact values at or above the 90th percentile.
+    x_tail_support_size: Annotated[Number, _NO_NEGATIVE] = None
+    # D4: the smaller of n / design effect and Geyer's estimate within runs; the design effect is
+    # the variance of the rate over run clusters / over independent windows.
+    x_n_eff: Annotated[Number, _CONSTANT] = None
+    x_design_effect: Annotated[Number, _CONSTANT] = None
+    # D5: share of events without a warning at the primary operating point.
+    x_abstain_rate: Annotated[Number, WhyNull(NO_EVENT)] = None
+    # D2: (target, nearest rate of any finite threshold) on the held-out negatives.
+    x_achievable: Many[Many[FiniteFloat]] = ()
 
 
-def diagnose(judgement: Judgement, *, coverage: float | None) -> Diagnostics:
+def diagnose(judgement: Judgement, *, coverage: float | None) -> DiagnosticsRecord:
     """Diagnose the held-out negatives of a judgement.
 
     Args:
@@ -57,9 +56,9 @@ def diagnose(judgement: Judgement, *, coverage: float | None) -> Diagnostics:
     abstain_rate = None if coverage is None else 1 - coverage
     negatives = judgement.negatives
     if not negatives.n_windows:
-        return Diagnostics(None, None, (), None, None, None, abstain_rate, ("no negative windows",))
+        return DiagnosticsRecord(comments="no negative windows", x_abstain_rate=abstain_rate)
     values = negatives.values
-    n_eff, design = effective_sample_size(judgement)
+    n_eff, design_effect = effective_sample_size(judgement)
     ties = tie_dominance(values)
     comments = []
     if ties > 0.5:
@@ -73,15 +72,15 @@ def diagnose(judgement: Judgement, *, coverage: float | None) -> Diagnostics:
         comments.append(
             f"{negatives.n_windows} negative windows are worth {n_eff:.0f} independent ones"
         )
-    return Diagnostics(
+    return DiagnosticsRecord(
         effective_support_size=effective_support(values),
-        tail_k=tail_support(values),
-        achievable=_achievable(negatives, per_run=judgement.strict),
         tie_dominance=ties,
-        n_eff=n_eff,
-        design_effect=design,
-        abstain_rate=abstain_rate,
-        comments=tuple(comments),
+        comments="; ".join(comments),
+        x_tail_support_size=tail_support(values),
+        x_n_eff=n_eff,
+        x_design_effect=design_effect,
+        x_abstain_rate=abstain_rate,
+        x_achievable=_achievable(negatives, per_run=judgement.strict),
     )
 
 

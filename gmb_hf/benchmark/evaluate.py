@@ -11,7 +11,6 @@ import numpy as np
 
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.events import Events
-from gmb_hf.benchmark.judge import IndicatorVerdictParts, judge_all
 from gmb_hf.benchmark.prepare import (
     CONTROLS,
     Entry,
@@ -21,7 +20,8 @@ from gmb_hf.benchmark.prepare import (
     prepare,
     statements_of,
 )
-from gmb_hf.benchmark.results import CalibrationRecord, Results, indicator_record
+from gmb_hf.benchmark.results import CalibrationRecord, Results
+from gmb_hf.benchmark.verdict import judge_all
 from gmb_hf.design.design import ENSEMBLE, Design
 from gmb_hf.design.lint import DesignFacts, lint, refuse_unsound
 from gmb_hf.design.lock import CENTRAL, Lock, look_notes, member_key, next_look
@@ -43,7 +43,6 @@ class Evaluation:
     Attributes:
         results: what results.yaml will say.
         judgements: each score, by name.
-        parts: what was measured of it.
         events: of the held-out runs that were judged; `excluded` names the others.
         log: the held-out runs that were judged.
         prereg: the design.
@@ -52,7 +51,6 @@ class Evaluation:
 
     results: Results
     judgements: Mapping[str, Judgement]
-    parts: Mapping[str, IndicatorVerdictParts]
     events: Events
     log: RunLog
     prereg: Design
@@ -207,13 +205,12 @@ def _evaluate(
         for entry in entries
         if entry.windows(design)
     }
-    parts = judge_all(
+    judged = judge_all(
         judgements, variants, controls=CONTROLS, facts=prepared.facts, on_done=on_done
     )
     records = [
-        indicator_record(
+        judged[entry.name].declared(
             entry.name,
-            parts[entry.name],
             family=entry.indicator.family,
             sign=entry.sign,
             sees_test_labels=entry.indicator.sees_test_labels,
@@ -243,7 +240,7 @@ def _evaluate(
         date=None if lock is None else lock.x_lock.created.partition("T")[0],
         notes=[*notes, *prepared.notes],
     ).pulled_from(hub_sources(log.metadata))
-    return Evaluation(results, judgements, parts, events, prepared.judged, design, lock)
+    return Evaluation(results, judgements, events, prepared.judged, design, lock)
 
 
 def _run_id(prereg: Design, fingerprint: str) -> str:

@@ -14,7 +14,7 @@ from gmb_hf.benchmark.ensembles import cross_fitted
 from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.prepare import Entry, Prepared, Runs, prepare
 from gmb_hf.benchmark.ranking import layer_a
-from gmb_hf.benchmark.utility import layer_c
+from gmb_hf.benchmark.utility import operating_point
 from gmb_hf.design.design import Design
 from gmb_hf.files import write_text
 
@@ -81,9 +81,10 @@ def explore(
 
 
 def _explored(entry: Entry, sign: int, judgement: Judgement) -> Explored:
-    ranking, point = layer_a(judgement), layer_c(judgement).primary
-    targets = layer_b(judgement, intervals=False).targets
-    shift, risk_set = point.shift_null, point.risk_set_null
+    primary, ranking = judgement.prereg.primary_fpr, layer_a(judgement)
+    gate = layer_b(judgement, intervals=False)
+    point = operating_point(judgement, primary)
+    shift, risk_set = point.x_shift_null, point.x_risk_set_null
     return Explored(
         indicator=entry.name,
         family=entry.indicator.family,
@@ -91,12 +92,12 @@ def _explored(entry: Entry, sign: int, judgement: Judgement) -> Explored:
         sees_test_labels=entry.indicator.sees_test_labels,
         auc=ranking.auc,
         ap=ranking.ap,
-        achieved_fpr={item.target: item.achieved for item in targets}.get(point.fpr),
+        achieved_fpr=gate.at(primary).achieved,
         coverage=point.coverage,
         lead_time_median=point.lead_time_median,
         shift_null=shift.mean_coverage if shift else None,
         risk_set_null=risk_set.mean_coverage if risk_set else None,
-        p_value=point.p_value,
+        p_value=point.x_p_value,
     )
 
 

@@ -16,37 +16,95 @@ chance of being covered and one uniform number. The chances themselves are exact
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.documents import Record
+from gmb_hf.benchmark.records import NO_EVENT, NO_NEGATIVE, WhyNull
+from gmb_hf.documents import Count, Measured, Number, OpenSection
+from gmb_hf.errors import InputError
 
 _SHIFT_STREAM = 2
 _RISK_SET_STREAM = 3
+_NO_EVENT = WhyNull(NO_EVENT)
 
 
-@dataclass(frozen=True)
-class Null(Record):
-    """One chance null at one operating point.
+class NullRecord(OpenSection):
+    """What chance reaches at an equal false-alarm cost."""
 
-    Attributes:
-        mean_coverage: the coverage that chance gives, its exact mean.
-        p_value: (1 + draws with at least the observed coverage) / (1 + draws).
-        fpr: the false positive rate of the null's own alarms, counted as in layer B.
-        draws: how many.
+    mean_coverage: Measured  # its exact mean
+    p_value: Measured  # (1 + draws with at least the observed coverage) / (1 + draws)
+    # Of the null's own alarms, counted as in layer B.
+    fpr: Annotated[Number, WhyNull(NO_NEGATIVE)] = None
+    draws: Count | None = None
+
+
+class NullsRecord(OpenSection):
+    """Every null at one operating point: one field for each, and the p-value of the layer.
+
+    A null that is registered without a field here is stored as an extension of the same form,
+    `x_<name>_null`; a field puts it into the published schema as well.
     """
 
-    mean_coverage: float
-    p_value: float
-    fpr: float | None
-    draws: int
+    x_shift_null: Annotated[NullRecord | None, _NO_EVENT] = None
+    x_risk_set_null: Annotated[NullRecord | None, _NO_EVENT] = None
+    x_p_value: Annotated[Number, _NO_EVENT] = None  # the largest of the nulls'
+
+    @property
+    def nulls(self) -> dict[str, NullRecord]:
+        """Each null that was measured, by name."""
+        found = {}
+        for key, value in self:
+            if value is not None and key.startswith("x_") and key.endswith("_null"):
+                known = isinstance(value, NullRecord)
+                name = key.removeprefix("x_").removesuffix("_null")
+                found[name] = value if known else NullRecord.parse(value, where=f"results: {key}")
+        return found
+
+    @property
+    def by_chance(self) -> float | None:
+        """The coverage that the hardest null gives; None where there is none."""
+        return max((null.mean_coverage for null in self.nulls.values()), default=None)
 
 
-def shift_null(judgement: Judgement, target: float, n_covered: int) -> Null | None:
+NullTest = Callable[[Judgement, float, int], NullRecord | None]
+"""Of a judgement, a target rate and the number of events covered at it; None without events."""
+
+NULLS: dict[str, NullTest] = {}
+"""Every registered null by name, in the order of tables and sentences."""
+
+
+def register_null(name: str) -> Callable[[NullTest], NullTest]:
+    """Register a chance null, which every score must then beat: decorates its function."""
+
+    def register(test: NullTest) -> NullTest:
+        if not name.isidentifier():
+            raise InputError(f"null {name!r}: the name must be letters, digits and _")
+        if name in NULLS:
+            raise InputError(f"null {name!r} is registered already; choose another name")
+        NULLS[name] = test
+        return test
+
+    return register
+
+
+def chance(judgement: Judgement, target: float, n_covered: int) -> dict[str, NullRecord]:
+    """Every registered null at a target's thresholds, by name; empty without events."""
+    found = {name: test(judgement, target, n_covered) for name, test in NULLS.items()}
+    return {name: null for name, null in found.items() if null is not None}
+
+
+def largest_p(nulls: Mapping[str, NullRecord]) -> float | None:
+    """The p-value of the hardest null: a score must beat all of them; None without events."""
+    return max((null.p_value for null in nulls.values()), default=None)
+
+
+@register_null("shift")
+def shift_null(judgement: Judgement, target: float, n_covered: int) -> NullRecord | None:
     """Null (a) at a target's thresholds; None without events."""
     if not judgement.n_events:
         return None
@@ -56,10 +114,11 @@ def shift_null(judgement: Judgement, target: float, n_covered: int) -> Null | No
     alarmed = (alarms & windows.monitored).sum(axis=1)
     rate = alarmed / np.maximum(windows.monitored.sum(axis=1), 1)
     fpr = _mean_rate(judgement, rate)
-    return _null(judgement, chances, n_covered, fpr, _SHIFT_STREAM)
+    return null_record(judgement, chances, n_covered, fpr, _SHIFT_STREAM)
 
 
-def risk_set_null(judgement: Judgement, target: float, n_covered: int) -> Null | None:
+@register_null("risk_set")
+def risk_set_null(judgement: Judgement, target: float, n_covered: int) -> NullRecord | None:
     """Null (b) at a target's thresholds; None without events.
 
     Its alarms are the observed ones, seen from other runs' events: its cost is the observed rate.
@@ -70,7 +129,7 @@ def risk_set_null(judgement: Judgement, target: float, n_covered: int) -> Null |
     false = (alarms & judgement.windows.negative).sum(axis=1)
     fpr = _mean_rate(judgement, false / np.maximum(counts, 1))
     chances = judgement.risk_sets.share_alarmed(alarms)
-    return _null(judgement, chances, n_covered, fpr, _RISK_SET_STREAM)
+    return null_record(judgement, chances, n_covered, fpr, _RISK_SET_STREAM)
 
 
 def shift_chances(
@@ -116,20 +175,29 @@ def uniform_draws(n_runs: int, draws: int, seed: int, stream: int) -> NDArray[np
     return numbers
 
 
-def _null(
+def null_record(
     judgement: Judgement,
     chances: NDArray[np.float64],
     n_covered: int,
     fpr: float | None,
     stream: int,
-) -> Null:
+) -> NullRecord:
+    """The record of a null under which events are covered independently.
+
+    Args:
+        judgement: what is judged.
+        chances: float64 [R], each event's chance of being covered; NaN where there is no event.
+        n_covered: events that the score covers.
+        fpr: the false positive rate of the null's alarms.
+        stream: of its random numbers, another one for each null.
+    """
     has_event = judgement.evaluation.has_event
     prereg = judgement.prereg
     numbers = uniform_draws(len(chances), prereg.null_draws, prereg.seed, stream)
     # Comparisons with NaN, where there is no event, are False.
     covered = (numbers < chances.astype(np.float32)).sum(axis=1)
     reached = int((covered >= n_covered).sum())
-    return Null(
+    return NullRecord(
         mean_coverage=float(chances[has_event].mean()),
         p_value=(1 + reached) / (1 + prereg.null_draws),
         fpr=fpr,

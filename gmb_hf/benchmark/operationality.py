@@ -2,20 +2,114 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import AllowInfNan, Field, FiniteFloat
 
 from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.records import NO_NEGATIVE, WhyNull
 from gmb_hf.benchmark.scores import NegativeScores
 from gmb_hf.design.power import effective_budget, runs_needed
-from gmb_hf.documents import Record
-from gmb_hf.stats import LEVEL, Interval, exact_binomial, ratio_interval, resamples
+from gmb_hf.documents import Count, Many, Measured, Number, OpenSection
+from gmb_hf.stats import (
+    BINOMIAL,
+    BOOTSTRAP,
+    LEVEL,
+    IntervalRecord,
+    exact_binomial,
+    ratio_interval,
+    resamples,
+)
+
+State = Literal["met", "missed", "straddles"]
+
+# .04 misses .05 by .010000000000000002: a tolerance of .01 must still hold.
+_SLACK = 1e-12
+_NO_NEGATIVE = WhyNull(NO_NEGATIVE)
+
+
+class AchievedRecord(OpenSection):
+    """One target false positive rate and what was measured at its threshold."""
+
+    target: FiniteFloat
+    # The rate that decides. `strict`: the mean over runs of each run's rate; `v0.4`: pooled.
+    achieved: Annotated[Number, _NO_NEGATIVE]
+    # In use, or, where each run is judged by that of its fold, the one that all runs give;
+    # infinite: nothing alarms, and the answer is ABSTAIN.
+    x_threshold: Annotated[float, AllowInfNan(True)] | None = None
+    x_answer: Literal["THRESHOLD", "ABSTAIN"] | None = None
+    x_achieved_pooled: Annotated[Number, _NO_NEGATIVE] = None
+    # 95%, of `achieved`, over runs; exact at its upper end where few runs alarm.
+    x_interval: Annotated[IntervalRecord | None, _NO_NEGATIVE] = None
+    x_alarming_runs: Count | None = None
+    x_budget_used: Annotated[Number, _NO_NEGATIVE] = None  # achieved / target
+    # The rate to expect from so many calibration runs.
+    x_effective_budget: Annotated[
+        Number, WhyNull("only strict thresholds from a known number of runs have one")
+    ] = None
+    x_met: bool | None = None  # by the point estimate
+    # `strict`: whether the interval decides it; `straddles` where it does not, or where there are
+    # too few calibration runs for any threshold. `v0.4`: as `x_met`.
+    x_state: State | None = None
+    x_few_runs: bool | None = None  # too few calibration runs for a finite threshold
+
+
+class FloorRecord(OpenSection):
+    """Why a target cannot be reached: the smallest rate that any alarm costs."""
+
+    f_min_pos: Measured  # over all finite thresholds, on the held-out negatives
+    gaps: dict[str, Number] = Field(default_factory=dict)  # target -> distance of the nearest rate
+    # The score that several windows share at the top, so that no threshold takes fewer of them.
+    tied_value: Annotated[Number, WhyNull("the highest negative score is not tied")] = None
+    tied_windows: Count | None = None
+
+    @property
+    def tied(self) -> bool:
+        """Whether several windows share the highest score.
+
+        A single window at the top is no property of the score: it counts 1/(runs x windows of its
+        run), which only tells how few of them there are, and more runs would bring smaller steps.
+        """
+        return (self.tied_windows or 0) > 1
+
+    def forbids(self, rate: float) -> bool:
+        """Whether the score, by ties, keeps every threshold that alarms above a rate."""
+        return self.tied and self.f_min_pos > rate + _SLACK
+
+
+class LayerBRecord(OpenSection):
+    """The operationality gate."""
+
+    targets: Many[FiniteFloat]
+    achieved: Many[AchievedRecord]
+    ok_targets: Count | None
+    # The least rate over targets that a finite threshold with an alarm gives.
+    fpr_min: Annotated[Number, _NO_NEGATIVE]
+    controllability_pass: bool | None
+    fpr_floor_detected: bool | None
+    x_passed: bool | None = None  # controllable and without a floor
+    x_floor_certificate: Annotated[FloorRecord | None, _NO_NEGATIVE] = None
+    x_calibration: str | None = None  # where thresholds come from, see `Calibration.method`
+    x_n_runs: Count | None = None  # held-out runs with negative windows
+    x_n_windows: Count | None = None
+    x_dropped_windows: Count | None = None  # for want of a finite score
+
+    @property
+    def surely_met(self) -> int:
+        """Targets that are met beyond the interval's doubt."""
+        return sum(result.x_state == "met" for result in self.achieved)
+
+    @property
+    def open_targets(self) -> int:
+        """Targets that more runs would have to decide."""
+        return sum(result.x_state == "straddles" for result in self.achieved)
+
+    def at(self, target: float) -> AchievedRecord:
+        """The result for one target."""
+        return next(result for result in self.achieved if result.target == target)
 
 
 def false_alarms(judgement: Judgement, target: float) -> NDArray[np.int64]:
@@ -32,7 +126,7 @@ def run_rates(judgement: Judgement, target: float) -> tuple[NDArray[np.int64], N
 
 def bootstrap_rate(
     judgement: Judgement, false: NDArray[np.int64], rates: NDArray[np.float64]
-) -> Interval | None:
+) -> IntervalRecord | None:
     """The run-cluster bootstrap interval of a false positive rate, and nothing else."""
     counts, prereg = judgement.negatives.counts, judgement.prereg
     weights = resamples(len(counts), prereg.bootstrap_draws, prereg.seed)
@@ -43,7 +137,7 @@ def bootstrap_rate(
 
 def rate_interval(
     judgement: Judgement, false: NDArray[np.int64], rates: NDArray[np.float64]
-) -> Interval | None:
+) -> IntervalRecord | None:
     """The run-cluster bootstrap; the fewer runs alarm, the more an exact bound is its upper end.
 
     A resample that misses every run that alarms knows no more than silence does, and resamples of
@@ -69,153 +163,40 @@ def rate_interval(
         return interval
     weight = min(1.0, blind / ((1 - LEVEL) / 2))
     high = interval.high + weight * (exact - interval.high)
-    return dataclasses.replace(interval, high=high, method="run bootstrap and exact binomial")
+    return interval.model_copy(update={"high": high, "method": f"{BOOTSTRAP} and {BINOMIAL}"})
 
 
-State = Literal["met", "missed", "straddles"]
-
-# .04 misses .05 by .010000000000000002: a tolerance of .01 must still hold.
-_SLACK = 1e-12
-
-
-@dataclass(frozen=True)
-class TargetResult(Record):
-    """One target false positive rate.
-
-    Attributes:
-        target: f.
-        threshold: the threshold in use, or, when each run is judged by that of its fold, the one
-            that all runs give; infinite: nothing alarms.
-        answer: `ABSTAIN` where the threshold is infinite.
-        achieved: the rate that decides. `strict`: mean over runs of each run's rate; `v0.4`:
-            pooled over windows. None without negative windows.
-        achieved_pooled: the pooled rate.
-        interval: 95% run-cluster interval of `achieved`; exact at its upper end where few runs
-            alarm (see `rate_interval`).
-        alarming_runs: runs with a false alarm.
-        budget_used: achieved / target.
-        effective_budget: the rate to expect from so many calibration runs; None in `v0.4`, and
-            where their number is not known.
-        met: the point verdict.
-        state: `strict`: whether the interval decides it, `straddles` where it does not, or where
-            there are too few calibration runs for any threshold. `v0.4`: as `met`.
-        few_runs: the threshold is infinite because calibration runs are too few for the target.
-    """
-
-    target: float
-    threshold: float
-    answer: Literal["THRESHOLD", "ABSTAIN"]
-    achieved: float | None
-    achieved_pooled: float | None
-    interval: Interval | None
-    alarming_runs: int
-    budget_used: float | None
-    effective_budget: float | None
-    met: bool
-    state: State
-    few_runs: bool
-
-
-@dataclass(frozen=True)
-class FloorCertificate(Record):
-    """What the score can do at best, over finite thresholds on the held-out negatives.
-
-    Attributes:
-        f_min_pos: the smallest false positive rate above 0 that any threshold achieves.
-        gaps: target -> least distance of any achievable rate from it.
-        tied_value: the score that several windows share at the top, so that no threshold takes
-            fewer of them; None where the top is a single window.
-        tied_windows: how many share it.
-    """
-
-    f_min_pos: float
-    gaps: Mapping[float, float]
-    tied_value: float | None
-    tied_windows: int
-
-    def forbids(self, rate: float) -> bool:
-        """Whether the score, by ties, keeps every threshold that alarms above a rate.
-
-        A single window at the top is no property of the score: it counts 1/(runs x windows of its
-        run), which only tells how few of them there are, and more runs would bring smaller steps.
-        """
-        return self.tied_windows > 1 and self.f_min_pos > rate + _SLACK
-
-
-@dataclass(frozen=True)
-class LayerB(Record):
-    """The operationality gate; failing it forbids an alarm whatever the ranking.
-
-    Attributes:
-        targets: one result per target.
-        ok_targets: how many are met.
-        fpr_min: least rate over targets that a finite threshold with an alarm gives.
-        controllability_pass: enough targets are met.
-        fpr_floor_detected: the least rate is too high.
-        certificate: the proof; None without negative windows.
-        passed: controllable and without a floor.
-        calibration: where the thresholds come from (see `Calibration.method`).
-        n_runs, n_windows: held-out runs with negatives, and negative windows.
-        dropped_windows: labelled windows left out for want of a finite score.
-    """
-
-    targets: tuple[TargetResult, ...]
-    ok_targets: int
-    fpr_min: float | None
-    controllability_pass: bool
-    fpr_floor_detected: bool
-    certificate: FloorCertificate | None
-    passed: bool
-    calibration: str
-    n_runs: int
-    n_windows: int
-    dropped_windows: int
-
-    @property
-    def surely_met(self) -> int:
-        """Targets that are met beyond the interval's doubt."""
-        return sum(result.state == "met" for result in self.targets)
-
-    @property
-    def open_targets(self) -> int:
-        """Targets that more runs would have to decide."""
-        return sum(result.state == "straddles" for result in self.targets)
-
-    def at(self, target: float) -> TargetResult:
-        """The result for one target."""
-        return next(result for result in self.targets if result.target == target)
-
-
-def layer_b(judgement: Judgement, *, intervals: bool = True) -> LayerB:
+def layer_b(judgement: Judgement, *, intervals: bool = True) -> LayerBRecord:
     """Measure every target's false positive rate on the held-out negatives.
 
     Args:
         judgement: what to judge.
-        intervals: find intervals and, from them, states; without, states follow `met`.
+        intervals: find intervals and, from them, states; without, states follow the points.
     """
     prereg, negatives = judgement.prereg, judgement.negatives
     certificate, fpr_min = _floor(negatives, prereg.fpr_targets, per_run=judgement.strict)
-    targets = tuple(
+    achieved = tuple(
         _target(judgement, target, certificate, intervals) for target in prereg.fpr_targets
     )
     floor = fpr_min is not None and fpr_min > prereg.fpr_floor_max + _SLACK
     if judgement.strict and certificate is not None:
-        floor &= certificate.tied_windows > 1
+        floor &= certificate.tied
         floor |= certificate.forbids(min(prereg.fpr_targets) + prereg.fpr_eps)
-    ok_targets = sum(result.met for result in targets)
+    ok_targets = sum(bool(result.x_met) for result in achieved)
     controllable = ok_targets >= prereg.min_targets_ok
-    return LayerB(
-        targets=targets,
+    return LayerBRecord(
+        targets=prereg.fpr_targets,
+        achieved=achieved,
         ok_targets=ok_targets,
         fpr_min=fpr_min,
         controllability_pass=controllable,
         fpr_floor_detected=floor,
-        certificate=certificate,
-        passed=controllable and not floor,
-        calibration=judgement.calibrated.method,
-        n_runs=negatives.n_runs,
-        n_windows=negatives.n_windows,
-        dropped_windows=judgement.windows.dropped,
+        x_passed=controllable and not floor,
+        x_floor_certificate=certificate,
+        x_calibration=judgement.calibrated.method,
+        x_n_runs=negatives.n_runs,
+        x_n_windows=negatives.n_windows,
+        x_dropped_windows=judgement.windows.dropped,
     )
 
 
@@ -225,9 +206,9 @@ def pass_line(target: float, eps: float) -> float:
 
 
 def _target(
-    judgement: Judgement, target: float, certificate: FloorCertificate | None, intervals: bool
-) -> TargetResult:
-    counts = judgement.negatives.counts
+    judgement: Judgement, target: float, certificate: FloorRecord | None, intervals: bool
+) -> AchievedRecord:
+    counts, eps = judgement.negatives.counts, judgement.prereg.fpr_eps
     known = counts > 0
     false, rates = run_rates(judgement, target)
     achieved = pooled = interval = None
@@ -240,57 +221,54 @@ def _target(
     tau = calibrated.deployed[target]
     finite = math.isfinite(tau) and bool(np.isfinite(calibrated.thresholds[target]).all())
     few_runs = judgement.strict and not finite and m is not None and m < runs_needed(target)
+    state: State
     if judgement.strict:
         able = finite and certificate is not None and not certificate.forbids(target)
-        line = pass_line(target, judgement.prereg.fpr_eps) + _SLACK
+        line = pass_line(target, eps) + _SLACK
         met = able and achieved is not None and achieved <= line
-        undecidable = achieved is None or few_runs
-        state = _state(met, interval if able else None, line, undecidable)
+        state = "met" if met else "missed"
+        straddles = able and interval is not None and interval.low <= line < interval.high
+        if straddles or achieved is None or few_runs:
+            state = "straddles"
     else:
-        eps = judgement.prereg.fpr_eps
         met = achieved is not None and abs(achieved - target) <= eps + _SLACK
         state = "met" if met else "missed"
-    return TargetResult(
+    return AchievedRecord(
         target=target,
-        threshold=tau,
-        answer="THRESHOLD" if finite else "ABSTAIN",
         achieved=achieved,
-        achieved_pooled=pooled,
-        interval=interval,
-        alarming_runs=int((false > 0).sum()),
-        budget_used=None if achieved is None else achieved / target,
-        effective_budget=(
+        x_threshold=tau,
+        x_answer="THRESHOLD" if finite else "ABSTAIN",
+        x_achieved_pooled=pooled,
+        x_interval=interval,
+        x_alarming_runs=int((false > 0).sum()),
+        x_budget_used=None if achieved is None else achieved / target,
+        x_effective_budget=(
             effective_budget(target, m) if judgement.strict and m is not None else None
         ),
-        met=met,
-        state=state,
-        few_runs=few_runs,
+        x_met=met,
+        x_state=state,
+        x_few_runs=few_runs,
     )
-
-
-def _state(met: bool, interval: Interval | None, line: float, undecidable: bool) -> State:
-    if undecidable or (interval is not None and interval.low <= line < interval.high):
-        return "straddles"
-    return "met" if met else "missed"
 
 
 def _floor(
     negatives: NegativeScores, targets: tuple[float, ...], *, per_run: bool
-) -> tuple[FloorCertificate | None, float | None]:
+) -> tuple[FloorRecord | None, float | None]:
     """The certificate, and the least rate over targets among finite thresholds that alarm."""
     if not negatives.n_windows:
         return None, None
     rates = negatives.rates(per_run=per_run)
-    distances = {target: np.abs(rates - target) for target in targets}
-    # `rates` ascends, so that the first of equal distances is the smaller rate.
-    nearest = [
-        float(rates[np.argmax(distance <= distance.min() + _SLACK)])
-        for distance in distances.values()
-    ]
+    gaps: dict[str, float | None] = {}
+    nearest = []
+    for target in targets:
+        distance = np.abs(rates - target)
+        gaps[repr(float(target))] = float(distance.min())
+        # `rates` ascends, so that the first of equal distances is the smaller rate.
+        nearest.append(float(rates[np.argmax(distance <= distance.min() + _SLACK)]))
     tied = int(negatives.windows_at_or_above[0])
-    certificate = FloorCertificate(
+    certificate = FloorRecord(
         f_min_pos=float(rates[0]),
-        gaps={target: float(distance.min()) for target, distance in distances.items()},
+        gaps=gaps,
         tied_value=float(negatives.distinct[0]) if tied > 1 else None,
         tied_windows=tied,
     )

@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 
 from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.nulls import chance
 from gmb_hf.benchmark.operationality import false_alarms, layer_b
 from gmb_hf.benchmark.prepare import Runs, prepare
-from gmb_hf.benchmark.utility import chance, warnings_at
+from gmb_hf.benchmark.utility import warnings_at
 from gmb_hf.design.design import Design
 from gmb_hf.design.power import Assumed, Goal, Plan, effective_budget
 from gmb_hf.documents import json_like, write_yaml
 from gmb_hf.errors import CheckFailed, InputError
 from gmb_hf.files import write_text
-from gmb_hf.stats import Interval, exact_binomial
+from gmb_hf.stats import IntervalRecord, exact_binomial
 
 _ENDINGS = (".json", ".yaml", ".yml")
 _SLACK = 1e-12
@@ -55,17 +56,16 @@ class Pilot:
         primary = prereg.primary_fpr
         bought = self._at(effective_budget(primary, m))
         covered = int(warnings_at(bought, primary).covered.sum())
-        shift, risk, _ = chance(bought, primary, covered)
-        by_chance = [null.mean_coverage for null in (shift, risk) if null is not None]
+        nulls = chance(bought, primary, covered)
         return Assumed(
             coverage=covered / self.n_events,
             windows={target: self._independent_windows(target) for target in prereg.fpr_targets},
             event_share=self.n_events / self.n_runs,
             negative_share=self.judgement.negatives.n_runs / self.n_runs,
-            chance=max(by_chance, default=None),
+            chance=max((null.mean_coverage for null in nulls.values()), default=None),
         )
 
-    def coverage_interval(self, assumed: Assumed) -> Interval:
+    def coverage_interval(self, assumed: Assumed) -> IntervalRecord:
         """The exact 95% interval of the pilot's coverage."""
         return exact_binomial(round(assumed.coverage * self.n_events), self.n_events)
 
@@ -108,7 +108,7 @@ def pilot(design: Design, runs: Runs) -> Pilot:
             f"{log.origin}: {known} pilot run(s) have negative windows; it takes two at least to "
             "see how runs differ. Narrow --safe-gap or --burn-in, or add runs"
         )
-    certificate = layer_b(judgement, intervals=False).certificate
+    certificate = layer_b(judgement, intervals=False).x_floor_certificate
     if certificate is not None and certificate.forbids(design.primary_fpr):
         raise CheckFailed(
             f"{entry.name} cannot alarm at a false positive rate of {design.primary_fpr:g}: "

@@ -6,40 +6,39 @@ midranks for the AUC, one operating point for the average precision, as in sciki
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.documents import Record
+from gmb_hf.benchmark.records import WhyNull
+from gmb_hf.documents import Count, Number, OpenSection
+
+_ONE_CLASS = WhyNull("the labelled windows are of one class only")
+_NO_RUN = WhyNull("no run has windows of both classes")
+_ONE_RUN = WhyNull("fewer than two runs have windows of both classes")
 
 
-@dataclass(frozen=True)
-class LayerA(Record):
-    """Ranking only; it never implies that an alarm is possible.
+class LayerARecord(OpenSection):
+    """Ranking only; it never implies that a score may raise an alarm."""
 
-    Attributes:
-        auc, ap: over the pooled windows; None where a class is empty.
-        auc_run_mean, auc_run_sd, ap_run_mean, ap_run_sd: over the runs with both classes (sd with
-            one degree of freedom less; None for fewer than two runs).
-        n_runs: how many those are.
-    """
-
-    auc: float | None
-    ap: float | None
-    auc_run_mean: float | None
-    auc_run_sd: float | None
-    ap_run_mean: float | None
-    ap_run_sd: float | None
-    n_runs: int
+    # Over the pooled windows.
+    auc: Annotated[Number, _ONE_CLASS]
+    ap: Annotated[Number, _ONE_CLASS]
+    # Over the runs with both classes; the deviation with one degree of freedom less.
+    x_auc_run_mean: Annotated[Number, _NO_RUN] = None
+    x_auc_run_sd: Annotated[Number, _ONE_RUN] = None
+    x_ap_run_mean: Annotated[Number, _NO_RUN] = None
+    x_ap_run_sd: Annotated[Number, _ONE_RUN] = None
+    x_n_runs: Count | None = None
 
 
-def layer_a(judgement: Judgement) -> LayerA:
+def layer_a(judgement: Judgement) -> LayerARecord:
     """AUC and AP of the held-out windows."""
     windows, scores = judgement.windows, judgement.evaluation
     labelled = windows.positive | windows.negative
-    pooled_auc, pooled_ap = ranking(
+    (pooled_auc,), (pooled_ap,) = ranking(
         scores.values[labelled][None, :],
         windows.positive[labelled][None, :],
         np.ones((1, int(labelled.sum())), dtype=bool),
@@ -47,14 +46,14 @@ def layer_a(judgement: Judgement) -> LayerA:
     auc, ap = ranking(scores.values, windows.positive, labelled)
     both = ~np.isnan(auc)
     auc, ap = auc[both], ap[both]
-    return LayerA(
-        auc=_defined(pooled_auc[0]),
-        ap=_defined(pooled_ap[0]),
-        auc_run_mean=_mean(auc),
-        auc_run_sd=_deviation(auc),
-        ap_run_mean=_mean(ap),
-        ap_run_sd=_deviation(ap),
-        n_runs=int(both.sum()),
+    return LayerARecord(
+        auc=None if np.isnan(pooled_auc) else float(pooled_auc),
+        ap=None if np.isnan(pooled_ap) else float(pooled_ap),
+        x_auc_run_mean=float(auc.mean()) if len(auc) else None,
+        x_auc_run_sd=float(auc.std(ddof=1)) if len(auc) > 1 else None,
+        x_ap_run_mean=float(ap.mean()) if len(ap) else None,
+        x_ap_run_sd=float(ap.std(ddof=1)) if len(ap) > 1 else None,
+        x_n_runs=int(both.sum()),
     )
 
 
@@ -106,15 +105,3 @@ def _counted(chosen: NDArray[np.bool_], order: NDArray[np.intp]) -> NDArray[np.i
         np.take_along_axis(chosen, order, axis=1), axis=1, dtype=np.int64
     )
     return counts
-
-
-def _defined(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
-def _mean(values: NDArray[np.float64]) -> float | None:
-    return float(values.mean()) if len(values) else None
-
-
-def _deviation(values: NDArray[np.float64]) -> float | None:
-    return float(values.std(ddof=1)) if len(values) > 1 else None

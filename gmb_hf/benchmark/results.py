@@ -6,6 +6,7 @@ The same input gives the same bytes. `Results.json_schema()` is shipped as
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import csv
 import datetime
@@ -18,23 +19,18 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
-from pydantic import (
-    AllowInfNan,
-    BaseModel,
-    ConfigDict,
-    Field,
-    FiniteFloat,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
 
 from gmb_hf._version import __version__
-from gmb_hf.benchmark.judge import IndicatorVerdictParts
-from gmb_hf.benchmark.utility import OperatingPoint
+from gmb_hf.benchmark.records import SUPPORTED
+from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import Design
 from gmb_hf.design.lock import Lock
 from gmb_hf.documents import (
+    Count,
     Many,
+    Number,
+    OpenSection,
     Section,
     canonical_hash,
     faults,
@@ -42,258 +38,15 @@ from gmb_hf.documents import (
     load_document,
     path_text,
     section_in,
+    unknown_key,
     write_yaml,
 )
-from gmb_hf.errors import InputError, nearest, repeated
+from gmb_hf.errors import InputError, repeated
 
-Number = FiniteFloat | None
-Count = Annotated[int, Field(ge=0)]
-Label = Literal[
-    "SUPPORTED_FOR_ALARM", "RANK_ONLY", "ESTIMATOR_UNSTABLE", "INCONCLUSIVE", "SCOPE_LIMITED"
-]
+# The sections of the file, beside the indicators.
 
 
-def _open_to_extensions(schema: dict[str, Any]) -> None:
-    schema["additionalProperties"] = False
-    schema["patternProperties"] = {"^x_": {}}
-
-
-class ResultSection(Section):
-    """A mapping of the results file: known keys are typed, others must begin with `x_`."""
-
-    model_config = ConfigDict(extra="allow", json_schema_extra=_open_to_extensions)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _only_extensions(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        for key in data:
-            if key not in cls.model_fields and not str(key).startswith("x_"):
-                guess = nearest(str(key), cls.model_fields)
-                hint = (
-                    f"did you mean {guess}?"
-                    if guess
-                    else "known: "
-                    + ", ".join(name for name in cls.model_fields if not name.startswith("x_"))
-                )
-                raise ValueError(f"{key} is unknown; {hint} (extensions begin with x_)")
-        return data
-
-
-class IntervalRecord(ResultSection):
-    """An interval around a measured number."""
-
-    low: Number
-    high: Number
-    level: Number = 0.95
-    method: str = ""
-
-
-class NullRecord(ResultSection):
-    """What chance reaches at an equal false-alarm cost."""
-
-    mean_coverage: Number
-    p_value: Number
-    fpr: Number = None
-    draws: Count | None = None
-
-
-class LayerARecord(ResultSection):
-    """Ranking only; it never implies that a score may raise an alarm."""
-
-    auc: Number
-    ap: Number
-    x_auc_run_mean: Number = None
-    x_auc_run_sd: Number = None
-    x_ap_run_mean: Number = None
-    x_ap_run_sd: Number = None
-    x_n_runs: Count | None = None
-
-
-class AchievedRecord(ResultSection):
-    """One target false positive rate and what was measured at its threshold."""
-
-    target: FiniteFloat
-    achieved: Number
-    x_threshold: Annotated[float, AllowInfNan(True)] | None = None
-    x_answer: Literal["THRESHOLD", "ABSTAIN"] | None = None
-    x_achieved_pooled: Number = None
-    x_interval: IntervalRecord | None = None
-    x_alarming_runs: Count | None = None
-    x_budget_used: Number = None
-    x_effective_budget: Number = None
-    x_met: bool | None = None
-    x_state: Literal["met", "missed", "straddles"] | None = None
-    x_few_runs: bool | None = None
-
-
-class FloorRecord(ResultSection):
-    """Why a target cannot be reached: the smallest rate that any alarm costs."""
-
-    f_min_pos: Number
-    gaps: dict[str, Number] = Field(default_factory=dict)
-    tied_value: Number = None
-    tied_windows: Count | None = None
-
-
-class LayerBRecord(ResultSection):
-    """The operationality gate."""
-
-    targets: Many[FiniteFloat]
-    achieved: Many[AchievedRecord]
-    ok_targets: Count | None
-    fpr_min: Number
-    controllability_pass: bool | None
-    fpr_floor_detected: bool | None
-    x_passed: bool | None = None
-    x_floor_certificate: FloorRecord | None = None
-    x_calibration: str | None = None
-    x_n_runs: Count | None = None
-    x_n_windows: Count | None = None
-    x_dropped_windows: Count | None = None
-
-
-class OperatingPointRecord(ResultSection):
-    """What an alarm at one target rate is worth; times in steps."""
-
-    fpr: FiniteFloat
-    coverage: Number
-    lead_time_median: Number
-    lead_time_iqr: Number
-    lead_time_success: Number
-    x_threshold: Annotated[float, AllowInfNan(True)] | None = None
-    x_coverage_interval: IntervalRecord | None = None
-    x_n_events: Count | None = None
-    x_n_covered: Count | None = None
-    x_n_too_early: Count | None = None
-    x_lead_time_q05: Number = None
-    x_lead_time_q95: Number = None
-    x_lead_time_interval: IntervalRecord | None = None
-    x_lead_time_intervals: dict[str, IntervalRecord] = Field(default_factory=dict)
-    x_lead_time_success_interval: IntervalRecord | None = None
-    x_lead_times: Many[FiniteFloat] = ()
-    x_n_censored: Count | None = None
-    x_false_alarms_per_run: Number = None
-    x_false_alarms_per_10k_steps: Number = None
-    x_time_in_warning: Number = None
-    x_episodes: Count | None = None
-    x_episode_precision: Number = None
-    x_episodes_between: Count | None = None
-    x_shift_null: NullRecord | None = None
-    x_risk_set_null: NullRecord | None = None
-    x_p_value: Number = None
-
-    @property
-    def by_chance(self) -> float | None:
-        """The coverage that the harder of the two nulls gives; None where there is none."""
-        nulls = (self.x_shift_null, self.x_risk_set_null)
-        known = [null.mean_coverage for null in nulls if null is not None]
-        return max((value for value in known if value is not None), default=None)
-
-
-class LayerCRecord(ResultSection):
-    """Utility at the operating points."""
-
-    at_fpr: Many[OperatingPointRecord]
-
-
-class MemberRecord(ResultSection):
-    """One member of the robustness family and the label that it gets."""
-
-    name: str
-    label: Label
-    layer_b_pass: bool | None = None
-
-
-class LayerDRecord(ResultSection):
-    """Robustness over the preregistered family."""
-
-    family_size: Count | None
-    pass_rate: Number
-    label_flip_rate: Number
-    sensitivity_notes: str = ""
-    x_central_label: Label | None = None
-    x_members: Many[MemberRecord] = ()
-
-
-class DiagnosticsRecord(ResultSection):
-    """How much resolution and information the score has where it matters."""
-
-    effective_support_size: Number = None
-    tie_dominance: Number = None
-    comments: str = ""
-    x_tail_support_size: Number = None
-    x_n_eff: Number = None
-    x_design_effect: Number = None
-    x_abstain_rate: Number = None
-    x_achievable: Many[Many[FiniteFloat]] = ()
-
-
-# The results file as models: schema v0.4, with this package's extensions under `x_` keys.
-
-
-class ScopeRecord(ResultSection):
-    """The stratum that a `SCOPE_LIMITED` label is bound to."""
-
-    name: str
-    where: str
-
-
-class StratumRecord(ResultSection):
-    """What came out in one stratum, at the primary operating point."""
-
-    name: str
-    where: str
-    n_runs: Count
-    n_events: Count
-    passed: bool
-    reasons: Many[str] = ()
-    sentence: str = ""
-    ok_targets: Count | None = None
-    achieved: Number = None
-    interval: IntervalRecord | None = None
-    coverage: Number = None
-    coverage_interval: IntervalRecord | None = None
-    chance: Number = None
-    lead_time_median: Number = None
-    p_value: Number = None
-    p_adjusted: Number = None
-    label_flip_rate: Number = None
-
-
-class IndicatorRecord(ResultSection):
-    """One score, its four layers and its one label."""
-
-    name: str
-    family: str | None
-    layer_A: LayerARecord
-    layer_B: LayerBRecord
-    layer_C: LayerCRecord
-    layer_D: LayerDRecord
-    label: Label
-    diagnostics: DiagnosticsRecord = DiagnosticsRecord()
-    x_sign: Literal[1, -1] | None = None
-    x_sees_test_labels: bool | None = None
-    x_alarm_eligible: bool | None = None
-    x_reasons: Many[str] = ()
-    x_sentence: str = ""
-    x_p_adjusted: Number = None
-    x_runs_to_settle: Count | None = None
-    x_scope: ScopeRecord | None = None
-    x_strata: Many[StratumRecord] = ()
-    x_null_reasons: dict[str, str] = Field(default_factory=dict)
-
-    def point(self, fpr: float) -> OperatingPointRecord | None:
-        """The operating point at one target rate, or None."""
-        return next((point for point in self.layer_C.at_fpr if point.fpr == fpr), None)
-
-    def achieved(self, target: float) -> AchievedRecord | None:
-        """What was measured at one target rate, or None."""
-        return next((item for item in self.layer_B.achieved if item.target == target), None)
-
-
-class MetaRecord(ResultSection):
+class MetaRecord(OpenSection):
     """Which evaluation this is."""
 
     benchmark: Literal["GMB"] = "GMB"
@@ -303,7 +56,7 @@ class MetaRecord(ResultSection):
     prereg_path: str | None = None
 
 
-class BoundaryRecord(ResultSection):
+class BoundaryRecord(OpenSection):
     """The system that the verdict speaks about."""
 
     task: str | None
@@ -311,7 +64,7 @@ class BoundaryRecord(ResultSection):
     seeds_eval: Many[int | str] = ()
 
 
-class EventRecord(ResultSection):
+class EventRecord(OpenSection):
     """The event, and t* of each run in steps (null: none was registered)."""
 
     type: Literal["E_jump", "E_plateau", "E_regime"]
@@ -319,8 +72,46 @@ class EventRecord(ResultSection):
     x_without_event: dict[str, str] = Field(default_factory=dict)
     x_excluded: dict[str, str] = Field(default_factory=dict)
 
+    @classmethod
+    def of_runs(
+        cls,
+        kind: str,
+        runs: Sequence[str],
+        seeds: Sequence[int | None],
+        event_steps: Sequence[float],
+        last_steps: Sequence[int],
+        excluded: Mapping[str, str] | None = None,
+    ) -> Self:
+        """The events of runs in one order: an event step is NaN where there was no event.
 
-class SummaryRecord(ResultSection):
+        Runs go by their seeds, by their names where seeds do not tell them apart.
+        """
+        apart = excluded or {}
+        keys = [run if seed is None else str(seed) for run, seed in zip(runs, seeds, strict=True)]
+        if len(set(keys)) < len(keys):
+            keys = list(runs)
+        steps: dict[str, int | float | None] = {}
+        without = {}
+        for key, run, step, last in zip(keys, runs, event_steps, last_steps, strict=True):
+            if step == step:
+                steps[key] = int(step) if step == int(step) else float(step)
+                continue
+            steps[key] = None
+            if run not in apart:
+                without[key] = f"no event by step {int(last)}"
+        left_out = {key: apart[run] for key, run in zip(keys, runs, strict=True) if run in apart}
+        content = {"type": kind, "t_event_by_seed": steps}
+        return cls.parse(
+            {**content, "x_without_event": without, "x_excluded": left_out}, where="results: event"
+        )
+
+    @property
+    def n_events(self) -> int:
+        """How many runs have an event."""
+        return sum(step is not None for step in self.t_event_by_seed.values())
+
+
+class SummaryRecord(OpenSection):
     """How much there was to judge by."""
 
     n_seeds: Count
@@ -334,7 +125,7 @@ class SummaryRecord(ResultSection):
     x_looks: Count | None = None
 
 
-class TablesRecord(ResultSection):
+class TablesRecord(OpenSection):
     """Where the tables of section 8 lie, relative to the results file."""
 
     gate_summary_path: str | None = None
@@ -342,7 +133,7 @@ class TablesRecord(ResultSection):
     robustness_path: str | None = None
 
 
-class CalibrationRecord(ResultSection):
+class CalibrationRecord(OpenSection):
     """Where the thresholds come from and what their budgets are worth."""
 
     method: Literal["locked", "explore", "cross_run", "in_sample", "given"]
@@ -350,7 +141,7 @@ class CalibrationRecord(ResultSection):
     effective_budget: dict[str, Number] = Field(default_factory=dict)
 
 
-class SourceRecord(ResultSection):
+class SourceRecord(OpenSection):
     """A dataset of the Hub at one commit: the runs that were judged, or what they learned."""
 
     what: Literal["runs", "data"]
@@ -360,7 +151,7 @@ class SourceRecord(ResultSection):
     fingerprint: str
 
 
-class ProvenanceRecord(ResultSection):
+class ProvenanceRecord(OpenSection):
     """What would have to be the same for the same numbers to come out."""
 
     package_version: str
@@ -374,7 +165,6 @@ class ProvenanceRecord(ResultSection):
 
 
 # Every fault of a document at once, and other people's extensions set aside.
-
 
 Location = tuple[int | str, ...]
 
@@ -447,10 +237,7 @@ def _of_section(
         if key in known and (ours or not extension):
             yield from _without_unknown(known[key].annotation, value[key], (*at, key), ours)
         elif not extension:
-            guess = nearest(str(key), known)
-            own = ", ".join(name for name in known if not name.startswith("x_"))
-            hint = f"did you mean {guess}?" if guess else f"known: {own}"
-            yield f"{path_text((*at, str(key)))} is unknown; {hint} (extensions begin with x_)"
+            yield unknown_key(path_text((*at, str(key))), model)
             del value[key]
 
 
@@ -484,7 +271,7 @@ TABLES = {
 }
 
 
-class Results(ResultSection):
+class Results(OpenSection):
     """One evaluation: every indicator, every failure, and how the numbers came about."""
 
     schema_version: Literal["v0.4"] = "v0.4"
@@ -510,11 +297,11 @@ class Results(ResultSection):
     @model_validator(mode="after")
     def _only_what_holds_may_alarm(self) -> Results:
         for place, item in enumerate(self.indicators):
-            if item.label != "SUPPORTED_FOR_ALARM" and item.x_alarm_eligible:
+            if item.label != SUPPORTED and item.x_alarm_eligible:
                 raise ValueError(
                     f"indicators[{place}].x_alarm_eligible is true, the label is {item.label}"
                 )
-            if item.label == "SUPPORTED_FOR_ALARM" and self.x_protocol == "compat":
+            if item.label == SUPPORTED and self.x_protocol == "compat":
                 raise ValueError(
                     f"indicators[{place}].label is {item.label}, which x_protocol compat cannot "
                     "support: its thresholds are found on the windows that they are judged by"
@@ -620,68 +407,57 @@ class Results(ResultSection):
             excluded: run name -> label, of the runs that the event excludes; no score was judged
                 on them.
         """
-        apart = dict(excluded or {})
-        keys = run_keys(runs, seeds)
-        records = list(indicators)
-        points = [point for item in records[:1] for point in item.layer_C.at_fpr[:1]]
-        steps = [None if step != step else float(step) for step in event_steps]
-        rows = list(zip(keys, steps, last_steps, strict=True))
-        n_events = sum(step is not None for step in steps)
+        records = tuple(indicators)
+        event = EventRecord.of_runs(
+            prereg.event_type, runs, seeds, event_steps, last_steps, excluded
+        )
+        first = records[0].layer_C.at_fpr[:1] if records else ()
         task = prereg.task
         stem = (task or "runs").replace(" ", "_")
         return cls.parse(
             {
                 "meta": {
                     "run_id": run_id or f"{stem}_{(evaluation_fingerprint or '0' * 8)[:8]}",
-                    "date": date or datetime.datetime.now(datetime.UTC).date().isoformat(),
+                    "date": date or today(),
                     "commit_hash": prereg.commit_hash,
                     "prereg_path": prereg_path,
                 },
                 "boundary": {
                     "task": task,
                     "model": prereg.model,
-                    "seeds_eval": [
-                        run if seed is None else seed for run, seed in zip(runs, seeds, strict=True)
-                    ],
+                    "seeds_eval": named_seeds(runs, seeds),
                 },
-                "event": {
-                    "type": prereg.event_type,
-                    "t_event_by_seed": {key: _whole(step) for key, step, _ in rows},
-                    "x_without_event": {
-                        key: f"no event by step {int(last)}"
-                        for (key, step, last), run in zip(rows, runs, strict=True)
-                        if step is None and run not in apart
-                    },
-                    "x_excluded": {
-                        key: apart[run] for key, run in zip(keys, runs, strict=True) if run in apart
-                    },
-                },
+                "event": event,
                 "summary": {
-                    "n_seeds": len(keys),
-                    "n_events": n_events,
+                    "n_seeds": len(runs),
+                    "n_events": event.n_events,
                     "notes": " ".join(notes),
                     "x_notes": list(notes),
                     "x_event_count_min": prereg.event_count_min,
-                    "x_n_too_early": points[0].x_n_too_early if points else None,
+                    "x_n_too_early": first[0].x_n_too_early if first else None,
                     "x_look": look,
                     "x_looks": prereg.looks,
-                    "x_n_excluded": len(apart),
+                    "x_n_excluded": len(excluded or ()),
                 },
-                "indicators": [item.model_dump(mode="python") for item in records],
+                "indicators": records,
                 "tables": TABLES,
                 "x_protocol": prereg.protocol,
                 "x_prereg": prereg.plain(),
-                "x_calibration": calibration.model_dump(mode="python"),
+                "x_calibration": calibration,
                 "x_provenance": provenance(prereg, lock, evaluation_fingerprint),
             },
             where="results",
         )
 
 
-def run_keys(runs: Sequence[str], seeds: Sequence[int | None]) -> list[str]:
-    """How `t_event_by_seed` calls the runs: by seed; by name where seeds do not tell them apart."""
-    keys = [run if seed is None else str(seed) for run, seed in zip(runs, seeds, strict=True)]
-    return keys if len(set(keys)) == len(keys) else list(runs)
+def named_seeds(runs: Sequence[str], seeds: Sequence[int | None]) -> list[int | str]:
+    """The seed of each run, its name where the seed is not known."""
+    return [run if seed is None else seed for run, seed in zip(runs, seeds, strict=True)]
+
+
+def today() -> str:
+    """The day, in UTC."""
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def provenance(
@@ -704,17 +480,10 @@ def _loaded_versions() -> dict[str, str]:
     """Versions of the packages that took part: those that are loaded in this process."""
     found = {}
     for package in _PACKAGES:
-        module = {"scikit-learn": "sklearn"}.get(package, package)
-        if module in sys.modules:
-            try:
+        if {"scikit-learn": "sklearn"}.get(package, package) in sys.modules:
+            with contextlib.suppress(PackageNotFoundError):
                 found[package] = version(package)
-            except PackageNotFoundError:
-                continue
     return found
-
-
-def _whole(step: float | None) -> float | int | None:
-    return int(step) if step is not None and step == int(step) else step
 
 
 # Whether anybody's results file is one: the schema, and what its numbers must agree on.
@@ -759,8 +528,7 @@ def check_results(path: str | Path) -> FileCheck:
 
 def _disagreements(results: Results) -> Iterator[str]:
     summary = results.summary
-    steps = results.event.t_event_by_seed
-    known = sum(step is not None for step in steps.values())
+    steps, known = results.event.t_event_by_seed, results.event.n_events
     if summary.n_events is not None and summary.n_events > summary.n_seeds:
         yield f"summary.n_events is {summary.n_events}, of n_seeds {summary.n_seeds}"
     if steps and summary.n_events is not None and known != summary.n_events:
@@ -801,192 +569,12 @@ def _of_indicator(item: IndicatorRecord) -> Iterator[str]:
 
 def _of_label(item: IndicatorRecord) -> Iterator[str]:
     """A failed layer B is invalid for alarm, whatever the ranking (spec 4.2)."""
-    if item.label != "SUPPORTED_FOR_ALARM":
+    if item.label != SUPPORTED:
         return
     if item.layer_B.controllability_pass is False:
         yield f"label is {item.label}, but layer_B.controllability_pass is false"
     if item.layer_B.fpr_floor_detected:
         yield f"label is {item.label}, but layer_B.fpr_floor_detected is true"
-
-
-# From the layers of one score to its entry in the results file, every null with its reason.
-
-
-NullLocation = tuple[int | str, ...]
-"""Where in an entry: keys and list indices from the top."""
-
-_NO_EVENT = "no held-out run has an event"
-_NO_WARNING = "no event was warned of at this target"
-_NO_NEGATIVE = "no held-out run has a negative window"
-_ONE_CLASS = "the labelled windows are of one class only"
-_NOT_DECLARED = "not declared"
-
-# Last field of the path -> why it may be null; what depends on the score is in `_reason`.
-_REASONS = {
-    "family": _NOT_DECLARED,
-    "x_sees_test_labels": _NOT_DECLARED,
-    "x_sign": _NOT_DECLARED,
-    "auc": _ONE_CLASS,
-    "ap": _ONE_CLASS,
-    "x_auc_run_mean": "no run has windows of both classes",
-    "x_ap_run_mean": "no run has windows of both classes",
-    "x_auc_run_sd": "fewer than two runs have windows of both classes",
-    "x_ap_run_sd": "fewer than two runs have windows of both classes",
-    "achieved": _NO_NEGATIVE,
-    "x_achieved_pooled": _NO_NEGATIVE,
-    "x_interval": _NO_NEGATIVE,
-    "x_budget_used": _NO_NEGATIVE,
-    "x_effective_budget": "only strict thresholds from a known number of runs have one",
-    "x_floor_certificate": _NO_NEGATIVE,
-    "fpr_min": _NO_NEGATIVE,
-    "tied_value": "the highest negative score is not tied",
-    "coverage": _NO_EVENT,
-    "x_coverage_interval": _NO_EVENT,
-    "lead_time_success": _NO_EVENT,
-    "x_lead_time_success_interval": _NO_EVENT,
-    "x_false_alarms_per_run": _NO_NEGATIVE,
-    "x_false_alarms_per_10k_steps": _NO_NEGATIVE,
-    "x_time_in_warning": "no window lies between burn-in and t*",
-    "x_episode_precision": "there is no alarm episode",
-    "x_shift_null": _NO_EVENT,
-    "x_risk_set_null": _NO_EVENT,
-    "x_p_value": _NO_EVENT,
-    "x_p_adjusted": _NO_EVENT,
-    "fpr": _NO_NEGATIVE,
-    "effective_support_size": _NO_NEGATIVE,
-    "x_tail_support_size": _NO_NEGATIVE,
-    "tie_dominance": _NO_NEGATIVE,
-    "x_n_eff": "the score is constant over negative windows, or there are none",
-    "x_design_effect": "the score is constant over negative windows, or there are none",
-    "x_abstain_rate": _NO_EVENT,
-    "x_scope": "the label is not SCOPE_LIMITED",
-}
-
-# The same for an entry of `x_strata`.
-_STRATUM_REASONS = {
-    "achieved": "no run of the stratum has a negative window",
-    "interval": "no run of the stratum has a negative window",
-    "lead_time_median": "no event of the stratum was warned of",
-    "label_flip_rate": "not measured, since something else already fails",
-}
-
-
-def indicator_record(
-    name: str,
-    parts: IndicatorVerdictParts,
-    *,
-    family: str | None = None,
-    sign: int = 1,
-    sees_test_labels: bool | None = None,
-) -> IndicatorRecord:
-    """The entry of one score.
-
-    Args:
-        name: the score.
-        parts: its layers and its verdict.
-        family: as registered.
-        sign: times the declared orientation.
-        sees_test_labels: whether it is an oracle; None where that is not known.
-    """
-    b, d, verdict = parts.layer_b, parts.layer_d, parts.verdict
-    plain = {
-        "name": name,
-        "family": family,
-        "layer_A": _extend(parts.layer_a.to_dict(), keep=("auc", "ap")),
-        "layer_B": {
-            "targets": [result.target for result in b.targets],
-            "achieved": [
-                _extend(result.to_dict(), keep=("target", "achieved")) for result in b.targets
-            ],
-            "ok_targets": b.ok_targets,
-            "fpr_min": b.fpr_min,
-            "controllability_pass": b.controllability_pass,
-            "fpr_floor_detected": b.fpr_floor_detected,
-            "x_passed": b.passed,
-            "x_floor_certificate": b.certificate.to_dict() if b.certificate else None,
-            "x_calibration": b.calibration,
-            "x_n_runs": b.n_runs,
-            "x_n_windows": b.n_windows,
-            "x_dropped_windows": b.dropped_windows,
-        },
-        "layer_C": {"at_fpr": [_point(point) for point in parts.layer_c.points]},
-        "layer_D": {
-            "family_size": d.family_size,
-            "pass_rate": d.pass_rate,
-            "label_flip_rate": d.label_flip_rate,
-            "sensitivity_notes": " ".join(d.notes),
-            "x_central_label": d.central_label,
-            "x_members": [member.to_dict() for member in d.members],
-        },
-        "label": verdict.label,
-        "diagnostics": _diagnostics(parts),
-        "x_sign": sign,
-        "x_sees_test_labels": sees_test_labels,
-        "x_alarm_eligible": verdict.alarm_eligible,
-        "x_reasons": list(verdict.reasons),
-        "x_sentence": verdict.sentence,
-        "x_p_adjusted": verdict.p_adjusted,
-        "x_runs_to_settle": verdict.runs_to_settle,
-        "x_scope": verdict.scope.to_dict() if verdict.scope else None,
-        "x_strata": [part.to_dict() for part in parts.strata],
-    }
-    plain["x_null_reasons"] = dict(null_reasons(plain))
-    return IndicatorRecord.parse(plain, where=f"results: {name}")
-
-
-def _extend(plain: Mapping[str, Any], *, keep: tuple[str, ...]) -> dict[str, Any]:
-    """The specification's fields as they are, all others under `x_`."""
-    return {key if key in keep else f"x_{key}": value for key, value in plain.items()}
-
-
-def _point(point: OperatingPoint) -> dict[str, Any]:
-    keep = ("fpr", "coverage", "lead_time_median", "lead_time_iqr", "lead_time_success")
-    return _extend(point.to_dict(), keep=keep)
-
-
-def _diagnostics(parts: IndicatorVerdictParts) -> dict[str, Any]:
-    found = parts.diagnostics
-    plain = _extend(found.to_dict(), keep=("effective_support_size", "tie_dominance", "comments"))
-    plain["x_tail_support_size"] = plain.pop("x_tail_k")
-    return {**plain, "comments": "; ".join(found.comments)}
-
-
-def null_reasons(
-    entry: Mapping[str, Any], reason: Callable[[NullLocation, Mapping[str, Any]], str] | None = None
-) -> Iterator[tuple[str, str]]:
-    """The path of each null in an entry, and why it is null.
-
-    Args:
-        entry: an indicator as plain data.
-        reason: says why, from the null's location and the entry; by default as the layers do.
-    """
-    for location in _nulls(json_like(entry), ()):
-        yield path_text(location), (reason or _reason)(location, entry)
-
-
-def _nulls(value: Any, location: NullLocation) -> Iterator[NullLocation]:
-    if value is None:
-        yield location
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _nulls(item, (*location, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _nulls(item, (*location, index))
-
-
-def _reason(location: NullLocation, entry: Mapping[str, Any]) -> str:
-    field = str(location[-1])
-    if location[0] == "x_strata":
-        return _STRATUM_REASONS.get(field, "no run of the stratum has an event")
-    if field == "x_runs_to_settle":
-        if entry["label"] == "INCONCLUSIVE":
-            return "no number can be given"
-        return "the verdict is settled"
-    if "lead_time" in field and field not in _REASONS:
-        point = entry["layer_C"]["at_fpr"][location[2]]
-        return _NO_WARNING if point["x_n_events"] else _NO_EVENT
-    return _REASONS[field]
 
 
 # The specification's definition of done (section 7), checked on a results file.

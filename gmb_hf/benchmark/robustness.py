@@ -9,53 +9,42 @@ labelled by their point verdict: leaving runs out must not count as a flip for w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.nulls import chance, largest_p
 from gmb_hf.benchmark.operationality import layer_b
-from gmb_hf.benchmark.utility import chance, shortfalls, warnings_at
+from gmb_hf.benchmark.records import RANK_ONLY, SUPPORTED, Label
+from gmb_hf.benchmark.utility import shortfalls, warnings_at
 from gmb_hf.design.design import Design
-from gmb_hf.documents import Record
+from gmb_hf.documents import Count, Many, Number, OpenSection
 
 _HORIZON_FACTORS = (0.8, 1.0, 1.25)
-SUPPORTED, RANK_ONLY = "SUPPORTED_FOR_ALARM", "RANK_ONLY"
 
 
-@dataclass(frozen=True)
-class Member(Record):
-    """One member of the family: what was changed, its point verdict, whether B passes."""
+class MemberRecord(OpenSection):
+    """One member of the robustness family and the label that it gets."""
 
     name: str
-    label: str
-    layer_b_pass: bool
+    label: Label
+    layer_b_pass: bool | None = None
 
 
-@dataclass(frozen=True)
-class LayerD(Record):
-    """Robustness over the family.
+class LayerDRecord(OpenSection):
+    """Robustness over the preregistered family."""
 
-    Attributes:
-        family_size: how many members.
-        pass_rate: share that passes layer B.
-        label_flip_rate: share whose label differs from the point verdict on all runs.
-        central_label: that point verdict.
-        members: all of them.
-        notes: where the flips come from, one sentence each.
-    """
-
-    family_size: int
-    pass_rate: float
-    label_flip_rate: float
-    central_label: str
-    members: tuple[Member, ...]
-    notes: tuple[str, ...]
+    family_size: Count | None
+    pass_rate: Number  # share of members that pass layer B
+    label_flip_rate: Number  # share whose label differs from the point verdict on all runs
+    sensitivity_notes: str = ""  # where the flips come from
+    x_central_label: Label | None = None  # that point verdict
+    x_members: Many[MemberRecord] = ()
 
 
-def layer_d(judgement: Judgement, variants: Mapping[str, Judgement] | None = None) -> LayerD:
+def layer_d(judgement: Judgement, variants: Mapping[str, Judgement] | None = None) -> LayerDRecord:
     """Judge every member of the admissible family.
 
     Args:
@@ -66,51 +55,50 @@ def layer_d(judgement: Judgement, variants: Mapping[str, Judgement] | None = Non
     central = point_verdict("central", judgement)
     members = tuple(point_verdict(name, one) for name, one in family(judgement, variants or {}))
     flipped = [member for member in members if member.label != central.label]
-    return LayerD(
+    return LayerDRecord(
         family_size=len(members),
-        pass_rate=sum(member.layer_b_pass for member in members) / len(members),
+        pass_rate=sum(bool(member.layer_b_pass) for member in members) / len(members),
         label_flip_rate=len(flipped) / len(members),
-        central_label=central.label,
-        members=members,
-        notes=_notes(members, flipped),
+        sensitivity_notes=_notes(members, flipped),
+        x_central_label=central.label,
+        x_members=members,
     )
 
 
-def point_verdict(name: str, judgement: Judgement) -> Member:
+def point_verdict(name: str, judgement: Judgement) -> MemberRecord:
     """The label that the point estimates alone give: supported if B and C pass, else not."""
-    operable = layer_b(judgement, intervals=False).passed
-    return Member(name, SUPPORTED if operable and _useful(judgement) else RANK_ONLY, operable)
+    operable = bool(layer_b(judgement, intervals=False).x_passed)
+    label = SUPPORTED if operable and _useful(judgement) else RANK_ONLY
+    return MemberRecord(name=name, label=label, layer_b_pass=operable)
 
 
 def family(
     judgement: Judgement, variants: Mapping[str, Judgement]
 ) -> Iterator[tuple[str, Judgement]]:
     """Every member with its name, e.g. "window=150,smooth=3,without=2"."""
-    sweep, n_runs = judgement.prereg.smoothing_sweep, judgement.evaluation.n_runs
-    groups = run_groups(n_runs, judgement.prereg.run_groups)
-    for setting, checkpoints, whole in _whole(judgement, variants, sweep):
+    groups = run_groups(judgement.evaluation.n_runs, judgement.prereg.run_groups)
+    for name, whole in _with_all_runs(judgement, variants):
         for left_out in range(int(groups.max()) + 1):
             kept = np.flatnonzero(groups != left_out)
             if len(kept):
-                name = f"{setting},smooth={checkpoints},without={left_out}"
-                yield name, whole.select(kept)
+                yield f"{name},without={left_out}", whole.select(kept)
             else:
-                yield f"{setting},smooth={checkpoints}", whole
+                yield name, whole
 
 
-def _whole(
-    judgement: Judgement, variants: Mapping[str, Judgement], sweep: Sequence[int]
-) -> Iterator[tuple[str, int, Judgement]]:
-    """Setting, smoothing and judgement of each member before runs are left out."""
-    if variants:
-        for setting, variant in variants.items():
-            for checkpoints in sweep:
-                yield setting, checkpoints, variant.smoothed(checkpoints)
-        return
-    smoothed = {checkpoints: judgement.smoothed(checkpoints) for checkpoints in sweep}
-    for setting, prereg in _horizons(judgement.prereg).items():
-        for checkpoints, one in smoothed.items():
-            yield setting, checkpoints, one.with_horizon(prereg)
+def _with_all_runs(
+    judgement: Judgement, variants: Mapping[str, Judgement]
+) -> Iterator[tuple[str, Judgement]]:
+    """The members before runs are left out: each setting with each smoothing."""
+    sweep = judgement.prereg.smoothing_sweep
+    for setting, variant in variants.items():
+        for checkpoints in sweep:
+            yield f"{setting},smooth={checkpoints}", variant.smoothed(checkpoints)
+    if not variants:
+        smoothed = {checkpoints: judgement.smoothed(checkpoints) for checkpoints in sweep}
+        for setting, prereg in _horizons(judgement.prereg).items():
+            for checkpoints, one in smoothed.items():
+                yield f"{setting},smooth={checkpoints}", one.with_horizon(prereg)
 
 
 def run_groups(n_runs: int, n_groups: int) -> NDArray[np.int64]:
@@ -126,7 +114,7 @@ def _useful(judgement: Judgement) -> bool:
     n_covered = int(warned.covered.sum())
     coverage = n_covered / judgement.n_events
     lead_median = float(np.median(warned.lead[warned.covered]))
-    p_value = chance(judgement, primary, n_covered)[2] if judgement.strict else None
+    p_value = largest_p(chance(judgement, primary, n_covered)) if judgement.strict else None
     return not shortfalls(judgement, coverage, lead_median, p_value)
 
 
@@ -140,12 +128,12 @@ def _horizons(prereg: Design) -> dict[str, Design]:
     return found
 
 
-def _notes(members: tuple[Member, ...], flipped: list[Member]) -> tuple[str, ...]:
+def _notes(members: tuple[MemberRecord, ...], flipped: list[MemberRecord]) -> str:
     """For each setting in which more members flip than elsewhere, how many do."""
     total = Counter(setting for member in members for setting in member.name.split(","))
     flips = Counter(setting for member in flipped for setting in member.name.split(","))
     rate = len(flipped) / len(members)
-    return tuple(
+    return " ".join(
         f"{count} of {total[setting]} members with {setting} get another label"
         for setting, count in flips.most_common()
         if count / total[setting] > rate

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.judge import judge
 from gmb_hf.benchmark.operationality import false_alarms, layer_b
 from gmb_hf.benchmark.ranking import layer_a, ranking
 from gmb_hf.benchmark.robustness import layer_d
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import layer_c, warnings_at
+from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import Design
 from gmb_hf.errors import InputError, choose, right_call, unknown
 from gmb_hf.runs.panel import Panel
@@ -390,15 +390,15 @@ def operationality(
     judgement = judgement_of("gmb_operationality", predictions, references, settings)
     measured = layer_b(judgement, intervals=False)
     flat: Flat = {}
-    for result in measured.targets:
+    for result in measured.achieved:
         flat[_at("fpr", result.target)] = result.achieved
-        flat[_at("threshold", result.target)] = result.threshold
+        flat[_at("threshold", result.target)] = result.x_threshold
     flat |= {
         "ok_targets": measured.ok_targets,
         "controllability_pass": measured.controllability_pass,
         "fpr_min": measured.fpr_min,
         "fpr_floor_detected": measured.fpr_floor_detected,
-        "layer_b_pass": measured.passed,
+        "layer_b_pass": measured.x_passed,
     }
     if return_per_run:
         for target in judgement.prereg.fpr_targets:
@@ -418,7 +418,7 @@ def utility(
     """
     judgement = judgement_of("gmb_utility", predictions, references, settings)
     flat: Flat = {}
-    for point in layer_c(judgement).points:
+    for point in layer_c(judgement).at_fpr:
         flat[_at("coverage", point.fpr)] = point.coverage
         flat[_at("lead_time_median", point.fpr)] = point.lead_time_median
         flat[_at("lead_time_iqr", point.fpr)] = point.lead_time_iqr
@@ -447,9 +447,9 @@ def robustness(
         "family_size": measured.family_size,
     }
     if return_per_run:
-        flat["members"] = [member.name for member in measured.members]
-        flat["member_labels"] = [member.label for member in measured.members]
-        flat["member_layer_b_pass"] = [member.layer_b_pass for member in measured.members]
+        flat["members"] = [member.name for member in measured.x_members]
+        flat["member_labels"] = [member.label for member in measured.x_members]
+        flat["member_layer_b_pass"] = [member.layer_b_pass for member in measured.x_members]
     return flat
 
 
@@ -462,12 +462,12 @@ def verdict(
     to t*, and `false_alarms_per_run`.
     """
     judgement = judgement_of("gmb_verdict", predictions, references, settings)
-    concluded = judge(judgement).verdict
+    concluded = judge(judgement)
     flat: Flat = {
         "label": concluded.label,
-        "alarm_eligible": concluded.alarm_eligible,
-        "reasons": ", ".join(concluded.reasons),
-        "sentence": concluded.sentence,
+        "alarm_eligible": concluded.x_alarm_eligible,
+        "reasons": ", ".join(concluded.x_reasons),
+        "sentence": concluded.x_sentence,
     }
     if return_per_run:
         target = judgement.prereg.primary_fpr

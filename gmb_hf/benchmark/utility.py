@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import AllowInfNan, Field, FiniteFloat
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.nulls import Null, risk_set_null, shift_null
+from gmb_hf.benchmark.nulls import NullsRecord, chance, largest_p
 from gmb_hf.benchmark.operationality import false_alarms
+from gmb_hf.benchmark.records import NO_EVENT, NO_NEGATIVE, WhyNull
 from gmb_hf.benchmark.scores import Scores, Windows
-from gmb_hf.documents import Record
+from gmb_hf.documents import Count, Many, Number, OpenSection
 from gmb_hf.stats import (
-    Interval,
+    IntervalRecord,
     exact_binomial,
     percentile_interval,
     quantile_intervals,
@@ -22,9 +24,66 @@ from gmb_hf.stats import (
     resamples,
 )
 
+# Coverage .3 of 10 events must reach a minimum of .3.
+_SLACK = 1e-12
+_TAILS = (0.05, 0.25, 0.5, 0.75, 0.95)
+_NO_EVENT, _NO_NEGATIVE = WhyNull(NO_EVENT), WhyNull(NO_NEGATIVE)
+_NO_WARNING = WhyNull(
+    lambda point: "no event was warned of at this target" if point.x_n_events else NO_EVENT
+)
+
+
+class UtilityRecord(OpenSection):
+    """The fields of an operating point but those of the nulls."""
+
+    fpr: FiniteFloat  # the target
+    coverage: Annotated[Number, _NO_EVENT]  # share of events with an alarm in a positive window
+    # Of t* - (first alarm in the horizon) over covered events; iqr is q75 - q25.
+    lead_time_median: Annotated[Number, _NO_WARNING]
+    lead_time_iqr: Annotated[Number, _NO_WARNING]
+    # Share of events warned of at least the lead time target ahead.
+    lead_time_success: Annotated[Number, _NO_EVENT]
+    x_threshold: Annotated[float, AllowInfNan(True)] | None = None  # as in layer B
+    x_coverage_interval: Annotated[IntervalRecord | None, _NO_EVENT] = None
+    x_n_events: Count | None = None
+    x_n_covered: Count | None = None
+    x_n_too_early: Count | None = None  # without a single positive window: uncovered
+    x_lead_time_q05: Annotated[Number, _NO_WARNING] = None
+    x_lead_time_q95: Annotated[Number, _NO_WARNING] = None
+    x_lead_time_interval: Annotated[IntervalRecord | None, _NO_WARNING] = None  # of the median
+    x_lead_time_intervals: dict[str, IntervalRecord] = Field(default_factory=dict)
+    x_lead_time_success_interval: Annotated[IntervalRecord | None, _NO_EVENT] = None
+    x_lead_times: Many[FiniteFloat] = ()  # every lead, in the order of the runs
+    # Leads whose alarm already stood when the horizon began: the true lead is longer.
+    x_n_censored: Count | None = None
+    # Alarmed negative windows per run that has any, and per 10,000 steps of negative windows.
+    x_false_alarms_per_run: Annotated[Number, _NO_NEGATIVE] = None
+    x_false_alarms_per_10k_steps: Annotated[Number, _NO_NEGATIVE] = None
+    # Share of windows between burn-in and t* that alarm.
+    x_time_in_warning: Annotated[Number, WhyNull("no window lies between burn-in and t*")] = None
+    # Episodes begun in a positive or negative window, the share begun in a positive one, and those
+    # begun in the gap between, which count neither way.
+    x_episodes: Count | None = None
+    x_episode_precision: Annotated[Number, WhyNull("there is no alarm episode")] = None
+    x_episodes_between: Count | None = None
+
+
+class OperatingPointRecord(NullsRecord, UtilityRecord):
+    """What an alarm at one target rate is worth; times in steps."""
+
+
+class LayerCRecord(OpenSection):
+    """Utility at the operating points."""
+
+    at_fpr: Many[OperatingPointRecord]
+
+    def at(self, fpr: float) -> OperatingPointRecord:
+        """The operating point at one target rate."""
+        return next(point for point in self.at_fpr if point.fpr == fpr)
+
 
 @dataclass(frozen=True)
-class Episodes(Record):
+class Episodes:
     """Episodes by the label of the window in which they begin.
 
     Attributes:
@@ -74,84 +133,10 @@ def episode_starts(
     return begins
 
 
-# Coverage .3 of 10 events must reach a minimum of .3.
-_SLACK = 1e-12
-_TAILS = (0.05, 0.25, 0.5, 0.75, 0.95)
-
-
-@dataclass(frozen=True)
-class OperatingPoint(Record):
-    """One operating point. Leads are in steps and censored at the horizon.
-
-    Attributes:
-        fpr: the target false positive rate.
-        threshold: as in layer B.
-        coverage, coverage_interval: share of events with an alarm in a positive window.
-        n_events, n_covered: what it is a share of.
-        n_too_early: events without a single positive window; they count as uncovered.
-        lead_time_median, lead_time_iqr, lead_time_q05, lead_time_q95: of t* - (first alarm in the
-            horizon), over covered events; iqr is q75 - q25. None where nothing is covered.
-        lead_time_success, lead_time_success_interval: share of events warned of at least the lead
-            time target ahead.
-        lead_time_interval: of the median; `lead_time_intervals` has those of the others by name.
-        lead_times: every lead, in the order of the runs.
-        n_censored: leads whose alarm already stood when the horizon began: the true lead is longer.
-        false_alarms_per_run: alarmed negative windows per run that has any negatives.
-        false_alarms_per_10k_steps: the same per 10,000 steps of negative windows.
-        time_in_warning: share of windows between burn-in and t* that alarm.
-        episodes, episode_precision: alarms counted as an operator meets them, begun in a positive
-            or negative window, and the share begun in a positive one.
-        episodes_between: episodes begun in the gap between the labels, which count neither way.
-        shift_null, risk_set_null, p_value: chance at the same cost; p is the larger of the two.
-    """
-
-    fpr: float
-    threshold: float
-    coverage: float | None
-    coverage_interval: Interval | None
-    n_events: int
-    n_covered: int
-    n_too_early: int
-    lead_time_median: float | None
-    lead_time_iqr: float | None
-    lead_time_q05: float | None
-    lead_time_q95: float | None
-    lead_time_success: float | None
-    lead_time_success_interval: Interval | None
-    lead_time_interval: Interval | None
-    lead_time_intervals: Mapping[str, Interval]
-    lead_times: tuple[float, ...]
-    n_censored: int
-    false_alarms_per_run: float | None
-    false_alarms_per_10k_steps: float | None
-    time_in_warning: float | None
-    episodes: int
-    episode_precision: float | None
-    episodes_between: int
-    shift_null: Null | None
-    risk_set_null: Null | None
-    p_value: float | None
-
-    @property
-    def by_chance(self) -> float | None:
-        """The coverage that the harder of the two nulls gives; None without events."""
-        nulls = [null for null in (self.shift_null, self.risk_set_null) if null is not None]
-        return max((null.mean_coverage for null in nulls), default=None)
-
-
-@dataclass(frozen=True)
-class LayerC(Record):
-    """Utility at every target; the verdict reads the primary point."""
-
-    points: tuple[OperatingPoint, ...]
-    primary: OperatingPoint
-
-
-def layer_c(judgement: Judgement) -> LayerC:
-    """Coverage, leads, alarm burden and chance nulls at every operating point."""
+def layer_c(judgement: Judgement) -> LayerCRecord:
+    """Coverage, leads, alarm burden and chance nulls at every target."""
     points = tuple(operating_point(judgement, f) for f in judgement.prereg.fpr_targets)
-    primary = next(point for point in points if point.fpr == judgement.prereg.primary_fpr)
-    return LayerC(points, primary)
+    return LayerCRecord(at_fpr=points)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,17 +165,6 @@ def warnings_at(judgement: Judgement, target: float) -> Warned:
     return Warned(covered, lead, censored)
 
 
-def chance(
-    judgement: Judgement, target: float, n_covered: int
-) -> tuple[Null | None, Null | None, float | None]:
-    """Both nulls and the p-value, the larger of the two; None without events."""
-    shift = shift_null(judgement, target, n_covered)
-    risk = risk_set_null(judgement, target, n_covered)
-    if shift is None or risk is None:
-        return None, None, None
-    return shift, risk, max(shift.p_value, risk.p_value)
-
-
 def shortfalls(
     judgement: Judgement,
     coverage: float | None,
@@ -213,49 +187,46 @@ def shortfalls(
     return tuple(found)
 
 
-def operating_point(judgement: Judgement, target: float) -> OperatingPoint:
+def operating_point(judgement: Judgement, target: float) -> OperatingPointRecord:
     """Everything layer C says about one target."""
     scores, windows, prereg = judgement.evaluation, judgement.windows, judgement.prereg
+    n_events, alarms = judgement.n_events, judgement.alarms(target)
     warned = warnings_at(judgement, target)
-    n_events, n_covered = judgement.n_events, int(warned.covered.sum())
-    leads = warned.lead[warned.covered]
+    n_covered, leads = int(warned.covered.sum()), warned.lead[warned.covered]
     success = warned.covered & (warned.lead >= prereg.lead_time_target)
-    tails = np.quantile(leads, _TAILS) if len(leads) else None
+    tails = np.quantile(leads, _TAILS).tolist() if len(leads) else None
     lead_intervals = _lead_intervals(judgement, warned)
-    shift, risk, p_value = chance(judgement, target, n_covered)
-
-    alarms = judgement.alarms(target)
-    false, with_negatives = int(false_alarms(judgement, target).sum()), judgement.negatives.n_runs
-    quiet_steps = _steps_of(judgement, windows.negative)
-    monitored = int(windows.monitored.sum())
+    false = int(false_alarms(judgement, target).sum())
     episodes = count_episodes(scores, windows, alarms, prereg.episode_gap)
-    return OperatingPoint(
+    nulls = chance(judgement, target, n_covered)
+    return OperatingPointRecord(
         fpr=target,
-        threshold=judgement.calibrated.deployed[target],
         coverage=_share(n_covered, n_events),
-        coverage_interval=_share_interval(judgement, warned.covered),
-        n_events=n_events,
-        n_covered=n_covered,
-        n_too_early=int((scores.has_event & ~windows.positive.any(axis=1)).sum()),
-        lead_time_median=None if tails is None else float(tails[2]),
-        lead_time_iqr=None if tails is None else float(tails[3] - tails[1]),
-        lead_time_q05=None if tails is None else float(tails[0]),
-        lead_time_q95=None if tails is None else float(tails[4]),
+        lead_time_median=tails[2] if tails else None,
+        lead_time_iqr=tails[3] - tails[1] if tails else None,
         lead_time_success=_share(int(success.sum()), n_events),
-        lead_time_success_interval=_share_interval(judgement, success),
-        lead_time_interval=lead_intervals.get("median"),
-        lead_time_intervals=lead_intervals,
-        lead_times=tuple(float(lead) for lead in leads),
-        n_censored=int(warned.censored.sum()),
-        false_alarms_per_run=_share(false, with_negatives),
-        false_alarms_per_10k_steps=_share(10_000 * false, quiet_steps),
-        time_in_warning=_share(int((alarms & windows.monitored).sum()), monitored),
-        episodes=episodes.labelled,
-        episode_precision=episodes.precision,
-        episodes_between=episodes.between,
-        shift_null=shift,
-        risk_set_null=risk,
-        p_value=p_value,
+        x_threshold=judgement.calibrated.deployed[target],
+        x_coverage_interval=_share_interval(judgement, warned.covered),
+        x_n_events=n_events,
+        x_n_covered=n_covered,
+        x_n_too_early=int((scores.has_event & ~windows.positive.any(axis=1)).sum()),
+        x_lead_time_q05=tails[0] if tails else None,
+        x_lead_time_q95=tails[4] if tails else None,
+        x_lead_time_interval=lead_intervals.get("median"),
+        x_lead_time_intervals=lead_intervals,
+        x_lead_time_success_interval=_share_interval(judgement, success),
+        x_lead_times=tuple(leads.tolist()),
+        x_n_censored=int(warned.censored.sum()),
+        x_false_alarms_per_run=_share(false, judgement.negatives.n_runs),
+        x_false_alarms_per_10k_steps=_share(10_000 * false, _steps_of(scores, windows.negative)),
+        x_time_in_warning=_share(
+            int((alarms & windows.monitored).sum()), int(windows.monitored.sum())
+        ),
+        x_episodes=episodes.labelled,
+        x_episode_precision=episodes.precision,
+        x_episodes_between=episodes.between,
+        x_p_value=largest_p(nulls),
+        **{f"x_{name}_null": null for name, null in nulls.items()},
     )
 
 
@@ -263,7 +234,7 @@ def _share(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def _share_interval(judgement: Judgement, chosen: NDArray[np.bool_]) -> Interval | None:
+def _share_interval(judgement: Judgement, chosen: NDArray[np.bool_]) -> IntervalRecord | None:
     """The interval of the share of events that are `chosen`."""
     n_events, n_chosen = judgement.n_events, int(chosen.sum())
     if not n_events:
@@ -278,7 +249,7 @@ def _share_interval(judgement: Judgement, chosen: NDArray[np.bool_]) -> Interval
     )
 
 
-def _lead_intervals(judgement: Judgement, warned: Warned) -> dict[str, Interval]:
+def _lead_intervals(judgement: Judgement, warned: Warned) -> dict[str, IntervalRecord]:
     rows = np.flatnonzero(warned.covered)
     if not len(rows):
         return {}
@@ -295,9 +266,9 @@ def _weights(judgement: Judgement) -> NDArray[np.float64]:
     return resamples(judgement.evaluation.n_runs, prereg.bootstrap_draws, prereg.seed)
 
 
-def _steps_of(judgement: Judgement, chosen: NDArray[np.bool_]) -> int:
+def _steps_of(scores: Scores, chosen: NDArray[np.bool_]) -> int:
     """Steps that the chosen windows stand for: each reaches back to the checkpoint before it."""
-    steps = judgement.evaluation.steps
+    steps = scores.steps
     if steps.shape[1] < 2:
         return 0
     back = np.diff(steps, axis=1)

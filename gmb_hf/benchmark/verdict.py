@@ -1,34 +1,386 @@
-"""The verdict: exactly one label, its reasons, and one plain sentence (spec 5)."""
+"""The verdict: exactly one label, its reasons, and one plain sentence (spec 5).
+
+`judge` measures every layer of one score and concludes; `judge_all` does so for all candidates of a
+lock, whose p-values are adjusted together. Both return what results.yaml stores.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
 from scipy.special import stdtrit
 
 from gmb_hf.benchmark.calibration import Judgement, runs_to_cross_fit
+from gmb_hf.benchmark.diagnostics import DiagnosticsRecord, diagnose
 from gmb_hf.benchmark.operationality import (
-    LayerB,
-    TargetResult,
+    AchievedRecord,
+    LayerBRecord,
     bootstrap_rate,
     layer_b,
     pass_line,
     run_rates,
 )
-from gmb_hf.benchmark.ranking import LayerA
-from gmb_hf.benchmark.robustness import RANK_ONLY, SUPPORTED, LayerD, layer_d
-from gmb_hf.benchmark.utility import LayerC, OperatingPoint, layer_c, shortfalls
+from gmb_hf.benchmark.ranking import LayerARecord, layer_a
+from gmb_hf.benchmark.records import (
+    INCONCLUSIVE,
+    NO_EVENT,
+    RANK_ONLY,
+    SCOPE_LIMITED,
+    SUPPORTED,
+    UNSTABLE,
+    Label,
+    WhyNull,
+    null_reasons,
+    why_null,
+)
+from gmb_hf.benchmark.robustness import LayerDRecord, layer_d
+from gmb_hf.benchmark.utility import (
+    LayerCRecord,
+    OperatingPointRecord,
+    layer_c,
+    operating_point,
+    shortfalls,
+)
 from gmb_hf.design.design import Facts, Stratum, event_facts
 from gmb_hf.design.power import runs_needed
-from gmb_hf.documents import Record
-from gmb_hf.stats import Interval, runs_for_zero
+from gmb_hf.documents import Count, Many, Number, OpenSection
+from gmb_hf.errors import InputError
+from gmb_hf.stats import BINOMIAL, BOOTSTRAP, IntervalRecord, holm, runs_for_zero
+
+_NOT_DECLARED = WhyNull("not declared")
+_NO_STRATUM_EVENT = WhyNull("no run of the stratum has an event")
+_NO_STRATUM_NEGATIVE = WhyNull("no run of the stratum has a negative window")
 
 
-def supported(layer_b: LayerB, primary: OperatingPoint) -> str:
+class ScopeRecord(OpenSection):
+    """The stratum that a `SCOPE_LIMITED` label is bound to."""
+
+    name: str
+    where: str
+
+
+class StratumRecord(OpenSection):
+    """What came out in one stratum, at the primary operating point."""
+
+    name: str
+    where: str
+    n_runs: Count
+    n_events: Count
+    passed: bool  # everything that a supported score must pass, with events enough
+    reasons: Many[str] = ()
+    sentence: str = ""
+    ok_targets: Count | None = None
+    achieved: Annotated[Number, _NO_STRATUM_NEGATIVE] = None
+    interval: Annotated[IntervalRecord | None, _NO_STRATUM_NEGATIVE] = None
+    coverage: Annotated[Number, _NO_STRATUM_EVENT] = None
+    coverage_interval: Annotated[IntervalRecord | None, _NO_STRATUM_EVENT] = None
+    chance: Annotated[Number, _NO_STRATUM_EVENT] = None  # mean coverage of the hardest null
+    lead_time_median: Annotated[Number, WhyNull("no event of the stratum was warned of")] = None
+    p_value: Annotated[Number, _NO_STRATUM_EVENT] = None
+    p_adjusted: Annotated[Number, _NO_STRATUM_EVENT] = None  # over the lock, strata included
+    label_flip_rate: Annotated[
+        Number, WhyNull("not measured, since something else already fails")
+    ] = None
+
+
+class IndicatorRecord(OpenSection):
+    """One score, its four layers and its one label."""
+
+    name: str
+    family: Annotated[str | None, _NOT_DECLARED]
+    layer_A: LayerARecord
+    layer_B: LayerBRecord
+    layer_C: LayerCRecord
+    layer_D: LayerDRecord
+    label: Label
+    diagnostics: DiagnosticsRecord = DiagnosticsRecord()
+    x_sign: Annotated[Literal[1, -1] | None, _NOT_DECLARED] = None
+    x_sees_test_labels: Annotated[bool | None, _NOT_DECLARED] = None
+    x_alarm_eligible: bool | None = None
+    x_reasons: Many[str] = ()  # codes of what stands against an alarm
+    x_sentence: str = ""
+    # Of layer C's primary point, Holm-adjusted over the candidates of the lock.
+    x_p_adjusted: Annotated[Number, WhyNull(NO_EVENT)] = None
+    # Held-out runs in total that would settle an INCONCLUSIVE.
+    x_runs_to_settle: Annotated[
+        Count | None,
+        WhyNull(
+            lambda item: (
+                "no number can be given" if item.label == INCONCLUSIVE else "the verdict is settled"
+            )
+        ),
+    ] = None
+    x_scope: Annotated[ScopeRecord | None, WhyNull("the label is not SCOPE_LIMITED")] = None
+    x_strata: Many[StratumRecord] = ()
+    x_null_reasons: dict[str, str] = Field(default_factory=dict)
+
+    def point(self, fpr: float) -> OperatingPointRecord | None:
+        """The operating point at one target rate, or None."""
+        return next((point for point in self.layer_C.at_fpr if point.fpr == fpr), None)
+
+    def achieved(self, target: float) -> AchievedRecord | None:
+        """What was measured at one target rate, or None."""
+        return next((item for item in self.layer_B.achieved if item.target == target), None)
+
+    def declared(
+        self,
+        name: str,
+        *,
+        family: str | None = None,
+        sign: int = 1,
+        sees_test_labels: bool | None = None,
+        why: Callable[[OpenSection, str], str] = why_null,
+    ) -> Self:
+        """The record with what is declared of the score, and the reason for each null.
+
+        Args:
+            name: the score.
+            family: as registered.
+            sign: times the declared orientation.
+            sees_test_labels: whether it is an oracle; None where that is not known.
+            why: says why a field is null.
+        """
+        complete = self.model_copy(
+            update={
+                "name": name,
+                "family": family,
+                "x_sign": sign,
+                "x_sees_test_labels": sees_test_labels,
+                "x_null_reasons": {},
+            }
+        )
+        return complete.model_copy(update={"x_null_reasons": null_reasons(complete, why)})
+
+
+# All layers of one score, or of every candidate of a lock.
+
+Variants = Mapping[str, Judgement]
+
+
+def judge(
+    judgement: Judgement, variants: Variants | None = None, *, facts: Facts | None = None
+) -> IndicatorRecord:
+    """Judge one score on its own.
+
+    Args:
+        judgement: the score as declared.
+        variants: the same score with other values of its own window (see `layer_d`).
+        facts: numbers of each run by name, float64 [R], that the strata of the preregistration
+            ask for; the step of the event is known without them.
+
+    Raises:
+        InputError: the scores do not fit the preregistration (see `label_windows`), or a stratum
+            asks for a number that is not known.
+    """
+    case = _Case(judgement, variants or {}, facts or {})
+    return case.conclude(holm(case.p_values)).declared(judgement.evaluation.name)
+
+
+def judge_all(
+    judgements: Mapping[str, Judgement],
+    variants: Mapping[str, Variants] | None = None,
+    *,
+    controls: Collection[str] = (),
+    facts: Facts | None = None,
+    on_done: Callable[[str], None] | None = None,
+) -> dict[str, IndicatorRecord]:
+    """Judge every candidate of a lock, p-values Holm-adjusted over all of them.
+
+    Strata belong to the family: each candidate brings its p-value over all runs and one for each
+    stratum.
+
+    Args:
+        judgements: each candidate by name.
+        variants: its window variants by name, for those that have any.
+        controls: names that stand in the tables for comparison and are no candidates; each is
+            adjusted as if it alone had been added to the family.
+        facts: as in `judge`.
+        on_done: called with the name of each score that is measured.
+    """
+    cases = {}
+    for name, judgement in judgements.items():
+        cases[name] = _Case(judgement, (variants or {}).get(name) or {}, facts or {})
+        if on_done is not None:
+            on_done(name)
+    family = [p for name, case in cases.items() if name not in controls for p in case.p_values]
+    adjusted = iter(holm(family))
+    found = {}
+    for name, case in cases.items():
+        if name in controls:
+            own = holm([*family, *case.p_values])[len(family) :]
+        else:
+            own = [next(adjusted) for _ in case.p_values]
+        found[name] = case.conclude(own).declared(name)
+    return found
+
+
+class _Case:
+    """One score, measured; concluding waits for the p-values of the whole family."""
+
+    def __init__(self, judgement: Judgement, variants: Variants, facts: Facts) -> None:
+        if not judgement.evaluation.n_runs:
+            raise InputError(f"score {judgement.evaluation.name!r}: there is no run to judge")
+        self.judgement, self.variants = judgement, variants
+        self.layer_a, self.layer_b = layer_a(judgement), layer_b(judgement)
+        self.layer_c, self.layer_d = layer_c(judgement), layer_d(judgement, variants)
+        self.primary = self.layer_c.at(judgement.prereg.primary_fpr)
+        self.diagnostics = diagnose(judgement, coverage=self.primary.coverage)
+        self.strata = measure_strata(judgement, facts)
+
+    @property
+    def p_values(self) -> list[float | None]:
+        """Over all runs, then in each stratum."""
+        return [self.primary.x_p_value, *(part.p_value for part in self.strata)]
+
+    def conclude(self, adjusted: Sequence[float | None]) -> IndicatorRecord:
+        """Label the score by its adjusted p-values, in the order of `p_values`."""
+        overall, *others = adjusted
+        return conclude(
+            self.judgement,
+            self.layer_a,
+            self.layer_b,
+            self.layer_c,
+            self.layer_d,
+            p_adjusted=overall,
+            strata=tuple(
+                conclude_stratum(part, self.layer_a, self.variants, p_adjusted=p)
+                for part, p in zip(self.strata, others, strict=True)
+            ),
+            diagnostics=self.diagnostics,
+        )
+
+
+# The label, by the rules in their order.
+
+
+def conclude(
+    judgement: Judgement,
+    layer_a: LayerARecord,
+    layer_b: LayerBRecord,
+    layer_c: LayerCRecord,
+    layer_d: LayerDRecord,
+    *,
+    p_adjusted: float | None,
+    strata: Sequence[StratumRecord] = (),
+    diagnostics: DiagnosticsRecord | None = None,
+) -> IndicatorRecord:
+    """Label one score by its four layers, in the order of the rules.
+
+    Args:
+        judgement: what was judged.
+        layer_a, layer_b, layer_c, layer_d: its layers.
+        p_adjusted: the p-value after adjustment over all candidates of the lock (`holm`).
+        strata: what came out in each stratum named in the lock, in its order; the first that
+            passes everything is the scope.
+        diagnostics: to be stored with the layers.
+    """
+    prereg, n_runs = judgement.prereg, judgement.evaluation.n_runs
+    primary = layer_c.at(prereg.primary_fpr)
+
+    def verdict(
+        label: Label,
+        reasons: Sequence[str],
+        sentence: str,
+        *,
+        runs_to_settle: int | None = None,
+        scope: ScopeRecord | None = None,
+    ) -> IndicatorRecord:
+        return IndicatorRecord(
+            name=judgement.evaluation.name,
+            family=None,
+            layer_A=layer_a,
+            layer_B=layer_b,
+            layer_C=layer_c,
+            layer_D=layer_d,
+            label=label,
+            diagnostics=diagnostics or DiagnosticsRecord(),
+            x_alarm_eligible=label == SUPPORTED,
+            x_reasons=tuple(reasons),
+            x_sentence=sentence,
+            x_p_adjusted=p_adjusted,
+            x_runs_to_settle=runs_to_settle,
+            x_scope=scope,
+            x_strata=tuple(strata),
+        )
+
+    questions = open_questions(judgement, layer_b, primary)
+    if questions:
+        numbers = [question.runs for question in questions]
+        largest = max((n for n in numbers if n is not None), default=None)
+        settles = None if None in numbers else largest
+        sentence = f"Not decided: {'; '.join(dict.fromkeys(one.text for one in questions))}"
+        if settles is not None:
+            more = settles - n_runs
+            sentence += f"; about {settles} held-out runs ({more} more) would settle it"
+        reasons = dict.fromkeys(question.reason for question in questions)
+        return verdict(INCONCLUSIVE, tuple(reasons), f"{sentence}.", runs_to_settle=settles)
+
+    if (layer_d.label_flip_rate or 0.0) > prereg.max_label_flip_rate:
+        sentence = f"Not to be trusted either way: {flips(layer_d, prereg.max_label_flip_rate)}."
+        return verdict(UNSTABLE, ("label_flips",), sentence)
+
+    faults = faults_of(judgement, layer_b, primary, p_adjusted)
+    if not faults:
+        return verdict(SUPPORTED, (), f"May raise an alarm: {supported(layer_b, primary)}.")
+    if not has_ranking_signal(layer_a):
+        faults = (*faults, "no_ranking_signal")
+    clauses = "; ".join(
+        clause(code, judgement, layer_a, layer_b, primary, p_adjusted) for code in faults
+    )
+    for part in strata:
+        if part.passed:
+            sentence = (
+                f"Holds only where {part.where} ({part.name}: {part.n_runs} of {n_runs} runs): "
+                f"there, {part.sentence}. Over all runs it may not raise an alarm: {clauses}."
+            )
+            scope = ScopeRecord(name=part.name, where=part.where)
+            return verdict(SCOPE_LIMITED, faults, sentence, scope=scope)
+    return verdict(RANK_ONLY, faults, f"May not raise an alarm: {clauses}.")
+
+
+def has_ranking_signal(layer_a: LayerARecord) -> bool:
+    """Whether the score ranks above chance: pooled AUC over .5, and the runs' mean surely too.
+
+    Surely: the lower end of the 95% Student interval over runs, where two runs have an AUC.
+    """
+    if layer_a.auc is None or layer_a.auc <= 0.5:
+        return False
+    mean, deviation, n_runs = layer_a.x_auc_run_mean, layer_a.x_auc_run_sd, layer_a.x_n_runs
+    if mean is None or deviation is None or n_runs is None:
+        return True
+    reach = stdtrit(n_runs - 1, 0.975) * deviation / np.sqrt(n_runs)
+    return bool(mean - reach > 0.5)
+
+
+def faults_of(
+    judgement: Judgement,
+    layer_b: LayerBRecord,
+    primary: OperatingPointRecord,
+    p_adjusted: float | None,
+) -> tuple[str, ...]:
+    """The reason codes for which layers B and C do not pass; empty if they do."""
+    found = []
+    if layer_b.fpr_floor_detected:
+        found.append("fpr_floor")
+    if not layer_b.controllability_pass:
+        found.append("fpr_uncontrolled")
+        if any(result.x_few_runs for result in layer_b.achieved):
+            found.append("few_runs")
+    useful = shortfalls(judgement, primary.coverage, primary.lead_time_median, p_adjusted)
+    return (*found, *useful)
+
+
+# What speaks for and against a score, in words.
+
+
+def supported(layer_b: LayerBRecord, primary: OperatingPointRecord) -> str:
     """What speaks for the score, at its primary operating point."""
     return (
         f"at a budget of {primary.fpr:.0%} false alarms it warned of {_share(primary.coverage)} of "
@@ -38,7 +390,7 @@ def supported(layer_b: LayerB, primary: OperatingPoint) -> str:
     )
 
 
-def flips(layer_d: LayerD, allowed: float) -> str:
+def flips(layer_d: LayerDRecord, allowed: float) -> str:
     """How often the label flips, and how often it may."""
     return (
         f"{layer_d.label_flip_rate:.0%} of {layer_d.family_size} admissible variants get another "
@@ -49,9 +401,9 @@ def flips(layer_d: LayerD, allowed: float) -> str:
 def clause(
     reason: str,
     judgement: Judgement,
-    layer_a: LayerA,
-    layer_b: LayerB,
-    primary: OperatingPoint,
+    layer_a: LayerARecord,
+    layer_b: LayerBRecord,
+    primary: OperatingPointRecord,
     p_adjusted: float | None,
 ) -> str:
     """What a reason code means for this score."""
@@ -64,7 +416,7 @@ def clause(
             f"{prereg.min_targets_ok} must"
         )
     if reason == "few_runs":
-        short = ", ".join(f"{result.target:g}" for result in layer_b.targets if result.few_runs)
+        short = ", ".join(f"{result.target:g}" for result in layer_b.achieved if result.x_few_runs)
         return f"too few calibration runs for a threshold at {short}"
     if reason == "coverage_low":
         return (
@@ -82,8 +434,8 @@ def clause(
     return f"it does not rank the windows before an event higher (AUC {auc})"
 
 
-def _floor(layer_b: LayerB) -> str:
-    certificate = layer_b.certificate
+def _floor(layer_b: LayerBRecord) -> str:
+    certificate = layer_b.x_floor_certificate
     if certificate is None:
         return "it has no achievable false positive rate"
     tie = ""
@@ -92,102 +444,17 @@ def _floor(layer_b: LayerB) -> str:
     return f"it cannot alarm at a false positive rate below {certificate.f_min_pos:.3f}{tie}"
 
 
-def _by_chance(primary: OperatingPoint) -> str:
-    shift, risk = primary.shift_null, primary.risk_set_null
-    if shift is None or risk is None:
-        return ""
-    return f" (chance gives {_share(shift.mean_coverage)} and {_share(risk.mean_coverage)})"
+def _by_chance(primary: OperatingPointRecord) -> str:
+    shares = [_share(null.mean_coverage) for null in primary.nulls.values()]
+    return f" (chance gives {' and '.join(shares)})" if shares else ""
 
 
-def _events(primary: OperatingPoint) -> str:
-    return f"{primary.n_events} event" + ("" if primary.n_events == 1 else "s")
+def _events(primary: OperatingPointRecord) -> str:
+    return f"{primary.x_n_events} event" + ("" if primary.x_n_events == 1 else "s")
 
 
 def _share(value: float | None) -> str:
     return "none" if value is None else f"{value:.0%}"
-
-
-# Layers B and C over the strata that a preregistration names (spec 5, `SCOPE_LIMITED`).
-
-
-@dataclass(frozen=True)
-class StratumResult(Record):
-    """What came out in one stratum, at the primary operating point.
-
-    Attributes:
-        name, where: as locked.
-        n_runs, n_events: held-out runs and events in it.
-        passed: everything that a supported score must pass, with events enough.
-        reasons: codes of what stands against it.
-        sentence: the same in words.
-        ok_targets: targets met.
-        achieved, interval: the false positive rate.
-        coverage, coverage_interval, lead_time_median: as in layer C.
-        chance: mean coverage of the harder null.
-        p_value, p_adjusted: as in layer C, and Holm-adjusted over the lock, strata included.
-        label_flip_rate: layer D within the stratum; None where something else already fails.
-    """
-
-    name: str
-    where: str
-    n_runs: int
-    n_events: int
-    passed: bool
-    reasons: tuple[str, ...]
-    sentence: str
-    ok_targets: int
-    achieved: float | None
-    interval: Interval | None
-    coverage: float | None
-    coverage_interval: Interval | None
-    chance: float | None
-    lead_time_median: float | None
-    p_value: float | None
-    p_adjusted: float | None
-    label_flip_rate: float | None
-
-
-@dataclass(frozen=True, eq=False)
-class MeasuredStratum:
-    """One stratum before its p-value is adjusted; the layers are None where no run belongs to it.
-
-    Attributes:
-        stratum: name and predicate.
-        rows: int64, row numbers of its runs.
-        judgement: of those runs.
-        layer_b, layer_c: measured on them.
-    """
-
-    stratum: Stratum
-    rows: np.ndarray
-    judgement: Judgement
-    layer_b: LayerB | None
-    layer_c: LayerC | None
-
-    @property
-    def p_value(self) -> float | None:
-        """Of the primary operating point; None without events."""
-        return None if self.layer_c is None else self.layer_c.primary.p_value
-
-
-def measure_strata(judgement: Judgement, facts: Facts) -> tuple[MeasuredStratum, ...]:
-    """Layers B and C in each stratum of the preregistration, in its order.
-
-    Args:
-        judgement: over all runs.
-        facts: numbers of each run by name; the step of the event is known without them.
-
-    Raises:
-        InputError: a predicate asks for a number that is not there.
-    """
-    known = {**event_facts(judgement.evaluation.event_step), **facts}
-    found = []
-    for stratum in judgement.prereg.strata:
-        rows = np.flatnonzero(stratum.holds(known))
-        part = judgement.select(rows)
-        layers = (layer_b(part), layer_c(part)) if len(rows) else (None, None)
-        found.append(MeasuredStratum(stratum, rows, part, *layers))
-    return tuple(found)
 
 
 # The power rule: what is still open, and how many held-out runs would settle it.
@@ -216,31 +483,29 @@ class OpenQuestion:
     runs: int | None
 
 
-def few_events(judgement: Judgement) -> OpenQuestion | None:
-    """Fewer events than the preregistration asks for."""
-    events, least = judgement.n_events, judgement.prereg.event_count_min
-    if events >= least:
-        return None
-    runs = math.ceil(judgement.evaluation.n_runs * least / events) if events else None
-    counted = "1 event is" if events == 1 else f"{events} events are"
-    return OpenQuestion("few_events", f"{counted} fewer than {least}", runs)
-
-
 def open_questions(
-    judgement: Judgement, layer_b: LayerB, primary: OperatingPoint
+    judgement: Judgement, layer_b: LayerBRecord, primary: OperatingPointRecord
 ) -> tuple[OpenQuestion, ...]:
-    """What `strict` must leave open: empty where layers B and C are decided.
+    """What must be left open: too few events; in `strict`, what the intervals do not decide.
 
     A layer that fails beyond doubt settles the verdict, whatever else is open: a floor at .5 needs
     no more runs.
     """
+    events, least_events = judgement.n_events, judgement.prereg.event_count_min
+    if events < least_events:
+        n_runs = judgement.evaluation.n_runs
+        runs = math.ceil(n_runs * least_events / events) if events else None
+        counted = "1 event is" if events == 1 else f"{events} events are"
+        return (OpenQuestion("few_events", f"{counted} fewer than {least_events}", runs),)
+    if not judgement.strict:
+        return ()
     least = judgement.prereg.min_targets_ok
     possible = layer_b.surely_met + layer_b.open_targets
     if layer_b.fpr_floor_detected or possible < least:
         return ()
     coverage = _coverage_question(judgement, primary)
-    interval, minimum = primary.coverage_interval, judgement.prereg.coverage_min
-    untested = layer_b.at(primary.fpr).few_runs
+    interval, minimum = primary.x_coverage_interval, judgement.prereg.coverage_min
+    untested = layer_b.at(primary.fpr).x_few_runs
     if coverage is None and not untested and interval is not None and interval.high < minimum:
         return ()
     questions = [] if coverage is None or untested else [coverage]
@@ -251,8 +516,8 @@ def open_questions(
     return tuple(questions)
 
 
-def _coverage_question(judgement: Judgement, primary: OperatingPoint) -> OpenQuestion | None:
-    interval, minimum = primary.coverage_interval, judgement.prereg.coverage_min
+def _coverage_question(judgement: Judgement, primary: OperatingPointRecord) -> OpenQuestion | None:
+    interval, minimum = primary.x_coverage_interval, judgement.prereg.coverage_min
     if interval is None or primary.coverage is None or not interval.low < minimum <= interval.high:
         return None
     runs = _runs_to_clear(judgement.evaluation.n_runs, primary.coverage, minimum, interval)
@@ -263,9 +528,9 @@ def _coverage_question(judgement: Judgement, primary: OperatingPoint) -> OpenQue
     return OpenQuestion("interval_straddles", text, runs)
 
 
-def _budget_questions(judgement: Judgement, layer_b: LayerB) -> list[OpenQuestion]:
+def _budget_questions(judgement: Judgement, layer_b: LayerBRecord) -> list[OpenQuestion]:
     """One question per open target; enough of them must be decided, the nearest first."""
-    unsettled = [result for result in layer_b.targets if result.state == "straddles"]
+    unsettled = [result for result in layer_b.achieved if result.x_state == "straddles"]
     asked = [_target_question(judgement, result) for result in unsettled]
     met, possible = layer_b.surely_met, layer_b.surely_met + len(asked)
     runs: int | None = 0
@@ -275,20 +540,20 @@ def _budget_questions(judgement: Judgement, layer_b: LayerB) -> list[OpenQuestio
         if met >= judgement.prereg.min_targets_ok or possible < judgement.prereg.min_targets_ok:
             break
         runs = question.runs
-        met, possible = met + result.met, possible - (not result.met)
+        met, possible = met + bool(result.x_met), possible - (not result.x_met)
     return [dataclasses.replace(question, runs=runs) for question in asked]
 
 
-def _target_question(judgement: Judgement, result: TargetResult) -> OpenQuestion:
+def _target_question(judgement: Judgement, result: AchievedRecord) -> OpenQuestion:
     with_negatives, n_runs = judgement.negatives.n_runs, judgement.evaluation.n_runs
-    if not with_negatives or result.interval is None:
+    if not with_negatives or result.x_interval is None:
         prereg = judgement.prereg
         text = (
             "no held-out run has a negative window: none goes on past burn-in "
             f"{prereg.burn_in} to {prereg.safe_gap} steps before its event"
         )
         return OpenQuestion("no_negative_windows", text, None)
-    if result.few_runs:
+    if result.x_few_runs:
         found, needed = judgement.calibrated.n_runs, runs_needed(result.target)
         text = (
             f"a threshold for {result.target:g} takes {needed} calibration runs with negative "
@@ -300,7 +565,7 @@ def _target_question(judgement: Judgement, result: TargetResult) -> OpenQuestion
             runs = math.ceil(runs_to_cross_fit(needed) * n_runs / with_negatives)
         return OpenQuestion("few_runs", text, runs)
     line = pass_line(result.target, judgement.prereg.fpr_eps)
-    low, high = result.interval.low, result.interval.high
+    low, high = result.x_interval.low, result.x_interval.high
     text = (
         f"the rate {result.achieved:.3f} [{low:.3f}, {high:.3f}] at target {result.target:g} "
         f"straddles its line {line:g}"
@@ -308,15 +573,15 @@ def _target_question(judgement: Judgement, result: TargetResult) -> OpenQuestion
     return OpenQuestion("interval_straddles", text, _runs_for_rate(judgement, result, line))
 
 
-def _runs_for_rate(judgement: Judgement, result: TargetResult, line: float) -> int | None:
+def _runs_for_rate(judgement: Judgement, result: AchievedRecord, line: float) -> int | None:
     """Runs after which the interval clears the line: its bootstrap, and what silence proves."""
-    interval, n_runs = result.interval, judgement.evaluation.n_runs
+    interval, n_runs = result.x_interval, judgement.evaluation.n_runs
     if interval is None or result.achieved is None:
         return None
-    if interval.method == "run bootstrap":
+    if interval.method == BOOTSTRAP:
         return _runs_to_clear(n_runs, result.achieved, line, interval)
     silent = math.ceil(n_runs * runs_for_zero(line) / judgement.negatives.n_runs)
-    if interval.method == "exact binomial":
+    if interval.method == BINOMIAL:
         return silent
     sampled = bootstrap_rate(judgement, *run_rates(judgement, result.target))
     if sampled is None or not sampled.low <= line < sampled.high:
@@ -325,7 +590,9 @@ def _runs_for_rate(judgement: Judgement, result: TargetResult, line: float) -> i
     return None if enough is None else max(silent, enough)
 
 
-def _runs_to_clear(n_runs: int, estimate: float, line: float, interval: Interval) -> int | None:
+def _runs_to_clear(
+    n_runs: int, estimate: float, line: float, interval: IntervalRecord
+) -> int | None:
     distance = abs(line - estimate)
     reach = _POWER * (interval.high - estimate if estimate < line else estimate - interval.low)
     if distance * math.sqrt(_FARTHEST) <= reach:
@@ -333,150 +600,61 @@ def _runs_to_clear(n_runs: int, estimate: float, line: float, interval: Interval
     return math.ceil(n_runs * (reach / distance) ** 2)
 
 
-INCONCLUSIVE, UNSTABLE = "INCONCLUSIVE", "ESTIMATOR_UNSTABLE"
-SCOPE_LIMITED = "SCOPE_LIMITED"
-LABELS = (SUPPORTED, RANK_ONLY, UNSTABLE, INCONCLUSIVE, SCOPE_LIMITED)
+# Strata that the design names (`SCOPE_LIMITED`): layers B and C in each.
 
 
-@dataclass(frozen=True)
-class Scope(Record):
-    """The stratum that a `SCOPE_LIMITED` verdict is bound to: its name and its predicate."""
-
-    name: str
-    where: str
-
-
-@dataclass(frozen=True)
-class Verdict(Record):
-    """The answer about one score.
+@dataclass(frozen=True, eq=False)
+class MeasuredStratum:
+    """One stratum before its p-value is adjusted; None is measured where no run belongs to it.
 
     Attributes:
-        label: one of `LABELS`.
-        reasons: codes of what stands against an alarm; empty for a supported score.
-        sentence: the answer in words.
-        alarm_eligible: whether the score may raise an alarm.
-        p_adjusted: the p-value of layer C's primary point, Holm-adjusted over the lock's
-            candidates; None without events.
-        runs_to_settle: held-out runs in total that would settle an INCONCLUSIVE, where a number
-            can be given.
-        scope: where a SCOPE_LIMITED verdict holds.
+        stratum: name and predicate.
+        rows: int64, row numbers of its runs.
+        judgement: of those runs.
+        layer_b: measured on them.
+        primary: layer C at the primary operating point.
     """
 
-    label: str
-    reasons: tuple[str, ...]
-    sentence: str
-    alarm_eligible: bool
-    p_adjusted: float | None
-    runs_to_settle: int | None
-    scope: Scope | None = None
+    stratum: Stratum
+    rows: NDArray[np.int64]
+    judgement: Judgement
+    layer_b: LayerBRecord | None
+    primary: OperatingPointRecord | None
+
+    @property
+    def p_value(self) -> float | None:
+        """Of the primary operating point; None without events."""
+        return self.primary.x_p_value if self.primary else None
 
 
-def conclude(
-    judgement: Judgement,
-    layer_a: LayerA,
-    layer_b: LayerB,
-    layer_c: LayerC,
-    layer_d: LayerD,
-    *,
-    p_adjusted: float | None,
-    strata: Sequence[StratumResult] = (),
-) -> Verdict:
-    """Label one score by its four layers, in the order of the rules.
+def measure_strata(judgement: Judgement, facts: Facts) -> tuple[MeasuredStratum, ...]:
+    """Layers B and C in each stratum of the preregistration, in its order.
 
     Args:
-        judgement: what was judged.
-        layer_a, layer_b, layer_c, layer_d: its layers.
-        p_adjusted: the p-value after adjustment over all candidates of the lock (`holm`).
-        strata: what came out in each stratum named in the lock, in its order; the first that
-            passes everything is the scope.
+        judgement: over all runs.
+        facts: numbers of each run by name; the step of the event is known without them.
+
+    Raises:
+        InputError: a predicate asks for a number that is not there.
     """
-    primary = layer_c.primary
-    scarce = few_events(judgement)
-    if scarce is not None:
-        return _inconclusive((scarce,), judgement, p_adjusted)
-    if judgement.strict:
-        questions = open_questions(judgement, layer_b, primary)
-        if questions:
-            return _inconclusive(questions, judgement, p_adjusted)
-
-    allowed = judgement.prereg.max_label_flip_rate
-    if layer_d.label_flip_rate > allowed:
-        sentence = f"Not to be trusted either way: {flips(layer_d, allowed)}."
-        return Verdict(UNSTABLE, ("label_flips",), sentence, False, p_adjusted, None)
-
-    faults = faults_of(judgement, layer_b, primary, p_adjusted)
-    if not faults:
-        sentence = f"May raise an alarm: {supported(layer_b, primary)}."
-        return Verdict(SUPPORTED, (), sentence, True, p_adjusted, None)
-    reasons = (*faults, *(() if has_ranking_signal(layer_a) else ("no_ranking_signal",)))
-    clauses = "; ".join(
-        clause(code, judgement, layer_a, layer_b, primary, p_adjusted) for code in reasons
-    )
-    for part in strata:
-        if part.passed:
-            scope = Scope(part.name, part.where)
-            sentence = (
-                f"Holds only where {part.where} ({part.name}: {part.n_runs} of "
-                f"{judgement.evaluation.n_runs} runs): there, {part.sentence}. Over all runs it "
-                f"may not raise an alarm: {clauses}."
-            )
-            return Verdict(SCOPE_LIMITED, reasons, sentence, False, p_adjusted, None, scope)
-    sentence = f"May not raise an alarm: {clauses}."
-    return Verdict(RANK_ONLY, reasons, sentence, False, p_adjusted, None)
-
-
-def has_ranking_signal(layer_a: LayerA) -> bool:
-    """Whether the score ranks above chance: pooled AUC over .5, and the runs' mean surely too.
-
-    Surely: the lower end of the 95% Student interval over runs, where two runs have an AUC.
-    """
-    if layer_a.auc is None or layer_a.auc <= 0.5:
-        return False
-    if layer_a.auc_run_mean is None or layer_a.auc_run_sd is None:
-        return True
-    reach = stdtrit(layer_a.n_runs - 1, 0.975) * layer_a.auc_run_sd / np.sqrt(layer_a.n_runs)
-    return bool(layer_a.auc_run_mean - reach > 0.5)
-
-
-def faults_of(
-    judgement: Judgement, layer_b: LayerB, primary: OperatingPoint, p_adjusted: float | None
-) -> tuple[str, ...]:
-    """The reason codes for which layers B and C do not pass; empty if they do."""
+    known = {**event_facts(judgement.evaluation.event_step), **facts}
     found = []
-    if layer_b.fpr_floor_detected:
-        found.append("fpr_floor")
-    if not layer_b.controllability_pass:
-        short = any(result.few_runs for result in layer_b.targets)
-        found += ["fpr_uncontrolled", *(["few_runs"] if short else [])]
-    useful = shortfalls(judgement, primary.coverage, primary.lead_time_median, p_adjusted)
-    return (*found, *useful)
-
-
-def _inconclusive(
-    questions: Sequence[OpenQuestion], judgement: Judgement, p_adjusted: float | None
-) -> Verdict:
-    numbers = [question.runs for question in questions]
-    runs = max((n for n in numbers if n is not None), default=None)
-    settles = None if runs is None or None in numbers else runs
-    texts = dict.fromkeys(question.text for question in questions)
-    sentence = f"Not decided: {'; '.join(texts)}"
-    if settles is not None:
-        more = settles - judgement.evaluation.n_runs
-        sentence += f"; about {settles} held-out runs ({more} more) would settle it"
-    reasons = tuple(dict.fromkeys(question.reason for question in questions))
-    return Verdict(INCONCLUSIVE, reasons, f"{sentence}.", False, p_adjusted, settles)
-
-
-# Whether a stratum that the lock names passes everything: what makes a score `SCOPE_LIMITED`.
+    for stratum in judgement.prereg.strata:
+        rows = np.flatnonzero(stratum.holds(known))
+        part = judgement.select(rows)
+        primary = part.prereg.primary_fpr
+        layers = (layer_b(part), operating_point(part, primary)) if len(rows) else (None, None)
+        found.append(MeasuredStratum(stratum, rows, part, *layers))
+    return tuple(found)
 
 
 def conclude_stratum(
     measured: MeasuredStratum,
-    layer_a: LayerA,
+    layer_a: LayerARecord,
     variants: Mapping[str, Judgement],
     *,
     p_adjusted: float | None,
-) -> StratumResult:
+) -> StratumRecord:
     """Whether a stratum passes everything that a supported score must pass.
 
     The rules are those of the verdict over all runs, in their order: events enough, nothing left
@@ -488,53 +666,44 @@ def conclude_stratum(
         variants: the score with other values of its own window, over all runs.
         p_adjusted: the stratum's p-value, adjusted over all candidates and strata of the lock.
     """
-    part, gate, utility = measured.judgement, measured.layer_b, measured.layer_c
-    if gate is None or utility is None:
-        return _result(measured, ("few_events",), "no run belongs to it", p_adjusted)
-    point = utility.primary
-    scarce = few_events(part)
-    questions = (scarce,) if scarce else open_questions(part, gate, point) if part.strict else ()
+    part, gate, point = measured.judgement, measured.layer_b, measured.primary
+
+    def result(
+        reasons: Sequence[str], sentence: str, label_flip_rate: float | None = None
+    ) -> StratumRecord:
+        target = gate.at(part.prereg.primary_fpr) if gate else None
+        return StratumRecord(
+            name=measured.stratum.name,
+            where=measured.stratum.where,
+            n_runs=len(measured.rows),
+            n_events=part.n_events,
+            passed=not reasons,
+            reasons=tuple(reasons),
+            sentence=sentence,
+            ok_targets=gate.ok_targets if gate else 0,
+            achieved=target.achieved if target else None,
+            interval=target.x_interval if target else None,
+            coverage=point.coverage if point else None,
+            coverage_interval=point.x_coverage_interval if point else None,
+            chance=point.by_chance if point else None,
+            lead_time_median=point.lead_time_median if point else None,
+            p_value=measured.p_value,
+            p_adjusted=p_adjusted,
+            label_flip_rate=label_flip_rate,
+        )
+
+    if gate is None or point is None:
+        return result(("few_events",), "no run belongs to it")
+    questions = open_questions(part, gate, point)
     if questions:
-        reasons = tuple(dict.fromkeys(question.reason for question in questions))
-        sentence = "; ".join(question.text for question in questions)
-        return _result(measured, reasons, sentence, p_adjusted)
-    reasons = faults_of(part, gate, point, p_adjusted)
-    if reasons:
-        clauses = (clause(code, part, layer_a, gate, point, p_adjusted) for code in reasons)
-        return _result(measured, reasons, "; ".join(clauses), p_adjusted)
+        codes = dict.fromkeys(question.reason for question in questions)
+        return result(tuple(codes), "; ".join(question.text for question in questions))
+    faults = faults_of(part, gate, point, p_adjusted)
+    if faults:
+        clauses = (clause(code, part, layer_a, gate, point, p_adjusted) for code in faults)
+        return result(faults, "; ".join(clauses))
     robust = layer_d(part, {name: one.select(measured.rows) for name, one in variants.items()})
-    allowed, rate = part.prereg.max_label_flip_rate, robust.label_flip_rate
-    if rate > allowed:
-        return _result(measured, ("label_flips",), flips(robust, allowed), p_adjusted, rate)
-    return _result(measured, (), supported(gate, point), p_adjusted, rate)
-
-
-def _result(
-    measured: MeasuredStratum,
-    reasons: tuple[str, ...],
-    sentence: str,
-    p_adjusted: float | None,
-    label_flip_rate: float | None = None,
-) -> StratumResult:
-    gate: LayerB | None = measured.layer_b
-    target = gate.at(measured.judgement.prereg.primary_fpr) if gate else None
-    point: OperatingPoint | None = measured.layer_c.primary if measured.layer_c else None
-    return StratumResult(
-        name=measured.stratum.name,
-        where=measured.stratum.where,
-        n_runs=len(measured.rows),
-        n_events=measured.judgement.n_events,
-        passed=not reasons,
-        reasons=reasons,
-        sentence=sentence,
-        ok_targets=gate.ok_targets if gate else 0,
-        achieved=target.achieved if target else None,
-        interval=target.interval if target else None,
-        coverage=point.coverage if point else None,
-        coverage_interval=point.coverage_interval if point else None,
-        chance=point.by_chance if point else None,
-        lead_time_median=point.lead_time_median if point else None,
-        p_value=measured.p_value,
-        p_adjusted=p_adjusted,
-        label_flip_rate=label_flip_rate,
-    )
+    rate = robust.label_flip_rate or 0.0
+    if rate > part.prereg.max_label_flip_rate:
+        return result(("label_flips",), flips(robust, part.prereg.max_label_flip_rate), rate)
+    return result((), supported(gate, point), rate)

@@ -23,7 +23,8 @@ from gmb_hf.tables import Column, Line, Row, Table
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.explore import Explored
-    from gmb_hf.benchmark.results import IndicatorRecord, Results
+    from gmb_hf.benchmark.results import Results
+    from gmb_hf.benchmark.verdict import IndicatorRecord
     from gmb_hf.hub.client import Pushed
 
 

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gmb_hf.benchmark.results import IndicatorRecord, Results
+from gmb_hf.benchmark.results import Results
+from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.report.tables import GROUPS, LABELS, group_of
 
 _DEFAULT_TARGET = 0.05

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from gmb_hf import escape
-from gmb_hf.benchmark.results import IndicatorRecord, Results
+from gmb_hf.benchmark.results import Results
+from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.documents import canonical_hash
 from gmb_hf.errors import InputError
 from gmb_hf.files import write_text

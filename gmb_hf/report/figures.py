@@ -13,7 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch
 from numpy.typing import NDArray
 
-from gmb_hf.benchmark.results import IndicatorRecord
+from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.report.answer import shown_p
 from gmb_hf.report.style import (
     BLUE,

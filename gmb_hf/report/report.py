@@ -16,12 +16,12 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gmb_hf import escape
-from gmb_hf.benchmark.compat import explain_settings
-from gmb_hf.benchmark.compat_results import settings_of
+from gmb_hf.benchmark.compat import explain_settings, settings_of
 from gmb_hf.benchmark.evaluate import Evaluation
 from gmb_hf.benchmark.operationality import pass_line
-from gmb_hf.benchmark.results import IndicatorRecord, IntervalRecord, Results, definition_of_done
+from gmb_hf.benchmark.results import Results, definition_of_done
 from gmb_hf.benchmark.scores import Scores
+from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import Design
 from gmb_hf.design.explain import explain_design
 from gmb_hf.design.power import runs_needed
@@ -46,6 +46,7 @@ from gmb_hf.report.figures import (
 from gmb_hf.report.style import save_figure
 from gmb_hf.report.tables import GROUPS, group_of, reason, write_tables
 from gmb_hf.runs.runlog import RunLog
+from gmb_hf.stats import IntervalRecord
 
 _HEADLINE_ROWS = 8
 FIGURES = ("summary", "curves", "fpr", "aligned", "leads")

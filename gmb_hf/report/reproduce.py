@@ -10,8 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.benchmark.compat import CompatSettings, Measured, event_steps, measure, refuse_gaps
-from gmb_hf.benchmark.compat_results import compat_indicator, compat_results
+from gmb_hf.benchmark.compat import (
+    CompatSettings,
+    Measured,
+    compat_results,
+    event_steps,
+    measure,
+    refuse_gaps,
+)
 from gmb_hf.benchmark.prepare import Entry, namesakes, resolve
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.scores import Scores
@@ -72,17 +78,7 @@ def reproduce(
     measured = {entry.name: _measured(entry, log, events, settings) for entry in entries}
     steps = log.panel("step")
     results = compat_results(
-        [
-            compat_indicator(
-                entry.name,
-                measured[entry.name],
-                settings,
-                family=entry.indicator.family,
-                sign=entry.sign,
-                sees_test_labels=entry.indicator.sees_test_labels,
-            )
-            for entry in entries
-        ],
+        [one.record for one in measured.values()],
         settings=settings,
         runs=log.runs,
         seeds=log.seeds,
@@ -116,7 +112,13 @@ def _measured(
     panel = compute(log, entry.indicator, sign=entry.sign)
     refuse_gaps(panel, "score")
     scores = Scores.from_panel(panel, events)
-    return measure(scores.smooth(settings.smoothing), settings)
+    return measure(
+        scores.smooth(settings.smoothing),
+        settings,
+        family=entry.indicator.family,
+        sign=entry.sign,
+        sees_test_labels=entry.indicator.sees_test_labels,
+    )
 
 
 def _repeats(log: RunLog) -> list[str]:
@@ -136,8 +138,8 @@ def _aligned(measured: Measured, settings: CompatSettings) -> AlignedScore:
     return aligned_score(
         measured.scores,
         horizon=settings.horizon,
-        threshold=point.threshold,
-        target=point.target,
+        threshold=point.x_threshold,
+        target=point.fpr,
     )
 
 

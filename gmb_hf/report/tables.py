@@ -10,7 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gmb_hf.benchmark.results import AchievedRecord, IndicatorRecord, OperatingPointRecord, Results
+from gmb_hf.benchmark.operationality import AchievedRecord
+from gmb_hf.benchmark.results import Results
+from gmb_hf.benchmark.utility import OperatingPointRecord
+from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.escape import number, p_value, steps, yes_no
 from gmb_hf.tables import Column, Table, follow
 

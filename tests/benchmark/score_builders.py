@@ -64,3 +64,15 @@ def raised_before_event(scores: Scores, by: float, *, over: int, stays: bool = F
 def judged(values: Any, events: Sequence[float | None], **overrides: Any) -> Judgement:
     """A judgement of hand-made scores by `design(**overrides)`, without explore runs."""
     return Judgement(scores_of(values, events), None, design(**overrides))
+
+
+def null_paths(value: Any, path: str = "") -> set[str]:
+    """Where plain data is null, as `layer_A.auc` or `x_strata[0].p_value`."""
+    if value is None:
+        return {path}
+    inner: list[tuple[str, Any]] = []
+    if isinstance(value, dict):
+        inner = [(f"{path}.{key}" if path else str(key), item) for key, item in value.items()]
+    elif isinstance(value, list):
+        inner = [(f"{path}[{place}]", item) for place, item in enumerate(value)]
+    return {found for at, item in inner for found in null_paths(item, at)}

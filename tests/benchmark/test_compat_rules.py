@@ -9,28 +9,28 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from score_builders import null_paths
 
 from gmb_hf.benchmark.compat import (
     CompatSettings,
-    Measured,
     average_precision,
-    conclude,
+    compat_results,
     effective_sample_size,
     event_steps,
     explain_settings,
     false_positive_rates,
-    gate,
     jump,
     measure,
     nearest_thresholds,
     pooled,
     positive_windows,
     roc_auc,
+    settings_of,
     trailing_mean,
 )
-from gmb_hf.benchmark.compat_results import compat_indicator, compat_results, settings_of
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.scores import Scores
+from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.errors import InputError
 from gmb_hf.runs.panel import Panel
 
@@ -47,12 +47,9 @@ def settings(**changes: object) -> CompatSettings:
     return CompatSettings(**{"horizon": 200, **changes})  # type: ignore[arg-type]
 
 
-def measured(
-    *rows: list[float], events: list[float | None], **changes: object
-) -> tuple[Measured, CompatSettings]:
-    chosen = settings(**changes)
+def measured(*rows: list[float], events: list[float | None], **changes: object) -> IndicatorRecord:
     steps = [math.nan if event is None else event for event in events]
-    return measure(Scores.from_panel(panel(*rows), steps), chosen), chosen
+    return measure(Scores.from_panel(panel(*rows), steps), settings(**changes)).record
 
 
 class TestEvent:
@@ -207,23 +204,25 @@ class TestEffectiveSampleSize:
 
 class TestMeasure:
     def test_points_by_hand(self):
-        found, _ = measured(
+        found = measured(
             [0, 0, 5, 1, 0, 0], [0, 9, 0, 2, 7, 0], [1, 0, 0, 0, 0, 0],
             events=[400, 400, None], fpr_targets=(0.2,), thresholds=(5.0,),
         )  # fmt: skip
-        (point,) = found.points
+        (point,), rows = found.layer_C.at_fpr, found.x_per_run
         # Windows 2, 3, 4 of the first two runs are positive: 12 negatives, of which 9 alarms.
-        assert point.achieved == 1 / 12
-        assert (point.n_covered, point.n_events, point.coverage) == (2, 2, 1)
-        assert (point.abstain_rate, point.lead_times, point.lead_time_mean) == (0, (200, 0), 100)
-        assert [(row.n_pos, row.n_neg) for row in found.rows] == [(3, 3), (3, 3), (0, 6)]
-        assert found.rows[2].roc_auc is found.rows[2].average_precision is None
-        assert (found.rows[2].k_eff, found.rows[2].tie_dom) == (pytest.approx(1.569, abs=1e-3), 1)
+        assert found.layer_B.at(0.2).achieved == 1 / 12
+        assert (point.x_n_covered, point.x_n_events, point.coverage) == (2, 2, 1)
+        assert (point.x_abstain_rate, point.x_lead_time_mean) == (0, 100)
+        assert point.x_lead_times == (200, 0)
+        assert [(row["n_pos"], row["n_neg"]) for row in rows] == [(3, 3), (3, 3), (0, 6)]
+        assert rows[2]["roc_auc"] is rows[2]["average_precision"] is None
+        assert (rows[2]["k_eff"], rows[2]["tie_dom"]) == (pytest.approx(1.569, abs=1e-3), 1)
 
     def test_runs_of_unequal_length(self):
-        found, _ = measured([3, 2, 1], [0, 0, 0, 0, 4], events=[None, None])
-        assert [row.n_neg for row in found.rows] == [3, 5]
-        assert found.points[0].coverage is found.points[0].abstain_rate is None
+        found = measured([3, 2, 1], [0, 0, 0, 0, 4], events=[None, None])
+        assert [row["n_neg"] for row in found.x_per_run] == [3, 5]
+        point = found.layer_C.at_fpr[0]
+        assert point.coverage is point.x_abstain_rate is None
 
     def test_no_negative_window(self):
         with pytest.raises(
@@ -232,12 +231,10 @@ class TestMeasure:
             measured([0, 1, 2, 3], events=[300], horizon=900)
 
     def test_thresholds_without_targets_stand_at_their_own_rates(self):
-        found, chosen = measured([0, 1, 2, 3], events=[None], fpr_targets=(), thresholds=(3.0, 1.0))
-        assert [(point.target, point.achieved) for point in found.points] == [
-            (0.25,) * 2,
-            (0.75,) * 2,
-        ]
-        assert gate(found, chosen).controllable is None
+        found = measured([0, 1, 2, 3], events=[None], fpr_targets=(), thresholds=(3.0, 1.0))
+        achieved = [(row.target, row.achieved) for row in found.layer_B.achieved]
+        assert achieved == [(0.25,) * 2, (0.75,) * 2]
+        assert found.layer_B.controllability_pass is None
 
 
 def ramps(n_runs: int) -> list[list[float]]:
@@ -250,32 +247,32 @@ def ramps(n_runs: int) -> list[list[float]]:
 
 class TestVerdict:
     def test_a_perfect_score_is_not_supported(self):
-        found, chosen = measured(*ramps(40), events=[4200] * 40)
-        assert found.points[1].coverage == 1
-        assert gate(found, chosen).passed
-        verdict = conclude(found, chosen)
-        assert (verdict.label, verdict.reasons) == ("INCONCLUSIVE", ("compat_protocol",))
-        assert verdict.sentence.startswith("Not decided: compat repeats the published computation")
+        found = measured(*ramps(40), events=[4200] * 40)
+        assert found.layer_C.at(0.05).coverage == 1
+        assert found.layer_B.x_passed
+        assert (found.label, found.x_reasons) == ("INCONCLUSIVE", ("compat_protocol",))
+        opening = "Not decided: compat repeats the published computation"
+        assert found.x_sentence.startswith(opening)
 
     def test_few_events(self):
-        verdict = conclude(*measured(*ramps(5), events=[4200] * 5))
-        assert verdict.reasons == ("few_events", "compat_protocol")
-        assert "5 events are fewer than 30" in verdict.sentence
+        found = measured(*ramps(5), events=[4200] * 5)
+        assert found.x_reasons == ("few_events", "compat_protocol")
+        assert "5 events are fewer than 30" in found.x_sentence
 
     def test_a_floor_is_a_failure_in_sample_too(self):
-        verdict = conclude(*measured(*[[0.0] * 50] * 40, events=[4200] * 40))
-        assert verdict.label == "RANK_ONLY"
-        assert verdict.reasons == (
+        found = measured(*[[0.0] * 50] * 40, events=[4200] * 40)
+        assert found.label == "RANK_ONLY"
+        assert found.x_reasons == (
             "fpr_floor", "fpr_uncontrolled", "no_ranking_signal", "compat_protocol",
         )  # fmt: skip
-        assert "no threshold has a false positive rate below 1.000" in verdict.sentence
+        assert "no threshold has a false positive rate below 1.000" in found.x_sentence
 
     def test_given_thresholds_prove_no_floor(self):
-        found, chosen = measured(
+        found = measured(
             *ramps(40), events=[4200] * 40, fpr_targets=(0.05,), thresholds=(0.0,), min_targets_ok=1
         )
-        assert gate(found, chosen).floor is None
-        assert conclude(found, chosen).reasons == ("fpr_uncontrolled", "compat_protocol")
+        assert found.layer_B.fpr_floor_detected is None
+        assert found.x_reasons == ("fpr_uncontrolled", "compat_protocol")
 
 
 class TestSettings:
@@ -306,10 +303,9 @@ class TestSettings:
 
 class TestRecord:
     def results(self, events: list[float | None], **changes: object) -> Results:
-        found, chosen = measured(*ramps(len(events)), events=events, **changes)
         return compat_results(
-            [compat_indicator("score", found, chosen)],
-            settings=chosen,
+            [measured(*ramps(len(events)), events=events, **changes)],
+            settings=settings(**changes),
             runs=[f"seed_{i}" for i in range(len(events))],
             seeds=list(range(len(events))),
             event_steps=[math.nan if event is None else event for event in events],
@@ -333,7 +329,7 @@ class TestRecord:
         assert Results.read(results.write(tmp_path / "results.yaml")) == results
         plain = results.plain()["indicators"][0]
         reasons = plain.pop("x_null_reasons")
-        assert set(nulls(plain)) == set(reasons)
+        assert null_paths(plain) == set(reasons)
         assert all(reasons.values())
         assert not results.indicators[0].x_alarm_eligible
 
@@ -348,15 +344,3 @@ class TestRecord:
         plain["x_compat"]["odd"] = 1
         with pytest.raises(InputError, match=r"x_compat: .*odd"):
             settings_of(Results.parse(plain, where="r"))
-
-
-def nulls(value: object, path: str = "") -> list[str]:
-    if value is None:
-        return [path]
-    if isinstance(value, dict):
-        parts = [(f"{path}.{key}" if path else str(key), item) for key, item in value.items()]
-    elif isinstance(value, list):
-        parts = [(f"{path}[{i}]", item) for i, item in enumerate(value)]
-    else:
-        return []
-    return [place for inner, item in parts for place in nulls(item, inner)]

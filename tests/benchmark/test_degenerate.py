@@ -10,7 +10,7 @@ import pytest
 from score_builders import design, scores_of
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.judge import IndicatorVerdictParts, judge, judge_all
+from gmb_hf.benchmark.verdict import IndicatorRecord, judge, judge_all
 from gmb_hf.errors import InputError
 from gmb_hf.runs.panel import Panel
 
@@ -25,12 +25,12 @@ def _no_warnings() -> Any:
         yield
 
 
-def verdict_parts(values: Any, events: Any, **overrides: Any) -> IndicatorVerdictParts:
+def verdict_parts(values: Any, events: Any, **overrides: Any) -> IndicatorRecord:
     """Judged alone and in a lock of two, which must agree but for the adjustment."""
     judgement = Judgement(scores_of(values, events), None, design(**overrides))
     alone, both = judge(judgement), judge_all({"one": judgement, "two": judgement})
-    assert both["one"].verdict.label == both["two"].verdict.label
-    assert both["one"].layer_b == alone.layer_b
+    assert both["one"].label == both["two"].label
+    assert both["one"].layer_B == alone.layer_B
     return alone
 
 
@@ -38,35 +38,35 @@ def verdict_parts(values: Any, events: Any, **overrides: Any) -> IndicatorVerdic
 @pytest.mark.parametrize("event", [None, 0.0])
 def test_runs_of_one_checkpoint(protocol: str, event: float | None) -> None:
     parts = verdict_parts([[1.0]] * 40, [event] * 40, protocol=protocol)
-    assert not parts.verdict.alarm_eligible
-    assert (parts.layer_b.n_windows, parts.layer_c.primary.n_covered) == (0, 0)
+    assert not parts.x_alarm_eligible
+    assert (parts.layer_B.x_n_windows, parts.layer_C.at(0.05).x_n_covered) == (0, 0)
     if event is None:
-        assert parts.verdict.reasons == ("few_events",)
-        assert parts.verdict.runs_to_settle is None
+        assert parts.x_reasons == ("few_events",)
+        assert parts.x_runs_to_settle is None
     elif protocol == "strict":
-        assert parts.verdict.reasons == ("no_negative_windows",)
+        assert parts.x_reasons == ("no_negative_windows",)
 
 
 def test_some_runs_of_one_checkpoint_count_for_nothing() -> None:
     mixed = [[1.0]] * 5 + [list(row) for row in NOISE]
     parts = verdict_parts(mixed, [None] * 5 + [250.0] * 40, protocol="v0.4", run_groups=2)
     without = verdict_parts(NOISE, [250.0] * 40, protocol="v0.4", run_groups=2)
-    for found, expected in zip(parts.layer_b.targets, without.layer_b.targets, strict=True):
-        assert (found.threshold, found.achieved) == (expected.threshold, expected.achieved)
-    assert parts.layer_c.primary.coverage == without.layer_c.primary.coverage
+    for found, expected in zip(parts.layer_B.achieved, without.layer_B.achieved, strict=True):
+        assert (found.x_threshold, found.achieved) == (expected.x_threshold, expected.achieved)
+    assert parts.layer_C.at(0.05).coverage == without.layer_C.at(0.05).coverage
 
 
 @PROTOCOLS
 def test_all_equal_scores_have_a_floor_at_one(protocol: str) -> None:
     parts = verdict_parts(np.full((40, 30), 3.5), [250.0] * 40, protocol=protocol)
-    assert parts.verdict.label == "RANK_ONLY"
-    assert parts.verdict.reasons[0] == "fpr_floor"
-    certificate = parts.layer_b.certificate
+    assert parts.label == "RANK_ONLY"
+    assert parts.x_reasons[0] == "fpr_floor"
+    certificate = parts.layer_B.x_floor_certificate
     assert certificate is not None
     assert (certificate.f_min_pos, certificate.tied_value) == (1.0, 3.5)
-    assert parts.layer_a.auc == 0.5
+    assert parts.layer_A.auc == 0.5
     assert parts.diagnostics.effective_support_size == 1.0
-    assert parts.diagnostics.n_eff is None
+    assert parts.diagnostics.x_n_eff is None
 
 
 @PROTOCOLS
@@ -79,60 +79,60 @@ def test_scores_that_are_not_finite(protocol: str, bad: float) -> None:
     ):
         verdict_parts(values, [250.0] * 40, protocol=protocol)
     parts = verdict_parts(values, [250.0] * 40, protocol=protocol, nan="ignore")
-    assert parts.layer_b.dropped_windows == 1
-    assert parts.verdict.label == "RANK_ONLY"
+    assert parts.layer_B.x_dropped_windows == 1
+    assert parts.label == "RANK_ONLY"
 
 
 @PROTOCOLS
 def test_nothing_but_infinite_scores(protocol: str) -> None:
     values = np.full((40, 30), np.inf)
     parts = verdict_parts(values, [250.0] * 40, protocol=protocol, nan="ignore")
-    assert not parts.verdict.alarm_eligible
-    assert (parts.layer_b.n_windows, parts.layer_c.primary.coverage) == (0, 0.0)
+    assert not parts.x_alarm_eligible
+    assert (parts.layer_B.x_n_windows, parts.layer_C.at(0.05).coverage) == (0, 0.0)
 
 
 @PROTOCOLS
 def test_scores_near_the_largest_number(protocol: str) -> None:
     huge = verdict_parts(NOISE * 1e307, [250.0] * 40, protocol=protocol)
     plain = verdict_parts(NOISE, [250.0] * 40, protocol=protocol)
-    assert huge.verdict.label == plain.verdict.label
-    assert huge.layer_a == plain.layer_a
+    assert huge.label == plain.label
+    assert huge.layer_A == plain.layer_A
 
 
 @PROTOCOLS
 def test_no_events(protocol: str) -> None:
     parts = verdict_parts(NOISE, [None] * 40, protocol=protocol)
-    assert (parts.verdict.label, parts.verdict.reasons) == ("INCONCLUSIVE", ("few_events",))
-    assert parts.layer_c.primary.coverage is None
-    assert parts.layer_c.primary.p_value is None
-    assert parts.layer_b.n_windows > 0
+    assert (parts.label, parts.x_reasons) == ("INCONCLUSIVE", ("few_events",))
+    assert parts.layer_C.at(0.05).coverage is None
+    assert parts.layer_C.at(0.05).x_p_value is None
+    assert parts.layer_B.x_n_windows > 0
 
 
 def test_every_event_before_burn_in() -> None:
-    verdict = verdict_parts(NOISE, [50.0] * 40, burn_in=100).verdict
-    assert (verdict.label, verdict.reasons) == ("INCONCLUSIVE", ("no_negative_windows",))
-    assert verdict.sentence == (
+    verdict = verdict_parts(NOISE, [50.0] * 40, burn_in=100)
+    assert (verdict.label, verdict.x_reasons) == ("INCONCLUSIVE", ("no_negative_windows",))
+    assert verdict.x_sentence == (
         "Not decided: no held-out run has a negative window: none goes on past burn-in 100 to 40 "
         "steps before its event."
     )
-    assert verdict.runs_to_settle is None
+    assert verdict.x_runs_to_settle is None
 
 
 def test_an_event_before_burn_in_counts_as_uncovered() -> None:
     parts = verdict_parts(NOISE, [50.0] * 10 + [250.0] * 30, burn_in=100)
-    primary = parts.layer_c.primary
-    assert (primary.n_events, primary.n_too_early) == (40, 10)
-    assert parts.layer_b.n_runs == 30
+    primary = parts.layer_C.at(0.05)
+    assert (primary.x_n_events, primary.x_n_too_early) == (40, 10)
+    assert parts.layer_B.x_n_runs == 30
 
 
 @PROTOCOLS
 def test_one_run(protocol: str) -> None:
     parts = verdict_parts(NOISE[:1], [250.0], protocol=protocol)
-    assert parts.verdict.sentence.startswith("Not decided: 1 event is fewer than 30; about 30")
+    assert parts.x_sentence.startswith("Not decided: 1 event is fewer than 30; about 30")
     enough = verdict_parts(NOISE[:1], [250.0], protocol=protocol, event_count_min=1)
-    assert not enough.verdict.alarm_eligible
+    assert not enough.x_alarm_eligible
     if protocol == "strict":
-        assert enough.verdict.reasons == ("few_runs",)
+        assert enough.x_reasons == ("few_runs",)
 
 
 def test_cross_fitting_asks_for_more_runs_where_some_have_no_negatives() -> None:
@@ -144,8 +144,8 @@ def test_cross_fitting_asks_for_more_runs_where_some_have_no_negatives() -> None
         min_targets_ok=1,
         coverage_min=0.0,
     )
-    assert parts.verdict.reasons == ("few_runs",)
-    assert parts.verdict.runs_to_settle == 40
+    assert parts.x_reasons == ("few_runs",)
+    assert parts.x_runs_to_settle == 40
 
 
 def test_no_run_at_all() -> None:

@@ -10,6 +10,7 @@ from score_builders import judged
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from gmb_hf.benchmark.ranking import layer_a, ranking
+from gmb_hf.benchmark.records import null_reasons
 
 
 def test_one_run_by_hand() -> None:
@@ -20,35 +21,32 @@ def test_one_run_by_hand() -> None:
     assert layer.auc == pytest.approx((5 + 3.5) / 10)
     # At 6: 1 of 1; at 5: no positive; at 4: 2 of 4.
     assert layer.ap == pytest.approx((1 + 2 / 4) / 2)
-    assert (layer.auc_run_mean, layer.auc_run_sd, layer.n_runs) == (layer.auc, None, 1)
+    assert (layer.x_auc_run_mean, layer.x_auc_run_sd, layer.x_n_runs) == (layer.auc, None, 1)
 
 
 def test_pooled_and_per_run_differ_where_runs_have_levels_of_their_own() -> None:
     quiet = [0, 0, 0, 0, 0, 0, 1, 1, 0, 0]
     loud = [value + 10 for value in quiet]
     layer = layer_a(judged([quiet, loud], [80, 80]))
-    assert (layer.auc_run_mean, layer.auc_run_sd) == (1.0, 0.0)
+    assert (layer.x_auc_run_mean, layer.x_auc_run_sd) == (1.0, 0.0)
     assert layer.auc == pytest.approx(15 / 20)
-    assert layer.n_runs == 2
+    assert layer.x_n_runs == 2
 
 
 def test_runs_without_both_classes_count_only_in_the_pool() -> None:
     layer = layer_a(judged([[0] * 10, [1] * 10, [0] * 6 + [1] * 4], [80, None, 20]))
-    assert layer.n_runs == 1
-    assert layer.auc_run_mean == 0.5
+    assert layer.x_n_runs == 1
+    assert layer.x_auc_run_mean == 0.5
 
 
 def test_a_missing_class_gives_no_number() -> None:
     layer = layer_a(judged([[0] * 10], [None]))
-    assert layer.to_dict() == {
-        "auc": None,
-        "ap": None,
-        "auc_run_mean": None,
-        "auc_run_sd": None,
-        "ap_run_mean": None,
-        "ap_run_sd": None,
-        "n_runs": 0,
-    }
+    assert (layer.auc, layer.ap, layer.x_n_runs) == (None, None, 0)
+    assert (layer.x_auc_run_mean, layer.x_auc_run_sd) == (None, None)
+    assert (layer.x_ap_run_mean, layer.x_ap_run_sd) == (None, None)
+    reasons = null_reasons(layer)
+    assert reasons["auc"] == "the labelled windows are of one class only"
+    assert reasons["x_auc_run_sd"] == "fewer than two runs have windows of both classes"
 
 
 @given(st.data())

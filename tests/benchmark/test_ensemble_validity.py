@@ -16,7 +16,7 @@ from gmb_hf.benchmark.ensembles import MemberScores, split_runs
 from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.prepare import Entry
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.benchmark.utility import layer_c
+from gmb_hf.benchmark.utility import operating_point
 from gmb_hf.design.design import Ensemble
 from gmb_hf.indicators.ensemble import external, unfitted_ensemble
 
@@ -64,8 +64,9 @@ def scores(name: str, values: NDArray[np.float64], event: NDArray[np.float64]) -
 
 def outcome(judgement: Judgement) -> tuple[float, bool]:
     """The rate on fresh runs, and whether chance is beaten at the level of a single test."""
-    gate, point = layer_b(judgement, intervals=False), layer_c(judgement).primary
-    achieved, p_value = gate.targets[0].achieved, point.p_value
+    gate = layer_b(judgement, intervals=False)
+    point = operating_point(judgement, judgement.prereg.primary_fpr)
+    achieved, p_value = gate.achieved[0].achieved, point.x_p_value
     assert achieved is not None
     assert p_value is not None
     return achieved, p_value <= ALPHA

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from score_builders import design, noise_scores, raised_before_event, scores_of
+from score_builders import design, noise_scores, null_paths, raised_before_event, scores_of
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.judge import judge
-from gmb_hf.benchmark.results import indicator_record
+from gmb_hf.benchmark.records import LABELS
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.benchmark.verdict import LABELS
+from gmb_hf.benchmark.verdict import judge
+from gmb_hf.documents import json_like
 
 
 def any_scores(rng: np.random.Generator, prefix: str) -> Scores:
@@ -55,20 +55,22 @@ def test_any_input_gets_exactly_one_label(
         locked if calibration == "locked" else None,
         {3: locked} if calibration == "locked" else {},
     )
-    parts = judge(judgement)
-    verdict = parts.verdict
+    verdict = judge(judgement)
     assert verdict.label in LABELS
-    assert verdict.alarm_eligible is (verdict.label == "SUPPORTED_FOR_ALARM")
-    assert bool(verdict.reasons) is not verdict.alarm_eligible
-    assert verdict.sentence.endswith(".")
-    for point in parts.layer_c.points:
+    assert verdict.x_alarm_eligible is (verdict.label == "SUPPORTED_FOR_ALARM")
+    assert bool(verdict.x_reasons) is not verdict.x_alarm_eligible
+    assert verdict.x_sentence.endswith(".")
+    for point in verdict.layer_C.at_fpr:
         assert point.coverage is None or 0 <= point.coverage <= 1
-        assert point.p_value is None or 0 < point.p_value <= 1
-    for result in parts.layer_b.targets:
+        assert point.x_p_value is None or 0 < point.x_p_value <= 1
+    for result in verdict.layer_B.achieved:
         assert result.achieved is None or 0 <= result.achieved <= 1
-        assert result.met or result.state != "met"
-    json.dumps(parts.to_dict())
-    assert indicator_record("score", parts).label == verdict.label
+        assert result.x_met or result.x_state != "met"
+    plain = json_like(verdict.model_dump())
+    json.dumps(plain)
+    nulls = null_paths({key: value for key, value in plain.items() if key != "x_null_reasons"})
+    assert set(plain["x_null_reasons"]) == nulls
+    assert "not measured" not in plain["x_null_reasons"].values()
 
 
 def test_the_order_of_the_runs_does_not_change_what_is_measured() -> None:
@@ -80,20 +82,22 @@ def test_the_order_of_the_runs_does_not_change_what_is_measured() -> None:
     turned = judge(
         Judgement(held_out.select(np.arange(40)[::-1]), explore.select(np.arange(30)[::-1]), prereg)
     )
-    assert first.layer_a.auc == pytest.approx(turned.layer_a.auc)
-    for one, other in zip(first.layer_b.targets, turned.layer_b.targets, strict=True):
-        assert one.threshold == other.threshold
+    assert first.layer_A.auc == pytest.approx(turned.layer_A.auc)
+    for one, other in zip(first.layer_B.achieved, turned.layer_B.achieved, strict=True):
+        assert one.x_threshold == other.x_threshold
         assert one.achieved == pytest.approx(other.achieved)
-    assert first.layer_b.fpr_min == pytest.approx(turned.layer_b.fpr_min)
-    for one, other in zip(first.layer_c.points, turned.layer_c.points, strict=True):
+    assert first.layer_B.fpr_min == pytest.approx(turned.layer_B.fpr_min)
+    for one, other in zip(first.layer_C.at_fpr, turned.layer_C.at_fpr, strict=True):
         assert one.coverage == other.coverage
-        assert sorted(one.lead_times) == sorted(other.lead_times)
-        assert one.shift_null is not None
-        assert other.shift_null is not None
-        assert one.shift_null.mean_coverage == pytest.approx(other.shift_null.mean_coverage)
-        assert one.risk_set_null is not None
-        assert other.risk_set_null is not None
-        assert one.risk_set_null.mean_coverage == pytest.approx(other.risk_set_null.mean_coverage)
+        assert sorted(one.x_lead_times) == sorted(other.x_lead_times)
+        assert one.x_shift_null is not None
+        assert other.x_shift_null is not None
+        assert one.x_shift_null.mean_coverage == pytest.approx(other.x_shift_null.mean_coverage)
+        assert one.x_risk_set_null is not None
+        assert other.x_risk_set_null is not None
+        assert one.x_risk_set_null.mean_coverage == pytest.approx(
+            other.x_risk_set_null.mean_coverage
+        )
 
 
 @given(scale=st.sampled_from([0.25, 2.0, 1024.0]), protocol=st.sampled_from(["strict", "v0.4"]))
@@ -104,8 +108,8 @@ def test_the_unit_of_the_score_does_not_matter(scale: float, protocol: str) -> N
     prereg = design(horizon=100, safe_gap=150, protocol=protocol, smoothing_sweep=[1])
     scaled = scores_of(raw.values * scale, list(raw.event_step))
     first, second = judge(Judgement(raw, None, prereg)), judge(Judgement(scaled, None, prereg))
-    assert first.verdict == second.verdict
-    assert first.layer_d == second.layer_d
-    for one, other in zip(first.layer_b.targets, second.layer_b.targets, strict=True):
+    assert (first.label, first.x_sentence) == (second.label, second.x_sentence)
+    assert first.layer_D == second.layer_D
+    for one, other in zip(first.layer_B.achieved, second.layer_B.achieved, strict=True):
         assert one.achieved == other.achieved
-        assert other.threshold == pytest.approx(one.threshold * scale)
+        assert other.x_threshold == pytest.approx(one.x_threshold * scale)

@@ -8,8 +8,8 @@ import numpy as np
 from score_builders import design, noise_scores, raised_before_event
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.judge import judge
 from gmb_hf.benchmark.scores import Scores
+from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.lock import CENTRAL, Lock, member_key
 from gmb_hf.design.record import LockedCandidate
 
@@ -59,8 +59,11 @@ def test_a_locked_score_is_judged_as_by_its_explore_runs(tmp_path: Path) -> None
         Judgement(held_out, explore, PREREG),
         {f"window={window}": Judgement(new, old, PREREG) for window, (old, new) in windows.items()},
     )
-    assert by_lock.layer_b.targets == by_explore.layer_b.targets
-    assert by_lock.layer_c == by_explore.layer_c
-    assert by_lock.layer_d == by_explore.layer_d
-    assert by_lock.verdict == by_explore.verdict
-    assert (by_lock.layer_b.calibration, by_explore.layer_b.calibration) == ("locked", "explore")
+    assert by_lock.layer_B.achieved == by_explore.layer_B.achieved
+    assert by_lock.layer_C == by_explore.layer_C
+    assert by_lock.layer_D == by_explore.layer_D
+    assert (by_lock.label, by_lock.x_sentence) == (by_explore.label, by_explore.x_sentence)
+    assert (by_lock.layer_B.x_calibration, by_explore.layer_B.x_calibration) == (
+        "locked",
+        "explore",
+    )

@@ -32,16 +32,16 @@ def test_runs_are_the_units_in_strict_and_windows_in_the_letter() -> None:
     strict = layer_b(locked(TWO_RUNS, EVENTS, 9.0)).at(0.10)
     letter = layer_b(locked(TWO_RUNS, EVENTS, 9.0, protocol="v0.4")).at(0.10)
     assert strict.achieved == pytest.approx((1 / 5 + 1 / 2) / 2)
-    assert letter.achieved == strict.achieved_pooled == pytest.approx(2 / 7)
-    assert strict.budget_used == pytest.approx(3.5)
-    assert not strict.met
-    assert strict.answer == "THRESHOLD"
+    assert letter.achieved == strict.x_achieved_pooled == pytest.approx(2 / 7)
+    assert strict.x_budget_used == pytest.approx(3.5)
+    assert not strict.x_met
+    assert strict.x_answer == "THRESHOLD"
 
 
 def test_where_counts_come_from() -> None:
     layer = layer_b(locked(TWO_RUNS, EVENTS, 9.0))
-    assert (layer.n_runs, layer.n_windows, layer.dropped_windows) == (2, 7, 0)
-    assert layer.calibration == "locked"
+    assert (layer.x_n_runs, layer.x_n_windows, layer.x_dropped_windows) == (2, 7, 0)
+    assert layer.x_calibration == "locked"
 
 
 class TestMet:
@@ -63,7 +63,7 @@ class TestMet:
     )
     def test_strict_takes_the_budget_as_a_cap(self, share: float, met: bool) -> None:
         judgement = locked(self.alarms(share), self.events, 1.0, safe_gap=40)
-        assert layer_b(judgement).at(0.05).met is met
+        assert layer_b(judgement).at(0.05).x_met is met
 
     @pytest.mark.parametrize(
         ("share", "met"),
@@ -71,13 +71,13 @@ class TestMet:
     )
     def test_the_letter_takes_it_as_a_target(self, share: float, met: bool) -> None:
         judgement = locked(self.alarms(share), self.events, 1.0, protocol="v0.4")
-        assert layer_b(judgement).at(0.05).met is met
+        assert layer_b(judgement).at(0.05).x_met is met
 
     def test_never_alarming_is_no_way_to_pass(self) -> None:
         layer = layer_b(locked(self.alarms(0.0), self.events, math.inf))
-        assert [result.answer for result in layer.targets] == ["ABSTAIN"] * 3
+        assert [result.x_answer for result in layer.achieved] == ["ABSTAIN"] * 3
         assert layer.ok_targets == 0
-        assert not layer.passed
+        assert not layer.x_passed
 
     def test_a_small_target_has_a_small_tolerance(self) -> None:
         assert pass_line(0.01, 0.01) == pytest.approx(0.015)
@@ -90,7 +90,7 @@ class TestStates:
         values = rng.random((60, 34))
         events = [300.0] * 60
         states = {
-            tau: [r.state for r in layer_b(locked(values, events, tau)).targets]
+            tau: [r.x_state for r in layer_b(locked(values, events, tau)).achieved]
             for tau in (0.995, 0.94, 0.5)
         }
         assert states[0.995][1:] == ["met", "met"]
@@ -101,11 +101,11 @@ class TestStates:
         for n_runs, states in ((40, ["straddles", "straddles", "met"]), (256, ["met"] * 3)):
             values = np.random.default_rng(1).random((n_runs, 34))
             layer = layer_b(locked(values, [300.0] * n_runs, 2.0))
-            assert [result.achieved for result in layer.targets] == [0.0] * 3
-            assert [result.state for result in layer.targets] == states
-            assert layer.targets[0].interval is not None
-            assert layer.targets[0].interval.method == "exact binomial"
-            assert layer.targets[0].interval.high == pytest.approx(1 - 0.025 ** (1 / n_runs))
+            assert [result.achieved for result in layer.achieved] == [0.0] * 3
+            assert [result.x_state for result in layer.achieved] == states
+            assert layer.achieved[0].x_interval is not None
+            assert layer.achieved[0].x_interval.method == "exact binomial"
+            assert layer.achieved[0].x_interval.high == pytest.approx(1 - 0.025 ** (1 / n_runs))
 
     def highs(self, n_runs: int, counts: range) -> list[float]:
         """Upper ends at .05 of `counts` runs that alarm once in 30 negatives."""
@@ -115,9 +115,9 @@ class TestStates:
             values = quiet.copy()
             values[:alarming, 3] = 2.0 + np.arange(alarming)
             result = layer_b(locked(values, [300.0] * n_runs, 2.0)).at(0.05)
-            assert result.interval is not None
-            assert result.alarming_runs == alarming
-            found.append(result.interval.high)
+            assert result.x_interval is not None
+            assert result.x_alarming_runs == alarming
+            found.append(result.x_interval.high)
         return found
 
     def test_few_alarms_are_no_better_evidence_than_none(self) -> None:
@@ -139,7 +139,7 @@ class TestStates:
         values = np.random.default_rng(1).random((40, 34))
         values[:5, 3] = 2.0
         judgement = locked(values, [300.0] * 40, 2.0)
-        found = layer_b(judgement).at(0.05).interval
+        found = layer_b(judgement).at(0.05).x_interval
         assert found is not None
         assert found.method == "run bootstrap and exact binomial"
         plain = bootstrap_rate(judgement, *run_rates(judgement, 0.05))
@@ -152,7 +152,7 @@ class TestStates:
     def test_few_alarming_runs_are_bounded_by_the_worst_of_them(self) -> None:
         values = np.random.default_rng(1).random((40, 34))
         values[:2] += 2.0  # throughout: run rates of 1
-        interval = layer_b(locked(values, [300.0] * 40, 2.0)).at(0.05).interval
+        interval = layer_b(locked(values, [300.0] * 40, 2.0)).at(0.05).x_interval
         assert interval is not None
         assert interval.low == 0.0
         assert interval.high == pytest.approx(exact_binomial(2, 40).high)
@@ -161,30 +161,30 @@ class TestStates:
         values = np.random.default_rng(1).random((40, 34))
         values[:20, 3] = 2.0
         five = layer_b(locked(values, [300.0] * 40, 2.0)).at(0.05)
-        assert five.interval is not None
-        assert five.interval.high < exact_binomial(0, 40).high
-        assert five.interval.method == "run bootstrap"
-        assert five.state == "met"
+        assert five.x_interval is not None
+        assert five.x_interval.high < exact_binomial(0, 40).high
+        assert five.x_interval.method == "run bootstrap"
+        assert five.x_state == "met"
 
     def test_too_few_calibration_runs_leave_the_target_open(self) -> None:
         values = np.random.default_rng(1).random((40, 34))
         explore = scores_of(values[:10], [300.0] * 10, prefix="explore")
         layer = layer_b(Judgement(scores_of(values, [300.0] * 40), explore, design()))
-        one, five, ten = layer.targets
-        assert (one.answer, one.state, one.few_runs, one.met) == (
+        one, five, ten = layer.achieved
+        assert (one.x_answer, one.x_state, one.x_few_runs, one.x_met) == (
             "ABSTAIN",
             "straddles",
             True,
             False,
         )
-        assert (five.answer, five.effective_budget) == ("ABSTAIN", 0.0)
-        assert (ten.answer, ten.few_runs) == ("THRESHOLD", False)
-        assert ten.effective_budget == pytest.approx(0.1 - 0.9 / 10)
+        assert (five.x_answer, five.x_effective_budget) == ("ABSTAIN", 0.0)
+        assert (ten.x_answer, ten.x_few_runs) == ("THRESHOLD", False)
+        assert ten.x_effective_budget == pytest.approx(0.1 - 0.9 / 10)
 
     def test_the_letter_knows_no_straddling(self) -> None:
         values = np.random.default_rng(0).random((60, 34))
         layer = layer_b(locked(values, [300.0] * 60, 0.94, protocol="v0.4"))
-        assert {result.state for result in layer.targets} <= {"met", "missed"}
+        assert {result.x_state for result in layer.achieved} <= {"met", "missed"}
 
 
 class TestFloor:
@@ -199,26 +199,26 @@ class TestFloor:
             Judgement(scores_of(self.values, self.events), None, design(protocol=protocol))
         )
         assert layer.fpr_floor_detected
-        assert not layer.passed
+        assert not layer.x_passed
         assert layer.fpr_min == pytest.approx(13 / 27)
-        certificate = layer.certificate
+        certificate = layer.x_floor_certificate
         assert certificate is not None
         assert certificate.f_min_pos == pytest.approx(13 / 27)
         assert certificate.tied_value == 1.0
         assert certificate.tied_windows == 13 * 40
-        assert certificate.gaps[0.05] == pytest.approx(13 / 27 - 0.05)
+        assert certificate.gaps["0.05"] == pytest.approx(13 / 27 - 0.05)
 
     def test_the_letter_would_not_alarm_and_yet_has_the_floor(self) -> None:
         layer = layer_b(
             Judgement(scores_of(self.values, self.events), None, design(protocol="v0.4"))
         )
-        assert [result.threshold for result in layer.targets] == [math.inf] * 3
-        assert layer.at(0.01).met  # |0 - .01| <= .01: the hole that strict closes
+        assert [result.x_threshold for result in layer.achieved] == [math.inf] * 3
+        assert layer.at(0.01).x_met  # |0 - .01| <= .01: the hole that strict closes
 
     def test_strict_abstains_beyond_doubt(self) -> None:
         layer = layer_b(Judgement(scores_of(self.values, self.events), None, design()))
         # With 39 others there are runs enough; it is the tie that forbids a rate of .05.
-        assert [result.state for result in layer.targets[1:]] == ["missed", "missed"]
+        assert [result.x_state for result in layer.achieved[1:]] == ["missed", "missed"]
 
     def test_a_small_floor_counts_in_strict_alone(self) -> None:
         values = np.zeros((40, 30))
@@ -234,17 +234,17 @@ class TestFloor:
         values[0, 0] = 2.0
         events = [40.0, *self.events[1:]]  # run 0 has this negative only: 1/40 > .01 + .01
         layer = layer_b(locked(values, events, 3.0))
-        assert layer.certificate is not None
-        assert layer.certificate.f_min_pos == pytest.approx(1 / 40)
-        assert not layer.certificate.forbids(0.01)
+        assert layer.x_floor_certificate is not None
+        assert layer.x_floor_certificate.f_min_pos == pytest.approx(1 / 40)
+        assert not layer.x_floor_certificate.forbids(0.01)
         assert not layer.fpr_floor_detected
-        assert layer.targets[0].state == "straddles"
+        assert layer.achieved[0].x_state == "straddles"
 
     def test_few_runs_with_single_windows_are_no_floor_in_strict(self) -> None:
         values = [[3.0] + [9.0] * 4, [2.0] + [9.0] * 4, [1.0] + [9.0] * 4]
         for protocol, floor in (("strict", False), ("v0.4", True)):
             layer = layer_b(locked(values, [40.0] * 3, 4.0, protocol=protocol))
-            assert layer.n_windows == 3
+            assert layer.x_n_windows == 3
             assert layer.fpr_min == pytest.approx(1 / 3)
             assert layer.fpr_floor_detected is floor
 
@@ -252,9 +252,9 @@ class TestFloor:
         values = np.random.default_rng(0).random((40, 30))
         layer = layer_b(Judgement(scores_of(values, self.events), None, design()))
         assert not layer.fpr_floor_detected
-        assert layer.certificate is not None
-        assert layer.certificate.f_min_pos == pytest.approx(1 / 27 / 40)
-        assert layer.certificate.tied_value is None
+        assert layer.x_floor_certificate is not None
+        assert layer.x_floor_certificate.f_min_pos == pytest.approx(1 / 27 / 40)
+        assert layer.x_floor_certificate.tied_value is None
 
     def test_a_constant_score_has_the_largest(self) -> None:
         layer = layer_b(Judgement(scores_of(self.values * 0, self.events), None, design()))
@@ -263,23 +263,23 @@ class TestFloor:
 
 def test_without_negative_windows_there_is_no_rate() -> None:
     layer = layer_b(Judgement(scores_of([[0.0] * 4] * 3, [20, 30, 30]), None, design()))
-    assert layer.certificate is None
+    assert layer.x_floor_certificate is None
     assert layer.fpr_min is None
-    assert not layer.passed
-    assert [result.achieved for result in layer.targets] == [None] * 3
-    assert {result.state for result in layer.targets} == {"straddles"}
+    assert not layer.x_passed
+    assert [result.achieved for result in layer.achieved] == [None] * 3
+    assert {result.x_state for result in layer.achieved} == {"straddles"}
 
 
 def test_without_intervals_the_points_are_the_same() -> None:
     rng = np.random.default_rng(5)
     judgement = Judgement(noise_scores(50, 60, rng), None, design(burn_in=20))
     full, quick = layer_b(judgement), layer_b(judgement, intervals=False)
-    assert quick.passed == full.passed
-    assert [r.achieved for r in quick.targets] == [r.achieved for r in full.targets]
-    assert [r.interval for r in quick.targets] == [None] * 3
+    assert quick.x_passed == full.x_passed
+    assert [r.achieved for r in quick.achieved] == [r.achieved for r in full.achieved]
+    assert [r.x_interval for r in quick.achieved] == [None] * 3
 
 
-def test_plain_data() -> None:
-    plain = layer_b(locked(TWO_RUNS, EVENTS, math.inf)).to_dict()
-    assert plain["targets"][0]["threshold"] == math.inf
-    assert plain["certificate"]["gaps"].keys() == {"0.01", "0.05", "0.1"}
+def test_what_is_stored() -> None:
+    plain = layer_b(locked(TWO_RUNS, EVENTS, math.inf)).plain()
+    assert plain["achieved"][0]["x_threshold"] == math.inf
+    assert plain["x_floor_certificate"]["gaps"].keys() == {"0.01", "0.05", "0.1"}

@@ -11,9 +11,9 @@ import pytest
 from scipy.stats import binom
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.judge import judge
 from gmb_hf.benchmark.planning import Pilot
 from gmb_hf.benchmark.scores import Scores
+from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import Design
 from gmb_hf.design.power import Assumed, Goal, effective_budget, plan
 
@@ -82,7 +82,7 @@ def test_planned_runs_reach_their_power(
             panel(n, rng, windows=windows, block=block, hits=hits, events=events)
             for n in (found.calibration, found.held_out)
         )
-        verdict = judge(Judgement(held_out, explore, design(target))).verdict
+        verdict = judge(Judgement(held_out, explore, design(target)))
         supported += verdict.label == "SUPPORTED_FOR_ALARM"
     # About the power: what it may fall short by in all but one of 1,000 runs of this test, and
     # .08 for the approximations and what is not counted (flips of the robustness family).

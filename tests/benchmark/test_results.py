@@ -13,14 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.judge import judge_all
-from gmb_hf.benchmark.results import (
-    CalibrationRecord,
-    Results,
-    definition_of_done,
-    indicator_record,
-)
+from gmb_hf.benchmark.results import CalibrationRecord, Results, definition_of_done
 from gmb_hf.benchmark.scores import Scores
+from gmb_hf.benchmark.verdict import judge_all
 from gmb_hf.design.design import Design
 from gmb_hf.documents import parse_yaml
 from gmb_hf.errors import InputError
@@ -112,7 +107,7 @@ def judged(design: Design, n_runs: int = 40, with_events: bool = True) -> Result
     judgements = {name: Judgement(each, each, design) for name, each in scores.items()}
     parts = judge_all(judgements, controls=("flat",))
     records = [
-        indicator_record(name, each, family="control" if name == "flat" else None, sign=1)
+        each.declared(name, family="control" if name == "flat" else None)
         for name, each in parts.items()
     ]
     return Results.assemble(

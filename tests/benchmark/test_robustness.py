@@ -45,7 +45,7 @@ def test_a_shorter_horizon_asks_for_a_shorter_lead() -> None:
     assert least == {"horizon=80": 72.0, "horizon=100": 90.0, "horizon=125": 90.0}
     # Raised throughout the horizon, it warns as early as a horizon lets it: .8 of it is no flip.
     layer = layer_d(judgement)
-    assert layer.central_label == "SUPPORTED_FOR_ALARM"
+    assert layer.x_central_label == "SUPPORTED_FOR_ALARM"
     assert layer.label_flip_rate == 0.0
 
 
@@ -54,7 +54,7 @@ def test_runs_left_out_do_not_starve_a_cross_fitted_target() -> None:
     held_out = oracle(0, 12.0, n_runs=112).evaluation
     prereg = design(**SETTINGS, primary_fpr=0.01, smoothing_sweep=[1])
     layer = layer_d(Judgement(held_out, None, prereg))
-    assert layer.central_label == "SUPPORTED_FOR_ALARM"
+    assert layer.x_central_label == "SUPPORTED_FOR_ALARM"
     assert layer.label_flip_rate == 0.0
 
 
@@ -77,14 +77,14 @@ def test_each_group_is_left_out_once() -> None:
 
 def test_a_strong_score_keeps_its_label() -> None:
     layer = layer_d(oracle(0, 9.0))
-    assert layer.central_label == "SUPPORTED_FOR_ALARM"
+    assert layer.x_central_label == "SUPPORTED_FOR_ALARM"
     assert (layer.family_size, layer.pass_rate, layer.label_flip_rate) == (45, 1.0, 0.0)
-    assert layer.notes == ()
+    assert layer.sensitivity_notes == ""
 
 
 def test_a_useless_score_keeps_its_label_too() -> None:
     layer = layer_d(oracle(0, 0.0))
-    assert layer.central_label == "RANK_ONLY"
+    assert layer.x_central_label == "RANK_ONLY"
     assert layer.label_flip_rate == 0.0
 
 
@@ -92,14 +92,14 @@ def test_flips_are_counted_and_located() -> None:
     strong, useless = oracle(0, 9.0, smoothing_sweep=[1]), oracle(0, 0.0, smoothing_sweep=[1])
     layer = layer_d(strong, {"window=50": strong, "window=90": useless})
     assert layer.label_flip_rate == 0.5
-    assert [m.label for m in layer.members] == ["SUPPORTED_FOR_ALARM"] * 5 + ["RANK_ONLY"] * 5
-    assert layer.notes == ("5 of 5 members with window=90 get another label",)
-    assert layer.pass_rate == pytest.approx(np.mean([m.layer_b_pass for m in layer.members]))
+    assert [m.label for m in layer.x_members] == ["SUPPORTED_FOR_ALARM"] * 5 + ["RANK_ONLY"] * 5
+    assert layer.sensitivity_notes == "5 of 5 members with window=90 get another label"
+    assert layer.pass_rate == pytest.approx(np.mean([m.layer_b_pass for m in layer.x_members]))
 
 
 def test_few_events_are_no_flip() -> None:
     layer = layer_d(oracle(0, 9.0, n_runs=20))
-    assert layer.central_label == "SUPPORTED_FOR_ALARM"
+    assert layer.x_central_label == "SUPPORTED_FOR_ALARM"
     assert layer.label_flip_rate == 0.0
 
 
@@ -107,7 +107,7 @@ def test_one_run_cannot_be_left_out() -> None:
     judgement = Judgement(scores_of([np.arange(40.0)], [300.0]), None, design(protocol="v0.4"))
     layer = layer_d(judgement)
     assert layer.family_size == 9
-    assert layer.members[0].name == "horizon=16,smooth=1"
+    assert layer.x_members[0].name == "horizon=16,smooth=1"
 
 
 def test_a_run_keeps_the_threshold_of_its_fold() -> None:

@@ -9,9 +9,8 @@ import pytest
 from score_builders import design, noise_scores, scores_of
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.judge import judge, judge_all
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.benchmark.verdict import measure_strata
+from gmb_hf.benchmark.verdict import judge, judge_all, measure_strata
 from gmb_hf.errors import InputError
 
 SETTINGS: dict[str, Any] = {
@@ -51,20 +50,20 @@ def judged() -> Any:
 
 
 def test_a_score_that_works_late_only_is_bound_to_that_scope(judged: Any) -> None:
-    verdict = judged.verdict
+    verdict = judged
     assert verdict.label == "SCOPE_LIMITED"
-    assert (verdict.scope.name, verdict.scope.where) == ("late_events", "event_step > 600")
-    assert not verdict.alarm_eligible
-    assert verdict.reasons == ("coverage_low",)
-    assert verdict.sentence.startswith(
+    assert (verdict.x_scope.name, verdict.x_scope.where) == ("late_events", "event_step > 600")
+    assert not verdict.x_alarm_eligible
+    assert verdict.x_reasons == ("coverage_low",)
+    assert verdict.x_sentence.startswith(
         "Holds only where event_step > 600 (late_events: 100 of 200 runs): there, at a budget of "
         "5% false alarms it warned of 100% of 100 events"
     )
-    assert "Over all runs it may not raise an alarm: it warned of" in verdict.sentence
+    assert "Over all runs it may not raise an alarm: it warned of" in verdict.x_sentence
 
 
 def test_every_stratum_is_reported_with_what_stands_against_it(judged: Any) -> None:
-    early, late = judged.strata
+    early, late = judged.x_strata
     assert (early.n_runs, early.n_events, early.passed) == (100, 100, False)
     assert "coverage_low" in early.reasons
     assert early.label_flip_rate is None
@@ -76,16 +75,16 @@ def test_every_stratum_is_reported_with_what_stands_against_it(judged: Any) -> N
 
 
 def test_without_a_stratum_in_the_lock_it_is_no_more_than_a_ranking() -> None:
-    verdict = judge(case(strata=[])).verdict
-    assert (verdict.label, verdict.scope) == ("RANK_ONLY", None)
-    assert judge(case(strata=[EARLY])).verdict.label == "RANK_ONLY"
+    verdict = judge(case(strata=[]))
+    assert (verdict.label, verdict.x_scope) == ("RANK_ONLY", None)
+    assert judge(case(strata=[EARLY])).label == "RANK_ONLY"
 
 
 def test_a_score_that_holds_everywhere_is_supported_whatever_the_strata() -> None:
     held_out = works_late(200, 0, "run", after=0.0)
     judgement = Judgement(held_out, works_late(136, 1, "explore", after=0.0), case().prereg)
-    verdict = judge(judgement).verdict
-    assert (verdict.label, verdict.scope) == ("SUPPORTED_FOR_ALARM", None)
+    verdict = judge(judgement)
+    assert (verdict.label, verdict.x_scope) == ("SUPPORTED_FOR_ALARM", None)
 
 
 def test_a_stratum_needs_events_enough() -> None:
@@ -95,16 +94,16 @@ def test_a_stratum_needs_events_enough() -> None:
         design(**SETTINGS, strata=[LATE]),
     )
     parts = judge(few)
-    assert parts.verdict.label == "RANK_ONLY"
-    (late,) = parts.strata
+    assert parts.label == "RANK_ONLY"
+    (late,) = parts.x_strata
     assert (late.n_events, late.reasons, late.passed) == (20, ("few_events",), False)
     assert "20 events are fewer than 30" in late.sentence
 
 
 def test_a_stratum_without_runs_is_no_error() -> None:
     parts = judge(case(strata=[{"name": "never", "where": "event_step < 0"}]))
-    assert parts.verdict.label == "RANK_ONLY"
-    (never,) = parts.strata
+    assert parts.label == "RANK_ONLY"
+    (never,) = parts.x_strata
     assert (never.n_runs, never.n_events, never.achieved, never.p_value) == (0, 0, None, None)
     assert never.sentence == "no run belongs to it"
 
@@ -117,8 +116,8 @@ def test_open_strata_decide_nothing() -> None:
         design(**{**SETTINGS, "coverage_min": 0.6}, strata=[LATE]),
     )
     parts = judge(judgement)
-    assert parts.verdict.label == "RANK_ONLY"
-    assert "interval_straddles" in parts.strata[0].reasons
+    assert parts.label == "RANK_ONLY"
+    assert "interval_straddles" in parts.x_strata[0].reasons
 
 
 def test_strata_join_the_family_of_the_lock() -> None:
@@ -133,11 +132,11 @@ def test_strata_join_the_family_of_the_lock() -> None:
     alone = judge_all({"good": good})["good"]
     found = judge_all({"good": good, "noise": noise, "clock": noise}, controls=["clock"])
     # Six p-values: the two smallest, equal ones of `good` are both multiplied by six.
-    assert alone.strata[1].p_adjusted == pytest.approx(3 / 2001)
-    assert found["good"].strata[1].p_adjusted == pytest.approx(6 / 2001)
-    assert found["good"].verdict.p_adjusted == pytest.approx(6 / 2001)
+    assert alone.x_strata[1].p_adjusted == pytest.approx(3 / 2001)
+    assert found["good"].x_strata[1].p_adjusted == pytest.approx(6 / 2001)
+    assert found["good"].x_p_adjusted == pytest.approx(6 / 2001)
     # As in `judge_all` without strata, a control is adjusted as if added alone.
-    assert found["clock"].strata[0].p_adjusted >= found["noise"].strata[0].p_adjusted
+    assert found["clock"].x_strata[0].p_adjusted >= found["noise"].x_strata[0].p_adjusted
 
 
 def test_layer_d_within_the_stratum_has_its_say() -> None:
@@ -146,18 +145,18 @@ def test_layer_d_within_the_stratum_has_its_say() -> None:
         works_late(200, 0, "run", after=2000.0), judgement.calibration, judgement.prereg
     )
     parts = judge(judgement, {"window=10": judgement, "window=20": noise})
-    late = parts.strata[1]
+    late = parts.x_strata[1]
     assert late.label_flip_rate == 0.5
     assert (late.reasons, late.passed) == (("label_flips",), False)
     assert "50% of 10 admissible variants get another label" in late.sentence
-    assert parts.verdict.label == "RANK_ONLY"
+    assert parts.label == "RANK_ONLY"
 
 
 def test_facts_beside_the_event_come_from_the_caller() -> None:
     strata = [{"name": "odd", "where": "parity == 1"}]
     judgement = case(strata=strata)
     parity = np.arange(200.0) % 2
-    (odd,) = judge(judgement, facts={"parity": parity}).strata
+    (odd,) = judge(judgement, facts={"parity": parity}).x_strata
     assert odd.n_runs == 100
     with pytest.raises(InputError, match="stratum 'odd': number of a run 'parity' is unknown"):
         judge(judgement)
@@ -190,6 +189,6 @@ def test_by_hand_in_the_letter() -> None:
     judgement = Judgement(scores_of(values, [100, 100, 60]), None, prereg, {0.05: 1.0})
     parts = judge(judgement)
     # Coverage 2 of 3 is under .9; in the stratum it is 2 of 2, 20 steps ahead.
-    assert parts.layer_c.primary.coverage == pytest.approx(2 / 3)
-    (late,) = parts.strata
+    assert parts.layer_C.at(0.05).coverage == pytest.approx(2 / 3)
+    (late,) = parts.x_strata
     assert (late.n_runs, late.coverage, late.lead_time_median) == (2, 1.0, 20.0)

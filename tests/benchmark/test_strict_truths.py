@@ -10,9 +10,10 @@ from scipy.stats import binom
 from score_builders import design, noise_scores, raised_before_event, scores_of
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.judge import judge, judge_all
+from gmb_hf.benchmark.nulls import chance, largest_p
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.benchmark.utility import chance, operating_point, warnings_at
+from gmb_hf.benchmark.utility import operating_point, warnings_at
+from gmb_hf.benchmark.verdict import judge, judge_all
 from gmb_hf.stats import holm
 
 # A horizon of 20 checkpoints: noise that alarms one window in twenty covers half of the events.
@@ -33,7 +34,7 @@ def noise(rng: np.random.Generator, n_runs: int = 40, n_explore: int = 40) -> Ju
 def p_value_of(judgement: Judgement) -> float:
     primary = judgement.prereg.primary_fpr
     covered = int(warnings_at(judgement, primary).covered.sum())
-    p_value = chance(judgement, primary, covered)[2]
+    p_value = largest_p(chance(judgement, primary, covered))
     assert p_value is not None
     return p_value
 
@@ -44,8 +45,8 @@ def bound(repeats: int, probability: float = 0.05) -> int:
 
 
 def test_noise_is_supported_in_no_more_than_a_twentieth_of_panels() -> None:
-    verdicts = [judge(noise(np.random.default_rng(seed))).verdict for seed in range(40)]
-    assert sum(verdict.alarm_eligible for verdict in verdicts) <= bound(40)
+    verdicts = [judge(noise(np.random.default_rng(seed))) for seed in range(40)]
+    assert sum(verdict.x_alarm_eligible for verdict in verdicts) <= bound(40)
 
 
 @pytest.mark.parametrize(("cross_fitted", "panels"), [(False, 400), (True, 150)])
@@ -102,8 +103,8 @@ def test_eight_noise_candidates_of_one_lock_crown_none_either() -> None:
             for index, one in enumerate(with_shared_events(rng, 8, 40))
         }
         found = judge_all(candidates)
-        crowned += any(parts.verdict.alarm_eligible for parts in found.values())
-        adjusted = [parts.verdict.p_adjusted for parts in found.values()]
+        crowned += any(parts.x_alarm_eligible for parts in found.values())
+        adjusted = [parts.x_p_adjusted for parts in found.values()]
         below += min(p for p in adjusted if p is not None) <= 0.05
     assert crowned <= bound(40)
     assert below <= bound(40)
@@ -120,10 +121,10 @@ def test_a_score_that_fires_within_the_horizon_is_supported(stays: bool) -> None
         design(**SETTINGS),
     )
     parts = judge(judgement)
-    assert parts.verdict.label == "SUPPORTED_FOR_ALARM"
-    assert parts.layer_c.primary.risk_set_null is not None
-    assert parts.layer_c.primary.risk_set_null.p_value == 1 / 1000
-    assert parts.layer_c.primary.lead_time_median == 150.0
+    assert parts.label == "SUPPORTED_FOR_ALARM"
+    assert parts.layer_C.at(0.05).x_risk_set_null is not None
+    assert parts.layer_C.at(0.05).x_risk_set_null.p_value == 1 / 1000
+    assert parts.layer_C.at(0.05).lead_time_median == 150.0
 
 
 def clock_like(rng: np.random.Generator, n_runs: int, prefix: str) -> Scores:
@@ -140,15 +141,15 @@ def test_a_score_good_only_on_average_late_in_training_fails_the_risk_set_null()
     judgement = Judgement(held_out, explore, design(**SETTINGS))
     point = operating_point(judgement, 0.05)
     assert point.coverage is not None
-    assert point.shift_null is not None
-    assert point.risk_set_null is not None
+    assert point.x_shift_null is not None
+    assert point.x_risk_set_null is not None
     # It covers most events, more than a rotation would: the shift null alone is deceived.
     assert point.coverage > 0.5
-    assert point.shift_null.p_value <= 0.05
-    assert point.risk_set_null.p_value > 0.05
-    verdict = judge(judgement).verdict
-    assert not verdict.alarm_eligible
-    assert "no_better_than_chance" in verdict.reasons
+    assert point.x_shift_null.p_value <= 0.05
+    assert point.x_risk_set_null.p_value > 0.05
+    verdict = judge(judgement)
+    assert not verdict.x_alarm_eligible
+    assert "no_better_than_chance" in verdict.x_reasons
 
 
 def test_a_two_valued_score_is_refused_for_its_floor() -> None:
@@ -160,17 +161,17 @@ def test_a_two_valued_score_is_refused_for_its_floor() -> None:
 
     held_out = two_valued(256, "run")
     parts = judge(Judgement(held_out, two_valued(136, "explore"), design(**SETTINGS)))
-    assert parts.verdict.label == "RANK_ONLY"
-    assert parts.verdict.reasons[:2] == ("fpr_floor", "fpr_uncontrolled")
-    certificate = parts.layer_b.certificate
+    assert parts.label == "RANK_ONLY"
+    assert parts.x_reasons[:2] == ("fpr_floor", "fpr_uncontrolled")
+    certificate = parts.layer_B.x_floor_certificate
     assert certificate is not None
     assert certificate.tied_value == 1.0
     negative = Judgement(held_out, None, design(**SETTINGS)).windows.negative
     rates = [held_out.values[i][negative[i]].mean() for i in range(256) if negative[i].any()]
     assert certificate.f_min_pos == pytest.approx(np.mean(rates))
     # The threshold lies just above the tie, where a two-valued score never comes.
-    assert [result.state for result in parts.layer_b.targets] == ["missed"] * 3
-    assert parts.layer_c.primary.coverage == 0.0
+    assert [result.x_state for result in parts.layer_B.achieved] == ["missed"] * 3
+    assert parts.layer_C.at(0.05).coverage == 0.0
 
 
 @pytest.mark.parametrize("control", ["clock", "constant"])
@@ -184,7 +185,7 @@ def test_controls_are_never_eligible(control: str) -> None:
         return scores_of(values, list(raw.event_step), prefix=prefix)
 
     judgement = Judgement(controlled(256, "run"), controlled(136, "explore"), design(**SETTINGS))
-    verdict = judge(judgement).verdict
-    assert not verdict.alarm_eligible
-    assert verdict.p_adjusted is not None
-    assert verdict.p_adjusted > 0.9
+    verdict = judge(judgement)
+    assert not verdict.x_alarm_eligible
+    assert verdict.x_p_adjusted is not None
+    assert verdict.x_p_adjusted > 0.9

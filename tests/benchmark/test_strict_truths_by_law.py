@@ -15,10 +15,10 @@ from scipy.stats import binom
 
 from benchmarks.laws import LAWS, Law, noise, raised, with_events
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.judge import judge
 from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import operating_point
+from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import Design
 
 PANELS = 40
@@ -59,14 +59,14 @@ def noise_panel(law: Law, seed: int, **overrides: Any) -> Judgement:
 
 @by_law
 def test_noise_is_supported_in_no_more_than_a_twentieth_of_panels(law: Law) -> None:
-    verdicts = [judge(noise_panel(law, seed)).verdict for seed in range(PANELS)]
-    assert sum(verdict.alarm_eligible for verdict in verdicts) <= bound(PANELS)
+    verdicts = [judge(noise_panel(law, seed)) for seed in range(PANELS)]
+    assert sum(verdict.x_alarm_eligible for verdict in verdicts) <= bound(PANELS)
 
 
 def test_nothing_but_the_chance_nulls_stands_against_that_noise() -> None:
     """The test above could fail: at an alpha of nearly 1 most of the same panels are supported."""
     panels = [noise_panel(law, seed, alpha=0.999) for law in LAWS.values() for seed in range(6)]
-    open_door = [judge(panel).verdict.alarm_eligible for panel in panels]
+    open_door = [judge(panel).x_alarm_eligible for panel in panels]
     assert np.mean(open_door) > 0.5
 
 
@@ -85,13 +85,13 @@ def both(law: Law, seed: int, by: float, *, stays: bool, over: int = 150) -> Jud
 def test_an_oracle_that_rises_before_the_event_is_supported(law: Law, stays: bool) -> None:
     # Beyond the tails of every law; at 2 degrees of freedom these are long.
     parts = judge(both(law, 0, 60.0, stays=stays))
-    assert parts.verdict.label == "SUPPORTED_FOR_ALARM", parts.verdict.sentence
-    primary = parts.layer_c.primary
-    assert primary.risk_set_null is not None
-    assert primary.risk_set_null.p_value == 1 / 1000
+    assert parts.label == "SUPPORTED_FOR_ALARM", parts.x_sentence
+    primary = parts.layer_C.at(0.05)
+    assert primary.x_risk_set_null is not None
+    assert primary.x_risk_set_null.p_value == 1 / 1000
     assert primary.coverage is not None
     # All but the events that come too early to be warned of.
-    assert primary.n_covered >= primary.n_events - primary.n_too_early - 2
+    assert primary.x_n_covered >= primary.x_n_events - primary.x_n_too_early - 2
 
 
 @by_law
@@ -110,12 +110,12 @@ def test_a_score_good_only_late_on_average_fails_the_risk_set_null(law: Law) -> 
     held_out, explore = clock(256, "run"), clock(136, "explore")
     judgement = Judgement(held_out, explore, settings(null_draws=999, coverage_min=0.05))
     point = operating_point(judgement, 0.10)
-    assert point.shift_null is not None
-    assert point.risk_set_null is not None
+    assert point.x_shift_null is not None
+    assert point.x_risk_set_null is not None
     # A rotation within the run is deceived, the risk set is not.
-    assert point.shift_null.p_value <= 0.05
-    assert point.risk_set_null.p_value > 0.05
-    assert not judge(judgement).verdict.alarm_eligible
+    assert point.x_shift_null.p_value <= 0.05
+    assert point.x_risk_set_null.p_value > 0.05
+    assert not judge(judgement).x_alarm_eligible
 
 
 @by_law
@@ -142,9 +142,9 @@ def test_a_two_valued_score_shows_its_floor(law: Law, share: float) -> None:
 
     judgement = Judgement(two_valued(raw[256]), two_valued(raw[136]), settings())
     parts = judge(judgement)
-    assert parts.verdict.label == "RANK_ONLY"
-    assert parts.verdict.reasons[0] == "fpr_floor"
-    certificate, negative = parts.layer_b.certificate, judgement.windows.negative
+    assert parts.label == "RANK_ONLY"
+    assert parts.x_reasons[0] == "fpr_floor"
+    certificate, negative = parts.layer_B.x_floor_certificate, judgement.windows.negative
     assert certificate is not None
     high = negative & (judgement.evaluation.values == 7.0)
     rates = high.sum(axis=1)[negative.any(axis=1)] / negative.sum(axis=1)[negative.any(axis=1)]

@@ -36,17 +36,17 @@ def point(**overrides: Any) -> Any:
 
 def test_coverage_counts_every_event() -> None:
     found = point()
-    assert (found.n_events, found.n_covered, found.n_too_early) == (4, 2, 1)
+    assert (found.x_n_events, found.x_n_covered, found.x_n_too_early) == (4, 2, 1)
     assert found.coverage == 0.5
 
 
 def test_leads_run_from_the_first_alarm_in_the_horizon() -> None:
     found = point()
-    assert found.lead_times == (20.0, 30.0)
+    assert found.x_lead_times == (20.0, 30.0)
     assert (found.lead_time_median, found.lead_time_iqr) == (25.0, 5.0)
-    assert (found.lead_time_q05, found.lead_time_q95) == pytest.approx((20.5, 29.5))
+    assert (found.x_lead_time_q05, found.x_lead_time_q95) == pytest.approx((20.5, 29.5))
     # Run 1 already alarms in its first positive window: its true lead may be longer.
-    assert found.n_censored == 1
+    assert found.x_n_censored == 1
 
 
 def test_success_is_a_share_of_all_events() -> None:
@@ -59,32 +59,32 @@ def test_false_alarms_per_run_and_per_step() -> None:
     found = point()
     # Alarmed negatives: step 20 of run 0, steps 0 and 10 of run 1, step 0 of run 4.
     # Runs 0, 1, 2, 4 have 4 + 4 + 2 + 5 negatives, of ten steps each.
-    assert found.false_alarms_per_run == pytest.approx(4 / 4)
-    assert found.false_alarms_per_10k_steps == pytest.approx(4 / 150 * 10_000)
+    assert found.x_false_alarms_per_run == pytest.approx(4 / 4)
+    assert found.x_false_alarms_per_10k_steps == pytest.approx(4 / 150 * 10_000)
 
 
 def test_time_in_warning_includes_the_gap() -> None:
     # Monitored: 8 + 8 + 6 + 0 + 5 rows; alarmed 4 + 3 + 1 + 1.
-    assert point().time_in_warning == pytest.approx(9 / 27)
+    assert point().x_time_in_warning == pytest.approx(9 / 27)
 
 
 def test_episodes() -> None:
     # Refractory = horizon = 30. Run 0: 20 (negative), 60 (positive; 40 is silenced). Run 1: 0
     # (negative), 50 (positive). Run 2: 20 lies between the labels. Run 4: 0 (negative).
     found = point()
-    assert (found.episodes, found.episodes_between) == (5, 1)
-    assert found.episode_precision == pytest.approx(2 / 5)
+    assert (found.x_episodes, found.x_episodes_between) == (5, 1)
+    assert found.x_episode_precision == pytest.approx(2 / 5)
     # With a refractory period of 60 the alarm at 60 belongs to the one at 20.
-    assert point(refractory=60).episode_precision == pytest.approx(0 / 3)
+    assert point(refractory=60).x_episode_precision == pytest.approx(0 / 3)
 
 
 def test_intervals_stand_where_their_numbers_do() -> None:
     found = point()
-    assert 0.0 <= found.coverage_interval.low < 0.5 < found.coverage_interval.high <= 1.0
-    assert found.lead_time_interval.low == 20.0
-    assert found.lead_time_interval.high == 30.0
-    assert found.lead_time_intervals.keys() == {"median", "iqr", "q05", "q95"}
-    assert found.lead_time_success_interval.method == "run bootstrap"
+    assert 0.0 <= found.x_coverage_interval.low < 0.5 < found.x_coverage_interval.high <= 1.0
+    assert found.x_lead_time_interval.low == 20.0
+    assert found.x_lead_time_interval.high == 30.0
+    assert found.x_lead_time_intervals.keys() == {"median", "iqr", "q05", "q95"}
+    assert found.x_lead_time_success_interval.method == "run bootstrap"
 
 
 def test_nothing_covered() -> None:
@@ -93,10 +93,10 @@ def test_nothing_covered() -> None:
         scores_of(VALUES, EVENTS), None, prereg, dict.fromkeys(prereg.fpr_targets, 9.0)
     )
     found = operating_point(judgement, 0.05)
-    assert (found.coverage, found.lead_time_median, found.lead_times) == (0.0, None, ())
-    assert found.coverage_interval is not None
-    assert found.coverage_interval.method == "exact binomial"
-    assert (found.episode_precision, found.p_value) == (None, 1.0)
+    assert (found.coverage, found.lead_time_median, found.x_lead_times) == (0.0, None, ())
+    assert found.x_coverage_interval is not None
+    assert found.x_coverage_interval.method == "exact binomial"
+    assert (found.x_episode_precision, found.x_p_value) == (None, 1.0)
     assert found.lead_time_success == 0.0
 
 
@@ -106,16 +106,16 @@ def test_no_events() -> None:
         scores_of(VALUES, [None] * 5), None, prereg, dict.fromkeys(prereg.fpr_targets, 1.0)
     )
     found = operating_point(judgement, 0.05)
-    assert (found.coverage, found.coverage_interval, found.p_value) == (None, None, None)
-    assert found.shift_null is None
-    assert found.n_events == 0
+    assert (found.coverage, found.x_coverage_interval, found.x_p_value) == (None, None, None)
+    assert found.x_shift_null is None
+    assert found.x_n_events == 0
 
 
 def test_one_checkpoint_has_no_spacing() -> None:
     judgement = Judgement(
         scores_of([[1.0]], [None]), None, design(), dict.fromkeys((0.01, 0.05, 0.1), 1.0)
     )
-    assert operating_point(judgement, 0.05).false_alarms_per_10k_steps is None
+    assert operating_point(judgement, 0.05).x_false_alarms_per_10k_steps is None
 
 
 def test_every_target_has_a_point_and_the_primary_is_one_of_them() -> None:
@@ -124,9 +124,9 @@ def test_every_target_has_a_point_and_the_primary_is_one_of_them() -> None:
         scores_of(VALUES, EVENTS), None, prereg, {0.01: 9.0, 0.05: 2.0, 0.10: 1.0}
     )
     layer = layer_c(judgement)
-    assert [one.fpr for one in layer.points] == [0.01, 0.05, 0.10]
-    assert layer.primary is layer.points[2]
-    assert layer.primary.coverage == 0.5
+    assert [one.fpr for one in layer.at_fpr] == [0.01, 0.05, 0.10]
+    assert layer.at(0.10) is layer.at_fpr[2]
+    assert layer.at(0.10).coverage == 0.5
 
 
 @pytest.mark.parametrize(

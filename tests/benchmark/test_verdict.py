@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,16 @@ from hypothesis import strategies as st
 from score_builders import design, noise_scores, raised_before_event, scores_of
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.judge import IndicatorVerdictParts, judge, judge_all
-from gmb_hf.benchmark.ranking import LayerA
-from gmb_hf.benchmark.verdict import LABELS, Verdict, conclude, has_ranking_signal
-from gmb_hf.stats import Interval, exact_binomial, holm
+from gmb_hf.benchmark.ranking import LayerARecord
+from gmb_hf.benchmark.records import LABELS
+from gmb_hf.benchmark.verdict import (
+    IndicatorRecord,
+    conclude,
+    has_ranking_signal,
+    judge,
+    judge_all,
+)
+from gmb_hf.stats import IntervalRecord, exact_binomial, holm
 
 SETTINGS = {"horizon": 100, "safe_gap": 150, "burn_in": 20, "lead_time_median_min": 20.0}
 
@@ -34,105 +39,115 @@ def oracle(
     )
 
 
+Case = tuple[Judgement, IndicatorRecord]
+
+
+def interval(low: float, high: float) -> IntervalRecord:
+    return IntervalRecord(low=low, high=high, method="run bootstrap")
+
+
 @pytest.fixture(scope="module")
-def supported() -> tuple[Judgement, IndicatorVerdictParts]:
+def supported() -> Case:
     judgement = oracle()
     return judgement, judge(judgement)
 
 
 def concluded(
-    case: tuple[Judgement, IndicatorVerdictParts], *, p: float | None = 0.001, **changes: Any
-) -> Verdict:
+    case: Case, *, p: float | None = 0.001, primary: Any = None, **changes: Any
+) -> IndicatorRecord:
     """The verdict when some results of a supported score are replaced."""
-    judgement, parts = case
-    layers = {name: getattr(parts, name) for name in ("layer_a", "layer_b", "layer_c", "layer_d")}
+    judgement, record = case
+    layers = {letter: getattr(record, f"layer_{letter.upper()}") for letter in "abcd"}
     for layer, values in changes.items():
-        layers[layer] = dataclasses.replace(layers[layer], **values)
-    return conclude(judgement, **layers, p_adjusted=p)
-
-
-def primary_of(case: tuple[Judgement, IndicatorVerdictParts], **values: Any) -> dict[str, Any]:
-    return {"layer_c": {"primary": dataclasses.replace(case[1].layer_c.primary, **values)}}
-
-
-def targets_of(case: tuple[Judgement, IndicatorVerdictParts], *states: str) -> dict[str, Any]:
-    targets = tuple(
-        dataclasses.replace(
-            result, state=state, met=state != "missed", interval=Interval(0.0, 2 * result.target)
-        )
-        for result, state in zip(case[1].layer_b.targets, states, strict=True)
+        letter = layer.removeprefix("layer_")
+        layers[letter] = layers[letter].model_copy(update=values)
+    points = tuple(
+        point.model_copy(update=primary or {}) if point.fpr == 0.05 else point
+        for point in record.layer_C.at_fpr
     )
-    ok = sum(target.met for target in targets)
-    return {"layer_b": {"targets": targets, "ok_targets": ok, "controllability_pass": ok >= 2}}
+    layers["c"] = record.layer_C.model_copy(update={"at_fpr": points})
+    return conclude(judgement, layers["a"], layers["b"], layers["c"], layers["d"], p_adjusted=p)
 
 
-Case = tuple[Judgement, IndicatorVerdictParts]
+def targets_of(case: Case, *states: str) -> dict[str, Any]:
+    achieved = tuple(
+        result.model_copy(
+            update={
+                "x_state": state,
+                "x_met": state != "missed",
+                "x_interval": interval(0.0, 2 * result.target),
+            }
+        )
+        for result, state in zip(case[1].layer_B.achieved, states, strict=True)
+    )
+    ok = sum(bool(result.x_met) for result in achieved)
+    return {"layer_b": {"achieved": achieved, "ok_targets": ok, "controllability_pass": ok >= 2}}
 
 
 class TestOrder:
     def test_an_oracle_with_enough_runs_is_supported(self, supported: Case) -> None:
-        verdict = supported[1].verdict
+        verdict = supported[1]
         assert verdict.label == "SUPPORTED_FOR_ALARM"
-        assert verdict.alarm_eligible
-        assert verdict.reasons == ()
-        assert verdict.sentence.startswith("May raise an alarm: at a budget of 5% false alarms")
-        assert "of 256 events (chance gives" in verdict.sentence
+        assert verdict.x_alarm_eligible
+        assert verdict.x_reasons == ()
+        assert verdict.x_sentence.startswith("May raise an alarm: at a budget of 5% false alarms")
+        assert "of 256 events (chance gives" in verdict.x_sentence
 
     def test_few_events_come_first(self) -> None:
         judgement = oracle(n_runs=20, n_explore=60)
-        verdict = judge(judgement).verdict
-        assert (verdict.label, verdict.reasons) == ("INCONCLUSIVE", ("few_events",))
-        assert verdict.runs_to_settle == 30
-        assert "20 events are fewer than 30; about 30 held-out runs (10 more)" in verdict.sentence
-        assert not verdict.alarm_eligible
+        verdict = judge(judgement)
+        assert (verdict.label, verdict.x_reasons) == ("INCONCLUSIVE", ("few_events",))
+        assert verdict.x_runs_to_settle == 30
+        assert "20 events are fewer than 30; about 30 held-out runs (10 more)" in verdict.x_sentence
+        assert not verdict.x_alarm_eligible
 
     def test_no_events_at_all(self) -> None:
         rng = np.random.default_rng(0)
         judgement = Judgement(scores_of(rng.normal(size=(30, 40)), [None] * 30), None, design())
-        verdict = judge(judgement).verdict
-        assert (verdict.label, verdict.reasons) == ("INCONCLUSIVE", ("few_events",))
-        assert verdict.runs_to_settle is None
-        assert verdict.p_adjusted is None
+        verdict = judge(judgement)
+        assert (verdict.label, verdict.x_reasons) == ("INCONCLUSIVE", ("few_events",))
+        assert verdict.x_runs_to_settle is None
+        assert verdict.x_p_adjusted is None
 
     def test_flips_come_before_support(self, supported: Case) -> None:
         verdict = concluded(supported, layer_d={"label_flip_rate": 0.21})
-        assert (verdict.label, verdict.reasons) == ("ESTIMATOR_UNSTABLE", ("label_flips",))
-        assert "21% of 45 admissible variants" in verdict.sentence
+        assert (verdict.label, verdict.x_reasons) == ("ESTIMATOR_UNSTABLE", ("label_flips",))
+        assert "21% of 45 admissible variants" in verdict.x_sentence
         assert concluded(supported, layer_d={"label_flip_rate": 0.2}).label == LABELS[0]
 
     @pytest.mark.parametrize(
         ("values", "reason"),
         [
-            ({"coverage": 0.2, "coverage_interval": Interval(0.15, 0.25)}, "coverage_low"),
+            ({"coverage": 0.2, "x_coverage_interval": interval(0.15, 0.25)}, "coverage_low"),
             ({"lead_time_median": 19.0}, "lead_short"),
         ],
     )
     def test_layer_c_decides(self, supported: Case, values: dict[str, Any], reason: str) -> None:
-        verdict = concluded(supported, **primary_of(supported, **values))
-        assert (verdict.label, verdict.reasons) == ("RANK_ONLY", (reason,))
-        assert not verdict.alarm_eligible
+        verdict = concluded(supported, primary=values)
+        assert (verdict.label, verdict.x_reasons) == ("RANK_ONLY", (reason,))
+        assert not verdict.x_alarm_eligible
 
     def test_the_adjusted_p_value_decides(self, supported: Case) -> None:
         verdict = concluded(supported, p=0.051)
-        assert verdict.reasons == ("no_better_than_chance",)
-        assert "(p = 0.051)" in verdict.sentence
+        assert verdict.x_reasons == ("no_better_than_chance",)
+        assert "(p = 0.051)" in verdict.x_sentence
         assert concluded(supported, p=0.05).label == "SUPPORTED_FOR_ALARM"
 
     def test_layer_b_decides(self, supported: Case) -> None:
         verdict = concluded(supported, **targets_of(supported, "missed", "met", "missed"))
-        assert (verdict.label, verdict.reasons) == ("RANK_ONLY", ("fpr_uncontrolled",))
-        assert "1 of 3 false-alarm budgets hold, 2 must" in verdict.sentence
+        assert (verdict.label, verdict.x_reasons) == ("RANK_ONLY", ("fpr_uncontrolled",))
+        assert "1 of 3 false-alarm budgets hold, 2 must" in verdict.x_sentence
 
     def test_a_score_that_does_not_rank_says_so(self, supported: Case) -> None:
         verdict = concluded(supported, p=0.5, layer_a={"auc": 0.5})
-        assert verdict.reasons == ("no_better_than_chance", "no_ranking_signal")
-        assert "AUC 0.50" in verdict.sentence
+        assert verdict.x_reasons == ("no_better_than_chance", "no_ranking_signal")
+        assert "AUC 0.50" in verdict.x_sentence
 
 
 class TestStraddling:
     def test_targets_that_could_still_be_met(self, supported: Case) -> None:
         verdict = concluded(supported, **targets_of(supported, "missed", "met", "straddles"))
-        assert (verdict.label, verdict.reasons) == ("INCONCLUSIVE", ("interval_straddles",))
+        assert (verdict.label, verdict.x_reasons) == ("INCONCLUSIVE", ("interval_straddles",))
 
     def test_targets_enough_without_the_open_one(self, supported: Case) -> None:
         verdict = concluded(supported, **targets_of(supported, "straddles", "met", "met"))
@@ -143,85 +158,87 @@ class TestStraddling:
         assert verdict.label == "RANK_ONLY"
 
     def test_coverage_at_its_minimum(self, supported: Case) -> None:
-        values = {"coverage": 0.35, "coverage_interval": Interval(0.25, 0.45)}
-        verdict = concluded(supported, **primary_of(supported, **values))
-        assert (verdict.label, verdict.reasons) == ("INCONCLUSIVE", ("interval_straddles",))
+        values = {"coverage": 0.35, "x_coverage_interval": interval(0.25, 0.45)}
+        verdict = concluded(supported, primary=values)
+        assert (verdict.label, verdict.x_reasons) == ("INCONCLUSIVE", ("interval_straddles",))
         # Half-width .10 must shrink to .05, and more for a power of .8: (2 * 2.8 / 1.96)^2.
-        assert verdict.runs_to_settle == pytest.approx(4 * (2.8016 / 1.96) ** 2 * 256, abs=1)
-        assert "coverage 0.35 [0.25, 0.45] straddles its minimum 0.30" in verdict.sentence
-        more = verdict.runs_to_settle - 256
-        assert f"({more} more) would settle it" in verdict.sentence
+        assert verdict.x_runs_to_settle == pytest.approx(4 * (2.8016 / 1.96) ** 2 * 256, abs=1)
+        assert "coverage 0.35 [0.25, 0.45] straddles its minimum 0.30" in verdict.x_sentence
+        more = verdict.x_runs_to_settle - 256
+        assert f"({more} more) would settle it" in verdict.x_sentence
 
     def test_coverage_surely_reached_at_the_line(self, supported: Case) -> None:
-        values = {"coverage": 0.35, "coverage_interval": Interval(0.30, 0.45)}
-        assert concluded(supported, **primary_of(supported, **values)).label == LABELS[0]
+        values = {"coverage": 0.35, "x_coverage_interval": interval(0.30, 0.45)}
+        assert concluded(supported, primary=values).label == LABELS[0]
 
     def test_an_estimate_on_its_line_gets_no_number(self, supported: Case) -> None:
-        values = {"coverage": 0.30, "coverage_interval": Interval(0.25, 0.35)}
-        verdict = concluded(supported, **primary_of(supported, **values))
+        values = {"coverage": 0.30, "x_coverage_interval": interval(0.25, 0.35)}
+        verdict = concluded(supported, primary=values)
         assert verdict.label == "INCONCLUSIVE"
-        assert verdict.runs_to_settle is None
-        assert "would settle" not in verdict.sentence
+        assert verdict.x_runs_to_settle is None
+        assert "would settle" not in verdict.x_sentence
 
     def test_a_floor_needs_no_more_runs(self, supported: Case) -> None:
         changes = targets_of(supported, "missed", "straddles", "straddles")
         changes["layer_b"] |= {"fpr_floor_detected": True}
-        changes |= primary_of(supported, coverage=0.3, coverage_interval=Interval(0.2, 0.4))
+        changes["primary"] = {"coverage": 0.3, "x_coverage_interval": interval(0.2, 0.4)}
         verdict = concluded(supported, **changes)
         assert verdict.label == "RANK_ONLY"
-        assert verdict.reasons[0] == "fpr_floor"
+        assert verdict.x_reasons[0] == "fpr_floor"
 
     def test_coverage_far_below_needs_no_more_runs_either(self, supported: Case) -> None:
         changes = targets_of(supported, "missed", "met", "straddles")
-        changes |= primary_of(supported, coverage=0.1, coverage_interval=Interval(0.05, 0.15))
+        changes["primary"] = {"coverage": 0.1, "x_coverage_interval": interval(0.05, 0.15)}
         assert concluded(supported, **changes).label == "RANK_ONLY"
 
     def test_too_few_calibration_runs_are_no_fault_of_the_score(self) -> None:
-        verdict = judge(oracle(n_runs=60, n_explore=12)).verdict
+        verdict = judge(oracle(n_runs=60, n_explore=12))
         assert verdict.label == "INCONCLUSIVE"
-        assert "few_runs" in verdict.reasons
+        assert "few_runs" in verdict.x_reasons
         assert (
             "a threshold for 0.05 takes 19 calibration runs with negative windows, there are"
-            in (verdict.sentence)
+            in (verdict.x_sentence)
         )
 
     def test_silence_over_few_runs_names_the_number_that_settles_it(self) -> None:
         judgement = oracle(n_runs=40)
         quiet = dict.fromkeys((0.01, 0.05, 0.1), 1e9)
         prereg = judgement.prereg.replace(smoothing_sweep=[1])
-        verdict = judge(Judgement(judgement.evaluation, None, prereg, quiet)).verdict
+        verdict = judge(Judgement(judgement.evaluation, None, prereg, quiet))
         # Coverage 0 of 40 is far below its minimum: concluded.
         assert verdict.label == "RANK_ONLY"
 
     def test_the_letter_knows_only_few_events(self) -> None:
-        verdict = judge(oracle(by=1.0, n_runs=40, protocol="v0.4")).verdict
+        verdict = judge(oracle(by=1.0, n_runs=40, protocol="v0.4"))
         assert verdict.label != "INCONCLUSIVE"
 
     def test_the_nearest_targets_that_are_needed_set_the_number(self, supported: Case) -> None:
         changes = targets_of(supported, "straddles", "straddles", "met")
-        one, five, ten = changes["layer_b"]["targets"]
+        one, five, ten = changes["layer_b"]["achieved"]
         # At .05: estimate .05, line .06, upper end .08. At .01: .01, line .015, .02.
-        one = dataclasses.replace(one, achieved=0.01, interval=Interval(0.0, 0.02))
-        five = dataclasses.replace(five, achieved=0.05, interval=Interval(0.02, 0.08))
-        changes["layer_b"]["targets"] = (one, five, ten)
+        one = one.model_copy(update={"achieved": 0.01, "x_interval": interval(0.0, 0.02)})
+        five = five.model_copy(update={"achieved": 0.05, "x_interval": interval(0.02, 0.08)})
+        changes["layer_b"]["achieved"] = (one, five, ten)
         verdict = concluded(supported, **changes)
         # One more target suffices, and .01 is the nearer: its reach .01 must shrink to .005.
-        assert verdict.runs_to_settle == pytest.approx(4 * (2.8016 / 1.96) ** 2 * 256, abs=1)
-        missed = dataclasses.replace(one, met=False, achieved=0.02, interval=Interval(0.01, 0.03))
-        changes["layer_b"]["targets"] = (missed, five, ten)
+        assert verdict.x_runs_to_settle == pytest.approx(4 * (2.8016 / 1.96) ** 2 * 256, abs=1)
+        missed = one.model_copy(
+            update={"x_met": False, "achieved": 0.02, "x_interval": interval(0.01, 0.03)}
+        )
+        changes["layer_b"]["achieved"] = (missed, five, ten)
         # If .01 turns out missed, .05 decides: its reach .03 must shrink to .01.
         verdict = concluded(supported, **changes)
-        assert verdict.runs_to_settle == pytest.approx(9 * (2.8016 / 1.96) ** 2 * 256, abs=1)
+        assert verdict.x_runs_to_settle == pytest.approx(9 * (2.8016 / 1.96) ** 2 * 256, abs=1)
 
 
 def test_the_number_of_runs_is_honest() -> None:
     """As many fresh runs as the first estimate asks for decide the question."""
     decided = []
     for seed in range(14):
-        first = judge(oracle(n_runs=40, seed=seed, smoothing_sweep=[1])).verdict
-        if first.runs_to_settle is not None and first.runs_to_settle <= 600:
-            again = oracle(n_runs=first.runs_to_settle, seed=seed + 100, smoothing_sweep=[1])
-            decided.append(judge(again).verdict.label != "INCONCLUSIVE")
+        first = judge(oracle(n_runs=40, seed=seed, smoothing_sweep=[1]))
+        if first.x_runs_to_settle is not None and first.x_runs_to_settle <= 600:
+            again = oracle(n_runs=first.x_runs_to_settle, seed=seed + 100, smoothing_sweep=[1])
+            decided.append(judge(again).label != "INCONCLUSIVE")
     assert len(decided) >= 3
     assert np.mean(decided) >= 0.6
 
@@ -248,8 +265,10 @@ class TestHolm:
 
 
 class TestRankingSignal:
-    def layer(self, auc: float | None, mean: float | None, sd: float | None, n: int) -> LayerA:
-        return LayerA(auc, None, mean, sd, None, None, n)
+    def layer(
+        self, auc: float | None, mean: float | None, sd: float | None, n: int
+    ) -> LayerARecord:
+        return LayerARecord(auc=auc, ap=None, x_auc_run_mean=mean, x_auc_run_sd=sd, x_n_runs=n)
 
     def test_needs_the_pool_and_the_runs(self) -> None:
         assert has_ranking_signal(self.layer(0.7, 0.7, 0.2, 30))
@@ -270,21 +289,15 @@ class TestJudgeAll:
             on_done=done.append,
         )
         assert done == ["good", "noise", "clock"]
-        raw = {name: parts.layer_c.primary.p_value for name, parts in found.items()}
+        raw = {name: parts.layer_C.at(0.05).x_p_value for name, parts in found.items()}
         assert raw["good"] == 1 / 2001
-        assert found["good"].verdict.p_adjusted == pytest.approx(2 / 2001)
-        assert found["noise"].verdict.p_adjusted == raw["noise"]
-        assert found["clock"].verdict.p_adjusted >= raw["clock"]
-
-    def test_all_of_it_as_plain_data(self, supported: Case) -> None:
-        plain = supported[1].to_dict()
-        assert plain["verdict"]["label"] == "SUPPORTED_FOR_ALARM"
-        assert plain["layer_c"]["primary"]["shift_null"]["draws"] == 2000
-        assert isinstance(plain["layer_c"]["primary"]["lead_times"], list)
+        assert found["good"].x_p_adjusted == pytest.approx(2 / 2001)
+        assert found["noise"].x_p_adjusted == raw["noise"]
+        assert found["clock"].x_p_adjusted >= raw["clock"]
 
     def test_the_same_seed_gives_the_same_verdict(self) -> None:
-        first = judge(oracle(by=1.5, n_runs=50, smoothing_sweep=[1])).to_dict()
-        again = judge(oracle(by=1.5, n_runs=50, smoothing_sweep=[1])).to_dict()
+        first = judge(oracle(by=1.5, n_runs=50, smoothing_sweep=[1]))
+        again = judge(oracle(by=1.5, n_runs=50, smoothing_sweep=[1]))
         assert first == again
 
 

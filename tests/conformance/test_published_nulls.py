@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.judge import judge
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.benchmark.utility import OperatingPoint, layer_c
+from gmb_hf.benchmark.utility import OperatingPointRecord, layer_c
+from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import Design
 from gmb_hf.runs.panel import Panel
 
@@ -53,8 +53,8 @@ def published(reference_runs: Path) -> Judgement:
 
 
 @pytest.fixture(scope="module")
-def points(published: Judgement) -> dict[float, OperatingPoint]:
-    return {point.fpr: point for point in layer_c(published).points}
+def points(published: Judgement) -> dict[float, OperatingPointRecord]:
+    return {point.fpr: point for point in layer_c(published).at_fpr}
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def points(published: Judgement) -> dict[float, OperatingPoint]:
     ],
 )
 def test_coverage_and_what_chance_gives(
-    points: dict[float, OperatingPoint],
+    points: dict[float, OperatingPointRecord],
     target: float,
     covered: int,
     shift: float,
@@ -75,24 +75,24 @@ def test_coverage_and_what_chance_gives(
     risk_p: float,
 ) -> None:
     point = points[target]
-    assert (point.n_covered, point.n_events, point.n_too_early) == (covered, 19, 0)
-    assert point.shift_null is not None
-    assert point.risk_set_null is not None
-    assert point.shift_null.mean_coverage == pytest.approx(shift, abs=0.01)
-    assert point.shift_null.p_value == pytest.approx(shift_p, abs=0.04)
-    assert point.risk_set_null.mean_coverage == pytest.approx(risk, abs=0.015)
-    assert point.risk_set_null.p_value == pytest.approx(risk_p, abs=0.015)
-    assert point.p_value == max(point.shift_null.p_value, point.risk_set_null.p_value)
+    assert (point.x_n_covered, point.x_n_events, point.x_n_too_early) == (covered, 19, 0)
+    assert point.x_shift_null is not None
+    assert point.x_risk_set_null is not None
+    assert point.x_shift_null.mean_coverage == pytest.approx(shift, abs=0.01)
+    assert point.x_shift_null.p_value == pytest.approx(shift_p, abs=0.04)
+    assert point.x_risk_set_null.mean_coverage == pytest.approx(risk, abs=0.015)
+    assert point.x_risk_set_null.p_value == pytest.approx(risk_p, abs=0.015)
+    assert point.x_p_value == max(point.x_shift_null.p_value, point.x_risk_set_null.p_value)
 
 
 def test_the_score_may_not_raise_an_alarm(published: Judgement) -> None:
-    few = judge(published).verdict
-    assert (few.label, few.reasons) == ("INCONCLUSIVE", ("few_events",))
+    few = judge(published)
+    assert (few.label, few.x_reasons) == ("INCONCLUSIVE", ("few_events",))
     enough = published.prereg.replace(event_count_min=10, primary_fpr=0.20)
-    verdict = judge(Judgement(published.evaluation, None, enough, THRESHOLDS)).verdict
-    assert not verdict.alarm_eligible
-    assert verdict.p_adjusted is not None
-    assert verdict.p_adjusted > 0.9
+    verdict = judge(Judgement(published.evaluation, None, enough, THRESHOLDS))
+    assert not verdict.x_alarm_eligible
+    assert verdict.x_p_adjusted is not None
+    assert verdict.x_p_adjusted > 0.9
 
 
 def test_an_oracle_on_the_same_runs_beats_both_nulls(published: Judgement) -> None:
@@ -102,7 +102,7 @@ def test_an_oracle_on_the_same_runs_beats_both_nulls(published: Judgement) -> No
     raised = np.where((lead > 0) & (lead <= 15_000), 9.0, 0.0)
     oracle = Scores.from_panel(panel.with_values(raised), scores.event_step)
     tau = dict.fromkeys(THRESHOLDS, 1.0)
-    point = layer_c(Judgement(oracle, None, published.prereg, tau)).primary
+    point = layer_c(Judgement(oracle, None, published.prereg, tau)).at(0.05)
     assert point.coverage == 1.0
-    assert point.p_value is not None
-    assert point.p_value <= 0.001
+    assert point.x_p_value is not None
+    assert point.x_p_value <= 0.001

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.benchmark.results import CalibrationRecord, IndicatorRecord, Results
+from gmb_hf.benchmark.results import CalibrationRecord, Results
+from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import Design
 from gmb_hf.report.curves import AlignedScore, GrokkingCurves, align
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from evaluation_builders import aligned_scores, curves, indicator, results
 
-from gmb_hf.benchmark.results import IndicatorRecord, Results
+from gmb_hf.benchmark.results import Results
+from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.report.answer import answer, primary_target
 from gmb_hf.report.report import (
     FIGURES,

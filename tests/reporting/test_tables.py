@@ -54,9 +54,7 @@ def test_csv_holds_every_number_in_full(found: Results) -> None:
 
 
 def test_the_gate_shows_intervals_chance_and_reasons(found: Results) -> None:
-    rows = {
-        row["indicator"]: row for row in csv.DictReader(io.StringIO(gate_summary(found).csv()))
-    }
+    rows = {row["indicator"]: row for row in csv.DictReader(io.StringIO(gate_summary(found).csv()))}
     row, item = rows["csd_lag1"], found.indicator("csd_lag1")
     achieved = item.achieved(0.05)
     assert achieved is not None
