@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 import yaml
@@ -128,6 +128,33 @@ def section_in(annotation: Any) -> type[Section] | None:
             if found is not None:
                 return found
     return None
+
+
+def scalar_in(annotation: Any) -> type | None:
+    """bool, int, float or str where a field takes just that, or None; None where it does not."""
+    if get_origin(annotation) is Annotated:
+        return scalar_in(get_args(annotation)[0])
+    if get_origin(annotation) is Literal:
+        kinds = {type(value) for value in get_args(annotation)}
+    elif get_origin(annotation) in (Union, UnionType):
+        inner = [part for part in get_args(annotation) if part is not type(None)]
+        return scalar_in(inner[0]) if len(inner) == 1 else None
+    else:
+        kinds = {annotation}
+    kind = kinds.pop()
+    return kind if not kinds and kind in (bool, int, float, str) else None
+
+
+def items_in(annotation: Any) -> type | None:
+    """The same of the items of a list."""
+    if get_origin(annotation) is Annotated:
+        return items_in(get_args(annotation)[0])
+    return scalar_in(get_args(annotation)[0]) if get_origin(annotation) is tuple else None
+
+
+def choices_in(annotation: Any) -> tuple[Any, ...]:
+    """The values that a field may take, where they are listed; else nothing."""
+    return get_args(annotation) if get_origin(annotation) is Literal else ()
 
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ import pytest
 HEAVY = ("torch", "transformers", "accelerate", "sklearn", "scipy", "datasets", "matplotlib")
 COUNTED = (*HEAVY, "numpy", "pyarrow", "pydantic")
 PARSER = {"pydantic"}  # the parser of the command line looks for it itself
-LIGHT_COMMANDS = (["--help"], ["--version"], ["run", "--help"], ["evaluate", "--help"])
+LIGHT_COMMANDS = (["--help"], ["--version"], ["data", "--help"])
 
 
 def loaded_after(code: str) -> set[str]:

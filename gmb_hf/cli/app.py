@@ -26,6 +26,7 @@ from gmb_hf.cli import (
 from gmb_hf.cli import lock as prereg
 from gmb_hf.cli import run as train
 from gmb_hf.cli import sequential as generalization
+from gmb_hf.cli.options import DesignCommand
 
 _HELP = """May an early-warning score of a training run be trusted as an alarm?
 
@@ -55,10 +56,10 @@ def build() -> typer.Typer:
     app.command("run")(run.run)
     app.command("train")(train.train)
     app.command("indicators")(indicators.indicators)
-    app.command("plan")(plan.plan)
+    app.command("plan", cls=plan.PlanCommand)(plan.plan)
     app.command("explore")(lock.explore)
     app.command("lock")(lock.lock)
-    app.command("evaluate")(evaluate.evaluate)
+    app.command("evaluate", cls=DesignCommand)(evaluate.evaluate)
     app.command("audit")(audit.audit)
     app.command("monitor")(monitor.monitor)
     app.command("heldout", cls=heldout.HeldoutCommand)(heldout.heldout)

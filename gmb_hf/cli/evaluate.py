@@ -10,18 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gmb_hf.cli import options as event_options
 from gmb_hf.cli.options import (
-    EventType,
-    PlateauCheckpoints,
-    PlateauLevel,
-    PlateauRegression,
-    Quantile,
-    Radius,
-    Tolerance,
+    check_event,
     check_sign,
+    design_fields,
+    in_options,
     numbers,
-    rates,
     typed,
 )
 
@@ -32,17 +26,18 @@ if TYPE_CHECKING:
     from gmb_hf.runs.runlog import RunLog
 
 
-# Parameter of the command -> the reference's setting; what is not typed keeps its published value.
+# Field of the design, or parameter of the command -> the reference's setting; what is not typed
+# keeps its published value.
 _SETTINGS = {
     "metric": "metric",
     "horizon": "horizon",
-    "jump": "delta_jump",
-    "floor": "theta_floor",
+    "jump_threshold": "delta_jump",
+    "theta_floor": "theta_floor",
     "jump_checkpoints": "w_jump",
     "hold_checkpoints": "hold_k",
     "fall_back": "delta_back",
     "smoothing": "smoothing",
-    "lead_target": "lead_time_target",
+    "lead_time_target": "lead_time_target",
 }
 OWN = ("jump_checkpoints", "hold_checkpoints", "fall_back", "smoothing", "thresholds", "last_rows")
 """Parameters that no other protocol has."""
@@ -52,7 +47,7 @@ _SHARED = {
     "more_runs",
     "out",
     "score",
-    "fpr",
+    "fpr_targets",
     "sign",
     "sees_test_labels",
     "protocol",
@@ -67,7 +62,7 @@ _WHY_NOT = {
     "explore_runs": "compat finds its thresholds on the runs that it measures, as published; use "
     "--protocol strict, or give thresholds by --thresholds",
     "safe_gap": "the reference has no safe gap: every window that is not positive is negative",
-    "window": "the reference's jump is counted in checkpoints; say --jump-checkpoints",
+    "w_event": "the reference's jump is counted in checkpoints; say --jump-checkpoints",
     "nan": "the reference has no rule for NaN; mend the column",
 }
 
@@ -140,22 +135,21 @@ def _settings(context: typer.Context) -> CompatSettings:
     from gmb_hf.benchmark.compat import CompatSettings
     from gmb_hf.errors import InputError
 
-    given, on_line = context.params, typed(context)
-    chosen: dict[str, Any] = {
-        setting: given[name]
-        for name, setting in _SETTINGS.items()
-        if name in on_line or name == "metric"
-    }
-    thresholds = given["thresholds"]
+    on_line = typed(context)
+    given = {**context.params, **design_fields(context)}
+    chosen = {setting: given[name] for name, setting in _SETTINGS.items() if name in on_line}
+    chosen.setdefault("metric", "test_acc")
     targets: tuple[float, ...] = ()
-    if thresholds is not None:
-        chosen["thresholds"] = numbers("--thresholds", thresholds, example="0.1776,0.0984443")
-    if thresholds is None or "fpr" in on_line:
-        targets = numbers("--fpr", given["fpr"], example="0.01,0.05,0.10")
+    if given["thresholds"] is not None:
+        chosen["thresholds"] = numbers(
+            "--thresholds", given["thresholds"], example="0.1776,0.0984443"
+        )
+    if given["thresholds"] is None or "fpr_targets" in on_line:
+        targets = tuple(given.get("fpr_targets", (0.01, 0.05, 0.10)))
     try:
         return CompatSettings(fpr_targets=targets, min_targets_ok=min(2, len(targets)), **chosen)
     except InputError as error:
-        options = {setting: f"--{name.replace('_', '-')}" for name, setting in _SETTINGS.items()}
+        options = {setting: on_line.get(name, f"--{name}") for name, setting in _SETTINGS.items()}
         options |= {"fpr_targets": "--fpr", "thresholds": "--thresholds"}
         names = "|".join(options)
         message = re.sub(rf"\b({names})\b", lambda match: options[match.group()], str(error))
@@ -202,34 +196,6 @@ def _show(results: Results, report: Path) -> None:
     )
 
 
-# Without a lock there is no file: errors speak in the options that were typed.
-_OPTION_OF = {
-    "prereg: ": "",
-    **event_options.OPTION_OF,
-    "labels.positive_window.horizon_steps": "--horizon",
-    "labels.positive_window.lead_time_target": "--lead-target",
-    "labels.negative_window.safe_gap_steps": "--safe-gap",
-    "event.window_W_event": "--window",
-    "event.jump_threshold": "--jump",
-    "event.x_event_t_min": "--event-after",
-    "event.x_theta_floor": "--floor",
-    "decision_thresholds.lead_time_median_min": "--lead-min",
-    "operating_points.fpr_targets": "--fpr",
-    "operating_points: fpr_targets": "--fpr",
-    "x_primary_fpr": "--primary-fpr",
-    "x_burn_in": "--burn-in",
-    "x_nan: ignore": "--nan ignore",
-    "candidates: the name": "--score: the name",
-    # The linter names fields without their sections.
-    "lead_time_median_min": "--lead-min",
-    "lead_time_target": "--lead-target",
-    "safe_gap_steps": "--safe-gap",
-    "horizon_steps": "--horizon",
-    "window_W_event": "--window",
-    "x_event_t_min or x_theta_floor": "--event-after or --floor",
-    "set x_event_t_min": "set --event-after",
-    "set x_require_new_max: true": "set x_require_new_max: true in a preregistration",
-}
 _COMPAT = "Protocol compat"
 _BESIDE_A_LOCK = {
     "runs",
@@ -258,29 +224,6 @@ def evaluate(
         list[str] | None,
         typer.Option(help="A column, or an indicator, to judge; may be given several times."),
     ] = None,
-    event: EventType = "E_jump",
-    metric: Annotated[str, typer.Option(help="Column that the event is read from.")] = "test_acc",
-    horizon: Annotated[
-        int | None, typer.Option(help="Steps before the event in which an alarm is a warning.")
-    ] = None,
-    safe_gap: Annotated[
-        int | None, typer.Option(help="Steps before the event up to which an alarm is false.")
-    ] = None,
-    window: Annotated[int, typer.Option(help="Window of the jump, in steps.")] = 50,
-    jump: Annotated[float, typer.Option(help="Rise of the metric that makes a jump.")] = 0.15,
-    floor: Annotated[
-        float | None, typer.Option(help="Level that the metric must reach in the jump.")
-    ] = None,
-    plateau_checkpoints: PlateauCheckpoints = None,
-    plateau_level: PlateauLevel = None,
-    plateau_regression: PlateauRegression = None,
-    quantile: Quantile = None,
-    radius: Radius = None,
-    tolerance: Tolerance = None,
-    burn_in: Annotated[int, typer.Option(help="Ignore windows before this step.")] = 0,
-    event_after: Annotated[int | None, typer.Option(help="No event before this step.")] = None,
-    fpr: Annotated[str, typer.Option(help="Target false positive rates.")] = "0.01,0.05,0.10",
-    primary_fpr: Annotated[float, typer.Option(help="The rate that the verdict is about.")] = 0.05,
     sign: Annotated[int, typer.Option(help="+1: high scores mean risk; -1: low ones do.")] = 1,
     sees_test_labels: Annotated[
         bool | None,
@@ -295,11 +238,8 @@ def evaluate(
     protocol: Annotated[
         str, typer.Option(help="strict, v0.4, or compat (the reference's own numbers).")
     ] = "strict",
-    lead_target: Annotated[int, typer.Option(help="A warning this early is a success.")] = 200,
-    lead_min: Annotated[float, typer.Option(help="The least median lead, in steps.")] = 50,
     step_column: Annotated[str, typer.Option(help="Column of steps.")] = "step",
     run_column: Annotated[str, typer.Option(help="Column that tells runs apart.")] = "run",
-    nan: Annotated[str, typer.Option(help="NaN scores: error, or ignore.")] = "error",
     require_supported: Annotated[
         bool, typer.Option("--require-supported", help="Exit 1 unless a score is supported.")
     ] = False,
@@ -345,46 +285,19 @@ def evaluate(
         evaluation = _by_lock(lock, read(sources))
         following = shlex.join(["gmb", "lock", "--explain", "--lock", str(lock)])
     else:
-        lacking = [
-            flag
-            for flag, value in (
-                ("--score", score),
-                ("--horizon", horizon),
-                ("--safe-gap", safe_gap),
-            )
-            if not value
-        ]
+        on_line = typed(context)
+        flags = {"score": "--score", "horizon": "--horizon", "safe_gap": "--safe-gap"}
+        lacking = [flag for name, flag in flags.items() if name not in on_line]
         if lacking:
             raise InputError(
                 f"{', '.join(lacking)} missing: without --lock say what to judge, e.g. "
                 "--score COLUMN --metric COLUMN --horizon 2000 --safe-gap 4000"
             )
         refuse_own(context)
-        targets = rates(fpr)
-        design: dict[str, Any] = {
-            "horizon": horizon,
-            "safe_gap": safe_gap,
-            "event_type": event_options.check_event(context, event),
-            "metric": metric,
-            "w_event": window,
-            "jump_threshold": jump,
-            "theta_floor": floor,
-            "plateau_checkpoints": plateau_checkpoints,
-            "plateau_threshold": plateau_level,
-            "plateau_regression": plateau_regression,
-            "regime_quantile": quantile,
-            "regime_radius": radius,
-            "regime_tolerance": tolerance,
-            "event_t_min": event_after,
-            "burn_in": burn_in,
-            "fpr_targets": targets,
-            "min_targets_ok": min(2, len(targets)),
-            "primary_fpr": primary_fpr,
-            "protocol": protocol,
-            "lead_time_target": lead_target,
-            "lead_time_median_min": lead_min,
-            "nan": _one_of("--nan", nan, ("error", "ignore")),
-        }
+        design = {"protocol": protocol, **design_fields(context)}
+        check_event(context, design.get("event_type", "E_jump"))
+        if "fpr_targets" in design:
+            design.setdefault("min_targets_ok", min(2, len(design["fpr_targets"])))
         check_sign(sign)
         log, earlier = read(sources), read(explore_runs) if explore_runs else None
         design["candidates"] = [
@@ -429,19 +342,12 @@ def _by_options(design: dict[str, Any], log: RunLog, earlier: RunLog | None) -> 
     from gmb_hf.errors import InputError
 
     try:
-        prereg = Design.minimal(**design)
-        count = len({*CONTROLS, *(candidate.name for candidate in prereg.candidates)})
+        fixed = Design.of(design)
+        count = len({*CONTROLS, *(candidate.name for candidate in fixed.candidates)})
         with show.counting("judging", count) as done:
-            return evaluate_runs(prereg, log, explore=earlier, on_done=done)
+            return evaluate_runs(fixed, log, explore=earlier, on_done=done)
     except InputError as error:
-        raise InputError(in_options(str(error))) from error
-
-
-def in_options(message: str) -> str:
-    """A message about fields of a preregistration, in the options that set them."""
-    for field, option in _OPTION_OF.items():
-        message = message.replace(field, option)
-    return message
+        raise error.reworded(in_options(str(error))) from error
 
 
 def _refuse_design_options(context: typer.Context) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, ClassVar
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from gmb_hf.design.design import Design
 
 DifferentData = Annotated[
     bool,
@@ -63,14 +68,6 @@ def check_sign(sign: int) -> None:
         raise InputError(f"--sign must be +1 or -1, got {sign}")
 
 
-def rates(text: str) -> list[float]:
-    """False positive rates from text such as `0.01,0.05`, the value of `--fpr`."""
-    from gmb_hf.errors import fraction
-
-    found = numbers("--fpr", text, kind="rates", example="0.01,0.05,0.10")
-    return [fraction("--fpr", rate) for rate in found]
-
-
 def numbers(option: str, text: str, *, kind: str = "numbers", example: str) -> tuple[float, ...]:
     """Numbers from text with commas between them; `kind` says what they are, for the error."""
     from gmb_hf.errors import InputError
@@ -81,75 +78,189 @@ def numbers(option: str, text: str, *, kind: str = "numbers", example: str) -> t
         raise InputError(f"{option} {text!r}: write {kind} with commas, e.g. {example}") from None
 
 
-# The options that define an event, and which event each of them belongs to.
+# The options of a design: one for each field that `Design` declares.
+
+_TYPED = "gmb_hf.design"  # where a context keeps what was typed of the design
 
 
-EVENTS = ("E_jump", "E_plateau", "E_regime")
+class DesignCommand(TyperCommand):
+    """A command with an option for each field of a design, beside options of its own.
 
-EventType = Annotated[str, typer.Option(help="E_jump, E_plateau or E_regime.")]
-PlateauCheckpoints = Annotated[
-    int | None, typer.Option(help="E_plateau: consecutive checkpoints that hold the level.")
-]
-PlateauLevel = Annotated[float | None, typer.Option(help="E_plateau: the level of the metric.")]
-PlateauRegression = Annotated[
-    int | None, typer.Option(help="E_plateau: so many of them in a row may lie below.")
-]
-Quantile = Annotated[
-    float | None, typer.Option(help="E_regime: a signal moves at this quantile; 0.99.")
-]
-Radius = Annotated[
-    int | None, typer.Option(help="E_regime: signals so many steps from t move together.")
-]
-Tolerance = Annotated[
-    int | None, typer.Option(help="E_regime: steps by which alternate signals may differ; 15.")
-]
+    The fields are read when the command runs or is explained, so that `gmb --help` stays fast.
+    `design_fields` has the values that were typed.
+    """
 
-OPTION_OF = {
-    "event: E_plateau needs x_plateau_checkpoints and x_plateau_threshold": (
-        "--event E_plateau needs --plateau-checkpoints and --plateau-level"
-    ),
-    "event: E_regime needs x_regime_radius": "--event E_regime needs --radius",
-    "event.x_plateau_checkpoints": "--plateau-checkpoints",
-    "event.x_plateau_threshold": "--plateau-level",
-    "event.x_plateau_regression": "--plateau-regression",
-    "event.x_regime_quantile": "--quantile",
-    "event.x_regime_radius": "--radius",
-    "event.x_regime_tolerance": "--tolerance",
-    "event: x_plateau_regression": "--plateau-regression",
-    "x_plateau_checkpoints": "--plateau-checkpoints",
-    "x_plateau_threshold": "--plateau-level",
-    "x_regime_quantile": "--quantile",
-    "x_regime_radius": "--radius",
-}
-"""Fields of a preregistration as they are called on the command line."""
+    without: ClassVar[Sequence[str]] = ()
+    """Sections of the design that this command does not take."""
+    also: ClassVar[Mapping[str, str]] = {}
+    """Second spellings: field -> option."""
+    _fields: Sequence[str] | None = None
 
-_BELONGS = {
-    "window": "E_jump",
-    "jump": "E_jump",
-    "floor": "E_jump",
-    "plateau_checkpoints": "E_plateau",
-    "plateau_level": "E_plateau",
-    "plateau_regression": "E_plateau",
-    "quantile": "E_regime",
-    "radius": "E_regime",
-    "tolerance": "E_regime",
-}
+    def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
+        """The options of the command, and those of the design that it does not have itself."""
+        if self._fields is None:
+            own = {word for parameter in self.params for word in (parameter.name, *parameter.opts)}
+            added = [
+                parameter
+                for parameter in _design_parameters(self.without, self.also)
+                if own.isdisjoint((parameter.name, *parameter.opts))
+            ]
+            self.params += added
+            self._fields = [str(parameter.name) for parameter in added]
+        return super().get_params(ctx)
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
+        """Run the command; what was typed of the design is kept aside for `design_fields`."""
+        given = {name: ctx.params.pop(name) for name in self._fields or ()}
+        ctx.meta[_TYPED] = {name: value for name, value in given.items() if name in typed(ctx)}
+        return super().invoke(ctx)
 
 
-def check_event(context: typer.Context, event: str) -> str:
-    """The event, if it exists and no option of another one was typed.
+def spelled(name: str) -> str | None:
+    """The option of a field of a design; None where it has none."""
+    from gmb_hf.design.design import Design
+
+    option = Design.views(name).get("option", name.replace("_", "-"))
+    return option and f"--{option}"
+
+
+def _design_parameters(without: Sequence[str], also: Mapping[str, str]) -> list[Any]:
+    from gmb_hf.design.design import Design
+    from gmb_hf.documents import choices_in, scalar_in
+
+    wanted = []
+    for name, field in Design.model_fields.items():
+        option, section = spelled(name), Design.places()[name].partition(".")[0]
+        if option is None or section in without or len(choices_in(field.annotation)) == 1:
+            continue
+        kind = scalar_in(field.annotation) or str
+        about = field.description or name
+        words = [f"{option}/--no-{option[2:]}"] if kind is bool else [option]
+        words = [also[name], *words] if name in also else words
+        default = None if field.is_required() else field.default
+        shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
+        described = typer.Option(
+            *words,
+            help=f"{about[0].upper()}{about[1:]}.",
+            show_default=shown if default not in (None, (), False) else False,
+            rich_help_panel="The design",
+        )
+        wanted.append(
+            inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=Annotated[kind | None, described],
+            )
+        )
+
+    def command(**_: Any) -> None:
+        """A command with these options alone, of which typer makes the parameters."""
+
+    command.__signature__ = inspect.Signature(wanted)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in wanted}
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    return [one for one in typer.main.get_command(app).params if one.name != "help"]
+
+
+def design_fields(context: typer.Context) -> dict[str, Any]:
+    """The fields of the design that stand on the command line, as `Design` takes them.
 
     Raises:
-        InputError: either; an option that would be passed over must not look as if it counted.
+        InputError: a value cannot be read; or an option belongs to another type of event, and must
+            not look as if it counted.
     """
-    from gmb_hf.errors import InputError, choose
+    return {name: _value(name, value) for name, value in context.meta.get(_TYPED, {}).items()}
 
-    choose("value", event, EVENTS, where="--event")
-    for name, option in typed(context).items():
-        other = _BELONGS.get(name, event)
+
+def _value(name: str, value: Any) -> Any:
+    """What was typed for a field: text stands for lists and for whatever else is no scalar."""
+    from gmb_hf.design.design import Design
+    from gmb_hf.documents import choices_in, items_in, parse_yaml, scalar_in
+    from gmb_hf.errors import choose, fraction
+
+    annotation, option = Design.model_fields[name].annotation, str(spelled(name))
+    choices = choices_in(annotation)
+    if choices:
+        return choose("value", value, choices, where=option)
+    if scalar_in(annotation) is not None:
+        return value
+    items, kind = items_in(annotation), Design.views(name).get("items", "numbers")
+    if items is str:
+        return value.split(",")
+    if items is int:
+        return _whole_numbers(option, value)
+    if items is None:
+        return parse_yaml(value, where=option)
+    found = numbers(option, value, kind=kind, example="0.01,0.05,0.10")
+    return [fraction(option, rate) for rate in found] if kind == "rates" else list(found)
+
+
+def _whole_numbers(option: str, text: str) -> list[int]:
+    """Whole numbers from text such as `0:32,40`, where a:b is a, ..., b - 1."""
+    from gmb_hf.errors import InputError
+
+    found: list[int] = []
+    for part in text.split(","):
+        first, colon, last = part.partition(":")
+        try:
+            found += range(int(first), int(last)) if colon else [int(first)]
+        except ValueError:
+            raise InputError(
+                f"{option} {text!r}: write whole numbers with commas, e.g. 80,100,120 or 0:32"
+            ) from None
+    return found
+
+
+def check_event(context: typer.Context, event: str) -> None:
+    """Refuse an option that belongs to another type of event than this one.
+
+    Raises:
+        InputError: an option that would be passed over must not look as if it counted.
+    """
+    from gmb_hf.design.design import Design
+    from gmb_hf.errors import InputError
+
+    for name in context.meta.get(_TYPED, {}):
+        other = Design.views(name).get("only", event)
         if other != event:
             raise InputError(
-                f"{option} belongs to {other}; leave it out with --event {event}, or choose "
+                f"{spelled(name)} belongs to {other}; leave it out with --event {event}, or choose "
                 f"--event {other}"
             )
-    return event
+
+
+def changed_design(context: typer.Context, design: Design) -> Design:
+    """The design with what was typed beside it; errors speak in options."""
+    from gmb_hf.errors import InputError
+
+    fields = design_fields(context)
+    if not fields:
+        return design
+    check_event(context, fields.get("event_type", design.event_type))
+    try:
+        return design.replace(**fields)
+    except InputError as error:
+        raise error.reworded(in_options(str(error))) from error
+
+
+def in_options(message: str) -> str:
+    """A message about fields of a design, by their places, in the options that set them."""
+    from gmb_hf.design.design import Design
+
+    message = message.removeprefix(f"{Design.kind}: ")
+    message = re.sub(r"^event: (?=E_)", "--event ", message)
+    message = re.sub(r"^(event|operating_points): ", "", message)
+    message = message.replace("candidates: the name", "--score: the name")
+    message = re.sub(r"\b(x_\w+): true\b", r"\1", message)
+    message = re.sub(r"\b(x_\w+): (?=ignore|error)", r"\1 ", message)
+    options = {place: spelled(name) for name, place in Design.places().items()}
+    # Some messages name a field without its section.
+    last = {place.rpartition(".")[2]: option for place, option in options.items()}
+    words = {
+        key: word for key, word in {**last, **options}.items() if word and re.search("[._]", key)
+    }
+    longest_first = sorted(map(re.escape, words), key=len, reverse=True)
+    known = rf"(?<![\w.-])({'|'.join(longest_first)})(?!\w)"
+    return re.sub(known, lambda found: str(words[found[1]]), message)

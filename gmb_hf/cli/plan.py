@@ -5,18 +5,26 @@ from __future__ import annotations
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 from rich.text import Text
 
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import check_sign, rates, typed
+from gmb_hf.cli.options import (
+    DesignCommand,
+    changed_design,
+    check_event,
+    check_sign,
+    design_fields,
+    in_options,
+    typed,
+)
 from gmb_hf.escape import number
 from gmb_hf.tables import Column, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from gmb_hf.benchmark.planning import Pilot
     from gmb_hf.design.design import Design
@@ -112,40 +120,32 @@ def _advice(found: Plan) -> str:
 
 # Without a pilot, supposed unless said otherwise.
 _COVERAGE, _WINDOWS, _EVENTS, _NEGATIVES = 0.5, 10.0, 0.9, 0.75
-# Beside those of `gmb evaluate`: options in place of the fields that they set.
-_OPTION_OF = {
-    "operating_points.fpr_eps": "--eps",
-    "decision_thresholds.coverage_at_0_05_min": "--coverage-min",
-    "x_event_count_min": "--events-min",
-    "x_alpha": "--alpha",
-    "x_nan must": "--nan must",
-}
-_EVENT_AND_WINDOWS = {
-    "metric",
-    "horizon",
-    "safe_gap",
-    "window",
-    "jump",
-    "floor",
-    "event_after",
-    "burn_in",
-}
-_OF_THE_DESIGN = _EVENT_AND_WINDOWS | {
-    "f",
+# Without a pilot nothing is read from the other fields of the design.
+_OF_THE_GOAL = {
+    "fpr_targets",
     "primary_fpr",
-    "eps",
+    "fpr_eps",
     "coverage_min",
     "event_count_min",
     "alpha",
+    "min_targets_ok",
+    "looks",
+    "max_eval_seeds",
+    "seeds_eval",
+    "null_draws",
+    "protocol",
 }
-_OF_THE_PILOT = _EVENT_AND_WINDOWS | {"score", "sign", "nan", "step_column", "run_column"}
+_OF_THE_PILOT = {"score", "sign", "step_column", "run_column"}
+
+
+class PlanCommand(DesignCommand):
+    """`gmb plan`, where `--f` is short for the target rates."""
+
+    also: ClassVar[Mapping[str, str]] = {"fpr_targets": "--f"}
 
 
 def plan(
     context: typer.Context,
-    f: Annotated[
-        str, typer.Option("--f", "--fpr", help="Target false positive rates, e.g. .05 or .05,.10.")
-    ] = "0.05",
     coverage: Annotated[
         float | None,
         typer.Option(help="Share of events that the score warns of, at the rate it is given."),
@@ -153,18 +153,9 @@ def plan(
     power: Annotated[
         float, typer.Option(help="Probability of a conclusive verdict, if the score is so good.")
     ] = 0.8,
-    primary_fpr: Annotated[
-        float | None, typer.Option(help="The rate that the verdict is about; 0.05, or the first.")
-    ] = None,
-    eps: Annotated[float, typer.Option(help="Tolerance above a target.")] = 0.01,
-    coverage_min: Annotated[float, typer.Option(help="Least coverage that passes.")] = 0.30,
-    event_count_min: Annotated[
-        int, typer.Option("--events-min", help="Least number of held-out events.")
-    ] = 30,
     candidates: Annotated[
         int | None, typer.Option(help="Scores in the lock; 1, or those of --prereg.")
     ] = None,
-    alpha: Annotated[float, typer.Option(help="Level of the test against chance.")] = 0.05,
     assume_windows: Annotated[
         float | None,
         typer.Option(
@@ -190,26 +181,7 @@ def plan(
         list[str] | None, typer.Argument(hidden=True, help="What an unquoted glob leaves.")
     ] = None,
     score: Annotated[str | None, typer.Option(help="Pilot: a column, or an indicator.")] = None,
-    metric: Annotated[
-        str, typer.Option(help="Pilot: column that the event is read from.")
-    ] = "test_acc",
-    horizon: Annotated[
-        int | None, typer.Option(help="Pilot: steps before the event that are early warning.")
-    ] = None,
-    safe_gap: Annotated[
-        int | None, typer.Option(help="Pilot: steps before the event up to which alarms are false.")
-    ] = None,
-    window: Annotated[int, typer.Option(help="Pilot: window of the jump, in steps.")] = 50,
-    jump: Annotated[float, typer.Option(help="Pilot: rise of the metric in a jump.")] = 0.15,
-    floor: Annotated[
-        float | None, typer.Option(help="Pilot: level that the metric must reach.")
-    ] = None,
-    event_after: Annotated[
-        int | None, typer.Option(help="Pilot: no event before this step.")
-    ] = None,
-    burn_in: Annotated[int, typer.Option(help="Pilot: ignore windows before this step.")] = 0,
     sign: Annotated[int, typer.Option(help="Pilot: +1, or -1 where low scores mean risk.")] = 1,
-    nan: Annotated[str, typer.Option(help="Pilot: NaN scores: error, or ignore.")] = "error",
     step_column: Annotated[str, typer.Option(help="Pilot: column of steps.")] = "step",
     run_column: Annotated[str, typer.Option(help="Pilot: column that tells runs apart.")] = "run",
     out: Annotated[
@@ -230,37 +202,26 @@ def plan(
     if candidates is not None and candidates < 1:
         raise InputError(f"--candidates must be at least 1, got {candidates}")
     sources = [*(pilot or []), *(more_runs or [])]
+    fields = design_fields(context)
     if not sources:
-        _refuse(context, _OF_THE_PILOT, "describes a pilot: give its logs with --pilot")
+        _refuse(context, {*_OF_THE_PILOT, *fields} - _OF_THE_GOAL)
     if prereg is not None:
-        _refuse(context, _OF_THE_DESIGN, "is fixed by --prereg: leave it out")
-        design = Design.read(prereg)
+        design = changed_design(context, Design.read(prereg))
     else:
-        if sources and not (score and horizon and safe_gap):
+        if sources and not (score and fields.get("horizon") and fields.get("safe_gap")):
             raise InputError(
                 "--pilot needs --score COLUMN, --horizon H and --safe-gap G (and --metric COLUMN), "
                 "or --prereg FILE"
             )
+        check_event(context, fields.get("event_type", "E_jump"))
+        targets = fields.setdefault("fpr_targets", [0.05])
+        fields.setdefault("min_targets_ok", min(2, len(targets)))
+        fields.setdefault("primary_fpr", 0.05 if 0.05 in targets else targets[0])
         try:
-            design = Design.minimal(
-                # Nothing is read from these lengths without a pilot.
-                horizon=horizon or 1,
-                safe_gap=safe_gap or 2,
-                metric=metric,
-                w_event=window,
-                jump_threshold=jump,
-                theta_floor=floor,
-                event_t_min=event_after,
-                burn_in=burn_in,
-                nan=nan,
-                alpha=alpha,
-                fpr_eps=eps,
-                coverage_min=coverage_min,
-                event_count_min=event_count_min,
-                **_targets(f, primary_fpr),
-            )
+            # Nothing is read from these lengths without a pilot.
+            design = Design.of({"horizon": 1, "safe_gap": 2, **fields})
         except InputError as error:
-            raise InputError(_in_options(str(error))) from error
+            raise error.reworded(in_options(str(error))) from error
     goal = goal_of(design, power=power, candidates=candidates)
     shares = {
         "coverage": _share("--coverage", coverage),
@@ -268,17 +229,17 @@ def plan(
         "negative_share": _share("--assume-negatives", assume_negatives),
         "chance": _share("--assume-chance", assume_chance),
     }
-    typed = {name: value for name, value in shares.items() if value is not None}
+    given = {name: value for name, value in shares.items() if value is not None}
     if assume_windows is not None and not 1 <= assume_windows < float("inf"):
         raise InputError(f"--assume-windows must be a number of at least 1, got {assume_windows:g}")
     measured = None
     if sources:
         log = read_runs(sources, step_column=step_column, run_column=run_column)
         measured = _pilot(log, design, score, sign, typed_design=prereg is None)
-    supposed = _supposed(goal, measured, typed, assume_windows)
-    if "coverage" in typed and typed["coverage"] <= goal.coverage_min:
+    supposed = _supposed(goal, measured, given, assume_windows)
+    if "coverage" in given and given["coverage"] <= goal.coverage_min:
         raise InputError(
-            f"--coverage {typed['coverage']:g} must exceed the minimum {goal.coverage_min:g}: what "
+            f"--coverage {given['coverage']:g} must exceed the minimum {goal.coverage_min:g}: what "
             "lies at it is never surely above it"
         )
     found = make_plan(goal, supposed)
@@ -329,26 +290,7 @@ def _pilot(
             design = design.replace(candidates=[own_score(score, log, sign=sign)])
         return pilot(design, log)
     except InputError as error:
-        raise InputError(_in_options(str(error)) if typed_design else str(error)) from error
-
-
-def _in_options(message: str) -> str:
-    from gmb_hf.cli.evaluate import in_options
-
-    for field, option in _OPTION_OF.items():
-        message = message.replace(field, option)
-    return in_options(message)
-
-
-def _targets(text: str, primary: float | None) -> dict[str, Any]:
-    targets = rates(text)
-    if primary is None:
-        primary = 0.05 if 0.05 in targets else targets[0]
-    return {
-        "fpr_targets": targets,
-        "min_targets_ok": min(2, len(targets)),
-        "primary_fpr": primary,
-    }
+        raise error.reworded(in_options(str(error)) if typed_design else str(error)) from error
 
 
 def _share(option: str, value: float | None) -> float | None:
@@ -359,10 +301,10 @@ def _share(option: str, value: float | None) -> float | None:
     return value
 
 
-def _refuse(context: typer.Context, names: set[str], why: str) -> None:
-    """Options that would be passed over are refused."""
+def _refuse(context: typer.Context, names: set[str]) -> None:
+    """Without a pilot, options that describe one would be passed over: they are refused."""
     from gmb_hf.errors import InputError
 
     for name, option in typed(context).items():
         if name in names:
-            raise InputError(f"{option} {why}")
+            raise InputError(f"{option} describes a pilot: give its logs with --pilot")

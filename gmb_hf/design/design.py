@@ -276,7 +276,16 @@ def _number(text: str) -> float | None:
 
 
 class Design(Document):
-    """The design of an evaluation, a preregistration of GMB v0.4."""
+    """The design of an evaluation, a preregistration of GMB v0.4.
+
+    Beside its place, default and help text a field may declare:
+
+    - `option`: how the commands spell it; its name unless given, None where it has no option;
+    - `preset`: its key in the `benchmark` section of a run's config; its name unless given;
+    - `only`: the type of event that it belongs to;
+    - `items`: what a list holds, for messages;
+    - `told`: False where a sentence of `gmb lock --explain` has it already, see `explain.py`.
+    """
 
     kind: ClassVar[str] = "prereg"
     sections: ClassVar[Mapping[str, str]] = {
@@ -310,58 +319,96 @@ class Design(Document):
     )
     seeds_eval: Many[int] = at("boundary.seeds_eval", (), "held out: looked at once, by evaluate")
 
-    event_type: EventType = at("event.type", "E_jump", "E_jump, E_plateau or E_regime")
+    event_type: EventType = at(
+        "event.type", "E_jump", "E_jump, E_plateau or E_regime", option="event", preset="event"
+    )
     metric: str = at("event.metric", "test_acc", "the observable that jumps or settles")
     w_event: Steps = at(
-        "event.window_W_event", 50, "steps over which it jumps; a multiple of the cadence"
+        "event.window_W_event",
+        50,
+        "steps over which it jumps; a multiple of the cadence",
+        option="window",
+        preset="jump_window",
+        only="E_jump",
     )
     jump_threshold: Annotated[float, Field(gt=0)] = at(
-        "event.jump_threshold", 0.15, "rise of the metric that makes an event"
+        "event.jump_threshold",
+        0.15,
+        "rise of the metric that makes an event",
+        option="jump",
+        only="E_jump",
     )
     earliest_rule: Literal[True] = at(
         "event.earliest_rule", True, "the first time counts (spec 1.2)"
     )
     event_t_min: Count | None = at(
-        "event.x_event_t_min", None, "no event is registered before this step", example=0
+        "event.x_event_t_min",
+        None,
+        "no event is registered before this step",
+        example=0,
+        option="event-after",
     )
     theta_floor: float | None = at(
-        "event.x_theta_floor", None, "level that the metric must reach after the jump", example=0.5
+        "event.x_theta_floor",
+        None,
+        "level that the metric must reach after the jump",
+        example=0.5,
+        option="floor",
+        preset="event_floor",
+        only="E_jump",
     )
     require_new_max: bool = at(
-        "event.x_require_new_max", False, "true: a recovery from a dip is no event"
+        "event.x_require_new_max",
+        False,
+        "true: a recovery from a dip is no event",
+        preset="event_new_max",
+        only="E_jump",
     )
     plateau_checkpoints: Steps | None = at(
         "event.x_plateau_checkpoints",
         None,
         "E_plateau: consecutive checkpoints needed",
         example=5,
+        only="E_plateau",
     )
     plateau_threshold: FiniteFloat | None = at(
-        "event.x_plateau_threshold", None, "E_plateau: level that they must hold", example=0.95
+        "event.x_plateau_threshold",
+        None,
+        "E_plateau: level that they must hold",
+        example=0.95,
+        option="plateau-level",
+        only="E_plateau",
     )
     plateau_regression: Count | None = at(
         "event.x_plateau_regression",
         None,
         "E_plateau: so many in a row may lie below; null: 0",
         example=0,
+        only="E_plateau",
     )
     regime_quantile: Share | None = at(
         "event.x_regime_quantile",
         None,
         "E_regime: a signal moves at this quantile; null: 0.99",
         example=0.99,
+        option="quantile",
+        only="E_regime",
     )
     regime_radius: Steps | None = at(
         "event.x_regime_radius",
         None,
         "E_regime: steps from t to the signals, >= the cadence",
         example=20,
+        option="radius",
+        only="E_regime",
     )
     regime_tolerance: Count | None = at(
         "event.x_regime_tolerance",
         None,
         "E_regime: steps between both estimates; null: 15",
         example=15,
+        option="tolerance",
+        only="E_regime",
     )
 
     horizon: Steps = at(
@@ -371,7 +418,10 @@ class Design(Document):
         example=2000,
     )
     lead_time_target: Count = at(
-        "labels.positive_window.lead_time_target", 200, "steps of warning that count as success"
+        "labels.positive_window.lead_time_target",
+        200,
+        "steps of warning that count as success",
+        option="lead-target",
     )
     safe_gap: Steps = at(
         "labels.negative_window.safe_gap_steps",
@@ -381,17 +431,21 @@ class Design(Document):
     )
 
     fpr_targets: Many[Share] = at(
-        "operating_points.fpr_targets", (0.01, 0.05, 0.10), "target rates"
+        "operating_points.fpr_targets",
+        (0.01, 0.05, 0.10),
+        "target rates",
+        option="fpr",
+        items="rates",
     )
     fpr_eps: Annotated[float, Field(ge=0, lt=1)] = at(
-        "operating_points.fpr_eps", 0.01, "tolerance around a target"
+        "operating_points.fpr_eps", 0.01, "tolerance around a target", option="eps"
     )
     fpr_floor_max: Rate = at(
         "operating_points.fpr_floor_max", 0.20, "the lowest reachable rate must not exceed this"
     )
     min_targets_ok: Steps = at("operating_points.min_targets_ok", 2, "how many targets must be met")
 
-    candidates: Many[Candidate] = at("candidates", ())
+    candidates: Many[Candidate] = at("candidates", (), option=None)
 
     coverage_min: Rate = at(
         "decision_thresholds.coverage_at_0_05_min",
@@ -399,7 +453,10 @@ class Design(Document):
         "least coverage at the primary operating point",
     )
     lead_time_median_min: Annotated[float, Field(ge=0)] = at(
-        "decision_thresholds.lead_time_median_min", 50.0, "least median lead time, in steps"
+        "decision_thresholds.lead_time_median_min",
+        50.0,
+        "least median lead time, in steps",
+        option="lead-min",
     )
     window_sweep: Many[Steps] = at(
         "decision_thresholds.robustness.window_sweep",
@@ -428,7 +485,9 @@ class Design(Document):
     )
     burn_in: Count = at("x_burn_in", 0, "windows before this step are ignored")
     primary_fpr: Share = at("x_primary_fpr", 0.05, "the operating point that the verdict is about")
-    event_count_min: Positive = at("x_event_count_min", 30, "fewer events: INCONCLUSIVE (spec 7)")
+    event_count_min: Positive = at(
+        "x_event_count_min", 30, "fewer events: INCONCLUSIVE (spec 7)", option="events-min"
+    )
     null_draws: Positive = at("x_null_draws", 2000, "draws of each chance null")
     bootstrap_draws: Positive = at("x_bootstrap_draws", 2000, "draws of the run-cluster bootstrap")
     alpha: Share = at("x_alpha", 0.05, "level of the tests, Holm-adjusted over candidates")

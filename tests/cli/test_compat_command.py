@@ -186,7 +186,7 @@ class TestForms:
         (("--thresholds=inf",), "--thresholds must be finite numbers, got inf"),
         (("--fpr=.05,5",), "--fpr must be a number in (0, 1), got 5.0"),
         (("--fpr=.05,.05",), "--fpr names a rate twice"),
-        (("--fpr=five",), "--fpr 'five': write numbers with commas"),
+        (("--fpr=five",), "--fpr 'five': write rates with commas"),
         (("--sign=2",), "--sign must be +1 or -1, got 2"),
         (("--horizon=0",), "--horizon must be a whole number of at least 1, got 0"),
         (("--metric=tst_acc",), "column 'tst_acc' missing; found: "),

@@ -161,8 +161,10 @@ class TestPilot:
         assert "Holm over 2 scores at 0.05 takes 39 draws" in done.out
         assert done.next_command == "gmb lock --prereg prereg.yaml --runs EXPLORE_RUNS"
         assert gmb("plan", "--prereg=prereg.yaml").code == 0
+        # An option changes what the file says; both together are checked as one design.
+        assert "takes 99 draws" in gmb("plan", "--prereg=prereg.yaml", "--alpha=.02").out
         message = refused("plan", "--prereg=prereg.yaml", "--f=.1")
-        assert message == "error: --f is fixed by --prereg: leave it out"
+        assert message.startswith("error: --min-targets-ok is 2, but there are only 1 --fpr")
 
     def test_a_score_with_a_floor_cannot_be_planned_for(self, small_csv: Path):
         with small_csv.open(encoding="utf-8", newline="") as file:
@@ -190,7 +192,7 @@ class TestPilot:
             ((*PILOT, "--safe-gap=100"), "must be larger than"),
             ((*PILOT, "--window=25"), "--window is 25 steps, but 'test_acc' is logged every 10"),
             ((*PILOT, "--sign=2"), "--sign must be +1 or -1, got 2"),
-            ((*PILOT, "--nan=drop"), "--nan must be 'error' or 'ignore'"),
+            ((*PILOT, "--nan=drop"), "--nan: value 'drop' is unknown; known: error, ignore"),
             ((*PILOT, "--jump=5"), "none of the 48 pilot runs has an event"),
             ((*PILOT, "--burn-in=1190"), "0 pilot run(s) have negative windows"),
         ],
