@@ -125,6 +125,7 @@ def test_thresholds_from_explore_runs(chain: Path):
     assert 19 <= calibration.n_runs <= 30  # those of the 30 that have negative windows
 
 
+@pytest.mark.usefixtures("no_figures")
 def test_the_reference_runs_end_in_a_verdict_with_reasons(reference_runs: Path):
     options = ("--score=score", "--metric=acc_test", "--horizon=20000", "--safe-gap=25000")
     options += ("--window=1000", "--jump=0.04", "--floor=0.85", "--burn-in=10000")

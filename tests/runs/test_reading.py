@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -105,36 +105,6 @@ def test_other_names_for_step_and_run(tmp_path: Path) -> None:
         RunLog.read(path, run_column="names")
 
 
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
-        ("", "the file is empty"),
-        ("\n\n", "no header; the first line"),
-        ("step,x\n", "no rows below the header"),
-        ("step;x\n0;0,5\n", "columns are separated by semicolons; separate them by commas"),
-        ("step\tx\n0\t1\n", "columns are separated by tabs"),
-        ("step,x\n0,1\n1\n", "line 3 has 1 cells where the header has 2"),
-        ("step,x\n0,1\n\n1,2,3\n", "line 4 has 3 cells where the header has 2"),
-        ("step,x,x\n0,1,2\n", "column 'x' stands twice"),
-        ("step,x\n0,1\n1,oops\n2,3\n3,4\n", "line 3: column 'x' holds 'oops', not a number"),
-        ('step,x\n0,1\n\n1,"a\nb"\n2,3\n3,4\n', r"line 4: column 'x' holds 'a\\nb'"),
-        ('step,x\n0,1\n1,"2\n2,3\n3,4\n4,5\n', r"line 3: column 'x' holds '2\\n2,3"),
-        ("step,x\n0,1\n1.5,2\n", r"line 3: column 'step' is 1\.5"),
-        ("step,x\n0,1\n-5,2\n", "line 3: column 'step' is -5"),
-        ("step,x\n0,1\n,2\n", "line 3: column 'step' is empty"),
-        ("step,x\n0,1\nten,2\n20,3\n", "line 3: column 'step' holds 'ten', not a number"),
-        ("step,x\n0,1\n20,2\n10,3\n", "run 'seed_3': step 10 comes after step 20"),
-        ("run,step,x\na,0,1\n,1,2\n", "line 3: column 'run' is empty"),
-        (b"step,x\n0,\xff\xfe\n", "not UTF-8 text"),
-        (b"step,\xe9\n0,1\n", "not UTF-8 text"),
-        ("step,x\n0,1\n".encode("utf-16"), "not UTF-8 text"),
-    ],
-)
-def test_bad_csv_files(tmp_path: Path, text: str | bytes, match: str) -> None:
-    with pytest.raises(InputError, match=rf"seed_3\.csv: .*{match}"):
-        RunLog.read(csv_file(tmp_path, text))
-
-
 def test_a_bad_cell_deep_in_a_big_file_is_found(tmp_path: Path) -> None:
     lines = ["step,x,y", *(f"{i},{i / 7},{i}" for i in range(300_000))]
     lines[250_000] = "249999,0.5,1.2.3"
@@ -172,30 +142,8 @@ def test_jsonl_with_holes_text_and_lists(tmp_path: Path) -> None:
         log.panel("all")
 
 
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
-        ('{"step": 0, "x": 1}\n\n{"step": 1, "x"', "line 3 is not JSON"),
-        ('{"step": 0}\n[1]\n', "line 2 is not a JSON object"),
-        ('[{"step": 0}]\n', "line 1 is not a JSON object"),
-        ('{"loss": 0}\n', "column 'step' missing; found: loss"),
-        (
-            '{"step": 0, "x": 1}\n\n{"step": 1, "x": "bad"}\n{"step": 2, "x": 3}\n',
-            "line 3: column 'x' holds 'bad'",
-        ),
-        (b'{"step": 0, "x": "\xff"}\n', "not UTF-8 text"),
-        ("\n", "column 'step' missing|no rows"),
-    ],
-)
-def test_bad_jsonl_files(tmp_path: Path, text: str | bytes, match: str) -> None:
-    with pytest.raises(InputError, match=rf"a\.jsonl: .*({match})"):
-        RunLog.read(csv_file(tmp_path, text, "a.jsonl"))
-
-
 def test_bad_parquet_files(tmp_path: Path) -> None:
-    path = csv_file(tmp_path, GOOD, "a.parquet")
-    with pytest.raises(InputError, match=r"a\.parquet: not a Parquet file"):
-        RunLog.read(path)
+    path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"step": [0, 1], "x": [1, 2]}), path)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(InputError, match=r"a\.parquet: not a Parquet file"):
@@ -267,13 +215,6 @@ def test_shards_of_one_training_merge(tmp_path: Path) -> None:
     assert log.metadata == {**whole.metadata, "differs": {"process": [0, 1, 2]}}
 
 
-def test_compressed_text_is_refused_by_its_ending(tmp_path: Path) -> None:
-    path = tmp_path / "a.csv.gz"
-    path.write_bytes(gzip.compress(GOOD.encode()))
-    with pytest.raises(InputError, match="not a run log; known endings"):
-        RunLog.read(path)
-
-
 def test_the_reference_runs(reference_runs: Path) -> None:
     log = RunLog.read(reference_runs / "*.csv")
     assert log.seeds == tuple(range(140, 160))
@@ -286,3 +227,32 @@ def test_the_reference_runs(reference_runs: Path) -> None:
     kept = RunLog.read(reference_runs / "seed_140.csv", on_duplicate="keep")
     assert kept.table.num_rows == 664
     assert kept.dropped_duplicates == {}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda log: "\ufeff" + log,
+        lambda log: log.replace("\n", "\r\n"),
+        lambda log: log.replace("\n", "\r\n", 2),
+        lambda log: log.replace("\n", "\n\n"),
+        lambda log: "".join(
+            f"{'' if i == 0 else i},{line}\n" for i, line in enumerate(log.splitlines())
+        ),
+    ],
+    ids=["BOM", "CRLF", "mixed endings", "blank lines", "an index without a name"],
+)
+def test_ways_of_other_programs_are_no_fault(tmp_path: Path, change: Callable[[str], str]) -> None:
+    plain = RunLog.read(csv_file(tmp_path, GOOD))
+    other = RunLog.read(csv_file(tmp_path, change(GOOD)))
+    assert plain.table.equals(other.table)
+
+
+def test_two_trainings_of_one_name_are_refused(tmp_path: Path) -> None:
+    for folder in "pq":
+        state = '{"log_history": [{"step": 10, "x": 1.0}]}'
+        csv_file(tmp_path, state, f"{folder}/run/trainer_state.json")
+    with pytest.raises(InputError, match="run 'run' is in two files") as raised:
+        RunLog.read(str(tmp_path / "[pq]" / "run"))
+    assert raised.value.code == "run_in_two_files"
+    assert raised.value.location["run"] == "run"

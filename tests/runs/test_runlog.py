@@ -111,30 +111,6 @@ def test_numbers_of_every_kind_become_float64() -> None:
     np.testing.assert_array_equal(log.panel("flag").values, [[1, np.nan]])
 
 
-@pytest.mark.parametrize(
-    ("columns", "match"),
-    [
-        ({"step": [0, -1]}, r"row 2: column 'step' is -1; it must be a whole number"),
-        ({"step": [0, 0.5]}, r"row 2: column 'step' is 0\.5"),
-        ({"step": [0.0, float("inf")]}, r"row 2: column 'step' is inf"),
-        ({"step": [0, None]}, r"row 2: column 'step' is empty"),
-        ({"step": [0, 1], "seed": [0.5, 0.5]}, r"row 1: column 'seed' is 0\.5"),
-        ({"step": [0, 1], "run": ["a", None]}, r"row 2: column 'run' is empty"),
-        ({"step": [0, 1], "run": ["a", " "]}, r"row 2: column 'run' is empty"),
-        ({"step": [0, 1], "run": [0.5, 0.5]}, r"column 'run' holds double"),
-        ({"step": [], "x": []}, "no rows below the header"),
-        ({"x": [0, 1]}, "column 'step' missing; found: x"),
-        ({"step": [0, 1], "seed": [1, 2]}, "run 'a' has the seeds 1 and 2; name the runs apart"),
-        ({"step": [0, 0], "seed": [1, 2]}, "run 'a' has the seeds 1 and 2"),
-        ({"step": [0, 1], "seed": [1, None]}, "run 'a' has the seeds 1 and nan"),
-        ({"step": [0, 10, 5]}, "run 'a': step 5 comes after step 10"),
-    ],
-)
-def test_bad_tables_are_refused(columns: dict[str, Any], match: str) -> None:
-    with pytest.raises(InputError, match=match):
-        RunLog.from_table(pa.table(columns), run_name="a")
-
-
 def test_a_column_that_stands_twice_is_refused() -> None:
     table = pa.Table.from_arrays([pa.array([0]), pa.array([1]), pa.array([2])], ["step", "x", "x"])
     with pytest.raises(InputError, match="column 'x' stands twice"):
@@ -307,3 +283,23 @@ def test_metadata_that_json_cannot_hold_is_refused_before_writing(tmp_path: Path
     with pytest.raises(InputError, match="metadata cannot be written as JSON"):
         log.write(tmp_path / "log.parquet")
     assert not list(tmp_path.iterdir())
+
+
+def test_it_is_fingerprinted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = small()
+    known = log.fingerprint()
+    monkeypatch.setattr("gmb_hf.runs.runlog.RunItems", None)
+    assert log.fingerprint() == known
+
+
+def test_it_is_shown_in_one_line_and_in_a_notebook_as_a_table() -> None:
+    log = small(8, extra=[[1, 2, 3]] * 2)
+    assert repr(log) == ("RunLog(2 runs, 6 rows, steps 0 to 20, 2 observables: loss, extra)")
+    page = log._repr_html_()
+    assert "<td>seed_8</td><td>8</td><td>3</td><td>0</td><td>20</td>" in page
+    hostile = RunLog.from_table(pa.table({"step": [0], "<x>": [1]}), run_name="<b>")
+    assert "<b>" not in hostile._repr_html_()
+    many = RunLog.from_arrays([f"r{i}" for i in range(12)], [0, 1], {"x": np.zeros((12, 2))})
+    assert "and 2 more runs" in many._repr_html_()
+    nothing = many.select(["r0"]).table.slice(0, 0)
+    assert repr(RunLog(nothing)) == "RunLog(0 runs, 0 rows, steps 0 to 0, 1 observables: x)"
