@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.ensembles import cross_fitted
+from gmb_hf.benchmark.nulls import NULLS
 from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.prepare import Entry, Prepared, Runs, prepare
 from gmb_hf.benchmark.ranking import layer_a
@@ -30,8 +31,8 @@ class Explored:
         auc, ap: pooled over windows.
         achieved_fpr: mean over runs of each run's rate, at thresholds cross-fitted over runs.
         coverage: share of events warned of. lead_time_median: in steps.
-        shift_null, risk_set_null: mean coverage by chance at equal false-alarm cost.
-        p_value: the larger of the two nulls', not adjusted for the search.
+        nulls: mean coverage by chance at equal false-alarm cost, by the name of the null.
+        p_value: the largest of the nulls', not adjusted for the search.
     """
 
     indicator: str
@@ -43,15 +44,13 @@ class Explored:
     achieved_fpr: float | None
     coverage: float | None
     lead_time_median: float | None
-    shift_null: float | None
-    risk_set_null: float | None
+    nulls: Mapping[str, float]
     p_value: float | None
 
     @property
     def chance(self) -> float | None:
-        """The coverage of the harder null."""
-        known = [null for null in (self.shift_null, self.risk_set_null) if null is not None]
-        return max(known, default=None)
+        """The coverage of the hardest null."""
+        return max(self.nulls.values(), default=None)
 
 
 def explore(
@@ -84,7 +83,6 @@ def _explored(entry: Entry, sign: int, judgement: Judgement) -> Explored:
     primary, ranking = judgement.prereg.primary_fpr, layer_a(judgement)
     gate = layer_b(judgement, intervals=False)
     point = operating_point(judgement, primary)
-    shift, risk_set = point.x_shift_null, point.x_risk_set_null
     return Explored(
         indicator=entry.name,
         family=entry.indicator.family,
@@ -95,19 +93,20 @@ def _explored(entry: Entry, sign: int, judgement: Judgement) -> Explored:
         achieved_fpr=gate.at(primary).achieved,
         coverage=point.coverage,
         lead_time_median=point.lead_time_median,
-        shift_null=shift.mean_coverage if shift else None,
-        risk_set_null=risk_set.mean_coverage if risk_set else None,
+        nulls={name: null.mean_coverage for name, null in point.nulls.items()},
         p_value=point.x_p_value,
     )
 
 
 def write_explored(rows: Sequence[Explored], path: str | Path) -> Path:
     """Write the rows as CSV, atomically; a number that does not exist is an empty cell."""
-    names = [entry.name for entry in dataclasses.fields(Explored)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
+    names = [entry.name for entry in dataclasses.fields(Explored)]
+    at = names.index("nulls")
+    writer.writerow([*names[:at], *(f"{null}_null" for null in NULLS), *names[at + 1 :]])
     for row in rows:
-        values = (getattr(row, name) for name in names)
+        values = [getattr(row, name) for name in names]
+        values[at : at + 1] = [row.nulls.get(null) for null in NULLS]
         writer.writerow(["" if value is None else value for value in values])
     return write_text(path, text.getvalue())

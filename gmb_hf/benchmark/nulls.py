@@ -17,6 +17,7 @@ chance of being covered and one uniform number. The chances themselves are exact
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated
 
@@ -74,19 +75,29 @@ class NullsRecord(OpenSection):
 NullTest = Callable[[Judgement, float, int], NullRecord | None]
 """Of a judgement, a target rate and the number of events covered at it; None without events."""
 
-NULLS: dict[str, NullTest] = {}
-"""Every registered null by name, in the order of tables and sentences."""
 
 
-def register_null(name: str) -> Callable[[NullTest], NullTest]:
-    """Register a chance null, which every score must then beat: decorates its function."""
+@dataclass(frozen=True)
+class ChanceNull:
+    """A registered null: its test, and in a few words what its alarms are (for legends)."""
+
+    test: NullTest
+    label: str
+
+
+NULLS: dict[str, ChanceNull] = {}
+"""Every registered null by name, in the order of tables, sentences and figures."""
+
+
+def register_null(name: str, *, label: str) -> Callable[[NullTest], NullTest]:
+    """Register a chance null, which every score must then beat: decorates its test."""
 
     def register(test: NullTest) -> NullTest:
         if not name.isidentifier():
             raise InputError(f"null {name!r}: the name must be letters, digits and _")
         if name in NULLS:
             raise InputError(f"null {name!r} is registered already; choose another name")
-        NULLS[name] = test
+        NULLS[name] = ChanceNull(test, label)
         return test
 
     return register
@@ -94,7 +105,7 @@ def register_null(name: str) -> Callable[[NullTest], NullTest]:
 
 def chance(judgement: Judgement, target: float, n_covered: int) -> dict[str, NullRecord]:
     """Every registered null at a target's thresholds, by name; empty without events."""
-    found = {name: test(judgement, target, n_covered) for name, test in NULLS.items()}
+    found = {name: null.test(judgement, target, n_covered) for name, null in NULLS.items()}
     return {name: null for name, null in found.items() if null is not None}
 
 
@@ -103,7 +114,7 @@ def largest_p(nulls: Mapping[str, NullRecord]) -> float | None:
     return max((null.p_value for null in nulls.values()), default=None)
 
 
-@register_null("shift")
+@register_null("shift", label="shifted in time")
 def shift_null(judgement: Judgement, target: float, n_covered: int) -> NullRecord | None:
     """Null (a) at a target's thresholds; None without events."""
     if not judgement.n_events:
@@ -117,7 +128,7 @@ def shift_null(judgement: Judgement, target: float, n_covered: int) -> NullRecor
     return null_record(judgement, chances, n_covered, fpr, _SHIFT_STREAM)
 
 
-@register_null("risk_set")
+@register_null("risk_set", label="another run at risk")
 def risk_set_null(judgement: Judgement, target: float, n_covered: int) -> NullRecord | None:
     """Null (b) at a target's thresholds; None without events.
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,6 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyBboxPatch, Patch
 from numpy.typing import NDArray
 
+from gmb_hf.benchmark.nulls import NULLS
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.report.answer import shown_p
 from gmb_hf.report.style import (
@@ -436,7 +438,7 @@ class SummaryRow:
         state: met, missed or straddles.
         floor: the least cost of any alarm, where there is a floor.
         coverage, coverage_low, coverage_high: share of events warned of.
-        shift_null, risk_set_null: the coverage that chance reaches at the same cost.
+        nulls: the coverage that each chance null reaches at the same cost, by name.
         lead: median lead time in steps.
         p_value: of the stricter null, adjusted over the candidates where it was.
         why: what speaks against an alarm, in few words.
@@ -453,8 +455,7 @@ class SummaryRow:
     coverage: float | None = None
     coverage_low: float | None = None
     coverage_high: float | None = None
-    shift_null: float | None = None
-    risk_set_null: float | None = None
+    nulls: Mapping[str, float] = field(default_factory=dict)
     lead: float | None = None
     p_value: float | None = None
     why: str = ""
@@ -538,12 +539,15 @@ def false_alarms(axes: Axes, y: float, row: SummaryRow) -> None:
     )
 
 
+_NULL_MARKERS = ((">", 3.8), ("D", 3.6), ("s", 3.6), ("^", 3.8))
+"""Of the chance nulls in their order, each with its size in the legend."""
+
+
 def coverage(axes: Axes, y: float, row: SummaryRow) -> None:
     if row.coverage is None:
         return
-    nulls = [value for value in (row.shift_null, row.risk_set_null) if value is not None]
-    if nulls:
-        chance = max(nulls)
+    if row.nulls:
+        chance = max(row.nulls.values())
         gain = row.coverage > chance
         axes.plot(
             [chance, row.coverage],
@@ -554,10 +558,10 @@ def coverage(axes: Axes, y: float, row: SummaryRow) -> None:
             zorder=2.5,
             solid_capstyle="butt",
         )
-    for value, marker in ((row.shift_null, ">"), (row.risk_set_null, "D")):
-        if value is not None:
+    for name, (marker, _) in zip(NULLS, cycle(_NULL_MARKERS), strict=False):
+        if name in row.nulls:
             axes.plot(
-                [value],
+                [row.nulls[name]],
                 [y],
                 marker,
                 color=MUTED,
@@ -590,10 +594,11 @@ def legend() -> list[Line2D]:
         Line2D([], [], color=BLUE, marker="o", markersize=4.6, linestyle="",
                markerfacecolor="#FFFFFF", label="budget missed"),
         Line2D([], [], color=INK, marker="x", markersize=4, linestyle="", label="abstains"),
-        Line2D([], [], color=MUTED, marker=">", markersize=3.8, linestyle="",
-               markerfacecolor="#FFFFFF", label="chance: shifted in time"),
-        Line2D([], [], color=MUTED, marker="D", markersize=3.6, linestyle="",
-               markerfacecolor="#FFFFFF", label="chance: another run at risk"),
+        *(
+            Line2D([], [], color=MUTED, marker=marker, markersize=size, linestyle="",
+                   markerfacecolor="#FFFFFF", label=f"chance: {null.label}")
+            for null, (marker, size) in zip(NULLS.values(), cycle(_NULL_MARKERS), strict=False)
+        ),
         Line2D([], [], color=INK, linewidth=0.9, label="budget"),
         Line2D([], [], color=INK, linewidth=0.9, linestyle=(0, (4, 1.6)), label="least coverage"),
     ]  # fmt: skip
@@ -800,7 +805,7 @@ def summary_row(item: IndicatorRecord, target: float) -> SummaryRow:
     achieved, point = item.achieved(target), item.point(target)
     interval = achieved.x_interval if achieved else None
     spread = point.x_coverage_interval if point else None
-    shift, risk = (point.x_shift_null, point.x_risk_set_null) if point else (None, None)
+    nulls = point.nulls if point else {}
     return SummaryRow(
         item.name + (" (reversed)" if item.x_sign == -1 else ""),
         group_of(item),
@@ -813,8 +818,7 @@ def summary_row(item: IndicatorRecord, target: float) -> SummaryRow:
         coverage=point.coverage if point else None,
         coverage_low=spread.low if spread else None,
         coverage_high=spread.high if spread else None,
-        shift_null=shift.mean_coverage if shift else None,
-        risk_set_null=risk.mean_coverage if risk else None,
+        nulls={name: null.mean_coverage for name, null in nulls.items()},
         lead=point.lead_time_median if point else None,
         p_value=shown_p(item, target),
         why=reason(item.x_reasons[0]) if item.x_reasons and not item.x_alarm_eligible else "",

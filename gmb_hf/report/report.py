@@ -192,13 +192,8 @@ def _filters(found: Answer) -> dict[str, object]:
 
     def chance(item: IndicatorRecord) -> str:
         point = item.point(target)
-        nulls = (point.x_shift_null, point.x_risk_set_null) if point else ()
-        shown = [
-            f"{null.mean_coverage:.0%}"
-            for null in nulls
-            if null is not None and null.mean_coverage is not None
-        ]
-        return ", ".join(shown) or "–"
+        nulls = point.nulls.values() if point else ()
+        return ", ".join(f"{null.mean_coverage:.0%}" for null in nulls) or "–"
 
     def lead(item: IndicatorRecord) -> str:
         point = item.point(target)

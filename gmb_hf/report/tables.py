@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gmb_hf.benchmark.nulls import NULLS
 from gmb_hf.benchmark.operationality import AchievedRecord
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.utility import OperatingPointRecord
@@ -117,10 +118,14 @@ def utility_at_fpr(results: Results) -> Table:
         Column("lead_time_success", number, take="worth.lead_time_success"),
         Column("coverage_low", number, take="worth.x_coverage_interval.low"),
         Column("coverage_high", number, take="worth.x_coverage_interval.high"),
-        Column("shift_null", number, take="worth.x_shift_null.mean_coverage"),
-        Column("p_shift", p_value, take="worth.x_shift_null.p_value"),
-        Column("risk_set_null", number, take="worth.x_risk_set_null.mean_coverage"),
-        Column("p_risk_set", p_value, take="worth.x_risk_set_null.p_value"),
+        *(
+            column
+            for name in NULLS
+            for column in (
+                Column(f"{name}_null", number, take=_null(name, "mean_coverage")),
+                Column(f"p_{name}", p_value, take=_null(name, "p_value")),
+            )
+        ),
         Column("false_alarms_per_run", number, take="worth.x_false_alarms_per_run"),
         Column("false_alarms_per_10k_steps", number, take="worth.x_false_alarms_per_10k_steps"),
         Column("time_in_warning", number, take="worth.x_time_in_warning"),
@@ -135,6 +140,10 @@ def utility_at_fpr(results: Results) -> Table:
         OperatingPoint(item, point) for item in results.indicators for point in item.layer_C.at_fpr
     ]
     return Table.of(points, columns, "utility_at_fpr", "Utility at operating points")
+
+
+def _null(name: str, path: str) -> Callable[[OperatingPoint], Any]:
+    return lambda point: follow(point.worth.nulls.get(name), path)
 
 
 def _threshold(value: float) -> str:

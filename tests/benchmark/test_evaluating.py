@@ -279,10 +279,10 @@ class TestExploring:
             assert up + down == pytest.approx(1)
 
     def test_chance_is_the_harder_null(self, rows: list[Explored]):
-        one = dataclasses.replace(rows[0], shift_null=0.2, risk_set_null=0.4)
+        one = dataclasses.replace(rows[0], nulls={"shift": 0.2, "risk_set": 0.4})
         assert one.chance == 0.4
-        assert dataclasses.replace(one, risk_set_null=None).chance == 0.2
-        assert dataclasses.replace(one, shift_null=None, risk_set_null=None).chance is None
+        assert dataclasses.replace(one, nulls={"shift": 0.2}).chance == 0.2
+        assert dataclasses.replace(one, nulls={}).chance is None
 
     def test_the_table_reads_back(self, rows: list[Explored], tmp_path: Path):
         path = write_explored(rows, tmp_path / "explore.csv")

@@ -155,8 +155,9 @@ class TestVerdicts:
 
 def test_explored_rows_fit_80_columns(monkeypatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.setenv("COLUMNS", "80")
-    row = Explored(LONGEST, "dynamics", -1, True, 0.91, 0.5, 0.051, 0.88, 60.0, 0.6, 0.7, 0.005)
-    rows = [row, dataclasses.replace(row, shift_null=None, risk_set_null=None)] * 13
+    nulls = {"shift": 0.6, "risk_set": 0.7}
+    row = Explored(LONGEST, "dynamics", -1, True, 0.91, 0.5, 0.051, 0.88, 60.0, nulls, 0.005)
+    rows = [row, dataclasses.replace(row, nulls={})] * 13
     show.explored(rows, Path("explore.csv"))
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert all(len(line) <= 80 for line in lines)
