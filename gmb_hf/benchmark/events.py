@@ -1,4 +1,8 @@
-"""What a detector of events returns."""
+"""Events t*: which step of a run counts as its transition (spec 1.2).
+
+Kinds of events are an open set: `@register_event(...)` above a function that finds them. The design
+of an evaluation names one in `event.type`; its settings are fields of the design.
+"""
 
 from __future__ import annotations
 
@@ -61,11 +65,66 @@ class Events:
         )
 
 
-# What the detectors share: which numbers an event may be read from.
-
-
 Observables = Callable[[str], Panel]
 """Gives the panel of an observable by its name, e.g. `RunLog.panel`."""
+
+Find = Callable[[Observables, Design, Collection[str] | None], Events]
+"""Of the panels of a run log, a design and the names of the log's columns."""
+
+
+@dataclass(frozen=True)
+class EventKind:
+    """A registered kind of event.
+
+    Attributes:
+        find: finds the events of a log.
+        absent: says that no run has one; {metric} stands for the name of the observable.
+        ahead: how far an event looks ahead, so that none can be registered closer to the end of a
+            run: in steps, or in checkpoints.
+        in_checkpoints: which of the two.
+    """
+
+    find: Find
+    absent: str
+    ahead: Callable[[Design], int]
+    in_checkpoints: bool = False
+
+
+EVENTS: dict[str, EventKind] = {}
+"""Every registered kind by its name in a design."""
+
+
+def register_event(
+    name: str, *, absent: str, ahead: Callable[[Design], int], in_checkpoints: bool = False
+) -> Callable[[Find], Find]:
+    """Register a kind of event: decorates the function that finds it; see `EventKind`."""
+
+    def register(find: Find) -> Find:
+        if name in EVENTS:
+            raise InputError(f"event {name!r} is registered already; choose another name")
+        EVENTS[name] = EventKind(find, absent, ahead, in_checkpoints)
+        return find
+
+    return register
+
+
+def find_events(
+    observables: Observables, design: Design, *, names: Collection[str] | None = None
+) -> Events:
+    """Find each run's event as the design defines it.
+
+    Args:
+        observables: gives a panel by name, e.g. `log.panel`.
+        design: names the kind of event and holds its settings.
+        names: the columns that there are, e.g. `log.observables`; E_regime chooses among them.
+
+    Raises:
+        InputError: an observable is missing or NaN, or a setting does not fit the checkpoints.
+    """
+    return EVENTS[design.event_type].find(observables, design, names)
+
+
+# What the detectors share: which numbers an event may be read from, and from when on.
 
 SLACK = 1e-12
 """Accuracies are ratios: .95 - .80 must count as a jump of .15, which floats deny."""
@@ -93,10 +152,25 @@ def require_numbers(metric: Panel, *, ignore: bool) -> None:
         )
 
 
-# E_jump: the metric rises by delta within a window W (spec 1.2, the default event).
+def _from_least_step(metric: Panel, design: Design) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """The checkpoints at which a design allows an event, bool [R, T], and the first of each run."""
+    allowed = metric.present & (metric.steps >= (design.event_t_min or 0))
+    return allowed, metric.steps[np.arange(metric.n_runs), allowed.argmax(axis=1)]
 
 
-def jump_events(metric: Panel, prereg: Design) -> Events:
+# E_jump: the metric rises by delta within a window W (the default event).
+
+
+@register_event(
+    "E_jump",
+    absent="{metric} never jumps as E_jump asks",
+    ahead=lambda design: design.w_event,
+)
+def _find_jumps(observables: Observables, design: Design, names: Collection[str] | None) -> Events:
+    return jump_events(observables(design.metric), design)
+
+
+def jump_events(metric: Panel, design: Design) -> Events:
     """E_jump: the first t with m(t + W) - m(t) >= delta (spec 1.2).
 
     W counts checkpoints of the panel's cadence, so a log that begins 1, 500, 1000 with W = 1000
@@ -107,24 +181,30 @@ def jump_events(metric: Panel, prereg: Design) -> Events:
     Raises:
         InputError: W is no positive multiple of the cadence, or the metric is NaN.
     """
-    require_numbers(metric, ignore=prereg.nan == "ignore")
-    ahead = _checkpoints(prereg.w_event, metric)
+    require_numbers(metric, ignore=design.nan == "ignore")
+    cadence = metric.cadence()
+    if design.w_event % cadence:
+        multiple = max(1, round(design.w_event / cadence)) * cadence
+        raise InputError(
+            f"event.window_W_event is {design.w_event} steps, but {metric.name!r} is logged every "
+            f"{cadence} steps; W must be a positive multiple of that, e.g. {multiple}"
+        )
+    ahead = design.w_event // cadence
     n_runs, width = metric.values.shape
     reach = max(width - ahead, 0)
     before, after = metric.values[:, :reach], metric.values[:, ahead:]
     highest = np.fmax.accumulate(metric.values, axis=1)[:, :reach]
 
-    late_enough = metric.present & (metric.steps >= (prereg.event_t_min or 0))
-    jumped = late_enough[:, :reach] & metric.present[:, ahead:]
-    jumped &= after - before >= prereg.jump_threshold - SLACK
-    if prereg.theta_floor is not None:
-        jumped &= after >= prereg.theta_floor - SLACK
-    if prereg.require_new_max:
+    allowed, first = _from_least_step(metric, design)
+    jumped = allowed[:, :reach] & metric.present[:, ahead:]
+    jumped &= after - before >= design.jump_threshold - SLACK
+    if design.theta_floor is not None:
+        jumped &= after >= design.theta_floor - SLACK
+    if design.require_new_max:
         jumped &= after > highest
 
     step = np.full(n_runs, np.nan)
     dip = np.zeros(n_runs, dtype=bool)
-    first = metric.steps[np.arange(n_runs), late_enough.argmax(axis=1)]
     rows = np.flatnonzero(jumped.any(axis=1))
     if len(rows):
         at = jumped[rows].argmax(axis=1)
@@ -133,21 +213,22 @@ def jump_events(metric: Panel, prereg: Design) -> Events:
     return Events("E_jump", metric.runs, step, first, dip)
 
 
-def _checkpoints(w_event: int, metric: Panel) -> int:
-    cadence = metric.cadence()
-    if w_event % cadence:
-        nearest = max(1, round(w_event / cadence)) * cadence
-        raise InputError(
-            f"event.window_W_event is {w_event} steps, but {metric.name!r} is logged every "
-            f"{cadence} steps; W must be a positive multiple of that, e.g. {nearest}"
-        )
-    return w_event // cadence
+# E_plateau: the metric reaches a level and holds it (SC-1 persistence).
 
 
-# E_plateau: the metric reaches a level and holds it (spec 1.2; SC-1 persistence).
+@register_event(
+    "E_plateau",
+    absent="{metric} never settles as E_plateau asks",
+    ahead=lambda design: (design.plateau_checkpoints or 1) - 1,
+    in_checkpoints=True,
+)
+def _find_plateaus(
+    observables: Observables, design: Design, names: Collection[str] | None
+) -> Events:
+    return plateau_events(observables(design.metric), design)
 
 
-def plateau_events(metric: Panel, prereg: Design) -> Events:
+def plateau_events(metric: Panel, design: Design) -> Events:
     """E_plateau: the first of K consecutive checkpoints with m >= theta.
 
     K is `x_plateau_checkpoints`, theta is `x_plateau_threshold`. Options: `x_plateau_regression`
@@ -157,10 +238,10 @@ def plateau_events(metric: Panel, prereg: Design) -> Events:
     Raises:
         InputError: no run has K checkpoints, or the metric is NaN.
     """
-    require_numbers(metric, ignore=prereg.nan == "ignore")
-    # The preregistration has refused the type without these two.
-    length, level = prereg.plateau_checkpoints or 1, prereg.plateau_threshold or 0.0
-    allowed = prereg.plateau_regression or 0
+    require_numbers(metric, ignore=design.nan == "ignore")
+    # The design has refused the type without these two.
+    length, level = design.plateau_checkpoints or 1, design.plateau_threshold or 0.0
+    dips = design.plateau_regression or 0
     n_runs, width = metric.values.shape
     if length > width:
         raise InputError(
@@ -168,36 +249,27 @@ def plateau_events(metric: Panel, prereg: Design) -> Events:
             f"checkpoint(s) of {metric.name!r}; ask for fewer, or train longer"
         )
     held = metric.present & (metric.values >= level - SLACK)
-    late_enough = metric.present & (metric.steps >= (prereg.event_t_min or 0))
+    allowed, first = _from_least_step(metric, design)
     whole = metric.present[:, length - 1 :]
-    starts = whole & (held & late_enough)[:, : whole.shape[1]]
-    # A stretch that is too long lies within the K if it begins in the first K - allowed of them.
-    broken = _all_of(~held, allowed + 1)
-    starts &= ~_any_of(broken, length - allowed)[:, : whole.shape[1]]
-
-    rows = np.arange(n_runs)
-    step = np.where(starts.any(axis=1), metric.steps[rows, starts.argmax(axis=1)], np.nan)
-    first = metric.steps[rows, late_enough.argmax(axis=1)]
+    starts = whole & (held & allowed)[:, : whole.shape[1]]
+    # A stretch below the level that is too long lies within the K if it begins in the first
+    # K - dips of them.
+    broken = _sum_of(~held, dips + 1) == dips + 1
+    starts &= (_sum_of(broken, length - dips) == 0)[:, : whole.shape[1]]
+    step = np.where(
+        starts.any(axis=1), metric.steps[np.arange(n_runs), starts.argmax(axis=1)], np.nan
+    )
     return Events("E_plateau", metric.runs, step, first, np.zeros(n_runs, dtype=bool))
 
 
-def _all_of(flags: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
-    """Whether the `count` columns from each one on are all True, bool [R, T - count + 1]."""
-    return np.asarray(_sum_of(flags, count) == count)
-
-
-def _any_of(flags: NDArray[np.bool_], count: int) -> NDArray[np.bool_]:
-    """Whether any of the `count` columns from each one on is True, bool [R, T - count + 1]."""
-    return np.asarray(_sum_of(flags, count) > 0)
-
-
 def _sum_of(flags: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
+    """How many of the `count` columns from each one on are True, int64 [R, T - count + 1]."""
     upto = np.pad(np.cumsum(flags, axis=1, dtype=np.int64), ((0, 0), (1, 0)))
     return upto[:, count:] - upto[:, :-count]
 
 
-# Force, info and constraint of a run log, and the alternate estimates of the same three.
-
+# E_regime: the transition that PT-MSS registers, from force, info and constraint of a run log and
+# the alternate estimates of the same three.
 
 PUBLISHED = ("d_force", "d_info", "d_constraint")
 PUBLISHED_ALTERNATES = ("d_force_alt", "d_info_alt", "d_constraint_alt")
@@ -276,14 +348,25 @@ def _smooth(observable: Panel) -> Panel:
     return observable.with_values(trailing_mean(observable.values, SMOOTHING))
 
 
-# E_regime: the transition that PT-MSS registers (spec 1.2).
-
-
 UNDECIDED = ("INCONCLUSIVE", "ESTIMATOR_UNSTABLE")
 """Labels under which nobody can say whether there was a transition."""
 
 
-def regime_events(signals: Signals, prereg: Design) -> Events:
+@register_event(
+    "E_regime",
+    absent="PT-MSS registers no transition",
+    ahead=lambda design: design.regime_radius or 0,
+)
+def _find_regimes(
+    observables: Observables, design: Design, names: Collection[str] | None
+) -> Events:
+    if names is None:
+        raise InputError("E_regime reads several columns: pass their names, names=log.observables")
+    ignore = design.nan == "ignore"
+    return regime_events(regime_signals(observables, names, ignore_nan=ignore), design)
+
+
+def regime_events(signals: Signals, design: Design) -> Events:
     """E_regime: the t of the runs with a REGISTERED_TRANSITION.
 
     A run with NO_TRANSITION has no event; one that is INCONCLUSIVE or ESTIMATOR_UNSTABLE is
@@ -293,62 +376,34 @@ def regime_events(signals: Signals, prereg: Design) -> Events:
     Raises:
         InputError: every run is so short that a single member of a signal is too many.
     """
-    steps, present = signals.primary[0].steps, signals.primary[0].present
-    longest, least = int(signals.primary[0].lengths.max()), math.ceil(1 / DENSITY[1])
+    force = signals.primary[0]
+    longest, least = int(force.lengths.max()), math.ceil(1 / DENSITY[1])
     if longest < least:
         raise InputError(
             f"E_regime: the longest run has {longest} checkpoint(s), and PT-MSS is INCONCLUSIVE "
             f"where a signal moves in more than {DENSITY[1]:.0%} of them; log at least {least} "
             "a run"
         )
-    not_before = prereg.event_t_min or 0
-    # The preregistration has filled in or refused what the type needs.
+    # The design has filled in or refused what the type needs.
     regimes = label_regimes(
         signals.primary,
         signals.alternate,
-        quantile=prereg.regime_quantile or 0.0,
-        radius=prereg.regime_radius or 0,
-        tolerance=prereg.regime_tolerance or 0,
-        not_before=not_before,
+        quantile=design.regime_quantile or 0.0,
+        radius=design.regime_radius or 0,
+        tolerance=design.regime_tolerance or 0,
+        not_before=design.event_t_min or 0,
     )
     registered = np.array([label == "REGISTERED_TRANSITION" for label in regimes.labels])
-    late_enough = present & (steps >= not_before)
+    _, first = _from_least_step(force, design)
     return Events(
         "E_regime",
         regimes.runs,
         np.where(registered, regimes.primary.step, np.nan),
-        steps[np.arange(len(steps)), late_enough.argmax(axis=1)],
-        np.zeros(len(steps), dtype=bool),
+        first,
+        np.zeros(len(registered), dtype=bool),
         excluded={
             run: label
             for run, label in zip(regimes.runs, regimes.labels, strict=True)
             if label in UNDECIDED
         },
     )
-
-
-# From a preregistration to its events: `event.type` names the detector.
-
-
-def find_events(
-    observables: Observables, prereg: Design, *, names: Collection[str] | None = None
-) -> Events:
-    """Find each run's event as the preregistration defines it.
-
-    Args:
-        observables: gives a panel by name, e.g. `log.panel`.
-        prereg: its `event` section is read.
-        names: the columns that there are, e.g. `log.observables`; E_regime chooses among them.
-
-    Raises:
-        InputError: an observable is missing or NaN, or a setting does not fit the checkpoints.
-    """
-    kind = prereg.event_type
-    if kind == "E_jump":
-        return jump_events(observables(prereg.metric), prereg)
-    if kind == "E_plateau":
-        return plateau_events(observables(prereg.metric), prereg)
-    if names is None:
-        raise InputError("E_regime reads several columns: pass their names, names=log.observables")
-    ignore = prereg.nan == "ignore"
-    return regime_events(regime_signals(observables, names, ignore_nan=ignore), prereg)

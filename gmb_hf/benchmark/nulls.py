@@ -76,7 +76,6 @@ NullTest = Callable[[Judgement, float, int], NullRecord | None]
 """Of a judgement, a target rate and the number of events covered at it; None without events."""
 
 
-
 @dataclass(frozen=True)
 class ChanceNull:
     """A registered null: its test, and in a few words what its alarms are (for legends)."""

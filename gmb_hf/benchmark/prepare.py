@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.benchmark.events import Events, find_events
+from gmb_hf.benchmark.events import EVENTS, Events, find_events
 from gmb_hf.benchmark.scores import Scores, Windows, label_windows
 from gmb_hf.design.design import EVENT_STEP, Candidate, Design, Ensemble, Score
 from gmb_hf.design.lock import Lock
@@ -35,12 +35,6 @@ from gmb_hf.runs.runlog import RunLog, at_shared_steps
 CONTROLS = ("clock", "constant")
 SEED = "seed"
 _COLUMNS_SHOWN = 24
-
-_NO_EVENT = {
-    "E_jump": "{metric} never jumps as E_jump asks",
-    "E_plateau": "{metric} never settles as E_plateau asks",
-    "E_regime": "PT-MSS registers no transition",
-}
 
 
 @dataclass(frozen=True)
@@ -160,7 +154,7 @@ class Prepared:
         """What a reader must know of the runs, a sentence each."""
         notes = []
         if not self.events.n_events:
-            why = _NO_EVENT[self.design.event_type].format(metric=self.design.metric)
+            why = EVENTS[self.design.event_type].absent.format(metric=self.design.metric)
             notes.append(f"No run has an event: {why}.")
         if self.events.excluded:
             notes.append(

@@ -24,7 +24,7 @@ from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_valid
 from gmb_hf._version import __version__
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.design.design import Design
+from gmb_hf.design.design import Design, EventType
 from gmb_hf.design.lock import Lock
 from gmb_hf.documents import (
     Count,
@@ -67,7 +67,7 @@ class BoundaryRecord(OpenSection):
 class EventRecord(OpenSection):
     """The event, and t* of each run in steps (null: none was registered)."""
 
-    type: Literal["E_jump", "E_plateau", "E_regime"]
+    type: EventType
     t_event_by_seed: dict[str, int | FiniteFloat | None] = Field(default_factory=dict)
     x_without_event: dict[str, str] = Field(default_factory=dict)
     x_excluded: dict[str, str] = Field(default_factory=dict)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
+from gmb_hf.benchmark.events import EVENTS
 from gmb_hf.design.design import Design
 from gmb_hf.errors import InputError
 from gmb_hf.runs.panel import Panel
@@ -106,22 +107,19 @@ class Scores:
         return dataclasses.replace(self, values=np.where(finite, mean, self.values))
 
 
-# Until when a run was watched: the last step at which its event would have been registered.
-
-
-def registrable_until(scores: Scores, prereg: Design) -> NDArray[np.int64]:
+def registrable_until(scores: Scores, design: Design) -> NDArray[np.int64]:
     """The last step of each run at which an event would have been registered, int64 [R].
 
-    E_jump looks W_event ahead, E_plateau K - 1 checkpoints and E_regime the radius. A run that is
-    too short for any event has -1.
+    A kind of event looks so far ahead (see `EventKind`). A run that is too short for any event has
+    -1.
     """
-    if prereg.event_type == "E_plateau":
-        ahead = (prereg.plateau_checkpoints or 1) - 1
-        at = scores.present.sum(axis=1) - 1 - ahead
-        steps = scores.steps[np.arange(scores.n_runs), np.maximum(at, 0)]
-        return np.where(at >= 0, steps, -1)
-    ahead = prereg.w_event if prereg.event_type == "E_jump" else prereg.regime_radius or 0
-    return np.maximum(scores.last_step - ahead, -1)
+    kind = EVENTS[design.event_type]
+    ahead = kind.ahead(design)
+    if not kind.in_checkpoints:
+        return np.maximum(scores.last_step - ahead, -1)
+    at = scores.present.sum(axis=1) - 1 - ahead
+    steps = scores.steps[np.arange(scores.n_runs), np.maximum(at, 0)]
+    return np.where(at >= 0, steps, -1)
 
 
 # Positive, negative and ignored windows: each checkpoint is "the window that ends here".
