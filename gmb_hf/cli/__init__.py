@@ -14,11 +14,11 @@ _INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `gmb` with the given arguments (those of the process by default); the exit code."""
-    from gmb_hf.cli.app import build
+    from gmb_hf.cli.app import command
     from gmb_hf.errors import CheckFailed, InputError
 
     try:
-        code = build()(args=arguments, prog_name="gmb", standalone_mode=False)
+        code = command()(args=arguments, prog_name="gmb", standalone_mode=False)
     except InputError as error:
         return _fail(f"error: {error}", 2)
     except CheckFailed as error:

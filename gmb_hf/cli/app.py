@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import typer
 
 from gmb_hf._version import __version__
@@ -74,3 +77,9 @@ def build() -> typer.Typer:
     app.add_typer(prereg.app, name="prereg", help="Begin a preregistration.")
     app.add_typer(results.app, name="results", help="Check results files, and compare two.")
     return app
+
+
+@functools.cache
+def command() -> Any:
+    """The parser of the application; building it takes longer than most commands."""
+    return typer.main.get_command(build())

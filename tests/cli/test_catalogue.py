@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 from command_line import gmb, refused
 
 import gmb_hf
 from gmb_hf import Design
-from gmb_hf.cli.app import build
+from gmb_hf.cli import app
 from gmb_hf.indicators.catalogue import get, names
 from gmb_hf.tasks.shards import export_shards, read_shard
 
@@ -89,7 +87,7 @@ class TestHelp:
         """An option that is renamed or dropped breaks somebody's script: change this on purpose."""
         done = gmb(*command, "--help")
         assert done.code == 0
-        found: Any = typer.main.get_command(build())
+        found = app.command()
         for word in command:
             found = found.commands[word]
         listed = {

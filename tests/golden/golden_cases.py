@@ -54,7 +54,7 @@ def workplace(inputs: list[str]) -> Iterator[Path]:
             copy(INPUTS / item, folder / item)
         os.chdir(folder)
         try:
-            with _plain_terminal(), _one_parser(), _empty_figures():
+            with _plain_terminal(), _empty_figures():
                 yield folder
         finally:
             os.chdir(before)
@@ -69,22 +69,20 @@ def _plain_terminal() -> Iterator[None]:
         yield
 
 
-_PARSERS: list[Any] = []
-"""The parser of the command line, once it is built."""
-
-
 @contextlib.contextmanager
-def _one_parser() -> Iterator[None]:
-    """Building the parser takes longer than most commands, so it is built once."""
-    import typer
+def _parsers() -> Iterator[list[Any]]:
+    """The parsers of the command lines that run meanwhile."""
+    import typer.core
 
-    def call(app: Any, *arguments: Any, **keywords: Any) -> Any:
-        if not _PARSERS:
-            _PARSERS.append(typer.main.get_command(app))
-        return _PARSERS[0](*arguments, **keywords)
+    found: list[Any] = []
 
-    with mock.patch.object(typer.Typer, "__call__", call):
-        yield
+    def parse(parser: Any, *arguments: Any, **keywords: Any) -> Any:
+        found.append(parser)
+        return main(parser, *arguments, **keywords)
+
+    main = typer.core.TyperGroup.main
+    with mock.patch.object(typer.core.TyperGroup, "main", parse):
+        yield found
 
 
 @contextlib.contextmanager
@@ -164,8 +162,9 @@ def _digest(path: Path) -> str:
 def help_texts() -> str:
     """What `--help` prints, of every command there is, hidden ones included."""
     with workplace([]):
-        run("gmb --help")
-        (root,) = _PARSERS
+        with _parsers() as parsers:
+            run("gmb --help")
+        (root,) = parsers
 
         def paths(command: Any, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
             yield path
