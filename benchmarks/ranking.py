@@ -15,8 +15,7 @@ _ITEMS, _MOST_NEGATIVES, _ROUNDS = 100_000, 32, 9
 
 def t6() -> Line:
     """100,000 items with about 1.65 million negatives, medians of 9 rounds."""
-    from gmb_hf.crucible.margins import margin_stats, margins, rank_stats, ranks
-    from gmb_hf.crucible.similarities import Similarities
+    from gmb_hf.crucible.margins import Similarities, margin_stats, margins, rank_stats, ranks
 
     rng = np.random.default_rng(0)
     counts = 1 + rng.integers(1, _MOST_NEGATIVES + 1, _ITEMS)

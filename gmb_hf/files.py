@@ -12,7 +12,7 @@ import errno
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -201,6 +201,23 @@ def write_json(path: str | Path, data: Any) -> Path:
     """Write plain data as indented JSON, atomically."""
     text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
     return write_text(path, text + "\n")
+
+
+def write_jsonl(path: str | Path, items: Iterable[Any]) -> Path:
+    """Write plain data as JSONL, one item a line, atomically."""
+    lines = (json.dumps(item, ensure_ascii=False, allow_nan=False) for item in items)
+    return write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def read_jsonl(path: str | Path) -> list[tuple[str, Any]]:
+    """Each line of a JSONL file that is not blank, as `path:number` and what it holds.
+
+    Raises:
+        InputError: as `read_json`; the line is named.
+    """
+    lines = enumerate(read_text(path).split("\n"), start=1)
+    named = [(f"{path}:{number}", line) for number, line in lines if line.strip()]
+    return [(where, parse_json(line, where=where)) for where, line in named]
 
 
 def _constant(name: str) -> Any:

@@ -22,8 +22,7 @@ from gmb_hf.apps.page import (
     json_rows,
     title_of,
 )
-from gmb_hf.crucible.margins import margins, ranks
-from gmb_hf.crucible.similarities import Similarities
+from gmb_hf.crucible.margins import Similarities, margins, ranks
 from gmb_hf.crucible.tiers import TIERS
 from gmb_hf.errors import InputError
 from gmb_hf.fingerprints import content_hash

@@ -3,143 +3,39 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from gmb_hf.tables import Column, Line, Row, Table
+from gmb_hf.cli import screen
+from gmb_hf.cli.table import Column, Group, lay_out
+from gmb_hf.escape import number, one_line, p_value
 
 if TYPE_CHECKING:
-    from gmb_hf.crucible.aggregate import Aggregated
-    from gmb_hf.crucible.compare import Compared
+    from gmb_hf.crucible.compare import Aggregate, Comparison
     from gmb_hf.crucible.exposure import Finding, Pool
-    from gmb_hf.crucible.grokking import FromRuns
-    from gmb_hf.crucible.items import ItemScores
+    from gmb_hf.crucible.grokking import TrackedRuns
     from gmb_hf.crucible.scoreboard import Scoreboard
-    from gmb_hf.training.config import BenchmarkSettings
+    from gmb_hf.crucible.scores import ItemScores
 
-
-def print_board(made: Scoreboard) -> None:
-    """The scoreboard as a table, overall and by tier."""
-
-    from gmb_hf.cli import screen as show
-    from gmb_hf.escape import number
-
-    heads = ("n", "correct", "pass", "margin", "q10", "median", "q90", "rank")
-    columns = (Column("items"), *(Column(head, align="r") for head in heads))
-    rows = [
-        (
-            name,
-            f"{stats.n:,}",
-            f"{stats.correct:,}",
-            number(stats.pass_rate),
-            number(stats.mean_margin),
-            number(stats.q10_margin),
-            number(stats.median_margin),
-            number(stats.q90_margin),
-            number(stats.mean_rank, 2),
-        )
-        for name, stats in {"overall": made.overall, **made.by_tier}.items()
-    ]
-    screen = show.console()
-    show.say(made.eval_header.line)
-    for part in Table(columns, rows).rich(screen.width):
-        screen.print(part)
-    if not made.by_tier:
-        show.say("note: the items have no tiers; gmb crucible tiers assign gives them some")
-    screen.print()
-
-
-# Guardrails in the terminal: the level first, then what was found.
-
-
-_STYLES = {"OK": "green", "WARNING": "yellow", "CRITICAL": "bold red", "SEVERE": "bold red"}
-_COLUMNS = (Column("guardrail"), Column("", shrinks_to=30, wraps=True))
-
-
-def levels(findings: Sequence[Finding]) -> Table:
-    """The guardrails as a table, the worst first."""
-    ordered = sorted(findings, key=lambda finding: -finding.level)
-    rows = [
-        [
-            Text(finding.level.name, style=_STYLES[finding.level.name]),
-            finding.message,
-        ]
-        for finding in ordered
-    ]
-    return Table(_COLUMNS, rows)
-
-
-# `gmb crucible mine`: candidates that are hard in many lineups, not in one.
-
-
-def mine(
-    candidates: Annotated[Path, typer.Argument(help="JSONL of bundles: anchor and positive.")],
-    pool: Annotated[Path, typer.Option(help="JSONL of texts that negatives are drawn from.")],
-    encoder: Annotated[
-        str | None, typer.Option(help="A sentence-transformers model, by name or path.")
-    ] = None,
-    embeddings: Annotated[
-        Path | None, typer.Option(help="Of the candidates: .npy or .safetensors, a row per text.")
-    ] = None,
-    pool_embeddings: Annotated[Path | None, typer.Option(help="The same of the pool.")] = None,
-    lineups: Annotated[int, typer.Option(help="Lineups that each candidate meets.")] = 10,
-    lineup_size: Annotated[int, typer.Option(help="Negatives in a lineup.")] = 10,
-    threshold: Annotated[float, typer.Option(help="Least danger that passes.")] = 0.0,
-    min_passes: Annotated[int, typer.Option(help="Least passes that are accepted.")] = 3,
-    near_duplicate: Annotated[
-        float, typer.Option(help="Cosine from which two texts count as the same.")
-    ] = 0.95,
-    seed: Annotated[int, typer.Option(help="Of the lineups.")] = 0,
-    out: Annotated[Path, typer.Option(help="A folder.")] = Path("mined"),
-) -> None:
-    """Try each candidate in seeded lineups; keep the dangerous ones, set doubtful ones apart."""
-    from gmb_hf.cli import screen as show
-    from gmb_hf.crucible.mining import Settings, mine_files
-    from gmb_hf.escape import number
-
-    settings = Settings(
-        lineups=lineups,
-        lineup_size=lineup_size,
-        threshold=threshold,
-        min_passes=min_passes,
-        near_duplicate=near_duplicate,
-        seed=seed,
-    )
-    with show.counting("encoding") as done:
-        found = mine_files(
-            candidates,
-            pool,
-            out,
-            settings=settings,
-            embeddings=embeddings,
-            pool_embeddings=pool_embeddings,
-            encoder=encoder,
-            on_done=done,
-        )
-    result, summary = found.result, found.result.summary()
-    interval = f"95% {number(result.ci_low)} to {number(result.ci_high)}"
-    show.say(
-        f"{result.accepted:,} of {result.tested:,} candidates accepted: mining pass rate "
-        f"{number(result.pass_rate)} ({interval}).",
-        style="bold",
-    )
-    strengths = ", ".join(f"{count:,} {name}" for name, count in summary["strengths"].items())
-    show.say(f"accepted by strength: {strengths}; quarantined: {summary['quarantined']:,}")
-    command = ["gmb", "crucible", "score", str(found.paths[0])]
-    command += ["--encoder", encoder] if encoder else ["--encoder", "NAME"]
-    show.written(list(found.paths), following=shlex.join(command))
-
-
-# `gmb crucible tiers`: cutoffs of difficulty, frozen once and then only applied.
-
-
+app = typer.Typer(no_args_is_help=True)
 tiers_app = typer.Typer(no_args_is_help=True)
+app.add_typer(tiers_app, name="tiers", help="Freeze cutoffs of difficulty, and apply them.")
 
+Out = Annotated[Path, typer.Option(help="Where to write it.")]
+Folder = Annotated[Path, typer.Option(help="A folder.")]
 Scores = Annotated[Path, typer.Option(help="What gmb crucible score wrote.")]
+Encoder = Annotated[
+    str | None, typer.Option(help="A sentence-transformers model, by name or path.")
+]
+
+
+@app.callback()
+def _crucible() -> None:
+    """Does the model still rank its hardest known cases right?"""
 
 
 @tiers_app.callback()
@@ -147,70 +43,7 @@ def _tiers() -> None:
     """Freeze cutoffs of difficulty, and apply them."""
 
 
-@tiers_app.command()
-def fit(
-    scores: Scores,
-    thresholds: Annotated[
-        tuple[float, float], typer.Option(help="Quantiles of the danger at the two cutoffs.")
-    ] = (0.7, 0.9),
-    method: Annotated[
-        str, typer.Option(help="inverted_cdf, or spec for the reference's algorithm.")
-    ] = "inverted_cdf",
-    out: Annotated[Path, typer.Option(help="Where to freeze them.")] = Path("tiers.json"),
-    force: Annotated[bool, typer.Option("--force", help="Replace tiers that are there.")] = False,
-) -> None:
-    """Freeze the cutoffs of a corpus, with the encoder and the corpus that they come from."""
-    from gmb_hf.cli import screen as show
-    from gmb_hf.crucible.score import fit_to_scores
-    from gmb_hf.errors import InputError
-
-    if out.exists() and not force:
-        raise InputError(
-            f"{out}: tiers are frozen there already; other cutoffs would hold other items. Choose "
-            "another file, or replace them with --force"
-        )
-    found = fit_to_scores(scores, thresholds=thresholds, method=method)
-    path = found.tiers.write(out)
-    show.say(
-        f"danger up to {found.tiers.t1_cutoff:.6g} is tier1_easy, up to "
-        f"{found.tiers.t2_cutoff:.6g} tier2_robust; items: {_counts(found.tiers.counts)}."
-    )
-    for note in found.notes:
-        show.say(f"note: {note}")
-    command = ["gmb", "crucible", "tiers", "assign", "--tiers", str(path)]
-    command += ["--scores", str(scores), "--bundles", found.bundles]
-    show.written([path], following=shlex.join(command))
-
-
-@tiers_app.command()
-def assign(
-    tiers: Annotated[Path, typer.Option(help="Frozen cutoffs.")],
-    scores: Scores,
-    bundles: Annotated[Path, typer.Option(help="The bundles that were scored.")],
-    out: Annotated[Path, typer.Option(help="Where to write bundles with their tiers.")] = Path(
-        "tiered.jsonl"
-    ),
-) -> None:
-    """Write the bundles with their tiers: the set that every later model is scored on."""
-    from gmb_hf.cli import screen as show
-    from gmb_hf.crucible.items import ItemScores
-    from gmb_hf.crucible.score import assign_to_file
-    from gmb_hf.crucible.tiers import Tiers
-
-    found = assign_to_file(Tiers.read(tiers), ItemScores.read(scores), bundles, out)
-    show.say(f"items: {_counts(found.counts)}.")
-    if found.left_out:
-        show.say(f"note: {found.left_out:,} items had no score and are not in the new file")
-    show.written([found.path], following=shlex.join(["gmb", "crucible", "score", str(found.path)]))
-
-
-def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
-
-
-# `gmb crucible exposure|pareto|aggregate`: before a training, over configurations, over seeds.
-
-
+@app.command()
 def exposure(
     steps: Annotated[int, typer.Option(help="Training steps.")],
     batch_size: Annotated[int, typer.Option(help="Slots in a batch.")],
@@ -223,14 +56,11 @@ def exposure(
     gate: Annotated[
         bool, typer.Option("--gate", help="Exit with 1 if a pool is critical or severe.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Where to write it.")] = Path("exposure.json"),
+    out: Out = Path("exposure.json"),
 ) -> None:
     """How often each item of a pool will be seen, and whether that is too rarely."""
-
-    from gmb_hf.cli import screen as show
     from gmb_hf.crucible.exposure import Level, check_pools, expected_exposures, worst
     from gmb_hf.errors import CheckFailed
-    from gmb_hf.escape import number
     from gmb_hf.files import write_json
 
     found = expected_exposures(
@@ -240,36 +70,34 @@ def exposure(
         pools=[_pool(text) for text in pool],
     )
     findings = check_pools(found)
-    path = write_json(
-        out,
+    guardrails = [finding.to_dict() for finding in findings]
+    path = write_json(out, {"pools": [item.to_dict() for item in found], "guardrails": guardrails})
+    heads = ("items", "ratio", "draws", "expected", "5% to 95%", "status")
+    _print_table(
+        (Column("pool", shrinks_to=12), *_right(heads)),
         {
-            "pools": [item.to_dict() for item in found],
-            "guardrails": [finding.to_dict() for finding in findings],
+            "": [
+                (
+                    item.name,
+                    f"{item.size:,}",
+                    number(item.ratio),
+                    f"{item.draws:,.0f}",
+                    number(item.expected, 1),
+                    "–" if item.low is None else f"{item.low:,} to {item.high:,}",
+                    item.status or "empty",
+                )
+                for item in found
+            ]
         },
     )
-    heads = ("items", "ratio", "draws", "expected", "5% to 95%", "status")
-    columns = (Column("pool", shrinks_to=12), *(Column(head, align="r") for head in heads))
-    rows = [
-        (
-            item.name,
-            f"{item.size:,}",
-            number(item.ratio),
-            f"{item.draws:,.0f}",
-            number(item.expected, 1),
-            "–" if item.low is None else f"{item.low:,} to {item.high:,}",
-            item.status or "empty",
-        )
-        for item in found
-    ]
-    show.table(Table(columns, rows))
-    show.table(levels(findings))
+    _print_guardrails(findings)
     if gate and worst(findings) >= Level.CRITICAL:
-        show.say_whole("wrote", str(path))
+        screen.say_whole("wrote", str(path))
         raise CheckFailed(f"items would be seen too rarely; {path} says which")
-    following = shlex.join(["gmb", "crucible", "compare", "BEFORE.json", "AFTER.json", "--gate"])
-    show.written([path], following=following)
+    screen.written([path], following=_command("compare", "BEFORE.json", "AFTER.json", "--gate"))
 
 
+@app.command()
 def pareto(
     results: Annotated[
         Path, typer.Argument(help="CSV, JSON or JSONL: name, frozen_tier3, organic_holdout.")
@@ -281,38 +109,34 @@ def pareto(
     ] = Path("pareto"),
 ) -> None:
     """Which configurations no other one beats in both retention and generalization."""
-
-    from gmb_hf.cli import screen as show
-    from gmb_hf.crucible.figures import pareto_plot
     from gmb_hf.crucible.pareto import find_frontier
-    from gmb_hf.escape import number
-    from gmb_hf.report.style import save_figure
 
     found = find_frontier(results, draws=draws, seed=seed)
-    stem = out.with_suffix("") if out.suffix in (".json", ".png", ".svg") else out
-    figure = pareto_plot(found.names, found.frozen, found.organic, found.on_frontier)
-    paths = [found.write(stem.with_name(f"{stem.name}.json")), *save_figure(figure, stem)]
-    columns = (
-        Column("configuration", shrinks_to=16),
-        Column("frozen tier3", number),
-        Column("organic", number),
-        Column("most surely beaten by", shrinks_to=20),
+    paths = found.write(out)
+    groups: dict[str, list[Sequence[str]]] = {"on the frontier": [], "dominated": []}
+    for row in found.configurations:
+        by = found.beaten_by(row.name)
+        beaten = "" if by is None else f"{by[0]} ({by[1]:.0%})"
+        groups["on the frontier" if row.on_frontier else "dominated"].append(
+            (row.name, number(row.frozen_tier3), number(row.organic_holdout), beaten)
+        )
+    _print_table(
+        (
+            Column("configuration", shrinks_to=16),
+            *_right(("frozen tier3", "organic")),
+            Column("most surely beaten by", shrinks_to=20),
+        ),
+        {heading: rows for heading, rows in groups.items() if rows},
     )
-    rows: list[Row | Line] = []
-    for heading, on_frontier in (("on the frontier", True), ("dominated", False)):
-        members = [row for row in found.rows() if row.on_frontier == on_frontier]
-        rows += [Line(heading)] if members else []
-        rows += [(row.name, row.frozen, row.organic, _beaten(row.beaten_by)) for row in members]
-    show.table(Table(columns, rows))
-    if not found.dominance:
-        show.say(
+    if not found.dominance_probability:
+        screen.say(
             "note: with the columns frozen_scores and organic_scores (files of gmb crucible score) "
             "the items are resampled, to say how sure it is that one beats another"
         )
-    following = shlex.join(["gmb", "crucible", "compare", "BEFORE.json", "AFTER.json"])
-    show.written(paths, following=following)
+    screen.written(paths, following=_command("compare", "BEFORE.json", "AFTER.json"))
 
 
+@app.command()
 def aggregate(
     boards: Annotated[list[Path], typer.Argument(help="Scoreboards, one per training seed.")],
     against: Annotated[
@@ -326,11 +150,10 @@ def aggregate(
     ] = False,
     draws: Annotated[int, typer.Option(help="Bootstrap resamples of seeds and items.")] = 2000,
     seed: Annotated[int, typer.Option(help="Of the resamples.")] = 0,
-    out: Annotated[Path, typer.Option(help="Where to write it.")] = Path("aggregate.json"),
+    out: Out = Path("aggregate.json"),
 ) -> None:
     """Mean, spread and interval over training seeds, overall and by tier."""
-    from gmb_hf.cli import screen as show
-    from gmb_hf.crucible.aggregate import aggregate_files
+    from gmb_hf.crucible.compare import aggregate_files
 
     found = aggregate_files(
         boards,
@@ -342,77 +165,67 @@ def aggregate(
     )
     path = found.write(out)
     _print_aggregate(found)
-    more = ["OTHER_BOARDS", "--against", str(path), "--out", "OTHER.json"]
-    show.written([path], following=shlex.join(["gmb", "crucible", "aggregate", *more]))
+    more = ("OTHER_BOARDS", "--against", path, "--out", "OTHER.json")
+    screen.written([path], following=_command("aggregate", *more))
 
 
-def _print_aggregate(found: Aggregated) -> None:
+@app.command()
+def mine(
+    candidates: Annotated[Path, typer.Argument(help="JSONL of bundles: anchor and positive.")],
+    pool: Annotated[Path, typer.Option(help="JSONL of texts that negatives are drawn from.")],
+    encoder: Encoder = None,
+    embeddings: Annotated[
+        Path | None, typer.Option(help="Of the candidates: .npy or .safetensors, a row per text.")
+    ] = None,
+    pool_embeddings: Annotated[Path | None, typer.Option(help="The same of the pool.")] = None,
+    lineups: Annotated[int, typer.Option(help="Lineups that each candidate meets.")] = 10,
+    lineup_size: Annotated[int, typer.Option(help="Negatives in a lineup.")] = 10,
+    threshold: Annotated[float, typer.Option(help="Least danger that passes.")] = 0.0,
+    min_passes: Annotated[int, typer.Option(help="Least passes that are accepted.")] = 3,
+    near_duplicate: Annotated[
+        float, typer.Option(help="Cosine from which two texts count as the same.")
+    ] = 0.95,
+    seed: Annotated[int, typer.Option(help="Of the lineups.")] = 0,
+    out: Folder = Path("mined"),
+) -> None:
+    """Try each candidate in seeded lineups; keep the dangerous ones, set doubtful ones apart."""
+    from gmb_hf.crucible.mining import Settings, mine_files
 
-    from gmb_hf.cli import screen as show
-    from gmb_hf.escape import number
-
-    heads = ("metric", "mean", "std", "min", "max", "95% interval")
-    columns = (
-        Column("items"),
-        *(Column(head, align="l" if head == "metric" else "r") for head in heads),
+    settings = Settings(
+        lineups=lineups,
+        lineup_size=lineup_size,
+        threshold=threshold,
+        min_passes=min_passes,
+        near_duplicate=near_duplicate,
+        seed=seed,
     )
-    rows: list[Row | Line] = []
-    sides = [("", found.groups), ("against: ", found.against or {})]
-    for prefix, side in sides:
-        for name, metrics in side.items():
-            rows.append(Line(f"{prefix}{name}"))
-            for metric in ("pass_rate", "mean_margin", "q10_margin", "mean_rank"):
-                stats = metrics[metric]
-                cells: Sequence[str] = (metric, *["–"] * 5)
-                if stats is not None:
-                    interval = f"{number(stats.ci_low)} to {number(stats.ci_high)}"
-                    cells = (
-                        metric,
-                        number(stats.mean),
-                        number(stats.std),
-                        number(stats.min),
-                        number(stats.max),
-                        "–" if stats.ci_low is None else interval,
-                    )
-                rows.append(("", *cells))
-    show.table(Table(columns, rows))
-    for name, found_difference in found.bootstrap.items():
-        show.say(
-            f"{name}: pass rate {found_difference.difference:+.3f} against the other "
-            f"configuration, 95% {found_difference.ci_low:+.3f} to {found_difference.ci_high:+.3f} "
-            "(seeds and items resampled)"
+    with screen.counting("encoding") as done:
+        result, paths = mine_files(
+            candidates,
+            pool,
+            out,
+            settings=settings,
+            embeddings=embeddings,
+            pool_embeddings=pool_embeddings,
+            encoder=encoder,
+            on_done=done,
         )
-    for name, separated in found.separated.items():
-        if separated is not None:
-            word = "is" if separated else "is not"
-            show.say(f"{name}: the pass rate {word} two points apart (the spec's rule for 3 seeds)")
-    for note in found.notes:
-        show.say(f"note: {note}")
+    summary = result.summary()
+    screen.say(
+        f"{result.accepted:,} of {result.tested:,} candidates accepted: mining pass rate "
+        f"{number(result.pass_rate)} (95% {number(result.ci_low)} to {number(result.ci_high)}).",
+        style="bold",
+    )
+    screen.say(
+        f"accepted by strength: {_counts(summary['strengths'])}; "
+        f"quarantined: {summary['quarantined']:,}"
+    )
+    screen.written(paths, following=_command("score", paths[0], "--encoder", encoder or "NAME"))
 
 
-def _beaten(by: tuple[str, float] | None) -> str:
-    return "" if by is None else f"{by[0]} ({by[1]:.0%})"
-
-
-def _pool(text: str) -> Pool:
-    from gmb_hf.crucible.exposure import Pool
-    from gmb_hf.errors import InputError
-
-    name, _, rest = text.partition("=")
-    size, _, ratio = rest.partition(":")
-    try:
-        return Pool(name, int(size), float(ratio))
-    except ValueError:
-        raise InputError(
-            f"--pool {text!r}: must be NAME=SIZE:RATIO, such as legacy=454:0.75"
-        ) from None
-
-
-# `gmb crucible from-runs`: bundles of equations, tracked while models learn to solve them.
-
-
+@app.command()
 def from_runs(
-    out: Annotated[Path, typer.Option(help="A folder.")],
+    out: Folder,
     preset: Annotated[
         str, typer.Option(help="smoke, quick, standard, hierarchical, paper or reference.")
     ] = "quick",
@@ -433,8 +246,7 @@ def from_runs(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
     """Train seeds and ask each the same at every checkpoint: which equations have one answer?"""
-    from gmb_hf.cli import screen as show
-    from gmb_hf.crucible.grokking import Drawing
+    from gmb_hf.crucible import grokking
     from gmb_hf.errors import InputError
     from gmb_hf.training.config import parse_seeds
     from gmb_hf.training.presets import preset as named
@@ -442,81 +254,28 @@ def from_runs(
     spaced = [] if every is None else [f"training.checkpoint_every={every}"]
     config = named(preset).changed([*(changes or []), *spaced])
     wanted = parse_seeds(seeds)
-    drawing = Drawing(bundles, negatives, bundle_seed)
+    sampling = grokking.Sampling(bundles, negatives, bundle_seed)
+    # Of a training with the same seeds and task, whose items are the same.
+    comparing = _command("compare", out / "scoreboard.json", "OTHER/scoreboard.json")
     if model is None:
-        from gmb_hf.crucible.grokking import from_runs as ask_runs
-
-        found = ask_runs(config, wanted, out, drawing=drawing, device=device)
-        _print_course(found)
-        print_board(found.asked.board)
+        found = grokking.from_runs(config, wanted, out, sampling=sampling, device=device)
+        _print_progress(found)
+        _print_board(found.scored.board)
         for note in found.notes:
-            show.say(f"note: {note}")
-        show.say_whole("compare", _comparing(out))
-        show.written(list(found.paths), following=_following(config.benchmark, out))
+            screen.say(f"note: {note}")
+        screen.say_whole("compare", comparing)
+        following = ["gmb", "evaluate", "--runs", str(out / "logs"), "--metric", "test_acc"]
+        following += ["--score", "crucible_margin_q10", "--horizon", str(config.benchmark.horizon)]
+        following += ["--safe-gap", str(config.benchmark.safe_gap)]
+        screen.written(list(found.paths), following=shlex.join(following))
         return
     if len(wanted) != 1:
         raise InputError(
             f"--seeds {seeds}: a saved model is one run; give its one seed, e.g. --seeds 0"
         )
-    from gmb_hf.crucible.grokking import ask_model
-
-    asked = ask_model(model, config, wanted[0], out, drawing=drawing)
-    print_board(asked.board)
-    show.written(list(asked.paths), following=_comparing(out))
-
-
-def _print_course(found: FromRuns) -> None:
-    from gmb_hf.cli import screen as show
-    from gmb_hf.crucible.grokking import course_of
-    from gmb_hf.escape import number
-
-    course = course_of(found.log, found.events)
-    places = [("at memorisation", course.memorised), ("at t*", course.event)]
-    q10 = [f"{number(value)} {when}" for when, value in places if value is not None]
-    show.say(
-        f"q10 of the held-out margins: {', '.join([*q10, f'{number(course.last)} at the end'])} "
-        f"(medians; {course.n_runs:,} runs, {course.n_events:,} with an event).",
-        style="bold",
-    )
-    if course.share is not None:
-        show.say(f"of its rise since memorisation, {number(course.share)} came before t* (median)")
-
-
-def _following(design: BenchmarkSettings, out: Path) -> str:
-    command = ["gmb", "evaluate", "--runs", str(out / "logs"), "--metric", "test_acc"]
-    command += ["--score", "crucible_margin_q10"]
-    command += ["--horizon", str(design.horizon)]
-    command += ["--safe-gap", str(design.safe_gap)]
-    return shlex.join(command)
-
-
-def _comparing(out: Path) -> str:
-    """Of a training with the same seeds and task: the items are the same."""
-    return shlex.join(
-        ["gmb", "crucible", "compare", str(out / "scoreboard.json"), "OTHER/scoreboard.json"]
-    )
-
-
-app = typer.Typer(no_args_is_help=True)
-app.add_typer(tiers_app, name="tiers", help="Freeze cutoffs of difficulty, and apply them.")
-app.command("exposure")(exposure)
-app.command("pareto")(pareto)
-app.command("aggregate")(aggregate)
-app.command("mine")(mine)
-app.command("from-runs")(from_runs)
-
-Mismatch = Annotated[
-    bool,
-    typer.Option(
-        "--allow-fingerprint-mismatch",
-        help="Show numbers of different data all the same; they are not comparable.",
-    ),
-]
-
-
-@app.callback()
-def _crucible() -> None:
-    """Does the model still rank its hardest known cases right?"""
+    scored = grokking.score_model(model, config, wanted[0], out, sampling=sampling)
+    _print_board(scored.board)
+    screen.written(list(scored.paths), following=comparing)
 
 
 @app.command()
@@ -525,9 +284,7 @@ def score(
     embeddings: Annotated[
         Path | None, typer.Option(help=".npy or .safetensors with a row per text.")
     ] = None,
-    encoder: Annotated[
-        str | None, typer.Option(help="A sentence-transformers model, by name or path.")
-    ] = None,
+    encoder: Encoder = None,
     name: Annotated[
         str | None, typer.Option(help="What made the similarities; the encoder by default.")
     ] = None,
@@ -539,10 +296,9 @@ def score(
     ),
 ) -> None:
     """Margin and rank of each item, by the similarities in the file or by embeddings."""
-    from gmb_hf.cli import screen as show
-    from gmb_hf.crucible.score import score_bundles
+    from gmb_hf.crucible.scores import score_bundles
 
-    with show.counting("encoding") as done:
+    with screen.counting("encoding") as done:
         scores = score_bundles(
             bundles,
             embeddings=embeddings,
@@ -553,32 +309,82 @@ def score(
         )
     path = scores.write(out)
     _print_scores(scores)
-    following = (
-        ["tiers", "fit", "--scores", str(path)]
-        if scores.tiers is None
-        else ["scoreboard", "--scores", str(path), "--eval-version", "v1"]
+    following = _command("scoreboard", "--scores", path, "--eval-version", "v1")
+    if scores.tiers is None:
+        following = _command("tiers", "fit", "--scores", path)
+    screen.written([path], following=following)
+
+
+@tiers_app.command()
+def fit(
+    scores: Scores,
+    thresholds: Annotated[
+        tuple[float, float], typer.Option(help="Quantiles of the danger at the two cutoffs.")
+    ] = (0.7, 0.9),
+    method: Annotated[
+        str, typer.Option(help="inverted_cdf, or spec for the reference's algorithm.")
+    ] = "inverted_cdf",
+    out: Annotated[Path, typer.Option(help="Where to freeze them.")] = Path("tiers.json"),
+    force: Annotated[bool, typer.Option("--force", help="Replace tiers that are there.")] = False,
+) -> None:
+    """Freeze the cutoffs of a corpus, with the encoder and the corpus that they come from."""
+    from gmb_hf.crucible.scores import ItemScores, fit_to_scores
+    from gmb_hf.errors import InputError
+
+    if out.exists() and not force:
+        raise InputError(
+            f"{out}: tiers are frozen there already; other cutoffs would hold other items. Choose "
+            "another file, or replace them with --force"
+        )
+    table = ItemScores.read(scores)
+    tiers = fit_to_scores(table, thresholds=thresholds, method=method)
+    path = tiers.write(out)
+    screen.say(
+        f"danger up to {tiers.t1_cutoff:.6g} is tier1_easy, up to "
+        f"{tiers.t2_cutoff:.6g} tier2_robust; items: {_counts(tiers.counts)}."
     )
-    show.written([path], following=shlex.join(["gmb", "crucible", *following]))
+    for note in tiers.notes:
+        screen.say(f"note: {note}")
+    files = ("--tiers", path, "--scores", scores, "--bundles", table.origin.bundles)
+    screen.written([path], following=_command("tiers", "assign", *files))
+
+
+@tiers_app.command()
+def assign(
+    tiers: Annotated[Path, typer.Option(help="Frozen cutoffs.")],
+    scores: Scores,
+    bundles: Annotated[Path, typer.Option(help="The bundles that were scored.")],
+    out: Annotated[Path, typer.Option(help="Where to write bundles with their tiers.")] = Path(
+        "tiered.jsonl"
+    ),
+) -> None:
+    """Write the bundles with their tiers: the set that every later model is scored on."""
+    from gmb_hf.crucible.scores import ItemScores, assign_to_file
+    from gmb_hf.crucible.tiers import Tiers
+
+    found = assign_to_file(Tiers.read(tiers), ItemScores.read(scores), bundles, out)
+    screen.say(f"items: {_counts(found.counts)}.")
+    if found.left_out:
+        screen.say(f"note: {found.left_out:,} items had no score and are not in the new file")
+    screen.written([found.path], following=_command("score", found.path))
 
 
 @app.command()
 def scoreboard(
-    scores: Annotated[Path, typer.Option(help="What gmb crucible score wrote.")],
+    scores: Scores,
     eval_version: Annotated[str, typer.Option(help="Version of the evaluation set, e.g. v23.")],
     seed: Annotated[int, typer.Option(help="Seed of the evaluation.")] = 42,
     checkpoint: Annotated[
         str | None, typer.Option(help="The model; what made the similarities by default.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where to write it.")] = Path("scoreboard.json"),
+    out: Out = Path("scoreboard.json"),
 ) -> None:
     """Sum up the items overall and by tier, under the fingerprint of their data."""
-    from gmb_hf.cli import screen as show
-    from gmb_hf.crucible.score import scoreboard_of
+    from gmb_hf.crucible.scoreboard import scoreboard_of
 
     made = scoreboard_of(scores, out, version=eval_version, seed=seed, checkpoint=checkpoint)
-    print_board(made)
-    following = shlex.join(["gmb", "crucible", "compare", str(out), "OTHER.json"])
-    show.written([out], following=following)
+    _print_board(made)
+    screen.written([out], following=_command("compare", out, "OTHER.json"))
 
 
 @app.command()
@@ -589,16 +395,21 @@ def compare(
         Path | None, typer.Option(help="Scoreboard of the organic holdout, before.")
     ] = None,
     organic_after: Annotated[Path | None, typer.Option(help="The same, after.")] = None,
-    allow_fingerprint_mismatch: Mismatch = False,
+    allow_fingerprint_mismatch: Annotated[
+        bool,
+        typer.Option(
+            "--allow-fingerprint-mismatch",
+            help="Show numbers of different data all the same; they are not comparable.",
+        ),
+    ] = False,
     gate: Annotated[
         bool, typer.Option("--gate", help="Exit with 1 from a CRITICAL guardrail on.")
     ] = False,
     permutations: Annotated[int, typer.Option(help="Sign flips of a permutation test.")] = 9999,
     seed: Annotated[int, typer.Option(help="Of the sign flips.")] = 0,
-    out: Annotated[Path, typer.Option(help="Where to write it.")] = Path("comparison.json"),
+    out: Out = Path("comparison.json"),
 ) -> None:
     """What changed between two scoreboards of the same data, with guardrails and paired tests."""
-    from gmb_hf.cli import screen as show
     from gmb_hf.crucible.compare import compare_files
     from gmb_hf.errors import CheckFailed, InputError
 
@@ -616,75 +427,193 @@ def compare(
     path = found.write(out)
     _print_comparison(found)
     if gate and not found.passes:
-        show.say_whole("wrote", str(path))
+        screen.say_whole("wrote", str(path))
         reason = "; ".join(found.obstacles)
         raise CheckFailed(f"the gate is closed: {reason} (see {path})")
-    board = shlex.join(["gmb", "crucible", "aggregate", str(following), "OTHER_SEED.json"])
-    show.written([path], following=board)
+    screen.written([path], following=_command("aggregate", following, "OTHER_SEED.json"))
+
+
+# What the commands print.
+
+
+def _command(*words: str | Path) -> str:
+    """A `gmb crucible` command to type next."""
+    return shlex.join(["gmb", "crucible", *map(str, words)])
+
+
+def _pool(text: str) -> Pool:
+    from gmb_hf.crucible.exposure import Pool
+    from gmb_hf.errors import InputError
+
+    name, _, rest = text.partition("=")
+    size, _, ratio = rest.partition(":")
+    try:
+        return Pool(name, int(size), float(ratio))
+    except ValueError:
+        raise InputError(
+            f"--pool {text!r}: must be NAME=SIZE:RATIO, such as legacy=454:0.75"
+        ) from None
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items())
+
+
+def _right(heads: Sequence[str]) -> list[Column]:
+    return [Column(head, right=True) for head in heads]
+
+
+def _print_table(
+    columns: Sequence[Column],
+    groups: Mapping[str, Iterable[Sequence[str]]],
+    *,
+    styles: Mapping[str, str] | None = None,
+    note: str = "",
+) -> None:
+    """Rows under headings, and a note below; `styles` says how some cells are shown."""
+    console, shown = screen.console(), styles or {}
+    bodies = [
+        Group(
+            [[Text(one_line(cell), shown.get(cell, "")) for cell in row] for row in rows], heading
+        )
+        for heading, rows in groups.items()
+    ]
+    for part in lay_out(columns, bodies, console.width):
+        console.print(part)
+    if note:
+        screen.say(f"note: {note}")
+    console.print()
+
+
+def _print_guardrails(findings: Sequence[Finding]) -> None:
+    """Each finding with its level, the worst first."""
+    ordered = sorted(findings, key=lambda finding: -finding.level)
+    _print_table(
+        (Column("guardrail"), Column("", shrinks_to=30, wraps=True)),
+        {"": [(finding.level.name, finding.message) for finding in ordered]},
+        styles={"OK": "green", "WARNING": "yellow", "CRITICAL": "bold red", "SEVERE": "bold red"},
+    )
+
+
+def _print_board(made: Scoreboard) -> None:
+    """The scoreboard as a table, overall and by tier."""
+    screen.say(made.eval_header.line)
+    heads = ("n", "correct", "pass", "margin", "q10", "median", "q90", "rank")
+    rows = [
+        (
+            name,
+            f"{stats.n:,}",
+            f"{stats.correct:,}",
+            number(stats.pass_rate),
+            number(stats.mean_margin),
+            number(stats.q10_margin),
+            number(stats.median_margin),
+            number(stats.q90_margin),
+            number(stats.mean_rank, 2),
+        )
+        for name, stats in {"overall": made.overall, **made.by_tier}.items()
+    ]
+    note = "the items have no tiers; gmb crucible tiers assign gives them some"
+    _print_table((Column("items"), *_right(heads)), {"": rows}, note="" if made.by_tier else note)
 
 
 def _print_scores(scores: ItemScores) -> None:
-    from gmb_hf.cli import screen as show
-    from gmb_hf.crucible.score import summaries
-    from gmb_hf.escape import number
-
-    margin, rank = summaries(scores)
-    show.say(
+    margin, rank = scores.summaries()
+    screen.say(
         f"{margin.n:,} items by {scores.origin.encoder}: pass rate {number(margin.pass_rate)} "
         f"({number(rank.chance_pass_rate)} by chance), ties {number(margin.tie_rate)}.",
         style="bold",
     )
-    show.say(
+    screen.say(
         f"margin: mean {number(margin.mean_margin)}, q10 {number(margin.q10_margin)}, median "
         f"{number(margin.median_margin)}, q90 {number(margin.q90_margin)}"
     )
     hits = ", ".join(f"hits@{k} {number(value)}" for k, value in rank.hits.items())
-    show.say(
+    screen.say(
         f"rank: mean {number(rank.mean_rank)} (realistic {number(rank.mean_rank_realistic)}, "
         f"pessimistic {number(rank.mean_rank_pessimistic)}), adjusted mean rank index "
         f"{number(rank.adjusted_mean_rank_index)}, MRR {number(rank.mrr)}, {hits}"
     )
     if margin.n_skipped:
-        show.say(f"note: {margin.n_skipped:,} items without negatives were left out")
+        screen.say(f"note: {margin.n_skipped:,} items without negatives were left out")
 
 
-def _print_comparison(found: Compared) -> None:
-
-    from gmb_hf.cli import screen as show
-    from gmb_hf.escape import p_value
-
-    tests = {test.group: test for test in found.tests}
-    heads = ("n", "pass", "q10", "margin", "rank", "gained", "lost", "p pass", "p margin")
-    columns = (Column("change in"), *(Column(head, align="r") for head in heads))
+def _print_comparison(found: Comparison) -> None:
+    tests = {test.group: test for test in found.paired_tests}
     rows = []
-    for name, change in {"overall": found.comparison.overall, **found.comparison.by_tier}.items():
+    for name, change in {"overall": found.overall, **found.by_tier}.items():
         test = tests.get(name)
-        cells = (
-            name,
-            f"{test.n:,}" if test else "–",
-            _signed(change["pass_rate"]),
-            _signed(change["q10_margin"]),
-            _signed(change["mean_margin"]),
-            _signed(change["mean_rank"]),
-            f"{test.mcnemar.only_second:,}" if test else "–",
-            f"{test.mcnemar.only_first:,}" if test else "–",
-            p_value(test.mcnemar_adjusted if test else None),
-            p_value(test.permutation_adjusted if test else None),
+        changes = [change[key] for key in ("pass_rate", "q10_margin", "mean_margin", "mean_rank")]
+        rows.append(
+            (
+                name,
+                f"{test.n:,}" if test else "–",
+                *("–" if value is None else f"{value:+.3f}" for value in changes),
+                f"{test.mcnemar.only_second:,}" if test else "–",
+                f"{test.mcnemar.only_first:,}" if test else "–",
+                p_value(test.mcnemar_adjusted if test else None),
+                p_value(test.permutation_adjusted if test else None),
+            )
         )
-        rows.append(cells)
-    if not found.comparison.comparable:
-        show.say("NOT COMPARABLE: " + "; ".join(found.comparison.mismatches), style="bold red")
-    show.table(Table(columns, rows))
-    show.table(levels(found.findings))
+    if not found.comparable:
+        screen.say("NOT COMPARABLE: " + "; ".join(found.mismatches), style="bold red")
+    heads = ("n", "pass", "q10", "margin", "rank", "gained", "lost", "p pass", "p margin")
+    _print_table((Column("change in"), *_right(heads)), {"": rows})
+    _print_guardrails(found.guardrails)
     for note in found.notes:
-        show.say(f"note: {note}")
-    if found.tests:
-        show.say(
+        screen.say(f"note: {note}")
+    if found.paired_tests:
+        screen.say(
             "gained, lost: items that only the newer, only the older model passes. p: exact "
             "McNemar test of the passes, sign-flip test of the margins; Holm-adjusted over rows.",
             style="dim",
         )
 
 
-def _signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.3f}"
+def _print_aggregate(found: Aggregate) -> None:
+    groups = {}
+    for prefix, side in (("", found.groups), ("against: ", found.against or {})):
+        for name, metrics in side.items():
+            rows = []
+            for metric in ("pass_rate", "mean_margin", "q10_margin", "mean_rank"):
+                stats = metrics[metric]
+                cells = ["–"] * 5
+                if stats is not None:
+                    cells = [number(x) for x in (stats.mean, stats.std, stats.min, stats.max)]
+                    interval = f"{number(stats.ci_low)} to {number(stats.ci_high)}"
+                    cells.append("–" if stats.ci_low is None else interval)
+                rows.append(("", metric, *cells))
+            groups[f"{prefix}{name}"] = rows
+    heads = ("mean", "std", "min", "max", "95% interval")
+    _print_table((Column("items"), Column("metric"), *_right(heads)), groups)
+    for name, gap in found.bootstrap.items():
+        screen.say(
+            f"{name}: pass rate {gap.difference:+.3f} against the other configuration, 95% "
+            f"{gap.ci_low:+.3f} to {gap.ci_high:+.3f} (seeds and items resampled)"
+        )
+    for name, separated in found.separated.items():
+        if separated is not None:
+            word = "is" if separated else "is not"
+            screen.say(
+                f"{name}: the pass rate {word} two points apart (the spec's rule for 3 seeds)"
+            )
+    for note in found.notes:
+        screen.say(f"note: {note}")
+
+
+def _print_progress(found: TrackedRuns) -> None:
+    from gmb_hf.crucible.grokking import margin_progress
+
+    progress = margin_progress(found.log, found.events)
+    q10 = {"at memorisation": progress.memorised, "at t*": progress.event}
+    medians = [f"{number(value)} {when}" for when, value in q10.items() if value is not None]
+    medians.append(f"{number(progress.last)} at the end")
+    screen.say(
+        f"q10 of the held-out margins: {', '.join(medians)} "
+        f"(medians; {progress.n_runs:,} runs, {progress.n_events:,} with an event).",
+        style="bold",
+    )
+    if progress.share is not None:
+        screen.say(
+            f"of its rise since memorisation, {number(progress.share)} came before t* (median)"
+        )

@@ -1,4 +1,9 @@
-"""Files of bundles: one JSON object a line (`bundle.py` says which forms are understood)."""
+"""Files of bundles, and embeddings of their texts.
+
+A bundle is one JSON object a line: `anchor`, `positive` and `negatives` as text or objects with
+`text` (negatives also as a mapping of names), or `similarities` as a list with `positive_index`, or
+as an object with `positive` and `negatives`; optionally `id` and `tier`.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gmb_hf.crucible.similarities import OnEmpty, Similarities, listed
+from gmb_hf.crucible.margins import OnEmpty, Similarities, listed
 from gmb_hf.crucible.tiers import check_names
 from gmb_hf.errors import InputError, nearest
 from gmb_hf.files import check_file, parse_json
 from gmb_hf.fingerprints import ContentHash, item_hash
 
-_TEXTS = ("anchor", "positive", "negatives")
+_ROLES = ("anchor", "positive", "negatives")
+_CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -85,9 +91,9 @@ def parse_bundle(data: Any, line: int, *, where: str) -> Bundle:
 
 
 def item_content(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What of a line is data: all of it but the similarities, which are a model's answer.
+    """The part of a line that identifies the item: all but the similarities, which are a model's.
 
-    Where there is neither a text nor an id, the similarities are all that the item is known by.
+    Where there is neither a text nor an id, the similarities identify the item.
     """
     if "id" in data or isinstance(data.get("anchor"), (str, Mapping)):
         return {key: value for key, value in data.items() if key != "similarities"}
@@ -107,7 +113,7 @@ def _texts(
     if not required and "anchor" not in data:
         return None, None, ()
     if required:
-        for key in _TEXTS:
+        for key in _ROLES:
             if key not in data:
                 raise _missing(key, data, where)
     positive = data.get("positive")
@@ -120,7 +126,7 @@ def _texts(
 
 
 def _missing(key: str, data: Mapping[str, Any], where: str) -> InputError:
-    guess = nearest(key, [name for name in data if name not in _TEXTS])
+    guess = nearest(key, [name for name in data if name not in _ROLES])
     hint = f" Is {guess!r} meant?" if guess else ""
     found = ", ".join(reprlib.repr(name) for name in list(data)[:8]) or "nothing"
     return InputError(
@@ -144,9 +150,8 @@ def _negatives(value: Any, where: str) -> Iterator[str]:
         for place, item in enumerate(value):
             yield _text(item, f"negatives[{place}]", where)
     elif isinstance(value, Mapping) and not isinstance(value.get("text"), str):
-        for name, item in value.items():
-            for entry in item if isinstance(item, list) else [item]:
-                yield _text(entry, f"negatives[{name!r}]", where)
+        for name, item in _entries(value):
+            yield _text(item, f"negatives[{name!r}]", where)
     else:
         raise InputError(
             f"{where}: negatives must be a list of texts or a mapping of names to texts, got "
@@ -170,7 +175,14 @@ def _similarities(
                 f"{where}: negatives and their similarities name others: {', '.join(wrong[:5])} in "
                 "one of the two only"
             )
-        return _numbers([given["positive"], *_flat(rest, where)], where), 0
+        if isinstance(rest, Mapping):
+            rest = [entry for _, entry in _entries(rest)]
+        if not isinstance(rest, list):
+            raise InputError(
+                f"{where}: the negatives' similarities must be a list of numbers, got "
+                f"{reprlib.repr(rest)}"
+            )
+        return _numbers([given["positive"], *rest], where), 0
     if not isinstance(given, list):
         raise InputError(
             f"{where}: similarities must be a list of numbers or an object with 'positive' and "
@@ -191,18 +203,11 @@ def _similarities(
     return values, index
 
 
-def _flat(value: Any, where: str) -> list[Any]:
-    if isinstance(value, list):
-        return value
-    if isinstance(value, Mapping):
-        return [
-            entry
-            for item in value.values()
-            for entry in (item if isinstance(item, list) else [item])
-        ]
-    raise InputError(
-        f"{where}: the negatives' similarities must be a list of numbers, got {reprlib.repr(value)}"
-    )
+def _entries(mapping: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Each value of a mapping with its name; a list holds several of one name."""
+    for name, item in mapping.items():
+        for entry in item if isinstance(item, list) else [item]:
+            yield name, entry
 
 
 def _numbers(values: list[Any], where: str) -> tuple[float, ...]:
@@ -324,10 +329,6 @@ def _lines(path: Path, digest: Any) -> Iterator[tuple[int, str]]:
 
 
 # From embeddings to similarities: the cosine of each candidate with its anchor, in float64.
-
-
-_CHUNK = 1 << 16
-_ROLES = ("anchor", "positive", "negatives")
 
 
 @dataclass(frozen=True, eq=False)

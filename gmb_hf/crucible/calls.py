@@ -1,8 +1,8 @@
-"""How the Crucible metrics are called: their keywords, and what is wrong with a call."""
+"""What the Crucible modules of `evaluate` call: flat dictionaries of scalars with stable names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,9 +12,16 @@ from numpy.typing import NDArray
 from gmb_hf.crucible.bundles import read_bundles
 from gmb_hf.crucible.compare import OVERALL, paired_tests
 from gmb_hf.crucible.exposure import Pool, expected_exposures
-from gmb_hf.crucible.margins import HITS, margins, ranks, summarize, summarize_ranks
+from gmb_hf.crucible.margins import (
+    HITS,
+    PLACE,
+    Similarities,
+    margins,
+    ranks,
+    summarize,
+    summarize_ranks,
+)
 from gmb_hf.crucible.scoreboard import SEED, make_scoreboard
-from gmb_hf.crucible.similarities import PLACE, Similarities
 from gmb_hf.errors import InputError, right_call, unknown
 
 _ITEMS = "predictions=[[0.9, 0.2, 0.4], ...], references=[0, ...]"
@@ -49,7 +56,7 @@ KEYWORDS: dict[str, tuple[str, ...]] = {
     "crucible_compare": ("tiers", "ids", "permutations", "seed"),
     "crucible_exposure": ("steps", "batch_size", "probability"),
 }
-"""The keywords of each metric beside its data."""
+"""The keywords of each metric besides its data."""
 
 
 def check(metric: str, settings: Mapping[str, Any]) -> None:
@@ -60,7 +67,7 @@ def check(metric: str, settings: Mapping[str, Any]) -> None:
 
 @contextmanager
 def called(metric: str, settings: Mapping[str, Any]) -> Iterator[None]:
-    """Check the keywords; whatever is wrong is said with the metric's name and the right call."""
+    """Check the keywords; an error names the metric and shows a right call."""
     with right_call(metric, CALLS[metric]):
         for name in settings:
             if name not in KEYWORDS[metric]:
@@ -82,18 +89,14 @@ def listed(name: str, value: Any) -> list[Any]:
     return list(value)
 
 
-def tiers_of(settings: Mapping[str, Any]) -> list[Any] | None:
+def _tiers(settings: Mapping[str, Any]) -> list[Any] | None:
     """The tier of each item, where tiers were given."""
-    found = settings.get("tiers")
-    return None if found is None else listed("tiers", found)
+    return None if settings.get("tiers") is None else listed("tiers", settings["tiers"])
 
 
-def whole(size: Any) -> Any:
-    """A size that went through float64 as the whole number that it was."""
-    return int(size) if isinstance(size, (float, np.integer)) and size == size // 1 else size
-
-
-# Crucible as flat scalars with stable names: what the Crucible metrics return.
+def _size(given: Any) -> Any:
+    """A size as an int, where float64 holds a whole number."""
+    return int(given) if isinstance(given, (float, np.integer)) and given == given // 1 else given
 
 
 Flat = dict[str, Any]
@@ -152,13 +155,10 @@ def scoreboard(predictions: Any, references: Any, **settings: Any) -> Flat:
         if not settings.get("version"):
             raise InputError("version is missing; name the version of the evaluation set")
         items = _items(predictions, references, {})
-        data = _evaluation_set(items, settings)
         made = make_scoreboard(
             margins(items),
             ranks(items).strict,
-            data["tiers"],
-            source_hash=data["source_hash"],
-            content_hash=data["content_hash"],
+            **_evaluation_set(items, settings),
             seed=settings.get("seed", SEED),
             version=str(settings["version"]),
             checkpoint_path=str(settings.get("checkpoint_path", "")),
@@ -180,16 +180,17 @@ def compare(predictions1: Any, predictions2: Any, references: Any, **settings: A
         settings: `tiers`, `ids`, `permutations` [9999], `seed` [0].
     """
     with called("crucible_compare", settings):
-        first, second = (
-            _items(rows, references, settings, name=name)
-            for name, rows in (("predictions1", predictions1), ("predictions2", predictions2))
-        )
-        _refuse_other_candidates(first, second)
-        a, b = margins(first), margins(second)
+        first = _items(predictions1, references, settings, name="predictions1")
+        second = _items(predictions2, references, settings, name="predictions2")
+        for place in np.flatnonzero(first.counts != second.counts).tolist():
+            raise InputError(
+                f"predictions2, item {second.names()[place]!r}: {second.counts[place]} candidates, "
+                f"but {first.counts[place]} in predictions1; both must be of the same ones"
+            )
         tests = paired_tests(
-            a,
-            b,
-            tiers_of(settings),
+            margins(first),
+            margins(second),
+            _tiers(settings),
             permutations=settings.get("permutations", 9999),
             seed=settings.get("seed", 0),
         )
@@ -235,7 +236,7 @@ def exposure(data: Any, sizes: Any, ratios: Any, **settings: Any) -> Flat:
         for name in KEYWORDS["crucible_exposure"]:
             given(name, settings.get(name))
         pools = [
-            Pool(str(name), whole(size), share)
+            Pool(str(name), _size(size), share)
             for name, size, share in zip(names, counts, shares, strict=True)
         ]
         found = expected_exposures(
@@ -276,17 +277,6 @@ def _items(
         raise InputError(f"{argument}, {error}") from None
 
 
-def _refuse_other_candidates(first: Similarities, second: Similarities) -> None:
-    """Two models are compared on the same items, so that each has as many candidates for both."""
-    wrong = np.flatnonzero(first.counts != second.counts)
-    if len(wrong):
-        place = int(wrong[0])
-        raise InputError(
-            f"predictions2, item {second.names()[place]!r}: {second.counts[place]} candidates, but "
-            f"{first.counts[place]} in predictions1; both must be of the same ones"
-        )
-
-
 def _evaluation_set(items: Similarities, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Hashes and tiers, of the file where there is one."""
     if settings.get("eval_file") is None:
@@ -299,7 +289,7 @@ def _evaluation_set(items: Similarities, settings: Mapping[str, Any]) -> dict[st
         return {
             "source_hash": source,
             "content_hash": settings.get("content_hash"),
-            "tiers": tiers_of(settings),
+            "tiers": _tiers(settings),
         }
     file = read_bundles(settings["eval_file"])
     if len(file.bundles) != items.n:
@@ -307,18 +297,17 @@ def _evaluation_set(items: Similarities, settings: Mapping[str, Any]) -> dict[st
             f"eval_file {file.path} holds {len(file.bundles)} items, predictions {items.n}; give "
             "all of them, in the order of the file"
         )
-    tiers: Sequence[str] | None = tiers_of(settings)
     return {
         "source_hash": file.source_hash,
         "content_hash": file.content_hash,
-        "tiers": file.tiers if tiers is None else tiers,
+        "tiers": file.tiers if settings.get("tiers") is None else _tiers(settings),
     }
 
 
 def _finished(
     flat: Flat, settings: Mapping[str, Any], per_item: Mapping[str, NDArray[Any]]
 ) -> Flat:
-    """Without a count that can only be 0; with the lists that are asked for."""
+    """Leave out a count that can only be 0; add the lists per item where they are wanted."""
     if settings.get("empty") != "skip":
         del flat["n_skipped"]
     if settings.get("return_per_item"):

@@ -1,11 +1,11 @@
-"""Two models on the same items: which tests say that they differ, overall and tier by tier."""
+"""Models on the same items: paired tests, scoreboards side by side, and seeds taken together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,17 +19,36 @@ from gmb_hf.crucible.exposure import (
     check_q10_margin,
     worst,
 )
-from gmb_hf.crucible.items import ItemScores
-from gmb_hf.crucible.score import scores_behind
-from gmb_hf.crucible.scoreboard import EvalHeader, Scoreboard, TierStats
+from gmb_hf.crucible.scoreboard import (
+    EvalHeader,
+    Scoreboard,
+    TierStats,
+    relative_path,
+    scores_behind,
+)
+from gmb_hf.crucible.scores import ItemScores
 from gmb_hf.crucible.tiers import HARDEST, TIERS, check_names
-from gmb_hf.documents import Record
-from gmb_hf.errors import InputError
-from gmb_hf.files import write_json
+from gmb_hf.documents import Record, plain_data
+from gmb_hf.errors import InputError, choose
+from gmb_hf.files import read_json, write_json
 from gmb_hf.fingerprints import SHOWN, FingerprintMismatchError, missing_items
-from gmb_hf.stats import McNemar, Permutation, checked_pairs, holm, mcnemar, paired_permutation
+from gmb_hf.stats import (
+    AggregateStats,
+    HierarchicalBootstrap,
+    IntervalMethod,
+    McNemar,
+    Permutation,
+    aggregate,
+    checked_pairs,
+    hierarchical_bootstrap,
+    holm,
+    mcnemar,
+    meets_separation_rule,
+    paired_permutation,
+)
 
 OVERALL = "overall"
+COMPARED = ("pass_rate", "mean_margin", "median_margin", "q10_margin", "q90_margin", "mean_rank")
 
 
 @dataclass(frozen=True)
@@ -73,37 +92,42 @@ def paired_tests(
         InputError: arrays that do not fit, no items, or a margin that is not finite.
     """
     a, b = checked_pairs(first, second)
-    groups: dict[str, NDArray[np.bool_]] = {OVERALL: np.ones(len(a), dtype=bool)}
-    if tiers is not None:
-        labels = np.asarray(tiers, dtype=np.str_)
-        if len(labels) != len(a):
-            raise InputError(f"{len(a)} items but {len(labels)} tiers; give one for each")
-        check_names(np.unique(labels).tolist())
-        groups |= {name: labels == name for name in TIERS if (labels == name).any()}
-    passes = {name: mcnemar(a[rows] > 0, b[rows] > 0) for name, rows in groups.items()}
-    shifts = {
-        name: paired_permutation(a[rows], b[rows], permutations=permutations, seed=seed)
-        for name, rows in groups.items()
-    }
-    by_passes = holm([found.p_value for found in passes.values()])
-    by_margin = holm([found.p_value for found in shifts.values()])
+    if tiers is not None and len(tiers) != len(a):
+        raise InputError(f"{len(a)} items but {len(tiers)} tiers; give one for each")
+    groups = _rows_of_groups(len(a), tiers)
+    passes = [mcnemar(a[rows] > 0, b[rows] > 0) for rows in groups.values()]
+    shifts = [
+        paired_permutation(a[rows], b[rows], permutations=permutations, seed=seed)
+        for rows in groups.values()
+    ]
+    by_passes = holm([found.p_value for found in passes])
+    by_margin = holm([found.p_value for found in shifts])
     return [
         PairedTest(
             group=name,
             n=int(rows.sum()),
-            mcnemar=passes[name],
+            mcnemar=passes[place],
             mcnemar_adjusted=float(by_passes[place] or 0.0),
-            permutation=shifts[name],
+            permutation=shifts[place],
             permutation_adjusted=float(by_margin[place] or 0.0),
         )
         for place, (name, rows) in enumerate(groups.items())
     ]
 
 
-# Two scoreboards side by side, if they speak of the same data.
+def _rows_of_groups(
+    n: int, tiers: Sequence[str] | NDArray[np.str_] | None
+) -> dict[str, NDArray[np.bool_]]:
+    """The items of the whole and of each tier that has some, bool [n] each."""
+    groups = {OVERALL: np.ones(n, dtype=bool)}
+    if tiers is not None:
+        labels = np.asarray(tiers, dtype=np.str_)
+        check_names(np.unique(labels).tolist())
+        groups |= {name: labels == name for name in TIERS if (labels == name).any()}
+    return groups
 
 
-COMPARED = ("pass_rate", "mean_margin", "median_margin", "q10_margin", "q90_margin", "mean_rank")
+# Two scoreboards of the same data, with guardrails, and paired tests where item scores are stored.
 
 
 @dataclass(frozen=True)
@@ -111,16 +135,49 @@ class Comparison(Record):
     """What changed from one scoreboard to the next.
 
     Attributes:
-        comparable: whether both speak of the same data; False never passes a gate.
+        comparable: whether both are of the same data; False never passes a gate.
         mismatches: why not, a sentence each.
         overall: next - previous of each statistic; None where either is null.
         by_tier: the same for each tier that both have.
+        paired_tests: on the items; () where their scores are not there, or not the same.
+        guardrails: what the checks found.
+        notes: what a reader must know.
     """
 
     comparable: bool
     mismatches: tuple[str, ...]
     overall: dict[str, float | None]
     by_tier: dict[str, dict[str, float | None]]
+    paired_tests: tuple[PairedTest, ...] = ()
+    guardrails: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def passes(self) -> bool:
+        """Whether a gate lets it through: the same data, and no guardrail from CRITICAL on."""
+        return self.comparable and worst(self.guardrails) < Level.CRITICAL
+
+    @property
+    def obstacles(self) -> list[str]:
+        """The findings from CRITICAL on, which a gate names."""
+        return [one.message for one in self.guardrails if one.level >= Level.CRITICAL]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The comparison as plain data, ready for JSON."""
+        return {
+            "comparable": self.comparable,
+            "mismatches": list(self.mismatches),
+            "overall": self.overall,
+            "by_tier": self.by_tier,
+            "passes": self.passes,
+            "paired_tests": [test.to_dict() for test in self.paired_tests],
+            "guardrails": [finding.to_dict() for finding in self.guardrails],
+            "notes": list(self.notes),
+        }
+
+    def write(self, path: str | Path) -> Path:
+        """Write as JSON, atomically."""
+        return write_json(path, self.to_dict())
 
 
 def compare_scoreboards(
@@ -134,14 +191,11 @@ def compare_scoreboards(
             result says `comparable: false`.
 
     Raises:
-        FingerprintMismatchError: the scoreboards speak of different data.
+        FingerprintMismatchError: the scoreboards are of different data.
     """
     found = mismatches(previous.eval_header, following.eval_header)
     if found and not allow_fingerprint_mismatch:
-        raise FingerprintMismatchError(
-            f"the scoreboards cannot be compared: {'; '.join(found)} "
-            "(--allow-fingerprint-mismatch shows the numbers all the same)"
-        )
+        raise _not_comparable(found)
     return Comparison(
         comparable=not found,
         mismatches=tuple(found),
@@ -172,67 +226,14 @@ def mismatches(first: EvalHeader, second: EvalHeader) -> list[str]:
         here, there = getattr(first, field), getattr(second, field)
         if here != there:
             found.append(f"{field} is {here} here and {there} there")
-    here, there = first.tier_distribution, second.tier_distribution
     # One without tiers can still be compared as a whole.
-    if here and there and here != there:
-        found.append(f"the tiers hold {_counts(here)} items here and {_counts(there)} there")
+    here, there = (
+        "/".join(str(header.tier_distribution.get(name, 0)) for name in TIERS)
+        for header in (first, second)
+    )
+    if first.tier_distribution and second.tier_distribution and here != there:
+        found.append(f"the tiers hold {here} items here and {there} there")
     return found
-
-
-def _counts(distribution: dict[str, int]) -> str:
-    return "/".join(str(distribution.get(name, 0)) for name in TIERS)
-
-
-def _differences(previous: TierStats, following: TierStats) -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
-    for name in COMPARED:
-        before, after = getattr(previous, name), getattr(following, name)
-        found[name] = None if before is None or after is None else after - before
-    return found
-
-
-# Two scoreboards, with guardrails, and paired tests where their item scores are at hand.
-
-
-@dataclass(frozen=True)
-class Compared:
-    """Two scoreboards.
-
-    Attributes:
-        comparison: what changed.
-        tests: paired tests on the items; () where their scores are not at hand, or not the same.
-        findings: the guardrails.
-        notes: what a reader must know.
-    """
-
-    comparison: Comparison
-    tests: tuple[PairedTest, ...]
-    findings: tuple[Finding, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def passes(self) -> bool:
-        """Whether a gate lets it through: the same data, and no guardrail from CRITICAL on."""
-        return self.comparison.comparable and worst(self.findings) < Level.CRITICAL
-
-    @property
-    def obstacles(self) -> list[str]:
-        """What a gate would name: the findings from CRITICAL on."""
-        return [one.message for one in self.findings if one.level >= Level.CRITICAL]
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data, ready for JSON."""
-        return {
-            **self.comparison.to_dict(),
-            "passes": self.passes,
-            "paired_tests": [test.to_dict() for test in self.tests],
-            "guardrails": [finding.to_dict() for finding in self.findings],
-            "notes": list(self.notes),
-        }
-
-    def write(self, path: str | Path) -> Path:
-        """Write as JSON, atomically."""
-        return write_json(path, self.to_dict())
 
 
 def compare_files(
@@ -243,7 +244,7 @@ def compare_files(
     allow_fingerprint_mismatch: bool = False,
     permutations: int = 9999,
     seed: int = 0,
-) -> Compared:
+) -> Comparison:
     """Compare two scoreboards, the older first, with guardrails and paired tests.
 
     Args:
@@ -259,23 +260,18 @@ def compare_files(
     first, second = scores_behind(previous, before), scores_behind(following, after)
     found = mismatches(before.eval_header, after.eval_header)
     notes = [_growth(first, second)] if found and first and second else []
-    if found and not allow_fingerprint_mismatch and notes:
-        raise FingerprintMismatchError(
-            f"the scoreboards cannot be compared: {'; '.join(found)}; {notes[0]} "
-            "(--allow-fingerprint-mismatch shows the numbers all the same)"
-        )
-    comparison = compare_scoreboards(
-        before, after, allow_fingerprint_mismatch=allow_fingerprint_mismatch
-    )
+    if found and not allow_fingerprint_mismatch:
+        raise _not_comparable([*found, *notes])
     tests: list[PairedTest] = []
     moved = 0
     if first is None or second is None:
         notes.append("no paired tests: the item scores behind the scoreboards are not there")
-    elif not comparison.comparable:
+    elif found:
         notes.append("no paired tests: the items are not the same")
     else:
-        places = first.places_of(second)
-        moved = _moved(first, second, places)
+        rows = first.rows_of(second)
+        if first.tiers is not None and second.tiers is not None:
+            moved = int((np.array(first.tiers)[rows] != np.array(second.tiers)).sum())
         if moved:
             notes.append(
                 f"{moved:,} of {second.n:,} items are in another tier than before: each model has "
@@ -283,64 +279,226 @@ def compare_files(
                 "guardrail looks at them; gmb crucible tiers assign gives both the same tiers"
             )
         tests = paired_tests(
-            first.margin[places],
-            second.margin,
-            second.tiers,
-            permutations=permutations,
-            seed=seed,
+            first.margin[rows], second.margin, second.tiers, permutations=permutations, seed=seed
         )
     if before.eval_header.version != after.eval_header.version:
         versions = f"{before.eval_header.version} and {after.eval_header.version}"
         notes.append(f"the evaluation sets are called {versions}")
-    findings = [
+    tiered = bool(before.by_tier and after.by_tier)
+    hardest = [
+        board.by_tier[HARDEST].pass_rate if HARDEST in board.by_tier else None
+        for board in (before, after)
+        if tiered
+    ]
+    guardrails = [
         check_fingerprints(found),
         check_q10_margin(before.overall.q10_margin, after.overall.q10_margin),
     ]
-    if before.by_tier and after.by_tier and not moved:
-        findings.append(check_frozen_tier3(_hardest(before), _hardest(after)))
+    if tiered and not moved:
+        guardrails.append(check_frozen_tier3(*hardest))
     if organic is not None:
-        findings += _organic(before, after, organic)
-    return Compared(comparison, tuple(tests), tuple(findings), tuple(notes))
-
-
-def _moved(first: ItemScores, second: ItemScores, places: NDArray[np.int64]) -> int:
-    """How many items have tiers by both models, and not the same."""
-    if first.tiers is None or second.tiers is None:
-        return 0
-    return int((np.array(first.tiers)[places] != np.array(second.tiers)).sum())
-
-
-def _hardest(board: Scoreboard) -> float | None:
-    stats = board.by_tier.get(HARDEST)
-    return stats.pass_rate if stats else None
-
-
-def _organic(
-    before: Scoreboard, after: Scoreboard, organic: tuple[str | Path, str | Path]
-) -> list[Finding]:
-    one, other = (Scoreboard.read(path) for path in organic)
-    found = mismatches(one.eval_header, other.eval_header)
-    findings = []
-    if found:
-        wrong = check_fingerprints([f"organic: {reason}" for reason in found])
-        findings.append(wrong)
-    frozen = (
-        (_hardest(before), _hardest(after))
-        if before.by_tier and after.by_tier
-        else (before.overall.pass_rate, after.overall.pass_rate)
+        one, other = (Scoreboard.read(path) for path in organic)
+        differ = mismatches(one.eval_header, other.eval_header)
+        if differ:
+            guardrails.append(check_fingerprints([f"organic: {reason}" for reason in differ]))
+        frozen = hardest or [board.overall.pass_rate for board in (before, after)]
+        rates = (one.overall.pass_rate, other.overall.pass_rate)
+        guardrails.append(check_organic((frozen[0], frozen[1]), rates))
+    return replace(
+        compare_scoreboards(before, after, allow_fingerprint_mismatch=allow_fingerprint_mismatch),
+        paired_tests=tuple(tests),
+        guardrails=tuple(guardrails),
+        notes=tuple(notes),
     )
-    rates = (one.overall.pass_rate, other.overall.pass_rate)
-    return [*findings, check_organic(frozen, rates)]
 
 
-def _growth(first: ItemScores | None, second: ItemScores | None) -> str:
+def _not_comparable(reasons: Sequence[str]) -> FingerprintMismatchError:
+    return FingerprintMismatchError(
+        f"the scoreboards cannot be compared: {'; '.join(reasons)} "
+        "(--allow-fingerprint-mismatch shows the numbers all the same)"
+    )
+
+
+def _differences(previous: TierStats, following: TierStats) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    for name in COMPARED:
+        before, after = getattr(previous, name), getattr(following, name)
+        found[name] = None if before is None or after is None else after - before
+    return found
+
+
+def _growth(first: ItemScores, second: ItemScores) -> str:
     """Whether the newer set only grew, by the hashes of its items."""
-    if first is None or second is None:
-        return ""
-    missing = missing_items(
-        sorted(map(bytes.fromhex, first.item_hashes)),
-        sorted(map(bytes.fromhex, second.item_hashes)),
-    )
+    hashes = [sorted(map(bytes.fromhex, one.item_hashes)) for one in (first, second)]
+    missing = missing_items(*hashes)
     if missing:
         return f"{missing} of {first.n} older items are gone or were changed"
     return f"the newer set was only appended to: all {first.n} older items are in it"
+
+
+# Scoreboards of several training seeds, and of another configuration.
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """Scoreboards of several seeds, and those that they are compared with.
+
+    Attributes:
+        scoreboards: files, one per seed.
+        method: of the intervals.
+        groups: for "overall" and each tier, the statistics of each metric; None where a seed has
+            none.
+        against: the same of the other configuration; None without one.
+        separated: the spec's rule of two points on the pass rate, by group; None where it does not
+            apply (other than three seeds each).
+        bootstrap: difference in pass rate over seeds and items, by group, where the item scores
+            are stored.
+        notes: what a reader must know.
+    """
+
+    scoreboards: tuple[Path, ...]
+    method: IntervalMethod
+    groups: dict[str, dict[str, AggregateStats | None]]
+    against: dict[str, dict[str, AggregateStats | None]] | None
+    separated: dict[str, bool | None]
+    bootstrap: dict[str, HierarchicalBootstrap]
+    notes: tuple[str, ...]
+
+    def write(self, path: str | Path) -> Path:
+        """Write as JSON, atomically; scoreboards are named as seen from its folder."""
+        named = [relative_path(board, Path(path).parent) for board in self.scoreboards]
+        return write_json(path, {**plain_data(self), "scoreboards": named})
+
+
+def aggregate_files(
+    paths: Sequence[str | Path],
+    *,
+    against: str | Path | None = None,
+    method: str = "t",
+    allow_fingerprint_mismatch: bool = False,
+    draws: int = 2000,
+    seed: int = 0,
+) -> Aggregate:
+    """Statistics of scoreboards over training seeds, compared with another configuration's.
+
+    Args:
+        paths: scoreboards, one per seed, all of one evaluation set.
+        against: what this function left of the configuration to compare with.
+        method: "t" or "normal".
+        allow_fingerprint_mismatch: take different evaluation sets all the same.
+        draws, seed: of the bootstrap over seeds and items.
+
+    Raises:
+        InputError: a scoreboard that is named twice, or `against` is no aggregate.
+        FingerprintMismatchError: the scoreboards are of different data.
+    """
+    if not paths:
+        raise InputError("no scoreboards given; name one per seed")
+    kind = cast("IntervalMethod", choose("method", method, ("t", "normal")))
+    files = [Path(path) for path in paths]
+    other_files = _scoreboards_in(against) if against is not None else []
+    seen: set[Path] = set()
+    for path in (*files, *other_files):
+        if path.resolve() in seen:
+            raise InputError(f"{path}: is named twice; one scoreboard is one seed")
+        seen.add(path.resolve())
+    boards = {path: Scoreboard.read(path) for path in (*files, *other_files)}
+    notes = []
+    for path, board in boards.items():
+        found = mismatches(boards[files[0]].eval_header, board.eval_header)
+        if found and not allow_fingerprint_mismatch:
+            raise FingerprintMismatchError(
+                f"{files[0]} and {path} cannot be taken together: {'; '.join(found)} "
+                "(--allow-fingerprint-mismatch takes them all the same)"
+            )
+        if found:
+            notes.append(f"not comparable, {path}: {'; '.join(found)}")
+    comparable = not notes
+    if len(files) == 1:
+        notes.append("one seed has no interval")
+    mine = _values([boards[path] for path in files])
+    theirs = _values([boards[path] for path in other_files]) if other_files else {}
+    bootstrap: dict[str, HierarchicalBootstrap] = {}
+    if other_files and comparable:
+        sides = [
+            [scores_behind(path, boards[path]) for path in side] for side in (other_files, files)
+        ]
+        stored = [[table for table in side if table is not None] for side in sides]
+        if stored != sides:
+            notes.append("no bootstrap: the item scores behind the scoreboards are not there")
+        else:
+            bootstrap = _bootstrap(stored, draws, seed)
+    return Aggregate(
+        scoreboards=tuple(files),
+        method=kind,
+        groups=_aggregated(mine, kind),
+        against=_aggregated(theirs, kind) if other_files else None,
+        separated={
+            name: _separated(mine[name]["pass_rate"], theirs[name]["pass_rate"])
+            for name in mine
+            if name in theirs
+        },
+        bootstrap=bootstrap,
+        notes=tuple(notes),
+    )
+
+
+def _scoreboards_in(path: str | Path) -> list[Path]:
+    """The scoreboards that an aggregate names."""
+    data = read_json(path)
+    named = data.get("scoreboards") if isinstance(data, dict) else None
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise InputError(
+            f"{path}: is no aggregate; make one of the other configuration's scoreboards first: "
+            "gmb crucible aggregate BOARDS --out OTHER.json"
+        )
+    return [Path(path).parent / name for name in named]
+
+
+_Values = dict[str, dict[str, list[float] | None]]
+
+
+def _values(boards: Sequence[Scoreboard]) -> _Values:
+    """Group -> metric -> its value of each seed; None where a seed has none."""
+    groups = {OVERALL: [board.overall for board in boards]}
+    for name in TIERS:
+        if all(name in board.by_tier for board in boards):
+            groups[name] = [board.by_tier[name] for board in boards]
+    found: _Values = {}
+    for name, stats in groups.items():
+        columns = {metric: [getattr(one, metric) for one in stats] for metric in COMPARED}
+        found[name] = {
+            metric: None if None in values else values for metric, values in columns.items()
+        }
+    return found
+
+
+def _aggregated(
+    values: _Values, method: IntervalMethod
+) -> dict[str, dict[str, AggregateStats | None]]:
+    return {
+        name: {
+            metric: None if known is None else aggregate(known, method=method)
+            for metric, known in metrics.items()
+        }
+        for name, metrics in values.items()
+    }
+
+
+def _separated(mine: list[float] | None, theirs: list[float] | None) -> bool | None:
+    return None if mine is None or theirs is None else meets_separation_rule(mine, theirs)
+
+
+def _bootstrap(
+    sides: Sequence[Sequence[ItemScores]], draws: int, seed: int
+) -> dict[str, HierarchicalBootstrap]:
+    """Pass rates of the second side less those of the first, by group."""
+    frame = sides[0][0]
+    first, second = (
+        np.array([table.margin[table.rows_of(frame)] > 0 for table in side], dtype=np.float64)
+        for side in sides
+    )
+    return {
+        name: hierarchical_bootstrap(first[:, rows], second[:, rows], draws=draws, seed=seed)
+        for name, rows in _rows_of_groups(frame.n, frame.tiers).items()
+    }

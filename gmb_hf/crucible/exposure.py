@@ -1,10 +1,11 @@
-"""How often each item of a pool is expected to be seen in a training, and whether that suffices.
+"""How often each item of a pool is expected to be seen in training, and whether that is enough.
 
 Spec: Crucible metrics, "Exposure Probability & Dilution Detection".
 """
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import math
 from collections import Counter
@@ -20,7 +21,11 @@ from gmb_hf.errors import InputError, fraction, positive_int
 Status = Literal["healthy", "warning", "critical", "severe"]
 
 # Least expected exposures of each status (spec, "Dilution Warning Thresholds").
-_LEAST: tuple[tuple[float, Status], ...] = ((50, "healthy"), (30, "warning"), (10, "critical"))
+_LEAST: tuple[tuple[float, Status], ...] = (
+    (50.0, "healthy"),
+    (30.0, "warning"),
+    (10.0, "critical"),
+)
 _RANGE = (0.05, 0.95)
 
 
@@ -141,7 +146,6 @@ def _check(pools: Sequence[Pool]) -> None:
 
 # Guardrails: pure checks that say when a training is losing its hard cases.
 
-
 TIER3_DROP = 0.02
 """Loss of frozen tier3 pass rate beyond which a guardrail fires: two points."""
 Q10_DROP = 0.05
@@ -149,7 +153,7 @@ Q10_DROP = 0.05
 
 
 class Level(enum.IntEnum):
-    """How bad it is; a gate fails from CRITICAL on."""
+    """Severity of a finding; a gate fails from CRITICAL on."""
 
     OK = 0
     WARNING = 1
@@ -163,9 +167,9 @@ class Finding:
 
     Attributes:
         check: its name.
-        level: how bad it is.
+        level: its severity.
         message: a sentence with the numbers.
-        value: what was looked at; None where it could not be.
+        value: the number that was checked; None where there is none.
         threshold: beyond which the check fires; None where there is none.
     """
 
@@ -177,13 +181,7 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """The finding as plain data, its level by name."""
-        return {
-            "check": self.check,
-            "level": self.level.name,
-            "message": self.message,
-            "value": self.value,
-            "threshold": self.threshold,
-        }
+        return {**dataclasses.asdict(self), "level": self.level.name}
 
 
 _DILUTION = {
@@ -198,7 +196,7 @@ def check_dilution(expected: float, *, pool: str = "legacy") -> Finding:
     """Expected exposures per item against the spec's thresholds of 50, 30 and 10."""
     level, action = _DILUTION[dilution_status(expected)]
     message = f"{pool}: {expected:.1f} expected exposures an item; {action}"
-    return Finding("dilution", level, message, expected, 50.0)
+    return Finding("dilution", level, message, expected, _LEAST[0][0])
 
 
 def check_pools(pools: Sequence[PoolExposure]) -> list[Finding]:
@@ -214,13 +212,8 @@ def check_frozen_tier3(before: float | None, after: float | None) -> Finding:
     Args:
         before, after: pass rates; None (an empty tier) cannot be checked and is a WARNING.
     """
-    return _fall(
-        "frozen tier3",
-        "pass rate of frozen tier3",
-        (_rate(before), _rate(after)),
-        TIER3_DROP,
-        Level.CRITICAL,
-    )
+    rates = (_rate(before), _rate(after))
+    return _fall("frozen tier3", "pass rate of frozen tier3", rates, TIER3_DROP, Level.CRITICAL)
 
 
 def check_q10_margin(before: float | None, after: float | None) -> Finding:
@@ -252,7 +245,7 @@ def check_organic(
 
 
 def check_fingerprints(mismatches: Sequence[str]) -> Finding:
-    """SEVERE if the data differ (`comparison.mismatches`): no other number means anything then."""
+    """SEVERE if the data differ (`compare.mismatches`): no other number means anything then."""
     level = Level.SEVERE if mismatches else Level.OK
     message = "; ".join(mismatches) or "both scoreboards speak of the same data"
     return Finding("fingerprint", level, message, float(len(mismatches)), 0.0)

@@ -1,53 +1,213 @@
-"""Which bundles a run is asked: drawn from its equations, by their answers and a seed."""
+"""Crucible over training: which equations does a grokking model hold to have the same answer?
+
+A bundle's anchor is an equation, its positive another one with the same answer, its negatives
+equations with other answers. Bundles are drawn once from a task's rows and a generator and know
+nothing of any model, so that every checkpoint is scored on the same ones.
+
+Shapes: m rows to draw from, N bundles, K negatives each, S seeds, R runs, T checkpoints.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from gmb_hf.benchmark.events import find_events
+from gmb_hf.benchmark.locking import prereg_from_config
 from gmb_hf.crucible.bundles import read_bundles
-from gmb_hf.crucible.equations import (
-    EquationBundles,
-    bundle_lines,
-    draw_bundles,
-    equation_texts,
-    margins_of,
-    track,
-)
-from gmb_hf.crucible.items import ItemScores
-from gmb_hf.crucible.score import scoreboard_of
-from gmb_hf.crucible.scoreboard import Scoreboard
+from gmb_hf.crucible.margins import QUANTILES
+from gmb_hf.crucible.scoreboard import Scoreboard, scoreboard_of
+from gmb_hf.crucible.scores import ItemScores
 from gmb_hf.crucible.tiers import HARDEST, EmptyTierWarning, Tiers, assign_tiers, fit_tiers
 from gmb_hf.errors import InputError, positive_int
-from gmb_hf.files import parse_json, write_text
+from gmb_hf.files import read_jsonl, write_jsonl
 from gmb_hf.fingerprints import content_hash
+from gmb_hf.report.curves import median_over_runs
+from gmb_hf.report.style import (
+    BLACK,
+    BLUE,
+    GREEN,
+    INK,
+    MUTED,
+    ORANGE,
+    VERMILION,
+    house_style,
+    new_figure,
+    rate_axis,
+    save_figure,
+    step_axis,
+)
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.stats import generator
+from gmb_hf.tasks.modular import ModularTask
 from gmb_hf.tasks.task import TaskData
-from gmb_hf.training.config import TaskSettings
+from gmb_hf.training.checkpoints import load_model
+from gmb_hf.training.config import RunConfig, TaskSettings, format_seeds
 from gmb_hf.training.ensemble import Ensemble, task_data
-from gmb_hf.training.observables import answer_hidden, cosines
+from gmb_hf.training.observables import answer_hidden, cosines, model_hidden
 from gmb_hf.training.progress import MEMORISED
+from gmb_hf.training.single import train_seeds
+from gmb_hf.training.stacked import Beside, finished_seeds
 
-if TYPE_CHECKING:
-    from gmb_hf.training.config import RunConfig
+Q10 = "crucible_margin_q10"
+TRAIN_Q10 = "crucible_train_margin_q10"
+TIER3_RATE = "crucible_tier3_pass_rate"
+
+_FORMS = {
+    "add": "{a} + {b}",
+    "sub": "{a} - {b}",
+    "mul": "{a} * {b}",
+    "sq_sum": "{a}^2 + {b}^2",
+    "div": "{a} / {b}",
+    "x2_xy_y2": "{a}^2 + {a} * {b} + {b}^2",
+}
 
 
-_HELD_OUT, _TRAINING = 0, 1  # streams of a data seed
+@dataclass(frozen=True, eq=False)
+class EquationBundles:
+    """Bundles as indices of the rows that they were drawn from.
+
+    Attributes:
+        anchors: int64 [N].
+        candidates: int64 [N, 1 + K], the positive first.
+    """
+
+    anchors: NDArray[np.int64]
+    candidates: NDArray[np.int64]
+
+
+def draw_bundles(
+    answers: ArrayLike, n: int, negatives: int, rng: np.random.Generator
+) -> EquationBundles:
+    """Draw bundles from rows with these answers.
+
+    Every row that shares its answer with another one is an anchor equally often, up to one;
+    positives and negatives are drawn uniformly, the negatives of a bundle without repetition.
+
+    Args:
+        answers: the answer of each row, [m].
+        n: how many bundles.
+        negatives: K, how many negatives each of them has.
+        rng: equal generators draw equal bundles.
+
+    Raises:
+        InputError: no two rows have the same answer, or too few have another one.
+
+    >>> found = draw_bundles([3, 3, 5, 7], 2, 2, np.random.default_rng(0))
+    >>> sorted(found.anchors.tolist()), sorted(found.candidates[0, 1:].tolist())
+    ([0, 1], [2, 3])
+    """
+    given = np.asarray(answers)
+    positive_int("bundles", n)
+    positive_int("negatives", negatives)
+    order = np.argsort(given, kind="stable")  # rows with one answer lie together
+    _, start, group, size = np.unique(
+        given[order], return_index=True, return_inverse=True, return_counts=True
+    )
+    eligible = np.flatnonzero(size[group] > 1)  # positions in `order`
+    if not len(eligible):
+        raise InputError(
+            f"no two of the {len(given)} equations to draw from have the same answer, so none has "
+            "a positive; hold out more equations, or take a larger modulus"
+        )
+    fewest = len(given) - int(size[size > 1].max())
+    if negatives > fewest:
+        raise InputError(
+            f"{negatives} negatives are asked for, but only {fewest} of the {len(given)} "
+            f"equations to draw from have another answer than some anchor; ask for at most {fewest}"
+        )
+    rounds = -(-n // len(eligible))
+    anchors = np.concatenate([rng.permutation(eligible) for _ in range(rounds)])[:n]
+    first, width = start[group[anchors]], size[group[anchors]]
+    # One to width - 1 places further on, around its group.
+    positives = first + (anchors - first + rng.integers(1, width)) % width
+    others = np.stack(
+        [rng.choice(len(given) - count, negatives, replace=False) for count in width.tolist()]
+    )
+    others += (others >= first[:, None]) * width[:, None]  # past the anchor's group
+    candidates = order[np.column_stack([positives, others])]
+    return EquationBundles(order[anchors], candidates)
+
+
+def equation_texts(task: ModularTask) -> list[str]:
+    """Every row of a task as people write it, in the order of its rows.
+
+    >>> equation_texts(ModularTask("sub", 29))[3 * 29 + 5]
+    '3 - 5 = 27 (mod 29)'
+    """
+    form = _FORMS[task.operation] + " = {c} (mod {p})"
+    a, b = (column.tolist() for column in task.operands().values())
+    answers = task.answers()[:, 0].tolist()
+    return [form.format(a=x, b=y, c=c, p=task.prime) for x, y, c in zip(a, b, answers, strict=True)]
+
+
+def bundle_lines(
+    bundles: EquationBundles,
+    texts: list[str],
+    similarities: NDArray[np.floating],
+    *,
+    prefix: str,
+) -> Iterator[dict[str, Any]]:
+    """The bundles as `bundles.parse_bundle` reads them.
+
+    Args:
+        bundles: indices of `texts`.
+        texts: of the rows that they were drawn from, m.
+        similarities: of the candidates, [N, 1 + K].
+        prefix: of the ids, e.g. `seed_3`.
+    """
+    rows = zip(
+        bundles.anchors.tolist(), bundles.candidates.tolist(), similarities.tolist(), strict=True
+    )
+    for number, (anchor, (positive, *negatives), (near, *far)) in enumerate(rows):
+        yield {
+            "id": f"{prefix}/{number}",
+            "anchor": texts[anchor],
+            "positive": texts[positive],
+            "negatives": [texts[place] for place in negatives],
+            "similarities": {"positive": near, "negatives": far},
+        }
+
+
+def margins_of(similarities: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Margins of many seeds' bundles, the positive first: [S, N, 1 + K] to [S, N]."""
+    values = np.asarray(similarities, dtype=np.float64)
+    margin: NDArray[np.float64] = values[..., 0] - values[..., 1:].max(axis=-1)
+    return margin
+
+
+def margin_observables(similarities: NDArray[np.floating]) -> dict[str, NDArray[np.float64]]:
+    """What a checkpoint adds to a run log, each [S]: as `margin_stats` and `rank_stats` of a seed.
+
+    Args:
+        similarities: of each seed's bundles, the positive first, [S, N, 1 + K].
+    """
+    margin = margins_of(similarities)
+    q10, median, q90 = np.quantile(margin, QUANTILES, axis=1)
+    above = similarities[..., 1:] > similarities[..., :1]
+    return {
+        Q10: q10,
+        "crucible_margin_median": median,
+        "crucible_margin_q90": q90,
+        "crucible_pass_rate": (margin > 0).mean(axis=1),
+        "crucible_mean_rank": (1 + above.sum(axis=-1)).mean(axis=1),
+    }
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
+class Sampling:
     """How bundles are drawn.
 
     Attributes:
@@ -67,19 +227,19 @@ class Drawing:
 
     def held_out(self, data: TaskData, data_seed: int) -> EquationBundles:
         """Bundles of held-out equations, by their true answers."""
-        return self._draw(data.true_answers[data.test_index, 0], data_seed, _HELD_OUT)
+        return self._draw(data.true_answers[data.test_index, 0], 2 * data_seed, "held-out")
 
     def training(self, data: TaskData, data_seed: int) -> EquationBundles:
         """Bundles of training equations, by the answers that are trained on, right or wrong."""
-        return self._draw(data.answers[data.train_index, 0], data_seed, _TRAINING)
+        return self._draw(data.answers[data.train_index, 0], 2 * data_seed + 1, "training")
 
-    def _draw(self, answers: NDArray[np.int64], data_seed: int, stream: int) -> EquationBundles:
-        rng = generator(self.seed, 2 * data_seed + stream)
-        rows = "training" if stream == _TRAINING else "held-out"
+    def _draw(self, answers: NDArray[np.int64], stream: int, rows: str) -> EquationBundles:
+        rng = generator(self.seed, stream)
         try:
             return draw_bundles(answers, self.bundles, self.negatives, rng)
         except InputError as error:
-            raise InputError(f"{rows} equations of data seed {data_seed}: {error}") from None
+            where = f"{rows} equations of data seed {stream // 2}"
+            raise error.reworded(f"{where}: {error}") from None
 
 
 def held_out_texts(settings: TaskSettings, data: TaskData) -> list[str]:
@@ -88,84 +248,238 @@ def held_out_texts(settings: TaskSettings, data: TaskData) -> list[str]:
     return [every[row] for row in data.test_index.tolist()]
 
 
-# What a tracked run leaves at its end, a part of what `gmb crucible from-runs` writes.
-
-
 @dataclass(frozen=True)
-class Part:
-    """One run's.
+class RunBundles:
+    """The bundles of one run, scored by its last checkpoint; a part of `gmb crucible from-runs`.
 
     Attributes:
         seed: of the run.
-        lines: its N bundles as lines of JSONL, with similarities and without tiers.
+        lines: N bundles as lines of JSONL, with similarities and without tiers.
         labels: tier of each bundle, N.
         tiers: the cutoffs behind the labels.
     """
 
     seed: int
-    lines: tuple[dict[str, Any], ...]
-    labels: tuple[str, ...]
+    lines: Sequence[dict[str, Any]]
+    labels: Sequence[str]
     tiers: Tiers
 
+    @staticmethod
+    def paths(folder: Path, seed: int) -> tuple[Path, Path]:
+        """The files of a run: its bundles, and its cutoffs."""
+        return folder / "parts" / f"seed_{seed}.jsonl", folder / "tiers" / f"seed_{seed}.json"
 
-def jsonl(lines: Sequence[dict[str, Any]]) -> str:
-    """Plain data as the text of a JSONL file."""
-    return "".join(json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n" for line in lines)
+    def write(self, folder: Path) -> None:
+        """Write both files, each atomically; files that are there are replaced."""
+        bundles, cutoffs = self.paths(folder, self.seed)
+        self.tiers.write(cutoffs)
+        pairs = zip(self.lines, self.labels, strict=True)
+        write_jsonl(bundles, [{**line, "tier": label} for line, label in pairs])
+
+    @classmethod
+    def read(cls, folder: Path, seed: int) -> RunBundles:
+        """Read what `write` left.
+
+        Raises:
+            InputError: it is not there, or is not as it was written.
+        """
+        bundles, cutoffs = cls.paths(folder, seed)
+        try:
+            if not bundles.is_file():
+                raise KeyError(bundles)
+            lines = [line for _, line in read_jsonl(bundles)]
+            labels = [line.pop("tier") for line in lines]
+        except (AttributeError, KeyError, TypeError):
+            raise InputError(
+                f"{bundles}: missing or changed, but {folder / 'logs'} holds its run; delete the "
+                "log of the run to train it again, or choose another --out"
+            ) from None
+        return cls(seed, lines, labels, Tiers.read(cutoffs))
 
 
-def tiers_path(folder: Path, seed: int) -> Path:
-    """Where the cutoffs of a run are."""
-    return folder / "tiers" / f"seed_{seed}.json"
+class MarginCallback:
+    """Scores the same bundles at every checkpoint of an ensemble, and tiers them once memorised.
+
+    Args:
+        ensemble: S seeds.
+        sampling: how the bundles are drawn.
+        folder: where the `RunBundles` of each seed are written at the end.
+    """
+
+    def __init__(self, ensemble: Ensemble, sampling: Sampling, folder: Path) -> None:
+        self._ensemble, self._folder = ensemble, folder
+        task = ensemble.config.task
+        drawn = [(task.data_seed_of(seed), task_data(task, seed)) for seed in ensemble.seeds]
+        self._held_out = [sampling.held_out(data, number) for number, data in drawn]
+        training = [sampling.training(data, number) for number, data in drawn]
+        self._indices = _indices(self._held_out, ensemble.device)
+        self._training_indices = _indices(training, ensemble.device)
+        self._texts = [held_out_texts(task, data) for _, data in drawn]
+        shape = len(ensemble), sampling.bundles
+        self._similarities = np.empty((*shape, 1 + sampling.negatives))
+        self._tiers: list[Tiers | None] = [None] * len(ensemble)
+        self._labels = np.full(shape, "", dtype="<U32")
+        # Tiers are fitted to the margins of the step at which a seed has memorised; -1 before.
+        self._frozen_step = np.full(len(ensemble), -1)
+        self._frozen_margin = np.zeros(shape)
+
+    def measure(self, train_acc: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+        """What the checkpoint adds to the run log, each [S].
+
+        Args:
+            train_acc: accuracies on training rows, [S].
+        """
+        ensemble = self._ensemble
+        self._similarities = _cosines(answer_hidden(ensemble, ensemble.test), self._indices)
+        training = _cosines(answer_hidden(ensemble, ensemble.train), self._training_indices)
+        margin = margins_of(self._similarities)
+        for place in np.flatnonzero((train_acc >= MEMORISED) & (self._frozen_step < 0)).tolist():
+            self._freeze(place, margin[place], ensemble.step)
+        hard = self._labels == HARDEST
+        count = hard.sum(axis=1)
+        passes = ((margin > 0) & hard).sum(axis=1)
+        return {
+            **margin_observables(self._similarities),
+            TRAIN_Q10: margin_observables(training)[Q10],
+            TIER3_RATE: np.where(count > 0, passes / np.maximum(count, 1), np.nan),
+        }
+
+    def state(self) -> dict[str, Tensor]:
+        """The last similarities, and the margins that the tiers are fitted to."""
+        return {
+            "similarities": torch.from_numpy(self._similarities),
+            "frozen_step": torch.from_numpy(self._frozen_step),
+            "frozen_margin": torch.from_numpy(self._frozen_margin),
+        }
+
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from what `state` returned."""
+        self._similarities = tensors["similarities"].numpy()
+        margin = tensors["frozen_margin"].numpy()
+        for place, step in enumerate(tensors["frozen_step"].tolist()):
+            if step >= 0:
+                self._freeze(place, margin[place], step)
+
+    def finish(self) -> None:
+        """Fit tiers for the seeds that never memorised, and write the bundles of each seed."""
+        for place, seed in enumerate(self._ensemble.seeds):
+            tiers = self._tiers[place]
+            if tiers is None:
+                margin = margins_of(self._similarities[place])
+                tiers = self._fit(place, margin, f"not memorised, step {self._ensemble.step}")
+            RunBundles(seed, self._lines(place), self._labels[place].tolist(), tiers).write(
+                self._folder
+            )
+
+    def _lines(self, place: int) -> list[dict[str, Any]]:
+        """The held-out bundles of a seed with their last similarities, as lines of JSONL."""
+        name = f"seed_{self._ensemble.seeds[place]}"
+        found = self._similarities[place]
+        return list(bundle_lines(self._held_out[place], self._texts[place], found, prefix=name))
+
+    def _freeze(self, place: int, margin: NDArray[np.float64], step: int) -> None:
+        self._frozen_step[place], self._frozen_margin[place] = step, margin
+        self._fit(place, margin, f"memorised at step {step}")
+
+    def _fit(self, place: int, margin: NDArray[np.float64], when: str) -> Tiers:
+        items = [
+            {key: value for key, value in line.items() if key != "similarities"}
+            for line in self._lines(place)
+        ]
+        seed = self._ensemble.seeds[place]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EmptyTierWarning)  # the notes of `from_runs` say it
+            tiers = fit_tiers(
+                -margin, encoder=f"seed_{seed}, {when}", corpus_hash=content_hash(items)
+            )
+        self._tiers[place] = tiers
+        self._labels[place] = assign_tiers(tiers, -margin)
+        return tiers
 
 
-def write_part(
+def _indices(bundles: list[EquationBundles], device: torch.device) -> tuple[Tensor, Tensor]:
+    anchors = np.stack([one.anchors for one in bundles])
+    candidates = np.stack([one.candidates for one in bundles])
+    return torch.from_numpy(anchors).to(device), torch.from_numpy(candidates).to(device)
+
+
+def _cosines(hidden: Tensor, indices: tuple[Tensor, Tensor]) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = cosines(hidden, *indices).double().cpu().numpy()
+    return found
+
+
+class Scored(NamedTuple):
+    """Scored bundles, their scoreboard, and the files: scoreboard, scores and bundles."""
+
+    scores: ItemScores
+    board: Scoreboard
+    paths: tuple[Path, ...]
+
+
+def write_scored(
     folder: Path,
-    seed: int,
     lines: Sequence[dict[str, Any]],
-    labels: NDArray[np.str_],
-    tiers: Tiers,
-) -> None:
-    """Write the part of a run, each of its files at once; a part that is there is replaced."""
-    tiered = [{**line, "tier": label} for line, label in zip(lines, labels.tolist(), strict=True)]
-    tiers.write(tiers_path(folder, seed))
-    write_text(_path(folder, seed), jsonl(tiered))
+    seed: int,
+    encoder: str,
+    *,
+    labels: Sequence[str] | None = None,
+) -> Scored:
+    """Write bundles, scores and scoreboard.
+
+    The tiers stay out of the bundles, whose hash is the data's: two models that are scored on the
+    same equations have one content hash, and can be compared.
+
+    Args:
+        folder: where to.
+        lines: bundles with similarities.
+        seed: of their drawing.
+        encoder: the model that made the similarities.
+        labels: tier of each bundle.
+    """
+    path = write_jsonl(folder / "bundles.jsonl", lines)
+    file = read_bundles(path)
+    scores = ItemScores.of(file, file.similarities(), encoder)
+    if labels is not None:
+        scores = dataclasses.replace(scores, tiers=tuple(labels))
+    table, target = scores.write(folder / "scores.parquet"), folder / "scoreboard.json"
+    board = scoreboard_of(table, target, version="1", seed=seed)
+    return Scored(scores, board, (target, table, path))
 
 
-def read_part(folder: Path, seed: int) -> Part:
-    """Read what `write_part` left.
+def score_model(
+    model: str | Path, config: RunConfig, seed: int, out: str | Path, *, sampling: Sampling
+) -> Scored:
+    """Bundles of a saved model, without a history.
+
+    Args:
+        model: folder of a `GrokkingTransformerForCausalLM`.
+        config: its `task` says what the model was trained on.
+        seed: of the run, which says what was held out.
+        out: a folder.
+        sampling: how many bundles, of how many negatives, drawn by which seed.
 
     Raises:
-        InputError: it is not there, or is not as it was written.
+        InputError: no such model, or one of another vocabulary.
     """
-    path = _path(folder, seed)
-    try:
-        text = path.read_text(encoding="utf-8")
-        found = tuple(
-            parse_json(line, where=f"{path}:{number}")
-            for number, line in enumerate(text.splitlines(), start=1)
-        )
-        labels = tuple(line.pop("tier") for line in found)
-    except (FileNotFoundError, UnicodeDecodeError, AttributeError, KeyError, TypeError):
+    task, data = config.task, task_data(config.task, seed)
+    loaded = load_model(model)
+    known, needed = loaded.config.vocab_size, data.vocab_size
+    if known != needed:
         raise InputError(
-            f"{path}: missing or changed, but {folder / 'logs'} holds its run; delete the log of "
-            "the run to train it again, or choose another --out"
-        ) from None
-    return Part(seed, found, labels, Tiers.read(tiers_path(folder, seed)))
-
-
-def _path(folder: Path, seed: int) -> Path:
-    return folder / "parts" / f"seed_{seed}.jsonl"
-
-
-# How far the margins of grokking runs have come: at memorisation, at the event, at the end.
-
-
-Q10 = "crucible_margin_q10"
+            f"{model}: has {known} tokens, but {task.name} needs {needed}; say what it was trained "
+            "on, e.g. --set task.prime=97 --set task.operation=add"
+        )
+    bundles = sampling.held_out(data, task.data_seed_of(seed))
+    rows = torch.from_numpy(data.input_ids[data.test_index])
+    hidden = model_hidden(loaded, rows, data.answer_positions[0])
+    found = _cosines(hidden[None], _indices([bundles], hidden.device))[0]
+    lines = list(bundle_lines(bundles, held_out_texts(task, data), found, prefix=f"seed_{seed}"))
+    return write_scored(Path(out), lines, sampling.seed, str(model))
 
 
 @dataclass(frozen=True)
-class Course:
-    """q10 of the held-out margins, each a median over the runs that it can be said of, or None.
+class MarginProgress:
+    """q10 of the held-out margins, each a median over the runs that have it, or None.
 
     Attributes:
         n_runs, n_events: how many runs there are, and how many have an event.
@@ -184,26 +498,25 @@ class Course:
     share: float | None
 
 
-def course_of(log: RunLog, events: NDArray[np.float64]) -> Course:
+def margin_progress(log: RunLog, events: NDArray[np.float64]) -> MarginProgress:
     """How q10 rises, and how much of that before the event.
 
     Args:
         log: with `crucible_margin_q10` and `train_acc`.
         events: t* of each run, NaN where there is none, [R].
     """
-    from gmb_hf.training.progress import MEMORISED
-
     panel = log.panel(Q10)
     q10, steps, runs = panel.values, panel.steps, np.arange(len(panel.runs))
     knows = log.panel("train_acc").values >= MEMORISED
-    start = np.where(knows.any(axis=1), q10[runs, knows.argmax(axis=1)], np.nan)
+    first = knows.argmax(axis=1)
+    start = np.where(knows.any(axis=1), q10[runs, first], np.nan)
+    since = np.where(knows.any(axis=1), steps[runs, first], np.inf)
     at = steps == events[:, None]
     event = np.where(at.any(axis=1), q10[runs, at.argmax(axis=1)], np.nan)
     last = q10[:, -1]
-    since = np.where(knows.any(axis=1), steps[runs, knows.argmax(axis=1)], np.inf)
-    fair = (since < events) & (last > start)
-    share = np.divide(event - start, last - start, where=fair, out=np.full(len(runs), np.nan))
-    return Course(
+    rises = (since < events) & (last > start)
+    share = np.divide(event - start, last - start, where=rises, out=np.full(len(runs), np.nan))
+    return MarginProgress(
         n_runs=len(runs),
         n_events=int(at.any(axis=1).sum()),
         memorised=_median(start),
@@ -218,231 +531,21 @@ def _median(values: NDArray[np.float64]) -> float | None:
     return float(np.median(seen)) if len(seen) else None
 
 
-# The same bundles asked of every seed at every checkpoint, and the tiers that come of it.
-
-
-TIER3_RATE = "crucible_tier3_pass_rate"
-TRAIN_Q10 = "crucible_train_margin_q10"
-
-
-class Tracker:
-    """Asks the seeds of an ensemble; a `Companion` of their training.
-
-    Args:
-        ensemble: S seeds.
-        drawing: what they are asked.
-        folder: where the parts of the seeds go, `crucible_parts`.
-    """
-
-    def __init__(self, ensemble: Ensemble, drawing: Drawing, folder: Path) -> None:
-        self._ensemble, self._folder = ensemble, folder
-        task = ensemble.config.task
-        drawn = [(task.data_seed_of(seed), task_data(task, seed)) for seed in ensemble.seeds]
-        self._held_out = [drawing.held_out(data, number) for number, data in drawn]
-        training = [drawing.training(data, number) for number, data in drawn]
-        self._places = _places(self._held_out, ensemble.device)
-        self._training_places = _places(training, ensemble.device)
-        self._texts = [held_out_texts(task, data) for _, data in drawn]
-        shape = len(ensemble), drawing.bundles
-        self._similarities = np.empty((*shape, 1 + drawing.negatives))
-        self._tiers: list[Tiers | None] = [None] * len(ensemble)
-        self._labels = np.full(shape, "", dtype="<U32")
-        # What the tiers come of: the step at which they were frozen, -1 before, and the margins.
-        self._frozen_step = np.full(len(ensemble), -1)
-        self._frozen_margin = np.zeros(shape)
-
-    def measure(self, train_acc: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-        """What the checkpoint adds to the run log, each [S].
-
-        Args:
-            train_acc: accuracies on training rows, [S].
-        """
-        ensemble = self._ensemble
-        self._similarities = _cosines(answer_hidden(ensemble, ensemble.test), self._places)
-        training = _cosines(answer_hidden(ensemble, ensemble.train), self._training_places)
-        margin = margins_of(self._similarities)
-        for place in np.flatnonzero((train_acc >= MEMORISED) & (self._frozen_step < 0)).tolist():
-            self._freeze(place, margin[place], ensemble.step)
-        return {
-            **track(self._similarities),
-            TRAIN_Q10: track(training)["crucible_margin_q10"],
-            TIER3_RATE: self._tier3(margin),
-        }
-
-    def state(self) -> dict[str, Tensor]:
-        """The last answers, and what the tiers come of."""
-        return {
-            "similarities": torch.from_numpy(self._similarities),
-            "frozen_step": torch.from_numpy(self._frozen_step),
-            "frozen_margin": torch.from_numpy(self._frozen_margin),
-        }
-
-    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from what `state` returned."""
-        self._similarities = tensors["similarities"].numpy()
-        margin = tensors["frozen_margin"].numpy()
-        for place, step in enumerate(tensors["frozen_step"].tolist()):
-            if step >= 0:
-                self._freeze(place, margin[place], step)
-
-    def finish(self) -> None:
-        """Give tiers to the seeds that never memorised, and write the part of each seed."""
-        for place, seed in enumerate(self._ensemble.seeds):
-            tiers = self._tiers[place]
-            if tiers is None:
-                margin = margins_of(self._similarities[place])
-                when = f"not memorised, step {self._ensemble.step}"
-                tiers = self._fit(place, margin, when)
-            write_part(self._folder, seed, self._lines(place), self._labels[place], tiers)
-
-    def _lines(self, place: int) -> list[dict[str, Any]]:
-        """The held-out bundles of a seed with their last similarities, as lines of JSONL."""
-        name = f"seed_{self._ensemble.seeds[place]}"
-        texts = self._texts[place]
-        found = self._similarities[place]
-        return list(bundle_lines(self._held_out[place], texts, found, prefix=name))
-
-    def _freeze(self, place: int, margin: NDArray[np.float64], step: int) -> None:
-        self._frozen_step[place], self._frozen_margin[place] = step, margin
-        self._fit(place, margin, f"memorised at step {step}")
-
-    def _fit(self, place: int, margin: NDArray[np.float64], when: str) -> Tiers:
-        items = [
-            {key: value for key, value in line.items() if key != "similarities"}
-            for line in self._lines(place)
-        ]
-        seed = self._ensemble.seeds[place]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", EmptyTierWarning)  # which the counts tell too
-            tiers = fit_tiers(
-                -margin, encoder=f"seed_{seed}, {when}", corpus_hash=content_hash(items)
-            )
-        self._tiers[place] = tiers
-        self._labels[place] = assign_tiers(tiers, -margin)
-        return tiers
-
-    def _tier3(self, margin: NDArray[np.float64]) -> NDArray[np.float64]:
-        hard = self._labels == HARDEST
-        count = hard.sum(axis=1)
-        passes = ((margin > 0) & hard).sum(axis=1)
-        return np.where(count > 0, passes / np.maximum(count, 1), np.nan)
-
-
-def _places(bundles: list[EquationBundles], device: torch.device) -> tuple[Tensor, Tensor]:
-    anchors = np.stack([one.anchors for one in bundles])
-    candidates = np.stack([one.candidates for one in bundles])
-    return torch.from_numpy(anchors).to(device), torch.from_numpy(candidates).to(device)
-
-
-def _cosines(hidden: Tensor, places: tuple[Tensor, Tensor]) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = cosines(hidden, *places).double().cpu().numpy()
-    return found
-
-
-# Models that were asked bundles of equations: what is written of their answers.
-
-
 @dataclass(frozen=True)
-class Asked:
-    """What was written.
-
-    Attributes:
-        scores: of the bundles.
-        board: their sum.
-        paths: scoreboard, scores and bundles.
-    """
-
-    scores: ItemScores
-    board: Scoreboard
-    paths: tuple[Path, ...]
-
-
-def write_asked(
-    folder: Path,
-    lines: Sequence[dict[str, Any]],
-    seed: int,
-    encoder: str,
-    *,
-    labels: Sequence[str] | None = None,
-) -> Asked:
-    """Bundles, scores and scoreboard; the tiers stay out of the bundles, whose hash is the data's.
-
-    Two models asked about the same equations have one content hash, and can be compared.
-
-    Args:
-        folder: where to.
-        lines: bundles with similarities.
-        seed: of their drawing.
-        encoder: who answered.
-        labels: tier of each bundle.
-    """
-    path = write_text(folder / "bundles.jsonl", jsonl(lines))
-    file = read_bundles(path)
-    scores = ItemScores.of(file, file.similarities(), encoder)
-    if labels is not None:
-        scores = dataclasses.replace(scores, tiers=tuple(labels))
-    table, target = scores.write(folder / "scores.parquet"), folder / "scoreboard.json"
-    board = scoreboard_of(table, target, version="1", seed=seed)
-    return Asked(scores, board, (target, table, path))
-
-
-def ask_model(
-    model: str | Path, config: RunConfig, seed: int, out: str | Path, *, drawing: Drawing
-) -> Asked:
-    """Bundles of a saved model, without a history.
-
-    Args:
-        model: folder of a `GrokkingTransformerForCausalLM`.
-        config: its `task` says what the model was trained on.
-        seed: of the run, which says what was held out.
-        out: a folder.
-        drawing: how many bundles, of how many negatives, drawn by which seed.
-
-    Raises:
-        InputError: no such model, or one of another vocabulary.
-    """
-    import torch
-
-    from gmb_hf.crucible.equations import bundle_lines
-    from gmb_hf.training.checkpoints import load_model
-    from gmb_hf.training.ensemble import task_data
-    from gmb_hf.training.observables import cosines, model_hidden
-
-    task, data = config.task, task_data(config.task, seed)
-    loaded = load_model(model)
-    held, needed = loaded.config.vocab_size, data.vocab_size
-    if held != needed:
-        raise InputError(
-            f"{model}: has {held} tokens, but {task.name} needs {needed}; say what it was trained "
-            "on, e.g. --set task.prime=97 --set task.operation=add"
-        )
-    bundles = drawing.held_out(data, task.data_seed_of(seed))
-    rows = torch.from_numpy(data.input_ids[data.test_index])
-    hidden = model_hidden(loaded, rows, data.answer_positions[0])
-    anchors, candidates = (torch.from_numpy(one) for one in (bundles.anchors, bundles.candidates))
-    found = cosines(hidden[None], anchors[None], candidates[None])[0].double().numpy()
-    lines = list(bundle_lines(bundles, held_out_texts(task, data), found, prefix=f"seed_{seed}"))
-    return write_asked(Path(out), lines, drawing.seed, str(model))
-
-
-# Bundles out of grokking models: train seeds, and ask each of them the same at every checkpoint.
-
-
-@dataclass(frozen=True)
-class FromRuns:
-    """What a command left.
+class TrackedRuns:
+    """What `from_runs` left.
 
     Attributes:
         log: of all runs in the folder.
         events: t* of each of them, NaN where there is none, float64 [R].
-        asked: the held-out bundles at the last checkpoint.
+        scored: the held-out bundles at the last checkpoint.
         paths: the files written.
         notes: what a reader must know.
     """
 
     log: RunLog
     events: NDArray[np.float64]
-    asked: Asked
+    scored: Scored
     paths: tuple[Path, ...]
     notes: tuple[str, ...]
 
@@ -452,73 +555,64 @@ def from_runs(
     seeds: Sequence[int],
     out: str | Path,
     *,
-    drawing: Drawing,
+    sampling: Sampling,
     device: str = "auto",
-) -> FromRuns:
+) -> TrackedRuns:
     """Train the seeds that the folder does not hold yet, and track the margins of their bundles.
 
     Args:
         config: what to train; its checkpoints are those that are measured.
         seeds: of the runs.
         out: a folder.
-        drawing: how many bundles, of how many negatives, drawn by which seed.
+        sampling: how many bundles, of how many negatives, drawn by which seed.
         device: "auto", "cpu" or "cuda".
 
     Raises:
         InputError: no seeds, bundles that the task has not enough equations for, or a folder that
             belongs to another config or cannot be written to.
     """
-    from gmb_hf.crucible.figures import margin_curves
-    from gmb_hf.report.style import save_figure
-    from gmb_hf.training.single import train_seeds
-    from gmb_hf.training.stacked import Beside, finished_seeds
-
     folder = Path(out)
     if not seeds:
         raise InputError("no seeds to train; give at least one, e.g. --seeds 0:4")
-    _refuse_undrawable(config, seeds, drawing)
+    for seed in seeds:  # before the first group is trained: has each seed enough equations?
+        data, number = task_data(config.task, seed), config.task.data_seed_of(seed)
+        sampling.held_out(data, number)
+        sampling.training(data, number)
     beside = Beside(
-        lambda ensemble: Tracker(ensemble, drawing, folder),
-        {"crucible": dataclasses.asdict(drawing)},
+        lambda ensemble: MarginCallback(ensemble, sampling, folder),
+        {"crucible": dataclasses.asdict(sampling)},
     )
     logs = train_seeds(config, seeds, folder, device=device, beside=beside)
-    parts = [read_part(folder, seed) for seed in sorted(finished_seeds(folder))]
-    asked = write_asked(
+    runs = [RunBundles.read(folder, seed) for seed in sorted(finished_seeds(folder))]
+    scored = write_scored(
         folder,
-        [line for part in parts for line in part.lines],
-        drawing.seed,
+        [line for run in runs for line in run.lines],
+        sampling.seed,
         f"{config.preset}, step {config.training.steps}",
-        labels=[label for part in parts for label in part.labels],
+        labels=[label for run in runs for label in run.labels],
     )
     log = RunLog.read(folder / "logs")
-    events, notes = _events(config, log)
-    drawn = save_figure(margin_curves(_curves(log, events)), folder / "margins")
-    cutoffs = [tiers_path(folder, part.seed) for part in parts]
-    paths = (*drawn, *asked.paths, *logs, *cutoffs)
-    return FromRuns(log, events, asked, paths, (*_notes(log, parts), *notes))
+    notes = _notes(log, runs)
+    try:
+        design = prereg_from_config(config, log)
+        events = find_events(log.panel, design, names=log.observables).step
+    except InputError as error:
+        events = np.full(len(log.runs), np.nan)
+        notes.append(f"no events: {error}")
+    drawn = save_figure(margin_curves(log, events), folder / "margins")
+    cutoffs = [RunBundles.paths(folder, run.seed)[1] for run in runs]
+    paths = (*drawn, *scored.paths, *logs, *cutoffs)
+    return TrackedRuns(log, events, scored, paths, tuple(notes))
 
 
-def _refuse_undrawable(config: RunConfig, seeds: Sequence[int], drawing: Drawing) -> None:
-    """Say before the first group is trained that some later seed has too few equations."""
-    from gmb_hf.training.ensemble import task_data
-
-    for seed in seeds:
-        data, number = task_data(config.task, seed), config.task.data_seed_of(seed)
-        drawing.held_out(data, number)
-        drawing.training(data, number)
-
-
-def _notes(log: RunLog, parts: Sequence[Part]) -> list[str]:
-    from gmb_hf.training.config import format_seeds
-    from gmb_hf.training.progress import MEMORISED
-
+def _notes(log: RunLog, runs: Sequence[RunBundles]) -> list[str]:
     accuracy = log.panel("train_acc").values.max(axis=1)
     late = sorted(
         seed
         for seed, best in zip(log.seeds, accuracy.tolist(), strict=True)
         if seed is not None and not best >= MEMORISED
     )
-    empty = [part.seed for part in parts if 0 in part.tiers.counts.values()]
+    empty = [run.seed for run in runs if run.tiers.notes]
     notes = []
     if late:
         notes.append(
@@ -532,34 +626,100 @@ def _notes(log: RunLog, parts: Sequence[Part]) -> list[str]:
     return notes
 
 
-def _events(config: RunConfig, log: RunLog) -> tuple[NDArray[np.float64], list[str]]:
-    """t* as the preset's design defines it; where the design does not fit the log, none."""
-    from gmb_hf.benchmark.events import find_events
-    from gmb_hf.benchmark.locking import prereg_from_config
-
-    try:
-        found = find_events(log.panel, prereg_from_config(config, log), names=log.observables)
-    except InputError as error:
-        return np.full(len(log.runs), np.nan), [f"no events: {error}"]
-    return found.step, []
+_DASHED = (0, (4, 1.6))
+_DOTTED = (0, (1, 1.2))
 
 
-def _curves(log: RunLog, events: NDArray[np.float64]) -> Any:
-    from gmb_hf.crucible.figures import MarginCurves
+def margin_curves(log: RunLog, events: NDArray[np.float64]) -> Figure:
+    """Quantiles of the margins above, pass rates below, each run's t* as a point on its curve.
+
+    Args:
+        log: of `from_runs`.
+        events: t* of each run in steps, NaN where there was none, [R].
+
+    Returns:
+        A figure of 7.2 by 4.8 inches; bold lines are medians over runs, thin lines are runs.
+    """
 
     def values(name: str) -> NDArray[np.float64]:
         return log.panel(name).values
 
     steps = log.panel("train_acc").steps
+    q10, pass_rate = values(Q10), values("crucible_pass_rate")
     # Not as a panel, which refuses a run that has no value: it never memorised.
     tier3 = log.table[TIER3_RATE].to_numpy().reshape(steps.shape)
-    return MarginCurves(
-        steps=steps,
-        q10=values("crucible_margin_q10"),
-        median=values("crucible_margin_median"),
-        q90=values("crucible_margin_q90"),
-        pass_rate=values("crucible_pass_rate"),
-        event_step=events,
-        tier3_pass_rate=tier3,
-        held_out=values("test_acc"),
+    with house_style():
+        figure = new_figure(7.2, 4.8)
+        top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1.25, 1])
+        top.axhline(0, color=MUTED, linewidth=0.7, zorder=0)
+        _line(top, steps, values("crucible_margin_q90"), "q90", GREEN, _DOTTED)
+        _line(top, steps, values("crucible_margin_median"), "median", ORANGE, _DASHED)
+        _thin_lines(top, steps, q10)
+        _line(top, steps, q10, "q10, the hardest tenth", BLUE, "solid")
+        _events(top, steps, q10, events)
+        top.set_ylabel("margin (difference of cosines)")
+        _line(bottom, steps, values("test_acc"), "held-out accuracy", BLACK, _DOTTED)
+        _line(bottom, steps, tier3, "pass rate, tier3", VERMILION, _DASHED)
+        _thin_lines(bottom, steps, pass_rate)
+        _line(bottom, steps, pass_rate, "pass rate", BLUE, "solid")
+        _events(bottom, steps, pass_rate, events)
+        bottom.set_ylabel("share")
+        bottom.set_ylim(-0.02, 1.03)
+        rate_axis(bottom.yaxis)
+        bottom.set_xlim(0, max(int(steps.max()), 1))
+        step_axis(bottom, "training step")
+        n, found = len(steps), events[np.isfinite(events)]
+        runs = f"{n:,} run" + ("" if n == 1 else "s")
+        top.set_title(f"Margins of held-out bundles, {runs}, {len(found):,} with an event")
+        for axes in (top, bottom):
+            if len(found):
+                middle = float(np.median(found))
+                label = f"median t*, {middle:,.0f} steps"
+                axes.axvline(middle, color=INK, linewidth=0.9, label=label, zorder=0)
+            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
+        return figure
+
+
+def _line(
+    axes: Axes,
+    steps: NDArray[np.int64],
+    values: NDArray[np.float64],
+    label: str,
+    colour: str,
+    style: str | tuple[int, tuple[float, float]],
+) -> None:
+    """The median over runs."""
+    if np.isfinite(values).any():
+        grid, median = median_over_runs(steps, values)
+        axes.plot(grid, median, color=colour, linestyle=style, linewidth=1.9, label=label, zorder=3)
+
+
+def _thin_lines(axes: Axes, steps: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+    """Each run as a thin line."""
+    lines = [np.column_stack(pair) for pair in zip(steps, values, strict=True)]
+    alpha = float(np.clip(20 / len(lines), 0.07, 0.45))
+    # Hundreds of lines as vectors would make the SVG megabytes large.
+    axes.add_collection(
+        LineCollection(lines, colors=BLUE, linewidths=0.6, alpha=alpha, rasterized=True, zorder=1)
     )
+
+
+def _events(
+    axes: Axes,
+    steps: NDArray[np.int64],
+    values: NDArray[np.float64],
+    events: NDArray[np.float64],
+) -> None:
+    """Each event as a point on the curve of its run."""
+    at = steps == events[:, None]
+    if at.any():
+        axes.plot(
+            steps[at],
+            values[at],
+            ".",
+            color=INK,
+            markersize=4,
+            markeredgewidth=0,
+            label="a run's event t*",
+            zorder=4,
+        )

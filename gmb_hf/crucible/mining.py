@@ -1,15 +1,14 @@
-"""Mining hard items: a candidate is dangerous if it is so in many lineups, not in one.
+"""Mining hard items: a candidate is accepted if it is dangerous in many lineups, not in one.
 
-A lineup is a random choice of negatives from a pool. Each candidate is tried in several; how many
-it passes (its danger reaches the threshold) says how dependable its danger is. One lineup would
-select the lucky ones. Spec: Crucible metrics, "Multi-Lineup Validation Metrics".
+A lineup is a random choice of negatives from a pool. Each candidate meets several; the number of
+lineups in which its danger reaches the threshold measures how reliable its danger is. A single
+lineup would select by chance. Spec: Crucible metrics, "Multi-Lineup Validation Metrics".
 """
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from gmb_hf.crucible.bundles import BundleFile, read_bundles, read_rows, read_vectors, unit_rows
-from gmb_hf.crucible.score import Encoder, encode_bundles
+from gmb_hf.crucible.bundles import read_bundles, read_rows, read_vectors, unit_rows
+from gmb_hf.crucible.scores import Encoder, encode_bundles
 from gmb_hf.documents import Record
 from gmb_hf.errors import InputError, positive_int
-from gmb_hf.files import parse_json, read_text, write_json, write_text
+from gmb_hf.files import read_jsonl, write_json, write_jsonl
 from gmb_hf.stats import generator
 
 Strength = Literal["ultra", "mid", "low", "none"]
@@ -37,7 +36,7 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Settings(Record):
-    """How candidates are tried.
+    """How candidates are tested.
 
     Attributes:
         lineups: how many each candidate meets.
@@ -71,7 +70,7 @@ class Settings(Record):
 
 @dataclass(frozen=True)
 class Mined(Record):
-    """What became of one candidate.
+    """The result of one candidate.
 
     Attributes:
         id: its name.
@@ -79,7 +78,7 @@ class Mined(Record):
         reason: why it was not accepted, "" where it was.
         passes: lineups in which its danger reached the threshold.
         strength: by the share of passes.
-        danger: of its median lineup; None where it was not tried.
+        danger: of its median lineup; None where it was not tested.
         lineup: places in the pool of that lineup's negatives.
         duplicate_of: the earlier candidate that it nearly repeats, or None.
     """
@@ -99,7 +98,7 @@ class MiningResult(Record):
     """All candidates, and the mining pass rate (spec) with its 95% Wilson interval.
 
     Attributes:
-        settings: how they were tried.
+        settings: how they were tested.
         candidates: in their order.
         accepted, tested: numbers of candidates; near duplicates are not tested.
         pass_rate: accepted / tested; None where nothing was tested.
@@ -135,7 +134,7 @@ def mine(
     ids: Sequence[str],
     settings: Settings | None = None,
 ) -> MiningResult:
-    """Try every candidate in seeded lineups.
+    """Test every candidate in seeded lineups.
 
     A text of the pool that nearly repeats a candidate's anchor or positive is no negative of it and
     stays out of its lineups. The lineups of a candidate depend on the seed and on its place only.
@@ -174,7 +173,8 @@ def mine(
         lineups = np.stack(
             [rng.choice(allowed, given.lineup_size, replace=False) for _ in range(given.lineups)]
         )
-        found.append(_judge(ids[place], lineups, similar[lineups].max(axis=1) - level, given))
+        danger = similar[lineups].max(axis=1) - level
+        found.append(_tested(ids[place], lineups, danger, given))
     tested = int((earlier < 0).sum())
     accepted = sum(item.outcome == "accepted" for item in found)
     low, high = wilson_interval(accepted, tested)
@@ -235,7 +235,7 @@ def near_duplicates(rows: NDArray[np.float64], threshold: float) -> NDArray[np.i
     return earlier
 
 
-def _judge(
+def _tested(
     name: str, lineups: NDArray[np.int64], danger: NDArray[np.float64], settings: Settings
 ) -> Mined:
     passes = int((danger >= settings.threshold).sum())
@@ -288,19 +288,6 @@ def _check(
 # Files of candidates and a pool of texts to mined bundles, and to those that need a look.
 
 
-@dataclass(frozen=True)
-class MinedFiles:
-    """What `mine_files` found and wrote.
-
-    Attributes:
-        result: all candidates.
-        paths: accepted bundles, quarantine, and the summary.
-    """
-
-    result: MiningResult
-    paths: tuple[Path, ...]
-
-
 def mine_files(
     candidates: str | Path,
     pool: str | Path,
@@ -311,24 +298,27 @@ def mine_files(
     pool_embeddings: str | Path | None = None,
     encoder: str | None = None,
     on_done: Callable[[str], None] = lambda _: None,
-) -> MinedFiles:
-    """Try candidates against lineups of a pool; write accepted ones as bundles.
+) -> tuple[MiningResult, list[Path]]:
+    """Test candidates against lineups of a pool; write accepted ones as bundles.
 
     Args:
-        candidates: bundles; their negatives, if any, are not looked at.
+        candidates: bundles; their negatives, if any, are not read.
         pool: JSONL of texts: strings, or objects with `text`.
         out: a folder, for accepted.jsonl (each with the negatives of its median lineup),
             quarantine.jsonl and mining.json.
-        settings: how candidates are tried.
+        settings: how candidates are tested.
         embeddings, pool_embeddings: `.npy` or `.safetensors`, both or neither.
         encoder: name or path of a sentence-transformers model.
         on_done: called after every batch of texts.
+
+    Returns:
+        All candidates, and the three files.
     """
     if (embeddings is None) != (pool_embeddings is None):
         raise InputError("--embeddings and --pool-embeddings go together; give both")
     if (embeddings is None) == (encoder is None):
         raise InputError("give either --embeddings with --pool-embeddings, or --encoder")
-    file, texts = read_bundles(candidates), _pool(Path(pool))
+    file, texts = read_bundles(candidates), _pool_texts(pool)
     for bundle in file.bundles:
         if not bundle.has_texts:
             raise InputError(f"{candidates}:{bundle.line}: item {bundle.id!r} has no texts")
@@ -339,81 +329,42 @@ def mine_files(
         model = Encoder(encoder or "")
         vectors = encode_bundles(file, model, on_done)
         rows = model.encode(texts, on_done)
-    places = [f"pool line {number}" for number in range(1, len(texts) + 1)]
     result = mine(
         unit_rows(vectors.anchor, file.ids),
         unit_rows(vectors.positive, file.ids),
-        unit_rows(rows, places),
+        unit_rows(rows, [f"pool line {number}" for number in range(1, len(texts) + 1)]),
         file.ids,
         settings,
     )
+    accepted, quarantined = [], []
+    for bundle, item in zip(file.bundles, result.candidates, strict=True):
+        mined = {
+            "id": bundle.id,
+            "anchor": bundle.anchor,
+            "positive": bundle.positive,
+            "negatives": [texts[number] for number in item.lineup],
+        }
+        passes = {"passes": item.passes, "strength": item.strength, "danger": item.danger}
+        if item.outcome == "accepted":
+            counts = {"passes": item.passes, "lineups": settings.lineups}
+            accepted.append({**mined, "mining": {**counts, **passes}})
+        elif item.outcome == "quarantined":
+            why = {"reason": item.reason, **passes, "duplicate_of": item.duplicate_of}
+            quarantined.append({**mined, "quarantine": why})
     folder = Path(out)
-    return MinedFiles(
-        result,
-        (
-            write_text(folder / "accepted.jsonl", _accepted(file, result, texts)),
-            write_text(folder / "quarantine.jsonl", _quarantine(file, result, texts)),
-            write_json(folder / "mining.json", result.summary()),
-        ),
-    )
+    return result, [
+        write_jsonl(folder / "accepted.jsonl", accepted),
+        write_jsonl(folder / "quarantine.jsonl", quarantined),
+        write_json(folder / "mining.json", result.summary()),
+    ]
 
 
-def _accepted(file: BundleFile, result: MiningResult, texts: Sequence[str]) -> str:
-    return _lines(
-        {
-            **_texts(file, place, item, texts),
-            "mining": {
-                "passes": item.passes,
-                "lineups": result.settings.lineups,
-                "strength": item.strength,
-                "danger": item.danger,
-            },
-        }
-        for place, item in enumerate(result.candidates)
-        if item.outcome == "accepted"
-    )
-
-
-def _quarantine(file: BundleFile, result: MiningResult, texts: Sequence[str]) -> str:
-    return _lines(
-        {
-            **_texts(file, place, item, texts),
-            "quarantine": {
-                "reason": item.reason,
-                "passes": item.passes,
-                "strength": item.strength,
-                "danger": item.danger,
-                "duplicate_of": item.duplicate_of,
-            },
-        }
-        for place, item in enumerate(result.candidates)
-        if item.outcome == "quarantined"
-    )
-
-
-def _texts(file: BundleFile, place: int, item: Mined, texts: Sequence[str]) -> dict[str, Any]:
-    bundle = file.bundles[place]
-    return {
-        "id": bundle.id,
-        "anchor": bundle.anchor,
-        "positive": bundle.positive,
-        "negatives": [texts[number] for number in item.lineup],
-    }
-
-
-def _lines(items: Iterable[Mapping[str, Any]]) -> str:
-    return "".join(json.dumps(item, ensure_ascii=False, allow_nan=False) + "\n" for item in items)
-
-
-def _pool(path: Path) -> list[str]:
+def _pool_texts(path: str | Path) -> list[str]:
     texts = []
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        if not line.strip():
-            continue
-        data = parse_json(line, where=f"{path}:{number}")
+    for where, data in read_jsonl(path):
         text = data.get("text") if isinstance(data, Mapping) else data
         if not isinstance(text, str):
-            raise InputError(f"{path}:{number}: a line of the pool is text or an object with text")
+            raise InputError(f"{where}: a line of the pool is text or an object with text")
         texts.append(text)
     if not texts:
         raise InputError(f"{path}: holds no texts")

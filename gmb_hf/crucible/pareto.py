@@ -1,4 +1,4 @@
-"""Retention against generalization: which configurations no other one beats.
+"""Retention against generalization: which configurations no other one dominates.
 
 Spec: Crucible metrics, "Pareto Analysis".
 """
@@ -10,16 +10,29 @@ import io
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gmb_hf.crucible.items import ItemScores
+from gmb_hf.crucible.scores import ItemScores
+from gmb_hf.documents import Record
 from gmb_hf.errors import InputError, positive_int
-from gmb_hf.files import parse_json, read_text, write_json
+from gmb_hf.files import read_json, read_jsonl, read_text, write_json
+from gmb_hf.report.style import (
+    BLUE,
+    HALO,
+    INK,
+    MUTED,
+    house_style,
+    new_figure,
+    rate_axis,
+    save_figure,
+    shorten,
+)
 from gmb_hf.stats import generator
 
 RETENTION, GENERALIZATION = "frozen_tier3", "organic_holdout"
@@ -131,78 +144,54 @@ def _resampled(
 
 # Tables of results to their Pareto frontier, with the items behind them where these are named.
 
-
 _SCORES = ("frozen_scores", "organic_scores")
+_MOST_NAMES = 24
+_MARGIN = 0.25
 
 
 @dataclass(frozen=True)
-class Configuration:
+class Configuration(Record):
     """One configuration.
 
     Attributes:
         name: its name.
-        frozen, organic: its pass rates.
+        frozen_tier3, organic_holdout: its pass rates.
         on_frontier: whether none dominates it.
-        beaten_by: the configuration that dominates it in most resamples, and their share; None
-            where no item scores are named, or none ever does.
     """
 
     name: str
-    frozen: float
-    organic: float
+    frozen_tier3: float
+    organic_holdout: float
     on_frontier: bool
-    beaten_by: tuple[str, float] | None
 
 
 @dataclass(frozen=True)
-class Frontier:
+class Frontier(Record):
     """Configurations, and which of them no other dominates.
 
     Attributes:
-        names: of the configurations.
-        frozen, organic: their pass rates, [N].
-        on_frontier: bool [N].
-        dominance: for each pair, how often the first dominates the second when items are
-            resampled; {} where no item scores are named.
+        configurations: in their order.
+        dominance_probability: for each pair, how often the first dominates the second when items
+            are resampled; {} where no item scores are named.
     """
 
-    names: tuple[str, ...]
-    frozen: NDArray[np.float64]
-    organic: NDArray[np.float64]
-    on_frontier: NDArray[np.bool_]
-    dominance: dict[str, dict[str, float]]
+    configurations: tuple[Configuration, ...]
+    dominance_probability: dict[str, dict[str, float]] = field(default_factory=dict)
 
-    def rows(self) -> list[Configuration]:
-        """The configurations one by one, in their order."""
-        found = []
-        for place, name in enumerate(self.names):
-            beaten = [
-                (other, shares[name]) for other, shares in self.dominance.items() if name in shares
-            ]
-            most = max(beaten, key=lambda pair: pair[1], default=None)
-            x, y = float(self.frozen[place]), float(self.organic[place])
-            on = bool(self.on_frontier[place])
-            found.append(Configuration(name, x, y, on, most if most and most[1] else None))
-        return found
+    def beaten_by(self, name: str) -> tuple[str, float] | None:
+        """The configuration that dominates this one in most resamples, and their share."""
+        shares = [
+            (other, of[name]) for other, of in self.dominance_probability.items() if name in of
+        ]
+        most = max(shares, key=lambda pair: pair[1], default=None)
+        return most if most and most[1] else None
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data, ready for JSON."""
-        return {
-            "configurations": [
-                {
-                    "name": row.name,
-                    RETENTION: row.frozen,
-                    GENERALIZATION: row.organic,
-                    "on_frontier": row.on_frontier,
-                }
-                for row in self.rows()
-            ],
-            "dominance_probability": self.dominance,
-        }
-
-    def write(self, path: str | Path) -> Path:
-        """Write as JSON, atomically."""
-        return write_json(path, self.to_dict())
+    def write(self, stem: str | Path) -> list[Path]:
+        """Write STEM.json, STEM.png and STEM.svg; a suffix of these three is left out of `stem`."""
+        path = Path(stem)
+        path = path.with_suffix("") if path.suffix in (".json", ".png", ".svg") else path
+        data = write_json(path.with_name(f"{path.name}.json"), self.to_dict())
+        return [data, *save_figure(pareto_plot(self.configurations), path)]
 
 
 def find_frontier(path: str | Path, *, draws: int = 2000, seed: int = 0) -> Frontier:
@@ -210,54 +199,53 @@ def find_frontier(path: str | Path, *, draws: int = 2000, seed: int = 0) -> Fron
 
     Args:
         path: CSV, a JSON list, or JSONL, with `frozen_tier3` and `organic_holdout`, and optionally
-            `name`, and `frozen_scores` and `organic_scores`: files of item scores, seen from the
+            `name`, and `frozen_scores` and `organic_scores`: files of item scores, relative to the
             table's folder.
         draws, seed: of the bootstrap.
 
     Raises:
         InputError: a missing value, or a table that is none.
     """
-    rows = _rows(Path(path))
+    rows = _read_results(Path(path))
     try:
         frozen, organic = coordinates(rows)
     except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    names = tuple(str(row.get("name", f"#{place + 1}")) for place, row in enumerate(rows))
+        raise error.reworded(f"{path}: {error}") from None
+    names = [str(row.get("name", f"#{place + 1}")) for place, row in enumerate(rows)]
     dominance: dict[str, dict[str, float]] = {}
     if all(row.get(key) for row in rows for key in _SCORES):
         if len(set(names)) != len(names):
             raise InputError(f"{path}: names must differ where item scores are compared")
         tables = [
-            tuple(ItemScores.read(Path(path).parent / str(row[key])) for key in _SCORES)
-            for row in rows
+            [ItemScores.read(Path(path).parent / str(row[key])) for key in _SCORES] for row in rows
         ]
         for one, other in itertools.permutations(range(len(rows)), 2):
             pairs = [
-                ((a.margin[a.places_of(b)] > 0).astype(float), (b.margin > 0).astype(float))
+                ((a.margin[a.rows_of(b)] > 0).astype(float), (b.margin > 0).astype(float))
                 for a, b in zip(tables[one], tables[other], strict=True)
             ]
             found = dominance_probability(pairs[0], pairs[1], draws=draws, seed=seed)
             dominance.setdefault(names[one], {})[names[other]] = found
-    return Frontier(names, frozen, organic, undominated(frozen, organic), dominance)
+    on_frontier = undominated(frozen, organic)
+    columns = zip(names, frozen.tolist(), organic.tolist(), on_frontier.tolist(), strict=True)
+    return Frontier(tuple(Configuration(*cells) for cells in columns), dominance)
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def _read_results(path: Path) -> list[dict[str, Any]]:
     """The rows of a CSV, a JSON list or a JSONL file."""
-    text = read_text(path)
     if path.suffix == ".csv":
+        table = csv.DictReader(io.StringIO(read_text(path)))
         rows: list[Any] = [
             {key: _cell(key, value) for key, value in row.items() if key is not None}
-            for row in csv.DictReader(io.StringIO(text))
+            for row in table
         ]
     elif path.suffix == ".jsonl":
-        lines = enumerate(text.split("\n"), start=1)
-        rows = [
-            parse_json(line, where=f"{path}:{number}") for number, line in lines if line.strip()
-        ]
+        rows = [row for _, row in read_jsonl(path)]
     elif path.suffix == ".json":
-        data = parse_json(text, where=str(path))
+        data = read_json(path)
         rows = data if isinstance(data, list) else [data]
     else:
+        read_text(path)  # a file that is missing is named as such
         raise InputError(f"{path}: results come as .csv, .json or .jsonl")
     if not rows:
         raise InputError(f"{path}: holds no results")
@@ -274,3 +262,73 @@ def _cell(key: str, value: Any) -> Any:
         return float(value)
     except (TypeError, ValueError):
         return value
+
+
+def pareto_plot(configurations: Sequence[Configuration]) -> Figure:
+    """A point per configuration; those on the frontier are filled, with a line beyond them."""
+    frozen = np.array([one.frozen_tier3 for one in configurations])
+    organic = np.array([one.organic_holdout for one in configurations])
+    on_frontier = np.array([one.on_frontier for one in configurations], dtype=bool)
+    with house_style():
+        figure = new_figure(5.2, 4.0)
+        axes = figure.subplots()
+        axes.set_xlabel("retention: pass rate on frozen tier3")
+        axes.set_ylabel("generalization: pass rate on the organic holdout")
+        axes.margins(0.12)
+        rate_axis(axes.xaxis)
+        rate_axis(axes.yaxis)
+        off = ~on_frontier
+        axes.scatter(
+            frozen[off],
+            organic[off],
+            s=22,
+            facecolors="none",
+            edgecolors=MUTED,
+            label="dominated",
+            zorder=2,
+        )
+        order = np.lexsort((-organic, frozen))
+        order = order[on_frontier[order]]
+        x, y = frozen[order], organic[order]
+        axes.scatter(x, y, s=30, color=BLUE, label="on the frontier", zorder=3)
+        (left, right), (low, top) = axes.get_xlim(), axes.get_ylim()
+        # What is dominated lies below and to the left of this staircase.
+        axes.step(
+            np.concatenate([[left], x, x[-1:]]),
+            np.concatenate([y[:1], y, [low]]),
+            where="pre",
+            color=BLUE,
+            linewidth=1.1,
+            alpha=0.5,
+            zorder=1,
+        )
+        # Above and to the right of its point a name crosses no line; the last ones need space.
+        axes.set(xlim=(left, right + _MARGIN * (right - left)), ylim=(low, top))
+        for point, same in _named_points(configurations).items():
+            on = same[0].on_frontier
+            more = f" and {len(same) - 1} more" if len(same) > 1 else ""
+            axes.annotate(
+                shorten(same[0].name, 22) + more,
+                point,
+                xytext=(6, 4),
+                textcoords="offset points",
+                fontsize=7 if on else 6.5,
+                color=INK if on else MUTED,
+                path_effects=HALO,
+                zorder=4,
+            )
+        figure.legend(loc="outside upper left", ncols=2)
+        return figure
+
+
+def _named_points(
+    configurations: Sequence[Configuration],
+) -> dict[tuple[float, float], list[Configuration]]:
+    """The configurations to name, by their point; only the frontier's where there are many."""
+    shown = configurations
+    if len(configurations) > _MOST_NAMES:
+        shown = [one for one in configurations if one.on_frontier][:_MOST_NAMES]
+    found: dict[tuple[float, float], list[Configuration]] = {}
+    for one in shown:
+        found.setdefault((one.frozen_tier3, one.organic_holdout), []).append(one)
+    return found

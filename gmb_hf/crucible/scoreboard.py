@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, FiniteFloat, model_validator
 
 from gmb_hf.crucible.margins import summarize
+from gmb_hf.crucible.scores import ItemScores
 from gmb_hf.crucible.tiers import TIERS, check_names
 from gmb_hf.documents import Section
 from gmb_hf.errors import InputError
@@ -23,7 +25,7 @@ from gmb_hf.files import read_json, write_json
 from gmb_hf.fingerprints import fingerprint, fingerprint_line
 
 SEED = 42
-"""Of an evaluation that names none; it is part of the fingerprint."""
+"""Seed of an evaluation that names none; it is part of the fingerprint."""
 
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -80,31 +82,14 @@ class EvalHeader(Section):
         return self
 
     @classmethod
-    def of(
-        cls,
-        *,
-        source_hash: str,
-        content_hash: str | None,
-        seed: int,
-        item_count: int,
-        tier_distribution: dict[str, int],
-        version: str,
-    ) -> Self:
-        """A header with its fingerprint.
+    def of(cls, **fields: Any) -> Self:
+        """A header of all its other fields, with the fingerprint that follows from them.
 
         Raises:
             InputError: a field does not fit, e.g. an empty version.
         """
-        data = {
-            "fingerprint": fingerprint(source_hash, seed, item_count),
-            "source_hash": source_hash,
-            "content_hash": content_hash,
-            "seed": seed,
-            "item_count": item_count,
-            "tier_distribution": tier_distribution,
-            "version": version,
-        }
-        return cls.parse(data, where="eval_header")
+        shown = fingerprint(fields["source_hash"], fields["seed"], fields["item_count"])
+        return cls.parse({"fingerprint": shown, **fields}, where="eval_header")
 
     @property
     def line(self) -> str:
@@ -138,7 +123,10 @@ class Scoreboard(Section):
             )
         if self.by_tier and sum(s.correct for s in self.by_tier.values()) != self.overall.correct:
             raise ValueError("the tiers' correct items do not add up to overall.correct")
-        _check_time(self.timestamp)
+        try:
+            datetime.datetime.fromisoformat(self.timestamp)
+        except ValueError:
+            raise ValueError(f"timestamp {self.timestamp!r} is no ISO 8601 time") from None
         return self
 
     @classmethod
@@ -161,19 +149,17 @@ class Scoreboard(Section):
 
 def tier_stats(margin: NDArray[np.float64], rank: NDArray[np.int64]) -> TierStats:
     """Statistics of given items: margins and strict ranks, [n] each."""
-    n = len(margin)
     found = summarize(margin)
-    correct = int((margin > 0).sum())
     return TierStats(
-        n=n,
-        correct=correct,
+        n=len(margin),
+        correct=int((margin > 0).sum()),
         accuracy=found.pass_rate,
         pass_rate=found.pass_rate,
         mean_margin=found.mean_margin,
         median_margin=found.median_margin,
         q10_margin=found.q10_margin,
         q90_margin=found.q90_margin,
-        mean_rank=float(rank.mean()) if n else None,
+        mean_rank=float(rank.mean()) if len(margin) else None,
     )
 
 
@@ -231,7 +217,7 @@ def make_scoreboard(
         "eval_header": header,
         "overall": tier_stats(margins, places),
         "by_tier": by_tier,
-        "timestamp": timestamp or utc_now(),
+        "timestamp": timestamp or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "checkpoint_path": checkpoint_path,
         "x_n_skipped": n_skipped,
         "x_scores": scores,
@@ -239,13 +225,61 @@ def make_scoreboard(
     return Scoreboard.parse(data, where="scoreboard")
 
 
-def utc_now() -> str:
-    """The time in UTC, ISO 8601, to the second."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+def scoreboard_of(
+    scores_path: str | Path,
+    out: str | Path,
+    *,
+    version: str,
+    seed: int = SEED,
+    checkpoint: str | None = None,
+) -> Scoreboard:
+    """The scoreboard of scored items, written to `out`.
+
+    Args:
+        scores_path: what `gmb crucible score` wrote.
+        out: JSON.
+        version: of the evaluation set.
+        seed: of the evaluation.
+        checkpoint: the model; what made the similarities by default.
+    """
+    scores = ItemScores.read(scores_path)
+    made = make_scoreboard(
+        scores.margin,
+        scores.ranks.strict,
+        scores.tiers,
+        source_hash=scores.origin.source_hash,
+        content_hash=scores.origin.content_hash,
+        seed=seed,
+        version=version,
+        checkpoint_path=checkpoint or scores.origin.encoder,
+        n_skipped=scores.origin.n_skipped,
+        scores=relative_path(scores_path, Path(out).parent),
+    )
+    made.write(out)
+    return made
 
 
-def _check_time(text: str) -> None:
-    try:
-        datetime.datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"timestamp {text!r} is no ISO 8601 time") from None
+def scores_behind(path: str | Path, board: Scoreboard) -> ItemScores | None:
+    """The item scores that a scoreboard was made of; None where they are gone.
+
+    Raises:
+        InputError: there is a file of that name, but the scoreboard was not made of it.
+    """
+    if board.x_scores is None:
+        return None
+    place = Path(path).parent / board.x_scores
+    if not place.exists():
+        return None
+    scores = ItemScores.read(place)
+    stats, found = board.overall, summarize(scores.margin)
+    same = (scores.n, int((scores.margin > 0).sum())) == (stats.n, stats.correct)
+    if same and scores.origin.source_hash == board.eval_header.source_hash:
+        mean, stored = found.mean_margin, stats.mean_margin
+        if mean == stored or (stored is not None and np.isclose(mean or 0.0, stored, rtol=1e-9)):
+            return scores
+    raise InputError(f"{place}: has changed since {path} was made of it; make the scoreboard again")
+
+
+def relative_path(path: str | Path, folder: str | Path) -> str:
+    """The path as a file in `folder` names it, so that both can be moved together."""
+    return Path(os.path.relpath(Path(path).resolve(), Path(folder).resolve())).as_posix()

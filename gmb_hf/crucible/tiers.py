@@ -1,7 +1,7 @@
-"""Tiers: items kept apart by how hard they were for one frozen encoder.
+"""Tiers: items grouped by how hard they were for one frozen encoder.
 
-Cutoffs are fitted once and frozen, with the encoder and the corpus that they come from. Fitted anew
-for each model, a tier would hold other items each time and every model would look alike.
+Cutoffs are fitted once and frozen, with the encoder and the corpus that they come from. Fitted
+again for each model, a tier would hold other items each time and every model would look alike.
 Spec: Crucible metrics, "Tier Assignment".
 """
 
@@ -28,7 +28,7 @@ Method = Literal["inverted_cdf", "spec"]
 
 
 class EmptyTierWarning(UserWarning):
-    """A tier has no items, so that nothing can be said of it."""
+    """A tier has no items, and so no statistics."""
 
 
 class Tiers(Section):
@@ -53,6 +53,15 @@ class Tiers(Section):
         if sum(self.counts.values()) != self.n:
             raise ValueError(f"counts add up to {sum(self.counts.values())}, not to n, {self.n}")
         return self
+
+    @property
+    def notes(self) -> list[str]:
+        """A sentence for each tier that holds no item."""
+        return [
+            f"{name} holds none of the {self.n} items (few items, or dangers tie)"
+            for name, count in self.counts.items()
+            if not count
+        ]
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
@@ -91,14 +100,14 @@ def fit_tiers(
         raise InputError("no items to fit tiers on; at least one is needed")
     low, high = check_thresholds(thresholds)
     choose("method", method, ("inverted_cdf", "spec"))
-    t1, t2 = _cutoffs(values, (low, high), method)
-    codes = _codes(values, t1, t2)
-    counts = dict(zip(TIERS, np.bincount(codes, minlength=3).tolist(), strict=True))
-    for name, count in counts.items():
-        if not count:
-            message = f"{name} holds none of the {len(values)} items (few items, or dangers tie)"
-            warnings.warn(message, EmptyTierWarning, stacklevel=2)
-    return Tiers(
+    if method == "inverted_cdf":
+        t1, t2 = np.quantile(values, (low, high), method="inverted_cdf").tolist()
+    else:
+        last = len(values) - 1
+        ranked = np.sort(values).tolist()
+        t1, t2 = (ranked[min(int(len(values) * share), last)] for share in (low, high))
+    counts = np.bincount(_codes(values, t1, t2), minlength=3).tolist()
+    fitted = Tiers(
         encoder=encoder,
         corpus_hash=corpus_hash,
         method=method,
@@ -106,8 +115,11 @@ def fit_tiers(
         t1_cutoff=t1,
         t2_cutoff=t2,
         n=len(values),
-        counts=counts,
+        counts=dict(zip(TIERS, counts, strict=True)),
     )
+    for note in fitted.notes:
+        warnings.warn(note, EmptyTierWarning, stacklevel=2)
+    return fitted
 
 
 def assign_tiers(
@@ -132,7 +144,7 @@ def assign_tiers(
 
 
 def check_names(names: Sequence[str] | dict[str, int], *, where: str = "") -> None:
-    """Refuse a name that is no tier's."""
+    """Refuse a name that is not in `TIERS`."""
     for name in names:
         if name not in TIERS:
             raise unknown("tier", str(name), TIERS, where=where)
@@ -148,18 +160,8 @@ def check_thresholds(thresholds: Sequence[float]) -> tuple[float, float]:
     raise InputError(f"thresholds must be two numbers with 0 < t1 < t2 <= 1, got {shown}")
 
 
-def _cutoffs(
-    values: NDArray[np.float64], thresholds: tuple[float, float], method: Method
-) -> tuple[float, float]:
-    if method == "inverted_cdf":
-        t1, t2 = np.quantile(values, thresholds, method="inverted_cdf").tolist()
-    else:
-        ranked, n = np.sort(values), len(values)
-        t1, t2 = (float(ranked[min(int(n * share), n - 1)]) for share in thresholds)
-    return t1, t2
-
-
 def _codes(values: NDArray[np.float64], t1: float, t2: float) -> NDArray[np.int64]:
+    """Place in `TIERS` of each danger; one at a cutoff belongs to the easier tier."""
     return (values > t1).astype(np.int64) + (values > t2)
 
 

@@ -16,8 +16,8 @@ from crucible_builders import done
 
 from gmb_hf import Lock
 from gmb_hf.crucible.bundles import read_bundles
-from gmb_hf.crucible.items import ItemScores
 from gmb_hf.crucible.scoreboard import Scoreboard
+from gmb_hf.crucible.scores import ItemScores
 from gmb_hf.crucible.tiers import Tiers
 from gmb_hf.indicators import catalogue as registry
 from gmb_hf.runs.runlog import RunLog
@@ -94,7 +94,7 @@ def test_the_training_is_that_of_gmb_train(tracked, tmp_path):
 
 
 def test_bundles_are_of_held_out_equations_and_score_as_they_did(tracked, tmp_path):
-    from gmb_hf.crucible.equations import equation_texts
+    from gmb_hf.crucible.grokking import equation_texts
     from gmb_hf.training.ensemble import task_data
     from gmb_hf.training.presets import preset
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from gmb_hf.crucible.similarities import Similarities
+from gmb_hf.crucible.margins import Similarities
 
 
 @dataclass(frozen=True)

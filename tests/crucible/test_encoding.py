@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from gmb_hf.cli import main
-from gmb_hf.crucible.items import ItemScores
 from gmb_hf.crucible.margins import summarize
-from gmb_hf.crucible.score import Encoder, score_bundles
+from gmb_hf.crucible.scores import Encoder, ItemScores, score_bundles
 from gmb_hf.errors import InputError
 
 WORDS = ["two", "three", "2", "3", "4", "5"]
@@ -39,7 +38,7 @@ def stand_in(monkeypatch):
     StandIn.asked = []
     module = SimpleNamespace(SentenceTransformer=StandIn, __spec__="a spec")
     monkeypatch.setitem(sys.modules, "sentence_transformers", module)
-    monkeypatch.setattr("gmb_hf.crucible.score._obstacle", lambda: None)
+    monkeypatch.setattr("gmb_hf.crucible.scores._obstacle", lambda: None)
 
 
 def bundles(tmp_path, negatives=1):
@@ -53,7 +52,7 @@ def bundles(tmp_path, negatives=1):
 
 
 def test_each_distinct_text_is_encoded_once(stand_in, tmp_path, monkeypatch):
-    monkeypatch.setattr("gmb_hf.crucible.score._BATCH", 4)
+    monkeypatch.setattr("gmb_hf.crucible.scores._BATCH", 4)
     seen = []
     scores = score_bundles(bundles(tmp_path, 2), encoder="name", on_done=seen.append)
     assert sorted(text for batch in StandIn.asked for text in batch) == sorted(WORDS)
@@ -81,7 +80,7 @@ def test_an_unknown_model_is_one_clear_line(stand_in):
 
 @pytest.mark.parametrize("name", ["./nowhere", "/no/where", "~/nowhere at all", "a/b/c", "", " "])
 def test_what_can_only_be_a_folder_is_not_asked_of_the_hub(stand_in, monkeypatch, name):
-    monkeypatch.setattr("gmb_hf.crucible.score._obstacle", lambda: pytest.fail("asked"))
+    monkeypatch.setattr("gmb_hf.crucible.scores._obstacle", lambda: pytest.fail("asked"))
     with pytest.raises(InputError, match="cannot be found: there is no such folder") as caught:
         Encoder(name)
     assert repr(name) in str(caught.value)

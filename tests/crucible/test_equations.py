@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmb_hf.crucible.bundles import read_bundles
-from gmb_hf.crucible.equations import bundle_lines, draw_bundles, equation_texts, track
-from gmb_hf.crucible.margins import margin_stats, rank_stats
-from gmb_hf.crucible.similarities import Similarities
+from gmb_hf.crucible.grokking import bundle_lines, draw_bundles, equation_texts, track
+from gmb_hf.crucible.margins import Similarities, margin_stats, rank_stats
 from gmb_hf.errors import InputError
 from gmb_hf.tasks.modular import ModularTask
 

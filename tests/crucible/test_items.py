@@ -11,7 +11,7 @@ import pytest
 
 from gmb_hf.crucible.bundles import read_bundles
 from gmb_hf.crucible.compare import paired_tests
-from gmb_hf.crucible.items import ItemScores
+from gmb_hf.crucible.scores import ItemScores
 from gmb_hf.errors import InputError
 from gmb_hf.stats import holm, mcnemar, paired_permutation
 

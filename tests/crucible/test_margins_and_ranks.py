@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata
 from sklearn.metrics import label_ranking_average_precision_score
 
-from gmb_hf.crucible.margins import dangers, margin_stats, margins, rank_stats, ranks
-from gmb_hf.crucible.similarities import Similarities
+from gmb_hf.crucible.margins import Similarities, dangers, margin_stats, margins, rank_stats, ranks
 from gmb_hf.errors import InputError
 
 HAND = [Item([0.75, 0.5, 0.25], 0), Item([0.5, 0.25, 0.5], 1), Item([0.5, 0.5], 0)]

@@ -1,0 +1,450 @@
+"""Scores of items: bundles are read, embedded where they hold no similarities, and scored.
+
+The scores are one Parquet row an item: `id`, `margin`, the three ranks, the number of negatives,
+`tier` where there is one, and the hash of the item. The metadata of the file say which model scored
+which items.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple, Self, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from pydantic import Field
+
+from gmb_hf.crucible.bundles import BundleFile, Vectors, read_bundles, read_vectors, similarities_of
+from gmb_hf.crucible.margins import (
+    MarginStats,
+    OnEmpty,
+    Ranks,
+    RankStats,
+    Similarities,
+    listed,
+    margins,
+    ranks,
+    summarize,
+    summarize_ranks,
+)
+from gmb_hf.crucible.tiers import (
+    THRESHOLDS,
+    TIERS,
+    EmptyTierWarning,
+    Method,
+    Tiers,
+    assign_tiers,
+    check_names,
+    fit_tiers,
+)
+from gmb_hf.documents import Section
+from gmb_hf.errors import InputError, nearest, repeated
+from gmb_hf.files import atomic_path, check_file, parse_json, read_text, write_jsonl
+
+_KEY = b"gmb_crucible"
+_TYPES = {
+    "id": pa.string(),
+    "margin": pa.float64(),
+    "rank": pa.int64(),
+    "rank_realistic": pa.float64(),
+    "rank_pessimistic": pa.int64(),
+    "n_negatives": pa.int64(),
+    "item_hash": pa.string(),
+}
+
+
+class Origin(Section):
+    """Which items were scored, and by which model."""
+
+    encoder: str = Field(description="what made the similarities")
+    bundles: str = Field(description="the file of the items")
+    source_hash: str = Field(description="SHA-256 of its bytes")
+    content_hash: str = Field(description="hash of its items")
+    n_skipped: int = Field(0, description="items left out because they had no negatives")
+
+
+@dataclass(frozen=True, eq=False)
+class ItemScores:
+    """Margins and ranks of N items.
+
+    Attributes:
+        origin: which items were scored, and by which model.
+        ids: names of the items.
+        margin: float64 [N].
+        ranks: see `Ranks`.
+        item_hashes: 64 hex digits each.
+        tiers: tier of each item, or None.
+    """
+
+    origin: Origin
+    ids: tuple[str, ...]
+    margin: NDArray[np.float64]
+    ranks: Ranks
+    item_hashes: tuple[str, ...]
+    tiers: tuple[str, ...] | None
+
+    @classmethod
+    def of(cls, file: BundleFile, similarities: Similarities, encoder: str) -> Self:
+        """Score the bundles of a file.
+
+        Args:
+            file: the bundles.
+            similarities: theirs, with their ids; some may have been skipped.
+            encoder: what made the similarities.
+        """
+        ids, tiers = similarities.names(), file.tiers
+        row = {name: number for number, name in enumerate(file.ids)}
+        rows = [row[name] for name in ids]
+        return cls(
+            origin=Origin(
+                encoder=encoder,
+                bundles=str(file.path),
+                source_hash=file.source_hash,
+                content_hash=file.content_hash,
+                n_skipped=similarities.n_skipped,
+            ),
+            ids=ids,
+            margin=margins(similarities),
+            ranks=ranks(similarities),
+            item_hashes=tuple(file.bundles[number].item_hash for number in rows),
+            tiers=None if tiers is None else tuple(tiers[number] for number in rows),
+        )
+
+    @property
+    def n(self) -> int:
+        """How many items there are."""
+        return len(self.ids)
+
+    @property
+    def danger(self) -> NDArray[np.float64]:
+        """Minus the margin, float64 [N]."""
+        return 0.0 - self.margin  # never -0.0
+
+    def summaries(self) -> tuple[MarginStats, RankStats]:
+        """Statistics of the margins and of the ranks."""
+        skipped = self.origin.n_skipped
+        return (
+            summarize(self.margin, n_skipped=skipped),
+            summarize_ranks(self.ranks, n_skipped=skipped),
+        )
+
+    def rows_of(self, other: Self) -> NDArray[np.int64]:
+        """The row in this table of each item of `other`, int64 [N of other].
+
+        Raises:
+            InputError: the two do not hold the same items; some that differ are named.
+        """
+        row = {name: number for number, name in enumerate(self.ids)}
+        absent = [name for name in other.ids if name not in row]
+        absent += sorted(row.keys() - set(other.ids))
+        if absent:
+            raise InputError(f"{listed(absent)}: scored in one of the two files only")
+        return np.array([row[name] for name in other.ids], dtype=np.int64)
+
+    def write(self, path: str | Path) -> Path:
+        """Write as Parquet, atomically."""
+        if Path(path).suffix != ".parquet":
+            raise InputError(f"{path}: scores are written as .parquet; give such a name")
+        columns: dict[str, Any] = {
+            "id": list(self.ids),
+            "margin": self.margin,
+            "rank": self.ranks.strict,
+            "rank_realistic": self.ranks.realistic,
+            "rank_pessimistic": self.ranks.pessimistic,
+            "n_negatives": self.ranks.n_negatives,
+            "item_hash": list(self.item_hashes),
+        }
+        fields = dict(_TYPES)
+        if self.tiers is not None:
+            columns["tier"], fields["tier"] = list(self.tiers), pa.string()
+        schema = pa.schema(fields).with_metadata(
+            {_KEY: json.dumps(self.origin.model_dump(), ensure_ascii=False).encode()}
+        )
+        with atomic_path(path) as temporary:
+            pq.write_table(pa.table(columns, schema=schema), temporary)
+        return Path(path)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Read what `write` left.
+
+        Raises:
+            InputError: no such file, no such table, or an id that occurs twice.
+        """
+        check_file(path)
+        try:
+            table = pq.read_table(path)
+        except (pa.ArrowException, OSError):
+            raise InputError(f"{path}: is no Parquet file; gmb crucible score writes one") from None
+        metadata = table.schema.metadata or {}
+        if _KEY not in metadata:
+            raise InputError(f"{path}: holds no item scores; gmb crucible score writes them")
+        for name, kind in _TYPES.items():
+            if name not in table.column_names:
+                guess = nearest(name, table.column_names)
+                hint = f"; did you mean {guess!r}?" if guess else ""
+                raise InputError(f"{path}: column {name!r} is missing{hint}")
+            if table[name].type != kind or table[name].null_count:
+                raise InputError(f"{path}: column {name!r} must hold {kind}, without gaps")
+        origin = parse_json(metadata[_KEY].decode("utf-8", "replace"), where=str(path))
+        ids = table["id"].to_pylist()
+        twice = repeated(ids)
+        if twice is not None:
+            raise InputError(f"{path}: id {twice!r} occurs more than once")
+        tiers = table["tier"].to_pylist() if "tier" in table.column_names else None
+        check_names(sorted({str(name) for name in tiers or ()}), where=str(path))
+        return cls(
+            origin=Origin.parse(origin, where=str(path)),
+            ids=tuple(ids),
+            margin=table["margin"].to_numpy(),
+            ranks=Ranks(
+                strict=table["rank"].to_numpy(),
+                realistic=table["rank_realistic"].to_numpy(),
+                pessimistic=table["rank_pessimistic"].to_numpy(),
+                n_negatives=table["n_negatives"].to_numpy(),
+            ),
+            item_hashes=tuple(table["item_hash"].to_pylist()),
+            tiers=None if tiers is None else tuple(tiers),
+        )
+
+
+def score_bundles(
+    path: str | Path,
+    *,
+    embeddings: str | Path | None = None,
+    encoder: str | None = None,
+    name: str | None = None,
+    empty: OnEmpty = "error",
+    on_done: Callable[[str], None] = lambda _: None,
+) -> ItemScores:
+    """Score a file of bundles by the similarities in it, by embeddings, or by an encoder.
+
+    Args:
+        path: JSONL.
+        embeddings: `.npy` or `.safetensors` with a row per text.
+        encoder: name or path of a sentence-transformers model.
+        name: what made the similarities; the encoder by default.
+        empty: what to do with items without negatives.
+        on_done: called after every batch of texts.
+
+    Raises:
+        InputError: nothing to score with, both ways at once, or bad input of either.
+    """
+    if embeddings is not None and encoder is not None:
+        raise InputError("--embeddings and --encoder exclude each other; give one of them")
+    file = read_bundles(path)
+    if embeddings is None and encoder is None:
+        similarities = file.similarities(empty=empty)
+    else:
+        for bundle in file.bundles:
+            if not bundle.has_texts:
+                raise InputError(
+                    f"{file.path}:{bundle.line}: item {bundle.id!r} has no texts to embed; it "
+                    "needs anchor, positive and negatives"
+                )
+        vectors = (
+            read_vectors(embeddings, file)
+            if embeddings is not None
+            else encode_bundles(file, Encoder(encoder or ""), on_done)
+        )
+        similarities = similarities_of(file, vectors, empty=empty)
+    return ItemScores.of(file, similarities, name or encoder or "unnamed")
+
+
+def fit_to_scores(
+    scores: ItemScores,
+    *,
+    thresholds: tuple[float, float] = THRESHOLDS,
+    method: str = "inverted_cdf",
+) -> Tiers:
+    """Tiers of scored items, as `fit_tiers`; `Tiers.notes` name empty tiers, without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EmptyTierWarning)
+        return fit_tiers(
+            scores.danger,
+            encoder=scores.origin.encoder,
+            corpus_hash=scores.origin.content_hash,
+            thresholds=thresholds,
+            method=cast("Method", method),  # which refuses another word
+        )
+
+
+class TieredFile(NamedTuple):
+    """A file of bundles with tiers, how many items each tier holds, and how many had no score."""
+
+    path: Path
+    counts: dict[str, int]
+    left_out: int
+
+
+def assign_to_file(
+    tiers: Tiers, scores: ItemScores, bundles: str | Path, out: str | Path
+) -> TieredFile:
+    """Write bundles with their tiers: the evaluation set that later models are scored on.
+
+    Args:
+        tiers: frozen cutoffs.
+        scores: of these bundles, by the encoder that the cutoffs were fitted with.
+        bundles: JSONL.
+        out: the new JSONL; items without a score are not in it.
+
+    Raises:
+        InputError: scores of other bundles or by another encoder, or the output is the input.
+    """
+    if Path(out).resolve() == Path(bundles).resolve():
+        raise InputError(f"{out}: is the file that is read; write the tiers to another one")
+    file = read_bundles(bundles)
+    if file.content_hash != scores.origin.content_hash:
+        raise InputError(
+            f"{bundles}: is not what was scored ({scores.origin.bundles}); score it again"
+        )
+    labels = assign_tiers(tiers, scores.danger, encoder=scores.origin.encoder).tolist()
+    tier = dict(zip(scores.ids, labels, strict=True))
+    lines = read_text(bundles).split("\n")
+    tiered = [
+        {
+            **parse_json(lines[bundle.line - 1], where=f"{bundles}:{bundle.line}"),
+            "tier": tier[bundle.id],
+        }
+        for bundle in file.bundles
+        if bundle.id in tier
+    ]
+    counts = {name: labels.count(name) for name in TIERS}
+    return TieredFile(write_jsonl(out, tiered), counts, len(file.bundles) - len(tiered))
+
+
+# Texts to embeddings through sentence-transformers, an extra of this package.
+
+_INSTALL = "pip install 'gmb-hf[encoders]'"
+_BATCH = 256
+_TIMEOUT = 5.0  # seconds for the Hub's first answer
+
+
+class Encoder:
+    """A sentence-transformers model, from the Hub or from a folder.
+
+    Args:
+        name: its name or path.
+
+    Raises:
+        InputError: sentence-transformers is not installed, there is no such model, or it is not
+            downloaded and the Hub cannot be reached.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        if find_spec("sentence_transformers") is None:
+            raise InputError(
+                f"--encoder needs sentence-transformers: {_INSTALL}; or give --embeddings"
+            )
+        # Checked before the import, which takes seconds.
+        source, offline = _model_source(name)
+        from sentence_transformers import SentenceTransformer
+
+        try:
+            with _quiet_hub():
+                self._model: Any = SentenceTransformer(source, local_files_only=offline)
+        except Exception as error:  # unknown, gated, or no such model: each has its own
+            raise InputError(
+                f"encoder {name!r} cannot be found or loaded: {_first_line(error)}"
+            ) from None
+
+    def encode(
+        self, texts: Sequence[str], on_done: Callable[[str], None] = lambda _: None
+    ) -> NDArray[np.float64]:
+        """One row per text, float64 [N, D]; each distinct text is encoded once.
+
+        Args:
+            texts: what to encode.
+            on_done: called after every batch of 256 distinct texts.
+        """
+        row = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+        distinct = list(row)
+        rows: list[NDArray[np.float64]] = []
+        for start in range(0, len(distinct), _BATCH):
+            batch = distinct[start : start + _BATCH]
+            found = self._model.encode(batch, convert_to_numpy=True, show_progress_bar=False)
+            rows.append(np.asarray(found, dtype=np.float64))
+            on_done(f"{start + len(batch):,} of {len(distinct):,} texts")
+        encoded: NDArray[np.float64] = np.concatenate(rows)[[row[text] for text in texts]]
+        return encoded
+
+
+def encode_bundles(
+    file: BundleFile, encoder: Encoder, on_done: Callable[[str], None] = lambda _: None
+) -> Vectors:
+    """Embeddings of the texts of a file's bundles."""
+    n = len(file.bundles)
+    anchors = [bundle.anchor or "" for bundle in file.bundles]
+    positives = [bundle.positive or "" for bundle in file.bundles]
+    negatives = [text for bundle in file.bundles for text in bundle.negatives]
+    rows = encoder.encode([*anchors, *positives, *negatives], on_done)
+    return Vectors(rows[:n], rows[n : 2 * n], rows[2 * n :])
+
+
+@contextmanager
+def _quiet_hub() -> Iterator[None]:
+    """Silence the Hub client's report of each retry; the error says what matters."""
+    logger = logging.getLogger("huggingface_hub")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def _model_source(name: str) -> tuple[str, bool]:
+    """Where to load from, a folder or a name of the Hub, and whether to stay offline."""
+    path = Path(os.path.expanduser(name))
+    if name and path.is_dir():
+        return str(path), True
+    missing = f"encoder {name!r} cannot be found"
+    if path.is_file():
+        raise InputError(f"{missing}: this is a file; give the folder of a saved model")
+    if not name.strip() or name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise InputError(f"{missing}: there is no such folder")
+    why = _hub_obstacle()
+    if why is None or _is_cached(name):
+        return name, why is not None
+    raise InputError(
+        f"{missing}: there is no such folder, it was never downloaded, and the Hub cannot be "
+        f"reached ({why})"
+    )
+
+
+def _hub_obstacle() -> str | None:
+    """Why the Hub cannot be reached, by one attempt; its client would retry for a minute."""
+    from huggingface_hub import constants, get_session
+
+    try:
+        get_session().head(constants.ENDPOINT, timeout=_TIMEOUT)
+    except Exception as error:  # of httpx or httpx2, as the client has it; offline mode too
+        return _first_line(error)
+    return None
+
+
+def _is_cached(name: str) -> bool:
+    """Whether some revision was downloaded before; bare names are of the library's own models."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    for repository in (name, f"sentence-transformers/{name}"):
+        with suppress(HFValidationError, LocalEntryNotFoundError):
+            snapshot_download(repository, local_files_only=True)
+            return True
+    return False
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
