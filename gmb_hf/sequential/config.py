@@ -1,4 +1,10 @@
-"""What the sequential protocol is asked: suite, model, training, and what is special of a phase."""
+"""The config of a sequential run: its suite of tasks, the model, the training and the phases.
+
+| suite   | tasks, in the protocol's order              | protocol |
+|---------|---------------------------------------------|----------|
+| modular | add, sub, mul, sq_sum modulo a prime        | phase 2a |
+| formal  | parity_8, copy_8, reverse_8, majority_9     | phase 2b |
+"""
 
 from __future__ import annotations
 
@@ -10,10 +16,106 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gmb_hf.errors import InputError, choose, positive_int, repeated
-from gmb_hf.sequential.suites import FORMAL, MODULAR, SUITES, SuiteSettings
+from gmb_hf.errors import InputError, choose, fraction, positive_int, repeated
+from gmb_hf.tasks.modular import ModularTask
+from gmb_hf.tasks.registry import get_task
+from gmb_hf.tasks.task import LOSS_POSITIONS, OP_TOKENS, Task, TaskData
 from gmb_hf.training.config import ModelSettings, TrainingSettings, assigned, from_sections
 from gmb_hf.training.presets import paper
+
+MODULAR, FORMAL = "modular", "formal"
+SUITES: dict[str, tuple[str, ...]] = {
+    MODULAR: ("add", "sub", "mul", "sq_sum"),
+    FORMAL: ("parity_8", "copy_8", "reverse_8", "majority_9"),
+}
+"""Suite -> its tasks in the protocol's training order."""
+
+PROTOCOL_PRIME = 97
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteSettings:
+    """What is learned, one task after the other.
+
+    Attributes:
+        name: "modular" or "formal".
+        order: the tasks in the order of training; None takes the protocol's.
+        prime: the modulus; of the modular suite only, None takes 97.
+        op_token: of the modular suite only: "distinct" gives every operation its own token, as
+            the protocol's table says; "shared" gives all the same one, as the published runs do,
+            where equal inputs carry contradicting answers and forgetting is forced. None takes
+            "distinct".
+        loss_positions: "answer" trains and measures at the task's own answer positions; "all" at
+            every position that has a next token in the row, 7 of the 8 of an equation.
+        train_fraction: share of each task's rows to train on; the others are held out.
+        data_seed: draws the split, the same for all seeds of models.
+        compat_batch: leave out the last training row, as the reference's loader does.
+    """
+
+    name: str = MODULAR
+    order: tuple[str, ...] | None = None
+    prime: int | None = None
+    op_token: str | None = None
+    loss_positions: str = "answer"
+    train_fraction: float = 0.5
+    data_seed: int = 42
+    compat_batch: bool = False
+
+    def __post_init__(self) -> None:
+        known = SUITES[choose("suite", self.name, tuple(SUITES))]
+        choose("loss_positions", self.loss_positions, LOSS_POSITIONS, where="suite.loss_positions")
+        fraction("suite.train_fraction", self.train_fraction)
+        if self.name == FORMAL:
+            for option in ("prime", "op_token"):
+                if getattr(self, option) is not None:
+                    raise InputError(f"suite.{option} is for the suite modular; leave it out")
+        else:
+            if self.prime is None:
+                object.__setattr__(self, "prime", PROTOCOL_PRIME)
+            if self.op_token is None:
+                object.__setattr__(self, "op_token", "distinct")
+            choose("op_token", str(self.op_token), OP_TOKENS, where="suite.op_token")
+        # YAML reads a list.
+        object.__setattr__(self, "order", tuple(known if self.order is None else self.order))
+        if not self.tasks:
+            raise InputError(f"suite.order: no task is named; known: {', '.join(known)}")
+        for task in self.tasks:
+            choose("task", task, known, where="suite.order")
+        twice = repeated(self.tasks)
+        if twice is not None:
+            raise InputError(f"suite.order: {twice} is given twice; each task has one phase")
+        for task in self.tasks:
+            try:
+                self.build(task).split(self.train_fraction, self.data_seed)
+            except InputError as error:
+                raise InputError(f"suite: {error}") from None
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks in the order of training, which is that of the matrix's columns."""
+        assert self.order is not None  # __post_init__ fills it in
+        return self.order
+
+    def build(self, task: str) -> Task:
+        """The task of that name."""
+        if self.name == FORMAL:
+            return get_task(task)
+        assert self.prime is not None
+        assert self.op_token is not None
+        return ModularTask(task, self.prime, op_token=self.op_token)
+
+    def data(self, task: str) -> TaskData:
+        """The rows of a task, split; every seed of a model sees the same."""
+        return self.build(task).data(self.train_fraction, self.data_seed)
+
+    def fingerprints(self) -> dict[str, str]:
+        """Task -> SHA-256 of its training and held-out rows."""
+        return {task: self.data(task).fingerprint() for task in self.tasks}
+
+    @property
+    def vocab_size(self) -> int:
+        """How many tokens a model of this suite knows: of the modular one p + 7, shared p + 4."""
+        return self.build(self.tasks[0]).vocab_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +164,7 @@ class PhaseSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequentialConfig:
-    """Everything that a sequential run is made from, its variants and seeds apart."""
+    """Everything that decides a sequential run, except its variants and seeds."""
 
     preset: str
     suite: SuiteSettings = field(default_factory=SuiteSettings)
@@ -105,7 +207,7 @@ class SequentialConfig:
     def changed(self, assignments: Iterable[str]) -> SequentialConfig:
         """A config with some fields changed by `section.field=value`.
 
-        Steps for every phase, or another order of tasks, end what a preset says of single phases.
+        Steps for every phase, or another order of tasks, reset a preset's steps of single phases.
 
         Raises:
             InputError: an assignment without `=`, an unknown section or field, or a bad value.
@@ -127,24 +229,20 @@ class SequentialConfig:
         return from_sections(cls, design, where=where)
 
     def design(self) -> dict[str, Any]:
-        """What decides the numbers, seeds and variants apart, as plain data for YAML."""
-        training = dataclasses.asdict(self.training)
-        # The first two change speed and rounding alone; the last is told phase by phase.
+        """What decides the numbers, except seeds and variants, as plain data for YAML."""
+        sections = dataclasses.asdict(self)
+        # The first two change speed and rounding alone; steps are given phase by phase.
         for name in ("seeds_at_once", "compile", "steps"):
-            del training[name]
-        model = dataclasses.asdict(self.model)
-        shape = {name: value for name, value in model.items() if name in _SHAPE}
-        phases = {**dataclasses.asdict(self.phases), "steps": self.steps}
-        plain: dict[str, Any] = json.loads(
-            json.dumps(
-                {
-                    "suite": dataclasses.asdict(self.suite),
-                    "model": shape,
-                    "training": training,
-                    "phases": phases,
-                }
-            )
-        )
+            del sections["training"][name]
+        sections["phases"]["steps"] = self.steps
+        model = {name: value for name, value in sections["model"].items() if name in _SHAPE}
+        design = {
+            "suite": sections["suite"],
+            "model": model,
+            "training": sections["training"],
+            "phases": sections["phases"],
+        }
+        plain: dict[str, Any] = json.loads(json.dumps(design))  # tuples become lists
         return plain
 
     def hash(self) -> str:
@@ -153,10 +251,7 @@ class SequentialConfig:
 
 
 _SHAPE = ("layers", "heads", "width", "mlp_width", "activation", "tied", "initializer_range")
-"""What of the model all variants share."""
-
-
-# The presets of the sequential protocol, each for either suite.
+"""The fields of the model that all variants share."""
 
 
 def replication(suite: str) -> SequentialConfig:
@@ -174,8 +269,8 @@ def replication(suite: str) -> SequentialConfig:
 def quick(suite: str) -> SequentialConfig:
     """Half of each task's rows are trained on, as in the protocol; all else is smaller.
 
-    A seed's phase ends when it has learned its task, so that what is forgotten is compared at equal
-    learning. Phases would otherwise be as long as the slowest seed needs. A small learning rate
+    A seed's phase ends when it has learned its task, so that forgetting is compared at equal
+    learning; phases would otherwise be as long as the slowest seed needs. A small learning rate
     with much decay groks soon, and without the loss spikes of larger ones.
     """
     if suite == FORMAL:
@@ -216,9 +311,9 @@ def preset(name: str, suite: str) -> SequentialConfig:
 
 
 def smaller_than_protocol(config: SequentialConfig) -> str:
-    """What of a config's task and model is not of the protocol's size, in words; empty if nothing.
+    """Where a config's task and model are smaller than the protocol's, in words; else empty.
 
-    It stands beside the numbers, so that nobody takes them for a replication.
+    It is shown with the numbers, so that nobody takes them for a replication.
     """
     published = replication(config.suite.name)
     parts = []

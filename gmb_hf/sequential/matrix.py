@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,10 @@ from gmb_hf.errors import InputError, choose, repeated, right_call, unknown
 from gmb_hf.files import read_text, write_text
 
 COLUMNS = ("variant", "seed", "phase", "trained_on", "task", "loss", "accuracy")
+MEASURES = ("accuracy", "loss")
+NUMBERS = ("average", "learning", "backward_transfer", "forward_transfer", "forgetting")
+QUANTITIES = tuple(f"{number}_{measure}" for number in NUMBERS for measure in MEASURES)
+"""The numbers that summarize a matrix, e.g. "average_accuracy"; one a seed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,15 +95,14 @@ _EXPECTED = {
 }
 
 
-@dataclass(frozen=True)
-class _Cell:
+class _Cell(NamedTuple):
     line: int
     trained_on: str
     loss: float
     accuracy: float
 
 
-_Cells = dict[tuple[int, int, str], _Cell]  # (seed, phase, task) -> what stands there
+_Cells = dict[tuple[int, int, str], _Cell]  # by seed, phase and task
 
 
 def read_matrix(path: str | Path) -> dict[str, RetentionMatrix]:
@@ -127,12 +130,8 @@ def read_matrix(path: str | Path) -> dict[str, RetentionMatrix]:
                 f"{where}: variant {row['variant']!r}, seed {key[0]}, phase {key[1]}, task "
                 f"{key[2]!r} stands already in line {cells[key].line}; delete one of the rows"
             )
-        cells[key] = _Cell(
-            line,
-            row["trained_on"],
-            _number(row, "loss", where),
-            _number(row, "accuracy", where),
-        )
+        loss, accuracy = (_number(row, name, where) for name in ("loss", "accuracy"))
+        cells[key] = _Cell(line, row["trained_on"], loss, accuracy)
     if not found:
         raise InputError(f"{path}: no rows below the header; has any phase finished?")
     matrices = {variant: _matrix(variant, cells, str(path)) for variant, cells in found.items()}
@@ -186,13 +185,13 @@ def _matrix(variant: str, cells: _Cells, where: str) -> RetentionMatrix:
     seeds = tuple(sorted({seed for seed, _, _ in cells}))
     values = np.empty((2, len(seeds), max(trained) + 1, len(tasks)))
     for s, phase, k in np.ndindex(values.shape[1:]):
-        cell_there = cells.get((seeds[s], phase, tasks[k]))
-        if cell_there is None:
+        found = cells.get((seeds[s], phase, tasks[k]))
+        if found is None:
             raise InputError(
                 f"{where}: variant {variant!r}, seed {seeds[s]} has no row for phase {phase}, task "
                 f"{tasks[k]!r}; every task is needed after every phase, 0 (untrained) included"
             )
-        values[:, s, phase, k] = cell_there.loss, cell_there.accuracy
+        values[:, s, phase, k] = found.loss, found.accuracy
     try:
         return RetentionMatrix(variant, seeds, tasks, trained_on, values[0], values[1])
     except InputError as error:
@@ -247,13 +246,7 @@ def _number(row: Mapping[str, str], column: str, where: str) -> float:
     return value
 
 
-# What a model keeps, learns and gains: the standard numbers of a sequence of tasks.
-
-
-MEASURES = ("accuracy", "loss")
-NUMBERS = ("average", "learning", "backward_transfer", "forward_transfer", "forgetting")
-QUANTITIES = tuple(f"{number}_{measure}" for number in NUMBERS for measure in MEASURES)
-"""The numbers that sum up a matrix, e.g. "average_accuracy"; one a seed."""
+# Retention, transfer and forgetting: the standard numbers of a sequence of tasks.
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,29 +269,23 @@ class Retention:
 
     def means(self) -> dict[str, NDArray[np.float64] | None]:
         """Each of `NUMBERS` as its mean over tasks, [S]; None where no task has one."""
-        by_task = (
-            self.final,
-            self.learning,
-            self.backward_transfer,
-            self.forward_transfer,
-            self.forgetting,
-        )
+        by_task = {name: getattr(self, "final" if name == "average" else name) for name in NUMBERS}
         return {
             name: values.mean(axis=1) if values.shape[1] else None
-            for name, values in zip(NUMBERS, by_task, strict=True)
+            for name, values in by_task.items()
         }
 
 
 def retention_numbers(values: NDArray[np.float64], *, higher_is_better: bool) -> Retention:
-    """The numbers above, of one measure.
+    """Retention, transfer and forgetting in one measure.
 
     Args:
-        values: R, float64 [S, P + 1, P]; column k - 1 is the task of phase k.
+        values: the matrix, float64 [S, P + 1, P]; column k - 1 is the task of phase k.
         higher_is_better: of an accuracy; False of a loss.
 
     >>> import numpy as np
     >>> after = [[0.5, 0.5], [1.0, 0.75], [0.25, 1.0]]  # untrained, phase 1, phase 2
-    >>> found = retention(np.array([after]), higher_is_better=True)
+    >>> found = retention_numbers(np.array([after]), higher_is_better=True)
     >>> found.forgetting.tolist(), found.forward_transfer.tolist()
     ([[0.75]], [[0.25]])
     """
@@ -337,19 +324,18 @@ def quantities(matrix: RetentionMatrix) -> dict[str, NDArray[np.float64] | None]
 
 
 def higher_is_better(quantity: str) -> bool:
-    """Whether more of a measure or quantity is better: forgetting never, a loss never."""
+    """Whether more of a measure or quantity is better: never of forgetting or a loss."""
     return not quantity.startswith("forgetting") and not quantity.endswith("loss")
 
 
-# Retention as flat scalars with stable names: what the metric `retention` returns.
-
+# What the `evaluate` module `retention` calls: flat scalars with stable names.
 
 _CALL = "predictions=[[0.01, 0.01], [0.99, 0.02], [0.4, 0.98]], references=[None, 0, 1]"
 _KEYWORDS = ("measure", "return_per_task")
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """Refuse settings that the metric does not have, or that are wrong; raises InputError."""
+    """Refuse unknown keywords and wrong values of the metric; raises InputError."""
     with right_call("retention", _CALL):
         for name in settings:
             if name not in _KEYWORDS:
@@ -375,31 +361,24 @@ def retention(predictions: Any, references: Any, **settings: Any) -> dict[str, A
     with right_call("retention", _CALL):
         values, untrained = _flat_matrix(predictions, references, measure)
     found = retention_numbers(values[None], higher_is_better=higher_is_better(measure))
-    by_task = {
-        "final": found.final,
-        "learning": found.learning,
-        "backward_transfer": found.backward_transfer,
-        "forward_transfer": found.forward_transfer if untrained else None,
-        "forgetting": found.forgetting,
-    }
-    means = {**found.means(), **({} if untrained else {"forward_transfer": None})}
     flat: dict[str, Any] = {
         f"{name}_{measure}": None if mean is None else float(mean[0])
-        for name, mean in means.items()
+        for name, mean in found.means().items()
     }
     flat["n_phases"] = len(values) - 1
     if settings.get("return_per_task"):
-        flat |= {
-            f"{name}_{measure}_per_task": None if rows is None else rows[0].tolist()
-            for name, rows in by_task.items()
-        }
+        for name in ("final", *NUMBERS[1:]):
+            flat[f"{name}_{measure}_per_task"] = getattr(found, name)[0].tolist()
+    if not untrained:
+        unknown_numbers = [name for name in flat if name.startswith("forward_transfer")]
+        flat |= dict.fromkeys(unknown_numbers)
     return flat
 
 
 def _flat_matrix(
     predictions: Any, references: Any, measure: str
 ) -> tuple[NDArray[np.float64], bool]:
-    """R with its columns in the order of training, [P + 1, P]; whether row 0 was given."""
+    """The matrix, [P + 1, P], columns in the order of training; whether row 0 was given."""
     rows, trained = _flat_rows(predictions), _trained(references)
     if len(rows) != len(trained):
         raise InputError(

@@ -1,4 +1,8 @@
-"""Who hears of a sequential training: the progress bar, trackers, or several at once."""
+"""The sequential protocol (phases 2a and 2b): every variant through all tasks of a suite.
+
+Seeds are trained in groups, one group after the other or several at a time in processes of their
+own; callbacks show the progress and log to trackers.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,10 @@ from importlib.util import find_spec
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
+import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
 from rich.console import Console
@@ -25,25 +30,29 @@ from gmb_hf.errors import InputError, choose, positive_int, repeated
 from gmb_hf.sequential.config import SequentialConfig
 from gmb_hf.sequential.config import preset as named
 from gmb_hf.sequential.folder import SequentialFolder
-from gmb_hf.sequential.train import Phases
-from gmb_hf.training import checkpoints as state
+from gmb_hf.sequential.report import sequential_report
+from gmb_hf.sequential.summary import RetentionSummary
+from gmb_hf.sequential.train import Phases, model_shape
+from gmb_hf.training import checkpoints
 from gmb_hf.training.checkpoints import group_name, whole_folder
-from gmb_hf.training.launch import keep_freed_memory, quiet_models
+from gmb_hf.training.launch import chosen_device, keep_freed_memory, own_share, quiet_models
 from gmb_hf.training.progress import TrainingBar
 from gmb_hf.training.variants import Variant, parse_variant
 
-if TYPE_CHECKING:
-    from gmb_hf.sequential.summary import RetentionSummary
+SAVE_EVERY_SECONDS = 15.0
+SAVE_MODELS = ("last", "all", "none")
+TRACKERS = ("tensorboard", "trackio", "wandb")
+PROJECT = "gmb-sequential"
 
 
-class Listener(Protocol):
-    """Whoever wants to hear of a sequential training's progress."""
+class Callback:
+    """What follows a sequential training; each method does nothing by default."""
 
     def began(self, phases: Phases, seed_steps: int) -> None:
-        """A group of seeds begins, or goes on after so many seeds x steps."""
+        """A group of seeds begins, or resumes after so many seeds x steps."""
 
     def advanced(self, seed_steps: int) -> None:
-        """So many seeds x steps were made, or need not be made, since the last call."""
+        """So many seeds x steps were made, or will not be needed, since the last call."""
 
     def measured(self, phases: Phases, found: dict[str, NDArray[np.float64]]) -> None:
         """A checkpoint's losses and accuracies, each [S], of the task that is trained."""
@@ -55,65 +64,14 @@ class Listener(Protocol):
         """The group has come to the end of its last phase."""
 
 
-class Silent:
-    """Hears and says nothing; a base for those that hear some of it."""
-
-    def began(self, phases: Phases, seed_steps: int) -> None:
-        """Ignore."""
-
-    def advanced(self, seed_steps: int) -> None:
-        """Ignore."""
-
-    def measured(self, phases: Phases, found: dict[str, NDArray[np.float64]]) -> None:
-        """Ignore."""
-
-    def evaluated(self, phases: Phases) -> None:
-        """Ignore."""
-
-    def ended(self, phases: Phases) -> None:
-        """Ignore."""
-
-
-class Together:
-    """Tells several listeners, in their order."""
-
-    def __init__(self, listeners: Sequence[Listener]) -> None:
-        self._listeners = tuple(listeners)
-
-    def began(self, phases: Phases, seed_steps: int) -> None:
-        """Tell all."""
-        for listener in self._listeners:
-            listener.began(phases, seed_steps)
-
-    def advanced(self, seed_steps: int) -> None:
-        """Tell all."""
-        for listener in self._listeners:
-            listener.advanced(seed_steps)
-
-    def measured(self, phases: Phases, found: dict[str, NDArray[np.float64]]) -> None:
-        """Tell all."""
-        for listener in self._listeners:
-            listener.measured(phases, found)
-
-    def evaluated(self, phases: Phases) -> None:
-        """Tell all."""
-        for listener in self._listeners:
-            listener.evaluated(phases)
-
-    def ended(self, phases: Phases) -> None:
-        """Tell all."""
-        for listener in self._listeners:
-            listener.ended(phases)
-
-
-class Places(Silent):
-    """Says where a training is, the variant and the task; a base for those that show it."""
+class ProgressCallback(Callback):
+    """Shows where a training is: the variant and the task. A base class for those that show it."""
 
     def at(self, place: str) -> None:
         """Show this line."""
 
     def began(self, phases: Phases, seed_steps: int) -> None:
-        """Count what an earlier start has done, and name the variant."""
+        """Count the steps of an earlier start, and name the variant."""
         self.advanced(seed_steps)
         self._name(phases)
 
@@ -122,7 +80,7 @@ class Places(Silent):
         self._name(phases, f" {np.mean(found['test_loss']):.2f}")
 
     def evaluated(self, phases: Phases) -> None:
-        """Name the task that comes next."""
+        """Name the next task."""
         self._name(phases)
 
     def _name(self, phases: Phases, more: str = "") -> None:
@@ -132,8 +90,8 @@ class Places(Silent):
             self.at(f"{phases.variant.name} {place}{more}"[:32])
 
 
-class PhaseBar(TrainingBar, Places):
-    """Of seeds x steps over all variants, with the variant and the task that are under way.
+class PhaseBar(TrainingBar, ProgressCallback):
+    """A progress bar of seeds x steps over all variants, with the current variant and task.
 
     Args:
         total, done, console: as in `TrainingBar`.
@@ -147,15 +105,8 @@ class PhaseBar(TrainingBar, Places):
         self._show(at=place)
 
 
-# Learning curves and matrices to the trackers of Accelerate: tensorboard, trackio, wandb.
-
-
-TRACKERS = ("tensorboard", "trackio", "wandb")
-PROJECT = "gmb-sequential"
-
-
 def installed(trackers: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Those of the trackers that this Python has, and a line on each that it has not.
+    """The trackers that are installed, and a note on each of the others.
 
     Raises:
         InputError: a tracker that is not known; the nearest is named.
@@ -170,8 +121,8 @@ def installed(trackers: Sequence[str]) -> tuple[list[str], list[str]]:
     return present, notes
 
 
-class Tracking(Silent):
-    """Tells trackers what this process measures.
+class TrackerCallback(Callback):
+    """Logs learning curves and matrices to the trackers of Accelerate.
 
     Args:
         trackers: installed ones.
@@ -191,33 +142,21 @@ class Tracking(Silent):
         )
         self._accelerator.init_trackers(
             name if self._trackers == ["tensorboard"] else PROJECT,
-            config=_flat(
-                {"variant": phases.variant.name, **phases.config.design()},
-            ),
+            config=_flat({"variant": phases.variant.name, **phases.config.design()}),
             init_kwargs={"wandb": {"name": name}, "trackio": {"name": name}},
         )
 
     def measured(self, phases: Phases, found: dict[str, NDArray[np.float64]]) -> None:
         """Log the curves of every seed."""
-        self._log(
-            {
-                f"{column}/seed_{seed}": float(values[place])
-                for column, values in found.items()
-                for place, seed in enumerate(phases.seeds)
-            },
-            phases.model.step,
-        )
+        for column, values in found.items():
+            self._log(column, values, phases)
 
     def evaluated(self, phases: Phases) -> None:
         """Log the row of the matrix, means over the seeds and every seed's."""
         for name, values in zip(("loss", "accuracy"), phases.matrix[-1], strict=True):
             for column, task in enumerate(phases.config.suite.tasks):
-                own = {
-                    f"matrix_{name}/{task}/seed_{seed}": float(values[place, column])
-                    for place, seed in enumerate(phases.seeds)
-                }
-                mean = {f"matrix_{name}/{task}/mean": float(values[:, column].mean())}
-                self._log({**mean, **own}, phases.model.step)
+                mean = float(values[:, column].mean())
+                self._log(f"matrix_{name}/{task}", values[:, column], phases, mean=mean)
 
     def ended(self, phases: Phases) -> None:
         """Close the group's run."""
@@ -225,9 +164,14 @@ class Tracking(Silent):
             self._accelerator.end_training()
             self._accelerator = None
 
-    def _log(self, values: Mapping[str, float], step: int) -> None:
+    def _log(
+        self, name: str, values: NDArray[np.float64], phases: Phases, **others: float
+    ) -> None:
         if self._accelerator is not None:
-            self._accelerator.log(dict(values), step=step)
+            logged = {f"{name}/{key}": value for key, value in others.items()}
+            for seed, value in zip(phases.seeds, values.tolist(), strict=True):
+                logged[f"{name}/seed_{seed}"] = value
+            self._accelerator.log(logged, step=phases.model.step)
 
 
 def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, int | float | str | bool]:
@@ -242,11 +186,27 @@ def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, int | float 
     return flat
 
 
-# The sequential protocol (phases 2a and 2b): one checkpoint through all tasks of a suite.
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Seeds of a variant that are trained together, and how.
 
+    Attributes:
+        config: the design, which the folder must have been claimed for.
+        variant: the architecture.
+        seeds: of the group.
+        folder: of the run.
+        device: where to train, "cpu" or "cuda".
+        save_models: keep a model after the "last" phase, after "all" of them, or "none".
+        trackers: installed ones to log to.
+    """
 
-SAVE_EVERY_SECONDS = 15.0
-SAVE_MODELS = ("last", "all", "none")
+    config: SequentialConfig
+    variant: Variant
+    seeds: tuple[int, ...]
+    folder: SequentialFolder
+    device: str = "cpu"
+    save_models: str = "last"
+    trackers: tuple[str, ...] = ()
 
 
 def pending_groups(
@@ -259,134 +219,93 @@ def pending_groups(
     """
     states, identity = folder.states(variant.name), _identity(config, variant)
     done = folder.finished_seeds(variant.name)
-    # A process that dies between writing a matrix and dropping its state leaves both.
-    for group in state.waiting_groups(states, identity):
+    # A process that dies between writing a matrix and deleting its state leaves both.
+    for group in checkpoints.waiting_groups(states, identity):
         if done.issuperset(group):
-            state.state_path(states, group).unlink(missing_ok=True)
-    missing = [seed for seed in seeds if seed not in done]
-    return state.pending_groups(states, identity, missing, at_once=config.training.seeds_at_once)
-
-
-def train_group(
-    config: SequentialConfig,
-    variant: Variant,
-    seeds: Sequence[int],
-    folder: SequentialFolder,
-    *,
-    listener: Listener | None = None,
-    device: str = "cpu",
-    save_models: str = "last",
-) -> None:
-    """Train one of the `pending_groups` through all phases, or from where it stopped.
-
-    Args:
-        config: the design, which the folder must have been claimed for.
-        variant: the architecture.
-        seeds: of the group.
-        folder: of the run.
-        listener: hears of the progress.
-        device: where to train, "cpu" or "cuda".
-        save_models: keep a model after the "last" phase, after "all" of them, or "none".
-
-    Raises:
-        InputError: the variant does not fit the model, or the folder cannot be written to.
-    """
-    keep_freed_memory()
-    phases = Phases(config, variant, seeds, device=device)
-    listener = listener or Silent()
-    count, last = len(seeds), len(config.suite.tasks)
-    held = state.state_path(folder.states(variant.name), seeds)
-
-    def save() -> None:
-        state.save(
-            held,
-            seeds=seeds,
-            identity=_identity(config, variant),
-            tensors=phases.state(),
-            predictions=None,
-            rows=phases.rows,
-        )
-
-    if held.exists():
-        saved = state.load(held, _identity(config, variant))
-        phases.load_state(saved.tensors, saved.rows)
-    else:
-        phases.matrix.append(phases.evaluate())
-    done = sum(config.steps[: phases.phase]) + (phases.step if phases.phase < last else 0)
-    listener.began(phases, done * count)
-    saved_at = time.monotonic()
-    while phases.phase < last:
-        if phases.step % config.training.checkpoint_every == 0 and not phases.measured:
-            listener.measured(phases, phases.measure())
-            if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
-                save()
-                saved_at = time.monotonic()
-        if not phases.finished:
-            phases.advance()
-            listener.advanced(count)
-            continue
-        left = config.steps[phases.phase] - phases.step
-        phase = phases.phase + 1
-        folder.write_log(config, variant.name, seeds, phase, phases.rows, phases.stopped)
-        phases.end_phase()
-        listener.evaluated(phases)
-        listener.advanced(left * count)
-        if save_models == "all" or (save_models == "last" and phase == last):
-            _save_models(phases, folder)
-        save()
-        saved_at = time.monotonic()
-    folder.write_results(phases)
-    held.unlink(missing_ok=True)
-    listener.ended(phases)
-
-
-def _save_models(phases: Phases, folder: SequentialFolder) -> None:
-    """Write each seed's model as it is now; a folder there is whole or not there at all."""
-    for place, seed in enumerate(phases.seeds):
-        target = folder.model(phases.variant.name, seed, phases.phase)
-        with whole_folder(target) as workshop, quiet_models():
-            phases.model.member(place).save_pretrained(workshop)
+            checkpoints.state_path(states, group).unlink(missing_ok=True)
+    return checkpoints.pending_groups(
+        states,
+        identity,
+        [seed for seed in seeds if seed not in done],
+        at_once=config.training.seeds_at_once,
+    )
 
 
 def _identity(config: SequentialConfig, variant: Variant) -> str:
     return f"{config.hash()} {variant.name}"
 
 
-# Groups of seeds trained side by side in several processes.
-
-
-_DONE, _REFUSED = "done", "refused"
-
-
-@dataclass(frozen=True)
-class Group:
-    """Seeds of a variant that are trained together, and how.
-
-    Attributes:
-        config, variant, seeds: as in `sequential.train_group`.
-        folder: of the run.
-        device: where to train.
-        save_models: after the "last" phase, after "all" of them, or "none".
-        trackers: installed ones that hear of it.
-    """
-
-    config: SequentialConfig
-    variant: Variant
-    seeds: tuple[int, ...]
-    folder: str
-    device: str
-    save_models: str
-    trackers: tuple[str, ...] = ()
-
-
-def train_here(groups: Sequence[Group], bar: PhaseBar | None) -> None:
-    """Train the groups one after the other in this process.
+def train_group(group: Group, callbacks: Sequence[Callback] = ()) -> None:
+    """Train one of the `pending_groups` through all phases, or from where it stopped.
 
     Raises:
-        InputError: a variant does not fit the model, or the folder cannot be written to.
+        InputError: the variant does not fit the model, or the folder cannot be written to.
     """
-    for group in groups:
-        _train(group, [] if bar is None else [bar])
+    keep_freed_memory()
+    config, seeds, folder = group.config, group.seeds, group.folder
+    phases = Phases(config, group.variant, seeds, device=group.device)
+    every = list(callbacks)
+    if group.trackers:
+        every.append(TrackerCallback(group.trackers, folder.path, cpu=group.device == "cpu"))
+    count, last = len(seeds), len(config.suite.tasks)
+    identity = _identity(config, group.variant)
+    state = checkpoints.state_path(folder.states(group.variant.name), seeds)
+
+    def save() -> None:
+        checkpoints.save(
+            state,
+            seeds=seeds,
+            identity=identity,
+            tensors=phases.state(),
+            predictions=None,
+            rows=phases.rows,
+        )
+
+    if state.exists():
+        saved = checkpoints.load(state, identity)
+        phases.load_state(saved.tensors, saved.rows)
+    else:
+        phases.matrix.append(phases.evaluate())
+    done = sum(config.steps[: phases.phase]) + (phases.step if phases.phase < last else 0)
+    for one in every:
+        one.began(phases, done * count)
+    saved_at = time.monotonic()
+    while phases.phase < last:
+        if phases.step % config.training.checkpoint_every == 0 and not phases.measured:
+            found = phases.measure()
+            for one in every:
+                one.measured(phases, found)
+            if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
+                save()
+                saved_at = time.monotonic()
+        if not phases.finished:
+            phases.advance()
+            for one in every:
+                one.advanced(count)
+            continue
+        unused = config.steps[phases.phase] - phases.step
+        phase = phases.phase + 1
+        folder.write_log(config, group.variant.name, seeds, phase, phases.rows, phases.stopped)
+        phases.end_phase()
+        for one in every:
+            one.evaluated(phases)
+            one.advanced(unused * count)
+        if group.save_models == "all" or (group.save_models == "last" and phase == last):
+            for place, seed in enumerate(seeds):
+                target = folder.model(group.variant.name, seed, phase)
+                with whole_folder(target) as unfinished, quiet_models():
+                    phases.model.member(place).save_pretrained(unfinished)
+        save()
+        saved_at = time.monotonic()
+    folder.write_results(phases)
+    state.unlink(missing_ok=True)
+    for one in every:
+        one.ended(phases)
+
+
+# Groups of seeds in several processes.
+
+_DONE, _REFUSED = "done", "refused"
 
 
 def train_side_by_side(
@@ -395,7 +314,7 @@ def train_side_by_side(
     """Train the groups in `jobs` processes, with so many threads each; one after the other in each.
 
     Raises:
-        InputError: as `train_here`, or a process was killed.
+        InputError: as `train_group`, or a process was killed.
     """
     context = multiprocessing.get_context("spawn")  # a forked process may inherit held locks
     waiting, running = deque(groups), dict[Connection, BaseProcess]()
@@ -410,30 +329,23 @@ def train_side_by_side(
         while running:
             for ready in wait(list(running)):
                 assert isinstance(ready, Connection)
-                said = _said(ready)
-                if said is None:
-                    _check_end(running.pop(ready), jobs)
-                elif said[0] == _REFUSED:
-                    raise InputError(said[1])
-                elif said[0] == _DONE:
+                try:
+                    kind, value = ready.recv()
+                except EOFError:  # the process has ended
+                    _check_exit(running.pop(ready), jobs)
+                    continue
+                if kind == _REFUSED:
+                    raise InputError(value)
+                if kind == _DONE:
                     ready.send(waiting.popleft() if waiting else None)
                 elif bar is not None:
-                    getattr(bar, said[0])(said[1])
+                    getattr(bar, kind)(value)
     finally:
         for process in running.values():
             process.terminate()
 
 
-def _said(connection: Connection) -> tuple[str, Any] | None:
-    """What a process has to say; None once it has said all."""
-    try:
-        said: tuple[str, Any] = connection.recv()
-    except EOFError:
-        return None
-    return said
-
-
-def _check_end(process: BaseProcess, jobs: int) -> None:
+def _check_exit(process: BaseProcess, jobs: int) -> None:
     process.join()
     if process.exitcode:
         raise InputError(
@@ -443,60 +355,37 @@ def _check_end(process: BaseProcess, jobs: int) -> None:
         )
 
 
-class _Relay(Places):
-    """Sends to the bar of the process that waits what this one would show."""
+class _RelayCallback(ProgressCallback):
+    """Sends the progress to the process that draws the bar."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def advanced(self, seed_steps: int) -> None:
-        self._send("advanced", seed_steps)
+        self._connection.send(("advanced", seed_steps))
 
     def at(self, place: str) -> None:
-        self._send("at", place)
-
-    def _send(self, name: str, value: Any) -> None:
-        self._connection.send((name, value))
+        self._connection.send(("at", place))
 
 
 def _work(connection: Connection, threads: int) -> None:
-    """Train one group after the other, as they come."""
-    import torch
-
-    # Ctrl-C reaches every process of a terminal; the one that waits ends the others.
+    """Train one group after the other, as they are received."""
+    # Ctrl-C reaches every process of a terminal; the main process ends the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(threads)
     try:
         while (group := connection.recv()) is not None:
-            _train(group, [_Relay(connection)])
+            train_group(group, [_RelayCallback(connection)])
             connection.send((_DONE, None))
     except InputError as error:
         connection.send((_REFUSED, str(error)))
     except (BrokenPipeError, EOFError):
-        return  # nobody waits any more
+        return  # the main process has ended
     finally:
         connection.close()
 
 
-def _train(group: Group, listeners: Sequence[Listener]) -> None:
-
-    folder = SequentialFolder(group.folder)
-    hearing = list(listeners)
-    if group.trackers:
-        hearing.append(Tracking(group.trackers, folder.path, cpu=group.device == "cpu"))
-    train_group(
-        group.config,
-        group.variant,
-        group.seeds,
-        folder,
-        listener=Together(hearing),
-        device=group.device,
-        save_models=group.save_models,
-    )
-
-
-# The sequential protocol from what a person types to matrix, tables and figures.
-
+# From options to matrix, tables and figures.
 
 SHORT = {
     "order": "suite.order",
@@ -509,12 +398,12 @@ SHORT = {
     "stop_loss": "phases.stop_loss",
     "carry_optimizer": "phases.carry_optimizer",
 }
-"""Options with a name of their own -> the field that they set."""
+"""Option -> the field that it sets."""
 
 
 @dataclass(frozen=True)
-class Finished:
-    """What a sequential run left.
+class SequentialResult:
+    """The results of a sequential run.
 
     Attributes:
         paths: the files to look at.
@@ -532,7 +421,7 @@ class Finished:
 def sequential_config(
     suite: str, preset: str, options: Mapping[str, object], changes: Sequence[str] = ()
 ) -> SequentialConfig:
-    """The design that a person asks for.
+    """The config that the options of a command name.
 
     Args:
         suite, preset: names.
@@ -580,14 +469,14 @@ def run_sequential(
     track: Sequence[str] = (),
     jobs: int | None = None,
     accelerator: Accelerator | None = None,
-) -> Finished | None:
+) -> SequentialResult | None:
     """Train what is missing in `out`, put the matrices together and report on them.
 
     Args:
         config: the design.
         variants: the architectures, each trained on all seeds.
         seeds: that the folder shall hold at the end.
-        out: the folder; see `protocols.sequential_folder`.
+        out: the folder; see `sequential.folder`.
         device: "auto", "cpu" or "cuda".
         save_models: after the "last" phase, after "all", or "none".
         track: "tensorboard", "trackio", "wandb"; those that are not installed are left out.
@@ -602,13 +491,6 @@ def run_sequential(
         InputError: a variant does not fit the model, another design in the folder, no such device,
             or the folder cannot be written to.
     """
-    import torch
-
-    from gmb_hf.sequential.folder import SequentialFolder
-    from gmb_hf.sequential.report import sequential_report
-    from gmb_hf.sequential.train import model_shape
-    from gmb_hf.training.launch import chosen_device, own_share
-
     choose("save-models", save_models, SAVE_MODELS, where="--save-models")
     if jobs is not None:
         positive_int("--jobs", jobs)
@@ -624,10 +506,10 @@ def run_sequential(
     if accelerator is not None:
         accelerator.wait_for_everyone()
         own = list(own_share(own, accelerator))
-    finished = {variant.name: folder.finished_seeds(variant.name) for variant in variants}
     steps = sum(config.steps)
     total = len(variants) * len(own) * steps
-    done = sum(len(found.intersection(own)) for found in finished.values()) * steps
+    finished = [folder.finished_seeds(variant.name) for variant in variants]
+    done = sum(len(seeds_there.intersection(own)) for seeds_there in finished) * steps
     shown: AbstractContextManager[PhaseBar | None] = nullcontext()
     if main_process and done < total:
         shown = PhaseBar(total, done)
@@ -636,7 +518,7 @@ def run_sequential(
             config=config,
             variant=variant,
             seeds=group,
-            folder=str(folder.path),
+            folder=folder,
             device=place,
             save_models=save_models,
             trackers=tuple(trackers) if main_process else (),
@@ -653,7 +535,8 @@ def run_sequential(
             threads = max(torch.get_num_threads() // jobs, 1)
             train_side_by_side(groups, bar, jobs=jobs, threads=threads)
         else:
-            train_here(groups, bar)
+            for one in groups:
+                train_group(one, [] if bar is None else [bar])
     if accelerator is not None:
         accelerator.wait_for_everyone()
     if not main_process:
@@ -671,7 +554,7 @@ def run_sequential(
     following = ["eval", "--checkpoint", str(checkpoint), "--suite", config.suite.name]
     if not checkpoint.exists():
         following = ["report", str(folder.path)]
-    return Finished(
+    return SequentialResult(
         [matrix, *made.files],
         made.summary,
         [*notes, *made.summary.notes],

@@ -1,22 +1,27 @@
-"""Everything that is said of matrices, as one record: the content of `retention.json`.
+"""Summary of retention matrices: the record in `retention.json`, and its tables.
 
 The file's keys are the attributes of the classes below, by these names; a number that does not
-exist is null. A format with other names will carry another `format`.
+exist is null. A format with other names will have another `format`.
+
+In Markdown and LaTeX a mean is shown with half the width of its 95% Student interval, 0.12 ± 0.03;
+CSV holds the means in full, and `matrix_full` and `retention_summary` both intervals.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gmb_hf import escape
 from gmb_hf.documents import Record
 from gmb_hf.errors import choose
 from gmb_hf.files import write_json
+from gmb_hf.report.tables import Cell, Column, Table
 from gmb_hf.sequential.matrix import (
     MEASURES,
     QUANTITIES,
@@ -59,7 +64,7 @@ FORMAT = "gmb-hf retention 1"
 
 
 @dataclass(frozen=True)
-class Cell(Record):
+class MatrixCell(Record):
     """One task after one phase, over seeds; `trained_on` is empty in phase 0, the untrained."""
 
     phase: int
@@ -71,7 +76,7 @@ class Cell(Record):
 
 @dataclass(frozen=True)
 class TaskSummary(Record):
-    """One measure of one trained task, over seeds; see `continual.retention` for the terms.
+    """One measure of one trained task, over seeds; see `matrix.Retention` for the terms.
 
     The last task has no forgetting and no backward transfer, the first no forward transfer.
     """
@@ -99,9 +104,9 @@ class VariantSummary(Record):
     seeds: tuple[int, ...]
     quantities: dict[str, OverSeeds | None]
     tasks: tuple[TaskSummary, ...]
-    matrix: tuple[Cell, ...]
+    matrix: tuple[MatrixCell, ...]
 
-    def cell(self, phase: int, task: str) -> Cell:
+    def cell(self, phase: int, task: str) -> MatrixCell:
         """The cell of a task after a phase."""
         return next(one for one in self.matrix if (one.phase, one.task) == (phase, task))
 
@@ -114,7 +119,7 @@ class RetentionSummary(Record):
         tasks: columns of the matrix.
         trained_on: the task of phase 1 .. P.
         chance: task -> what a uniform guess reaches; None where that is not known.
-        baseline: the variant that the others are held against.
+        baseline: the variant that the others are compared with.
         notes: what a reader must know of all the numbers.
         test: what the p-values are; None where nothing is tested.
         variants: name -> its numbers.
@@ -144,12 +149,12 @@ def summarize(
     baseline: str | None = None,
     notes: tuple[str, ...] = (),
 ) -> RetentionSummary:
-    """Sum up the matrices of one design.
+    """Summarize the matrices of one design.
 
     Args:
         matrices: variant -> its matrix, at least one.
         chance: task -> chance level, where known.
-        baseline: which variant the others are held against; None takes `dense`, else the first.
+        baseline: which variant the others are compared with; None takes `dense`, else the first.
         notes: put before those that are found here.
 
     Raises:
@@ -166,12 +171,17 @@ def summarize(
         if known[base][quantity] is not None
         for pair in differences(quantity, _by_seed(matrices, known, quantity), base)
     ]
+    few = [
+        f"{name} has {len(matrix.seeds)} of at least {LEAST_SEEDS} seeds: no interval, no test"
+        for name, matrix in matrices.items()
+        if len(matrix.seeds) < LEAST_SEEDS
+    ]
     return RetentionSummary(
         tasks=first.tasks,
         trained_on=first.trained_on,
         chance={task: (chance or {}).get(task) for task in first.tasks},
         baseline=base,
-        notes=(*notes, *_few_seeds(matrices)),
+        notes=(*notes, *few),
         test=_test(pairs),
         variants={
             name: VariantSummary(
@@ -207,29 +217,25 @@ def _tasks(matrix: RetentionMatrix) -> tuple[TaskSummary, ...]:
     last = len(matrix.trained_on) - 1
     found = []
     for measure in MEASURES:
-        numbers = retention_of(matrix, measure)
+        of = retention_of(matrix, measure)
         for k, task in enumerate(matrix.trained_on):
             found.append(
                 TaskSummary(
                     task=task,
                     measure=measure,
-                    final=over_seeds(numbers.final[:, k]),
-                    learning=over_seeds(numbers.learning[:, k]),
-                    backward_transfer=(
-                        over_seeds(numbers.backward_transfer[:, k]) if k < last else None
-                    ),
-                    forward_transfer=(
-                        over_seeds(numbers.forward_transfer[:, k - 1]) if k else None
-                    ),
-                    forgetting=over_seeds(numbers.forgetting[:, k]) if k < last else None,
+                    final=over_seeds(of.final[:, k]),
+                    learning=over_seeds(of.learning[:, k]),
+                    backward_transfer=over_seeds(of.backward_transfer[:, k]) if k < last else None,
+                    forward_transfer=over_seeds(of.forward_transfer[:, k - 1]) if k else None,
+                    forgetting=over_seeds(of.forgetting[:, k]) if k < last else None,
                 )
             )
     return tuple(found)
 
 
-def _cells(matrix: RetentionMatrix) -> tuple[Cell, ...]:
+def _cells(matrix: RetentionMatrix) -> tuple[MatrixCell, ...]:
     return tuple(
-        Cell(
+        MatrixCell(
             phase,
             trained_on,
             task,
@@ -239,15 +245,6 @@ def _cells(matrix: RetentionMatrix) -> tuple[Cell, ...]:
         for phase, trained_on in enumerate(("", *matrix.trained_on))
         for k, task in enumerate(matrix.tasks)
     )
-
-
-def _few_seeds(matrices: Mapping[str, RetentionMatrix]) -> list[str]:
-    """Each variant that has no interval, since it has too few seeds."""
-    return [
-        f"{name} has {len(matrix.seeds)} of at least {LEAST_SEEDS} seeds: no interval, no test"
-        for name, matrix in matrices.items()
-        if len(matrix.seeds) < LEAST_SEEDS
-    ]
 
 
 def _test(pairs: list[Difference]) -> str | None:
@@ -260,3 +257,152 @@ def _test(pairs: list[Difference]) -> str | None:
         "p: sign-flip permutation test on shared seeds, Holm-adjusted over the variants of a "
         f"quantity; of n seeds it is at least 2/2^n ({least})"
     )
+
+
+# Tables of a summary.
+
+SPREAD = ("mean", "std", "t_low", "t_high", "bootstrap_low", "bootstrap_high")
+"""The statistics of a number over seeds that have columns of their own."""
+
+
+class Mean(float):
+    """A mean over seeds that also knows half the width of its 95% Student interval."""
+
+    reach: float | None
+
+    def __new__(cls, over: OverSeeds) -> Mean:
+        made = super().__new__(cls, over.mean)
+        made.reach = None if over.t_high is None else over.t_high - over.mean
+        return made
+
+
+def mean(over: OverSeeds | None) -> Mean | None:
+    """The mean for a cell of a table; None where there is no number."""
+    return None if over is None else Mean(over)
+
+
+def show_mean(value: Mean | str | None) -> str:
+    """A mean as readers see it.
+
+    >>> show_mean(mean(over_seeds([1.0, 2.0, 3.0]))), show_mean(mean(over_seeds([0.25])))
+    ('2.000 ± 2.484', '0.250')
+    """
+    if value is None or isinstance(value, str):
+        return escape.number(None) if value is None else value
+    around = "" if value.reach is None else f" ± {value.reach:.3f}"
+    return f"{float(value):.3f}{around}"
+
+
+def spread(over: OverSeeds | None) -> tuple[float | None, ...]:
+    """The numbers of `SPREAD`."""
+    return tuple(None if over is None else getattr(over, name) for name in SPREAD)
+
+
+def columns(*names: str) -> list[Column]:
+    """Columns of text."""
+    return [Column(name, align="l") for name in names]
+
+
+def numbers(*names: str) -> list[Column]:
+    """Columns of numbers."""
+    return [Column(name, escape.number) for name in names]
+
+
+def retention_tables(summary: RetentionSummary) -> tuple[Table, ...]:
+    """Every table of a summary; its notes go with each of them."""
+    made = (
+        *(protocol_matrix(summary, measure) for measure in MEASURES),
+        full_matrix(summary),
+        by_quantity(summary),
+        by_task(summary),
+        *([comparison(summary)] if summary.differences else []),
+    )
+    return tuple(replace(table, notes=(*summary.notes, *table.notes)) for table in made)
+
+
+def protocol_matrix(summary: RetentionSummary, measure: str) -> Table:
+    """The protocol's matrix: a task has a number from its own phase on."""
+    heads = (
+        *columns("Variant"),
+        Column("Phase", str),
+        *columns("Trained on"),
+        *(Column(f"val_{task}", show_mean) for task in summary.trained_on),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for name, variant in summary.variants.items():
+        for phase, trained_on in enumerate(summary.trained_on, start=1):
+            seen, later = summary.trained_on[:phase], summary.trained_on[phase:]
+            means = [mean(getattr(variant.cell(phase, task), measure)) for task in seen]
+            rows.append((name, phase, trained_on, *means, *["-"] * len(later)))
+    unit = "loss in nats" if measure == "loss" else measure
+    caption = f"Validation {unit} of each task after each phase"
+    return Table(f"matrix_{measure}", caption, heads, tuple(rows))
+
+
+def full_matrix(summary: RetentionSummary) -> Table:
+    """Every task after every phase, the untrained model and tasks to come included."""
+    heads = (
+        *columns("variant"),
+        Column("phase", str),
+        *columns("trained_on", "task"),
+        Column("seeds", str),
+        *numbers(*(f"{measure}_{name}" for measure in MEASURES for name in ("chance", *SPREAD))),
+    )
+    rows = []
+    for name, variant in summary.variants.items():
+        for cell in variant.matrix:
+            cells: list[Cell] = [name, cell.phase, cell.trained_on, cell.task, len(variant.seeds)]
+            chance = summary.chance[cell.task]
+            for measure in MEASURES:
+                cells.append(None if chance is None else getattr(chance, measure))
+                cells += spread(getattr(cell, measure))
+            rows.append(tuple(cells))
+    return Table("matrix_full", "Every task after every phase", heads, tuple(rows))
+
+
+def by_quantity(summary: RetentionSummary) -> Table:
+    """Average, learning, transfer and forgetting of each variant."""
+    rows = tuple(
+        (name, quantity, len(variant.seeds), *spread(over))
+        for name, variant in summary.variants.items()
+        for quantity, over in variant.quantities.items()
+    )
+    heads = (*columns("variant", "quantity"), Column("seeds", str), *numbers(*SPREAD))
+    return Table("retention_summary", "What each variant keeps, over seeds", heads, rows)
+
+
+def by_task(summary: RetentionSummary) -> Table:
+    """Learning, end and forgetting of each task."""
+    shown = ("learning", "final", "forgetting", "backward_transfer", "forward_transfer")
+    rows = tuple(
+        (name, task.measure, task.task, *(mean(getattr(task, number)) for number in shown))
+        for name, variant in summary.variants.items()
+        for task in variant.tasks
+    )
+    heads = (*columns("variant", "measure", "task"), *(Column(name, show_mean) for name in shown))
+    return Table("retention_by_task", "Learning and forgetting, task by task", heads, rows)
+
+
+def comparison(summary: RetentionSummary) -> Table:
+    """Every variant less the baseline, on shared seeds."""
+    heads = (
+        *columns("quantity", "variant", "baseline"),
+        Column("shared_seeds", str),
+        *numbers(*SPREAD),
+        Column("p", escape.p_value),
+        Column("p_adjusted", escape.p_value),
+    )
+    rows = tuple(
+        (
+            pair.quantity,
+            pair.variant,
+            pair.baseline,
+            len(pair.seeds),
+            *spread(pair.difference),
+            pair.p_value,
+            pair.p_adjusted,
+        )
+        for pair in summary.differences
+    )
+    caption = f"Difference from {summary.baseline}, paired by seed"
+    return Table("comparison", caption, heads, rows, (summary.test,) if summary.test else ())

@@ -1,4 +1,4 @@
-"""The model of a suite: its vocabulary and block, the settings' shape, a variant's parts."""
+"""Training of many seeds at once through the tasks of a suite, phase by phase."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from torch import Tensor
 
 from gmb_hf.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerConfig
-from gmb_hf.sequential.config import SequentialConfig
+from gmb_hf.sequential.config import FORMAL, SequentialConfig, SuiteSettings
 from gmb_hf.sequential.matrix import RetentionMatrix
-from gmb_hf.sequential.suites import FORMAL, SuiteSettings
 from gmb_hf.tasks.modular import ModularTask
 from gmb_hf.tasks.task import TaskData, loss_positions
 from gmb_hf.training.checkpoints import Rows
@@ -49,19 +48,16 @@ def model_shape(config: SequentialConfig, variant: Variant) -> GrokkingTransform
         raise InputError(f"variant {variant.name!r}: {error}") from None
 
 
-# A task of a suite as it is asked of many stacked models: its losses, and its results.
-
-
 Weights = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The rows of a task and where they are asked.
+class TaskRows:
+    """The rows of a task and their query positions.
 
     Attributes:
         train, test: int64 [n, T] and [m, T].
-        positions: those, from 0, whose next token counts.
+        positions: the query positions, from 0: their next token is predicted.
         vocab_size: tokens are below it.
     """
 
@@ -71,17 +67,17 @@ class Asked:
     vocab_size: int
 
 
-def asked(suite: SuiteSettings, data: TaskData) -> Asked:
-    """What the suite asks of a task with these rows."""
+def task_rows(suite: SuiteSettings, data: TaskData) -> TaskRows:
+    """The training and held-out rows of a task, and the suite's query positions."""
     train = data.input_ids[data.train_index]
     test = data.input_ids[data.test_index]
     if suite.compat_batch:
         train = train[:-1]
-    return Asked(train, test, loss_positions(suite.loss_positions, data), data.vocab_size)
+    return TaskRows(train, test, loss_positions(suite.loss_positions, data), data.vocab_size)
 
 
-class Questions(ABC):
-    """One task, asked of S stacked models.
+class TaskQueries(ABC):
+    """The rows of one task, as S stacked models are trained and evaluated on them.
 
     Attributes:
         pulls: what a step's Hebbian pull does to the embeddings, [S, V, V]; None without it.
@@ -101,7 +97,7 @@ class Questions(ABC):
         """
 
 
-def questions(
+def task_queries(
     suite: SuiteSettings,
     task: str,
     shape: GrokkingTransformerConfig,
@@ -109,15 +105,13 @@ def questions(
     *,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
-) -> Questions:
-    """A task of the suite, to be asked of so many models of this shape."""
-    data = suite.data(task)
-    rows = asked(suite, data)
-    found: Questions
-    learned = suite.build(task)
+) -> TaskQueries:
+    """A task of the suite, for so many models of this shape."""
+    rows, built = task_rows(suite, suite.data(task)), suite.build(task)
     at_answers = suite.loss_positions == "answer"
-    if isinstance(learned, ModularTask) and at_answers and not unknown_mixers(shape):
-        found = _ByTrunk(rows, TrunkLayout.of(shape, learned), n_models, device, dtype)
+    found: TaskQueries
+    if isinstance(built, ModularTask) and at_answers and not unknown_mixers(shape):
+        found = _ByTrunk(rows, TrunkLayout.of(shape, built), n_models, device, dtype)
     else:
         found = _ByRows(rows, RowLayout.of(shape), device, dtype)
     pulls = pull_matrices(torch.from_numpy(rows.train).unsqueeze(0), shape)
@@ -125,10 +119,10 @@ def questions(
     return found
 
 
-class _ByTrunk(Questions):
+class _ByTrunk(TaskQueries):
     def __init__(
         self,
-        rows: Asked,
+        rows: TaskRows,
         layout: TrunkLayout,
         n_models: int,
         device: torch.device | str,
@@ -157,9 +151,9 @@ class _ByTrunk(Questions):
         return values
 
 
-class _ByRows(Questions):
+class _ByRows(TaskQueries):
     def __init__(
-        self, rows: Asked, layout: RowLayout, device: torch.device | str, dtype: torch.dtype
+        self, rows: TaskRows, layout: RowLayout, device: torch.device | str, dtype: torch.dtype
     ) -> None:
         self._layout = layout
         self._train, self._test = (
@@ -177,14 +171,11 @@ class _ByRows(Questions):
         return values
 
 
-# The seeds of one variant, trained from phase to phase, and everything needed to go on.
-
-
 NEVER = -1  # a seed that has not stopped
 
 
 class Phases:
-    """S seeds of one variant on their way through the tasks of a suite.
+    """S seeds of one variant, trained from phase to phase; `state` is all that is needed to go on.
 
     Attributes:
         config, variant, seeds: what is trained.
@@ -209,8 +200,8 @@ class Phases:
         shape = model_shape(config, variant)
         models = [seeded_model(shape, seed) for seed in self.seeds]
         self.model = StackedModel(models, config.training, device=device)
-        self.questions = {
-            task: questions(config.suite, task, shape, len(self.seeds), device=device)
+        self.queries = {
+            task: task_queries(config.suite, task, shape, len(self.seeds), device=device)
             for task in config.suite.tasks
         }
         self.phase = 0
@@ -219,7 +210,7 @@ class Phases:
         self.rows = Rows()
         self.stopped = np.full(len(self.seeds), NEVER)
         self._shape, self._device = shape, device
-        self._still: tuple[StackedModel, Questions, list[int]] | None = None
+        self._active: tuple[StackedModel, TaskQueries, list[int]] | None = None
 
     @property
     def task(self) -> str:
@@ -238,15 +229,16 @@ class Phases:
 
     def evaluate(self) -> NDArray[np.float64]:
         """Loss and accuracy of every task on its held-out rows, [2, S, K]."""
-        found = [asked.results(self.model.weights, held_out=True) for asked in self._asked()]
+        tasks = [self.queries[task] for task in self.config.suite.tasks]
+        found = [queries.results(self.model.weights, held_out=True) for queries in tasks]
         return np.stack(found, axis=-1)
 
     def measure(self) -> dict[str, NDArray[np.float64]]:
-        """Add the row of this checkpoint to the curves, and stop the seeds that have learned."""
+        """Add this checkpoint to the learning curves, and stop the seeds that have learned."""
         self._gather()
-        asked = self.questions[self.task]
+        queries = self.queries[self.task]
         names = ("train_loss", "train_acc", "test_loss", "test_acc")
-        train, test = (asked.results(self.model.weights, held_out=side) for side in (False, True))
+        train, test = (queries.results(self.model.weights, held_out=side) for side in (False, True))
         found = dict(zip(names, (*train, *test), strict=True))
         self.rows.add(self.step, found)
         enough = self.config.stop_loss(self.phase + 1)
@@ -254,7 +246,7 @@ class Phases:
             learned = (self.stopped == NEVER) & (found["test_loss"] <= enough)
             self.stopped[learned] = self.step
             if learned.any():
-                self._still = None
+                self._active = None
         return found
 
     @property
@@ -264,35 +256,35 @@ class Phases:
 
     def advance(self) -> None:
         """One update of every seed that has not stopped."""
-        if self._still is None:
-            self._still = self._trained_still()
-        model, asked, _ = self._still
-        if asked.pulls is not None:
-            model.pull(asked.pulls)
-        model.backward(asked.losses(model.weights))
+        if self._active is None:
+            self._active = self._active_seeds()
+        model, queries, _ = self._active
+        if queries.pulls is not None:
+            model.pull(queries.pulls)
+        model.backward(queries.losses(model.weights))
         model.update()
         self.model.step = model.step
 
-    def _trained_still(self) -> tuple[StackedModel, Questions, list[int]]:
-        """The models that have not stopped, what they are asked, and their places."""
+    def _active_seeds(self) -> tuple[StackedModel, TaskQueries, list[int]]:
+        """The models that have not stopped, their task, and their places."""
         places = np.flatnonzero(self.stopped == NEVER).tolist()
         if len(places) == len(self.seeds):
-            return self.model, self.questions[self.task], places
-        asked = questions(
+            return self.model, self.queries[self.task], places
+        queries = task_queries(
             self.config.suite, self.task, self._shape, len(places), device=self._device
         )
-        return self.model.some(places), asked, places
+        return self.model.some(places), queries, places
 
     def _gather(self) -> None:
         """Bring the models that are trained apart from those that stopped back to the others."""
-        if self._still is not None and self._still[0] is not self.model:
-            model, _, places = self._still
+        if self._active is not None and self._active[0] is not self.model:
+            model, _, places = self._active
             self.model.take_back(model, places)
 
     def end_phase(self) -> None:
         """Evaluate every task and begin the next phase."""
         self._gather()
-        self._still = None
+        self._active = None
         self.matrix.append(self.evaluate())
         self.phase += 1
         self.begun = self.model.step
@@ -304,8 +296,8 @@ class Phases:
     def retention(self) -> tuple[RetentionMatrix | None, tuple[int, ...]]:
         """Every task after every finished phase, and the seeds that have diverged.
 
-        A seed one of whose losses is no number has no place in the matrix; where all have
-        diverged there is none. Seeds are in ascending order.
+        A seed with a loss that is not finite is left out of the matrix; where all have diverged
+        there is no matrix. Seeds are in ascending order.
         """
         tasks = self.config.suite.tasks
         loss, accuracy = np.stack(self.matrix, axis=2)  # [S, P + 1, K] each
@@ -321,7 +313,7 @@ class Phases:
         return found, tuple(diverged)
 
     def state(self) -> dict[str, Tensor]:
-        """Everything needed to go on, the curves (`rows`) apart."""
+        """All that is needed to go on, except the curves (`rows`)."""
         self._gather()
         return {
             **self.model.state(),
@@ -333,13 +325,10 @@ class Phases:
 
     def load_state(self, tensors: Mapping[str, Tensor], rows: Rows) -> None:
         """Go on from what `state` returned, and the curves at that moment."""
-        self._still = None
+        self._active = None
         self.model.load_state(tensors)
         self.phase = int(tensors["sequential.phase"])
         self.begun = int(tensors["sequential.begun"])
         self.stopped = tensors["sequential.stopped"].numpy().copy()
         self.matrix = list(tensors["sequential.matrix"].numpy())
         self.rows = rows
-
-    def _asked(self) -> list[Questions]:
-        return [self.questions[task] for task in self.config.suite.tasks]

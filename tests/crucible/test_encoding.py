@@ -38,7 +38,7 @@ def stand_in(monkeypatch):
     StandIn.asked = []
     module = SimpleNamespace(SentenceTransformer=StandIn, __spec__="a spec")
     monkeypatch.setitem(sys.modules, "sentence_transformers", module)
-    monkeypatch.setattr("gmb_hf.crucible.scores._obstacle", lambda: None)
+    monkeypatch.setattr("gmb_hf.crucible.scores._hub_obstacle", lambda: None)
 
 
 def bundles(tmp_path, negatives=1):
@@ -80,7 +80,7 @@ def test_an_unknown_model_is_one_clear_line(stand_in):
 
 @pytest.mark.parametrize("name", ["./nowhere", "/no/where", "~/nowhere at all", "a/b/c", "", " "])
 def test_what_can_only_be_a_folder_is_not_asked_of_the_hub(stand_in, monkeypatch, name):
-    monkeypatch.setattr("gmb_hf.crucible.scores._obstacle", lambda: pytest.fail("asked"))
+    monkeypatch.setattr("gmb_hf.crucible.scores._hub_obstacle", lambda: pytest.fail("asked"))
     with pytest.raises(InputError, match="cannot be found: there is no such folder") as caught:
         Encoder(name)
     assert repr(name) in str(caught.value)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmb_hf.crucible.bundles import read_bundles
-from gmb_hf.crucible.grokking import bundle_lines, draw_bundles, equation_texts, track
+from gmb_hf.crucible.grokking import bundle_lines, draw_bundles, equation_texts, margin_observables
 from gmb_hf.crucible.margins import Similarities, margin_stats, rank_stats
 from gmb_hf.errors import InputError
 from gmb_hf.tasks.modular import ModularTask
@@ -114,7 +114,7 @@ similarities = st.integers(1, 4).flatmap(
 @given(similarities)
 def test_all_seeds_at_once_are_each_seed_by_itself(values):
     array = np.array(values) / 4  # coarse, so that some tie
-    found = track(array)
+    found = margin_observables(array)
     for place, rows in enumerate(array.tolist()):
         item = Similarities.of_lists(rows, [0] * len(rows))
         margins, ranks = margin_stats(item), rank_stats(item)

@@ -16,8 +16,3 @@ MODULES = sorted(module.name for module in pkgutil.iter_modules(gmb_hf.crucible.
 @pytest.mark.parametrize("name", MODULES)
 def test_examples(name):
     assert doctest.testmod(importlib.import_module(f"gmb_hf.crucible.{name}")).failed == 0
-
-
-def test_public_names_are_there():
-    for name in gmb_hf.crucible.__all__:
-        assert getattr(gmb_hf.crucible, name).__name__ == name

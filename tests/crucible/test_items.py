@@ -78,12 +78,12 @@ def test_a_spoiled_file_is_refused(scores, tmp_path, change, message):
 def test_files_are_aligned_by_id(scores, tmp_path):
     turned = spoiled(scores, tmp_path / "t.parquet", lambda t: t.take([1, 0]))
     other = ItemScores.read(turned)
-    assert scores.margin[scores.places_of(other)].tolist() == other.margin.tolist()
+    assert scores.margin[scores.rows_of(other)].tolist() == other.margin.tolist()
     renamed = spoiled(
         scores, tmp_path / "r.parquet", lambda t: t.set_column(0, "id", pa.array(["a", "z"]))
     )
     with pytest.raises(InputError, match="items 'z', 'c': scored in one of the two files only"):
-        scores.places_of(ItemScores.read(renamed))
+        scores.rows_of(ItemScores.read(renamed))
 
 
 def test_paired_tests_overall_and_by_tier():

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gmb_hf.crucible.figures import pareto_plot
-from gmb_hf.crucible.pareto import undominated
+from gmb_hf.crucible.pareto import Configuration, pareto_plot, undominated
 from gmb_hf.report.style import save_figure
 
 
 def drawn(points, names=None):
     frozen, organic = np.array(points, dtype=float).T
     names = names or [f"run {number}" for number in range(len(points))]
-    return pareto_plot(names, frozen, organic, undominated(frozen, organic))
+    cells = zip(names, frozen, organic, undominated(frozen, organic), strict=True)
+    return pareto_plot([Configuration(*row) for row in cells])
 
 
 def test_filled_points_are_the_frontier_and_the_line_is_its_staircase():
