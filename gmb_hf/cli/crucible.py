@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,12 +11,13 @@ import typer
 from rich.text import Text
 
 from gmb_hf.cli import screen
-from gmb_hf.cli.table import Column, Group, lay_out
-from gmb_hf.escape import number, one_line, p_value
+from gmb_hf.escape import number, p_value
+from gmb_hf.escape import steps as thousands
+from gmb_hf.tables import Column, Line, Row, Table, follow
 
 if TYPE_CHECKING:
     from gmb_hf.crucible.compare import Aggregate, Comparison
-    from gmb_hf.crucible.exposure import Finding, Pool
+    from gmb_hf.crucible.exposure import Finding, Pool, PoolExposure
     from gmb_hf.crucible.grokking import TrackedRuns
     from gmb_hf.crucible.scoreboard import Scoreboard
     from gmb_hf.crucible.scores import ItemScores
@@ -72,24 +73,16 @@ def exposure(
     findings = check_pools(found)
     guardrails = [finding.to_dict() for finding in findings]
     path = write_json(out, {"pools": [item.to_dict() for item in found], "guardrails": guardrails})
-    heads = ("items", "ratio", "draws", "expected", "5% to 95%", "status")
-    _print_table(
-        (Column("pool", shrinks_to=12), *_right(heads)),
-        {
-            "": [
-                (
-                    item.name,
-                    f"{item.size:,}",
-                    number(item.ratio),
-                    f"{item.draws:,.0f}",
-                    number(item.expected, 1),
-                    "–" if item.low is None else f"{item.low:,} to {item.high:,}",
-                    item.status or "empty",
-                )
-                for item in found
-            ]
-        },
+    columns = (
+        Column("pool", take="name", shrinks_to=12),
+        Column("items", thousands, take="size"),
+        Column("ratio", number, take="ratio"),
+        Column("draws", thousands, take="draws"),
+        Column("expected", lambda value: number(value, 1), take="expected"),
+        Column("5% to 95%", take=_poisson_range, align="r"),
+        Column("status", take="status", null="empty", align="r"),
     )
+    screen.table(Table.of(found, columns))
     _print_guardrails(findings)
     if gate and worst(findings) >= Level.CRITICAL:
         screen.say_whole("wrote", str(path))
@@ -113,21 +106,21 @@ def pareto(
 
     found = find_frontier(results, draws=draws, seed=seed)
     paths = found.write(out)
-    groups: dict[str, list[Sequence[str]]] = {"on the frontier": [], "dominated": []}
-    for row in found.configurations:
-        by = found.beaten_by(row.name)
-        beaten = "" if by is None else f"{by[0]} ({by[1]:.0%})"
-        groups["on the frontier" if row.on_frontier else "dominated"].append(
-            (row.name, number(row.frozen_tier3), number(row.organic_holdout), beaten)
-        )
-    _print_table(
-        (
-            Column("configuration", shrinks_to=16),
-            *_right(("frozen tier3", "organic")),
-            Column("most surely beaten by", shrinks_to=20),
-        ),
-        {heading: rows for heading, rows in groups.items() if rows},
+    columns = (
+        Column("configuration", shrinks_to=16),
+        Column("frozen tier3", number),
+        Column("organic", number),
+        Column("most surely beaten by", shrinks_to=20),
     )
+    rows: list[Row | Line] = []
+    for heading, on_frontier in (("on the frontier", True), ("dominated", False)):
+        members = [one for one in found.configurations if one.on_frontier == on_frontier]
+        rows += [Line(heading)] if members else []
+        for one in members:
+            by = found.beaten_by(one.name)
+            beaten = "" if by is None else f"{by[0]} ({by[1]:.0%})"
+            rows.append((one.name, one.frozen_tier3, one.organic_holdout, beaten))
+    screen.table(Table(columns, rows))
     if not found.dominance_probability:
         screen.say(
             "note: with the columns frozen_scores and organic_scores (files of gmb crucible score) "
@@ -459,62 +452,46 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
 
-def _right(heads: Sequence[str]) -> list[Column]:
-    return [Column(head, right=True) for head in heads]
-
-
-def _print_table(
-    columns: Sequence[Column],
-    groups: Mapping[str, Iterable[Sequence[str]]],
-    *,
-    styles: Mapping[str, str] | None = None,
-    note: str = "",
-) -> None:
-    """Rows under headings, and a note below; `styles` says how some cells are shown."""
-    console, shown = screen.console(), styles or {}
-    bodies = [
-        Group(
-            [[Text(one_line(cell), shown.get(cell, "")) for cell in row] for row in rows], heading
-        )
-        for heading, rows in groups.items()
-    ]
-    for part in lay_out(columns, bodies, console.width):
-        console.print(part)
-    if note:
-        screen.say(f"note: {note}")
-    console.print()
+def _poisson_range(pool: PoolExposure) -> str | None:
+    return None if pool.low is None else f"{pool.low:,} to {pool.high:,}"
 
 
 def _print_guardrails(findings: Sequence[Finding]) -> None:
     """Each finding with its level, the worst first."""
-    ordered = sorted(findings, key=lambda finding: -finding.level)
-    _print_table(
-        (Column("guardrail"), Column("", shrinks_to=30, wraps=True)),
-        {"": [(finding.level.name, finding.message) for finding in ordered]},
-        styles={"OK": "green", "WARNING": "yellow", "CRITICAL": "bold red", "SEVERE": "bold red"},
+    styles = {"OK": "green", "WARNING": "yellow", "CRITICAL": "bold red", "SEVERE": "bold red"}
+    columns = (
+        Column("guardrail", take=lambda one: Text(one.level.name, styles[one.level.name])),
+        Column("", take="message", shrinks_to=30, wraps=True),
     )
+    screen.table(Table.of(sorted(findings, key=lambda finding: -finding.level), columns))
 
 
 def _print_board(made: Scoreboard) -> None:
     """The scoreboard as a table, overall and by tier."""
+    columns = (
+        Column("items", take=lambda named: named[0]),
+        *(
+            Column(name, show, take=lambda named, field=field: getattr(named[1], field))
+            for name, field, show in (
+                ("n", "n", thousands),
+                ("correct", "correct", thousands),
+                ("pass", "pass_rate", number),
+                ("margin", "mean_margin", number),
+                ("q10", "q10_margin", number),
+                ("median", "median_margin", number),
+                ("q90", "q90_margin", number),
+                ("rank", "mean_rank", lambda value: number(value, 2)),
+            )
+        ),
+    )
     screen.say(made.eval_header.line)
-    heads = ("n", "correct", "pass", "margin", "q10", "median", "q90", "rank")
-    rows = [
-        (
-            name,
-            f"{stats.n:,}",
-            f"{stats.correct:,}",
-            number(stats.pass_rate),
-            number(stats.mean_margin),
-            number(stats.q10_margin),
-            number(stats.median_margin),
-            number(stats.q90_margin),
-            number(stats.mean_rank, 2),
-        )
-        for name, stats in {"overall": made.overall, **made.by_tier}.items()
-    ]
-    note = "the items have no tiers; gmb crucible tiers assign gives them some"
-    _print_table((Column("items"), *_right(heads)), {"": rows}, note="" if made.by_tier else note)
+    named = {"overall": made.overall, **made.by_tier}
+    console = screen.console()
+    for part in Table.of(named.items(), columns).rich(console.width):
+        console.print(part)
+    if not made.by_tier:
+        screen.say("note: the items have no tiers; gmb crucible tiers assign gives them some")
+    console.print()
 
 
 def _print_scores(scores: ItemScores) -> None:
@@ -540,25 +517,20 @@ def _print_scores(scores: ItemScores) -> None:
 
 def _print_comparison(found: Comparison) -> None:
     tests = {test.group: test for test in found.paired_tests}
+    columns = [Column("change in"), Column("n", thousands)]
+    columns += [Column(name, "{:+.3f}".format) for name in ("pass", "q10", "margin", "rank")]
+    columns += [Column("gained", thousands), Column("lost", thousands)]
+    columns += [Column("p pass", p_value), Column("p margin", p_value)]
+    fields = ("n", "mcnemar.only_second", "mcnemar.only_first")
+    fields += ("mcnemar_adjusted", "permutation_adjusted")
     rows = []
     for name, change in {"overall": found.overall, **found.by_tier}.items():
-        test = tests.get(name)
+        n, *tested = (follow(tests.get(name), field) for field in fields)
         changes = [change[key] for key in ("pass_rate", "q10_margin", "mean_margin", "mean_rank")]
-        rows.append(
-            (
-                name,
-                f"{test.n:,}" if test else "–",
-                *("–" if value is None else f"{value:+.3f}" for value in changes),
-                f"{test.mcnemar.only_second:,}" if test else "–",
-                f"{test.mcnemar.only_first:,}" if test else "–",
-                p_value(test.mcnemar_adjusted if test else None),
-                p_value(test.permutation_adjusted if test else None),
-            )
-        )
+        rows.append((name, n, *changes, *tested))
     if not found.comparable:
         screen.say("NOT COMPARABLE: " + "; ".join(found.mismatches), style="bold red")
-    heads = ("n", "pass", "q10", "margin", "rank", "gained", "lost", "p pass", "p margin")
-    _print_table((Column("change in"), *_right(heads)), {"": rows})
+    screen.table(Table(columns, rows))
     _print_guardrails(found.guardrails)
     for note in found.notes:
         screen.say(f"note: {note}")
@@ -571,21 +543,21 @@ def _print_comparison(found: Comparison) -> None:
 
 
 def _print_aggregate(found: Aggregate) -> None:
-    groups = {}
+    columns = [Column("items"), Column("metric")]
+    columns += [Column(name, number) for name in ("mean", "std", "min", "max")]
+    columns.append(Column("95% interval", align="r"))
+    rows: list[Row | Line] = []
     for prefix, side in (("", found.groups), ("against: ", found.against or {})):
         for name, metrics in side.items():
-            rows = []
+            rows.append(Line(f"{prefix}{name}"))
             for metric in ("pass_rate", "mean_margin", "q10_margin", "mean_rank"):
                 stats = metrics[metric]
-                cells = ["–"] * 5
-                if stats is not None:
-                    cells = [number(x) for x in (stats.mean, stats.std, stats.min, stats.max)]
+                numbers = [follow(stats, field) for field in ("mean", "std", "min", "max")]
+                interval = None
+                if stats is not None and stats.ci_low is not None:
                     interval = f"{number(stats.ci_low)} to {number(stats.ci_high)}"
-                    cells.append("–" if stats.ci_low is None else interval)
-                rows.append(("", metric, *cells))
-            groups[f"{prefix}{name}"] = rows
-    heads = ("mean", "std", "min", "max", "95% interval")
-    _print_table((Column("items"), Column("metric"), *_right(heads)), groups)
+                rows.append(("", metric, *numbers, interval))
+    screen.table(Table(columns, rows))
     for name, gap in found.bootstrap.items():
         screen.say(
             f"{name}: pass rate {gap.difference:+.3f} against the other configuration, 95% "

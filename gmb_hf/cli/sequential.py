@@ -9,172 +9,37 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gmb_hf.cli import screen
 from gmb_hf.cli.options import DifferentData
-from gmb_hf.cli.screen import console, say, table
 from gmb_hf.escape import number, p_value
-from gmb_hf.tables import Column, Row, Table
+from gmb_hf.tables import Column, Table
 
 if TYPE_CHECKING:
-    from gmb_hf.sequential.generalisation import Generalised
+    from gmb_hf.sequential.generalisation import Generalisation
     from gmb_hf.sequential.summary import RetentionSummary
-    from gmb_hf.stats import OverSeeds
+
+app = typer.Typer(no_args_is_help=True)
+
+Suite = Annotated[str, typer.Option(help="modular or formal.")]
+LossPositions = Annotated[str | None, typer.Option(help="answer or all.")]
+DataSeed = Annotated[int | None, typer.Option(help="Draws the split; 42.")]
+Prime = Annotated[int | None, typer.Option(help="Modulus of the modular suite.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Baseline = Annotated[
+    str | None,
+    typer.Option(help="Which variant the others are held against; dense, or the first."),
+]
 
 
-_QUANTITIES = {
-    "learned": "learning_accuracy",
-    "at the end": "average_accuracy",
-    "forgotten": "forgetting_accuracy",
-    "loss learned": "learning_loss",
-    "loss at the end": "average_loss",
-}
+@app.callback()
+def _sequential() -> None:
+    """Train tasks one after the other, and measure what is kept."""
 
 
-def sums(summary: RetentionSummary) -> None:
-    """Learning, average and forgetting of each variant, means with their intervals."""
-    rows = [
-        [
-            name,
-            str(len(variant.seeds)),
-            *(_mean(variant.quantities[q]) for q in _QUANTITIES.values()),
-        ]
-        for name, variant in summary.variants.items()
-    ]
-    _print(("variant", "seeds", *_QUANTITIES), rows)
-    say(
-        "Accuracy: after the task's own phase, after the last phase, and what was lost of the best "
-        "before it; means over tasks, ± half the 95% Student interval over seeds.",
-        style="dim",
-    )
-
-
-def generalised(found: Generalised) -> None:
-    """Best and final losses of each variant, then the comparison at equal training loss."""
-    rows = [
-        [
-            name,
-            str(len(course.runs)),
-            _mean(course.best_validation_loss),
-            _mean(course.final_validation_loss),
-            _mean(course.final_train_loss),
-            _mean(course.final_gap),
-        ]
-        for name, course in found.variants.items()
-    ]
-    _print(("variant", "runs", "best val", "final val", "final train", "final gap"), rows)
-    pairs = []
-    for one in found.matched:
-        gap = one.difference
-        pairs.append(
-            [
-                one.variant,
-                f"{one.overlap:.0%}" + ("" if one.reliable else " UNRELIABLE"),
-                _mean(one.variant_mean),
-                _mean(one.baseline_mean),
-                _mean(gap.difference if gap else None),
-                p_value(gap.p_adjusted if gap else None),
-            ]
-        )
-    if pairs:
-        _print(("at equal train loss", "overlap", "val", found.baseline, "difference", "p"), pairs)
-
-
-def _mean(over: OverSeeds | None) -> str:
-    from gmb_hf.sequential.report import mean, show_mean
-
-    return number(None) if over is None else show_mean(mean(over))
-
-
-def _print(heads: Sequence[str], rows: Sequence[Row]) -> None:
-    columns = [Column(heads[0], shrinks_to=12), *(Column(head, align="r") for head in heads[1:])]
-    console().print()
-    table(Table(columns, rows))
-
-
-# `gmb sequential eval`: a saved model on every task of a suite.
-
-
-def evaluate(
-    context: typer.Context,
-    checkpoint: Annotated[Path, typer.Option(help="A folder that save_pretrained left.")],
-    suite: Annotated[str, typer.Option(help="modular or formal.")],
-    preset: Annotated[
-        str | None,
-        typer.Option(help="replication or quick; if not given, that of the checkpoint's own run."),
-    ] = None,
-    op_token: Annotated[str | None, typer.Option(help="shared or distinct.")] = None,
-    prime: Annotated[int | None, typer.Option(help="Modulus of the modular suite.")] = None,
-    loss_positions: Annotated[str | None, typer.Option(help="answer or all.")] = None,
-    data_seed: Annotated[int | None, typer.Option(help="Draws the split; 42.")] = None,
-    changes: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a field: suite.train_fraction=0.6.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    out: Annotated[Path, typer.Option(help="Where to write it.")] = Path("evaluation.json"),
-) -> None:
-    """Held-out loss and accuracy of a checkpoint on every task, through the model itself."""
-    from gmb_hf.cli import screen as show
-    from gmb_hf.sequential.evaluate import evaluate_checkpoint
-
-    names = ("op_token", "prime", "loss_positions", "data_seed")
-    found = evaluate_checkpoint(
-        checkpoint,
-        suite,
-        out,
-        preset=preset,
-        options={name: context.params[name] for name in names},
-        changes=changes or [],
-        device=device,
-    )
-    if found.design is not None:
-        show.say(f"asked as {found.design} says")
-    columns = (Column("task"), Column("loss", number), Column("accuracy", number))
-    rows = [(result.task, result.loss, result.accuracy) for result in found.results]
-    show.table(Table(columns, rows))
-    following = ["cat", str(found.path)]
-    if found.design is not None:
-        following = ["gmb", "sequential", "report", str(found.design.parent)]
-    show.written([found.path], following=shlex.join(following))
-
-
-# `gmb sequential report`: what is kept, from runs of one design or of several.
-
-
-def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of gmb sequential run.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Where to write; of one run its own folder, if not given."),
-    ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option(help="Which variant the others are held against; dense, or the first."),
-    ] = None,
-    allow_fingerprint_mismatch: DifferentData = False,
-) -> None:
-    """Matrices, retention, forgetting and paired tests: retention.json, tables and figures."""
-    from gmb_hf.cli import screen as show
-    from gmb_hf.errors import InputError
-    from gmb_hf.sequential.report import sequential_report
-
-    if out is None and len(runs) > 1:
-        raise InputError("--out is missing: name a folder for the report of several runs")
-    target = out or runs[0]
-    made = sequential_report(
-        runs, target, allow_fingerprint_mismatch=allow_fingerprint_mismatch, baseline=baseline
-    )
-    sums(made.summary)
-    for note in made.summary.notes:
-        show.say(f"note: {note}")
-    matrix = shlex.quote(str(target / "tables" / "matrix_loss.md"))
-    show.written(list(made.files), following=f"cat {matrix}")
-
-
-# `gmb sequential run`: every variant through the tasks of a suite, then the report.
-
-
+@app.command()
 def run(
     context: typer.Context,
-    suite: Annotated[str, typer.Option(help="modular or formal.")],
+    suite: Suite,
     out: Annotated[Path, typer.Option(help="Folder for all of it; an earlier start resumes.")],
     preset: Annotated[str, typer.Option(help="replication or quick.")] = "quick",
     variants: Annotated[
@@ -208,8 +73,8 @@ def run(
     compat_batch: Annotated[
         bool, typer.Option("--compat-batch", help="Drop the last training row, as published.")
     ] = False,
-    data_seed: Annotated[int | None, typer.Option(help="Draws the split; 42.")] = None,
-    prime: Annotated[int | None, typer.Option(help="Modulus of the modular suite.")] = None,
+    data_seed: DataSeed = None,
+    prime: Prime = None,
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="Change a field: training.lr=3e-3.")
     ] = None,
@@ -223,10 +88,9 @@ def run(
         int | None,
         typer.Option(help="Groups of seeds trained at a time; on a CPU one a core if not given."),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Train tasks one after the other and evaluate all of them after each; resumes."""
-    from gmb_hf.cli import screen as show
     from gmb_hf.sequential.run import SHORT, parse_variants, run_sequential, sequential_config
     from gmb_hf.training.config import parse_seeds
 
@@ -243,24 +107,81 @@ def run(
         jobs=jobs,
     )
     assert finished is not None  # this is the only process
-    sums(finished.summary)
-    for note in finished.notes:
-        show.say(f"note: {note}")
-    show.written(finished.paths, following=shlex.join(finished.following))
+    _print_summary(finished.summary)
+    _print_notes(finished.notes)
+    screen.written(finished.paths, following=shlex.join(finished.following))
 
 
-app = typer.Typer(no_args_is_help=True)
-app.command("run")(run)
-app.command("eval")(evaluate)
-app.command("report")(report)
+@app.command("eval")
+def evaluate(
+    context: typer.Context,
+    checkpoint: Annotated[Path, typer.Option(help="A folder that save_pretrained left.")],
+    suite: Suite,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="replication or quick; if not given, that of the checkpoint's own run."),
+    ] = None,
+    op_token: Annotated[str | None, typer.Option(help="shared or distinct.")] = None,
+    prime: Prime = None,
+    loss_positions: LossPositions = None,
+    data_seed: DataSeed = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", help="Change a field: suite.train_fraction=0.6.")
+    ] = None,
+    device: Device = "auto",
+    out: Annotated[Path, typer.Option(help="Where to write it.")] = Path("evaluation.json"),
+) -> None:
+    """Held-out loss and accuracy of a checkpoint on every task, through the model itself."""
+    from gmb_hf.sequential.evaluate import evaluate_checkpoint
+
+    names = ("op_token", "prime", "loss_positions", "data_seed")
+    found = evaluate_checkpoint(
+        checkpoint,
+        suite,
+        out,
+        preset=preset,
+        options={name: context.params[name] for name in names},
+        changes=changes or [],
+        device=device,
+    )
+    if found.design is not None:
+        screen.say(f"asked as {found.design} says")
+    columns = (
+        Column("task", take="task"),
+        Column("loss", number, take="loss"),
+        Column("accuracy", number, take="accuracy"),
+    )
+    screen.table(Table.of(found.results, columns))
+    following = ["cat", str(found.path)]
+    if found.design is not None:
+        following = ["gmb", "sequential", "report", str(found.design.parent)]
+    screen.written([found.path], following=shlex.join(following))
 
 
-@app.callback()
-def _sequential() -> None:
-    """Train tasks one after the other, and measure what is kept."""
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Folders of gmb sequential run.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where to write; of one run its own folder, if not given."),
+    ] = None,
+    baseline: Baseline = None,
+    allow_fingerprint_mismatch: DifferentData = False,
+) -> None:
+    """Matrices, retention, forgetting and paired tests: retention.json, tables and figures."""
+    from gmb_hf.errors import InputError
+    from gmb_hf.sequential.report import sequential_report
 
-
-# `gmb generalization`: variants compared at equal training loss.
+    if out is None and len(runs) > 1:
+        raise InputError("--out is missing: name a folder for the report of several runs")
+    target = out or runs[0]
+    made = sequential_report(
+        runs, target, allow_fingerprint_mismatch=allow_fingerprint_mismatch, baseline=baseline
+    )
+    _print_summary(made.summary)
+    _print_notes(made.summary.notes)
+    matrix = shlex.quote(str(target / "tables" / "matrix_loss.md"))
+    screen.written(list(made.files), following=f"cat {matrix}")
 
 
 def generalization(
@@ -272,32 +193,95 @@ def generalization(
         ),
     ],
     out: Annotated[Path, typer.Option(help="Where to write.")] = Path("generalization"),
-    baseline: Annotated[
-        str | None,
-        typer.Option(help="Which variant the others are held against; dense, or the first."),
-    ] = None,
+    baseline: Baseline = None,
     train: Annotated[str | None, typer.Option(help="Column of the training loss.")] = None,
     validation: Annotated[str | None, typer.Option(help="Column of the validation loss.")] = None,
     points: Annotated[int, typer.Option(help="Training losses that are looked at.")] = 32,
     allow_fingerprint_mismatch: DifferentData = False,
 ) -> None:
     """Validation loss at equal training loss, best and final losses, and the gap over training."""
-    import shlex
+    from gmb_hf.sequential.generalisation import compare_logs, named_sources, write_generalised
 
-    from gmb_hf.cli import screen as show
-    from gmb_hf.sequential import generalisation as generalising
-
-    found, variants = generalising.compare_logs(
-        generalising.named_sources(logs),
+    found, curves = compare_logs(
+        named_sources(logs),
         train=train,
         validation=validation,
         baseline=baseline,
         points=points,
         allow_fingerprint_mismatch=allow_fingerprint_mismatch,
     )
-    files = generalising.write_generalised(found, variants, out)
-    generalised(found)
-    for note in found.notes:
-        show.say(f"note: {note}")
+    files = write_generalised(found, curves, out)
+    _print_generalisation(found)
+    _print_notes(found.notes)
     table = shlex.quote(str(out / "tables" / "generalization_losses.md"))
-    show.written(files, following=f"cat {table}")
+    screen.written(files, following=f"cat {table}")
+
+
+# What the commands print.
+
+_QUANTITIES = {
+    "learned": "learning_accuracy",
+    "at the end": "average_accuracy",
+    "forgotten": "forgetting_accuracy",
+    "loss learned": "learning_loss",
+    "loss at the end": "average_loss",
+}
+
+
+def _print_summary(summary: RetentionSummary) -> None:
+    """Learning, average and forgetting of each variant, means with their intervals."""
+    from gmb_hf.sequential.summary import mean, show_mean
+
+    columns = [Column("variant", shrinks_to=12), Column("seeds", str)]
+    columns += [Column(name, show_mean) for name in _QUANTITIES]
+    rows = [
+        (name, len(one.seeds), *(mean(one.quantities[key]) for key in _QUANTITIES.values()))
+        for name, one in summary.variants.items()
+    ]
+    screen.console().print()
+    screen.table(Table(columns, rows))
+    screen.say(
+        "Accuracy: after the task's own phase, after the last phase, and what was lost of the best "
+        "before it; means over tasks, ± half the 95% Student interval over seeds.",
+        style="dim",
+    )
+
+
+def _print_generalisation(found: Generalisation) -> None:
+    """Best and final losses of each variant, then the comparison at equal training loss."""
+    from gmb_hf.sequential.summary import mean, mean_column, show_mean
+
+    shown = {
+        "best val": "best_validation_loss",
+        "final val": "final_validation_loss",
+        "final train": "final_train_loss",
+        "final gap": "final_gap",
+    }
+    columns = [Column("variant", shrinks_to=12), Column("runs", str)]
+    columns += [Column(name, show_mean) for name in shown]
+    rows = [
+        (name, len(one.runs), *(mean(getattr(one, field)) for field in shown.values()))
+        for name, one in found.variants.items()
+    ]
+    screen.console().print()
+    screen.table(Table(columns, rows))
+    pairs = (
+        Column("at equal train loss", take="variant", shrinks_to=12),
+        Column(
+            "overlap",
+            align="r",
+            take=lambda one: f"{one.overlap:.0%}" + ("" if one.reliable else " UNRELIABLE"),
+        ),
+        mean_column("val", "variant_mean"),
+        mean_column(found.baseline, "baseline_mean"),
+        mean_column("difference", "difference.difference"),
+        Column("p", p_value, take="difference.p_adjusted"),
+    )
+    if found.matched:
+        screen.console().print()
+        screen.table(Table.of(found.matched, pairs))
+
+
+def _print_notes(notes: Sequence[str]) -> None:
+    for note in notes:
+        screen.say(f"note: {note}")

@@ -1,6 +1,6 @@
-"""A saved model on every task of a suite, through the model itself and no short forward.
+"""Evaluate a saved model on every task of a suite, through the Hugging Face model's own forward.
 
-It gives the numbers of the matrix to rounding, from what `save_pretrained` left alone.
+It gives the numbers of the matrix to rounding, from the files of `save_pretrained` alone.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from gmb_hf.documents import Record
 from gmb_hf.errors import InputError
 from gmb_hf.files import write_json
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
-from gmb_hf.sequential.config import SequentialConfig
+from gmb_hf.sequential.config import SequentialConfig, SuiteSettings
+from gmb_hf.sequential.folder import DESIGN, read_design
 from gmb_hf.sequential.run import sequential_config
-from gmb_hf.sequential.suites import SuiteSettings
-from gmb_hf.sequential.train import asked
+from gmb_hf.sequential.train import task_rows
 from gmb_hf.training.checkpoints import load_model
+from gmb_hf.training.launch import chosen_device
 
 ROWS_AT_ONCE = 1024
 
@@ -41,7 +42,7 @@ def check_fits(model: GrokkingTransformerForCausalLM, suite: SuiteSettings, wher
 
     Args:
         model: from a checkpoint.
-        suite: that it shall be asked.
+        suite: whose tasks it shall be evaluated on.
         where: the checkpoint, for the message.
 
     Raises:
@@ -75,11 +76,10 @@ def evaluate_model(model: GrokkingTransformerForCausalLM, suite: SuiteSettings) 
     """
     found = []
     for task in suite.tasks:
-        data = suite.data(task)
-        rows = asked(suite, data)
+        rows = task_rows(suite, suite.data(task))
         positions = torch.tensor(rows.positions)
         parts = [
-            _answered(model, torch.from_numpy(part), positions)
+            _losses(model, torch.from_numpy(part), positions)
             for part in np.array_split(rows.test, -(-len(rows.test) // ROWS_AT_ONCE))
         ]
         loss, right = np.concatenate(parts, axis=1).mean(axis=1)
@@ -87,10 +87,10 @@ def evaluate_model(model: GrokkingTransformerForCausalLM, suite: SuiteSettings) 
     return found
 
 
-def _answered(
+def _losses(
     model: GrokkingTransformerForCausalLM, rows: Tensor, positions: Tensor
 ) -> NDArray[np.float64]:
-    """Loss and rightness at every asked position of some rows, [2, rows x positions]."""
+    """Loss and correctness at every query position of some rows, [2, rows x positions]."""
     rows = rows.to(model.device)
     logits = model(rows).logits[:, positions]  # [n, P, V]
     targets = rows[:, positions + 1].unsqueeze(-1)
@@ -103,19 +103,13 @@ def _answered(
     return values
 
 
-# A checkpoint on every task of a suite: which design it belongs to, and what it answers.
-
-
-_DESIGN = "sequential.yaml"
-
-
 @dataclass(frozen=True)
 class Evaluated:
-    """What a checkpoint answers.
+    """Results of a checkpoint.
 
     Attributes:
         results: of every task of the suite.
-        design: the file that said how the tasks are asked, or None: the preset and options did.
+        design: the run's design that the suite was taken from; None where preset and options said.
         path: where the results were written.
     """
 
@@ -148,21 +142,19 @@ def evaluate_checkpoint(
     Raises:
         InputError: no whole model, one of another vocabulary or too short a block, or bad options.
     """
-    from gmb_hf.training.launch import chosen_device
-
     given = {name: value for name, value in (options or {}).items() if value is not None}
-    asked = sequential_config(suite, preset or "quick", given, changes)
+    config = sequential_config(suite, preset or "quick", given, changes)
     design = None
     if preset is None and not given and not changes:
-        design, asked = _own_design(Path(checkpoint), asked)
+        design, config = _own_design(Path(checkpoint), config)
     model = load_model(checkpoint)
-    check_fits(model, asked.suite, str(checkpoint))
+    check_fits(model, config.suite, str(checkpoint))
     model.to(chosen_device(device))
-    results = evaluate_model(model, asked.suite)
+    results = evaluate_model(model, config.suite)
     content = {
         "checkpoint": str(checkpoint),
-        "suite": asked.design()["suite"],
-        "fingerprints": asked.suite.fingerprints(),
+        "suite": config.design()["suite"],
+        "fingerprints": config.suite.fingerprints(),
         "tasks": [result.to_dict() for result in results],
     }
     return Evaluated(results, design, write_json(out, content))
@@ -172,10 +164,8 @@ def _own_design(
     checkpoint: Path, default: SequentialConfig
 ) -> tuple[Path | None, SequentialConfig]:
     """The design of the run that a checkpoint lies in, if it is of the same suite."""
-    from gmb_hf.sequential.folder import read_design
-
     for folder in checkpoint.resolve().parents:
-        path = folder / _DESIGN
+        path = folder / DESIGN
         if path.is_file():
             config = read_design(path)
             if config.suite.name == default.suite.name:

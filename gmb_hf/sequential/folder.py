@@ -1,12 +1,12 @@
-"""The folder of a sequential run: what is asked for, and what each variant and seed has left.
+"""The folder of a sequential run: its design, and the files of each variant and seed.
 
     OUT/sequential.yaml                              the design; another one is refused
     OUT/logs/VARIANT/phase-2-sub-seeds-0-7-n8.parquet  learning curves of a phase
     OUT/matrix/VARIANT-seeds-0-7-n8.csv              every task after every phase, of finished seeds
     OUT/matrix.csv                                   all of them together
-    OUT/diverged/VARIANT-seeds-0-7-n8.txt            seeds whose losses became no numbers
+    OUT/diverged/VARIANT-seeds-0-7-n8.txt            seeds with a loss that is not finite
     OUT/models/VARIANT/seed_3/phase_4/               a checkpoint of transformers
-    OUT/state/VARIANT/seeds-0-7-n8.safetensors       seeds that are under way
+    OUT/state/VARIANT/seeds-0-7-n8.safetensors       training state of unfinished seeds
 
 Variants and seeds are no part of the design: the same command with others adds them.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,11 +32,11 @@ from gmb_hf.training.config import format_seeds, parse_seeds
 from gmb_hf.training.stacked import versions
 from gmb_hf.training.variants import DENSE
 
-DESIGN = "sequential.yaml"
+DESIGN, MATRIX = "sequential.yaml", "matrix.csv"
 
 
 class SequentialFolder:
-    """Paths of a run, and what stands there.
+    """Paths of a run, and its finished results.
 
     Attributes:
         path: of the folder.
@@ -45,7 +46,7 @@ class SequentialFolder:
         self.path = Path(path)
 
     def claim(self, config: SequentialConfig) -> None:
-        """Note the design in the folder, or check that it is the same.
+        """Write the design into the folder, or check that it is the same.
 
         Raises:
             InputError: the folder holds a run of another design; the first difference is named.
@@ -61,11 +62,11 @@ class SequentialFolder:
         claim_folder(self.path, identity, name=DESIGN, noted=noted)
 
     def states(self, variant: str) -> Path:
-        """Where the seeds of a variant that are under way are kept."""
+        """Where the training states of a variant's unfinished seeds are saved."""
         return self.path / "state" / variant
 
     def model(self, variant: str, seed: int, phase: int) -> Path:
-        """Where the model of a seed after a phase is kept."""
+        """Where the model of a seed after a phase is saved."""
         return self.path / "models" / variant / f"seed_{seed}" / f"phase_{phase}"
 
     def finished_seeds(self, variant: str) -> set[int]:
@@ -75,7 +76,8 @@ class SequentialFolder:
 
     def diverged_seeds(self, variant: str) -> tuple[int, ...]:
         """The finished seeds of a variant that are not in the matrix."""
-        texts = [path.read_text(encoding="utf-8") for path in self._diverged(variant)]
+        files = (self.path / "diverged").glob(f"{glob.escape(variant)}-seeds-*.txt")
+        texts = [path.read_text(encoding="utf-8") for path in files]
         return tuple(sorted(seed for text in texts for seed in parse_seeds(text.strip())))
 
     def write_log(
@@ -133,49 +135,40 @@ class SequentialFolder:
             write_matrix(self.path / "matrix" / f"{name}.csv", {matrix.variant: matrix})
 
     def merge(self) -> Path:
-        """Put the matrices of all groups together: dense first, then by name.
+        """Write the matrices of all groups into one file: dense first, then by name.
 
         Raises:
             InputError: no seed of any variant has a matrix.
         """
         merged = {}
-        for variant in self.variants():
+        names = {name for path in self._paths() for name in read_matrix(path)}
+        for variant in sorted(names, key=lambda name: (name != DENSE, name)):
             parts = self._shards(variant)
             seeds = [seed for part in parts for seed in part.seeds]
             order = np.argsort(seeds)
-            merged[variant] = RetentionMatrix(
-                variant,
-                tuple(sorted(seeds)),
-                parts[0].tasks,
-                parts[0].trained_on,
-                np.concatenate([part.loss for part in parts])[order],
-                np.concatenate([part.accuracy for part in parts])[order],
+            merged[variant] = replace(
+                parts[0],
+                seeds=tuple(sorted(seeds)),
+                loss=np.concatenate([part.loss for part in parts])[order],
+                accuracy=np.concatenate([part.accuracy for part in parts])[order],
             )
         if not merged:
             raise InputError(
                 f"{self.path}: every seed has diverged; take a smaller learning rate, as in "
                 "--set training.lr=1e-3, and another --out"
             )
-        return write_matrix(self.path / "matrix.csv", merged)
-
-    def variants(self) -> list[str]:
-        """Those with a finished seed: dense first, then by name."""
-        names = {name for path in self._paths() for name in read_matrix(path)}
-        return sorted(names, key=lambda name: (name != DENSE, name))
+        return write_matrix(self.path / MATRIX, merged)
 
     def _shards(self, variant: str) -> list[RetentionMatrix]:
         found = [read_matrix(path) for path in self._paths()]
         return [matrices[variant] for matrices in found if variant in matrices]
-
-    def _diverged(self, variant: str) -> list[Path]:
-        return sorted((self.path / "diverged").glob(f"{glob.escape(variant)}-seeds-*.txt"))
 
     def _paths(self) -> list[Path]:
         return sorted((self.path / "matrix").glob("*.csv"))
 
 
 def read_design(path: str | Path) -> SequentialConfig:
-    """The config that a run's `sequential.yaml` was begun with.
+    """The config in a run's `sequential.yaml`.
 
     Raises:
         InputError: the file is missing, or no such design.

@@ -26,10 +26,11 @@ from gmb_hf.report.style import (
     shorten,
     step_axis,
 )
+from gmb_hf.report.tables import Column, Table
 from gmb_hf.runs.columns import missing_column
 from gmb_hf.runs.metadata import learned_data, mismatches, refuse_mismatches
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.sequential.report import SPREAD, mean, show_mean, spread
+from gmb_hf.sequential.summary import spread
 from gmb_hf.stats import (
     LEAST_SEEDS,
     Difference,
@@ -39,19 +40,18 @@ from gmb_hf.stats import (
     difference,
     over_seeds,
 )
-from gmb_hf.tables import Column, Row, Table
 
 PROTOCOL_SEEDS = (1337, 42, 7)
 """The seeds of the generalisation protocol."""
 
 POINTS = 32
 LEAST_OVERLAP = 0.1
-"""A shared range below this part of all that the two went through (in log loss) is unreliable."""
+"""A shared range below this part of the whole range of the two (in log loss) is unreliable."""
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
-    """The losses of one run over training.
+class LossCurve:
+    """The training and validation loss of one run over training.
 
     Attributes:
         run: its name.
@@ -85,7 +85,7 @@ class Course:
 
     @property
     def records(self) -> NDArray[np.bool_]:
-        """The checkpoints at which the training loss is lower than ever before, [T]."""
+        """The checkpoints with a training loss below all earlier ones, [T]."""
         before = np.concatenate([[np.inf], np.minimum.accumulate(self.train)[:-1]])
         return self.train < before
 
@@ -95,7 +95,7 @@ class Course:
         Args:
             train_loss: [G], within the range of the run.
 
-        >>> one = Course("a", 0, np.arange(3), np.array([2.0, 3.0, 1.0]), np.array([4.0, 9, 6]))
+        >>> one = LossCurve("a", 0, np.arange(3), np.array([2.0, 3.0, 1.0]), np.array([4.0, 9, 6]))
         >>> one.validation_at(np.array([1.5])).tolist()  # halfway; step 1 is no record
         [5.0]
         """
@@ -104,7 +104,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class VariantCourse(Record):
+class VariantLosses(Record):
     """One variant over seeds.
 
     Attributes:
@@ -138,9 +138,9 @@ class Matched(Record):
     """Two variants at equal training loss.
 
     Attributes:
-        variant, baseline: who is held against whom.
+        variant, baseline: their names.
         train_range: the training losses that all runs of both went through; None without one.
-        overlap: its part of all that they went through, in log loss, in [0, 1].
+        overlap: its part of the range of any of them, in log loss, in [0, 1].
         reliable: whether the overlap is at least `LEAST_OVERLAP`.
         train_loss: the points, descending.
         variant_validation, baseline_validation: mean over runs at these points.
@@ -162,44 +162,38 @@ class Matched(Record):
     difference: Difference | None = None
 
 
-def course_summary(courses: Sequence[Course]) -> VariantCourse:
+def summarize_curves(curves: Sequence[LossCurve]) -> VariantLosses:
     """Best and final losses, and the gap over training, of the runs of one variant."""
-    _check(courses)
-    steps = courses[0].steps
-    for course in courses[1:]:
-        steps = np.intersect1d(steps, course.steps, assume_unique=True)
+    _check(curves)
+    steps = curves[0].steps
+    for curve in curves[1:]:
+        steps = np.intersect1d(steps, curve.steps, assume_unique=True)
     gaps = np.array(
         [
-            (course.validation - course.train)[np.isin(course.steps, steps, assume_unique=True)]
-            for course in courses
+            (curve.validation - curve.train)[np.isin(curve.steps, steps, assume_unique=True)]
+            for curve in curves
         ]
     )
-    best = [int(np.argmin(course.validation)) for course in courses]
-    return VariantCourse(
-        runs=tuple(course.run for course in courses),
-        seeds=tuple(course.seed for course in courses),
-        best_validation_loss=over_seeds(
-            [float(course.validation[at]) for course, at in zip(courses, best, strict=True)]
-        ),
-        best_step=over_seeds(
-            [float(course.steps[at]) for course, at in zip(courses, best, strict=True)]
-        ),
-        final_train_loss=over_seeds([float(course.train[-1]) for course in courses]),
-        final_validation_loss=over_seeds([float(course.validation[-1]) for course in courses]),
-        final_gap=over_seeds(
-            [float(course.validation[-1] - course.train[-1]) for course in courses]
-        ),
-        train_range=shared_range(courses),
+    last = np.array([(curve.train[-1], curve.validation[-1]) for curve in curves])
+    return VariantLosses(
+        runs=tuple(curve.run for curve in curves),
+        seeds=tuple(curve.seed for curve in curves),
+        best_validation_loss=over_seeds([float(curve.validation.min()) for curve in curves]),
+        best_step=over_seeds([float(curve.steps[curve.validation.argmin()]) for curve in curves]),
+        final_train_loss=over_seeds(last[:, 0]),
+        final_validation_loss=over_seeds(last[:, 1]),
+        final_gap=over_seeds(last[:, 1] - last[:, 0]),
+        train_range=shared_range(curves),
         steps=tuple(steps.tolist()),
         gap_mean=tuple(gaps.mean(axis=0).tolist()),
-        gap_std=tuple(gaps.std(axis=0, ddof=1).tolist()) if len(courses) > 1 else None,
+        gap_std=tuple(gaps.std(axis=0, ddof=1).tolist()) if len(curves) > 1 else None,
     )
 
 
 def matched(
-    variants: Mapping[str, Sequence[Course]], baseline: str, *, points: int = POINTS
+    variants: Mapping[str, Sequence[LossCurve]], baseline: str, *, points: int = POINTS
 ) -> list[Matched]:
-    """Hold every variant against the baseline at equal training loss.
+    """Compare every variant with the baseline at equal training loss.
 
     Args:
         variants: name -> its runs; the baseline is one of them.
@@ -211,11 +205,11 @@ def matched(
     """
     choose("variant", baseline, tuple(variants))
     positive_int("points", points)
-    for courses in variants.values():
-        _check(courses)
+    for curves in variants.values():
+        _check(curves)
     found = [
-        _matched(name, courses, baseline, variants[baseline], points)
-        for name, courses in variants.items()
+        _matched(name, curves, baseline, variants[baseline], points)
+        for name, curves in variants.items()
         if name != baseline
     ]
     pairs = iter(adjusted([one.difference for one in found if one.difference]))
@@ -224,46 +218,39 @@ def matched(
     ]
 
 
-def shared_range(courses: Sequence[Course]) -> tuple[float, float] | None:
+def shared_range(curves: Sequence[LossCurve]) -> tuple[float, float] | None:
     """The training losses that every run went through, (lowest, highest), or None.
 
     A loss of exactly 0 has no logarithm: the range then ends at the smallest loss above it.
     """
-    lowest = max(float(course.train.min()) for course in courses)
-    highest = min(float(course.train[0]) for course in courses)
-    low = max(lowest, _smallest(courses))
+    lowest = max(float(curve.train.min()) for curve in curves)
+    highest = min(float(curve.train[0]) for curve in curves)
+    low = max(lowest, _smallest(curves))
     return (low, highest) if low < highest else None
 
 
 def _matched(
-    name: str, mine: Sequence[Course], baseline: str, theirs: Sequence[Course], points: int
+    name: str, mine: Sequence[LossCurve], baseline: str, theirs: Sequence[LossCurve], points: int
 ) -> Matched:
-    everybody = [*mine, *theirs]
-    shared = shared_range(everybody)
+    both = [*mine, *theirs]
+    shared = shared_range(both)
     if shared is None:
         return Matched(name, baseline, None, 0.0, False)
     low, high = shared
-    widest = np.log(max(float(course.train[0]) for course in everybody)) - np.log(
-        max(min(float(course.train.min()) for course in everybody), _smallest(everybody))
-    )
-    overlap = float(np.log(high / low) / widest)
+    highest = max(float(curve.train[0]) for curve in both)
+    lowest = max(min(float(curve.train.min()) for curve in both), _smallest(both))
+    overlap = float(np.log(high / low) / (np.log(highest) - np.log(lowest)))
     grid = np.clip(np.geomspace(high, low, points), low, high)
-    at = {
-        who: np.array([course.validation_at(grid) for course in courses])
-        for who, courses in ((name, mine), (baseline, theirs))
-    }
-    means = {who: values.mean(axis=1) for who, values in at.items()}
-    by_seed = {
-        who: {
-            course.seed: value
-            for course, value in zip(courses, means[who].tolist(), strict=True)
-            if course.seed is not None
+    a, b = (np.array([one.validation_at(grid) for one in curves]) for curves in (mine, theirs))
+    mine_by_seed, theirs_by_seed = (
+        {
+            curve.seed: value
+            for curve, value in zip(curves, values.mean(axis=1).tolist(), strict=True)
+            if curve.seed is not None
         }
-        for who, courses in ((name, mine), (baseline, theirs))
-    }
-    pair = difference(
-        "matched_validation_loss", (name, by_seed[name]), (baseline, by_seed[baseline])
+        for curves, values in ((mine, a), (theirs, b))
     )
+    pair = difference("matched_validation_loss", (name, mine_by_seed), (baseline, theirs_by_seed))
     return Matched(
         variant=name,
         baseline=baseline,
@@ -271,60 +258,61 @@ def _matched(
         overlap=overlap,
         reliable=overlap >= LEAST_OVERLAP,
         train_loss=tuple(grid.tolist()),
-        variant_validation=tuple(at[name].mean(axis=0).tolist()),
-        baseline_validation=tuple(at[baseline].mean(axis=0).tolist()),
-        variant_mean=over_seeds(means[name]),
-        baseline_mean=over_seeds(means[baseline]),
+        variant_validation=tuple(a.mean(axis=0).tolist()),
+        baseline_validation=tuple(b.mean(axis=0).tolist()),
+        variant_mean=over_seeds(a.mean(axis=1)),
+        baseline_mean=over_seeds(b.mean(axis=1)),
         difference=pair if pair.seeds else None,
     )
 
 
-def _smallest(courses: Sequence[Course]) -> float:
+def _smallest(curves: Sequence[LossCurve]) -> float:
     """The smallest training loss above 0."""
-    above = [course.train[course.train > 0] for course in courses]
+    above = [curve.train[curve.train > 0] for curve in curves]
     found = [float(values.min()) for values in above if len(values)]
     return min(found, default=np.inf)
 
 
-def _check(courses: Sequence[Course]) -> None:
-    if not courses:
+def _check(curves: Sequence[LossCurve]) -> None:
+    if not curves:
         raise InputError("a variant has no runs; name its logs")
-    seed = repeated([course.seed for course in courses if course.seed is not None])
+    seed = repeated([curve.seed for curve in curves if curve.seed is not None])
     if seed is not None:
-        runs = ", ".join(repr(course.run) for course in courses if course.seed == seed)
+        runs = ", ".join(repr(curve.run) for curve in curves if curve.seed == seed)
         raise InputError(f"the runs {runs} have the same seed, {seed}; one run is one seed")
 
 
-# The generalisation protocol's tables: best and final losses, and those at equal training.
-
+# The generalisation protocol's tables: best and final losses, and those at equal training loss.
 
 _SHOWN_POINTS = 8
+_LOSSES = (
+    "best_validation_loss",
+    "best_step",
+    "final_train_loss",
+    "final_validation_loss",
+    "final_gap",
+)
 
 
 def generalisation_tables(
-    variants: Mapping[str, VariantCourse], matched: Sequence[Matched], notes: tuple[str, ...] = ()
-) -> tuple[Table, ...]:
+    variants: Mapping[str, VariantLosses], matched: Sequence[Matched], notes: tuple[str, ...] = ()
+) -> list[Table]:
     """The tables; those of the comparison only where there is something to compare.
 
     `notes` go with each of them.
     """
-    pairs = (comparison(matched), at_equal_loss(matched)) if matched else ()
-    return tuple(replace(table, notes=notes) for table in (losses(variants), *pairs))
+    pairs = [comparison(matched), at_equal_loss(matched)] if matched else []
+    return [replace(table, notes=notes) for table in (losses(variants), *pairs)]
 
 
-def losses(variants: Mapping[str, VariantCourse]) -> Table:
+def losses(variants: Mapping[str, VariantLosses]) -> Table:
     """Best and final losses and the gap, each over seeds."""
-    columns = (
-        Column("variant"),
-        Column("quantity"),
-        Column("runs", str),
-        *(Column(name, escape.number) for name in SPREAD),
-    )
-    rows = tuple(
-        (name, quantity, len(course.runs), *spread(over))
-        for name, course in variants.items()
-        for quantity, over in _numbers(course).items()
-    )
+    columns = (Column("variant"), Column("quantity"), Column("runs", str), *spread_columns())
+    rows = [
+        (name, quantity, len(variant.runs), *spread(getattr(variant, quantity)))
+        for name, variant in variants.items()
+        for quantity in _LOSSES
+    ]
     caption = "Best and final losses in nats, and validation less training loss at the end"
     return Table(columns, rows, "generalization_losses", caption)
 
@@ -332,60 +320,37 @@ def losses(variants: Mapping[str, VariantCourse]) -> Table:
 def comparison(matched: Sequence[Matched]) -> Table:
     """Validation loss averaged over equal training losses, variant against baseline."""
     columns = (
-        Column("variant"),
-        Column("baseline"),
-        Column("reliable", escape.yes_no, "c"),
-        Column("overlap", escape.number),
-        Column("train_low", escape.number),
-        Column("train_high", escape.number),
-        Column("variant_val", show_mean),
-        Column("baseline_val", show_mean),
-        Column("shared_seeds", escape.steps),
-        *(Column(f"difference_{name}", escape.number) for name in SPREAD),
-        Column("p", escape.p_value),
-        Column("p_adjusted", escape.p_value),
+        Column("variant", take="variant"),
+        Column("baseline", take="baseline"),
+        Column("reliable", escape.yes_no, "c", take="reliable"),
+        Column("overlap", escape.number, take="overlap"),
+        Column("train_low", escape.number, take=lambda one: (one.train_range or (None,))[0]),
+        Column("train_high", escape.number, take=lambda one: (one.train_range or (None,))[-1]),
+        mean_column("variant_val", "variant_mean"),
+        mean_column("baseline_val", "baseline_mean"),
+        Column(
+            "shared_seeds",
+            escape.steps,
+            take=lambda one: len(one.difference.seeds) if one.difference else None,
+        ),
+        *spread_columns("difference.difference", prefix="difference_"),
+        Column("p", escape.p_value, take="difference.p_value"),
+        Column("p_adjusted", escape.p_value, take="difference.p_adjusted"),
     )
-    rows = []
-    for one in matched:
-        low, high = one.train_range or (None, None)
-        pair = one.difference
-        rows.append(
-            (
-                one.variant,
-                one.baseline,
-                one.reliable,
-                one.overlap,
-                low,
-                high,
-                mean(one.variant_mean),
-                mean(one.baseline_mean),
-                len(pair.seeds) if pair else None,
-                *spread(pair.difference if pair else None),
-                pair.p_value if pair else None,
-                pair.p_adjusted if pair else None,
-            )
-        )
     caption = "Mean validation loss at equal training loss (nats)"
-    return Table(columns, rows, "generalization_matched", caption)
+    return Table.of(matched, columns, "generalization_matched", caption)
 
 
 def at_equal_loss(matched: Sequence[Matched]) -> Table:
     """Validation losses at single training losses of the shared range."""
-    columns = (
-        Column("variant"),
-        Column("baseline"),
-        Column("reliable", escape.yes_no, "c"),
-        Column("train_loss", escape.number),
-        Column("variant_val", escape.number),
-        Column("baseline_val", escape.number),
-        Column("difference", escape.number),
-    )
-    rows: list[Row] = []
+    columns = [Column("variant"), Column("baseline"), Column("reliable", escape.yes_no, "c")]
+    names = ("train_loss", "variant_val", "baseline_val", "difference")
+    columns += [Column(name, escape.number) for name in names]
+    rows = []
     for one in matched:
         count = len(one.train_loss)
-        for at in np.unique(
-            np.linspace(0, count - 1, min(count, _SHOWN_POINTS)).round().astype(int)
-        ):
+        shown = np.linspace(0, count - 1, min(count, _SHOWN_POINTS)).round().astype(int)
+        for at in np.unique(shown):
             mine, theirs = one.variant_validation[at], one.baseline_validation[at]
             key = (one.variant, one.baseline, one.reliable)
             rows.append((*key, one.train_loss[at], mine, theirs, mine - theirs))
@@ -393,37 +358,20 @@ def at_equal_loss(matched: Sequence[Matched]) -> Table:
     return Table(columns, rows, "generalization_points", caption)
 
 
-def _numbers(course: VariantCourse) -> dict[str, OverSeeds]:
-    names = (
-        "best_validation_loss",
-        "best_step",
-        "final_train_loss",
-        "final_validation_loss",
-        "final_gap",
-    )
-    return {name: getattr(course, name) for name in names}
-
-
-@dataclass(frozen=True, eq=False)
-class GeneralisationCurves:
-    """What is drawn of variants: their runs, and their gaps over runs.
-
-    Attributes:
-        runs: variant -> its runs.
-        summaries: variant -> the same, summed up.
-        unreliable: variants that cannot be compared with the baseline at equal training loss.
-    """
-
-    runs: Mapping[str, Sequence[Course]]
-    summaries: Mapping[str, VariantCourse]
-    unreliable: tuple[str, ...] = ()
-
-
-def generalisation_figure(curves: GeneralisationCurves) -> Figure:
+def generalisation_figure(
+    runs: Mapping[str, Sequence[LossCurve]],
+    summaries: Mapping[str, VariantLosses],
+    unreliable: Sequence[str] = (),
+) -> Figure:
     """Left, validation against training loss; right, the gap between them over training.
 
     On the left each run goes from right to left as its training loss falls; the dot is its best
     validation loss. On the right the line is the mean over runs, the band one standard deviation.
+
+    Args:
+        runs: variant -> its runs.
+        summaries: variant -> their summary.
+        unreliable: variants that cannot be compared with the baseline at equal training loss.
 
     Returns:
         A figure of 7.2 by 3.4 inches.
@@ -431,12 +379,12 @@ def generalisation_figure(curves: GeneralisationCurves) -> Figure:
     with house_style():
         figure = new_figure(7.2, 3.4)
         left, right = figure.subplots(1, 2)
-        for place, (name, courses) in enumerate(curves.runs.items()):
+        for place, (name, curves) in enumerate(runs.items()):
             colour = VARIANT_COLOURS[place % len(VARIANT_COLOURS)]
             dashes = VARIANT_DASHES[place % len(VARIANT_DASHES)]
-            flag = " (range does not match)" if name in curves.unreliable else ""
-            _generalisation_matched(left, courses, colour, dashes)
-            _gap(right, curves.summaries[name], colour, dashes, f"{shorten(name, 24)}{flag}")
+            flag = " (range does not match)" if name in unreliable else ""
+            _against_training(left, curves, colour, dashes)
+            _gap(right, summaries[name], colour, dashes, f"{shorten(name, 24)}{flag}")
         left.plot([], [], ".", color=INK, label="best of a run")
         left.set_xscale("log")
         left.set_yscale("log")
@@ -456,23 +404,23 @@ def generalisation_figure(curves: GeneralisationCurves) -> Figure:
         return figure
 
 
-def _generalisation_matched(
-    axes: Axes, courses: Sequence[Course], colour: str, dashes: tuple[int, tuple[float, ...]]
+def _against_training(
+    axes: Axes, curves: Sequence[LossCurve], colour: str, dashes: tuple[int, tuple[float, ...]]
 ) -> None:
-    for course in courses:
-        kept = course.records & (course.train > 0)
+    for curve in curves:
+        kept = curve.records & (curve.train > 0)
         axes.plot(
-            course.train[kept], course.validation[kept], color=colour, ls=dashes, lw=0.9, alpha=0.8
+            curve.train[kept], curve.validation[kept], color=colour, ls=dashes, lw=0.9, alpha=0.8
         )
         records = np.flatnonzero(kept)
         if len(records):
-            best = records[np.argmin(course.validation[records])]
-            axes.plot(course.train[best], course.validation[best], ".", ms=5, color=colour)
+            best = records[np.argmin(curve.validation[records])]
+            axes.plot(curve.train[best], curve.validation[best], ".", ms=5, color=colour)
 
 
 def _gap(
     axes: Axes,
-    variant: VariantCourse,
+    variant: VariantLosses,
     colour: str,
     dashes: tuple[int, tuple[float, ...]],
     label: str,
@@ -488,7 +436,6 @@ def _gap(
 
 # From run logs of several variants to the comparison of their generalisation.
 
-
 FORMAT = "gmb-hf generalisation 1"
 TRAIN_LOSSES = ("train_loss", "train/loss", "training_loss", "loss")
 VALIDATION_LOSSES = (
@@ -503,11 +450,11 @@ VALIDATION_LOSSES = (
 
 
 @dataclass(frozen=True)
-class Generalised(Record):
+class Generalisation(Record):
     """Variants compared; the content of `generalization.json`.
 
     Attributes:
-        baseline: the variant that the others are held against.
+        baseline: the variant that the others are compared with.
         variants: name -> its losses and gap.
         matched: every other variant at equal training loss.
         notes: what a reader must know.
@@ -515,7 +462,7 @@ class Generalised(Record):
     """
 
     baseline: str
-    variants: dict[str, VariantCourse]
+    variants: dict[str, VariantLosses]
     matched: tuple[Matched, ...]
     notes: tuple[str, ...]
     format: str = FORMAT
@@ -548,7 +495,7 @@ def compare_logs(
     baseline: str | None = None,
     points: int = POINTS,
     allow_fingerprint_mismatch: bool = False,
-) -> tuple[Generalised, dict[str, list[Course]]]:
+) -> tuple[Generalisation, dict[str, list[LossCurve]]]:
     """Compare variants by their logs.
 
     Args:
@@ -566,7 +513,7 @@ def compare_logs(
     """
     logs = {name: RunLog.read(paths) for name, paths in sources.items()}
     variants = {
-        name: read_courses(
+        name: read_curves(
             log, where=", ".join(map(str, sources[name])), train=train, validation=validation
         )
         for name, log in logs.items()
@@ -581,9 +528,9 @@ def compare_logs(
     return replace(found, notes=(*unequal, *found.notes)), variants
 
 
-def read_courses(
+def read_curves(
     log: RunLog, *, where: str, train: str | None = None, validation: str | None = None
-) -> list[Course]:
+) -> list[LossCurve]:
     """The losses of every run of a log.
 
     Args:
@@ -599,7 +546,7 @@ def read_courses(
         _column(log, validation, VALIDATION_LOSSES, where),
     ]
     panels = [log.panel(column) for column in columns]
-    courses = []
+    curves = []
     for place, (run, seed) in enumerate(zip(log.runs, log.seeds, strict=True)):
         present = panels[0].present[place]
         steps = panels[0].steps[place, present]
@@ -612,28 +559,31 @@ def read_courses(
             )
         both = logged.all(axis=0)  # the two may be logged at different steps
         try:
-            courses.append(Course(run, seed, steps[both], losses[0, both], losses[1, both]))
+            curves.append(LossCurve(run, seed, steps[both], losses[0, both], losses[1, both]))
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
-    return courses
+    return curves
 
 
 def generalise(
-    variants: Mapping[str, Sequence[Course]], *, baseline: str | None = None, points: int = POINTS
-) -> Generalised:
-    """Compare variants by their runs; see `continual.generalisation`.
+    variants: Mapping[str, Sequence[LossCurve]],
+    *,
+    baseline: str | None = None,
+    points: int = POINTS,
+) -> Generalisation:
+    """Compare variants by their runs: best and final losses, and losses at equal training loss.
 
     Raises:
         InputError: an unknown baseline, a seed twice in a variant, or bad points.
     """
     base = default_baseline(variants) if baseline is None else baseline
     pairs = tuple(matched(variants, base, points=points))
-    summaries = {name: course_summary(courses) for name, courses in variants.items()}
-    return Generalised(base, summaries, pairs, tuple(_notes(summaries, pairs)))
+    summaries = {name: summarize_curves(curves) for name, curves in variants.items()}
+    return Generalisation(base, summaries, pairs, tuple(_notes(summaries, pairs)))
 
 
 def write_generalised(
-    found: Generalised, variants: Mapping[str, Sequence[Course]], out: str | Path
+    found: Generalisation, variants: Mapping[str, Sequence[LossCurve]], out: str | Path
 ) -> list[Path]:
     """Write generalization.json, tables/ and the figure; returns the files."""
     target = Path(out)
@@ -641,29 +591,27 @@ def write_generalised(
     for table in generalisation_tables(found.variants, found.matched, found.notes):
         files += table.write(target / "tables")
     unreliable = tuple(one.variant for one in found.matched if not one.reliable)
-    figure = generalisation_figure(GeneralisationCurves(variants, found.variants, unreliable))
+    figure = generalisation_figure(variants, found.variants, unreliable)
     return files + save_figure(figure, target / "figures" / "generalization")
 
 
-def _column(log: RunLog, asked: str | None, known: Sequence[str], where: str) -> str:
-    if asked is not None:
-        if asked not in log.observables:
-            raise missing_column(asked, log.observables, where)
-        return asked
-    for name in known:
+def _column(log: RunLog, given: str | None, known: Sequence[str], where: str) -> str:
+    """The column that is given, else the first known one that the log has."""
+    names = known if given is None else (given,)
+    for name in names:
         if name in log.observables:
             return name
-    raise missing_column(known[0], log.observables, where)
+    raise missing_column(names[0], log.observables, where)
 
 
-def _notes(summaries: Mapping[str, VariantCourse], pairs: Sequence[Matched]) -> list[str]:
+def _notes(summaries: Mapping[str, VariantLosses], pairs: Sequence[Matched]) -> list[str]:
     notes = []
-    for name, course in summaries.items():
-        if len(course.runs) < LEAST_SEEDS:
-            asked = ", ".join(map(str, PROTOCOL_SEEDS))
+    for name, curve in summaries.items():
+        if len(curve.runs) < LEAST_SEEDS:
+            seeds = ", ".join(map(str, PROTOCOL_SEEDS))
             notes.append(
-                f"{name} has {len(course.runs)} of at least {LEAST_SEEDS} seeds (the protocol's: "
-                f"{asked}): no interval"
+                f"{name} has {len(curve.runs)} of at least {LEAST_SEEDS} seeds (the protocol's: "
+                f"{seeds}): no interval"
             )
     for one in pairs:
         who = f"{one.variant} and {one.baseline}"

@@ -1,225 +1,73 @@
-"""Retention as tables: the matrix as the protocol draws it, every cell, the sums, the comparison.
-
-In Markdown and LaTeX a mean stands with half the width of its 95% Student interval, 0.12 ± 0.03;
-CSV holds the means in full, and `matrix_full` and `retention_summary` both intervals.
-"""
+"""Reports on folders of sequential runs: retention.json, tables and figures."""
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
 
-from gmb_hf import escape
 from gmb_hf.errors import InputError, repeated
 from gmb_hf.fingerprints import SHOWN
-from gmb_hf.report.style import save_figure
+from gmb_hf.report.curves import median_over_runs
+from gmb_hf.report.style import (
+    BLUE,
+    INK,
+    MUTED,
+    VARIANT_COLOURS,
+    VARIANT_HATCHES,
+    VERMILION,
+    house_style,
+    log_loss_axis,
+    new_figure,
+    rate_axis,
+    save_figure,
+    shorten,
+    step_axis,
+)
 from gmb_hf.runs.metadata import refuse_mismatches
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.sequential.config import SequentialConfig, preset, smaller_than_protocol
-from gmb_hf.sequential.figures import PhaseCurves, forgetting_bars, phase_curves, retention_matrix
+from gmb_hf.sequential.folder import DESIGN, MATRIX, read_design
 from gmb_hf.sequential.matrix import MEASURES, RetentionMatrix, read_matrix
-from gmb_hf.sequential.summary import Chance, RetentionSummary, TaskSummary, chance_level, summarize
+from gmb_hf.sequential.summary import (
+    Chance,
+    RetentionSummary,
+    chance_level,
+    retention_tables,
+    summarize,
+)
 from gmb_hf.stats import OverSeeds
-from gmb_hf.tables import Column, Row, Table
 from gmb_hf.training.checkpoints import read_claim
 from gmb_hf.training.config import first_difference
 
-SPREAD = ("mean", "std", "t_low", "t_high", "bootstrap_low", "bootstrap_high")
-"""What of a number over seeds goes into columns of their own."""
-
-_NOT_TRAINED_YET = "-"
-
-
-class Mean(float):
-    """A mean over seeds that also knows half the width of its 95% Student interval."""
-
-    reach: float | None
-
-    def __new__(cls, over: OverSeeds) -> Mean:
-        made = super().__new__(cls, over.mean)
-        made.reach = None if over.t_high is None else over.t_high - over.mean
-        return made
-
-
-def mean(over: OverSeeds | None) -> Mean | None:
-    """The mean for a cell of a table; None where there is no number."""
-    return None if over is None else Mean(over)
-
-
-def show_mean(value: Mean | str | None) -> str:
-    """A mean as readers see it.
-
-    >>> from gmb_hf.stats import over_seeds
-    >>> show_mean(mean(over_seeds([1.0, 2.0, 3.0]))), show_mean(mean(over_seeds([0.25])))
-    ('2.000 ± 2.484', '0.250')
-    """
-    if value is None or isinstance(value, str):
-        return escape.number(None) if value is None else value
-    around = "" if value.reach is None else f" ± {value.reach:.3f}"
-    return f"{float(value):.3f}{around}"
-
-
-def retention_tables(summary: RetentionSummary) -> tuple[Table, ...]:
-    """Every table of a summary; its notes go with each of them."""
-    made = (
-        *(protocol_matrix(summary, measure) for measure in MEASURES),
-        full_matrix(summary),
-        sums(summary),
-        by_task(summary),
-        *([comparison(summary)] if summary.differences else []),
-    )
-    return tuple(replace(table, notes=(*summary.notes, *table.notes)) for table in made)
-
-
-def protocol_matrix(summary: RetentionSummary, measure: str) -> Table:
-    """The protocol's matrix: a task has a number from its own phase on."""
-    columns = (
-        Column("Variant"),
-        Column("Phase", str),
-        Column("Trained on", align="l"),
-        *(Column(f"val_{task}", show_mean) for task in summary.trained_on),
-    )
-    rows: list[Row] = []
-    for name, variant in summary.variants.items():
-        for phase, trained_on in enumerate(summary.trained_on, start=1):
-            cells = [
-                mean(getattr(variant.cell(phase, task), measure))
-                if place <= phase
-                else _NOT_TRAINED_YET
-                for place, task in enumerate(summary.trained_on, start=1)
-            ]
-            rows.append((name, phase, trained_on, *cells))
-    unit = "loss in nats" if measure == "loss" else measure
-    caption = f"Validation {unit} of each task after each phase"
-    return Table(columns, rows, f"matrix_{measure}", caption)
-
-
-def full_matrix(summary: RetentionSummary) -> Table:
-    """Every task after every phase, the untrained model and tasks to come included."""
-    columns = (
-        Column("variant"),
-        Column("phase", str),
-        Column("trained_on"),
-        Column("task"),
-        Column("seeds", str),
-        *(_number(f"{measure}_{name}") for measure in MEASURES for name in ("chance", *SPREAD)),
-    )
-    rows = []
-    for name, variant in summary.variants.items():
-        for cell in variant.matrix:
-            chance = summary.chance[cell.task]
-            numbers = [
-                number
-                for measure in MEASURES
-                for number in (
-                    None if chance is None else getattr(chance, measure),
-                    *spread(getattr(cell, measure)),
-                )
-            ]
-            key = (name, cell.phase, cell.trained_on, cell.task, len(variant.seeds))
-            rows.append((*key, *numbers))
-    return Table(columns, rows, "matrix_full", "Every task after every phase")
-
-
-def sums(summary: RetentionSummary) -> Table:
-    """Average, learning, transfer and forgetting of each variant."""
-    columns = (
-        Column("variant"),
-        Column("quantity"),
-        Column("seeds", str),
-        *map(_number, SPREAD),
-    )
-    rows = tuple(
-        (name, quantity, len(variant.seeds), *spread(over))
-        for name, variant in summary.variants.items()
-        for quantity, over in variant.quantities.items()
-    )
-    return Table(columns, rows, "retention_summary", "What each variant keeps, over seeds")
-
-
-def by_task(summary: RetentionSummary) -> Table:
-    """Learning, end and forgetting of each task."""
-    shown: dict[str, Callable[[TaskSummary], OverSeeds | None]] = {
-        "learning": lambda task: task.learning,
-        "final": lambda task: task.final,
-        "forgetting": lambda task: task.forgetting,
-        "backward_transfer": lambda task: task.backward_transfer,
-        "forward_transfer": lambda task: task.forward_transfer,
-    }
-    columns = (
-        Column("variant"),
-        Column("measure"),
-        Column("task"),
-        *(Column(name, show_mean) for name in shown),
-    )
-    rows = tuple(
-        (name, task.measure, task.task, *(mean(take(task)) for take in shown.values()))
-        for name, variant in summary.variants.items()
-        for task in variant.tasks
-    )
-    return Table(columns, rows, "retention_by_task", "Learning and forgetting, task by task")
-
-
-def comparison(summary: RetentionSummary) -> Table:
-    """Every variant less the baseline, on shared seeds."""
-    columns = (
-        Column("quantity"),
-        Column("variant"),
-        Column("baseline"),
-        Column("shared_seeds", str),
-        *map(_number, SPREAD),
-        Column("p", escape.p_value),
-        Column("p_adjusted", escape.p_value),
-    )
-    rows = tuple(
-        (
-            pair.quantity,
-            pair.variant,
-            pair.baseline,
-            len(pair.seeds),
-            *spread(pair.difference),
-            pair.p_value,
-            pair.p_adjusted,
-        )
-        for pair in summary.differences
-    )
-    caption = f"Difference from {summary.baseline}, paired by seed"
-    notes = (summary.test,) if summary.test else ()
-    return Table(columns, rows, "comparison", caption, notes)
-
-
-def spread(over: OverSeeds | None) -> tuple[float | None, ...]:
-    """The numbers of `SPREAD`."""
-    return tuple(None if over is None else getattr(over, name) for name in SPREAD)
-
-
-def _number(name: str) -> Column:
-    return Column(name, escape.number)
-
-
-# From folders of sequential runs to retention.json, tables and figures.
-
-
-DESIGN, MATRIX = "sequential.yaml", "matrix.csv"
 SUMMARY = "retention.json"
 _NUMBERS = {
     "suite": ("train_fraction", "data_seed"),
     "training": ("lr", "weight_decay", "beta1", "beta2", "eps"),
 }
-"""Section -> the fields that a note names where they are not the protocol's."""
+"""Section -> the fields that a note names where they differ from the protocol's."""
 
 
 @dataclass(frozen=True, eq=False)
 class SequentialRun:
-    """What a folder of `gmb sequential run` holds.
+    """The results in a folder of `gmb sequential run`.
 
     Attributes:
         folder: where.
-        config: what was asked for.
+        config: its design.
         fingerprints: task -> SHA-256 of its rows.
         matrices: variant -> its matrix.
     """
@@ -238,8 +86,7 @@ class SequentialRun:
         return {task: chance_level(suite.build(task)) for task in suite.tasks}
 
 
-@dataclass(frozen=True)
-class SequentialReport:
+class SequentialReport(NamedTuple):
     """A summary, and the files written."""
 
     summary: RetentionSummary
@@ -254,10 +101,9 @@ def read_run(folder: str | Path) -> SequentialRun:
     """
     place = Path(folder)
     path = place / DESIGN
-    held = read_claim(path)
-    config = SequentialConfig.from_design(held.get("design") or {}, where=str(path))
+    config, claim = read_design(path), read_claim(path)
     matrices = read_matrix(place / MATRIX)
-    fingerprints = held.get("fingerprints")
+    fingerprints = claim.get("fingerprints")
     tasks = next(iter(matrices.values())).tasks
     if not isinstance(fingerprints, dict) or not all(
         isinstance(fingerprints.get(task), str) for task in tasks
@@ -267,22 +113,8 @@ def read_run(folder: str | Path) -> SequentialRun:
             "gmb sequential run"
         )
     return SequentialRun(
-        place, replace(config, preset=str(held.get("preset", ""))), fingerprints, matrices
+        place, replace(config, preset=str(claim.get("preset", ""))), fingerprints, matrices
     )
-
-
-def report(
-    folders: Sequence[Path],
-    out: Path,
-    *,
-    allow_fingerprint_mismatch: bool = False,
-    baseline: str | None = None,
-) -> list[Path]:
-    """Write what `sequential_report` makes of these folders; returns the files."""
-    made = sequential_report(
-        folders, out, allow_fingerprint_mismatch=allow_fingerprint_mismatch, baseline=baseline
-    )
-    return list(made.files)
 
 
 def sequential_report(
@@ -292,13 +124,13 @@ def sequential_report(
     allow_fingerprint_mismatch: bool = False,
     baseline: str | None = None,
 ) -> SequentialReport:
-    """Sum up one run, or compare several, and write retention.json, tables/ and figures/.
+    """Summarize one run, or compare several, and write retention.json, tables/ and figures/.
 
     Args:
         folders: of `gmb sequential run`.
         out: where to write; may be one of the folders.
         allow_fingerprint_mismatch: compare different data all the same; every table says so.
-        baseline: the variant that the others are held against; None takes `dense`, else the first.
+        baseline: the variant that the others are compared with; None takes `dense`, else the first.
 
     Raises:
         InputError: no folder, one twice, or one that is wrong; other tasks or another order.
@@ -310,15 +142,28 @@ def sequential_report(
     if twice is not None:
         raise InputError(f"{twice}: the folder is named twice; name each run once")
     runs = [read_run(folder) for folder in folders]
-    unequal = refuse_mismatches(_mismatches(runs), allowed=allow_fingerprint_mismatch)
-    notes = (*unequal, *_designs(runs))
+    first = runs[0]
+    different = [
+        f"task {task!r}: fingerprint {mine[:SHOWN]} in {first.folder} and "
+        f"{run.fingerprints[task][:SHOWN]} in {run.folder}"
+        for run in runs[1:]
+        for task, mine in first.fingerprints.items()
+        if run.fingerprints.get(task, mine) != mine
+    ]
+    unequal = refuse_mismatches(different, allowed=allow_fingerprint_mismatch)
+    notes = (*unequal, *_design_notes(runs))
     labels = _labels(runs)
     matrices = {
         label: replace(run.matrices[variant], variant=label)
         for (place, variant), label in labels.items()
         for run in (runs[place],)
     }
-    chance = _common_chance(runs)
+    levels = [run.chance for run in runs]
+    chance = {  # those on which all runs agree
+        task: level
+        for task, level in levels[0].items()
+        if all(other.get(task) == level for other in levels)
+    }
     summary = summarize(matrices, chance=chance, baseline=baseline, notes=notes)
     curves = {
         label: found
@@ -329,7 +174,13 @@ def sequential_report(
     files = [summary.write(target / SUMMARY)]
     for table in retention_tables(summary):
         files += table.write(target / "tables")
-    for name, figure in _figures(summary, curves).items():
+    figures = {f"matrix_{measure}": retention_matrix(summary, measure) for measure in MEASURES}
+    bars = forgetting_bars(summary)
+    if bars is not None:
+        figures["forgetting"] = bars
+    if curves:
+        figures["phases"] = phase_curves(summary, curves)
+    for name, figure in figures.items():
         files += save_figure(figure, target / "figures" / name)
     return SequentialReport(summary, tuple(files))
 
@@ -351,32 +202,8 @@ def read_phases(folder: Path) -> list[PhaseCurves]:
     return found
 
 
-def _figures(
-    summary: RetentionSummary, curves: Mapping[str, Sequence[PhaseCurves]]
-) -> dict[str, Figure]:
-    found = {f"matrix_{measure}": retention_matrix(summary, measure) for measure in MEASURES}
-    bars = forgetting_bars(summary)
-    if bars is not None:
-        found["forgetting"] = bars
-    if curves:
-        found["phases"] = phase_curves(summary, curves)
-    return found
-
-
-def _mismatches(runs: Sequence[SequentialRun]) -> list[str]:
-    """Each task whose data differ from those of the first run, with both fingerprints."""
-    first = runs[0]
-    return [
-        f"task {task!r}: fingerprint {first.fingerprints[task][:SHOWN]} in {first.folder} and "
-        f"{run.fingerprints[task][:SHOWN]} in {run.folder}"
-        for run in runs[1:]
-        for task in first.fingerprints
-        if task in run.fingerprints and run.fingerprints[task] != first.fingerprints[task]
-    ]
-
-
-def _designs(runs: Sequence[SequentialRun]) -> list[str]:
-    """In what the runs differ from the protocol, and from each other."""
+def _design_notes(runs: Sequence[SequentialRun]) -> list[str]:
+    """How the runs differ from the protocol, and from each other."""
     notes = []
     for run in runs:
         where = f"{run.folder}: " if len(runs) > 1 else ""
@@ -393,30 +220,30 @@ def _designs(runs: Sequence[SequentialRun]) -> list[str]:
 
 
 def _unlike_the_protocol(config: SequentialConfig) -> str:
-    """Each setting that is another one, with the protocol's; empty where all are equal."""
-    asked = preset("replication", config.suite.name)
+    """Each setting that differs from the protocol's, with both; empty where all are equal."""
+    protocol = preset("replication", config.suite.name)
     parts = [smaller_than_protocol(config)]
-    if config.steps != asked.steps:
+    if config.steps != protocol.steps:
         counts = "/".join(f"{steps:,}" for steps in sorted({*config.steps}))
-        parts.append(f"{counts} steps a phase (protocol: {asked.training.steps:,})")
+        parts.append(f"{counts} steps a phase (protocol: {protocol.training.steps:,})")
     if config.phases.stop_loss is not None:
         parts.append(f"a seed's phase ends at a held-out loss of {config.phases.stop_loss:g}")
-    if config.suite.loss_positions != asked.suite.loss_positions:
+    if config.suite.loss_positions != protocol.suite.loss_positions:
         parts.append(f"loss at {config.suite.loss_positions} positions")
-    if config.suite.order != asked.suite.order:
+    if config.suite.order != protocol.suite.order:
         parts.append(f"trained in the order {', '.join(config.suite.tasks)}")
     if config.phases.carry_optimizer:
         parts.append("optimizer carried from phase to phase")
     for section, names in _NUMBERS.items():
         for name in names:
-            mine, theirs = (getattr(getattr(one, section), name) for one in (config, asked))
+            mine, theirs = (getattr(getattr(one, section), name) for one in (config, protocol))
             if mine != theirs:
                 parts.append(f"{name} {mine:g} (protocol: {theirs:g})")
     return ", ".join(part for part in parts if part)
 
 
 def _labels(runs: Sequence[SequentialRun]) -> dict[tuple[int, str], str]:
-    """(place of the run, variant) -> a name that no other has: the folder's only where needed."""
+    """(place of the run, variant) -> a unique name, with the folder's only where it is needed."""
     every = [(place, variant) for place, run in enumerate(runs) for variant in run.matrices]
     if repeated([variant for _, variant in every]) is None:
         return {key: key[1] for key in every}
@@ -426,11 +253,357 @@ def _labels(runs: Sequence[SequentialRun]) -> dict[tuple[int, str], str]:
     return {(place, variant): f"{variant} ({names[place]})" for place, variant in every}
 
 
-def _common_chance(runs: Sequence[SequentialRun]) -> dict[str, Chance]:
-    """The chance levels on which all runs agree."""
-    first, *others = [run.chance for run in runs]
-    return {
-        task: level
-        for task, level in first.items()
-        if all(other.get(task) == level for other in others)
-    }
+# Figures of a summary.
+
+
+def forgetting_bars(summary: RetentionSummary) -> Figure | None:
+    """Forgetting of every task but the last, in accuracy above and in loss below.
+
+    The whiskers are 95% Student intervals over seeds, the dots are the seeds.
+
+    Returns:
+        A figure of 7.2 by 4.6 inches; None of a single phase, in which nothing can be forgotten.
+    """
+    tasks = summary.trained_on[:-1]
+    if not tasks:
+        return None
+    with house_style():
+        figure = new_figure(7.2, 4.6)
+        panels = figure.subplots(2, 1, sharex=True)
+        for axes, measure in zip(panels, MEASURES, strict=True):
+            for place, name in enumerate(summary.variants):
+                found = [
+                    task.forgetting
+                    for task in summary.variants[name].tasks
+                    if task.measure == measure and task.forgetting is not None
+                ]
+                _bars(axes, found, place, len(summary.variants), shorten(name, 26))
+            axes.axhline(0, color=INK, lw=0.8)
+            unit = " (nats)" if measure == "loss" else ""
+            axes.set_ylabel(f"forgetting, {measure}{unit}")
+        rate_axis(panels[0].yaxis)
+        panels[0].set_title("Forgetting: the best before the last phase against the end")
+        panels[1].set_xticks(range(len(tasks)), [shorten(task, 18) for task in tasks])
+        for axes in panels:
+            axes.tick_params(axis="x", length=0)
+        panels[1].set_xlabel(f"task, in the order of training (then {summary.trained_on[-1]})")
+        panels[0].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
+        return figure
+
+
+def _bars(axes: Axes, found: list[OverSeeds], place: int, count: int, label: str) -> None:
+    width = 0.8 / count
+    at = np.arange(len(found)) + (place - (count - 1) / 2) * width
+    axes.bar(
+        at,
+        [over.mean for over in found],
+        width=0.92 * width,
+        color=VARIANT_COLOURS[place % len(VARIANT_COLOURS)],
+        hatch=VARIANT_HATCHES[place % len(VARIANT_HATCHES)],
+        edgecolor="#FFFFFF",
+        linewidth=0,
+        label=label,
+        zorder=1,
+    )
+    for x, over in zip(at, found, strict=True):
+        spots = x + np.linspace(-0.25, 0.25, over.n_seeds) * width if over.n_seeds > 1 else [x]
+        axes.plot(spots, over.values, "o", ms=3, mew=0.6, mfc="#FFFFFF", mec=INK, zorder=3)
+        if over.t_low is not None and over.t_high is not None:
+            axes.errorbar(
+                x,
+                over.mean,
+                yerr=[[over.mean - over.t_low], [over.t_high - over.mean]],
+                ecolor=INK,
+                elinewidth=1.1,
+                capsize=2.5,
+                zorder=2,
+            )
+
+
+_MARKERS = "osD^vPX*"
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseCurves:
+    """The losses of S seeds at T checkpoints of one phase.
+
+    Attributes:
+        phase: from 1.
+        steps: int64 [S, T], within the phase.
+        train, test: losses of the task that is trained, float64 [S, T], NaN where absent.
+    """
+
+    phase: int
+    steps: NDArray[np.int64]
+    train: NDArray[np.float64]
+    test: NDArray[np.float64]
+
+
+def phase_curves(summary: RetentionSummary, curves: Mapping[str, Sequence[PhaseCurves]]) -> Figure:
+    """A panel per variant: losses in nats on a logarithmic axis over all phases, one after another.
+
+    Thick lines are medians over seeds of the held-out loss of the task that is trained, thin ones
+    seeds, dashed ones medians of its training loss. Marks are the means of every trained task at
+    the end of each phase, joined by dotted lines: what is retained.
+
+    Args:
+        summary: the matrices, for the marks and the chance level.
+        curves: variant -> its phases in their order; a variant without logs has marks alone.
+    """
+    names = list(summary.variants)
+    ends = _ends(summary, curves)
+    with house_style():
+        figure = new_figure(7.2, 0.9 + 1.55 * len(names))
+        panels = np.atleast_1d(figure.subplots(len(names), 1, sharex=True, sharey=True))
+        for axes, name in zip(panels, names, strict=True):
+            _boundaries(axes, summary, ends, name == names[0])
+            for one in curves.get(name, ()):
+                _phase(axes, one, ends[one.phase - 1])
+            _retained(axes, summary, name, ends)
+            axes.set_yscale("log")
+            log_loss_axis(axes.yaxis)
+            axes.set_ylabel("loss (nats)")
+            axes.set_title(shorten(name, 40), pad=15 if name == names[0] else 5)
+        panels[-1].set_xlim(0, ends[-1])
+        step_axis(panels[-1], "training step, over all phases")
+        figure.legend(handles=_legend(summary), loc="outside right upper")
+        return figure
+
+
+def _ends(summary: RetentionSummary, curves: Mapping[str, Sequence[PhaseCurves]]) -> list[int]:
+    """The step at which each phase ends, phase 0 first: the longest that any variant trained."""
+    longest = [0] * (len(summary.trained_on) + 1)
+    for phases in curves.values():
+        for one in phases:
+            longest[one.phase] = max(longest[one.phase], int(one.steps.max()))
+    return list(accumulate([longest[0], *(steps or 1 for steps in longest[1:])]))
+
+
+def _boundaries(axes: Axes, summary: RetentionSummary, ends: list[int], named: bool) -> None:
+    levels = {chance.loss for chance in summary.chance.values() if chance is not None}
+    for level in levels if len(levels) == 1 else ():
+        axes.axhline(level, color=INK, lw=0.8, ls=(0, (1, 1.5)), zorder=0)
+    for phase, task in enumerate(summary.trained_on, start=1):
+        if phase > 1:
+            axes.axvline(ends[phase - 1], color=MUTED, lw=0.8, zorder=0)
+        if named:
+            axes.annotate(
+                f"{phase} {shorten(task, 14)}",
+                ((ends[phase - 1] + ends[phase]) / 2, 1),
+                xycoords=("data", "axes fraction"),
+                xytext=(0, 3),
+                textcoords="offset points",
+                ha="center",
+                fontsize=7.5,
+                color=_colour(phase),
+            )
+
+
+def _phase(axes: Axes, one: PhaseCurves, begin: int) -> None:
+    steps = one.steps + begin
+    lines = [
+        np.column_stack([run_steps[seen], row[seen]])
+        for run_steps, row in zip(steps, one.test, strict=True)
+        if (seen := row > 0).any()
+    ]
+    colour = _colour(one.phase)
+    axes.add_collection(
+        LineCollection(lines, colors=colour, linewidths=0.5, alpha=0.3, rasterized=True, zorder=1)
+    )
+    axes.plot(*median_over_runs(steps, one.test), color=colour, lw=1.8, zorder=3)
+    axes.plot(*median_over_runs(steps, one.train), color=colour, lw=1, ls=(0, (4, 1.6)), zorder=2)
+
+
+def _retained(axes: Axes, summary: RetentionSummary, name: str, ends: list[int]) -> None:
+    variant, last = summary.variants[name], len(summary.trained_on)
+    for place, task in enumerate(summary.trained_on, start=1):
+        after = range(place, last + 1)
+        axes.plot(
+            [ends[phase] for phase in after],
+            [variant.cell(phase, task).loss.mean for phase in after],
+            marker=_marker(place),
+            ms=4.5,
+            mec="#FFFFFF",
+            mew=0.5,
+            lw=1,
+            ls=(0, (1, 1.2)),
+            color=_colour(place),
+            clip_on=False,
+            zorder=5,
+        )
+
+
+def _legend(summary: RetentionSummary) -> list[Line2D]:
+    handles = [
+        Line2D([], [], color=MUTED, lw=1.8, label="held-out, median"),
+        Line2D([], [], color=MUTED, lw=0.5, label="one seed"),
+        Line2D([], [], color=MUTED, lw=1, ls=(0, (4, 1.6)), label="training, median"),
+    ]
+    handles += [
+        Line2D(
+            [],
+            [],
+            color=_colour(place),
+            marker=_marker(place),
+            ms=4.5,
+            lw=1,
+            ls=(0, (1, 1.2)),
+            label=f"{shorten(task, 14)} at phase ends",
+        )
+        for place, task in enumerate(summary.trained_on, start=1)
+    ]
+    levels = {chance.loss for chance in summary.chance.values() if chance is not None}
+    if len(levels) == 1:
+        label = f"chance, {levels.pop():.3g}"
+        handles.append(Line2D([], [], color=INK, lw=0.8, ls=(0, (1, 1.5)), label=label))
+    return handles
+
+
+def _colour(place: int) -> str:
+    return VARIANT_COLOURS[(place - 1) % len(VARIANT_COLOURS)]
+
+
+def _marker(place: int) -> str:
+    return _MARKERS[(place - 1) % len(_MARKERS)]
+
+
+_COLOURS = LinearSegmentedColormap.from_list("chance", [BLUE, "#FFFFFF", VERMILION])
+_CELL_WIDTH, _CELL_HEIGHT = 0.62, 0.34  # inches
+_LEAST_GAP = 0.3  # of a colour bar, so that two labels do not overlap
+_MOST_COLUMNS = 2  # fill the width of a page
+_LEFT, _GAP, _TOP, _RIGHT, _BOTTOM = 0.9, 0.25, 0.6, 0.95, 0.12
+
+
+def retention_matrix(summary: RetentionSummary, measure: str) -> Figure:
+    """A panel per variant: phases down, tasks across, the mean over seeds in each cell.
+
+    Blue is better than a guess, red worse, white is chance. A frame marks the task of the phase;
+    numbers in italics are of tasks that are not trained yet.
+
+    Args:
+        summary: the matrices.
+        measure: "loss" or "accuracy".
+    """
+    names = list(summary.variants)
+    columns = min(len(names), _MOST_COLUMNS)
+    rows = math.ceil(len(names) / columns)
+    phases, tasks = len(summary.trained_on) + 1, len(summary.tasks)
+    panel = (tasks * _CELL_WIDTH, phases * _CELL_HEIGHT)
+    width = _LEFT + columns * panel[0] + (columns - 1) * _GAP + _RIGHT
+    height = rows * (panel[1] + _TOP) + _BOTTOM
+    badness = {name: _badness(summary, name, measure) for name in names}
+    with house_style():
+        figure = Figure(figsize=(width, height))
+        for index, name in enumerate(names):
+            row, column = divmod(index, columns)
+            axes = figure.add_axes(
+                (
+                    (_LEFT + column * (panel[0] + _GAP)) / width,
+                    1 - (row * (panel[1] + _TOP) + _TOP + panel[1]) / height,
+                    panel[0] / width,
+                    panel[1] / height,
+                )
+            )
+            _draw(axes, summary, name, measure, badness[name])
+            axes.tick_params(labelleft=column == 0)
+        bar = figure.add_axes(
+            (
+                (width - _RIGHT + 0.18) / width,
+                1 - (_TOP + panel[1]) / height,
+                0.1 / width,
+                panel[1] / height,
+            )
+        )
+        _colour_bar(bar, summary, measure)
+        return figure
+
+
+def _badness(summary: RetentionSummary, name: str, measure: str) -> NDArray[np.float64]:
+    """Where each mean lies, float64 [P + 1, K]: -1 perfect, 0 chance, 1 as far on the other side.
+
+    Without a known chance level, the untrained model stands for it.
+    """
+    found = np.zeros((len(summary.trained_on) + 1, len(summary.tasks)))
+    for phase, k in np.ndindex(found.shape):
+        variant, task = summary.variants[name], summary.tasks[k]
+        value = getattr(variant.cell(phase, task), measure).mean
+        level = getattr(summary.chance[task] or variant.cell(0, task), measure)
+        if isinstance(level, OverSeeds):
+            level = level.mean
+        best = 0.0 if measure == "loss" else 1.0
+        found[phase, k] = (
+            np.clip((value - level) / abs(level - best), -1, 1) if level != best else 0
+        )
+    return found if measure == "loss" else -found
+
+
+def _draw(
+    axes: Axes, summary: RetentionSummary, name: str, measure: str, values: NDArray[np.float64]
+) -> None:
+    variant = summary.variants[name]
+    axes.imshow(values, cmap=_COLOURS, norm=TwoSlopeNorm(0, -1, 1), aspect="auto")
+    trained: set[str] = set()
+    for phase, trained_on in enumerate(("", *summary.trained_on)):
+        trained.add(trained_on)
+        for k, task in enumerate(summary.tasks):
+            over = getattr(variant.cell(phase, task), measure)
+            axes.text(
+                k,
+                phase,
+                _short(over.mean),
+                color="#FFFFFF" if abs(values[phase, k]) > 0.8 else INK,
+                style="normal" if task in trained else "italic",
+                ha="center",
+                va="center",
+                size=7.5,
+            )
+            if task == trained_on:
+                frame = Rectangle((k - 0.5, phase - 0.5), 1, 1, fill=False, ec=INK, lw=1.4)
+                frame.set_clip_on(False)
+                axes.add_patch(frame)
+    axes.set_xticks(range(len(summary.tasks)), [shorten(task, 11) for task in summary.tasks])
+    axes.xaxis.tick_top()
+    axes.set_yticks(
+        range(len(summary.trained_on) + 1),
+        ["untrained", *(f"{at} {shorten(t, 11)}" for at, t in enumerate(summary.trained_on, 1))],
+    )
+    axes.tick_params(length=0)
+    axes.spines[:].set_visible(False)
+    seeds = len(variant.seeds)
+    plural = "seed" if seeds == 1 else "seeds"
+    axes.set_title(f"{shorten(name, 26)}: {measure}, {seeds} {plural}", pad=5)
+
+
+def _colour_bar(axes: Axes, summary: RetentionSummary, measure: str) -> None:
+    """From perfect at the bottom over the chance level to worse than guessing."""
+    levels = {getattr(chance, measure) for chance in summary.chance.values() if chance is not None}
+    best, worst = ("0", "2×\nand more") if measure == "loss" else ("1", "0")
+    # An accuracy cannot be worse than 0, which may lie close to chance.
+    top = 1.0 if measure == "loss" else max((x / (1 - x) for x in levels if x < 1), default=0.0)
+    axes.imshow(
+        np.linspace(top, -1, 256)[:, None],
+        cmap=_COLOURS,
+        norm=TwoSlopeNorm(0, -1, 1),
+        aspect="auto",
+        extent=(0, 1, -1, top),
+    )
+    middle = "chance" if levels else "untrained"
+    if measure == "accuracy" and (len(levels) != 1 or top < _LEAST_GAP):
+        worst = ""  # an accuracy of 0 has several places here, or none of its own
+    if len(levels) == 1:
+        middle += f"\n{_short(levels.pop())}"
+    axes.axhline(0, color=INK, lw=0.8)
+    ticks = [(-1.0, best), (0.0, middle), *([(top, worst)] if worst else [])]
+    axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks])
+    axes.yaxis.tick_right()
+    axes.set_xticks([])
+    axes.spines[:].set_visible(False)
+
+
+def _short(value: float) -> str:
+    """Three digits at most: 11.2, 4.57, .062; below .0005 only that it is."""
+    if value >= 1:
+        return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    if 0 < abs(value) < 0.0005:
+        return "<.001"
+    return "0" if value == 0 else f"{value:.3f}".replace("0.", ".", 1).replace("1.000", "1")

@@ -148,15 +148,23 @@ class TrackerCallback(Callback):
 
     def measured(self, phases: Phases, found: dict[str, NDArray[np.float64]]) -> None:
         """Log the curves of every seed."""
-        for column, values in found.items():
-            self._log(column, values, phases)
+        self._log(
+            {
+                f"{column}/seed_{seed}": value
+                for column, values in found.items()
+                for seed, value in zip(phases.seeds, values.tolist(), strict=True)
+            },
+            phases,
+        )
 
     def evaluated(self, phases: Phases) -> None:
         """Log the row of the matrix, means over the seeds and every seed's."""
         for name, values in zip(("loss", "accuracy"), phases.matrix[-1], strict=True):
-            for column, task in enumerate(phases.config.suite.tasks):
-                mean = float(values[:, column].mean())
-                self._log(f"matrix_{name}/{task}", values[:, column], phases, mean=mean)
+            for column, task in zip(values.T, phases.config.suite.tasks, strict=True):
+                logged = {f"matrix_{name}/{task}/mean": float(column.mean())}
+                for seed, value in zip(phases.seeds, column.tolist(), strict=True):
+                    logged[f"matrix_{name}/{task}/seed_{seed}"] = value
+                self._log(logged, phases)
 
     def ended(self, phases: Phases) -> None:
         """Close the group's run."""
@@ -164,14 +172,9 @@ class TrackerCallback(Callback):
             self._accelerator.end_training()
             self._accelerator = None
 
-    def _log(
-        self, name: str, values: NDArray[np.float64], phases: Phases, **others: float
-    ) -> None:
+    def _log(self, values: dict[str, float], phases: Phases) -> None:
         if self._accelerator is not None:
-            logged = {f"{name}/{key}": value for key, value in others.items()}
-            for seed, value in zip(phases.seeds, values.tolist(), strict=True):
-                logged[f"{name}/seed_{seed}"] = value
-            self._accelerator.log(logged, step=phases.model.step)
+            self._accelerator.log(values, step=phases.model.step)
 
 
 def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, int | float | str | bool]:

@@ -21,7 +21,6 @@ from gmb_hf import escape
 from gmb_hf.documents import Record
 from gmb_hf.errors import choose
 from gmb_hf.files import write_json
-from gmb_hf.report.tables import Cell, Column, Table
 from gmb_hf.sequential.matrix import (
     MEASURES,
     QUANTITIES,
@@ -38,6 +37,7 @@ from gmb_hf.stats import (
     differences,
     over_seeds,
 )
+from gmb_hf.tables import Column, Table, follow
 from gmb_hf.tasks.task import Task
 
 
@@ -281,128 +281,111 @@ def mean(over: OverSeeds | None) -> Mean | None:
     return None if over is None else Mean(over)
 
 
-def show_mean(value: Mean | str | None) -> str:
+def show_mean(value: Mean | str) -> str:
     """A mean as readers see it.
 
     >>> show_mean(mean(over_seeds([1.0, 2.0, 3.0]))), show_mean(mean(over_seeds([0.25])))
     ('2.000 ± 2.484', '0.250')
     """
-    if value is None or isinstance(value, str):
-        return escape.number(None) if value is None else value
+    if isinstance(value, str):
+        return value
     around = "" if value.reach is None else f" ± {value.reach:.3f}"
     return f"{float(value):.3f}{around}"
 
 
-def spread(over: OverSeeds | None) -> tuple[float | None, ...]:
+def mean_column(name: str, field: str) -> Column:
+    """A column of means over seeds, which records hold under `field`."""
+    return Column(name, show_mean, take=lambda record: mean(follow(record, field)))
+
+
+def spread_columns(field: str = "", prefix: str = "") -> list[Column]:
+    """A column for each of `SPREAD` of a number over seeds, which records hold under `field`."""
+    return [Column(f"{prefix}{name}", escape.number, take=f"{field}.{name}") for name in SPREAD]
+
+
+def spread(over: OverSeeds | None) -> list[float | None]:
     """The numbers of `SPREAD`."""
-    return tuple(None if over is None else getattr(over, name) for name in SPREAD)
+    return [None if over is None else getattr(over, name) for name in SPREAD]
 
 
-def columns(*names: str) -> list[Column]:
-    """Columns of text."""
-    return [Column(name, align="l") for name in names]
-
-
-def numbers(*names: str) -> list[Column]:
-    """Columns of numbers."""
-    return [Column(name, escape.number) for name in names]
-
-
-def retention_tables(summary: RetentionSummary) -> tuple[Table, ...]:
+def retention_tables(summary: RetentionSummary) -> list[Table]:
     """Every table of a summary; its notes go with each of them."""
-    made = (
+    made = [
         *(protocol_matrix(summary, measure) for measure in MEASURES),
         full_matrix(summary),
         by_quantity(summary),
         by_task(summary),
         *([comparison(summary)] if summary.differences else []),
-    )
-    return tuple(replace(table, notes=(*summary.notes, *table.notes)) for table in made)
+    ]
+    return [replace(table, notes=(*summary.notes, *table.notes)) for table in made]
 
 
 def protocol_matrix(summary: RetentionSummary, measure: str) -> Table:
     """The protocol's matrix: a task has a number from its own phase on."""
-    heads = (
-        *columns("Variant"),
-        Column("Phase", str),
-        *columns("Trained on"),
-        *(Column(f"val_{task}", show_mean) for task in summary.trained_on),
-    )
-    rows: list[tuple[Cell, ...]] = []
+    columns = [Column("Variant"), Column("Phase", str), Column("Trained on")]
+    columns += [Column(f"val_{task}", show_mean) for task in summary.trained_on]
+    rows = []
     for name, variant in summary.variants.items():
         for phase, trained_on in enumerate(summary.trained_on, start=1):
             seen, later = summary.trained_on[:phase], summary.trained_on[phase:]
             means = [mean(getattr(variant.cell(phase, task), measure)) for task in seen]
-            rows.append((name, phase, trained_on, *means, *["-"] * len(later)))
+            rows.append([name, phase, trained_on, *means, *["-" for _ in later]])
     unit = "loss in nats" if measure == "loss" else measure
     caption = f"Validation {unit} of each task after each phase"
-    return Table(f"matrix_{measure}", caption, heads, tuple(rows))
+    return Table(columns, rows, f"matrix_{measure}", caption)
 
 
 def full_matrix(summary: RetentionSummary) -> Table:
     """Every task after every phase, the untrained model and tasks to come included."""
-    heads = (
-        *columns("variant"),
-        Column("phase", str),
-        *columns("trained_on", "task"),
-        Column("seeds", str),
-        *numbers(*(f"{measure}_{name}" for measure in MEASURES for name in ("chance", *SPREAD))),
-    )
+    columns = [Column("variant"), Column("phase", str), Column("trained_on"), Column("task")]
+    columns.append(Column("seeds", str))
+    for measure in MEASURES:
+        columns.append(Column(f"{measure}_chance", escape.number))
+        columns += spread_columns(prefix=f"{measure}_")
     rows = []
     for name, variant in summary.variants.items():
         for cell in variant.matrix:
-            cells: list[Cell] = [name, cell.phase, cell.trained_on, cell.task, len(variant.seeds)]
-            chance = summary.chance[cell.task]
+            row = [name, cell.phase, cell.trained_on, cell.task, len(variant.seeds)]
             for measure in MEASURES:
-                cells.append(None if chance is None else getattr(chance, measure))
-                cells += spread(getattr(cell, measure))
-            rows.append(tuple(cells))
-    return Table("matrix_full", "Every task after every phase", heads, tuple(rows))
+                row.append(follow(summary.chance[cell.task], measure))
+                row += spread(getattr(cell, measure))
+            rows.append(row)
+    return Table(columns, rows, "matrix_full", "Every task after every phase")
 
 
 def by_quantity(summary: RetentionSummary) -> Table:
     """Average, learning, transfer and forgetting of each variant."""
-    rows = tuple(
+    columns = (Column("variant"), Column("quantity"), Column("seeds", str), *spread_columns())
+    rows = [
         (name, quantity, len(variant.seeds), *spread(over))
         for name, variant in summary.variants.items()
         for quantity, over in variant.quantities.items()
-    )
-    heads = (*columns("variant", "quantity"), Column("seeds", str), *numbers(*SPREAD))
-    return Table("retention_summary", "What each variant keeps, over seeds", heads, rows)
+    ]
+    return Table(columns, rows, "retention_summary", "What each variant keeps, over seeds")
 
 
 def by_task(summary: RetentionSummary) -> Table:
     """Learning, end and forgetting of each task."""
     shown = ("learning", "final", "forgetting", "backward_transfer", "forward_transfer")
-    rows = tuple(
+    columns = [Column("variant"), Column("measure"), Column("task")]
+    columns += [Column(name, show_mean) for name in shown]
+    rows = [
         (name, task.measure, task.task, *(mean(getattr(task, number)) for number in shown))
         for name, variant in summary.variants.items()
         for task in variant.tasks
-    )
-    heads = (*columns("variant", "measure", "task"), *(Column(name, show_mean) for name in shown))
-    return Table("retention_by_task", "Learning and forgetting, task by task", heads, rows)
+    ]
+    return Table(columns, rows, "retention_by_task", "Learning and forgetting, task by task")
 
 
 def comparison(summary: RetentionSummary) -> Table:
     """Every variant less the baseline, on shared seeds."""
-    heads = (
-        *columns("quantity", "variant", "baseline"),
-        Column("shared_seeds", str),
-        *numbers(*SPREAD),
-        Column("p", escape.p_value),
-        Column("p_adjusted", escape.p_value),
-    )
-    rows = tuple(
-        (
-            pair.quantity,
-            pair.variant,
-            pair.baseline,
-            len(pair.seeds),
-            *spread(pair.difference),
-            pair.p_value,
-            pair.p_adjusted,
-        )
-        for pair in summary.differences
+    columns = (
+        *(Column(name, take=name) for name in ("quantity", "variant", "baseline")),
+        Column("shared_seeds", str, take=lambda pair: len(pair.seeds)),
+        *spread_columns("difference"),
+        Column("p", escape.p_value, take="p_value"),
+        Column("p_adjusted", escape.p_value, take="p_adjusted"),
     )
     caption = f"Difference from {summary.baseline}, paired by seed"
-    return Table("comparison", caption, heads, rows, (summary.test,) if summary.test else ())
+    table = Table.of(summary.differences, columns, "comparison", caption)
+    return replace(table, notes=(summary.test,) if summary.test else ())

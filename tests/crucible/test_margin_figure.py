@@ -8,7 +8,6 @@ from gmb_hf.crucible.grokking import margin_curves
 from gmb_hf.report.style import save_figure
 from gmb_hf.runs.runlog import RunLog
 
-
 STEPS = np.arange(0, 60, 10)
 
 
@@ -52,5 +51,7 @@ def test_one_run_without_event_or_tiers_is_drawn(tmp_path):
     assert not any("t*" in label or "tier3" in label for label in labels)
     assert figure.axes[0].get_title(loc="left").endswith("1 run, 0 with an event")
     first = [path.read_bytes() for path in save_figure(figure, tmp_path / "one")]
-    second = [path.read_bytes() for path in save_figure(margin_curves(log, events), tmp_path / "two")]
+    second = [
+        path.read_bytes() for path in save_figure(margin_curves(log, events), tmp_path / "two")
+    ]
     assert first == second

@@ -8,13 +8,13 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from gmb_hf.errors import InputError
 from gmb_hf.sequential.matrix import read_matrix
-from gmb_hf.sequential.run import Tracking, installed
+from gmb_hf.sequential.run import TrackerCallback, installed
 
 
 def test_tensorboard_has_every_seeds_curves_and_the_matrix(tmp_path):
     config = tiny("modular", "training.steps=5")
-    tracking = Tracking(["tensorboard"], tmp_path, cpu=True)
-    folder = trained(config, tmp_path, [0, 3], listener=tracking)
+    tracking = TrackerCallback(["tensorboard"], tmp_path, cpu=True)
+    folder = trained(config, tmp_path, [0, 3], callbacks=[tracking])
     (place,) = (tmp_path / "trackers").iterdir()
     assert place.name.startswith("dense-seeds-0-3-n2")
     events = EventAccumulator(str(place))

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmb_hf.errors import InputError
-from gmb_hf.sequential.generalisation import Course, course_summary, matched, shared_range
+from gmb_hf.sequential.generalisation import LossCurve, matched, shared_range, summarize_curves
 
 
 def course(
     train: list[float], validation: list[float], *, seed: int | None = 0, run: str = "a"
-) -> Course:
+) -> LossCurve:
     steps = np.arange(len(train)) * 10
-    return Course(run, seed, steps, np.array(train), np.array(validation))
+    return LossCurve(run, seed, steps, np.array(train), np.array(validation))
 
 
 def test_a_course_by_hand() -> None:
@@ -50,10 +50,10 @@ def test_the_loss_at_a_training_loss_is_that_of_a_plain_loop(
     assert one.validation_at(np.array([wanted]))[0] == pytest.approx(expected, abs=1e-6)
 
 
-def line(offset: float, low: float, seed: int, high: float = 4.0) -> Course:
+def line(offset: float, low: float, seed: int, high: float = 4.0) -> LossCurve:
     """A run whose validation loss is its training loss plus an offset."""
     train = np.linspace(high, low, 50)
-    return Course(f"{offset}-{seed}", seed, np.arange(50), train, train + offset)
+    return LossCurve(f"{offset}-{seed}", seed, np.arange(50), train, train + offset)
 
 
 def test_a_known_difference_is_found_whoever_trained_further() -> None:
@@ -73,7 +73,7 @@ def test_a_known_difference_is_found_whoever_trained_further() -> None:
         np.subtract(found.variant_validation, found.baseline_validation), 0.11, atol=1e-9
     )
     # By the end alone the other seems better: it was trained further.
-    ends = [course_summary(runs).final_validation_loss.mean for runs in (dense, other)]
+    ends = [summarize_curves(runs).final_validation_loss.mean for runs in (dense, other)]
     assert ends[1] < ends[0]
 
 
@@ -113,20 +113,20 @@ def test_best_final_and_gap() -> None:
         course([3.0, 2.0, 1.0], [3.0, 1.0 + seed, 4.0], seed=seed, run=f"r{seed}")
         for seed in range(3)
     ]
-    found = course_summary(runs)
+    found = summarize_curves(runs)
     assert found.best_validation_loss.values == (1.0, 2.0, 3.0)
     assert found.best_step.values == (10.0, 10.0, 0.0)
     assert found.final_gap.mean == 3.0
     assert found.gap_mean == (0.0, 0.0, 3.0)
     assert found.gap_std == (0.0, 1.0, 0.0)
-    alone = course_summary(runs[:1])
+    alone = summarize_curves(runs[:1])
     assert alone.gap_std is None
     assert alone.final_gap.t_low is None
 
 
 def test_runs_of_other_lengths_share_the_steps_that_all_have() -> None:
     runs = [course([2.0, 1.0], [2.0, 2.0]), course([2.0, 1.0, 0.5], [2.0, 1.0, 1.0], seed=1)]
-    assert course_summary(runs).steps == (0, 10)
+    assert summarize_curves(runs).steps == (0, 10)
 
 
 def test_seeds_that_are_not_known_or_not_shared_are_not_paired() -> None:
@@ -143,8 +143,8 @@ def test_seeds_that_are_not_known_or_not_shared_are_not_paired() -> None:
         (lambda: course([], []), "run 'a' has no checkpoint"),
         (lambda: course([1.0, np.inf], [1.0, 1.0]), "step 10: the training loss is inf"),
         (lambda: course([1.0, 1.0], [-1.0, 1.0]), "step 0: the validation loss is -1.0"),
-        (lambda: Course("a", 0, np.array([1, 1]), np.ones(2), np.ones(2)), "do not ascend"),
-        (lambda: course_summary([]), "no runs"),
+        (lambda: LossCurve("a", 0, np.array([1, 1]), np.ones(2), np.ones(2)), "do not ascend"),
+        (lambda: summarize_curves([]), "no runs"),
         (
             lambda: matched({"a": [line(0, 1, 3), line(0.5, 1, 3)], "b": [line(0, 1, 3)]}, "b"),
             "have the same seed, 3",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gmb_hf.sequential.config import SequentialConfig, preset
 from gmb_hf.sequential.folder import SequentialFolder
-from gmb_hf.sequential.run import pending_groups, train_group
+from gmb_hf.sequential.run import Group, pending_groups, train_group
 from gmb_hf.training.variants import parse_variant
 
 TINY = (
@@ -25,12 +25,13 @@ def tiny(suite: str, *changes: str) -> SequentialConfig:
     return preset("quick", suite).changed([*TINY, *prime, *changes])
 
 
-def trained(config, out, seeds, variant="dense", **options) -> SequentialFolder:
+def trained(config, out, seeds, variant="dense", callbacks=(), **options) -> SequentialFolder:
     """The folder of a training that has come to its end."""
     folder = SequentialFolder(out)
     folder.claim(config)
     architecture = parse_variant(variant)
     for group in pending_groups(config, architecture, seeds, folder):
-        train_group(config, architecture, group, folder, **options)
+        given = {"config": config, "variant": architecture, "seeds": group, "folder": folder}
+        train_group(Group(**given, **options), callbacks)
     folder.merge()
     return folder

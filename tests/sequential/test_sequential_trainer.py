@@ -1,5 +1,6 @@
 """trainers/train_sequential.py, run as its users run it."""
 
+import runpy
 import sys
 from pathlib import Path
 
@@ -46,11 +47,16 @@ def test_two_processes_share_the_seeds_and_leave_the_same_matrix(tmp_path):
         ([], {"WORLD_SIZE": "2", "ACCELERATE_USE_CPU": "0"}, "2 processes were launched but each"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, arguments, environment, message):
+def test_a_mistake_is_one_line_and_exit_code_2(
+    tmp_path, monkeypatch, capsys, arguments, environment, message
+):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
     small = [part for part in SMALL if part != "--cpu"]
-    done = run(sys.executable, SCRIPT, *small, *arguments, "--out", tmp_path, **environment)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
+    main = runpy.run_path(str(SCRIPT))["main"]
+    assert main([*small, *arguments, "--out", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert message in said
+    assert said.count("\n") == 1
     assert not list(tmp_path.iterdir())

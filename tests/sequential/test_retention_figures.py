@@ -9,14 +9,18 @@ import pytest
 from matplotlib.figure import Figure
 
 from gmb_hf.report.style import save_figure
-from gmb_hf.sequential.figures import PhaseCurves, forgetting_bars, phase_curves, retention_matrix
 from gmb_hf.sequential.generalisation import (
-    Course,
-    GeneralisationCurves,
-    course_summary,
+    LossCurve,
     generalisation_figure,
+    summarize_curves,
 )
 from gmb_hf.sequential.matrix import RetentionMatrix
+from gmb_hf.sequential.report import (
+    PhaseCurves,
+    forgetting_bars,
+    phase_curves,
+    retention_matrix,
+)
 from gmb_hf.sequential.summary import Chance, RetentionSummary, summarize
 
 
@@ -105,11 +109,13 @@ def test_phases_follow_each_other(tmp_path: Path) -> None:
 def test_generalisation_names_what_is_unreliable(tmp_path: Path) -> None:
     steps = np.arange(0, 100, 10)
     runs = {
-        name: [Course(f"{name}-{s}", s, steps, 4 - steps / 30, 4.5 - steps / 40) for s in range(3)]
+        name: [
+            LossCurve(f"{name}-{s}", s, steps, 4 - steps / 30, 4.5 - steps / 40) for s in range(3)
+        ]
         for name in ("dense", "sort-4")
     }
-    summaries = {name: course_summary(courses) for name, courses in runs.items()}
-    figure = generalisation_figure(GeneralisationCurves(runs, summaries, ("sort-4",)))
+    summaries = {name: summarize_curves(curves) for name, curves in runs.items()}
+    figure = generalisation_figure(runs, summaries, ("sort-4",))
     named = [text.get_text() for text in figure.legends[0].get_texts()]
     assert named == ["dense", "sort-4 (range does not match)"]
     first, second = (

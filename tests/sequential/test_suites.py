@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from gmb_hf.errors import InputError
-from gmb_hf.sequential.suites import SuiteSettings
-from gmb_hf.sequential.train import asked
+from gmb_hf.sequential.config import SuiteSettings
+from gmb_hf.sequential.train import task_rows
 from gmb_hf.tasks.registry import get_task
 
 
@@ -33,7 +33,7 @@ def test_the_formal_suite_is_the_protocols():
 )
 def test_answers_stand_where_the_protocol_says(task, positions):
     suite = SuiteSettings(name="modular" if task == "add" else "formal")
-    rows = asked(suite, suite.data(task))
+    rows = task_rows(suite, suite.data(task))
     assert rows.positions == positions
     assert rows.train.shape[1] == (8 if task == "add" else 20)
 
@@ -41,14 +41,14 @@ def test_answers_stand_where_the_protocol_says(task, positions):
 def test_all_positions_are_those_with_a_next_token_in_the_row():
     suite = SuiteSettings(prime=5, loss_positions="all")
     data = suite.data("add")
-    rows = asked(suite, data)
+    rows = task_rows(suite, data)
     assert rows.positions == (0, 1, 2, 3, 4, 5, 6)
     np.testing.assert_array_equal(rows.train, data.input_ids[data.train_index])
 
 
 def test_compat_batch_drops_the_last_training_row_alone():
     data = SuiteSettings().data("add")
-    rows = asked(SuiteSettings(compat_batch=True), data)
+    rows = task_rows(SuiteSettings(compat_batch=True), data)
     assert (len(rows.train), len(rows.test)) == (4703, 4705)
     np.testing.assert_array_equal(rows.train, data.input_ids[data.train_index][:-1])
 

@@ -8,8 +8,8 @@ import torch
 
 from gmb_hf.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM, mixers
-from gmb_hf.sequential.suites import SuiteSettings
-from gmb_hf.sequential.train import asked, questions
+from gmb_hf.sequential.config import SuiteSettings
+from gmb_hf.sequential.train import task_queries, task_rows
 from gmb_hf.training import ensemble
 from gmb_hf.training.equations import unknown_mixers
 from gmb_hf.training.presets import preset
@@ -48,13 +48,13 @@ def test_the_sequential_protocol_trains_it_by_the_forward_for_any_rows(shape):
     named = dict(model.named_parameters())
     assert "model.layers.1.recency.rate" in named
     weights = {name: value.detach().unsqueeze(0) for name, value in named.items()}
-    question = questions(suite, "sub", shape, 1, dtype=torch.float64)
+    queries = task_queries(suite, "sub", shape, 1, dtype=torch.float64)
     for value in weights.values():
         value.requires_grad_()
-    found = question.losses(weights)
+    found = queries.losses(weights)
     found.sum().backward()
 
-    rows = asked(suite, suite.data("sub"))
+    rows = task_rows(suite, suite.data("sub"))
     (position,) = rows.positions
     train = torch.from_numpy(rows.train)
     logits = model(input_ids=train).logits[:, position]
@@ -64,7 +64,7 @@ def test_the_sequential_protocol_trains_it_by_the_forward_for_any_rows(shape):
     for name, parameter in named.items():
         torch.testing.assert_close(weights[name].grad[0], parameter.grad, rtol=1e-8, atol=1e-10)
     assert named["model.layers.0.recency.rate"].grad.abs() > 1e-6
-    losses, _ = question.results(weights, held_out=False)
+    losses, _ = queries.results(weights, held_out=False)
     np.testing.assert_allclose(losses, [expected.item()], rtol=1e-10)
 
 

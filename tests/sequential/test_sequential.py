@@ -1,5 +1,7 @@
 """Phase after phase: the same as a plain loop, resumed exactly, and independent of company."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -10,8 +12,8 @@ from gmb_hf.runs.runlog import RunLog
 from gmb_hf.sequential import run as sequential
 from gmb_hf.sequential.evaluate import evaluate_model
 from gmb_hf.sequential.matrix import read_matrix
-from gmb_hf.sequential.run import Silent
-from gmb_hf.sequential.train import Phases, asked, model_shape
+from gmb_hf.sequential.run import Callback
+from gmb_hf.sequential.train import Phases, model_shape, task_rows
 from gmb_hf.training.checkpoints import load_model
 from gmb_hf.training.ensemble import seeded_model
 from gmb_hf.training.variants import parse_variant
@@ -44,7 +46,7 @@ def plain_matrix(config, variant, seed):
             weight_decay=training.weight_decay,
         )
         data = config.suite.data(task)
-        table = asked(config.suite, data)
+        table = task_rows(config.suite, data)
         positions = torch.tensor(table.positions)
         whole = torch.from_numpy(table.train)
         for _ in range(steps):
@@ -115,10 +117,10 @@ def test_saved_models_give_the_numbers_of_the_matrix(whole):
 
 
 class Interrupted(BaseException):
-    """What a listener raises in place of Ctrl-C."""
+    """What a callback raises in place of Ctrl-C."""
 
 
-class _Stopping(Silent):
+class _Stopping(Callback):
     def __init__(self, call, number):
         self._left = {call: number}
 
@@ -138,17 +140,28 @@ class _Stopping(Silent):
         self._count("ended")
 
 
+CARRIED = tiny("modular", "phases.carry_optimizer=true")
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """Variant -> a training of two seeds in one go."""
+    folder = tmp_path_factory.mktemp("whole")
+    return functools.cache(lambda variant: trained(CARRIED, folder / variant, [0, 4], variant))
+
+
 @pytest.mark.parametrize(
     ("call", "number"),
     [("advanced", 3), ("advanced", 9), ("evaluated", 1), ("evaluated", 3), ("ended", 1)],
 )
 @pytest.mark.parametrize("variant", ["dense", "hebbian-2+sort-3"])
-def test_interrupted_equals_uninterrupted(tmp_path, monkeypatch, variant, call, number):
+def test_interrupted_equals_uninterrupted(
+    tmp_path, monkeypatch, uninterrupted, variant, call, number
+):
     monkeypatch.setattr(sequential, "SAVE_EVERY_SECONDS", -1.0)
-    config = tiny("modular", "phases.carry_optimizer=true")
-    expected = trained(config, tmp_path / "whole", [0, 4], variant)
+    config, expected = CARRIED, uninterrupted(variant)
     with pytest.raises(Interrupted):
-        trained(config, tmp_path / "cut", [0, 4], variant, listener=_Stopping(call, number))
+        trained(config, tmp_path / "cut", [0, 4], variant, callbacks=[_Stopping(call, number)])
     cut = trained(config, tmp_path / "cut", [0, 4], variant)
     files = [path.relative_to(cut.path) for path in cut.path.rglob("*") if path.is_file()]
     assert not [path for path in files if path.parts[0] == "state"]
@@ -261,7 +274,7 @@ def test_a_phase_that_some_seeds_have_ended_goes_on_exactly(tmp_path):
     whole = begun()
     steps(whole, 10)
     whole.stopped[1] = whole.step  # as `measure` does
-    whole._still = None
+    whole._active = None
     before = {name: weight[1].clone() for name, weight in whole.model.weights.items()}
     steps(whole, 5)
     saved = {name: tensor.clone() for name, tensor in whole.state().items()}

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
+import multiprocessing
+from types import SimpleNamespace
 
 import pytest
 from sequential_builders import tiny, trained
 
 from gmb_hf.errors import InputError
+from gmb_hf.sequential import run
 from gmb_hf.sequential.folder import SequentialFolder
 from gmb_hf.sequential.run import Group, run_sequential, train_side_by_side
 from gmb_hf.training.variants import parse_variant
 
 
-def group(config, folder, variant="dense", **changes) -> Group:
+def group(config, folder, variant="dense") -> Group:
     """Two seeds that one process trains."""
-    given = Group(config, parse_variant(variant), (0, 1), str(folder), "cpu", "none")
-    return dataclasses.replace(given, **changes)
+    return Group(
+        config=config,
+        variant=parse_variant(variant),
+        seeds=(0, 1),
+        folder=SequentialFolder(folder),
+        save_models="none",
+    )
 
 
 class Heard:
@@ -47,17 +54,20 @@ def test_two_at_a_time_leave_what_one_after_the_other_leaves(tmp_path):
     assert {place.split()[0] for place in heard.places} == {"dense", "banded-4"}
 
 
-def test_a_fault_in_a_process_is_the_same_line_as_here(tmp_path):
-    wide = group(tiny("modular"), tmp_path, "sort-900")
-    with pytest.raises(InputError, match="sort_window=900 is longer than the longest input"):
-        train_side_by_side([wide], None, jobs=1, threads=1)
+def test_a_fault_in_a_process_is_the_same_line_as_here(tmp_path, monkeypatch):
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # this process keeps its Ctrl-C
+    here, there = multiprocessing.Pipe()
+    here.send(group(tiny("modular"), tmp_path, "sort-900"))
+    run._work(there, threads=1)
+    kind, message = here.recv()
+    assert kind == "refused"
+    assert "sort_window=900 is longer than the longest input" in message
 
 
-def test_a_process_that_dies_is_said(tmp_path, capfd):
-    broken = group(None, tmp_path)
-    with pytest.raises(InputError, match=r"ended with code 1.*--jobs 1 goes on"):
-        train_side_by_side([broken], None, jobs=1, threads=1)
-    assert "AttributeError" in capfd.readouterr().err
+def test_a_process_that_dies_is_said():
+    killed = SimpleNamespace(join=lambda: None, exitcode=-9)
+    with pytest.raises(InputError, match=r"ended with code -9.*--jobs 1 goes on"):
+        run._check_exit(killed, jobs=2)
 
 
 def test_no_job_at_all_is_refused(tmp_path):
