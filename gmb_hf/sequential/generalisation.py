@@ -30,7 +30,7 @@ from gmb_hf.report.tables import Column, Table
 from gmb_hf.runs.columns import missing_column
 from gmb_hf.runs.metadata import learned_data, mismatches, refuse_mismatches
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.sequential.summary import spread
+from gmb_hf.sequential.summary import mean_column, spread, spread_columns
 from gmb_hf.stats import (
     LEAST_SEEDS,
     Difference,
