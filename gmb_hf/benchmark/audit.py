@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gmb_hf.benchmark.events import PUBLISHED, regime_signals, signal_columns
 from gmb_hf.benchmark.ptmss import SIGNALS, RegimeLabel, Regimes, label_regimes
 from gmb_hf.errors import InputError, fraction, positive_int
 from gmb_hf.files import write_text
-from gmb_hf.hub.sources import read_runs
-from gmb_hf.runs.columns import OnDuplicate
 from gmb_hf.runs.metadata import hub_sources
-from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog
 
 
@@ -67,7 +63,7 @@ class Audit:
         """How many runs have each label that occurs, by name."""
         return dict(sorted(Counter(run.label for run in self.runs).items()))
 
-    def plain(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The audit as plain data, ready for JSON."""
         return {
             "runs": {
@@ -91,7 +87,7 @@ class Audit:
 
     def write(self, path: str | Path) -> Path:
         """Write the audit as JSON, atomically."""
-        return write_text(path, json.dumps(self.plain(), indent=2, ensure_ascii=False) + "\n")
+        return write_text(path, json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n")
 
 
 def audit_runs(
@@ -102,6 +98,7 @@ def audit_runs(
     tolerance: int = 15,
     step_column: str = "step",
     run_column: str = "run",
+    read: Callable[..., RunLog] = RunLog.read,
 ) -> Audit:
     """Audit the runs of run logs.
 
@@ -115,6 +112,7 @@ def audit_runs(
         radius: R in steps.
         tolerance: steps by which the two families may differ in t.
         step_column, run_column: their names in the files.
+        read: reads run logs; the command line gives one that takes datasets of the Hub, too.
 
     Raises:
         InputError: a setting is out of range, or a column is missing or has no values.
@@ -123,15 +121,10 @@ def audit_runs(
     positive_int("--radius", radius)
     if tolerance < 0:
         raise InputError(f"--tolerance must be a whole number of at least 0, got {tolerance}")
-
-    def read(on_duplicate: OnDuplicate) -> RunLog:
-        return read_runs(
-            sources, step_column=step_column, run_column=run_column, on_duplicate=on_duplicate
-        )
-
-    log = read("sort")
+    columns = {"step_column": step_column, "run_column": run_column}
+    log = read(sources, on_duplicate="sort", **columns)
     if signal_columns(log.observables, where=log.origin)[0] not in PUBLISHED:
-        log = read("last")
+        log = read(sources, on_duplicate="last", **columns)
     signals = regime_signals(log.panel, log.observables, ignore_nan=True, where=log.origin)
     regimes = label_regimes(
         signals.primary, signals.alternate, quantile=quantile, radius=radius, tolerance=tolerance
@@ -178,15 +171,11 @@ def _reason(regimes: Regimes, row: int) -> str:
     return ""
 
 
-def _spacing(clock: Panel) -> NDArray[np.int64]:
-    """Every distance between two checkpoints with different steps, int64 [N]."""
-    distances: NDArray[np.int64] = np.diff(clock.steps, axis=1)[clock.present[:, 1:]]
-    return distances[distances > 0]
-
-
 def _notes(log: RunLog, columns: Sequence[str], radius: int) -> list[str]:
     notes = []
-    spacing = _spacing(log.panel("step"))
+    clock = log.panel("step")
+    distances = np.diff(clock.steps, axis=1)[clock.present[:, 1:]]
+    spacing = distances[distances > 0]
     if len(spacing) and radius < spacing.min():
         usual = np.bincount(spacing).argmax()
         notes.append(
@@ -197,15 +186,13 @@ def _notes(log: RunLog, columns: Sequence[str], radius: int) -> list[str]:
     if log.dropped_duplicates:
         total = sum(log.dropped_duplicates.values())
         notes.append(f"{total} rows of restarted logs were dropped: the last of each step counts.")
-    lacking = {
-        name: count for name in columns if (count := int(np.isnan(_present(log, name)).sum()))
-    }
+    lacking = []
+    for name in columns:
+        panel = log.panel(name)
+        count = int(np.isnan(panel.values[panel.present]).sum())
+        if count:
+            lacking.append(f"{name} ({count})")
     if lacking:
-        cells = ", ".join(f"{name} ({count})" for name, count in lacking.items())
+        cells = ", ".join(lacking)
         notes.append(f"Cells without a value, which move with nothing: {cells}.")
     return notes
-
-
-def _present(log: RunLog, name: str) -> Any:
-    panel = log.panel(name)
-    return panel.values[panel.present]

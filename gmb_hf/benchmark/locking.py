@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.calibration import RULES
 from gmb_hf.benchmark.ensembles import combination_of, lock_ensembles, unwatched
 from gmb_hf.benchmark.health import lock_health
 from gmb_hf.benchmark.prepare import (
@@ -25,7 +25,7 @@ from gmb_hf.benchmark.prepare import (
     prepare,
     statements_of,
 )
-from gmb_hf.benchmark.scores import Scores
+from gmb_hf.benchmark.scores import NegativeScores, Scores, label_windows
 from gmb_hf.design.design import Design, event_facts
 from gmb_hf.design.lint import DesignFacts, Finding, filled_in, git_commit, lint, refuse_unsound
 from gmb_hf.design.lock import Lock, LockedCandidate
@@ -123,9 +123,11 @@ def _freeze(
 
     Those of an ensemble come from the runs that its fit did not see.
     """
+    design = prepared.design
+    rule = RULES[design.protocol]
     found: dict[str, Mapping[float, float]] = {}
     series: dict[int | None, Scores] = {}
-    for key, window, smooth in family_members(entry, prepared.design):
+    for key, window, smooth in family_members(entry, design):
         if window not in series:
             scores = prepared.scores(entry, window=window)
             if ensemble is not None:
@@ -134,7 +136,8 @@ def _freeze(
                 scores = scores.select(kept)
             series[window] = scores
         scores = series[window].smooth(smooth)
-        found[key] = Judgement(scores, scores, prepared.design).calibrated.deployed
+        negatives = NegativeScores.of(scores, label_windows(scores, design))
+        found[key] = {target: rule(negatives, target) for target in design.fpr_targets}
     indicator = entry.indicator
     return LockedCandidate.freeze(
         found,

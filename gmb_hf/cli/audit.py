@@ -39,6 +39,7 @@ def audit(
     """Say of each run whether force, info and constraint move together: PT-MSS, per run."""
     from gmb_hf.benchmark.audit import audit_runs
     from gmb_hf.cli import screen as show
+    from gmb_hf.hub.sources import read_runs
 
     sources = [*runs, *(more_runs or [])]
     found = audit_runs(
@@ -48,6 +49,7 @@ def audit(
         tolerance=tolerance,
         step_column=step_column,
         run_column=run_column,
+        read=read_runs,
     )
     path = found.write(out)
     _print(found, path)
