@@ -67,7 +67,7 @@ def test_every_place_has_a_null_that_is_registered(coin: None, tmp_path: Path) -
     assert null_paths(read.plain()["indicators"][0]["layer_C"]) == null_paths(
         results.plain()["indicators"][0]["layer_C"]
     )
-    rows = list(csv.DictReader(utility_at_fpr(read).to_csv().splitlines()))
+    rows = list(csv.DictReader(utility_at_fpr(read).csv().splitlines()))
     assert [float(row["coin_null"]) for row in rows] == pytest.approx([0.9] * 3)
     assert list(rows[0])[8:14] == [
         "shift_null", "p_shift", "risk_set_null", "p_risk_set", "coin_null", "p_coin",
