@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock
 from gmb_hf.benchmark.explore import explore, write_explored
-from gmb_hf.benchmark.locking import make_lock, prereg_from_config, prereg_of
+from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.benchmark.prepare import prepare
 from gmb_hf.design.lint import DesignFacts, lint, refuse_unsound
 from gmb_hf.design.lock import Lock
@@ -29,7 +29,7 @@ from gmb_hf.report.report import publish
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training.checkpoints import model_folder
 from gmb_hf.training.config import RunConfig, first_difference, parse_seeds
-from gmb_hf.training.presets import preset
+from gmb_hf.training.presets import design_about, design_of, preset
 from gmb_hf.training.single import train_seeds
 from gmb_hf.training.stacked import finished_seeds
 
@@ -97,7 +97,7 @@ def run(
     )
     data = write_data(config, folder / "data")
     log = RunLog.read(folder / "logs")
-    design = prereg_from_config(config, log) if lock is None else lock.design
+    design = design_of(config, log) if lock is None else lock.design
     explored = prepare(explore_part(log, design)[0], design)
     if lock is not None and lock.x_lock.explore_fingerprint != explored.log.fingerprint():
         raise InputError(
@@ -167,7 +167,7 @@ def _refuse_unsound(config: RunConfig) -> None:
         n_explore_with_negatives=explored,
         n_eval=len(parse_seeds(config.seeds.evaluate)),
     )
-    prereg = prereg_of(config, boundary={"checkpoint_every_steps": cadence}, candidates=[])
+    prereg = design_about(config, boundary={"checkpoint_every_steps": cadence}, candidates=[])
     refuse_unsound(lint(prereg, facts))
 
 
@@ -177,7 +177,7 @@ def _lock_in(path: Path, config: RunConfig) -> Lock | None:
         return None
     lock = Lock.read(path)
     locked = lock.design.plain()
-    wanted = prereg_of(config, boundary=locked["boundary"], candidates=locked["candidates"])
+    wanted = design_about(config, boundary=locked["boundary"], candidates=locked["candidates"])
     # Who locked it, when, and with which commit is no part of the design.
     sides = ({**side, "meta": {}} for side in (locked, wanted.plain()))
     difference = first_difference(*sides)

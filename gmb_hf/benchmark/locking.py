@@ -6,22 +6,19 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from gmb_hf.benchmark.calibration import RULES
-from gmb_hf.benchmark.ensembles import combination_of, lock_ensembles, unwatched
+from gmb_hf.benchmark.ensembles import lock_ensembles, unwatched
 from gmb_hf.benchmark.health import lock_health
 from gmb_hf.benchmark.prepare import (
     CONTROLS,
     Entry,
     Prepared,
     Runs,
-    available_candidates,
-    boundary_of,
     prepare,
     statements_of,
 )
@@ -35,9 +32,6 @@ from gmb_hf.indicators.catalogue import compute
 from gmb_hf.runs.metadata import hub_sources
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog
-
-if TYPE_CHECKING:
-    from gmb_hf.training.config import RunConfig
 
 _CADENCE = "checkpoint_every_steps"  # it is measured, and the linter's to judge
 # With these there are no windows, or no events, to ask anything else of.
@@ -254,75 +248,3 @@ def _empty_as_nan(log: RunLog) -> RunLog:
         if name in log.observables and table[name].null_count:
             table = table.set_column(place, name, pc.fill_null(table[name], np.nan))
     return RunLog.from_table(table)
-
-
-# The design of a preset on the logs that it was trained for.
-
-
-def prereg_from_config(config: RunConfig, log: RunLog) -> Design:
-    """The design that a preset fixes, with every indicator that the log can feed as candidate.
-
-    Where the config asks for it and the explore runs can carry the fit, all of them that see no
-    test label are one candidate more, combined.
-
-    Args:
-        config: its `benchmark` and `seeds` sections are the design.
-        log: explore runs; their metadata names task, model and optimizer.
-    """
-    candidates = available_candidates(log)
-    boundary = boundary_of(log)
-    prereg = prereg_of(config, boundary=boundary, candidates=candidates)
-    if config.benchmark.combination:
-        candidates += combination_of(prereg, log)
-        prereg = prereg_of(config, boundary=boundary, candidates=candidates)
-    return prereg
-
-
-def prereg_of(
-    config: RunConfig, *, boundary: Mapping[str, Any], candidates: Sequence[Mapping[str, Any]]
-) -> Design:
-    """The design that a preset fixes, about this system and these candidates."""
-    from gmb_hf.training.config import parse_seeds
-
-    design = config.benchmark
-    # A preset whose event was set to another type keeps its jump, which that type passes over.
-    jumps = design.event == "E_jump"
-    return Design.parse(
-        {
-            "boundary": {
-                **boundary,
-                "seeds_explore": list(parse_seeds(config.seeds.explore)),
-                "seeds_eval": list(parse_seeds(config.seeds.evaluate)),
-            },
-            "event": {
-                "type": design.event,
-                "metric": "test_acc",
-                "window_W_event": design.jump_window,
-                "jump_threshold": design.jump_threshold,
-                "x_theta_floor": design.event_floor if jumps else None,
-                "x_require_new_max": jumps and design.event_new_max,
-                "x_plateau_checkpoints": design.plateau_checkpoints,
-                "x_plateau_threshold": design.plateau_threshold,
-                "x_plateau_regression": design.plateau_regression,
-                "x_regime_radius": design.regime_radius,
-                "x_regime_quantile": design.regime_quantile,
-                "x_regime_tolerance": design.regime_tolerance,
-            },
-            "labels": {
-                "positive_window": {
-                    "horizon_steps": design.horizon,
-                    "lead_time_target": design.lead_time_target,
-                },
-                "negative_window": {"safe_gap_steps": design.safe_gap},
-            },
-            "candidates": list(candidates),
-            "decision_thresholds": {
-                "coverage_at_0_05_min": design.coverage_min,
-                "lead_time_median_min": design.lead_time_median_min,
-                "robustness": {"window_sweep": list(design.window_sweep)},
-            },
-            "x_burn_in": design.burn_in,
-            "x_primary_fpr": design.primary_fpr,
-        },
-        where=f"preset {config.preset}",
-    )

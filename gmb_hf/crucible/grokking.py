@@ -25,7 +25,6 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from gmb_hf.benchmark.events import find_events
-from gmb_hf.benchmark.locking import prereg_from_config
 from gmb_hf.crucible.bundles import read_bundles
 from gmb_hf.crucible.margins import QUANTILES
 from gmb_hf.crucible.scoreboard import Scoreboard, scoreboard_of
@@ -57,6 +56,7 @@ from gmb_hf.training.checkpoints import load_model
 from gmb_hf.training.config import RunConfig, TaskSettings, format_seeds
 from gmb_hf.training.ensemble import Ensemble, task_data
 from gmb_hf.training.observables import answer_hidden, cosines, model_hidden
+from gmb_hf.training.presets import design_of
 from gmb_hf.training.progress import MEMORISED
 from gmb_hf.training.single import train_seeds
 from gmb_hf.training.stacked import Beside, finished_seeds
@@ -594,7 +594,7 @@ def from_runs(
     log = RunLog.read(folder / "logs")
     notes = _notes(log, runs)
     try:
-        design = prereg_from_config(config, log)
+        design = design_of(config, log)
         events = find_events(log.panel, design, names=log.observables).step
     except InputError as error:
         events = np.full(len(log.runs), np.nan)

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gmb_hf.benchmark.locking import prereg_from_config
 from gmb_hf.design.design import Design
 from gmb_hf.errors import InputError
 from gmb_hf.hub.client import Address, is_address
@@ -117,10 +116,10 @@ def design_for(log: RunLog, prereg_path: str | Path | None, preset_name: str | N
     if prereg_path is not None:
         return Design.read(prereg_path)
     from gmb_hf.training.config import RunConfig
-    from gmb_hf.training.presets import preset
+    from gmb_hf.training.presets import design_of, preset
 
     if preset_name is not None:
-        return prereg_from_config(preset(preset_name), log)
+        return design_of(preset(preset_name), log)
     differing = [key for key in log.metadata.get(DIFFERS, {}) if key.startswith("design.")]
     design = log.metadata.get("design")
     if differing or not isinstance(design, dict):
@@ -130,7 +129,7 @@ def design_for(log: RunLog, prereg_path: str | Path | None, preset_name: str | N
             "fill in), or --preset NAME"
         )
     name = log.metadata.get("preset", "custom")
-    return prereg_from_config(RunConfig.from_dict({"preset": name, **design}), log)
+    return design_of(RunConfig.from_dict({"preset": name, **design}), log)
 
 
 def explore_part(log: RunLog, prereg: Design) -> tuple[RunLog, int]:

@@ -12,8 +12,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from gmb_hf.errors import choose
 from gmb_hf.training.config import (
@@ -23,7 +24,12 @@ from gmb_hf.training.config import (
     SeedSettings,
     TaskSettings,
     TrainingSettings,
+    parse_seeds,
 )
+
+if TYPE_CHECKING:
+    from gmb_hf.design.design import Design
+    from gmb_hf.runs.runlog import RunLog
 
 
 def quick() -> RunConfig:
@@ -162,3 +168,78 @@ def preset(name: str) -> RunConfig:
         InputError: the name is unknown; the nearest is named.
     """
     return PRESETS[choose("preset", name, tuple(PRESETS))]()
+
+
+# The design of an evaluation that a config fixes.
+
+
+def design_of(config: RunConfig, log: RunLog) -> Design:
+    """The design that a preset fixes, with every indicator that the log can feed as candidate.
+
+    Where the config asks for it and the explore runs can carry the fit, all of them that see no
+    test label are one candidate more, combined.
+
+    Args:
+        config: its `benchmark` and `seeds` sections are the design.
+        log: explore runs; their metadata names task, model and optimizer.
+    """
+    from gmb_hf.benchmark.ensembles import combination_of
+    from gmb_hf.benchmark.prepare import available_candidates, boundary_of
+
+    candidates = available_candidates(log)
+    boundary = boundary_of(log)
+    design = design_about(config, boundary=boundary, candidates=candidates)
+    if config.benchmark.combination:
+        candidates += combination_of(design, log)
+        design = design_about(config, boundary=boundary, candidates=candidates)
+    return design
+
+
+def design_about(
+    config: RunConfig, *, boundary: Mapping[str, Any], candidates: Sequence[Mapping[str, Any]]
+) -> Design:
+    """The design that a preset fixes, about this system and these candidates."""
+    from gmb_hf.design.design import Design
+
+    design = config.benchmark
+    # A preset whose event was set to another type keeps its jump, which that type passes over.
+    jumps = design.event == "E_jump"
+    return Design.parse(
+        {
+            "boundary": {
+                **boundary,
+                "seeds_explore": list(parse_seeds(config.seeds.explore)),
+                "seeds_eval": list(parse_seeds(config.seeds.evaluate)),
+            },
+            "event": {
+                "type": design.event,
+                "metric": "test_acc",
+                "window_W_event": design.jump_window,
+                "jump_threshold": design.jump_threshold,
+                "x_theta_floor": design.event_floor if jumps else None,
+                "x_require_new_max": jumps and design.event_new_max,
+                "x_plateau_checkpoints": design.plateau_checkpoints,
+                "x_plateau_threshold": design.plateau_threshold,
+                "x_plateau_regression": design.plateau_regression,
+                "x_regime_radius": design.regime_radius,
+                "x_regime_quantile": design.regime_quantile,
+                "x_regime_tolerance": design.regime_tolerance,
+            },
+            "labels": {
+                "positive_window": {
+                    "horizon_steps": design.horizon,
+                    "lead_time_target": design.lead_time_target,
+                },
+                "negative_window": {"safe_gap_steps": design.safe_gap},
+            },
+            "candidates": list(candidates),
+            "decision_thresholds": {
+                "coverage_at_0_05_min": design.coverage_min,
+                "lead_time_median_min": design.lead_time_median_min,
+                "robustness": {"window_sweep": list(design.window_sweep)},
+            },
+            "x_burn_in": design.burn_in,
+            "x_primary_fpr": design.primary_fpr,
+        },
+        where=f"preset {config.preset}",
+    )

@@ -8,10 +8,10 @@ import pytest
 from synthetic import synthetic_runlog
 
 from gmb_hf import Design, InputError, RunLog, preset
-from gmb_hf.benchmark.locking import prereg_from_config
 from gmb_hf.benchmark.prepare import boundary_of, statements_of, with_boundary
 from gmb_hf.hub.sources import design_for, explore_part, held_out_part
 from gmb_hf.training.config import RunConfig
+from gmb_hf.training.presets import design_of
 
 
 def described(log: RunLog, **metadata: object) -> RunLog:
@@ -77,12 +77,12 @@ class TestDesignFor:
         prereg = design_for(trained_for(config, explore_log), None, None)
         assert prereg.horizon == 70
         assert prereg.seeds_explore == (0, 1, 2, 3, 4)
-        assert prereg == prereg_from_config(config, explore_log)
+        assert prereg == design_of(config, explore_log)
 
     def test_it_survives_the_file(self, tmp_path: Path, explore_log: RunLog):
         config = preset("quick").changed(["benchmark.horizon=70"])
         path = trained_for(config, explore_log).write(tmp_path / "log.parquet")
-        assert design_for(RunLog.read(path), None, None) == prereg_from_config(config, explore_log)
+        assert design_for(RunLog.read(path), None, None) == design_of(config, explore_log)
 
     def test_parts_trained_for_different_designs(self, explore_log: RunLog, held_out_log: RunLog):
         one = trained_for(preset("quick"), explore_log)
@@ -105,7 +105,7 @@ class TestDesignFor:
 class TestBoundary:
     def test_of_a_preset(self, explore_log: RunLog):
         about = {"task": "sub_p29", "model": "transformer-1x4x32", "checkpoint_every_steps": 10}
-        prereg = prereg_from_config(preset("quick"), described(explore_log, **about))
+        prereg = design_of(preset("quick"), described(explore_log, **about))
         assert prereg.task == "sub_p29"
         assert prereg.cadence == 10
         assert not set(prereg.seeds_explore) & set(prereg.seeds_eval)

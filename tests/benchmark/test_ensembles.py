@@ -17,7 +17,6 @@ from gmb_hf.benchmark.ensembles import COMBINATION, split_runs
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.explore import explore
 from gmb_hf.benchmark.health import lock_health
-from gmb_hf.benchmark.locking import prereg_from_config
 from gmb_hf.benchmark.results import Results
 from gmb_hf.design.design import Ensemble
 from gmb_hf.design.record import LockedEnsemble
@@ -25,6 +24,7 @@ from gmb_hf.documents import dump_yaml
 from gmb_hf.hub.sources import explore_part
 from gmb_hf.indicators.catalogue import compute
 from gmb_hf.indicators.ensemble import fitted_ensemble
+from gmb_hf.training.presets import design_of
 
 DESIGN = design_with(ensemble())
 
@@ -323,7 +323,7 @@ class TestExplore:
 class TestPresets:
     def test_every_label_free_score_is_a_member(self):
         log = runs(32)
-        prereg = prereg_from_config(preset("quick").changed(EARLIER), log)
+        prereg = design_of(preset("quick").changed(EARLIER), log)
         last = prereg.candidates[-1]
         assert last.name == COMBINATION
         assert last.x_ensemble is not None
@@ -333,13 +333,13 @@ class TestPresets:
 
     def test_it_can_be_taken_out(self):
         config = preset("quick").changed([*EARLIER, "benchmark.combination=false"])
-        names = [item.name for item in prereg_from_config(config, runs(32)).candidates]
+        names = [item.name for item in design_of(config, runs(32)).candidates]
         assert COMBINATION not in names
 
     @pytest.mark.parametrize("change", ["seeds.explore=0:12", "benchmark.horizon=5"])
     def test_it_is_left_out_where_it_could_not_be_fitted(self, change: str):
         config = preset("quick").changed([*EARLIER, change])
-        names = [item.name for item in prereg_from_config(config, runs(32)).candidates]
+        names = [item.name for item in design_of(config, runs(32)).candidates]
         assert COMBINATION not in names
 
     def test_a_config_without_it_says_what_it_said_before(self):

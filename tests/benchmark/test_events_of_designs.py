@@ -12,10 +12,11 @@ from gmb_hf import Design, RunLog, preset
 from gmb_hf.benchmark.evaluate import evaluate_lock, evaluate_runs
 from gmb_hf.benchmark.events import PUBLISHED, PUBLISHED_ALTERNATES
 from gmb_hf.benchmark.explore import explore
-from gmb_hf.benchmark.locking import make_lock, prereg_from_config
+from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.benchmark.prepare import decided_runs
 from gmb_hf.design.lock import Lock
 from gmb_hf.errors import InputError
+from gmb_hf.training.presets import design_of
 
 REGIME = {"event_type": "E_regime", "regime_radius": 20}
 PLATEAU = {"event_type": "E_plateau", "plateau_checkpoints": 5, "plateau_threshold": 0.9}
@@ -149,7 +150,7 @@ class TestConfigs:
 
     @pytest.mark.parametrize("name", ["smoke", "quick", "standard"])
     def test_a_preset_asks_for_a_jump(self, name: str, explore_log: RunLog) -> None:
-        assert prereg_from_config(preset(name), explore_log).event_type == "E_jump"
+        assert design_of(preset(name), explore_log).event_type == "E_jump"
 
     def test_a_plateau(self, explore_log: RunLog) -> None:
         config = preset("smoke").changed(
@@ -160,7 +161,7 @@ class TestConfigs:
                 "benchmark.plateau_regression=1",
             ]
         )
-        design = prereg_from_config(config, explore_log)
+        design = design_of(config, explore_log)
         found = (design.event_type, design.plateau_checkpoints, design.plateau_threshold)
         assert (*found, design.plateau_regression) == ("E_plateau", 5, 0.9, 1)
         # What the preset says of its jump is no part of this design.
@@ -168,7 +169,7 @@ class TestConfigs:
 
     def test_a_regime_takes_the_published_settings(self, explore_log: RunLog) -> None:
         config = preset("smoke").changed(["benchmark.event=E_regime", "benchmark.regime_radius=20"])
-        design = prereg_from_config(config, explore_log)
+        design = design_of(config, explore_log)
         found = (design.event_type, design.regime_radius, design.regime_quantile)
         assert (*found, design.regime_tolerance) == ("E_regime", 20, 0.99, 15)
 

@@ -14,7 +14,6 @@ from huggingface_hub import ModelCard
 from huggingface_hub.repocard_data import EvalResult
 
 from gmb_hf.benchmark.evaluate import evaluate_runs
-from gmb_hf.benchmark.locking import prereg_from_config
 from gmb_hf.benchmark.results import Results
 from gmb_hf.errors import InputError
 from gmb_hf.hub.cards import read_fingerprints
@@ -23,7 +22,7 @@ from gmb_hf.runs.metadata import hub_entry
 from gmb_hf.training import stacked
 from gmb_hf.training.checkpoints import keep_model, load_model, model_folder
 from gmb_hf.training.config import RunConfig
-from gmb_hf.training.presets import preset
+from gmb_hf.training.presets import design_of, preset
 
 SOURCE = {"repo": "acme/tasks", "revision": "5" * 40, "config": "add_p19", "fingerprint": "a|1|2"}
 STEPS = ["training.steps=300", "training.compile=never"]
@@ -65,7 +64,7 @@ def results(config: RunConfig, trained: Path) -> Results:
     from gmb_hf.runs.runlog import RunLog
 
     log = RunLog.read(trained / "logs")
-    design = prereg_from_config(config, log)
+    design = design_of(config, log)
     few = design.model_copy(update={"candidates": design.candidates[:3]})
     return evaluate_runs(few, log).results
 
