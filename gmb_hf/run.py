@@ -66,6 +66,7 @@ def run(
     out: str | Path,
     *,
     device: str = "auto",
+    figures: bool = True,
     counting: Counting | None = None,
 ) -> Finished:
     """Do the main job in `out`; what an earlier start finished is not done again.
@@ -121,8 +122,8 @@ def run(
     following = _FOLLOWING.get(
         config.preset, f"gmb lock --explain --lock {shlex.quote(str(lock_path))}"
     )
-    written = publish(evaluation, folder, note=note, next_command=following)
-    card = _card(folder, shown, evaluation)
+    written = publish(evaluation, folder, note=note, next_command=following, figures=figures)
+    card = _card(folder, shown, evaluation, figures=figures)
     paths = [*written, lock_path, table, *data, *card]
     return Finished(evaluation, paths, warnings, note, following)
 
@@ -140,7 +141,7 @@ def _can_have_model(folder: Path, seed: int) -> bool:
     return model_folder(folder, seed).is_dir() or seed not in finished_seeds(folder)
 
 
-def _card(folder: Path, seed: int, evaluation: Evaluation) -> list[Path]:
+def _card(folder: Path, seed: int, evaluation: Evaluation, *, figures: bool) -> list[Path]:
     """The model card of the first held-out seed, where its model was kept."""
     place = model_folder(folder, seed)
     if not place.is_dir():
@@ -150,6 +151,7 @@ def _card(folder: Path, seed: int, evaluation: Evaluation) -> list[Path]:
         folder / "card",
         results=evaluation.results,
         place=str(place.relative_to(folder)),
+        figures=figures,
     )
 
 

@@ -11,6 +11,7 @@ import typer
 from rich.text import Text
 
 from gmb_hf.cli import screen
+from gmb_hf.cli.options import Figures
 from gmb_hf.escape import number, p_value
 from gmb_hf.escape import steps as thousands
 from gmb_hf.tables import Column, Line, Row, Table, follow
@@ -100,12 +101,13 @@ def pareto(
     out: Annotated[
         Path, typer.Option(help="Where to write: this name with .json, .png and .svg.")
     ] = Path("pareto"),
+    figures: Figures = True,
 ) -> None:
     """Which configurations no other one beats in both retention and generalization."""
     from gmb_hf.crucible.pareto import find_frontier
 
     found = find_frontier(results, draws=draws, seed=seed)
-    paths = found.write(out)
+    paths = found.write(out, figures=figures)
     columns = (
         Column("configuration", shrinks_to=16),
         Column("frozen tier3", number),
@@ -237,6 +239,7 @@ def from_runs(
         typer.Option(help="Ask this saved model instead of training; --seeds is its seed."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    figures: Figures = True,
 ) -> None:
     """Train seeds and ask each the same at every checkpoint: which equations have one answer?"""
     from gmb_hf.crucible import grokking
@@ -251,7 +254,9 @@ def from_runs(
     # Of a training with the same seeds and task, whose items are the same.
     comparing = _command("compare", out / "scoreboard.json", "OTHER/scoreboard.json")
     if model is None:
-        found = grokking.from_runs(config, wanted, out, sampling=sampling, device=device)
+        found = grokking.from_runs(
+            config, wanted, out, sampling=sampling, device=device, figures=figures
+        )
         _print_progress(found)
         _print_board(found.scored.board)
         for note in found.notes:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gmb_hf.cli.options import (
+    Figures,
     check_event,
     check_sign,
     design_fields,
@@ -54,6 +55,7 @@ _SHARED = {
     "step_column",
     "run_column",
     "require_supported",
+    "figures",
     "help",
 }
 _WHY_NOT = {
@@ -102,7 +104,9 @@ def reproduce(context: typer.Context) -> None:
         notes=notes,
     )
     following = "gmb prereg init --out prereg.yaml"
-    paths = reproducing.publish_reproduction(found, given["out"], next_command=following)
+    paths = reproducing.publish_reproduction(
+        found, given["out"], next_command=following, figures=given["figures"]
+    )
     _show(found.results, given["out"] / "report.md")
     show.checklist(found.results, given["out"])
     for note in found.results.summary.x_notes:
@@ -205,6 +209,7 @@ _BESIDE_A_LOCK = {
     "step_column",
     "run_column",
     "require_supported",
+    "figures",
     "help",
 }
 
@@ -243,6 +248,7 @@ def evaluate(
     require_supported: Annotated[
         bool, typer.Option("--require-supported", help="Exit 1 unless a score is supported.")
     ] = False,
+    figures: Figures = True,
     thresholds: Annotated[
         str | None,
         typer.Option(help="Thresholds from outside, one a target.", rich_help_panel=_COMPAT),
@@ -306,7 +312,7 @@ def evaluate(
         ]
         evaluation = _by_options(design, log, earlier)
         following = "gmb prereg init --out prereg.yaml"
-    paths = publish(evaluation, out, next_command=following)
+    paths = publish(evaluation, out, next_command=following, figures=figures)
     if lock is not None:
         paths.append(looks_path(lock))
     show.verdicts(evaluation.results, out / "report.md")

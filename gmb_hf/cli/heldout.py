@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gmb_hf.cli.options import Several
+from gmb_hf.cli.options import Figures, Several
 
 if TYPE_CHECKING:
     from gmb_hf.language.heldout import Heldout
@@ -42,6 +42,7 @@ def heldout(
         str | None, typer.Option(help="Between documents of a file; <|endoftext|> by default.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    figures: Figures = True,
 ) -> None:
     """Loss, perplexity and bits per byte of language models on text held out."""
     from gmb_hf.cli.screen import counting, written
@@ -59,7 +60,7 @@ def heldout(
             device=device,
             on_bytes=lambda what, read: done(f"{what}: {read:,} bytes"),
         )
-    paths = write_heldout(found, out)
+    paths = write_heldout(found, out, figures=figures)
     _show(found)
     again = ["gmb", "heldout", "--checkpoint", *checkpoint, "OTHER=FOLDER", "--text", *text]
     written(paths, following=shlex.join([*again, "--out", str(out)]))

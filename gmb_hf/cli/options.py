@@ -13,6 +13,8 @@ from typer.core import TyperCommand
 if TYPE_CHECKING:
     from gmb_hf.design.design import Design
 
+Figures = Annotated[bool, typer.Option("--figures/--no-figures", help="Draw the figures.")]
+
 DifferentData = Annotated[
     bool,
     typer.Option(

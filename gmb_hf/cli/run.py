@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from gmb_hf.cli.options import Figures
+
 
 def run(
     out: Annotated[Path, typer.Option(help="Folder for all of it; an earlier start resumes.")],
@@ -18,6 +20,7 @@ def run(
         list[str] | None, typer.Option("--set", help="Change a field: training.lr=3e-3.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    figures: Figures = True,
 ) -> None:
     """Train, explore, lock, evaluate and report; the same command goes on where it stopped."""
     from gmb_hf.cli import screen as show
@@ -25,7 +28,7 @@ def run(
     from gmb_hf.training.presets import preset as named
 
     config = named(preset).changed(changes or [])
-    finished = run_all(config, out, device=device, counting=show.counting)
+    finished = run_all(config, out, device=device, figures=figures, counting=show.counting)
     show.verdicts(finished.evaluation.results, out / "report.md")
     show.checklist(finished.evaluation.results, out)
     for warning in finished.warnings:

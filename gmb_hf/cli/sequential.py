@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gmb_hf.cli import screen
-from gmb_hf.cli.options import DifferentData
+from gmb_hf.cli.options import DifferentData, Figures
 from gmb_hf.escape import number, p_value
 from gmb_hf.tables import Column, Table
 
@@ -89,6 +89,7 @@ def run(
         typer.Option(help="Groups of seeds trained at a time; on a CPU one a core if not given."),
     ] = None,
     device: Device = "auto",
+    figures: Figures = True,
 ) -> None:
     """Train tasks one after the other and evaluate all of them after each; resumes."""
     from gmb_hf.sequential.run import SHORT, parse_variants, run_sequential, sequential_config
@@ -105,6 +106,7 @@ def run(
         save_models=save_models,
         track=track or [],
         jobs=jobs,
+        figures=figures,
     )
     assert finished is not None  # this is the only process
     _print_summary(finished.summary)
@@ -167,6 +169,7 @@ def report(
     ] = None,
     baseline: Baseline = None,
     allow_fingerprint_mismatch: DifferentData = False,
+    figures: Figures = True,
 ) -> None:
     """Matrices, retention, forgetting and paired tests: retention.json, tables and figures."""
     from gmb_hf.errors import InputError
@@ -176,7 +179,11 @@ def report(
         raise InputError("--out is missing: name a folder for the report of several runs")
     target = out or runs[0]
     made = sequential_report(
-        runs, target, allow_fingerprint_mismatch=allow_fingerprint_mismatch, baseline=baseline
+        runs,
+        target,
+        allow_fingerprint_mismatch=allow_fingerprint_mismatch,
+        baseline=baseline,
+        figures=figures,
     )
     _print_summary(made.summary)
     _print_notes(made.summary.notes)
@@ -198,6 +205,7 @@ def generalization(
     validation: Annotated[str | None, typer.Option(help="Column of the validation loss.")] = None,
     points: Annotated[int, typer.Option(help="Training losses that are looked at.")] = 32,
     allow_fingerprint_mismatch: DifferentData = False,
+    figures: Figures = True,
 ) -> None:
     """Validation loss at equal training loss, best and final losses, and the gap over training."""
     from gmb_hf.sequential.generalisation import compare_logs, named_sources, write_generalised
@@ -210,7 +218,7 @@ def generalization(
         points=points,
         allow_fingerprint_mismatch=allow_fingerprint_mismatch,
     )
-    files = write_generalised(found, curves, out)
+    files = write_generalised(found, curves, out, figures=figures)
     _print_generalisation(found)
     _print_notes(found.notes)
     table = shlex.quote(str(out / "tables" / "generalization_losses.md"))

@@ -557,6 +557,7 @@ def from_runs(
     *,
     sampling: Sampling,
     device: str = "auto",
+    figures: bool = True,
 ) -> TrackedRuns:
     """Train the seeds that the folder does not hold yet, and track the margins of their bundles.
 
@@ -566,6 +567,7 @@ def from_runs(
         out: a folder.
         sampling: how many bundles, of how many negatives, drawn by which seed.
         device: "auto", "cpu" or "cuda".
+        figures: whether to draw the margins.
 
     Raises:
         InputError: no seeds, bundles that the task has not enough equations for, or a folder that
@@ -599,7 +601,7 @@ def from_runs(
     except InputError as error:
         events = np.full(len(log.runs), np.nan)
         notes.append(f"no events: {error}")
-    drawn = save_figure(margin_curves(log, events), folder / "margins")
+    drawn = save_figure(margin_curves(log, events), folder / "margins") if figures else []
     cutoffs = [RunBundles.paths(folder, run.seed)[1] for run in runs]
     paths = (*drawn, *scored.paths, *logs, *cutoffs)
     return TrackedRuns(log, events, scored, paths, tuple(notes))

@@ -186,12 +186,17 @@ class Frontier(Record):
         most = max(shares, key=lambda pair: pair[1], default=None)
         return most if most and most[1] else None
 
-    def write(self, stem: str | Path) -> list[Path]:
-        """Write STEM.json, STEM.png and STEM.svg; a suffix of these three is left out of `stem`."""
+    def write(self, stem: str | Path, *, figures: bool = True) -> list[Path]:
+        """Write STEM.json and, with `figures`, STEM.png and STEM.svg; STEM may have such an ending.
+
+        Returns:
+            The files written.
+        """
         path = Path(stem)
         path = path.with_suffix("") if path.suffix in (".json", ".png", ".svg") else path
         data = write_json(path.with_name(f"{path.name}.json"), self.to_dict())
-        return [data, *save_figure(pareto_plot(self.configurations), path)]
+        drawn = save_figure(pareto_plot(self.configurations), path) if figures else []
+        return [data, *drawn]
 
 
 def find_frontier(path: str | Path, *, draws: int = 2000, seed: int = 0) -> Frontier:

@@ -200,7 +200,12 @@ _OWN_RUNS = "gmb-runs"  # judged on runs that are in no dataset of the Hub
 
 
 def write_model_card(
-    kept: KeptModel, folder: str | Path, *, results: Results | None = None, place: str
+    kept: KeptModel,
+    folder: str | Path,
+    *,
+    results: Results | None = None,
+    place: str,
+    figures: bool = True,
 ) -> list[Path]:
     """Write README.md and its pictures to a folder.
 
@@ -209,6 +214,7 @@ def write_model_card(
         folder: where to.
         results: of the evaluation that the run, or runs like it, took part in.
         place: how the card's example finds the model, ORG/NAME or a path.
+        figures: whether to draw the pictures.
 
     Returns:
         The card and the pictures.
@@ -221,11 +227,13 @@ def write_model_card(
     if results is not None:
         refuse_results_of_others(kept, results)
     target, said = Path(folder), kept.log.metadata
-    curves = grokking_curves_of(kept.log, "test_acc", np.full(1, np.nan))
-    written = save_figure(grokking_curves(curves), target / "training", formats=("png",))
-    summary = None if results is None else draw(results).get("summary")
-    if summary is not None:
-        written += save_figure(summary, target / "verdicts", formats=("png",))
+    written: list[Path] = []
+    if figures:
+        curves = grokking_curves_of(kept.log, "test_acc", np.full(1, np.nan))
+        written = save_figure(grokking_curves(curves), target / "training", formats=("png",))
+        summary = None if results is None else draw(results).get("summary")
+        if summary is not None:
+            written += save_figure(summary, target / "verdicts", formats=("png",))
     text = render_card(
         "model",
         header(kept, results, name=Path(place).name),

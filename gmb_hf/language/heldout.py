@@ -378,16 +378,16 @@ def evaluate_heldout(
     )
 
 
-def write_heldout(found: Heldout, out: Path) -> list[Path]:
-    """Write `heldout.json`, the table as CSV, Markdown and LaTeX, and the bars."""
+def write_heldout(found: Heldout, out: Path, *, figures: bool = True) -> list[Path]:
+    """Write `heldout.json`, the table as CSV, Markdown and LaTeX, and, with `figures`, the bars."""
     from gmb_hf.report.style import save_figure
 
     content = json.dumps(found.to_dict(), indent=2, ensure_ascii=False) + "\n"
-    return [
+    written = [
         write_text(out / "heldout.json", content),
         *heldout_table(found.rows).write(out),
-        *save_figure(heldout_bars(found.rows), out / "heldout"),
     ]
+    return written + save_figure(heldout_bars(found.rows), out / "heldout") if figures else written
 
 
 def _finite(numbers: dict[str, Any]) -> dict[str, Any]:

@@ -342,6 +342,7 @@ def write_evaluation(
     cadence: int | None = None,
     note: str | None = None,
     next_command: str | None = None,
+    figures: bool = True,
 ) -> list[Path]:
     """Write an evaluation to a folder, every file atomically.
 
@@ -353,6 +354,7 @@ def write_evaluation(
         cadence: steps between checkpoints.
         note: a remark below the answer, in Markdown.
         next_command: what to type next.
+        figures: whether to draw figures/.
 
     Returns:
         The files written: report.md first, then results.yaml, tables and figures.
@@ -362,7 +364,7 @@ def write_evaluation(
         results.write(place / "results.yaml"),
         *write_tables(results, place / "tables"),
     ]
-    drawn = draw(results, curves=curves, aligned=aligned, cadence=cadence)
+    drawn = draw(results, curves=curves, aligned=aligned, cadence=cadence) if figures else {}
     for name, figure in drawn.items():
         written += save_figure(figure, place / "figures" / _NAMES[name])
     links = {name: f"figures/{_NAMES[name]}.png" for name in drawn}
@@ -473,6 +475,7 @@ def publish(
     *,
     note: str | None = None,
     next_command: str | None = None,
+    figures: bool = True,
 ) -> list[Path]:
     """Write everything that an evaluation leaves, and return the files, the report first.
 
@@ -481,17 +484,19 @@ def publish(
         out: the folder; results.yaml, report.md, tables/ and figures/ go into it.
         note: a remark for the report in Markdown, e.g. that few runs leave verdicts open.
         next_command: what to type next, for the report.
+        figures: whether to draw figures/.
     """
-    names = featured(answer(evaluation.results))
+    names = featured(answer(evaluation.results)) if figures else ()
     has_events = evaluation.events.n_events > 0
     return write_evaluation(
         evaluation.results,
         out,
-        curves=_curves(evaluation),
+        curves=_curves(evaluation) if figures else None,
         aligned=[_aligned(name, evaluation) for name in names] if has_events else [],
         cadence=evaluation.prereg.cadence,
         note=note,
         next_command=next_command,
+        figures=figures,
     )
 
 

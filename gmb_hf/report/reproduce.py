@@ -92,10 +92,15 @@ def reproduce(
 
 
 def publish_reproduction(
-    found: Reproduction, out: str | Path, *, next_command: str | None = None
+    found: Reproduction,
+    out: str | Path,
+    *,
+    next_command: str | None = None,
+    figures: bool = True,
 ) -> list[Path]:
     """Write results.yaml, tables, figures and report.md; returns the files, the report first."""
-    names = featured(answer(found.results)) if np.isfinite(found.events).any() else ()
+    has_events = np.isfinite(found.events).any()
+    names = featured(answer(found.results)) if figures and has_events else ()
     return write_evaluation(
         found.results,
         out,
@@ -103,6 +108,7 @@ def publish_reproduction(
         aligned=[_aligned(found.measured[name], found.settings) for name in names],
         cadence=_cadence(found.log),
         next_command=next_command,
+        figures=figures,
     )
 
 

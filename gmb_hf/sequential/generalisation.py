@@ -583,13 +583,19 @@ def generalise(
 
 
 def write_generalised(
-    found: Generalisation, variants: Mapping[str, Sequence[LossCurve]], out: str | Path
+    found: Generalisation,
+    variants: Mapping[str, Sequence[LossCurve]],
+    out: str | Path,
+    *,
+    figures: bool = True,
 ) -> list[Path]:
-    """Write generalization.json, tables/ and the figure; returns the files."""
+    """Write generalization.json, tables/ and, with `figures`, the figure; returns the files."""
     target = Path(out)
     files = [write_json(target / "generalization.json", found.to_dict())]
     for table in generalisation_tables(found.variants, found.matched, found.notes):
         files += table.write(target / "tables")
+    if not figures:
+        return files
     unreliable = tuple(one.variant for one in found.matched if not one.reliable)
     figure = generalisation_figure(variants, found.variants, unreliable)
     return files + save_figure(figure, target / "figures" / "generalization")

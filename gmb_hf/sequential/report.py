@@ -123,6 +123,7 @@ def sequential_report(
     *,
     allow_fingerprint_mismatch: bool = False,
     baseline: str | None = None,
+    figures: bool = True,
 ) -> SequentialReport:
     """Summarize one run, or compare several, and write retention.json, tables/ and figures/.
 
@@ -131,6 +132,7 @@ def sequential_report(
         out: where to write; may be one of the folders.
         allow_fingerprint_mismatch: compare different data all the same; every table says so.
         baseline: the variant that the others are compared with; None takes `dense`, else the first.
+        figures: whether to draw figures/.
 
     Raises:
         InputError: no folder, one twice, or one that is wrong; other tasks or another order.
@@ -174,13 +176,15 @@ def sequential_report(
     files = [summary.write(target / SUMMARY)]
     for table in retention_tables(summary):
         files += table.write(target / "tables")
-    figures = {f"matrix_{measure}": retention_matrix(summary, measure) for measure in MEASURES}
+    if not figures:
+        return SequentialReport(summary, tuple(files))
+    drawn = {f"matrix_{measure}": retention_matrix(summary, measure) for measure in MEASURES}
     bars = forgetting_bars(summary)
     if bars is not None:
-        figures["forgetting"] = bars
+        drawn["forgetting"] = bars
     if curves:
-        figures["phases"] = phase_curves(summary, curves)
-    for name, figure in figures.items():
+        drawn["phases"] = phase_curves(summary, curves)
+    for name, figure in drawn.items():
         files += save_figure(figure, target / "figures" / name)
     return SequentialReport(summary, tuple(files))
 

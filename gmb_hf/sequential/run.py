@@ -472,6 +472,7 @@ def run_sequential(
     track: Sequence[str] = (),
     jobs: int | None = None,
     accelerator: Accelerator | None = None,
+    figures: bool = True,
 ) -> SequentialResult | None:
     """Train what is missing in `out`, put the matrices together and report on them.
 
@@ -486,6 +487,7 @@ def run_sequential(
         jobs: how many groups of seeds are trained at a time, in as many processes; None for one a
             core, and 1 for this process alone, as under Accelerate and on a GPU.
         accelerator: of several processes, which share the seeds; `device` is then its own.
+        figures: whether the report draws figures/.
 
     Returns:
         What was left, on the main process; None on the others.
@@ -552,7 +554,7 @@ def run_sequential(
                 f"{variant.name}: seeds {', '.join(map(str, diverged))} diverged (a loss is no "
                 "number) and are not in the matrix"
             )
-    made = sequential_report([folder.path], folder.path)
+    made = sequential_report([folder.path], folder.path, figures=figures)
     checkpoint = folder.model(variants[0].name, seeds[0], len(config.suite.tasks))
     following = ["eval", "--checkpoint", str(checkpoint), "--suite", config.suite.name]
     if not checkpoint.exists():

@@ -23,17 +23,11 @@ def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 _one_thread = pytest.fixture(autouse=True, scope="session")(one_thread)
 
 
-@pytest.fixture
-def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the figures out where nothing is asked about them: they take most of the time."""
-    monkeypatch.setattr("gmb_hf.report.report.draw", lambda *_, **__: {})
-
-
 @pytest.fixture(scope="session")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     """One `gmb run --preset smoke` that many tests look at and none changes."""
     folder = tmp_path_factory.mktemp("smoke") / "run"
-    done = gmb(*SMOKE, "--out", folder)
+    done = gmb(*SMOKE, "--out", folder, figures=True)
     assert done.code == 0, done
     return folder, done
 

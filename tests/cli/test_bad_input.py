@@ -51,14 +51,12 @@ def test_a_fault_is_one_line_and_exit_code_2():
 
 
 class TestRows:
-    @pytest.mark.usefixtures("no_figures")
     def test_nan_scores_may_be_ignored_and_are_counted(self, small_csv: Path):
         rewrite(small_csv, with_cell(8, "embedding_gini", "nan"))
         assert gmb("evaluate", "--runs", small_csv, *JUDGE, "--nan=ignore").code == 0
         score = Results.read("results/results.yaml").indicators[0]
         assert score.layer_B.x_dropped_windows == 1
 
-    @pytest.mark.usefixtures("no_figures")
     def test_duplicate_steps_keep_the_last_row_and_are_reported(self, small_csv: Path):
         clean = ("evaluate", "--runs", small_csv, *JUDGE)
         assert gmb(*clean, "--out=clean").code == 0
@@ -73,12 +71,10 @@ class TestRows:
         assert "4 rows of restarted logs were dropped: seed_0 (4)." in results.summary.x_notes
         assert results.indicators == Results.read("clean/results.yaml").indicators
 
-    @pytest.mark.usefixtures("no_figures")
     def test_runs_of_different_lengths_are_fine(self, small_csv: Path):
         rewrite(small_csv, lambda rows: rows[:-15])
         assert gmb("evaluate", "--runs", small_csv, *JUDGE).code == 0
 
-    @pytest.mark.usefixtures("no_figures")
     def test_no_events_at_all_end_in_an_honest_inconclusive(self, small_csv: Path):
         rewrite(small_csv, lambda rows: [{**row, "test_acc": "0.03"} for row in rows])
         done = gmb("evaluate", "--runs", small_csv, *JUDGE)

@@ -50,7 +50,6 @@ def test_logs_that_can_be_read_and_not_be_judged(content: str, message: str):
     assert not Path("results").exists()
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_equal_scores_are_no_error_and_no_alarm():
     for run in range(3):
         Path(f"r{run}.csv").write_text(text(acc=lambda i: float(i > 25), x=lambda i: 1))

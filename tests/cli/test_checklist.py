@@ -17,7 +17,6 @@ def boxes(text: str) -> list[str]:
     return [line[:3] for line in text.splitlines() if line[:3] in ("[x]", "[ ]")]
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_evaluate_prints_the_checklist_and_the_report_has_it(csv_logs: Path):
     done = gmb("evaluate", "--runs", csv_logs, *JUDGE)
     assert done.code == 0, done
@@ -29,7 +28,6 @@ def test_evaluate_prints_the_checklist_and_the_report_has_it(csv_logs: Path):
     assert "tables/gate_summary.csv, a row for each of 3 indicators" in report
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_an_open_box_is_shown_and_no_failure(small_csv: Path):
     done = gmb("evaluate", "--runs", small_csv, "--score=embedding_gini", "--horizon=60",
                "--safe-gap=100")  # fmt: skip

@@ -44,7 +44,8 @@ def read() -> Results:
 
 
 def test_it_leaves_every_file_and_no_alarm(logs: Path):
-    done = gmb(*COMPAT, "--runs", logs, *SCORE, "--score", "train_acc", "--fpr", ".01,.05,.20")
+    scores = (*SCORE, "--score", "train_acc", "--fpr", ".01,.05,.20")
+    done = gmb(*COMPAT, "--runs", logs, *scores, figures=True)
     assert done.code == 0, done
     assert "compat repeats the published computation and never supports an alarm" in done.out
     assert "None of 2 scores may raise an alarm" in done.out
@@ -65,7 +66,6 @@ def test_it_leaves_every_file_and_no_alarm(logs: Path):
     assert "95% interval" not in report
 
 
-@pytest.mark.usefixtures("no_figures")
 class TestForms:
     def test_a_glob_that_the_shell_has_opened(self, logs: Path):
         for out, runs in (("a", sorted(logs.glob("*.csv"))), ("b", [logs / "*.csv"])):
@@ -200,7 +200,6 @@ class TestForms:
         (("--nan=ignore",), "compat does not go with --nan: the reference has no rule for NaN"),
     ],
 )
-@pytest.mark.usefixtures("no_figures")
 def test_bad_options(logs: Path, options: tuple[str, ...], message: str | None):
     command = (*COMPAT, "--runs", logs, *SCORE, *options)
     if message is None:

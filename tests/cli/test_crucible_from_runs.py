@@ -53,7 +53,7 @@ COLUMNS = {
 def tracked(tmp_path_factory):
     """Three tiny runs, and what the command printed."""
     folder = tmp_path_factory.mktemp("tracked") / "out"
-    return folder, done(gmb(*ASKED, "--seeds", "0:3", "--every", 5, "--out", folder))
+    return folder, done(gmb(*ASKED, "--seeds", "0:3", "--every", 5, "--out", folder, figures=True))
 
 
 def test_what_the_command_leaves_and_says(tracked):

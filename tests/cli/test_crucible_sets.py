@@ -61,7 +61,7 @@ def results(path, rows=ROWS):
 
 @pytest.mark.parametrize("name", ["results.csv", "results.json", "results.jsonl"])
 def test_the_frontier_of_a_table(tmp_path, name):
-    shown = done(gmb("crucible", "pareto", results(tmp_path / name)))
+    shown = done(gmb("crucible", "pareto", results(tmp_path / name), figures=True))
     first = [line.split(" ")[0] for line in shown.out.splitlines()]
     assert first[1:7] == ["on", "a", "b", "d", "dominated", "c"]
     found = json.loads((tmp_path / "pareto.json").read_text())["configurations"]

@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pytest
 from command_line import Outcome, gmb, refused
 
 from gmb_hf.benchmark.results import Results
-
-pytestmark = pytest.mark.usefixtures("no_figures")
 
 OPTIONS = ("--score=score", "--horizon=50", "--safe-gap=100", "--window=20", "--lead-target=20")
 

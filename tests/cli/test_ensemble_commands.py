@@ -39,7 +39,7 @@ def _copy_of_the_chain(chain: Path, tmp_path: Path) -> None:
     with_candidate(BOTH)
 
 
-def test_it_is_explored_locked_explained_judged_and_watched(no_figures: None):
+def test_it_is_explored_locked_explained_judged_and_watched():
     done = gmb("explore", "--runs=explore.csv", "--prereg=prereg.yaml", "--out=table.csv")
     assert done.code == 0, done
     assert "both: fitted anew for each fifth of the runs" in " ".join(done.out.split())

@@ -52,7 +52,6 @@ def results() -> Results:
     return Results.read("results/results.yaml")
 
 
-@pytest.mark.usefixtures("no_figures")
 class TestPlateau:
     def test_judges_by_the_step_from_which_the_level_holds(self, csv_logs: Path):
         done = gmb("evaluate", "--runs", csv_logs, *SCORE, *DESIGN, *PLATEAU)
@@ -78,7 +77,6 @@ class TestPlateau:
         assert "No run has an event: test_acc never settles as E_plateau asks." in done.out
 
 
-@pytest.mark.usefixtures("no_figures")
 class TestRegime:
     def test_excluded_runs_are_neither_events_nor_negatives_and_are_counted(self, regimes: Path):
         done = gmb("evaluate", "--runs", regimes, *SCORE, *DESIGN, *REGIME)
@@ -141,7 +139,6 @@ class TestRegime:
         assert results().event.type == "E_regime"
 
 
-@pytest.mark.usefixtures("no_figures")
 class TestBeforeBurnIn:
     """Events that nothing can warn of are reported and count as uncovered."""
 

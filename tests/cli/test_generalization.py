@@ -38,7 +38,9 @@ def test_a_difference_at_equal_training_loss(tmp_path: Path) -> None:
     dense = logs(tmp_path / "dense")
     better = logs(tmp_path / "better", offset=0.1, low=1.0)
     out = tmp_path / "out"
-    done = gmb("generalization", f"better={better}", f"dense={dense}/*.csv", f"--out={out}")
+    done = gmb(
+        "generalization", f"better={better}", f"dense={dense}/*.csv", f"--out={out}", figures=True
+    )
     assert done.code == 0, done
     data = json.loads((out / "generalization.json").read_text())
     assert (data["format"], data["baseline"]) == ("gmb-hf generalisation 1", "dense")

@@ -46,6 +46,7 @@ def compared(folder: Path) -> tuple[Path, str]:
     done = gmb(
         *("heldout", "--checkpoint", folder / "dense", f"wide={folder}/other"),
         *("--text", f"a={folder}/a.txt", f"b={folder}/b.txt", "--out", out),
+        figures=True,
     )
     assert done.code == 0, done
     return out, done.out

@@ -47,7 +47,6 @@ def visible(name: str) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in name).split())
 
 
-@pytest.mark.usefixtures("no_figures")
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
 def test_columns_and_runs_through_every_output(name: str):
     write_log(Path("log.csv"), scores=[name], run=name)
@@ -82,14 +81,13 @@ def test_columns_and_runs_through_every_output(name: str):
 def test_figures_of_all_of_them():
     write_log(Path("log.csv"), scores=NAMES, run="<run>\n$x")
     named = [f"--score={name}" for name in NAMES]
-    done = gmb("evaluate", "--runs=log.csv", *named, *JUDGE)
+    done = gmb("evaluate", "--runs=log.csv", *named, *JUDGE, figures=True)
     assert done.code == 0, done
     drawing = Path("results/figures/label_summary.svg").read_text(encoding="utf-8")
     assert "<script>" not in drawing
     assert len(list(Path("results/figures").glob("*.png"))) == 5
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_a_table_of_reversed_hostile_scores_keeps_its_columns(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", "80")
     name = "[red]" + "very long " * 12

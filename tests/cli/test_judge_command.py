@@ -111,7 +111,6 @@ def judged_logs(chain: Path) -> None:
         assert done.code == 0, done
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_a_judge_passes_the_gates_of_all_others(chain: Path) -> None:
     judged_logs(chain)
     design = Design.read(chain / "prereg.yaml").replace(

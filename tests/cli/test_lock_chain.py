@@ -131,14 +131,12 @@ class TestEvaluate:
         assert labels["embedding_gini"] == "SUPPORTED_FOR_ALARM"
         assert done.next_command == "gmb lock --explain --lock lock.yaml"
 
-    @pytest.mark.usefixtures("no_figures")
     def test_takes_the_held_out_runs_from_among_all(self):
         done = gmb("evaluate", *JUDGED, "explore.csv")
         assert done.code == 0, done
         assert "30 runs were set aside" in done.out
         assert len(Results.read("results/results.yaml").event.t_event_by_seed) == 60
 
-    @pytest.mark.usefixtures("no_figures")
     def test_missing_held_out_seeds_are_noted(self):
         log = RunLog.read("heldout.csv")
         log.select(log.runs[:58]).write("part.parquet")

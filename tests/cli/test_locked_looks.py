@@ -11,8 +11,6 @@ from command_line import gmb, locking, refused
 from gmb_hf import Design, RunLog
 from gmb_hf.benchmark.results import Results
 
-pytestmark = pytest.mark.usefixtures("no_figures")
-
 
 @pytest.fixture(autouse=True)
 def _copied(chain: Path, _empty_folder: None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow.csv
-import pytest
 from command_line import COLUMNS, DESIGN, gmb, refused
 from synthetic import synthetic_runlog
 
@@ -20,7 +19,8 @@ def labels(folder: str | Path) -> dict[str, str]:
 
 
 def test_from_logs_to_a_verdict_with_every_file(csv_logs: Path):
-    done = gmb("evaluate", "--runs", csv_logs, *SCORES, "--score=test_loss_drop", *DESIGN)
+    scores = (*SCORES, "--score=test_loss_drop")
+    done = gmb("evaluate", "--runs", csv_logs, *scores, *DESIGN, figures=True)
     assert done.code == 0, done
     assert labels("results")["embedding_gini"] == "SUPPORTED_FOR_ALARM"
     assert labels("results")["train_acc"] != "SUPPORTED_FOR_ALARM"
@@ -40,7 +40,6 @@ def test_from_logs_to_a_verdict_with_every_file(csv_logs: Path):
     ]
 
 
-@pytest.mark.usefixtures("no_figures")
 class TestGates:
     """Exit code 1 is for a check that was asked for, and only then."""
 
@@ -62,7 +61,6 @@ class TestGates:
         assert gmb("evaluate", "--runs", csv_logs, *options).code == 1
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_same_command_same_bytes(csv_logs: Path):
     for out in ("one", "two"):
         assert gmb("evaluate", "--runs", csv_logs, *SCORES, *DESIGN, "--out", out).code == 0
@@ -70,7 +68,6 @@ def test_same_command_same_bytes(csv_logs: Path):
         assert (Path("one") / name).read_bytes() == (Path("two") / name).read_bytes()
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_a_column_comes_before_the_indicator_of_its_name(csv_logs: Path):
     done = gmb("evaluate", "--runs", csv_logs, *SCORES, "--score=test_loss_drop", *DESIGN)
     assert done.code == 0, done
@@ -83,7 +80,6 @@ def test_a_column_comes_before_the_indicator_of_its_name(csv_logs: Path):
     assert f"note: {note}" in done.out
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_what_the_linter_warns_of_is_printed_in_options(csv_logs: Path):
     options = (*SCORES, "--horizon=100", "--safe-gap=200", "--burn-in=150")
     done = gmb("evaluate", "--runs", csv_logs, *options)
@@ -91,7 +87,6 @@ def test_what_the_linter_warns_of_is_printed_in_options(csv_logs: Path):
     assert "note: [lead_target_beyond_horizon] --lead-target 200 exceeds" in done.out
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_a_reversed_score_says_so(csv_logs: Path):
     done = gmb("evaluate", "--runs", csv_logs, "--score=test_acc", "--sign=-1", *DESIGN)
     assert done.code == 0
@@ -99,7 +94,6 @@ def test_a_reversed_score_says_so(csv_logs: Path):
     assert "-score: reversed" in done.out
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_files_of_a_glob_that_the_shell_has_opened(tmp_path: Path):
     log = synthetic_runlog(6, 61)
     for run in log.runs:
@@ -114,7 +108,6 @@ def test_files_of_a_glob_that_the_shell_has_opened(tmp_path: Path):
     assert len(Results.read("opened/results.yaml").event.t_event_by_seed) == 6
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_thresholds_from_explore_runs(chain: Path):
     options = ("--score=embedding_gini", *DESIGN, "--explore-runs", chain / "explore.csv")
     assert gmb("evaluate", "--runs", chain / "heldout.csv", *options).code == 0
@@ -125,7 +118,6 @@ def test_thresholds_from_explore_runs(chain: Path):
     assert 19 <= calibration.n_runs <= 30  # those of the 30 that have negative windows
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_the_reference_runs_end_in_a_verdict_with_reasons(reference_runs: Path):
     options = ("--score=score", "--metric=acc_test", "--horizon=20000", "--safe-gap=25000")
     options += ("--window=1000", "--jump=0.04", "--floor=0.85", "--burn-in=10000")

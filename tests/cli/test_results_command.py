@@ -152,7 +152,6 @@ class TestCompare:
         assert "INCONCLUSIVE*" in done.out
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_our_own_evaluation_validates_and_compares(small_csv: Path):
     judge = ("--score=embedding_gini", "--horizon=60", "--safe-gap=100")
     assert gmb("evaluate", "--runs", small_csv, *judge).code == 0

@@ -134,7 +134,7 @@ class TestResume:
     ):
         monkeypatch.setattr("gmb_hf.training.stacked.train_group", _must_not_run)
         before = contents(copy)
-        assert gmb(*SMOKE, "--out", copy).code == 0
+        assert gmb(*SMOKE, "--out", copy, figures=True).code == 0
         assert contents(copy) == before
 
     @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ class TestAfterTheRun:
         assert "6 runs were set aside" in done.out
         assert Path("explore.csv").read_bytes() == (smoke[0] / "explore.csv").read_bytes()
 
-    def test_lock_and_evaluate_find_the_same_numbers(self, smoke: Smoke, no_figures: None):
+    def test_lock_and_evaluate_find_the_same_numbers(self, smoke: Smoke):
         assert gmb("lock", "--runs", smoke[0] / "logs", "--out=new.yaml").code == 0
         ours, theirs = Lock.read("new.yaml"), Lock.read(smoke[0] / "lock.yaml")
         assert ours.x_lock.candidates == theirs.x_lock.candidates

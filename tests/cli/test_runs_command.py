@@ -101,7 +101,6 @@ class TestVerify:
         assert "--runs a.csv --step-column epoch --run-column id" in done.next_command
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_a_trainers_states_are_judged_where_metric_and_score_are_known(trainings: Path):
     options = ("--score=embedding_gini", "--metric=test_acc", *DESIGN, "--window=40")
     done = gmb("evaluate", "--runs", trainings, *options)
@@ -116,7 +115,6 @@ def test_a_trainers_states_are_judged_where_metric_and_score_are_known(trainings
     assert Results.read("again/results.yaml").indicators == results.indicators
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_a_guess_of_the_steps_is_said(small_csv: Path):
     table = pyarrow.csv.read_csv(small_csv)
     names = ["global_step" if name == "step" else name for name in table.column_names]

@@ -71,7 +71,7 @@ def table(path: Path) -> list[dict[str, str]]:
 
 def test_one_run_is_reported_in_its_own_folder(tmp_path: Path) -> None:
     run = folder(tmp_path / "run")
-    done = gmb("sequential", "report", run)
+    done = gmb("sequential", "report", run, figures=True)
     assert done.code == 0, done
     said = " ".join(done.out.split())
     assert "quick is not the protocol: p = 7 (protocol: 97)" in said
@@ -110,7 +110,7 @@ def test_the_same_files_give_the_same_report(tmp_path: Path) -> None:
     run = folder(tmp_path / "run")
     first, second = tmp_path / "first", tmp_path / "second"
     for out in (first, second):
-        assert gmb("sequential", "report", run, f"--out={out}").code == 0
+        assert gmb("sequential", "report", run, f"--out={out}", figures=True).code == 0
     for path in sorted(first.rglob("*.*")):
         assert path.read_bytes() == (second / path.relative_to(first)).read_bytes(), path
     assert not (run / "retention.json").exists()
@@ -121,7 +121,7 @@ def test_a_formal_suite_in_the_size_of_the_protocol_needs_no_note(tmp_path: Path
     shape += ["training.steps=50000", "phases.steps=none", "phases.stop_loss=none"]
     shape += ["training.lr=1e-3", "training.weight_decay=1.0"]
     run = folder(tmp_path / "run", suite="formal", changes=shape, logs=False)
-    done = gmb("sequential", "report", run)
+    done = gmb("sequential", "report", run, figures=True)
     assert done.code == 0, done
     assert "not the protocol" not in done.out
     assert "note" not in table(run / "tables" / "matrix_loss.csv")[0]

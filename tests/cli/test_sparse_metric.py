@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
-import pytest
 from command_line import COLUMNS, DESIGN, gmb
 from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
 
@@ -26,7 +25,6 @@ def write_sparse(path: str, runs: int, first: int) -> None:
     pyarrow.csv.write_csv(table.set_column(place, "test_acc", thinned), path)
 
 
-@pytest.mark.usefixtures("no_figures")
 def test_every_command_takes_it_and_finds_the_same_events() -> None:
     write_sparse("explore.csv", 30, 0)
     write_sparse("heldout.csv", 40, 100)

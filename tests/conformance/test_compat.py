@@ -29,17 +29,10 @@ ROW = [
 def evaluate(out: Path, runs: Path, *options: str) -> dict[str, Any]:
     """Run the command and return the results file as plain data."""
     command = ["evaluate", "--protocol", "compat", "--runs", str(runs), "--score", "score"]
-    command += ["--metric", "acc_test", *options, "--out", str(out)]
+    command += ["--metric", "acc_test", *options, "--no-figures", "--out", str(out)]
     with contextlib.redirect_stdout(io.StringIO()):
         assert main(command) == 0
     return Results.read(out / "results.yaml").plain()
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _no_figures() -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gmb_hf.report.report.draw", lambda *_, **__: {})
-        yield
 
 
 @pytest.fixture(scope="module")
