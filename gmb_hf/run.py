@@ -75,6 +75,7 @@ def run(
         config: of the run, or the name of a preset.
         out: its folder.
         device: auto, cpu or cuda.
+        figures: whether to draw figures/ and those of the model card.
         counting: shows progress; nothing is shown without it.
 
     Raises:
