@@ -27,6 +27,7 @@ GROUND = [
     "escape",
     "stats",
     "plugins",
+    "tables",
     "_version",
     "_lazy",
 ]
@@ -124,7 +125,7 @@ def _named(node: ast.AST, path: Path) -> list[str]:
             package = path.relative_to(ROOT).with_suffix("").parts[: -node.level]
             base = ".".join([*package, *([node.module] if node.module else [])])
         return [_submodule(base, alias.name) for alias in node.names]
-    if isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy_names":
+    if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "lazy_names":
         if not isinstance(node.args[1], ast.Dict):
             return []  # the public names of the package, from all over the house
         homes = ast.literal_eval(node.args[1]).values()
@@ -136,6 +137,8 @@ def _named(node: ast.AST, path: Path) -> list[str]:
 
 def _submodule(base: str, name: str) -> str:
     """`from package import name`: the module `package.name` where there is one, else `package`."""
+    if not base.startswith(PACKAGE):
+        return base
     place = ROOT.joinpath(*base.split("."), name)
     is_module = place.with_suffix(".py").exists() or (place / "__init__.py").exists()
     return f"{base}.{name}" if is_module else base
