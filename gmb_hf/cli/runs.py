@@ -184,7 +184,7 @@ def _print(found: Verification) -> None:
         rows.append(Line(f"and {rest} more columns; --columns chooses"))
     show.console().print()
     show.table(Table(columns, rows))
-    _say_notes(found.facts)
+    _say_notes(found.remarks)
 
 
 def _say_notes(notes: Sequence[str]) -> None:

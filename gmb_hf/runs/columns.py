@@ -90,16 +90,16 @@ class RawTable:
         return InputError(reason, code="not_numbers", where=self.where, column=column)
 
 
-def find_step(names: Sequence[str], asked: str, where: str) -> str:
-    """The column of steps: the one asked for, or for `step` the only one of `STEP_NAMES`.
+def find_step(names: Sequence[str], wanted: str, where: str) -> str:
+    """The column of steps: the one wanted, or for `step` the only one of `STEP_NAMES`.
 
-    Where there is none, the answer is what was asked for, which is then found missing.
+    Where there is none, it is the one wanted, which is then found missing.
 
     Raises:
         InputError: several columns have a name that steps go by.
     """
-    if asked in names or asked != STEP:
-        return asked
+    if wanted in names or wanted != STEP:
+        return wanted
     known = [name for name in STEP_NAMES if name in names]
     if len(known) > 1:
         raise InputError(
@@ -108,7 +108,7 @@ def find_step(names: Sequence[str], asked: str, where: str) -> str:
             code="several_step_columns",
             where=where,
         )
-    return known[0] if known else asked
+    return known[0] if known else wanted
 
 
 _EMPTY = pa.array(["", "NA", "N/A", "n/a", "null", "NULL", "None"])

@@ -168,13 +168,13 @@ class GrowingRows:
         self._needs = frozenset(needs) - {STEP}
         self._cadence = cadence or 1
         self._run = run
-        self._run_asked = run is not None
+        self._run_given = run is not None
         self._seen_runs: set[str] = set()
         self._step_column = step_column
         self._header: list[str] = []
         self._read_any = False
         self._begins = False
-        self._held: Checkpoint | None = None
+        self._pending: Checkpoint | None = None
         self._done: int | None = None  # the step that was handed over last
 
     def checkpoints(self, lines: Sequence[Line]) -> list[Checkpoint]:
@@ -190,12 +190,12 @@ class GrowingRows:
                 self._header, self._begins, self._done = [], True, None
             row = self._row(line)
             if row is not None:
-                found += self._take(row, line)
+                found += self._add_row(row, line)
         return found
 
     def rest(self) -> list[Checkpoint]:
         """The checkpoint that waits for more rows of its step, if one does."""
-        held, self._held = self._held, None
+        held, self._pending = self._pending, None
         if held is None:
             return []
         self._done = held.step
@@ -203,7 +203,7 @@ class GrowingRows:
 
     def missing_run(self) -> InputError | None:
         """The error for a run that was asked for and is not in the log; None if it is."""
-        if not self._run_asked or self._run in self._seen_runs:
+        if not self._run_given or self._run in self._seen_runs:
             return None
         return unknown("run", str(self._run), self._seen_runs, where=self._where)
 
@@ -215,10 +215,10 @@ class GrowingRows:
         try:
             row = json.loads(line.text)
         except ValueError as error:
-            self._pass_over(line, f"is not JSON ({error})")
+            self._skip(line, f"is not JSON ({error})")
             return None
         if not isinstance(row, dict):
-            self._pass_over(line, "is not a JSON object {column: number}")
+            self._skip(line, "is not a JSON object {column: number}")
             return None
         return row
 
@@ -228,20 +228,23 @@ class GrowingRows:
             self._header = cells
             return None
         if len(cells) != len(self._header):
-            self._pass_over(
-                line, f"has {len(cells)} cells where the header has {len(self._header)}"
-            )
+            self._skip(line, f"has {len(cells)} cells where the header has {len(self._header)}")
             return None
         return dict(zip(self._header, cells, strict=True))
 
-    def _pass_over(self, line: Line, why: str) -> None:
+    def _skip(self, line: Line, why: str) -> None:
         message = f"{self._where}: line {line.number} {why}"
         if not self._read_any:
-            raise InputError(f"{message}; name a log of JSON lines, or a .csv file")
+            raise InputError(
+                f"{message}; name a log of JSON lines, or a .csv file",
+                code="not_a_log",
+                where=self._where,
+                place=f"line {line.number}",
+            )
         self.notes.append(f"{message}; passed over")
 
-    def _take(self, row: dict[str, Any], line: Line) -> list[Checkpoint]:
-        if not self._is_of_the_run(row):
+    def _add_row(self, row: dict[str, Any], line: Line) -> list[Checkpoint]:
+        if not self._is_of_run(row):
             return []
         step = self._step(row, line)
         self._read_any = True
@@ -257,24 +260,26 @@ class GrowingRows:
         if step == self._done:
             return []
         found = []
-        if self._held is not None and self._held.step == step:
-            columns = {**self._held.columns, **columns}
+        if self._pending is not None and self._pending.step == step:
+            columns = {**self._pending.columns, **columns}
         else:
             found = self.rest()
-        self._held = Checkpoint(step, columns, line.number, self._begins)
+        self._pending = Checkpoint(step, columns, line.number, self._begins)
         self._begins = False
         return found + self.rest() if self._needs <= columns.keys() else found
 
-    def _is_of_the_run(self, row: Mapping[str, Any]) -> bool:
+    def _is_of_run(self, row: Mapping[str, Any]) -> bool:
         if RUN not in row:
             return True
         name = str(row[RUN])
         self._seen_runs.add(name)
         if self._run is None:
             self._run = name
-        if name != self._run and not self._run_asked:
+        if name != self._run and not self._run_given:
             raise InputError(
-                f"{self._where}: holds several runs ({self._run}, {name}); say which with --run"
+                f"{self._where}: holds several runs ({self._run}, {name}); say which with --run",
+                code="several_runs",
+                where=self._where,
             )
         return name == self._run
 
@@ -285,11 +290,15 @@ class GrowingRows:
                 return None  # a summary, a config: loggers write such rows too
             raise InputError(
                 f"{self._where}: line {line.number}: column {column!r} missing; found: "
-                f"{', '.join(row) or 'none'}; say which it is with --step-column"
+                f"{', '.join(row) or 'none'}; say which it is with --step-column",
+                code="missing_column",
+                where=self._where,
+                place=f"line {line.number}",
+                column=column,
             )
         value = _number(row[column])
         if value is None or not math.isfinite(value) or value < 0 or value != int(value):
-            self._pass_over(line, f"has the step {row[column]!r}, no whole number from 0 on")
+            self._skip(line, f"has the step {row[column]!r}, no whole number from 0 on")
             return None
         return int(value)
 

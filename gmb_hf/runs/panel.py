@@ -1,4 +1,4 @@
-"""One observable or score of many runs as a rectangle: values, steps and the mask of what exists.
+"""One observable or score of many runs as arrays: values, steps and the mask of what exists.
 
 Rows are runs, columns are checkpoints, and a run of n checkpoints fills the first n columns. What
 lies behind a run's last checkpoint is absent, which the mask says; NaN inside a run is a value that
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gmb_hf.errors import InputError
+from gmb_hf.errors import InputError, repeated
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -57,11 +57,12 @@ class Panel:
                 or steps that are not whole, not negative and strictly increasing.
         """
         if not series:
-            raise InputError(f"panel {name!r}: no runs")
+            raise InputError(f"panel {name!r}: no runs", code="no_runs", column=name)
         runs = tuple(run for run, _, _ in series)
-        if len(set(runs)) != len(runs):
-            twice = next(run for run in runs if runs.count(run) > 1)
-            raise InputError(f"panel {name!r}: run {twice!r} is given twice")
+        twice = repeated(runs)
+        if twice is not None:
+            message = f"panel {name!r}: run {twice!r} is given twice"
+            raise InputError(message, code="repeated_run", column=name, run=twice)
         rows = [_series(name, *one) for one in series]
         lengths = np.array([len(steps) for steps, _ in rows])
         present = prefix_mask(lengths)
@@ -127,7 +128,9 @@ class Panel:
         if not counted.any():
             raise InputError(
                 f"{self.name!r}: no run has two checkpoints, so there is no spacing between them; "
-                "log more of them"
+                "log more of them",
+                code="one_checkpoint",
+                column=self.name,
             )
         cadence = int(spacing[counted][0])
         wrong = np.argwhere(counted & (spacing != cadence))
@@ -136,7 +139,10 @@ class Panel:
             raise InputError(
                 f"run {self.runs[run]!r}: checkpoints are {cadence} steps apart, but step "
                 f"{self.steps[run, column + 1]} comes {spacing[run, column]} after the one before "
-                "it; log every run at one spacing"
+                "it; log every run at one spacing",
+                code="uneven_steps",
+                run=self.runs[run],
+                step=int(self.steps[run, column + 1]),
             )
         return cadence
 
@@ -156,18 +162,25 @@ def _series(
     if raw.ndim != 1 or raw.shape != row.shape or not len(row):
         raise InputError(
             f"panel {name!r}, run {run!r}: steps and values must be equally long and not empty, "
-            f"got shapes {raw.shape} and {row.shape}"
+            f"got shapes {raw.shape} and {row.shape}",
+            code="bad_shape",
+            run=run,
         )
     whole = raw.astype(np.int64)
     bad = np.flatnonzero((whole != raw) | (whole < 0))
     if len(bad):
         raise InputError(
-            f"panel {name!r}, run {run!r}: step {raw[bad[0]]} is not a whole number from 0 on"
+            f"panel {name!r}, run {run!r}: step {raw[bad[0]]} is not a whole number from 0 on",
+            code="not_whole",
+            run=run,
         )
     back = np.flatnonzero(np.diff(whole) <= 0)
     if len(back):
         raise InputError(
             f"panel {name!r}, run {run!r}: step {whole[back[0] + 1]} follows step "
-            f"{whole[back[0]]}; steps must increase"
+            f"{whole[back[0]]}; steps must increase",
+            code="steps_backwards",
+            run=run,
+            step=int(whole[back[0] + 1]),
         )
     return whole, row

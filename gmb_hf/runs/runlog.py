@@ -545,22 +545,15 @@ def at_shared_steps(log: RunLog, columns: Sequence[str]) -> RunLog:
 # The content hash of a log, from batches of its rows.
 
 
-@dataclasses.dataclass
-class _Run:
-    """One run as far as it has been read."""
-
-    name: str
-    rows: int = 0
-    columns: dict[str, Any] = dataclasses.field(default_factory=dict)  # name -> SHA-256 so far
-    filled: set[str] = dataclasses.field(default_factory=set)
-
-
 class RunItems:
     """Collects the items of a run log from batches of its rows, in constant memory for each run."""
 
     def __init__(self) -> None:
         self._digests: dict[str, bytes] = {}
-        self._open: _Run | None = None
+        self._name = ""
+        self._rows = 0
+        self._columns: dict[str, Any] = {}  # of the run under way: name -> SHA-256 so far
+        self._filled: set[str] = set()
 
     def add(self, batch: pa.RecordBatch, *, where: str = "run log") -> None:
         """Take the next rows; a run may go on from one batch to the next.
@@ -572,55 +565,53 @@ class RunItems:
         if not batch.num_rows:
             return
         _check_columns(batch.schema, where)
-        names = batch["run"]
-        codes = np.asarray(pc.dictionary_encode(names).indices)
-        starts = np.append(0, np.flatnonzero(np.diff(codes)) + 1)
+        codes = np.asarray(pc.dictionary_encode(batch["run"]).indices)
+        starts = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist()]
         columns = {name: _canonical(batch[name]) for name in batch.schema.names if name != "run"}
         for start, stop in zip(starts, [*starts[1:], batch.num_rows], strict=True):
-            self._extend(names[int(start)].as_py(), columns, int(start), int(stop), where)
+            name = batch["run"][start].as_py()
+            if not self._rows or name != self._name:
+                self._close()
+                if name in self._digests:
+                    message = f"{where}: the rows of run {name!r} do not stand together"
+                    raise InputError(message, code="run_in_pieces", where=where, run=name)
+                self._name = name
+            self._rows += stop - start
+            for column, values in columns.items():
+                own = values[start:stop]
+                if column not in self._columns:
+                    self._columns[column] = hashlib.sha256()
+                self._columns[column].update(own.tobytes())
+                if not np.isnan(own).all():
+                    self._filled.add(column)
 
     def finish(self) -> Iterator[bytes]:
         """The items' hashes, 32 bytes each, when all rows have been taken."""
         self._close()
         yield from self._digests.values()
 
-    def _extend(
-        self, name: str, columns: dict[str, NDArray[np.float64]], start: int, stop: int, where: str
-    ) -> None:
-        if self._open is None or self._open.name != name:
-            self._close()
-            if name in self._digests:
-                raise InputError(f"{where}: the rows of run {name!r} do not stand together")
-            self._open = _Run(name)
-        run = self._open
-        for column, values in columns.items():
-            own = values[start:stop]
-            if column not in run.columns:
-                run.columns[column] = hashlib.sha256()
-            run.columns[column].update(own.tobytes())
-            if not np.isnan(own).all():
-                run.filled.add(column)
-        run.rows += stop - start
-
     def _close(self) -> None:
         """A column in which the run has no value is not there: others may have brought it."""
-        if self._open is None:
+        if not self._rows:
             return
-        run, self._open = self._open, None
-        columns = {name: run.columns[name].hexdigest() for name in run.filled}
-        self._digests[run.name] = item_hash({"run": run.name, "rows": run.rows, "columns": columns})
+        columns = {name: self._columns[name].hexdigest() for name in self._filled}
+        item = {"run": self._name, "rows": self._rows, "columns": columns}
+        self._digests[self._name] = item_hash(item)
+        self._rows, self._columns, self._filled = 0, {}, set()
 
 
 def _check_columns(schema: pa.Schema, where: str) -> None:
     twice = repeated(schema.names)
     if twice is not None:
-        raise InputError(f"{where}: column {twice!r} stands twice")
+        message = f"{where}: column {twice!r} stands twice"
+        raise InputError(message, code="repeated_column", where=where, column=twice)
     if "run" not in schema.names:
         raise missing_column("run", schema.names, where)
     for column in schema:
         number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
         if column.name != "run" and not number:
-            raise InputError(f"{where}: column {column.name!r} holds {column.type}, not numbers")
+            message = f"{where}: column {column.name!r} holds {column.type}, not numbers"
+            raise InputError(message, code="not_numbers", where=where, column=column.name)
 
 
 def _canonical(column: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:

@@ -1,7 +1,7 @@
-"""What to know of run logs before they are judged: facts, and faults that would stand in the way.
+"""Checks of run logs before they are evaluated: remarks, and faults that need action.
 
-A fault is what an evaluation refuses or what would make its answer wrong; a restart that logged
-some steps again, or columns that were logged at different steps, are facts.
+A fault is what an evaluation refuses or what would make its result wrong; a restart that logged
+some steps again, or columns that were logged at different steps, are remarks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gmb_hf.runs.runlog import RunLog, at_shared_steps
 
 
 @dataclass(frozen=True)
-class ColumnFacts:
+class ColumnSummary:
     """One observable over all runs.
 
     Attributes:
@@ -51,7 +51,7 @@ class Verification:
         spacing: steps between checkpoints, as most of them have it; None where no run has two.
         columns: the observables that were looked at.
         fingerprint: of the run log, 64 hex digits.
-        facts: sentences that need no action.
+        remarks: sentences that need no action.
         faults: one line each; empty where the logs may be judged.
     """
 
@@ -59,9 +59,9 @@ class Verification:
     rows: int
     steps: tuple[int, int]
     spacing: int | None
-    columns: tuple[ColumnFacts, ...]
+    columns: tuple[ColumnSummary, ...]
     fingerprint: str
-    facts: tuple[str, ...]
+    remarks: tuple[str, ...]
     faults: tuple[str, ...]
 
 
@@ -83,21 +83,21 @@ def verify(log: RunLog, columns: Sequence[str] = ()) -> Verification:
     spacing = _spacing(clock)
     faults += _gaps(clock, spacing)
     for name in names:
-        faults += _not_numbers(judged, name, asked=bool(columns))
+        faults += _not_numbers(judged, name, required=bool(columns))
     faults += _copies(judged, names)
-    facts = list(judged.notes)
+    remarks = list(judged.notes)
     dropped = log.dropped_duplicates
     if dropped:
         runs = ", ".join(f"{run} ({count})" for run, count in dropped.items())
-        facts.append(f"{sum(dropped.values())} rows of restarted logs were dropped: {runs}.")
+        remarks.append(f"{sum(dropped.values())} rows of restarted logs were dropped: {runs}.")
     return Verification(
         runs=log.runs,
         rows=judged.table.num_rows,
         steps=(int(clock.first_step.min()), int(clock.last_step.max())),
         spacing=spacing,
-        columns=tuple(_facts(judged, name) for name in names),
+        columns=tuple(_summary(judged, name) for name in names),
         fingerprint=fingerprint,
-        facts=tuple(facts),
+        remarks=tuple(remarks),
         faults=tuple(faults),
     )
 
@@ -145,11 +145,11 @@ def _gaps(clock: Panel, spacing: int | None) -> list[str]:
     return faults
 
 
-def _not_numbers(log: RunLog, name: str, *, asked: bool) -> list[str]:
+def _not_numbers(log: RunLog, name: str, *, required: bool) -> list[str]:
     cells = log.table[name]
     values, empty = float_column(cells), np.asarray(pc.is_null(cells), dtype=bool)
     kinds = {"NaN": np.isnan(values) & ~empty, "infinite": np.isinf(values)}
-    if asked:
+    if required:
         kinds["empty"] = empty
     runs, steps = log.table["run"], log.table["step"]
     faults = []
@@ -186,13 +186,13 @@ def _copies(log: RunLog, names: Sequence[str]) -> list[str]:
     return faults
 
 
-def _facts(log: RunLog, name: str) -> ColumnFacts:
+def _summary(log: RunLog, name: str) -> ColumnSummary:
     cells = log.table[name]
     values = float_column(cells)
     finite = values[np.isfinite(values)]
     empty = int(cells.null_count)
     infinite = int(np.isinf(values).sum())
-    return ColumnFacts(
+    return ColumnSummary(
         name=name,
         values=len(finite),
         empty=empty,

@@ -35,7 +35,7 @@ def log_of(columns: dict[str, NDArray[np.generic]], *, empty: tuple[int, ...] = 
 def test_sound_logs() -> None:
     log = log_of(two_runs())
     found = verify(log, ["acc", "score"])
-    assert (found.faults, found.facts) == ((), ())
+    assert (found.faults, found.remarks) == ((), ())
     assert (found.runs, found.rows, found.steps, found.spacing) == (("a", "b"), 12, (0, 50), 10)
     assert found.fingerprint == log.fingerprint()
     assert dataclasses.astuple(found.columns[0]) == ("acc", 12, 0, 0, 0, 0.0, 11.0)
@@ -77,7 +77,7 @@ def test_empty_cells_are_faults_of_the_columns_that_are_asked_for() -> None:
 def test_a_rhythm_is_a_fact() -> None:
     found = verify(log_of(two_runs(), empty=(1, 3, 5, 7, 9, 11)), ["acc", "score"])
     assert found.faults == ()
-    assert found.facts == ("Kept are the 6 of 12 rows in which acc and score have a value.",)
+    assert found.remarks == ("Kept are the 6 of 12 rows in which acc and score have a value.",)
     assert (found.rows, found.spacing) == (6, 20)
 
 
@@ -111,7 +111,7 @@ def test_a_copy_of_a_run() -> None:
 def test_repeats_are_facts() -> None:
     columns = {name: np.append(values, values[-1:]) for name, values in two_runs().items()}
     found = verify(log_of(columns))
-    assert found.facts == ("1 rows of restarted logs were dropped: b (1).",)
+    assert found.remarks == ("1 rows of restarted logs were dropped: b (1).",)
     assert found.faults == ()
 
 
