@@ -8,8 +8,6 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pytest
-
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "gmb_hf_plugin_example"
 
 USE_IT = """
@@ -47,7 +45,6 @@ def run(code: str, folder: Path, *paths: Path) -> subprocess.CompletedProcess[st
     )
 
 
-@pytest.mark.xfail(strict=False, reason="tasks are about to register by name")
 def test_the_example_is_found(tmp_path: Path):
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
     install(tmp_path, project["entry-points"], project["name"])

@@ -50,12 +50,11 @@ from gmb_hf.report.style import (
 )
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.stats import generator
-from gmb_hf.tasks.modular import ModularTask
 from gmb_hf.tasks.task import TaskData
 from gmb_hf.training.checkpoints import load_model
 from gmb_hf.training.config import RunConfig, TaskSettings, format_seeds
 from gmb_hf.training.ensemble import Ensemble, task_data
-from gmb_hf.training.observables import answer_hidden, cosines, model_hidden
+from gmb_hf.training.observables import cosines, model_hidden
 from gmb_hf.training.presets import design_of
 from gmb_hf.training.progress import MEMORISED
 from gmb_hf.training.single import train_seeds
@@ -64,15 +63,6 @@ from gmb_hf.training.stacked import Beside, finished_seeds
 Q10 = "crucible_margin_q10"
 TRAIN_Q10 = "crucible_train_margin_q10"
 TIER3_RATE = "crucible_tier3_pass_rate"
-
-_FORMS = {
-    "add": "{a} + {b}",
-    "sub": "{a} - {b}",
-    "mul": "{a} * {b}",
-    "sq_sum": "{a}^2 + {b}^2",
-    "div": "{a} / {b}",
-    "x2_xy_y2": "{a}^2 + {a} * {b} + {b}^2",
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,18 +129,6 @@ def draw_bundles(
     others += (others >= first[:, None]) * width[:, None]  # past the anchor's group
     candidates = order[np.column_stack([positives, others])]
     return EquationBundles(order[anchors], candidates)
-
-
-def equation_texts(task: ModularTask) -> list[str]:
-    """Every row of a task as people write it, in the order of its rows.
-
-    >>> equation_texts(ModularTask("sub", 29))[3 * 29 + 5]
-    '3 - 5 = 27 (mod 29)'
-    """
-    form = _FORMS[task.operation] + " = {c} (mod {p})"
-    a, b = (column.tolist() for column in task.operands().values())
-    answers = task.answers()[:, 0].tolist()
-    return [form.format(a=x, b=y, c=c, p=task.prime) for x, y, c in zip(a, b, answers, strict=True)]
 
 
 def bundle_lines(
@@ -227,16 +205,21 @@ class Sampling:
 
     def held_out(self, data: TaskData, data_seed: int) -> EquationBundles:
         """Bundles of held-out equations, by their true answers."""
-        return self._draw(data.true_answers[data.test_index, 0], 2 * data_seed, "held-out")
+        return self._draw(data.true_answers[data.test_index], 2 * data_seed, "held-out")
 
     def training(self, data: TaskData, data_seed: int) -> EquationBundles:
         """Bundles of training equations, by the answers that are trained on, right or wrong."""
-        return self._draw(data.answers[data.train_index, 0], 2 * data_seed + 1, "training")
+        return self._draw(data.answers[data.train_index], 2 * data_seed + 1, "training")
 
     def _draw(self, answers: NDArray[np.int64], stream: int, rows: str) -> EquationBundles:
+        if answers.shape[1] > 1:
+            raise InputError(
+                f"bundles are drawn by a row's answer, and rows of this task have "
+                f"{answers.shape[1]} answer tokens; choose a task with one, e.g. task.name=parity_8"
+            )
         rng = generator(self.seed, stream)
         try:
-            return draw_bundles(answers, self.bundles, self.negatives, rng)
+            return draw_bundles(answers[:, 0], self.bundles, self.negatives, rng)
         except InputError as error:
             where = f"{rows} equations of data seed {stream // 2}"
             raise error.reworded(f"{where}: {error}") from None
@@ -244,7 +227,7 @@ class Sampling:
 
 def held_out_texts(settings: TaskSettings, data: TaskData) -> list[str]:
     """The held-out equations as people write them."""
-    every = equation_texts(settings.build())
+    every = settings.build().texts()
     return [every[row] for row in data.test_index.tolist()]
 
 
@@ -330,8 +313,8 @@ class MarginCallback:
             train_acc: accuracies on training rows, [S].
         """
         ensemble = self._ensemble
-        self._similarities = _cosines(answer_hidden(ensemble, ensemble.test), self._indices)
-        training = _cosines(answer_hidden(ensemble, ensemble.train), self._training_indices)
+        self._similarities = _cosines(ensemble.test.logits(ensemble.weights)[1], self._indices)
+        training = _cosines(ensemble.train.logits(ensemble.weights)[1], self._training_indices)
         margin = margins_of(self._similarities)
         for place in np.flatnonzero((train_acc >= MEMORISED) & (self._frozen_step < 0)).tolist():
             self._freeze(place, margin[place], ensemble.step)
@@ -466,8 +449,8 @@ def score_model(
     known, needed = loaded.config.vocab_size, data.vocab_size
     if known != needed:
         raise InputError(
-            f"{model}: has {known} tokens, but {task.name} needs {needed}; say what it was trained "
-            "on, e.g. --set task.prime=97 --set task.operation=add"
+            f"{model}: has {known} tokens, but {task.title} needs {needed}; say what it was "
+            "trained on, e.g. --set task.prime=97 --set task.operation=add"
         )
     bundles = sampling.held_out(data, task.data_seed_of(seed))
     rows = torch.from_numpy(data.input_ids[data.test_index])

@@ -34,7 +34,7 @@ from gmb_hf.runs.runlog import RunItems, RunLog
 from gmb_hf.tasks.formal import FormalTask
 from gmb_hf.tasks.modular import ModularTask
 from gmb_hf.tasks.registry import get_task, task_names
-from gmb_hf.tasks.task import OPERATIONS, Task
+from gmb_hf.tasks.task import Task
 from gmb_hf.tasks.text import Piece, Text
 from gmb_hf.training.config import RunConfig
 
@@ -593,7 +593,7 @@ def modular_configs(
     Raises:
         InputError: an unknown task, one that is no modular task, or a bad split.
     """
-    names = tasks or [name for name in task_names() if name.rpartition("_p")[0] in OPERATIONS]
+    names = tasks or _names_of(ModularTask)
     chosen = [_of_kind(get_task(name), ModularTask) for name in names]
     return [_config(get_task(task.name, op_token=op_token), data_seed, fraction) for task in chosen]
 
@@ -606,7 +606,7 @@ def formal_configs(
     Raises:
         InputError: an unknown task, one that is no formal task, or a bad split.
     """
-    names = tasks or [name for name in task_names() if name.rpartition("_p")[0] not in OPERATIONS]
+    names = tasks or _names_of(FormalTask)
     chosen = [_of_kind(get_task(name), FormalTask) for name in names]
     return [_config(task, data_seed, fraction) for task in chosen]
 
@@ -614,6 +614,10 @@ def formal_configs(
 def unsplit_config(task: Task) -> Config:
     """A task whose runs draw their own splits: `full` alone."""
     return Config(task.name, {"full": lambda: [task.full_table()]}, LICENSE, "every row, unsplit")
+
+
+def _names_of(kind: type[Task]) -> list[str]:
+    return [name for name in task_names() if isinstance(get_task(name), kind)]
 
 
 def _of_kind(task: Task, kind: type[Task]) -> Task:
@@ -799,11 +803,16 @@ def write_data(config: RunConfig, folder: Path) -> list[Path]:
     drawn_from = (
         f"seed {config.task.data_seed}" if config.task.data_seed is not None else "each run's seed"
     )
+    if isinstance(task, ModularTask):
+        rows = f"equations `BOS a OP b EQ c EOS EOS` of {task.operation} modulo {task.prime}"
+    else:
+        rows = f"rows of {task.name}, {task.sequence_length} tokens each"
+    kind = {ModularTask: MODULAR, FormalTask: FORMAL}.get(type(task))
     about = About(
         task.name,
-        f"All {len(task.rows())} equations `BOS a OP b EQ c EOS EOS` of {config.task.operation} "
-        f"modulo {config.task.prime}.\nRuns train on {share:g} of them, drawn from {drawn_from}.",
-        ("gmb", "grokking", "modular-arithmetic"),
+        f"All {len(task.rows())} {rows}.\n"
+        f"Runs train on {share:g} of them, drawn from {drawn_from}.",
+        kind.tags if kind else About.tags,
     )
     card = build([unsplit_config(task)], folder, about)
     return [card, *sorted((folder / task.name).glob("*.parquet"))]

@@ -42,7 +42,7 @@ _LEAST_LOSS = 1e-4
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What a model makes of its held-out rows: share of right answers, and loss in nats."""
+    """What a model makes of its held-out rows: share of rows answered right, and loss in nats."""
 
     rows: int
     accuracy: float
@@ -111,15 +111,17 @@ def measure(model: GrokkingTransformerForCausalLM, config: RunConfig, seed: int)
     from gmb_hf.training.ensemble import task_data
 
     data = task_data(config.task, seed)
-    (position,) = data.answer_positions
+    positions = torch.tensor(data.answer_positions)
     rows = torch.from_numpy(data.input_ids[data.test_index])
-    answers = torch.from_numpy(data.true_answers[data.test_index, 0])
+    answers = torch.from_numpy(data.true_answers[data.test_index])
     with torch.no_grad():
-        logits = model(input_ids=rows, logits_to_keep=torch.tensor([position])).logits[:, 0]
+        logits = model(input_ids=rows, logits_to_keep=positions).logits  # [m, A, V]
     return HeldOut(
         rows=len(rows),
-        accuracy=float((logits.argmax(-1) == answers).double().mean()),
-        loss=float(torch.nn.functional.cross_entropy(logits.double(), answers)),
+        accuracy=float((logits.argmax(-1) == answers).all(-1).double().mean()),
+        loss=float(
+            torch.nn.functional.cross_entropy(logits.double().flatten(0, 1), answers.flatten())
+        ),
     )
 
 
@@ -238,7 +240,7 @@ def write_model_card(
         "model",
         header(kept, results, name=Path(place).name),
         title=escape.markdown(Path(place).name),
-        task=escape.markdown(str(said.get("task", kept.config.task.name))),
+        task=escape.markdown(str(said.get("task", kept.config.task.title))),
         data=_data_in_words(kept),
         held_out=kept.held_out,
         place=place,
@@ -291,11 +293,12 @@ def evaluations(kept: KeptModel, results: Results | None) -> list[EvalResult]:
 
     task = kept.config.task
     pulled = next(iter(_sources(kept, "data")), None)
-    name = task.build().name
+    learned_task = task.build()
+    name = learned_task.name
     learned: dict[str, Any] = {
         "task_type": "text-generation",
-        "task_name": "modular arithmetic",
-        "dataset_name": task.name,
+        "task_name": name if learned_task.equation is None else "modular arithmetic",
+        "dataset_name": task.title,
         "dataset_type": pulled["repo"] if pulled else name,
         "dataset_config": pulled["config"] if pulled else name,
         "dataset_revision": pulled["revision"] if pulled else None,
@@ -368,7 +371,8 @@ def _sources(kept: KeptModel, what: str) -> list[dict[str, str]]:
 def _data_in_words(kept: KeptModel) -> str:
     pulled = next(iter(_sources(kept, "data")), None)
     if pulled is None:
-        return "equations made on the spot"
+        kind = "rows" if kept.config.task.name else "equations"
+        return f"{kind} made on the spot"
     repo, revision = escape.markdown(pulled["repo"]), pulled["revision"]
     return f"[{repo}](https://huggingface.co/datasets/{repo}/tree/{revision}) at `{revision[:12]}`"
 
@@ -403,5 +407,5 @@ def push_model(
             if path.is_file() and path.suffix in _OF_A_MODEL and not path.name.startswith(".")
         }
         files |= {path.name: path for path in card}
-        message = f"Model of seed {kept.seed}, {kept.config.task.name}"
+        message = f"Model of seed {kept.seed}, {kept.config.task.title}"
         return publish(files, repo_id, "model", message=message, private=private)

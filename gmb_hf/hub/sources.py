@@ -97,9 +97,10 @@ def pull_task(text: str, settings: TaskSettings) -> dict[str, str]:
         raise InputError(f"{where} has rows of several lengths; it is another task") from None
     found, own = task.fingerprint_of(rows), task.fingerprint()
     if found != own:
+        rule = "" if settings.name else f"build it with --op-token {settings.op_token}, or "
         raise InputError(
-            f"{where} is another task than {settings.name}: its rows have the fingerprint {found}, "
-            f"that task's {own}; build it with --op-token {settings.op_token}, or change --set"
+            f"{where} is another task than {settings.title}: its rows have the fingerprint "
+            f"{found}, that task's {own}; {rule}change --set"
         )
     return config.source
 

@@ -34,12 +34,12 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
             False with a mixer or with cycles, which read states that no cache keeps.
         pad_token_id, bos_token_id, eos_token_id: special tokens, None where there are none.
         band_fc1, band_fc2: keep of the MLP's layer up, down, only the weights within half of this
-            from the diagonal (`banded.BandedLinear`); None keeps all.
+            from the diagonal (`BandedLinear`); None keeps all.
         sort_window: after each block, mix each state with those of the last so many tokens that
             resemble it (`mixers.Sort`).
         blend_window: mix each embedding with those of the last so many tokens (`mixers.Blend`).
         hebbian_window: before each training forward, pull together the embeddings of tokens that
-            stand within this distance (`hebbian.hebbian_pull`).
+            stand within this distance (`mixers.hebbian_pull`).
         hebbian_rate: how far, as a share of the way.
         cycles, inner_steps: apply the layers before the last so many inner steps in each of so
             many cycles, and the last one at the end of each cycle (`loops`).

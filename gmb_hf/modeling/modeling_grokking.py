@@ -11,15 +11,15 @@ Learned positions; blocks of `x + attention(norm(x))`, then `x + mlp(norm(x))`; 
 output layer is the token embedding unless the configuration unties it. Every linear layer but the
 output has a bias. There is no dropout.
 
-Variants, each turned on by fields of the config: banded MLPs (`banded`), layers that mix the states
-of neighbouring tokens (`mixers`), embeddings that neighbours pull together (`hebbian`), and layers
+Variants, each turned on by fields of the config: banded MLPs (`BandedLinear`), layers that mix the
+states of neighbouring tokens and embeddings that neighbours pull together (`mixers`), and layers
 that are applied again and again (`loops`).
 
 This file travels with saved models, and so do those it imports from: it imports torch, transformers
 and its neighbours alone.
 
 Shapes in comments: B sequences, T tokens in this call, K keys (T and those cached), C width,
-V vocabulary.
+H heads, V vocabulary.
 """
 
 from __future__ import annotations
@@ -33,24 +33,240 @@ from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as init
 from transformers.cache_utils import Cache, DynamicCache
 from transformers.masking_utils import create_causal_mask
+from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.utils import can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
-from .banded import BandedLinear
 from .configuration_grokking import GrokkingTransformerConfig
-from .hebbian import hebbian_pull
-from .inputs_grokking import present_tokens, token_positions
-from .layers_grokking import (
-    LAYER_NORM_EPS,
-    GrokkingTransformerAttention,
-    GrokkingTransformerLayer,
-    ResidualProjection,
-    add_mixers,
-)
 from .loops import Halting, looped
-from .mixers import Mixer
+from .mixers import Mixer, hebbian_pull, mixers_of
+
+LAYER_NORM_EPS = 1e-5
+
+
+def eager_attention_forward(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float,
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor]:
+    """Attention written out: the output [B, T, H, C / H] and the weights [B, H, T, K]."""
+    scores = query @ key.transpose(2, 3) * scaling  # [B, H, T, K]
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    weights = scores.softmax(dim=-1)
+    output = (weights @ value).transpose(1, 2).contiguous()  # [B, H, T, C / H] -> [B, T, H, C / H]
+    return output, weights
+
+
+def band_mask(outputs: int, inputs: int, band: int) -> Tensor:
+    """Which weights [outputs, inputs] of a linear layer lie in the band, bool.
+
+    Unit n of the narrower layer and unit w of the wider one, `ratio` times as wide, are connected
+    iff |w - ratio n| <= band / 2: in an MLP of four times the width, |j - 4i| for the layer up
+    and |i - 4j| for the layer down.
+    """
+    narrow, wide = min(outputs, inputs), max(outputs, inputs)
+    # Multiplied through by 2 narrow, the comparison is one of whole numbers.
+    distance = (torch.arange(wide) * narrow)[:, None] - torch.arange(narrow) * wide
+    within = 2 * distance.abs() <= band * narrow  # [wide, narrow]
+    return within if outputs == wide else within.T.contiguous()
+
+
+class BandedLinear(nn.Linear):
+    """A linear layer whose weights outside the band are zero and stay zero; biases are free.
+
+    The forward multiplies the weights by the mask, so those outside get no gradient.
+
+    Args:
+        in_features, out_features: as of `nn.Linear`.
+        band: twice the largest distance, in units of the wider layer.
+    """
+
+    mask: Tensor
+
+    def __init__(self, in_features: int, out_features: int, band: int) -> None:
+        super().__init__(in_features, out_features)
+        self.band = band
+        mask = band_mask(out_features, in_features, band)
+        self.register_buffer("mask", mask.to(self.weight.device), persistent=False)
+
+    @torch.no_grad()
+    def clear_outside(self) -> None:
+        """Set the mask, and the weights outside it to zero."""
+        # Transformers leaves the mask empty when it loads a model: it is not in the file.
+        init.copy_(self.mask, band_mask(self.out_features, self.in_features, self.band))
+        self.weight.mul_(self.mask)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return nn.functional.linear(input, self.weight * self.mask, self.bias)
+
+
+class ResidualProjection(nn.Linear):
+    """The linear layer by which attention or MLP joins the residual stream; it begins smaller."""
+
+
+class BandedResidualProjection(BandedLinear, ResidualProjection):
+    """A residual projection of banded weights."""
+
+
+class GrokkingTransformerAttention(nn.Module):
+    """Causal self-attention; query, key and value come from one linear layer, in this order."""
+
+    def __init__(self, config: GrokkingTransformerConfig, layer_idx: int) -> None:
+        super().__init__()
+        self.config = config
+        self.layer_idx = layer_idx
+        self.head_dim = config.head_dim
+        self.scaling = config.head_dim**-0.5
+        self.is_causal = True
+        self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
+        self.out = ResidualProjection(config.hidden_size, config.hidden_size)
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        attention_mask: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        batch, length, width = hidden_states.shape
+        # [B, T, 3C] -> three of [B, T, C] -> three of [B, H, T, C / H]
+        query, key, value = (
+            part.view(batch, length, -1, self.head_dim).transpose(1, 2)
+            for part in self.qkv(hidden_states).split(width, dim=-1)
+        )
+        if past_key_values is not None:
+            key, value = past_key_values.update(key, value, self.layer_idx)
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
+        mixed, weights = attend(
+            self, query, key, value, attention_mask, dropout=0.0, scaling=self.scaling, **kwargs
+        )
+        mixed = mixed.reshape(batch, length, width)  # [B, T, H, C / H] -> [B, T, C]
+        return self.out(mixed), weights
+
+
+class GrokkingTransformerMLP(nn.Module):
+    """Up to the hidden units, the activation, and down again; each layer may be banded."""
+
+    def __init__(self, config: GrokkingTransformerConfig) -> None:
+        super().__init__()
+        width, hidden_units = config.hidden_size, config.intermediate_size
+        self.up = (
+            nn.Linear(width, hidden_units)
+            if config.band_fc1 is None
+            else BandedLinear(width, hidden_units, config.band_fc1)
+        )
+        # torch's tanh GELU is GPT-2's formula in one kernel.
+        self.act = nn.ReLU() if config.hidden_act == "relu" else nn.GELU(approximate="tanh")
+        self.down = (
+            ResidualProjection(hidden_units, width)
+            if config.band_fc2 is None
+            else BandedResidualProjection(hidden_units, width, config.band_fc2)
+        )
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        output: Tensor = self.down(self.act(self.up(hidden_states)))
+        return output
+
+
+class GrokkingTransformerLayer(GradientCheckpointingLayer):  # type: ignore[misc]
+    """One block, and the mixers that follow it, each a submodule under its own name."""
+
+    def __init__(self, config: GrokkingTransformerConfig, layer_idx: int) -> None:
+        super().__init__()
+        self.norm_1 = nn.LayerNorm(config.hidden_size, eps=LAYER_NORM_EPS)
+        self.attention = GrokkingTransformerAttention(config, layer_idx)
+        self.norm_2 = nn.LayerNorm(config.hidden_size, eps=LAYER_NORM_EPS)
+        self.mlp = GrokkingTransformerMLP(config)
+        self.mixers = add_mixers(self, config, after_every_block=True)
+
+    def forward(
+        self, hidden_states: Tensor, present: Tensor | None = None, **kwargs: Any
+    ) -> Tensor:
+        attended, _ = self.attention(self.norm_1(hidden_states), **kwargs)
+        hidden_states = hidden_states + attended
+        hidden_states = hidden_states + self.mlp(self.norm_2(hidden_states))
+        for name in self.mixers:
+            hidden_states = self.get_submodule(name)(hidden_states, present)
+        return hidden_states
+
+
+def add_mixers(
+    module: nn.Module, config: GrokkingTransformerConfig, *, after_every_block: bool
+) -> tuple[str, ...]:
+    """Give a module the mixers that the config asks for at its place; their names, in order."""
+    mixers = mixers_of(config, after_every_block=after_every_block)
+    for name, mixer in mixers.items():
+        module.add_module(name, mixer)
+    return tuple(mixers)
+
+
+def token_positions(
+    config: GrokkingTransformerConfig,
+    inputs_embeds: Tensor,
+    attention_mask: Tensor | None,
+    position_ids: Tensor | None,
+    past_key_values: Cache | None,
+) -> Tensor:
+    """The position of every token, int64 [B, T] or [1, T], checked against the limit.
+
+    Args:
+        config: says the longest input.
+        inputs_embeds: [B, T, C].
+        attention_mask: [B, K], 0 for padding, which takes up no position.
+        position_ids: taken as they are where they are given.
+        past_key_values: keys and values of the tokens before these.
+
+    Raises:
+        ValueError: the input is longer than `max_position_embeddings`.
+    """
+    length = inputs_embeds.shape[1]
+    limit = config.max_position_embeddings
+    if position_ids is None and attention_mask is not None and attention_mask.ndim == 2:
+        position_ids = (attention_mask.long().cumsum(-1) - 1).clamp(min=0)[:, -length:]
+    if position_ids is not None:
+        # Reading a value would break a compiled graph in two.
+        longest = 0 if torch.compiler.is_compiling() else int(position_ids.max()) + 1
+    else:
+        past = past_key_values.get_seq_length() if past_key_values is not None else 0
+        position_ids = torch.arange(length, device=inputs_embeds.device)[None] + past  # [1, T]
+        longest = past + length
+    if longest > limit:
+        raise ValueError(
+            f"the input has {longest} tokens, the model takes {limit} "
+            "(max_position_embeddings); shorten the input or train a longer model"
+        )
+    return position_ids
+
+
+def present_tokens(attention_mask: Tensor | None, length: int, reader: str) -> Tensor | None:
+    """Which tokens are no padding, bool [B, T]; None: all are.
+
+    Args:
+        attention_mask: [B, K], 0 for padding.
+        length: T.
+        reader: what in the model must know, for the message.
+
+    Raises:
+        ValueError: the mask has other than two dimensions, and tells tokens from padding no more.
+    """
+    if attention_mask is None:
+        return None
+    if attention_mask.ndim != 2:
+        raise ValueError(
+            f"a model with {reader} takes an attention_mask [batch, tokens], 0 for padding; "
+            f"got one of {attention_mask.ndim} dimensions"
+        )
+    return attention_mask.bool()[:, -length:]
 
 
 class GrokkingTransformerPreTrainedModel(PreTrainedModel):  # type: ignore[misc]

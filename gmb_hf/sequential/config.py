@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gmb_hf.errors import InputError, choose, fraction, positive_int, repeated
-from gmb_hf.tasks.modular import ModularTask
+from gmb_hf.tasks.modular import OP_TOKENS, ModularTask
 from gmb_hf.tasks.registry import get_task
-from gmb_hf.tasks.task import LOSS_POSITIONS, OP_TOKENS, Task, TaskData
+from gmb_hf.tasks.task import LOSS_POSITIONS, Task, TaskData
 from gmb_hf.training.config import ModelSettings, TrainingSettings, assigned, from_sections
 from gmb_hf.training.presets import paper
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,16 +13,13 @@ from torch import Tensor
 
 from gmb_hf.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerConfig
-from gmb_hf.sequential.config import FORMAL, SequentialConfig, SuiteSettings
+from gmb_hf.sequential.config import SequentialConfig, SuiteSettings
 from gmb_hf.sequential.matrix import RetentionMatrix
-from gmb_hf.tasks.modular import ModularTask
 from gmb_hf.tasks.task import TaskData, loss_positions
+from gmb_hf.training.blocks import Forward, Weights
 from gmb_hf.training.checkpoints import Rows
-from gmb_hf.training.ensemble import StackedModel, pull_matrices, seeded_model, shape_fields
-from gmb_hf.training.equations import Equations, TrunkLayout, unknown_mixers
-from gmb_hf.training.fused import Workspace
-from gmb_hf.training.rows import RowLayout, row_losses, row_results, row_tree
-from gmb_hf.training.trunk import answer_logits, answer_losses
+from gmb_hf.training.ensemble import StackedModel, exact_forward, pull_matrices, seeded_model
+from gmb_hf.training.ensemble import model_shape as task_shape
 from gmb_hf.training.variants import Variant
 
 
@@ -35,20 +31,11 @@ def model_shape(config: SequentialConfig, variant: Variant) -> GrokkingTransform
             unit without connection.
     """
     suite = config.suite
-    settings: dict[str, Any] = dict(variant.fields)
-    fields = shape_fields(replace(config.model, **settings))
+    fields: dict[str, Any] = dict(variant.fields)
     try:
-        if suite.name == FORMAL:
-            return GrokkingTransformerConfig.formal(vocab_size=suite.vocab_size, **fields)
-        assert suite.prime is not None
-        return GrokkingTransformerConfig.grokking(
-            prime=suite.prime, vocab_size=suite.vocab_size, **fields
-        )
+        return task_shape(suite.build(suite.tasks[0]), replace(config.model, **fields))
     except ValueError as error:
         raise InputError(f"variant {variant.name!r}: {error}") from None
-
-
-Weights = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,25 +63,31 @@ def task_rows(suite: SuiteSettings, data: TaskData) -> TaskRows:
     return TaskRows(train, test, loss_positions(suite.loss_positions, data), data.vocab_size)
 
 
-class TaskQueries(ABC):
+@dataclass(frozen=True, slots=True)
+class TaskQueries:
     """The rows of one task, as S stacked models are trained and evaluated on them.
 
     Attributes:
+        train, test: the forwards over the training rows and the held-out rows.
         pulls: what a step's Hebbian pull does to the embeddings, [S, V, V]; None without it.
     """
 
+    train: Forward
+    test: Forward
     pulls: Tensor | None
 
-    @abstractmethod
     def losses(self, weights: Weights) -> Tensor:
         """Mean loss [S] over the training rows, in nats, with gradients."""
+        return self.train.losses(weights)[0]
 
-    @abstractmethod
     def results(self, weights: Weights, *, held_out: bool) -> NDArray[np.float64]:
         """Loss and accuracy of every model, [2, S], on held-out or on training rows.
 
         An answer is right if its token alone scores highest.
         """
+        found = (self.test if held_out else self.train).results(weights)
+        values: NDArray[np.float64] = torch.stack(found).double().cpu().numpy()
+        return values
 
 
 def task_queries(
@@ -108,67 +101,16 @@ def task_queries(
 ) -> TaskQueries:
     """A task of the suite, for so many models of this shape."""
     rows, built = task_rows(suite, suite.data(task)), suite.build(task)
-    at_answers = suite.loss_positions == "answer"
-    found: TaskQueries
-    if isinstance(built, ModularTask) and at_answers and not unknown_mixers(shape):
-        found = _ByTrunk(rows, TrunkLayout.of(shape, built), n_models, device, dtype)
-    else:
-        found = _ByRows(rows, RowLayout.of(shape), device, dtype)
-    pulls = pull_matrices(torch.from_numpy(rows.train).unsqueeze(0), shape)
-    found.pulls = None if pulls is None else pulls.to(device, dtype).expand(n_models, -1, -1)
-    return found
-
-
-class _ByTrunk(TaskQueries):
-    def __init__(
-        self,
-        rows: TaskRows,
-        layout: TrunkLayout,
-        n_models: int,
-        device: torch.device | str,
-        dtype: torch.dtype,
-    ) -> None:
-        def equations(table: NDArray[np.int64]) -> Equations:
-            columns = torch.from_numpy(table[:, [1, 3, 5]].T.copy()).to(device)  # a, b, answer
-            each = columns.unsqueeze(1).expand(-1, n_models, -1).contiguous()  # [3, S, rows]
-            return Equations.from_operands(*each, residues=layout.residues, dtype=dtype)
-
-        self._layout = layout
-        self._train, self._test = equations(rows.train), equations(rows.test)
-        self._workspace = Workspace()
-
-    def losses(self, weights: Weights) -> Tensor:
-        return answer_losses(weights, self._layout, self._train, self._workspace)[0]
-
-    def results(self, weights: Weights, *, held_out: bool) -> NDArray[np.float64]:
-        equations = self._test if held_out else self._train
-        logits, _ = answer_logits(weights, self._layout, equations)  # [S, n, V]
-        right = logits.gather(-1, equations.answers.unsqueeze(-1))
-        losses = logits.logsumexp(-1) - right.squeeze(-1)
-        alone = (logits >= right).sum(-1) == 1
-        found = torch.stack([losses.double().mean(1), alone.double().mean(1)])
-        values: NDArray[np.float64] = found.cpu().numpy()
-        return values
-
-
-class _ByRows(TaskQueries):
-    def __init__(
-        self, rows: TaskRows, layout: RowLayout, device: torch.device | str, dtype: torch.dtype
-    ) -> None:
-        self._layout = layout
-        self._train, self._test = (
-            row_tree(table, rows.positions, vocab_size=rows.vocab_size, device=device, dtype=dtype)
-            for table in (rows.train, rows.test)
+    train, test = (
+        exact_forward(
+            built, shape, table, rows.positions, models=n_models, device=device, dtype=dtype
         )
-        self._workspace = Workspace()
-
-    def losses(self, weights: Weights) -> Tensor:
-        return row_losses(weights, self._layout, self._train, self._workspace)
-
-    def results(self, weights: Weights, *, held_out: bool) -> NDArray[np.float64]:
-        found = row_results(weights, self._layout, self._test if held_out else self._train)
-        values: NDArray[np.float64] = torch.stack(found).double().cpu().numpy()
-        return values
+        for table in (rows.train, rows.test)
+    )
+    pulls = pull_matrices(torch.from_numpy(rows.train).unsqueeze(0), shape)
+    if pulls is not None:
+        pulls = pulls.to(device, dtype).expand(n_models, -1, -1)
+    return TaskQueries(train, test, pulls)
 
 
 NEVER = -1  # a seed that has not stopped

@@ -7,21 +7,54 @@
 | copy     | `BOS b1..bn SEP b1..bn EOS ...`         | n             |
 | reverse  | `BOS b1..bn SEP bn..b1 EOS ...`         | n             |
 
-Rows are padded with EOS to 20 tokens, the protocol's length.
+Rows are padded with EOS to 20 tokens, the protocol's length. A new language is one entry of
+`LANGUAGES`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.errors import InputError, choose, positive_int
-from gmb_hf.tasks.task import FORMAL_SEP, FORMAL_VOCABULARY, Task, Vocabulary, check_row_count
+from gmb_hf.tasks.task import Task, Vocabulary, check_row_count
 
-LANGUAGES = ("parity", "copy", "reverse", "majority")
-"""Every language, in the protocol's training order."""
+FORMAL_SEP = 97
+FORMAL_VOCABULARY = Vocabulary(size=101, bos=99, eos=100, eq=98)
+BLOCK_SIZE = 24
+"""Of the protocol's models; rows are shorter."""
+
+Bits = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Language:
+    """A function of all inputs of a length.
+
+    Attributes:
+        answer: bits [N, n] -> answer tokens [N, A].
+        per_bit: whether A is n, else 1.
+        protocol_length: n in the evaluation protocol.
+    """
+
+    answer: Callable[[Bits], Bits]
+    per_bit: bool = False
+    protocol_length: int = 8
+
+
+LANGUAGES: dict[str, Language] = {
+    "parity": Language(lambda bits: bits.sum(axis=1, keepdims=True) % 2),
+    "copy": Language(lambda bits: bits, per_bit=True),
+    "reverse": Language(lambda bits: bits[:, ::-1], per_bit=True),
+    "majority": Language(  # a tie is 0
+        lambda bits: (2 * bits.sum(axis=1, keepdims=True) > bits.shape[1]).astype(np.int64),
+        protocol_length=9,
+    ),
+}
+"""Every language by name, in the protocol's training order."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +62,7 @@ class FormalTask(Task):
     """One language over all inputs of a length.
 
     Attributes:
-        language: `parity`, `copy`, `reverse` or `majority` (a tie is 0).
+        language: a name in `LANGUAGES`.
         input_length: the number n of bits.
         sequence_length: tokens in a row; a model needs at least this block size.
 
@@ -42,7 +75,7 @@ class FormalTask(Task):
     sequence_length: int = 20
 
     def __post_init__(self) -> None:
-        choose("language", self.language, LANGUAGES)
+        choose("language", self.language, tuple(LANGUAGES))
         positive_int("input_length", self.input_length)
         positive_int("sequence_length", self.sequence_length)
         # BOS and the separator before the answer, at least one EOS after it.
@@ -68,7 +101,11 @@ class FormalTask(Task):
     @property
     def n_answers(self) -> int:
         """How many tokens the answer has."""
-        return self.input_length if self.language in ("copy", "reverse") else 1
+        return self.input_length if LANGUAGES[self.language].per_bit else 1
+
+    @property
+    def block_size(self) -> int:
+        return max(BLOCK_SIZE, self.sequence_length)
 
     @property
     def answer_positions(self) -> tuple[int, ...]:
@@ -91,18 +128,6 @@ class FormalTask(Task):
         rows = np.full((len(bits), self.sequence_length), words.eos, dtype=np.int64)
         rows[:, 0] = words.bos
         rows[:, 1 : n + 1] = bits
-        rows[:, n + 1] = FORMAL_SEP if self.language in ("copy", "reverse") else words.eq
-        rows[:, n + 2 : n + 2 + self.n_answers] = self._answer(bits)
+        rows[:, n + 1] = FORMAL_SEP if LANGUAGES[self.language].per_bit else words.eq
+        rows[:, n + 2 : n + 2 + self.n_answers] = LANGUAGES[self.language].answer(bits)
         return rows
-
-    def _answer(self, bits: NDArray[np.int64]) -> NDArray[np.int64]:
-        ones: NDArray[np.int64] = bits.sum(axis=1, keepdims=True)
-        match self.language:
-            case "parity":
-                return np.mod(ones, 2)
-            case "copy":
-                return bits
-            case "reverse":
-                return bits[:, ::-1]
-            case _:
-                return np.greater(2 * ones, self.input_length).astype(np.int64)

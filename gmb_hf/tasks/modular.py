@@ -1,33 +1,121 @@
 """Modular arithmetic: `BOS a OP b EQ c EOS EOS`, every pair of residues once.
 
-The operations `add`, `sub`, `mul` and `sq_sum` are those of the evaluation protocol, phase 2a;
-`div` and `x2_xy_y2` are from Power et al. 2022, "Grokking: Generalization Beyond Overfitting on
-Small Algorithmic Datasets", the paper that found grokking on them.
+A new operation is one entry of `OPERATIONS`. The first four are those of the evaluation protocol,
+phase 2a; `div` and `x2_xy_y2` are from Power et al. 2022, "Grokking: Generalization Beyond
+Overfitting on Small Algorithmic Datasets", the paper that found grokking on them.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.errors import InputError, positive_int
+from gmb_hf.errors import InputError, choose, positive_int
 from gmb_hf.errors import fraction as checked_fraction
 from gmb_hf.tasks.task import (
+    EquationTokens,
     Task,
     Vocabulary,
     check_row_count,
     corrupt,
-    is_prime,
-    modular_vocabulary,
-    nearest_prime,
-    operation_id,
     split_indices,
     split_pairs,
 )
 
-COMMUTATIVE = ("add", "mul", "sq_sum", "x2_xy_y2")
+Residues = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A binary operation on residues.
+
+    Attributes:
+        result: of the residues a and b and the modulus; reduced afterwards.
+        text: as people write it, with {a} and {b}.
+        commutes: whether (a, b) and (b, a) have the same result.
+        divides: whether pairs with b = 0 are left out.
+        group: see `EquationTokens`.
+    """
+
+    result: Callable[[Residues, Residues, int], Residues]
+    text: str
+    commutes: bool = False
+    divides: bool = False
+    group: str | None = None
+
+
+def _quotient(a: Residues, b: Residues, prime: int) -> Residues:
+    inverse = [0] + [pow(i, -1, prime) for i in range(1, prime)]
+    quotient: Residues = a * np.array(inverse, dtype=np.int64)[b]
+    return quotient
+
+
+OPERATIONS: dict[str, Operation] = {
+    "add": Operation(lambda a, b, _: a + b, "{a} + {b}", commutes=True, group="additive"),
+    "sub": Operation(lambda a, b, _: a - b, "{a} - {b}", group="additive"),
+    "mul": Operation(lambda a, b, _: a * b, "{a} * {b}", commutes=True, group="multiplicative"),
+    "sq_sum": Operation(lambda a, b, _: a * a + b * b, "{a}^2 + {b}^2", commutes=True),
+    "div": Operation(_quotient, "{a} / {b}", divides=True, group="multiplicative"),
+    "x2_xy_y2": Operation(
+        lambda a, b, _: a * a + a * b + b * b, "{a}^2 + {a} * {b} + {b}^2", commutes=True
+    ),
+}
+"""Every operation by name; the place decides the id of its token, so new ones come last."""
+
+OP_TOKENS = ("distinct", "shared")
+
+
+def operation_id(operation: str, prime: int, op_token: str = "distinct") -> int:
+    """The id of the operation's token.
+
+    Raises:
+        InputError: the operation or `op_token` is unknown.
+    """
+    choose("operation", operation, tuple(OPERATIONS))
+    choose("op_token", op_token, OP_TOKENS)
+    if op_token == "shared" or operation == "add":
+        return prime
+    return prime + 3 + list(OPERATIONS).index(operation)
+
+
+def modular_vocabulary(
+    prime: int, operations: Iterable[str], op_token: str = "distinct"
+) -> Vocabulary:
+    """The smallest vocabulary that holds all of `operations` over the residues of `prime`.
+
+    Its size is p+4 with a shared token; with distinct tokens it is p+7, or as much as `div`
+    (p+8) or `x2_xy_y2` (p+9) need.
+
+    Raises:
+        InputError: no operation is given, or one is unknown.
+    """
+    ids = [operation_id(operation, prime, op_token) for operation in operations]
+    if not ids:
+        raise InputError(f"operations: none given; choose from {', '.join(OPERATIONS)}")
+    size = prime + 4 if op_token == "shared" else max(prime + 7, *(i + 1 for i in ids))
+    return Vocabulary(size=size, bos=prime + 2, eos=prime + 3, eq=prime + 1)
+
+
+def nearest_prime(number: int) -> int:
+    """The prime nearest to `number`, the smaller of two."""
+    near = (number + sign * distance for distance in itertools.count() for sign in (-1, 1))
+    return next(candidate for candidate in near if is_prime(candidate))
+
+
+def is_prime(number: int) -> bool:
+    """Whether `number` is prime, by trial division."""
+    if number < 2:
+        return False
+    divisor = 2
+    while divisor * divisor <= number:
+        if number % divisor == 0:
+            return False
+        divisor += 1
+    return True
 
 
 @dataclass(frozen=True)
@@ -35,8 +123,7 @@ class ModularTask(Task):
     """c = a OP b modulo a prime.
 
     Attributes:
-        operation: `add`, `sub`, `mul`, `sq_sum` (a^2 + b^2), `div` (a times the inverse of b) or
-            `x2_xy_y2` (a^2 + ab + b^2).
+        operation: a name in `OPERATIONS`.
         prime: the modulus p, any prime.
         op_token: `distinct`: each operation has its own token. `shared`: all have the same one,
             as in the published runs of the protocol, where equal inputs of two operations carry
@@ -65,10 +152,11 @@ class ModularTask(Task):
             guess = nearest_prime(self.prime)
             raise InputError(f"prime must be a prime number, got {self.prime}; {guess} is one")
         checked_fraction("corruption_rate", self.corruption_rate, closed=True)
-        if self.keep_pairs_together and self.operation not in COMMUTATIVE:
+        if self.keep_pairs_together and not OPERATIONS[self.operation].commutes:
+            commutative = [name for name, known in OPERATIONS.items() if known.commutes]
             raise InputError(
                 f"keep_pairs_together: {self.operation} does not commute, so (a, b) and (b, a) "
-                f"are different questions; it is for {', '.join(COMMUTATIVE)}"
+                f"are different questions; it is for {', '.join(commutative)}"
             )
 
     @property
@@ -80,11 +168,6 @@ class ModularTask(Task):
         return modular_vocabulary(self.prime, [self.operation], self.op_token)
 
     @property
-    def operation_token(self) -> int:
-        """The id between the operands."""
-        return operation_id(self.operation, self.prime, self.op_token)
-
-    @property
     def sequence_length(self) -> int:
         return 8
 
@@ -94,13 +177,35 @@ class ModularTask(Task):
         return (4,)
 
     @property
+    def equation(self) -> EquationTokens:
+        return EquationTokens(
+            residues=self.prime,
+            operation=operation_id(self.operation, self.prime, self.op_token),
+            equals=self.vocabulary.eq,
+            group=OPERATIONS[self.operation].group,
+        )
+
+    @property
     def corrupts_labels(self) -> bool:
         return self.corruption_rate > 0
 
+    def texts(self) -> list[str]:
+        """Every equation as people write it, in the order of `rows`.
+
+        >>> ModularTask("sub", 29).texts()[3 * 29 + 5]
+        '3 - 5 = 27 (mod 29)'
+        """
+        form = OPERATIONS[self.operation].text + " = {c} (mod {p})"
+        a, b = (column.tolist() for column in self.operands().values())
+        answers = self.answers()[:, 0].tolist()
+        return [
+            form.format(a=x, b=y, c=c, p=self.prime) for x, y, c in zip(a, b, answers, strict=True)
+        ]
+
     def operands(self) -> dict[str, NDArray[np.int64]]:
-        """The columns `a` and `b`, a outer and b inner; `div` leaves out the rows with b = 0."""
+        """The columns `a` and `b`, a outer and b inner; a division leaves out b = 0."""
         a, b = (axis.ravel() for axis in np.indices((self.prime, self.prime), dtype=np.int64))
-        if self.operation == "div":
+        if OPERATIONS[self.operation].divides:
             a, b = a[b != 0], b[b != 0]
         return {"a": a, "b": b}
 
@@ -114,10 +219,10 @@ class ModularTask(Task):
         rows = np.empty((len(a), self.sequence_length), dtype=np.int64)
         rows[:, 0] = words.bos
         rows[:, 1] = a
-        rows[:, 2] = self.operation_token
+        rows[:, 2] = self.equation.operation
         rows[:, 3] = b
         rows[:, 4] = words.eq
-        rows[:, 5] = self._result(a, b)
+        rows[:, 5] = OPERATIONS[self.operation].result(a, b, self.prime) % self.prime
         rows[:, 6:] = words.eos
         return rows
 
@@ -131,7 +236,7 @@ class ModularTask(Task):
             data_seed: a whole number in [0, 2**32).
         """
         if not self.keep_pairs_together:
-            n_rows = self.prime * (self.prime - (self.operation == "div"))
+            n_rows = self.prime * (self.prime - OPERATIONS[self.operation].divides)
             return split_indices(n_rows, fraction, data_seed)
         a, b = self.operands().values()
         return split_pairs(b * self.prime + a, fraction, data_seed)
@@ -141,21 +246,3 @@ class ModularTask(Task):
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         noisy, mask = corrupt(answers[:, 0], train, self.corruption_rate, self.prime, data_seed)
         return noisy[:, None], mask
-
-    def _result(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
-        match self.operation:
-            case "add":
-                value = a + b
-            case "sub":
-                value = a - b
-            case "mul":
-                value = a * b
-            case "sq_sum":
-                value = a * a + b * b
-            case "div":
-                inverse = [0] + [pow(i, -1, self.prime) for i in range(1, self.prime)]
-                value = a * np.array(inverse, dtype=np.int64)[b]
-            case _:
-                value = a * a + a * b + b * b
-        result: NDArray[np.int64] = value % self.prime
-        return result

@@ -1,25 +1,47 @@
-"""Tasks by name: `add_p97`, `modular_add`, `parity_8`."""
+"""Tasks by name: `add_p97`, `modular_add`, `parity_8`, and those that were registered."""
 
 from __future__ import annotations
 
-import dataclasses
+import inspect
 import re
+from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 from gmb_hf.errors import InputError, choose, unknown
+from gmb_hf.plugins import load_plugins
 from gmb_hf.tasks.formal import LANGUAGES, FormalTask
-from gmb_hf.tasks.modular import ModularTask
-from gmb_hf.tasks.task import OPERATIONS, Task
+from gmb_hf.tasks.modular import OPERATIONS, ModularTask
+from gmb_hf.tasks.task import Task
 
 DEFAULT_PRIME = 97
 _MODULAR = re.compile(r"modular_(?P<operation>\w+)|(?P<named>\w+)_p(?P<prime>\d+)")
 _FORMAL = re.compile(r"(?P<language>[a-z]+)_(?P<length>\d+)")
 
+TASKS: dict[str, Callable[..., Task]] = {}
+"""Every other task: name -> what makes it, a function or class; its parameters are the options."""
+
+
+@cache
+def other_tasks() -> dict[str, Callable[..., Task]]:
+    """`TASKS`, those of other packages included."""
+
+    def enter(name: str, make: Any) -> None:
+        if not callable(make):
+            raise InputError(f"it makes no task: it is a {type(make).__name__}")
+        if name in TASKS:
+            raise InputError(f"task {name!r} is registered already; choose another name")
+        TASKS[name] = make
+
+    load_plugins("gmb_hf.tasks", enter)
+    return TASKS
+
 
 def task_names() -> tuple[str, ...]:
     """The names of the tasks at the protocol's sizes; other primes and lengths work alike."""
-    formal = ("parity_8", "copy_8", "reverse_8", "majority_9")
-    return (*(f"{operation}_p{DEFAULT_PRIME}" for operation in OPERATIONS), *formal)
+    modular = [f"{operation}_p{DEFAULT_PRIME}" for operation in OPERATIONS]
+    formal = [f"{name}_{language.protocol_length}" for name, language in LANGUAGES.items()]
+    return (*modular, *formal)
 
 
 def get_task(name: str, *, prime: int | None = None, **options: Any) -> Task:
@@ -27,10 +49,10 @@ def get_task(name: str, *, prime: int | None = None, **options: Any) -> Task:
 
     Args:
         name: `OPERATION_pPRIME` (`add_p97`), `modular_OPERATION` (the prime from `prime`, 97 when
-            not given), or `LANGUAGE_LENGTH` (`parity_8`).
+            not given), `LANGUAGE_LENGTH` (`parity_8`), or a name in `TASKS`.
         prime: the modulus, for a name that does not hold it.
         options: fields of `ModularTask` (`op_token`, `corruption_rate`, `keep_pairs_together`)
-            or of `FormalTask` (`sequence_length`).
+            or of `FormalTask` (`sequence_length`), or parameters of a registered task.
 
     Raises:
         InputError: the name or an option is unknown (the nearest is named), or a value is bad.
@@ -45,7 +67,7 @@ def get_task(name: str, *, prime: int | None = None, **options: Any) -> Task:
     """
     modular = _MODULAR.fullmatch(name)
     if modular and (modular["operation"] or modular["named"]) in OPERATIONS:
-        _check_options(name, ModularTask, ("operation", "prime"), options)
+        _check_options(name, ModularTask, options, {"operation", "prime"})
         if modular["prime"] and prime not in (None, int(modular["prime"])):
             raise InputError(f"task {name!r} names its prime, and prime={prime} is another")
         chosen = int(modular["prime"]) if modular["prime"] else prime
@@ -55,17 +77,23 @@ def get_task(name: str, *, prime: int | None = None, **options: Any) -> Task:
     if formal and formal["language"] in LANGUAGES:
         if prime is not None:
             raise InputError(f"task {name!r} is over bits and takes no prime; leave prime out")
-        _check_options(name, FormalTask, ("language", "input_length"), options)
+        _check_options(name, FormalTask, options, {"language", "input_length"})
         return FormalTask(formal["language"], int(formal["length"]), **options)
     if name in LANGUAGES:
         raise InputError(f"task {name!r}: say how many bits, e.g. {name}_8")
-    known = (*task_names(), *(f"modular_{operation}" for operation in OPERATIONS))
-    raise unknown("task", name, known)
+    others = other_tasks()
+    if name not in others:
+        known = (*task_names(), *(f"modular_{operation}" for operation in OPERATIONS), *others)
+        raise unknown("task", name, known)
+    if prime is not None:
+        options["prime"] = prime
+    _check_options(name, others[name], options)
+    return others[name](**options)
 
 
 def _check_options(
-    name: str, kind: type[Any], in_name: tuple[str, ...], options: dict[str, Any]
+    name: str, make: Callable[..., Task], options: Iterable[str], in_name: Iterable[str] = ()
 ) -> None:
-    fields = [field.name for field in dataclasses.fields(kind) if field.name not in in_name]
+    known = [option for option in inspect.signature(make).parameters if option not in in_name]
     for option in options:
-        choose("option", option, fields, where=f"task {name!r}")
+        choose("option", option, known, where=f"task {name!r}")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +20,6 @@ if TYPE_CHECKING:
     from datasets import DatasetDict
 
 
-OPERATIONS = ("add", "sub", "mul", "sq_sum", "div", "x2_xy_y2")
-"""Every operation; the first four are the protocol's, in its training order."""
-
-OP_TOKENS = ("distinct", "shared")
-
-
 @dataclass(frozen=True)
 class Vocabulary:
     """The size of a vocabulary and the ids that a model or a generation loop must know."""
@@ -37,57 +30,21 @@ class Vocabulary:
     eq: int
 
 
-FORMAL_SEP = 97
-FORMAL_VOCABULARY = Vocabulary(size=101, bos=99, eos=100, eq=98)
+@dataclass(frozen=True)
+class EquationTokens:
+    """What a forward may know of a task whose rows are all `BOS a OP b EQ c ...` over residues.
 
-
-def operation_id(operation: str, prime: int, op_token: str = "distinct") -> int:
-    """The id of the operation's token.
-
-    Raises:
-        InputError: the operation or `op_token` is unknown.
+    Attributes:
+        residues: p; their ids are 0 .. p - 1.
+        operation, equals: ids of OP and EQ; that of BOS is the vocabulary's.
+        group: the cyclic group in which the operation adds its operands, if any: "additive" (all
+            residues) or "multiplicative" (those without 0).
     """
-    choose("operation", operation, OPERATIONS)
-    choose("op_token", op_token, OP_TOKENS)
-    if op_token == "shared" or operation == "add":
-        return prime
-    return prime + 3 + OPERATIONS.index(operation)
 
-
-def modular_vocabulary(
-    prime: int, operations: Iterable[str], op_token: str = "distinct"
-) -> Vocabulary:
-    """The smallest vocabulary that holds all of `operations` over the residues of `prime`.
-
-    Its size is p+4 with a shared token; with distinct tokens it is p+7, or as much as `div`
-    (p+8) or `x2_xy_y2` (p+9) need.
-
-    Raises:
-        InputError: no operation is given, or one is unknown.
-    """
-    ids = [operation_id(operation, prime, op_token) for operation in operations]
-    if not ids:
-        raise InputError(f"operations: none given; choose from {', '.join(OPERATIONS)}")
-    size = prime + 4 if op_token == "shared" else max(prime + 7, *(i + 1 for i in ids))
-    return Vocabulary(size=size, bos=prime + 2, eos=prime + 3, eq=prime + 1)
-
-
-def nearest_prime(number: int) -> int:
-    """The prime nearest to `number`, the smaller of two."""
-    near = (number + sign * distance for distance in itertools.count() for sign in (-1, 1))
-    return next(candidate for candidate in near if is_prime(candidate))
-
-
-def is_prime(number: int) -> bool:
-    """Whether `number` is prime, by trial division."""
-    if number < 2:
-        return False
-    divisor = 2
-    while divisor * divisor <= number:
-        if number % divisor == 0:
-            return False
-        divisor += 1
-    return True
+    residues: int
+    operation: int
+    equals: int
+    group: str | None = None
 
 
 # Which rows a run trains on, and which of their labels are made wrong.
@@ -278,7 +235,11 @@ class TaskData:
 
 
 class Task(ABC):
-    """A task that a small decoder can learn; subclasses say what the rows are."""
+    """A task that a small decoder can learn; subclasses say what the rows are.
+
+    Every forward reads it: the model's own takes `rows` and `answer_positions`, the stacked one
+    shares the prefixes that rows have in common and, where there is an `equation`, more than that.
+    """
 
     @property
     @abstractmethod
@@ -314,9 +275,23 @@ class Task(ABC):
         return self.vocabulary.size
 
     @property
+    def block_size(self) -> int:
+        """How many positions a new model of this task has."""
+        return self.sequence_length
+
+    @property
+    def equation(self) -> EquationTokens | None:
+        """The tokens of a task of equations over residues; None of any other task."""
+        return None
+
+    @property
     def corrupts_labels(self) -> bool:
         """Whether some training rows carry a wrong answer."""
         return False
+
+    def texts(self) -> list[str]:
+        """Every row as people write it, in the order of `rows`; here its tokens."""
+        return [" ".join(map(str, row)) for row in self.rows().tolist()]
 
     def answers(self) -> NDArray[np.int64]:
         """The true answer tokens of every row, int64 [N, A]."""
@@ -325,7 +300,7 @@ class Task(ABC):
     def split(
         self, fraction: float = 0.5, data_seed: int = 42
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Indices of the training rows and of the held-out rows; see `splits.split_indices`."""
+        """Indices of the training rows and of the held-out rows; see `split_indices`."""
         return split_indices(len(self.rows()), fraction, data_seed)
 
     def data(self, fraction: float = 0.5, data_seed: int = 42) -> TaskData:

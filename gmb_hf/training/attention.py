@@ -1,28 +1,175 @@
-"""Softmax attention of every query over its own few keys, with a hand-written gradient.
+"""Attention and mixers over the few distinct rows of `BOS a OP b EQ`, for many seeds at once.
 
-Autograd would keep a product of the queries' size for every key and walk over memory three times
-as often; this accumulates in place. Checked against autograd in `tests/training/test_few_keys.py`.
+`Equations` holds the rows of every seed, `TrunkLayout` the shape of the model; `trunk` puts the
+parts together and says what is left out.
 
-Shapes: S seeds, m queries, d width, h heads, k keys per query.
+Shapes: S seeds, n equations, p residues, m queries, d width, h heads, k keys per query.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from gmb_hf.training.equations import Equations, TrunkLayout
-from gmb_hf.training.fused import (
+from gmb_hf.modeling import GrokkingTransformerConfig
+from gmb_hf.tasks.task import EquationTokens
+from gmb_hf.training.blocks import (
     LAYER_NORM_EPSILON,
+    Loops,
     Weights,
     normalise,
     normed_linear,
     weighted_mean,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrunkLayout:
+    """What the forward must know beside the weights.
+
+    Attributes:
+        layers, heads: of the transformer.
+        activation: of the MLP, "relu" or "gelu_new".
+        residues: p, the number of operand tokens; their ids are 0..p-1.
+        bos, operation, equals: token ids.
+        sort_window, blend_window: of the model's mixers, None where it has none.
+        loops: how often its layers are applied, None where it is once.
+    """
+
+    layers: int
+    heads: int
+    activation: str
+    residues: int
+    bos: int
+    operation: int
+    equals: int
+    sort_window: int | None = None
+    blend_window: int | None = None
+    loops: Loops | None = None
+
+    @classmethod
+    def of(cls, shape: GrokkingTransformerConfig, bos: int, tokens: EquationTokens) -> TrunkLayout:
+        """That of a model of this shape which learns equations of these tokens."""
+        return cls(
+            layers=shape.num_hidden_layers,
+            heads=shape.num_attention_heads,
+            activation=shape.hidden_act,
+            residues=tokens.residues,
+            bos=bos,
+            operation=tokens.operation,
+            equals=tokens.equals,
+            sort_window=shape.sort_window,
+            blend_window=shape.blend_window,
+            loops=Loops.of(shape),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Equations:
+    """The equations of every seed.
+
+    Attributes:
+        operands: one-hot first operand, one-hot second operand, and a one: [S, n, 2p + 1].
+        first_row, second_row: row of each operand in the tables [p, ...] of all seeds laid end to
+            end, [S n].
+        pair: second * p + first, [S, n].
+        answers: token ids, [S, n].
+    """
+
+    operands: Tensor
+    first_row: Tensor
+    second_row: Tensor
+    pair: Tensor
+    answers: Tensor
+
+    @classmethod
+    def from_operands(
+        cls, first: Tensor, second: Tensor, answers: Tensor, *, residues: int, dtype: torch.dtype
+    ) -> Equations:
+        """Build from integer operands and answers, [S, n] each."""
+        start = residues * torch.arange(len(first), device=first.device).unsqueeze(1)
+        one_hot = [functional.one_hot(operand, residues) for operand in (first, second)]
+        return cls(
+            torch.cat([*one_hot, torch.ones_like(first).unsqueeze(-1)], dim=-1).to(dtype),
+            (start + first).flatten(),
+            (start + second).flatten(),
+            second * residues + first,
+            answers,
+        )
+
+    @property
+    def first(self) -> Tensor:
+        """One-hot first operands, [S, n, p]."""
+        return self.operands[..., : self.operands.shape[-1] // 2]
+
+    @property
+    def second(self) -> Tensor:
+        """One-hot second operands, [S, n, p]."""
+        residues = self.operands.shape[-1] // 2
+        return self.operands[..., residues : 2 * residues]
+
+    def pick_first(self, table: Tensor) -> Tensor:
+        """The row of each equation's first operand, [S, p, c] -> [S, n, c]."""
+        return _pick(table, self.first_row, self.first)
+
+    def pick_second(self, table: Tensor) -> Tensor:
+        """The row of each equation's second operand, [S, p, c] -> [S, n, c]."""
+        return _pick(table, self.second_row, self.second)
+
+    def sum_operands(self, first: Tensor, second: Tensor, constant: Tensor) -> Tensor:
+        """first[a] + second[b] + constant of every equation, [S, n, c].
+
+        Args:
+            first, second: [S, p, c]. constant: [S, 1, c].
+        """
+        return torch.bmm(self.operands, torch.cat([first, second, constant], dim=1))
+
+
+class _Pick(torch.autograd.Function):
+    """Rows of a table; the gradient adds up in a fixed order on any device."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, rows: Tensor, one_hot: Tensor) -> Tensor:
+        ctx.save_for_backward(rows, one_hot)
+        picked = table.reshape(-1, table.shape[-1]).index_select(0, rows)
+        return picked.view(len(table), -1, table.shape[-1])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        rows, one_hot = ctx.saved_tensors
+        return _add_rows(gradients[0], rows, one_hot), None, None
+
+
+# An operator of its own, because inductor would turn index_add into atomic additions.
+@torch.library.custom_op("gmb_hf::add_rows", mutates_args=())
+def _add_rows(gradient: Tensor, rows: Tensor, one_hot: Tensor) -> Tensor:
+    """Add up the rows of [S, n, c] by the table row that they were picked from: [S, p, c]."""
+    if gradient.device.type != "cpu":  # there index_add adds in any order
+        return torch.bmm(one_hot.transpose(1, 2), gradient)
+    seeds, _, columns = gradient.shape
+    table = gradient.new_zeros(seeds * one_hot.shape[-1], columns)
+    return table.index_add_(0, rows, gradient.reshape(-1, columns)).view(seeds, -1, columns)
+
+
+@_add_rows.register_fake
+def _(gradient: Tensor, rows: Tensor, one_hot: Tensor) -> Tensor:
+    return gradient.new_empty(len(gradient), one_hot.shape[-1], gradient.shape[-1])
+
+
+def _pick(table: Tensor, rows: Tensor, one_hot: Tensor) -> Tensor:
+    picked: Tensor = _Pick.apply(table, rows, one_hot)  # type: ignore[no-untyped-call]
+    return picked
+
+
+# Softmax attention of every query over its own few keys, with a hand-written gradient. Autograd
+# would keep a product of the queries' size for every key and walk over memory three times as
+# often; this accumulates in place. Checked against autograd in `tests/training/test_few_keys.py`.
 
 
 def _per_head(x: Tensor, heads: int) -> Tensor:
@@ -336,12 +483,12 @@ def _split(x: Tensor, heads: int) -> Tensor:
     return x.view(*x.shape[:-1], heads, x.shape[-1] // heads)  # [S, rows, h, d/h]
 
 
-def _short_attention_per_head(scalars: Tensor, vectors: Tensor) -> Tensor:
+def _scaled_heads(scalars: Tensor, vectors: Tensor) -> Tensor:
     """Scale each head of `vectors` [S, m, d] by `scalars` [S, m, h]."""
     return (scalars.unsqueeze(-1) * _split(vectors, scalars.shape[-1])).flatten(2)
 
 
-def _short_attention_dots(query: Tensor, key: Tensor, heads: int) -> Tensor:
+def _scaled_scores(query: Tensor, key: Tensor, heads: int) -> Tensor:
     """Scaled inner products per head, [S, m, d] x [S, m or 1, d] -> [S, m, h]."""
     product = _split(query * key, heads).sum(-1)
     return product / math.sqrt(query.shape[-1] // heads)
@@ -376,12 +523,10 @@ def attend_tables(
     counts = [1, p, 1, p, 1]
 
     # EQ: one query for all equations; exp(score) of a key is a table over its residue.
-    scores = _short_attention_dots(key, query[:, -1:], h)  # [S, 2p + 3, h]
+    scores = _scaled_scores(key, query[:, -1:], h)  # [S, 2p + 3, h]
     shared = scores.detach()[:, [0, p + 1, 2 * p + 2]]
     exponents = (scores - _anchor(shared, scores)).exp()
-    table = torch.cat(
-        [_short_attention_per_head(exponents, value), exponents], dim=-1
-    )  # [S, 2p + 3, d + h]
+    table = torch.cat([_scaled_heads(exponents, value), exponents], dim=-1)  # [S, 2p + 3, d + h]
     bos, a, operation, b, equals = table.split(counts, dim=1)
     sums = equations.sum_operands(a, b, bos + operation + equals)
     at_equals = weighted_mean(sums, h)  # [S, n, d]
@@ -421,7 +566,7 @@ def _attend_second(
     The scores are tables: over b for BOS, OP and b, over the pair (b, a) for a.
     """
     always = torch.stack(
-        [_short_attention_dots(query, keys[i], heads) for i in (0, 2, 3)], dim=1
+        [_scaled_scores(query, keys[i], heads) for i in (0, 2, 3)], dim=1
     )  # [S, 3, p, h]
     left, right = (_split(x, heads).transpose(1, 2) for x in (query, keys[1]))
     pair_score = left @ right.transpose(-1, -2) / math.sqrt(left.shape[-1])  # [S, h, b, a]
@@ -429,14 +574,14 @@ def _attend_second(
     anchor = _anchor(always, pair_score.transpose(1, 2)).squeeze(1)  # [S, p, h]
     at_bos, at_operation, at_own = (always - anchor.unsqueeze(1)).exp().unbind(1)
     kept = (
-        _short_attention_per_head(at_bos, values[0].expand_as(query))
-        + _short_attention_per_head(at_operation, values[2].expand_as(query))
-        + _short_attention_per_head(at_own, values[3])
+        _scaled_heads(at_bos, values[0].expand_as(query))
+        + _scaled_heads(at_operation, values[2].expand_as(query))
+        + _scaled_heads(at_own, values[3])
     )
     table = torch.cat([kept, at_bos + at_operation + at_own], dim=-1)  # [S, p, d + h]
     pairs = (pair_score - anchor.unsqueeze(2)).exp().flatten(1, 2)  # [S, b * p + a, h]
     weight = pairs.gather(1, equations.pair.unsqueeze(-1).expand(-1, -1, heads))  # [S, n, h]
-    from_first = _short_attention_per_head(weight, equations.pick_first(values[1]))
+    from_first = _scaled_heads(weight, equations.pick_first(values[1]))
     added = torch.cat([from_first, weight], dim=-1)
     return weighted_mean(equations.pick_second(table) + added, heads)
 

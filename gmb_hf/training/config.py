@@ -18,8 +18,9 @@ from typing import Any, TypeVar
 import yaml
 
 from gmb_hf.errors import InputError, choose, fraction, not_negative, positive, positive_int
-from gmb_hf.tasks.modular import ModularTask
-from gmb_hf.tasks.task import OP_TOKENS, OPERATIONS
+from gmb_hf.tasks.modular import OP_TOKENS, OPERATIONS, ModularTask
+from gmb_hf.tasks.registry import get_task
+from gmb_hf.tasks.task import Task
 from gmb_hf.training.variants import FIELDS, HEBBIAN_RATE, LOOP_SIZES, SIZES, Variant
 
 _Config = TypeVar("_Config")
@@ -183,16 +184,20 @@ ACTIVATIONS = ("gelu_new", "relu")
 ENGINES = ("stacked", "single")
 COMPILE_MODES = ("auto", "always", "never")
 DEVICES = ("auto", "cpu", "cuda")
+OF_MODULAR_TASKS = ("operation", "prime", "op_token", "corruption_rate", "keep_pairs_together")
+"""The fields of `TaskSettings` that no other task has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSettings:
-    """The equations that a run learns.
+    """The rows that a run learns.
 
     Attributes:
+        name: a task that is no modular arithmetic, e.g. "reverse_8"; None takes the operation.
+            The name of a modular one, "sub_p29", sets operation and prime.
         operation: of modular arithmetic, e.g. "sub".
         prime: the modulus.
-        train_fraction: share of the equations to train on; the others are held out.
+        train_fraction: share of the rows to train on; the others are held out.
         train_rows: their number instead of a share.
         op_token: "shared" gives every operation one token, "distinct" one each.
         corruption_rate: share of the training rows whose label is made wrong.
@@ -200,6 +205,7 @@ class TaskSettings:
         data_seed: draws the split; None ties it to the run's own seed.
     """
 
+    name: str | None = None
     operation: str = "sub"
     prime: int = 29
     train_fraction: float = 0.6
@@ -210,7 +216,9 @@ class TaskSettings:
     data_seed: int | None = None
 
     def __post_init__(self) -> None:
-        choose("operation", self.operation, OPERATIONS, where="task.operation")
+        if self.name is not None:
+            self._resolve_name(self.name)
+        choose("operation", self.operation, tuple(OPERATIONS), where="task.operation")
         choose("op_token", self.op_token, OP_TOKENS, where="task.op_token")
         fraction("task.train_fraction", self.train_fraction)
         fraction("task.corruption_rate", self.corruption_rate, closed=True)
@@ -221,26 +229,53 @@ class TaskSettings:
         except InputError as error:
             raise InputError(f"task: {error}") from None
 
+    def _resolve_name(self, name: str) -> None:
+        try:
+            task = get_task(name, prime=self.prime if name.startswith("modular_") else None)
+        except InputError as error:
+            raise InputError(f"task.name: {error}") from None
+        if isinstance(task, ModularTask):
+            for field_name, value in (
+                ("name", None),
+                ("operation", task.operation),
+                ("prime", task.prime),
+            ):
+                object.__setattr__(self, field_name, value)
+        for option, off in (("corruption_rate", 0.0), ("keep_pairs_together", False)):
+            if self.name is not None and getattr(self, option) != off:
+                raise InputError(
+                    f"task.{option} is for modular arithmetic, which {name} is not; set it to "
+                    f"{str(off).lower()}"
+                )
+
     @property
-    def name(self) -> str:
+    def title(self) -> str:
         """What is learned from what, in words: `sub_p29, 60% train, shared tokens`.
 
         Everything that makes it another task to learn is named, so that logs of the one are not
         judged by thresholds of the other.
         """
         rows = self.train_rows
-        parts = [
-            f"{self.operation}_p{self.prime}",
+        words = [
+            self.name or f"{self.operation}_p{self.prime}",
             f"{100 * self.train_fraction:g}% train" if rows is None else f"{rows} rows train",
-            f"{self.op_token} tokens",
         ]
+        if self.name is None:
+            words.append(f"{self.op_token} tokens")
         if self.corruption_rate:
-            parts.append(f"{100 * self.corruption_rate:g}% wrong labels")
+            words.append(f"{100 * self.corruption_rate:g}% wrong labels")
         if self.keep_pairs_together:
-            parts.append("pairs together")
+            words.append("pairs together")
         if self.data_seed is not None:
-            parts.append(f"data seed {self.data_seed}")
-        return ", ".join(parts)
+            words.append(f"data seed {self.data_seed}")
+        return ", ".join(words)
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the rows, as plain data: the fields that the task has."""
+        fields = dataclasses.asdict(self)
+        for name in ("name",) if self.name is None else OF_MODULAR_TASKS:
+            del fields[name]
+        return fields
 
     @property
     def share(self) -> float:
@@ -251,8 +286,10 @@ class TaskSettings:
         """The data seed of the run with this seed."""
         return seed if self.data_seed is None else self.data_seed
 
-    def build(self) -> ModularTask:
+    def build(self) -> Task:
         """The task itself."""
+        if self.name is not None:
+            return get_task(self.name)
         return ModularTask(
             self.operation,
             self.prime,
@@ -513,7 +550,16 @@ class RunConfig:
         Raises:
             InputError: an assignment without `=`, an unknown section or field, or a bad value.
         """
-        return assigned(self, assignments)
+        given = tuple(assignments)
+        config = assigned(self, given)
+        names = {assignment.partition("=")[0].strip() for assignment in given}
+        said = ("operation", "prime", "op_token") if config.task.name else ("operation", "prime")
+        for name in said if config.task.name or "task.name" in names else ():
+            if f"task.{name}" in names:
+                raise InputError(
+                    f"--set task.{name}: task.name already says which task it is; leave one out"
+                )
+        return config
 
     def training_identity(self) -> dict[str, Any]:
         """The part of the config that decides a run's log, seed apart, as plain dictionaries."""
@@ -524,7 +570,7 @@ class RunConfig:
         for name in FIELDS:  # what a model does not have, its identity does not name
             del model[name]
         return {
-            "task": dataclasses.asdict(self.task),
+            "task": self.task.identity(),
             "model": {**model, **self.model.variant.fields},
             "training": training,
         }

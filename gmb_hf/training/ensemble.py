@@ -4,7 +4,7 @@ Every seed draws its initialisation and its split from itself alone, so seed 17 
 (to rounding) alone or in any company; `Ensemble.member` gives it back as an ordinary model. The
 initial weights are those that transformers itself makes after `set_seed(17)`.
 
-Shapes: S seeds, n training equations, m held-out equations.
+Shapes: S seeds, n training answers, m held-out answers; a row may have several.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from torch import Tensor
 
 from gmb_hf.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
-from gmb_hf.modeling.banded import BandedLinear
-from gmb_hf.modeling.hebbian import neighbour_sums
-from gmb_hf.modeling.mixers import own_parameter_names
-from gmb_hf.tasks.task import TaskData
+from gmb_hf.modeling.mixers import neighbour_sums, own_parameter_names
+from gmb_hf.modeling.modeling_grokking import BandedLinear
+from gmb_hf.tasks.task import Task, TaskData
+from gmb_hf.training.attention import Equations, TrunkLayout
+from gmb_hf.training.blocks import Forward, Weights, Workspace
 from gmb_hf.training.config import ModelSettings, RunConfig, TaskSettings, TrainingSettings
-from gmb_hf.training.equations import Equations, TrunkLayout
-from gmb_hf.training.fused import Weights, Workspace
-from gmb_hf.training.trunk import answer_losses
+from gmb_hf.training.rows import RowForward, RowLayout, row_tree
+from gmb_hf.training.trunk import EquationForward, answer_losses
 
 MIXER_LR = 10.0  # times the learning rate, for the few numbers that a mixer learns
 
@@ -302,31 +302,38 @@ def pays(config: RunConfig, n_seeds: int) -> bool:
 
 
 def wanted(config: RunConfig, n_seeds: int) -> bool:
-    """Whether the config asks for compiling: "always", "never", or "auto" where it pays."""
+    """Whether the config asks for compiling: "always", "never", or "auto" where it pays.
+
+    The forward of other tasks than equations is never compiled.
+    """
     mode = config.training.compile
-    return mode == "always" or (mode == "auto" and pays(config, n_seeds))
+    if config.task.name is not None or mode == "never":
+        return False
+    return mode == "always" or pays(config, n_seeds)
 
 
 class CompiledLosses:
-    """`answer_losses` with its logits, compiled at the first call.
+    """The losses of an `EquationForward` with its logits, compiled at the first call.
 
     Attributes:
         works: False once compiling has failed; the caller then goes on without it.
     """
 
-    def __init__(self, layout: TrunkLayout, workspace: Workspace) -> None:
+    def __init__(self, forward: EquationForward) -> None:
+        layout, workspace = forward.layout, Workspace()
+
         def losses(weights: Weights, equations: Equations) -> tuple[Tensor, Tensor]:
             # One graph with logits serves all steps: a copy costs less than a second compilation.
             return answer_losses(weights, layout, equations, workspace, keep_logits=True)
 
-        self._losses = torch.compile(losses, dynamic=False)
+        self._losses, self._equations = torch.compile(losses, dynamic=False), forward.equations
         self._proved = False
         self.works = True
 
-    def __call__(self, weights: Weights, equations: Equations) -> tuple[Tensor, Tensor] | None:
+    def __call__(self, weights: Weights) -> tuple[Tensor, Tensor] | None:
         """The losses [S] and the logits [S, n, V], or None where this machine cannot compile."""
         try:
-            found: tuple[Tensor, Tensor] = self._losses(weights, equations)
+            found: tuple[Tensor, Tensor] = self._losses(weights, self._equations)
         except Exception as error:
             if self._proved:
                 raise
@@ -362,20 +369,77 @@ def shape_fields(model: ModelSettings) -> dict[str, Any]:
     }
 
 
+def model_shape(task: Task, settings: ModelSettings) -> GrokkingTransformerConfig:
+    """The config of a model that learns a task.
+
+    Raises:
+        ValueError: a variant that a model of this size cannot have.
+    """
+    words = task.vocabulary
+    return GrokkingTransformerConfig(
+        vocab_size=words.size,
+        max_position_embeddings=task.block_size,
+        bos_token_id=words.bos,
+        eos_token_id=words.eos,
+        pad_token_id=words.eos,
+        **shape_fields(settings),
+    )
+
+
 def model_config(config: RunConfig) -> GrokkingTransformerConfig:
-    """The shape of the model that a run trains.
+    """The config of the model that a run trains.
 
     Raises:
         InputError: a variant that a model of this size cannot have.
     """
     try:
-        return GrokkingTransformerConfig.grokking(
-            prime=config.task.prime,
-            vocab_size=config.task.build().vocab_size,
-            **shape_fields(config.model),
-        )
+        return model_shape(config.task.build(), config.model)
     except ValueError as error:
         raise InputError(f"model: {error}") from None
+
+
+def exact_forward(
+    task: Task,
+    shape: GrokkingTransformerConfig,
+    rows: NDArray[np.int64],
+    positions: tuple[int, ...],
+    *,
+    models: int,
+    all_rows: NDArray[np.int64] | None = None,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> Forward:
+    """The shortest forward over rows of a task that gives the model's own numbers.
+
+    Args:
+        task: of the rows.
+        shape: of the models.
+        rows: int64 [n, T], read by all models, or [S, n, T], for each model its own.
+        positions: those, from 0, whose next token counts.
+        models: S.
+        all_rows: as in `row_tree`.
+        device, dtype: of the models' weights.
+    """
+    equation = task.equation
+    known = set(shape.mixer_windows) <= set(EquationForward.MIXERS)
+    if equation is None or not known or positions != task.answer_positions:
+        tree = row_tree(
+            rows,
+            positions,
+            vocab_size=shape.vocab_size,
+            all_rows=all_rows,
+            device=device,
+            dtype=dtype,
+        )
+        return RowForward(RowLayout.of(shape), tree, models)
+    each = np.broadcast_to(rows, (models, *rows.shape[-2:]))
+    first, second, answers = (
+        torch.from_numpy(each[:, :, column].copy()).to(device) for column in (1, 3, 5)
+    )
+    return EquationForward(
+        TrunkLayout.of(shape, task.vocabulary.bos, equation),
+        Equations.from_operands(first, second, answers, residues=equation.residues, dtype=dtype),
+    )
 
 
 def initial_model(config: RunConfig, seed: int) -> GrokkingTransformerForCausalLM:
@@ -384,14 +448,14 @@ def initial_model(config: RunConfig, seed: int) -> GrokkingTransformerForCausalL
 
 
 class Ensemble(StackedModel):
-    """The models of S seeds of one config, and the equations that they learn.
+    """The models of S seeds of one config, and the rows that they learn.
 
     Attributes:
         config, seeds: what is trained.
-        layout: of the model and the task, for the short forward.
-        train, test: the equations of every seed; `test` has m of them.
-        truth: true answers of the training equations, [S, n].
-        corrupted: which training equations carry a wrong label, [S, n].
+        task, shape: the task, and the models' config.
+        train, test: the forwards over every seed's training rows and held-out rows.
+        truth: true answers of the training rows, in the order of `train.answers`, [S, n].
+        corrupted: which of them carry a wrong label, [S, n].
         fingerprints: of every seed's data.
 
     With `compiled` the steps go through torch.compile.
@@ -412,10 +476,13 @@ class Ensemble(StackedModel):
         super().__init__(models, config.training, device=device, dtype=dtype)
         self.config = config
         self.seeds = tuple(seeds)
-        self.layout = TrunkLayout.of(model_config(config), config.task.build())
-        self._workspace = Workspace()
-        self._compiled = CompiledLosses(self.layout, self._workspace) if compiled else None
+        self.task, self.shape = config.task.build(), models[0].config
         self._load_data(dtype)
+        self._compiled = (
+            CompiledLosses(self.train)
+            if compiled and isinstance(self.train, EquationForward)
+            else None
+        )
 
     def __len__(self) -> int:
         return len(self.seeds)
@@ -430,40 +497,43 @@ class Ensemble(StackedModel):
 
     def _losses(self, keep_logits: bool) -> tuple[Tensor, Tensor]:
         if self._compiled is not None and self._compiled.works:
-            found = self._compiled(self.weights, self.train)
+            found = self._compiled(self.weights)
             if found is not None:
                 return found
-        return answer_losses(
-            self.weights, self.layout, self.train, self._workspace, keep_logits=keep_logits
-        )
+        return self.train.losses(self.weights, keep_logits=keep_logits)
 
     def losses_at(self, weights: Mapping[str, Tensor]) -> Tensor:
         """Training losses [S] at other weights, without gradients."""
         with torch.no_grad():
-            return answer_losses(weights, self.layout, self.train, self._workspace)[0]
+            return self.train.losses(weights)[0]
 
     def _load_data(self, dtype: torch.dtype) -> None:
-        prime = self.config.task.prime
         data = [task_data(self.config.task, seed) for seed in self.seeds]
         self.fingerprints = tuple(item.fingerprint() for item in data)
-
-        def equations(indices: list[NDArray[np.int64]]) -> Equations:
-            rows = np.stack(
-                [item.input_ids[index] for item, index in zip(data, indices, strict=True)]
-            )
-            first, second, answers = (
-                torch.from_numpy(rows[:, :, position].copy()).to(self.device)
-                for position in (1, 3, 5)
-            )
-            return Equations.from_operands(first, second, answers, residues=prime, dtype=dtype)
-
         train = [item.train_index for item in data]
-        self.train = equations(train)
-        rows = [item.input_ids[index] for item, index in zip(data, train, strict=True)]
-        pulls = pull_matrices(torch.from_numpy(np.stack(rows)), model_config(self.config))
+
+        def of_every_seed(name: str, indices: list[NDArray[np.int64]]) -> NDArray[Any]:
+            parts = zip(data, indices, strict=True)
+            return np.stack([getattr(item, name)[index] for item, index in parts])
+
+        train_rows = of_every_seed("input_ids", train)
+        test_rows = of_every_seed("input_ids", [item.test_index for item in data])
+        self.train, self.test = (
+            exact_forward(
+                self.task,
+                self.shape,
+                rows,
+                self.task.answer_positions,
+                models=len(self.seeds),
+                all_rows=None if self.task.corrupts_labels else self.task.rows(),
+                device=self.device,
+                dtype=dtype,
+            )
+            for rows in (train_rows, test_rows)
+        )
+        pulls = pull_matrices(torch.from_numpy(train_rows), self.shape)
         self._pulls = None if pulls is None else pulls.to(self.device, dtype)
-        self.test = equations([item.test_index for item in data])
-        truth = [item.true_answers[index, 0] for item, index in zip(data, train, strict=True)]
-        wrong = [item.corrupted[index] for item, index in zip(data, train, strict=True)]
-        self.truth = torch.from_numpy(np.stack(truth)).to(self.device)
-        self.corrupted = torch.from_numpy(np.stack(wrong)).to(self.device)
+        truth = of_every_seed("true_answers", train)  # [S, n, A]
+        wrong = np.repeat(of_every_seed("corrupted", train), truth.shape[2], axis=1)
+        self.truth = torch.from_numpy(truth.reshape(len(data), -1)).to(self.device)
+        self.corrupted = torch.from_numpy(wrong).to(self.device)

@@ -16,10 +16,13 @@ update the one that led to them, so a row of the log knows nothing of later step
 | disagreement                   | share of held-out answers that change when embeddings are noisy|
 | prediction_change              | share of held-out answers that differ from the last checkpoint's|
 | restricted_loss, excluded_loss | losses with only, and without, the logits' key waves along the|
-|                                | direction of the operation (Nanda 2023), see `fourier_losses`|
+|                                | direction of the operation (Nanda 2023), see `FourierLosses`|
 | correction_rate                | accuracy against the truth on rows with a wrong label|
 
-Models with loops have those of `loop_measures` too.
+A row with several answer tokens is right when all of them are, and its margin is the smallest of
+theirs; losses and shares of changed answers are over tokens. A task that is no equation over
+residues has no *_gini, restricted_loss and excluded_loss. Models with loops have those of
+`loop_observables` too.
 """
 
 from __future__ import annotations
@@ -38,11 +41,8 @@ from gmb_hf.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
 from gmb_hf.modeling.loops import halting_shares
 from gmb_hf.runs.metadata import LEVELS, at_level
+from gmb_hf.training.blocks import Loops, Trace, halting_logits, take
 from gmb_hf.training.ensemble import Ensemble
-from gmb_hf.training.equations import Equations
-from gmb_hf.training.fused import take
-from gmb_hf.training.loops import Loops, Trace, halting_logits
-from gmb_hf.training.trunk import answer_logits
 
 QUANTILES = (0.1, 0.5, 0.9)
 NOISE_PASSES = 1
@@ -332,8 +332,8 @@ class FourierLosses:
     @classmethod
     def of(cls, ensemble: Ensemble) -> FourierLosses | None:
         """That of an ensemble; None where the operation has no direction."""
-        task = ensemble.config.task
-        place = places(task.operation, task.prime)
+        equation = ensemble.task.equation
+        place = None if equation is None else places(equation.group, equation.residues)
         if place is None:
             return None
         return cls(
@@ -341,7 +341,7 @@ class FourierLosses:
             train=ensemble.truth,
             test=ensemble.test.answers,
             labels=ensemble.train.answers,
-            dtype=ensemble.train.operands.dtype,
+            dtype=ensemble.weights[EMBEDDING].dtype,
         )
 
     def measure(self, train: Tensor, test: Tensor) -> dict[str, Tensor]:
@@ -385,15 +385,20 @@ class _Sums:
         return sums.view(len(rows), self._places, -1)
 
 
-def places(operation: str, prime: int) -> list[int] | None:
-    """Where each answer stands in the cyclic group in which the operation adds its operands.
+def places(group: str | None, prime: int) -> list[int] | None:
+    """Where each answer stands in the cyclic group in which an operation adds its operands.
 
-    A list over the residues; -1 for the zero, which is outside the group of `mul` and `div`; None
-    where there is no such group, or one without a wave.
+    Args:
+        group: "additive" (all residues), "multiplicative" (those without 0), or None.
+        prime: the modulus.
+
+    Returns:
+        A list over the residues; -1 for the zero, which is outside the multiplicative group. None
+        where there is no such group, or one without a wave.
     """
-    if operation in ("add", "sub"):
+    if group == "additive":
         return list(range(prime))
-    if operation not in ("mul", "div") or prime == 2:
+    if group is None or prime == 2:
         return None
     root = next(g for g in range(2, prime) if _is_primitive_root(g, prime))
     logarithms = [-1] * prime
@@ -440,22 +445,17 @@ def _is_primitive_root(candidate: int, prime: int) -> bool:
     return len({pow(candidate, exponent, prime) for exponent in range(prime - 1)}) == prime - 1
 
 
-# How alike a model holds two equations: the cosine of its hidden states at the equals sign.
-
-
-def answer_hidden(ensemble: Ensemble, equations: Equations) -> Tensor:
-    """Final hidden states of every seed at the equals sign, [S, m, d], without gradients."""
-    return answer_logits(ensemble.weights, ensemble.layout, equations)[1]
+# How alike a model holds two rows: the cosine of its hidden states where the answer is asked.
 
 
 @torch.no_grad()
 def model_hidden(model: GrokkingTransformerForCausalLM, input_ids: Tensor, position: int) -> Tensor:
-    """The same of one model's own forward, [m, d].
+    """The final hidden states of one model by its own forward, [m, d].
 
     Args:
         model: in any mode; it has no dropout.
         input_ids: [m, T].
-        position: of the equals sign.
+        position: before the answer.
     """
     # Causal: what follows the position changes nothing.
     states = model.model(input_ids=input_ids[:, : position + 1]).last_hidden_state
@@ -498,7 +498,8 @@ class Observer:
         self.predictions: Tensor | None = None
         embedding = ensemble.weights[EMBEDDING]
         self._noise = noise_like(embedding[0])
-        self._fourier = fourier_basis(ensemble.layout.residues).to(embedding)
+        equation = ensemble.task.equation
+        self._fourier = None if equation is None else fourier_basis(equation.residues).to(embedding)
         self._fourier_losses = FourierLosses.of(ensemble)
 
     @torch.no_grad()
@@ -518,12 +519,12 @@ class Observer:
         ensemble = self.ensemble
         self._check_finite("train_loss", losses.double().cpu().numpy())
         found: dict[str, Tensor] = {"train_loss": losses}
-        found |= answer_quality("train", margins(logits, ensemble.train.answers))
+        found |= answer_quality("train", self._of_rows(margins(logits, ensemble.train.answers)))
         trace = Trace()
-        test_logits, hidden = answer_logits(ensemble.weights, ensemble.layout, ensemble.test, trace)
+        test_logits, hidden = ensemble.test.logits(ensemble.weights, trace)
         answers = ensemble.test.answers
         found["test_loss"] = answer_losses(test_logits, answers).mean(1)
-        found |= answer_quality("test", margins(test_logits, answers))
+        found |= answer_quality("test", self._of_rows(margins(test_logits, answers)))
         found |= self._norms(ensemble.last_updates() if updates is None else updates)
         found |= self._spectra()
         found["participation_ratio"] = participation_ratio(hidden)
@@ -546,6 +547,10 @@ class Observer:
         for name, value in values.items():
             self._check_finite(name, value)
         return values
+
+    def _of_rows(self, margin: Tensor) -> Tensor:
+        """Margins [S, rows] of margins at all answers: a row is as right as its worst token."""
+        return margin.unflatten(1, (-1, len(self.ensemble.task.answer_positions))).amin(-1)
 
     def _check_finite(self, name: str, values: NDArray[np.float64]) -> None:
         bad = np.flatnonzero(~np.isfinite(values))
@@ -579,7 +584,7 @@ class Observer:
         }
 
     def _spectra(self) -> dict[str, Tensor]:
-        weights, residues = self.ensemble.weights, self.ensemble.layout.residues
+        weights = self.ensemble.weights
         embedding = weights[EMBEDDING]
         unembedding = weights.get(HEAD, embedding)
         attention = [w for name, w in weights.items() if name.endswith("attention.qkv.weight")]
@@ -587,12 +592,14 @@ class Observer:
         entropy = spectral_entropy((embedding, unembedding, torch.cat(attention, dim=1)))
         found = {f"{part}_entropy": entropy[i] for i, part in enumerate(parts)}
         found |= {f"{part}_rank": entropy[i].exp() for i, part in enumerate(parts)}
-        for part, matrix in (("embedding", embedding), ("unembedding", unembedding)):
-            found[f"{part}_gini"] = fourier_gini(matrix[:, :residues], self._fourier)
+        if self._fourier is not None:
+            residues = self._fourier.shape[-1]
+            for part, matrix in (("embedding", embedding), ("unembedding", unembedding)):
+                found[f"{part}_gini"] = fourier_gini(matrix[:, :residues], self._fourier)
         return found
 
     def _of_loops(self, trace: Trace) -> dict[str, Tensor]:
-        weights, loops = self.ensemble.weights, self.ensemble.layout.loops
+        weights, loops = self.ensemble.weights, Loops.of(self.ensemble.shape)
         if loops is None:
             return {}
         logits = halting_logits(weights, trace.slow) if loops.halting else None
@@ -606,7 +613,7 @@ class Observer:
             noisy = {**ensemble.weights, EMBEDDING: perturbed(embedding, noise)}
             if HEAD not in noisy:  # a tied head stays as it is: the noise is on the input
                 noisy[HEAD] = embedding
-            logits, _ = answer_logits(noisy, ensemble.layout, ensemble.test)
+            logits, _ = ensemble.test.logits(noisy)
             differs.append(changed_share(logits.argmax(-1), predictions))
         # A resumed run reads its predictions from disk, wherever it trains.
         held = predictions if self.predictions is None else self.predictions

@@ -1,6 +1,6 @@
 """The exact forward over any rows of tokens, for many models at once and as short as it can be.
 
-`trunk` knows the one row `BOS a OP b EQ`; this knows none in particular. In exact arithmetic the
+`trunk` knows the rows of equations alone; this takes those of any task. In exact arithmetic the
 following give the model's own loss and gradients:
 
 - a state depends on its prefix alone, so equal prefixes are one node of a `RowTree`, and norms,
@@ -32,17 +32,20 @@ from torch.nn import functional
 from gmb_hf.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.modeling.mixers import Mixer, mixers_of
-from gmb_hf.training.fused import (
+from gmb_hf.training.blocks import (
     LAYER_NORM_EPSILON,
+    Forward,
+    Loops,
+    Trace,
     Weights,
     Workspace,
     after_attention,
+    final_states,
     normalise,
     output_head,
     query_key_value,
     take,
 )
-from gmb_hf.training.loops import Loops, final_states
 
 STATE_COST = 128
 """About how many attention scores cost as much as one state; it sets where sharing ends."""
@@ -61,6 +64,9 @@ class RowTree:
             that passes through it, times all columns, plus the node's column, [G, M].
         targets: the share of all asked tokens that follow an asked node and are this token,
             [G, K, V]; it adds up to 1 over K and V.
+        answers: the token that follows each asked position of each row, row by row,
+            [G, n x asked positions].
+        answer_nodes: the asked node that it follows, [G, n x asked positions].
         asks_shared: whether the asked nodes begin with all the shared ones.
         first_asked: the first own column that is asked; so are all after it.
         own_columns: how many positions a row has of its own.
@@ -73,6 +79,8 @@ class RowTree:
     visible: Tensor
     example: Tensor
     targets: Tensor
+    answers: Tensor
+    answer_nodes: Tensor
     asks_shared: bool
     first_asked: int
     own_columns: int
@@ -91,9 +99,12 @@ class RowTree:
         """The tree that one model reads, with G = 1."""
         if len(self.pair) == 1:
             return self
-        arrays = ("tokens", "positions", "pair", "path", "visible", "example", "targets")
-        own: dict[str, Any] = {name: getattr(self, name)[index : index + 1] for name in arrays}
-        return dataclasses.replace(self, **own)
+        arrays = {
+            name: value[index : index + 1]
+            for name in self.__slots__
+            if isinstance(value := getattr(self, name), Tensor)
+        }
+        return dataclasses.replace(self, **arrays)  # type: ignore[arg-type]
 
     @property
     def columns(self) -> int:
@@ -106,6 +117,7 @@ def row_tree(
     positions: Sequence[int],
     *,
     vocab_size: int,
+    all_rows: NDArray[np.int64] | None = None,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> RowTree:
@@ -115,6 +127,8 @@ def row_tree(
         rows: int64 [n, T], read by all models, or [S, n, T], for each model its own.
         positions: those, from 0, whose next token counts, at least one.
         vocab_size: V; every token is below it.
+        all_rows: int64 [N, T], all that the rows of a model are drawn from. With them the tree has
+            the same shape for every draw, so that a model gives the same bits in any company.
         device, dtype: of the models' weights.
 
     Raises:
@@ -125,9 +139,11 @@ def row_tree(
     asked = sorted(set(positions))
     found = [_Prefixes(own, asked[-1] + 1) for own in rows.reshape(-1, *rows.shape[-2:])]
     # All models have one shape: what one lacks is filled with nodes that nobody asks or sees.
-    shared_columns = max(prefixes.best_shared_columns() for prefixes in found)
-    parts = [prefixes.parts(shared_columns, asked, vocab_size) for prefixes in found]
-    whole = {name: _stack([part[name] for part in parts]) for name in parts[0]}
+    shaping = found if all_rows is None else [_Prefixes(all_rows, asked[-1] + 1)]
+    shared_columns = max(prefixes.best_shared_columns() for prefixes in shaping)
+    shared = max(prefixes.shared_nodes(shared_columns) for prefixes in shaping)
+    trees = [prefixes.arrays(shared_columns, shared, asked, vocab_size) for prefixes in found]
+    whole = {name: _stack([tree[name] for tree in trees]) for name in trees[0]}
     whole["visible"] |= np.eye(whole["visible"].shape[1], dtype=np.bool_)
     pairs = np.concatenate(
         [whole["shared_pair"], whole["own_pair"].reshape(len(found), -1)], axis=1
@@ -151,6 +167,8 @@ def row_tree(
         visible=tensor(whole["visible"]),
         example=tensor(whole["example"]),
         targets=tensor(targets / (rows.shape[-2] * len(asked))).to(dtype),
+        answers=tensor(whole["answers"]),
+        answer_nodes=tensor(whole["answer_nodes"]),
         asks_shared=asks_shared,
         first_asked=first_asked,
         own_columns=asked[-1] + 1 - shared_columns,
@@ -186,10 +204,14 @@ class _Prefixes:
         own = len(self.leaf) * np.arange(columns, 0, -1)
         return int(np.argmin(shared + own + shared**2 / STATE_COST))
 
-    def parts(
-        self, shared_columns: int, asked: Sequence[int], vocab_size: int
+    def shared_nodes(self, shared_columns: int) -> int:
+        """How many nodes so many columns have."""
+        return int(self.counts[:shared_columns].sum())
+
+    def arrays(
+        self, shared_columns: int, shared: int, asked: Sequence[int], vocab_size: int
     ) -> dict[str, NDArray[Any]]:
-        """The arrays of one tree by their names in `RowTree`, in pieces that can be filled up.
+        """The arrays of one tree by their names in `RowTree`, filled up to M = `shared` nodes.
 
         `shared_pair` [M] and `own_pair` [n, own columns] hold position * V + token,
         `shared_targets` [M, V] and `own_targets` [n, own columns, V] count the next tokens.
@@ -201,27 +223,36 @@ class _Prefixes:
         # Nodes are numbered column by column, and each one lies on some row's path.
         _, example = np.unique(path, return_index=True)
         row, column = np.divmod(example, max(shared_columns, 1))
-        visible = np.zeros((start[-1], start[-1]), dtype=np.bool_)
+        visible = np.zeros((shared, shared), dtype=np.bool_)
         node, before = np.nonzero(np.arange(shared_columns) <= column[:, None])
         visible[node, path[row[node], before]] = True
-        shared_targets = np.zeros((start[-1], vocab_size))
+        filled = (0, shared - len(example))
+        shared_targets = np.zeros((shared, vocab_size))
         own_targets = np.zeros((len(leaves), columns - shared_columns, vocab_size))
+        first_asked = max(0, asked[0] - shared_columns)
+        first_own = shared if asked[0] < shared_columns else 0
+        leaf_nodes = first_own + self.index[:, -1] * (columns - shared_columns - first_asked)
+        answer_nodes = []
         for position in asked:
             following = self._rows[:, position + 1]
             if position < shared_columns:
                 at = self.index[:, position] + start[position]
                 np.add.at(shared_targets, (at, following), 1)
+                answer_nodes.append(at)
             else:
                 own = own_targets[:, position - shared_columns]
                 np.add.at(own, (self.index[:, -1], following), 1)
+                answer_nodes.append(leaf_nodes + position - shared_columns - first_asked)
         return {
-            "shared_pair": pairs[row, column],
+            "shared_pair": np.pad(pairs[row, column], filled),
             "own_pair": pairs[:, shared_columns:],
             "path": path,
             "visible": visible,
-            "example": row * columns + column,
+            "example": np.pad(row * columns + column, filled),
             "shared_targets": shared_targets,
             "own_targets": own_targets,
+            "answers": self._rows[:, np.asarray(asked) + 1].reshape(-1),
+            "answer_nodes": np.stack(answer_nodes, axis=1).reshape(-1),
         }
 
 
@@ -393,15 +424,60 @@ def row_losses(weights: Weights, layout: RowLayout, tree: RowTree, workspace: Wo
 
 
 def asked_states(
-    weights: Weights, layout: RowLayout, tree: RowTree, workspace: Workspace
+    weights: Weights,
+    layout: RowLayout,
+    tree: RowTree,
+    workspace: Workspace,
+    trace: Trace | None = None,
 ) -> Tensor:
     """The residual stream at the asked nodes, before the final norm: [S, K, d].
 
-    The arguments are those of `row_losses`.
+    The arguments are those of `row_losses`; `trace` is given the states of all steps of a model
+    with loops, at the same nodes.
     """
     states = _mix(weights, "model", layout.embedding_mixers, _embed(weights, tree), tree)
     rows = _Nodes(weights, layout, tree, workspace, states)
-    return final_states(weights, layout.loops, layout.layers, states, rows)
+    return final_states(weights, layout.loops, layout.layers, states, rows, trace)
+
+
+class RowForward(Forward):
+    """The forward over any rows of any positions.
+
+    Attributes:
+        layout: the models' shape.
+        tree: the rows.
+        models: S.
+    """
+
+    def __init__(self, layout: RowLayout, tree: RowTree, models: int) -> None:
+        self.layout, self.tree = layout, tree
+        self.answers = tree.answers.expand(models, -1)
+        self._workspace = Workspace()
+
+    def losses(self, weights: Weights, *, keep_logits: bool = False) -> tuple[Tensor, Tensor]:
+        states = asked_states(weights, self.layout, self.tree, self._workspace)
+        head, bias = output_head(weights)
+        losses = target_loss(states, head, bias, self.tree.targets)
+        if not keep_logits:
+            return losses, losses.new_empty(0)
+        with torch.no_grad():
+            logits = torch.baddbmm(bias, normalise(states), head.transpose(1, 2))
+            return losses, take(logits, self.tree.answer_nodes)
+
+    @torch.no_grad()
+    def logits(self, weights: Weights, trace: Trace | None = None) -> tuple[Tensor, Tensor]:
+        nodes = self.tree.answer_nodes
+        normed = normalise(asked_states(weights, self.layout, self.tree, Workspace(), trace))
+        gain, shift = (weights[f"model.norm.{name}"].unsqueeze(1) for name in ("weight", "bias"))
+        head, bias = output_head(weights)
+        logits = torch.baddbmm(bias, normed, head.transpose(1, 2))
+        if trace is not None:
+            trace.fast = [take(states, nodes) for states in trace.fast]
+            trace.slow = [take(states, nodes) for states in trace.slow]
+        return take(logits, nodes), take(torch.addcmul(shift, normed, gain), nodes)
+
+    def results(self, weights: Weights) -> tuple[Tensor, Tensor]:
+        return row_results(weights, self.layout, self.tree)
 
 
 @dataclass(frozen=True, slots=True)

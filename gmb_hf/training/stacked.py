@@ -27,11 +27,11 @@ from gmb_hf._version import __version__
 from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import checkpoints as state
+from gmb_hf.training.blocks import Loops
 from gmb_hf.training.checkpoints import Rows, claim_folder, keep_model, refuse_gone
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.ensemble import Ensemble, model_config, wanted
 from gmb_hf.training.launch import keep_freed_memory
-from gmb_hf.training.loops import Loops
 from gmb_hf.training.observables import Observer, about
 from gmb_hf.training.progress import Listener, Silent
 
@@ -274,7 +274,7 @@ def log_metadata(config: RunConfig) -> dict[str, Any]:
     training = config.training
     return {
         "preset": config.preset,
-        "task": config.task.name,
+        "task": config.task.title,
         "model": config.model.name,
         "optimizer": f"AdamW(lr={training.lr:g}, weight_decay={training.weight_decay:g}, "
         f"betas=({training.beta1:g}, {training.beta2:g}), eps={training.eps:g})",

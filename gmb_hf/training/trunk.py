@@ -31,7 +31,9 @@ import torch
 from torch import Tensor
 
 from gmb_hf.training.attention import (
+    Equations,
     QueryKeyValue,
+    TrunkLayout,
     attend_pairs,
     attend_rows,
     attend_tables,
@@ -41,19 +43,20 @@ from gmb_hf.training.attention import (
     sort,
     table_rows,
 )
-from gmb_hf.training.equations import Equations, TrunkLayout
-from gmb_hf.training.fused import (
+from gmb_hf.training.blocks import (
+    Forward,
+    Trace,
     Weights,
     Workspace,
     after_attention,
     answer_loss,
     feed_forward,
+    final_states,
     normalise,
     output_head,
     query_key_value,
     take,
 )
-from gmb_hf.training.loops import Trace, final_states
 
 MAX_PAIRS = 2.5  # pairs of operands per equation up to which all of them cost less than rows do
 
@@ -139,6 +142,31 @@ def answer_losses(
     states = answer_states(weights, layout, equations, workspace)
     head, bias = output_head(weights)
     return answer_loss(states, head, bias, equations.answers, keep_logits=keep_logits)
+
+
+class EquationForward(Forward):
+    """The short forward over the equations of every seed.
+
+    Attributes:
+        layout: the model's shape and the task's tokens.
+        equations: of every seed.
+    """
+
+    MIXERS = ("sort", "blend")
+    """Those that it has formulas for."""
+
+    def __init__(self, layout: TrunkLayout, equations: Equations) -> None:
+        self.layout, self.equations = layout, equations
+        self.answers = equations.answers
+        self._workspace = Workspace()
+
+    def losses(self, weights: Weights, *, keep_logits: bool = False) -> tuple[Tensor, Tensor]:
+        return answer_losses(
+            weights, self.layout, self.equations, self._workspace, keep_logits=keep_logits
+        )
+
+    def logits(self, weights: Weights, trace: Trace | None = None) -> tuple[Tensor, Tensor]:
+        return answer_logits(weights, self.layout, self.equations, trace)
 
 
 @torch.no_grad()

@@ -94,14 +94,13 @@ def test_the_training_is_that_of_gmb_train(tracked, tmp_path):
 
 
 def test_bundles_are_of_held_out_equations_and_score_as_they_did(tracked, tmp_path):
-    from gmb_hf.crucible.grokking import equation_texts
     from gmb_hf.training.ensemble import task_data
     from gmb_hf.training.presets import preset
 
     folder, _ = tracked
     file = read_bundles(folder / "bundles.jsonl")
     task = preset("quick").changed(["task.prime=7"]).task
-    texts = equation_texts(task.build())
+    texts = task.build().texts()
     for seed in range(3):
         held_out = {texts[row] for row in task_data(task, seed).test_index}
         mine = [bundle for bundle in file.bundles if bundle.id.startswith(f"seed_{seed}/")]

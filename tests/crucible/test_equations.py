@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmb_hf.crucible.bundles import read_bundles
-from gmb_hf.crucible.grokking import bundle_lines, draw_bundles, equation_texts, margin_observables
+from gmb_hf.crucible.grokking import bundle_lines, draw_bundles, margin_observables
 from gmb_hf.crucible.margins import Similarities, margin_stats, rank_stats
 from gmb_hf.errors import InputError
 from gmb_hf.tasks.modular import ModularTask
@@ -99,7 +99,7 @@ def test_bundles_that_cannot_be_drawn(answers, n, negatives, message):
     ],
 )
 def test_equations_as_people_write_them(operation, row, text):
-    assert equation_texts(ModularTask(operation, 29))[row] == text
+    assert ModularTask(operation, 29).texts()[row] == text
 
 
 similarities = st.integers(1, 4).flatmap(
@@ -129,7 +129,7 @@ def test_all_seeds_at_once_are_each_seed_by_itself(values):
 
 def test_lines_are_read_back_as_they_were_drawn(tmp_path):
     task = ModularTask("sub", 7)
-    texts = equation_texts(task)
+    texts = task.texts()
     found = drawn(task.answers()[:, 0], 3, 2)
     values = np.arange(9.0).reshape(3, 3)
     lines = list(bundle_lines(found, texts, values, prefix="seed_3"))

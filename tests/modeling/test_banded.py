@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from model_builders import SMALL, build, tokens
 
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
-from gmb_hf.modeling.banded import BandedLinear, band_mask
 from gmb_hf.modeling.configuration_grokking import least_band
+from gmb_hf.modeling.modeling_grokking import BandedLinear, band_mask
 
 BANDS = {"band_fc1": 12, "band_fc2": 6, "intermediate_size": 96}
 

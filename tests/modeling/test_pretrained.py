@@ -60,8 +60,7 @@ def test_saved_and_loaded_bit_equal(tied, tmp_path, rows):
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {
         *("config.json", "generation_config.json", "model.safetensors"),
-        *("configuration_grokking.py", "modeling_grokking.py", "layers_grokking.py"),
-        *("inputs_grokking.py", "banded.py", "hebbian.py", "loops.py", "mixers.py"),
+        *("configuration_grokking.py", "modeling_grokking.py", "loops.py", "mixers.py"),
     }
     auto_map = json.loads((tmp_path / "config.json").read_text())["auto_map"]
     assert auto_map == {

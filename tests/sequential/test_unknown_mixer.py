@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from gmb_hf.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM, mixers
 from gmb_hf.sequential.config import SuiteSettings
 from gmb_hf.sequential.train import task_queries, task_rows
 from gmb_hf.training import ensemble
-from gmb_hf.training.equations import unknown_mixers
 from gmb_hf.training.presets import preset
 
 
@@ -41,7 +39,6 @@ def shape(monkeypatch):
 
 
 def test_the_sequential_protocol_trains_it_by_the_forward_for_any_rows(shape):
-    assert unknown_mixers(shape) == ("recency",)
     suite = SuiteSettings(prime=5)
     torch.manual_seed(0)
     model = GrokkingTransformerForCausalLM(shape).double()
@@ -68,7 +65,15 @@ def test_the_sequential_protocol_trains_it_by_the_forward_for_any_rows(shape):
     np.testing.assert_allclose(losses, [expected.item()], rtol=1e-10)
 
 
-def test_gmb_train_refuses_it(shape, monkeypatch):
+def test_gmb_train_trains_it_by_the_forward_for_any_rows(shape, monkeypatch):
     monkeypatch.setattr(ensemble, "model_config", lambda config: shape)
-    with pytest.raises(InputError, match="does not know the mixer recency; teach it to"):
-        ensemble.Ensemble(preset("smoke"), [0])
+    config = preset("smoke").changed(["task.prime=5", "task.op_token=distinct"])
+    trained = ensemble.Ensemble(config, [0, 3], dtype=torch.float64)
+    losses, _ = trained.gradients()
+    for place, seed in enumerate((0, 3)):
+        data = ensemble.task_data(config.task, seed)
+        rows, labels = (
+            torch.from_numpy(table[data.train_index]) for table in (data.input_ids, data.labels)
+        )
+        own = trained.member(place).double()(input_ids=rows, labels=labels).loss
+        torch.testing.assert_close(losses[place], own, rtol=1e-10, atol=0)

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmb_hf.errors import InputError
-from gmb_hf.tasks.task import (
-    FORMAL_VOCABULARY,
+from gmb_hf.tasks.formal import FORMAL_VOCABULARY
+from gmb_hf.tasks.modular import (
     OPERATIONS,
     is_prime,
     modular_vocabulary,
@@ -16,7 +16,7 @@ from gmb_hf.tasks.task import (
 
 
 def test_the_protocols_sizes_at_97():
-    four = OPERATIONS[:4]
+    four = list(OPERATIONS)[:4]
     assert modular_vocabulary(97, four, "shared").size == 101
     assert modular_vocabulary(97, four, "distinct").size == 104
     assert FORMAL_VOCABULARY.size == 101
@@ -44,7 +44,7 @@ def test_later_operations_only_lengthen_the_vocabulary():
     assert modular_vocabulary(97, OPERATIONS, "shared").size == 101
 
 
-@given(st.sampled_from([2, 3, 5, 29, 97]), st.sets(st.sampled_from(OPERATIONS), min_size=1))
+@given(st.sampled_from([2, 3, 5, 29, 97]), st.sets(st.sampled_from(list(OPERATIONS)), min_size=1))
 def test_distinct_tokens_are_distinct_and_in_the_vocabulary(prime, operations):
     words = modular_vocabulary(prime, operations)
     ids = [operation_id(operation, prime) for operation in operations]

@@ -7,7 +7,6 @@ from training_builders import small_config, train_together
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import stacked
 from gmb_hf.training.ensemble import WORTH_COMPILING, CompiledLosses, Ensemble, pays, wanted
-from gmb_hf.training.fused import Workspace
 from gmb_hf.training.presets import preset
 from gmb_hf.training.variants import parse_variant
 
@@ -104,10 +103,10 @@ def test_an_error_after_compiling_has_worked_is_not_hidden(monkeypatch):
 
     monkeypatch.setattr(torch, "compile", once)
     ensemble = Ensemble(small_config(), [0])
-    losses = CompiledLosses(ensemble.layout, Workspace())
-    assert losses(ensemble.weights, ensemble.train)[0].shape == (1,)
+    losses = CompiledLosses(ensemble.train)
+    assert losses(ensemble.weights)[0].shape == (1,)
     with pytest.raises(RuntimeError, match="out of memory"):
-        losses(ensemble.weights, ensemble.train)
+        losses(ensemble.weights)
     assert losses.works
 
 

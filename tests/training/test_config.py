@@ -189,6 +189,7 @@ def test_every_field_is_in_the_identity_or_the_design():
     config = preset("quick").changed([*sizes, "model.halting=true"])
     held = {**config.training_identity(), **config.design()}
     held["training"] = {**held["training"], "seeds_at_once": 36, "compile": "auto"}
+    held["task"] = {"name": None, **held["task"]}
     assert held == {key: value for key, value in config.to_dict().items() if key != "preset"}
 
 
@@ -220,7 +221,7 @@ def test_a_task_knows_its_rows_and_seeds():
     assert TaskSettings(data_seed=0).data_seed_of(7) == 0
     task = TaskSettings(operation="add", prime=7, op_token="distinct", corruption_rate=0.5)
     assert task.build().name == "add_p7"
-    assert task.name == "add_p7, 60% train, distinct tokens, 50% wrong labels"
+    assert task.title == "add_p7, 60% train, distinct tokens, 50% wrong labels"
     assert (task.build().op_token, task.build().corruption_rate) == ("distinct", 0.5)
 
 
@@ -239,7 +240,7 @@ def test_a_task_knows_its_rows_and_seeds():
 )
 def test_another_task_has_another_name(other):
     plain = TaskSettings(operation=other["operation"]) if len(other) > 1 else TaskSettings()
-    assert TaskSettings(**other).name != plain.name
+    assert TaskSettings(**other).title != plain.title
 
 
 def test_a_model_names_its_shape():

@@ -47,7 +47,7 @@ def test_different_seeds_start_and_split_differently():
     ensemble = Ensemble(small_config(), [0, 1])
     embedding = ensemble.weights["model.embed_tokens.weight"]
     assert not torch.equal(embedding[0], embedding[1])
-    assert not torch.equal(ensemble.train.pair[0], ensemble.train.pair[1])
+    assert not torch.equal(ensemble.train.equations.pair[0], ensemble.train.equations.pair[1])
     assert ensemble.fingerprints[0] != ensemble.fingerprints[1]
 
 
@@ -170,7 +170,7 @@ def test_the_split_is_drawn_from_the_runs_seed_or_from_a_fixed_one():
     assert (task_data(fixed.task, 1).train_index == task_data(fixed.task, 2).train_index).all()
     assert (task_data(fixed.task, 1).train_index == task_data(tied.task, 42).train_index).all()
     ensemble = Ensemble(fixed, [1, 2])
-    assert torch.equal(ensemble.train.pair[0], ensemble.train.pair[1])
+    assert torch.equal(ensemble.train.equations.pair[0], ensemble.train.equations.pair[1])
     embedding = ensemble.weights["model.embed_tokens.weight"]
     assert not torch.equal(embedding[0], embedding[1])  # the model still has its own seed
 
@@ -182,9 +182,9 @@ def test_the_equations_are_the_rows_of_the_task():
         assert part.answers.shape == (2, rows)
         for index, seed in enumerate((6, 2)):
             tokens, _ = equations(config, seed, split)
-            assert torch.equal(part.first[index].argmax(-1), tokens[:, 1])
-            assert torch.equal(part.second[index].argmax(-1), tokens[:, 3])
-            assert torch.equal(part.pair[index], tokens[:, 3] * 7 + tokens[:, 1])
+            assert torch.equal(part.equations.first[index].argmax(-1), tokens[:, 1])
+            assert torch.equal(part.equations.second[index].argmax(-1), tokens[:, 3])
+            assert torch.equal(part.equations.pair[index], tokens[:, 3] * 7 + tokens[:, 1])
             assert torch.equal(part.answers[index], tokens[:, 5])
             assert torch.equal(part.answers[index], tokens[:, 1] * tokens[:, 3] % 7)
 
@@ -192,11 +192,16 @@ def test_the_equations_are_the_rows_of_the_task():
 def test_corrupted_labels_are_trained_on_and_the_truth_kept_beside():
     config = small_config(task={"prime": 7, "train_rows": 20, "corruption_rate": 0.25})
     ensemble = Ensemble(config, [0, 1])
-    first, second = ensemble.train.first.argmax(-1), ensemble.train.second.argmax(-1)
+    first, second = (
+        ensemble.train.equations.first.argmax(-1),
+        ensemble.train.equations.second.argmax(-1),
+    )
     assert torch.equal(ensemble.truth, (first - second) % 7)
     assert torch.equal(ensemble.train.answers != ensemble.truth, ensemble.corrupted)
     assert ensemble.corrupted.sum(1).tolist() == [5, 5]
-    held_out = (ensemble.test.first.argmax(-1) - ensemble.test.second.argmax(-1)) % 7
+    held_out = (
+        ensemble.test.equations.first.argmax(-1) - ensemble.test.equations.second.argmax(-1)
+    ) % 7
     assert torch.equal(ensemble.test.answers, held_out)
 
 

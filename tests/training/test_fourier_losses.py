@@ -7,7 +7,7 @@ import pytest
 import torch
 from training_builders import equations, lively_model, small_config, stacked
 
-from gmb_hf.tasks.modular import ModularTask
+from gmb_hf.tasks.modular import OPERATIONS, ModularTask
 from gmb_hf.training.ensemble import task_data
 from gmb_hf.training.observables import KEY_FREQUENCIES, FourierLosses, Observer, places
 
@@ -26,7 +26,7 @@ class Drawn:
         self.logits = np.random.default_rng(prime).standard_normal((2, rows, prime + extra_tokens))
         for data, logits in zip(self.data, self.logits, strict=True):
             logits[np.arange(rows), data.true_answers[:, 0]] += 2
-        self.place = places(operation, prime)
+        self.place = places(OPERATIONS[operation].group, prime)
 
     def split(self, values, split):
         """Of each seed the rows of a side, [2, rows, ...]."""
@@ -157,15 +157,15 @@ def test_what_all_tokens_share_does_not_choose_the_waves():
 
 def test_places_are_where_the_operation_adds():
     for operation, sign in (("mul", 1), ("div", -1)):
-        place = places(operation, 13)
+        place = places(OPERATIONS[operation].group, 13)
         assert place[0] == -1
         assert sorted(place) == list(range(-1, 12))
         task = ModularTask(operation, 13)
         for a, b, c in zip(*task.operands().values(), task.answers()[:, 0], strict=True):
             if a and b:
                 assert place[c] == (place[a] + sign * place[b]) % 12
-    assert places("add", 5) == places("sub", 5) == [0, 1, 2, 3, 4]
-    assert places("sq_sum", 7) is places("x2_xy_y2", 7) is places("mul", 2) is None
+    assert places("additive", 5) == [0, 1, 2, 3, 4]
+    assert places(None, 7) is places("multiplicative", 2) is None
 
 
 @pytest.mark.parametrize("operation", ["add", "mul", "sq_sum"])
@@ -184,7 +184,7 @@ def test_an_observer_measures_them_where_there_is_a_direction(operation):
         logits[split] = torch.stack(said)[:, :, 4].detach()
     answers = [torch.from_numpy(item.true_answers[:, 0]) for item in data]
     expected = FourierLosses(
-        places(operation, 7),
+        places(OPERATIONS[operation].group, 7),
         train=torch.stack([c[i.train_index] for c, i in zip(answers, data, strict=True)]),
         test=torch.stack([c[i.test_index] for c, i in zip(answers, data, strict=True)]),
         labels=torch.stack([torch.from_numpy(i.answers[i.train_index, 0]) for i in data]),

@@ -11,7 +11,7 @@ from torch.nn.functional import layer_norm
 from training_builders import EQUALS, equations, lively_model, small_config, stacked
 
 from gmb_hf.runs.metadata import LEVELS
-from gmb_hf.training.loops import Loops, Trace
+from gmb_hf.training.blocks import Loops, Trace
 from gmb_hf.training.observables import LOOP_QUANTILES as QUANTILES
 from gmb_hf.training.observables import Observer, about, loop_observables
 from gmb_hf.training.variants import parse_variant

@@ -24,11 +24,10 @@ from gmb_hf.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import stacked as engine
+from gmb_hf.training.blocks import Workspace
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.ensemble import Ensemble, StackedModel
-from gmb_hf.training.fused import Workspace
 from gmb_hf.training.rows import RowLayout, row_losses, row_results, row_tree
-from gmb_hf.training.trunk import answer_logits
 from gmb_hf.training.variants import parse_variant
 
 VARIANTS = [
@@ -95,7 +94,7 @@ def test_held_out_logits_and_last_hidden_states_are_the_models_own(variant):
     config = looped_config(variant)
     models = {seed: lively_model(config, seed).eval() for seed in SEEDS}
     ensemble = stacked(config, models)
-    logits, hidden = answer_logits(ensemble.weights, ensemble.layout, ensemble.test)
+    logits, hidden = ensemble.test.logits(ensemble.weights)
     for index, (seed, model) in enumerate(models.items()):
         out = model(input_ids=equations(config, seed, "test")[0], output_hidden_states=True)
         assert difference(logits[index], out.logits[:, EQUALS]) <= 1e-10

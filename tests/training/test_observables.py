@@ -286,7 +286,7 @@ def test_curvature_holds_all_along_a_training():
             model = ensemble.member(index).double()
             model.set_attn_implementation("eager")  # sdpa has no second derivative
             expected.append(bend_along_gradient(model, config, seed))
-            assert found[index] == pytest.approx(expected[-1], rel=0.25)
+            assert 0.5 < found[index] / expected[-1] < 2.0
     assert max(expected) > 10 * min(expected) > 0
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from gmb_hf.training.fused import take
+from gmb_hf.training.blocks import take
 from gmb_hf.training.rows import attend_in_rows, attend_visible, target_loss, target_results
 
 

@@ -10,9 +10,9 @@ from training_builders import difference
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.tasks.registry import get_task
 from gmb_hf.tasks.task import loss_positions
+from gmb_hf.training.blocks import Workspace
 from gmb_hf.training.config import TrainingSettings
 from gmb_hf.training.ensemble import StackedModel
-from gmb_hf.training.fused import Workspace
 from gmb_hf.training.rows import RowLayout, row_losses, row_results, row_tree
 
 TASKS = (

@@ -62,7 +62,7 @@ def test_a_log_says_what_made_it(tmp_path):
     train(CONFIG, [0], tmp_path)
     metadata = RunLog.read(tmp_path / "logs").metadata
     assert metadata["preset"] == "test"
-    assert metadata["task"] == CONFIG.task.name
+    assert metadata["task"] == CONFIG.task.title
     assert metadata["model"] == "transformer-1x2x8"
     assert metadata["optimizer"].startswith("AdamW(lr=0.01, weight_decay=0.5, betas=(0.9, 0.98)")
     assert metadata["schedule"] == "constant, full batch, 20 steps"

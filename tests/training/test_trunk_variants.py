@@ -19,7 +19,6 @@ from training_builders import (
 
 from gmb_hf.modeling.mixers import own_parameter_names
 from gmb_hf.training.ensemble import Ensemble, adamw
-from gmb_hf.training.trunk import answer_logits
 from gmb_hf.training.variants import parse_variant
 
 VARIANTS = [
@@ -86,7 +85,7 @@ def test_held_out_logits_and_last_hidden_states_are_the_models_own(variant):
     config = variant_config(variant, layers=2)
     models = {seed: lively_model(config, seed).eval() for seed in SEEDS}
     ensemble = stacked(config, models)
-    logits, hidden = answer_logits(ensemble.weights, ensemble.layout, ensemble.test)
+    logits, hidden = ensemble.test.logits(ensemble.weights)
     for index, (seed, model) in enumerate(models.items()):
         out = model(input_ids=equations(config, seed, "test")[0], output_hidden_states=True)
         assert difference(logits[index], out.logits[:, EQUALS]) <= 1e-10

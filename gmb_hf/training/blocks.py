@@ -1,9 +1,9 @@
-"""The heavy pieces of a stacked step, with hand-written gradients and reused memory.
+"""The blocks of many models at once, with hand-written gradients and reused memory.
 
 Autograd would allocate every intermediate anew at each step; at these sizes the page faults of
 fresh memory cost more than the arithmetic. The MLP therefore writes its large intermediates into
 a `Workspace` that lives as long as the training does. All gradients here are
-checked against autograd in `tests/training/test_fused.py`. Under torch.compile, which plans memory
+checked against autograd in `tests/training/test_blocks.py`. Under torch.compile, which plans memory
 itself, the same formulas are left to autograd.
 
 Shapes: S seeds, n rows, d width, f hidden units of the MLP, V vocabulary.
@@ -11,12 +11,17 @@ Shapes: S seeds, n rows, d width, f hidden units of the MLP, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from gmb_hf.modeling import GrokkingTransformerConfig
+from gmb_hf.modeling.loops import halting_shares
 
 LAYER_NORM_EPSILON = 1e-5
 
@@ -309,7 +314,7 @@ def after_attention(
         layer: its name in `weights`.
         mixed, residual: the mixed values and the states that they are added to, [S, m, d] each.
         activation: of the MLP.
-        workspace: as in `fused.mlp_block`.
+        workspace: as in `mlp_block`.
         application: how often the layer has been applied before in the same forward.
     """
     out = weights[f"{layer}.attention.out.weight"].transpose(1, 2)
@@ -395,3 +400,155 @@ def take(table: Tensor, index: Tensor) -> Tensor:
     """
     taken: Tensor = _Take.apply(table, index)  # type: ignore[no-untyped-call]
     return taken
+
+
+class Forward(ABC):
+    """The exact forward of S models over one table of a task's rows.
+
+    Attributes:
+        answers: the K tokens that follow a query position, row by row, int64 [S, K].
+    """
+
+    answers: Tensor
+
+    @abstractmethod
+    def losses(self, weights: Weights, *, keep_logits: bool = False) -> tuple[Tensor, Tensor]:
+        """Mean cross-entropy [S] in nats, with gradients, and on request the logits [S, K, V]."""
+
+    @abstractmethod
+    def logits(self, weights: Weights, trace: Trace | None = None) -> tuple[Tensor, Tensor]:
+        """Logits [S, K, V] and final hidden states [S, K, d] at the query positions, no gradient.
+
+        `trace` is given the states of all steps of a model with loops.
+        """
+
+    def results(self, weights: Weights) -> tuple[Tensor, Tensor]:
+        """Loss [S] and share of right answers [S], no gradient; a tie is not right."""
+        logits, _ = self.logits(weights)
+        right = logits.gather(-1, self.answers.unsqueeze(-1))
+        losses = logits.logsumexp(-1) - right.squeeze(-1)
+        alone = (logits >= right).sum(-1) == 1
+        return losses.double().mean(1), alone.double().mean(1)
+
+
+# The blocks one after the other, or the fast one in cycles of the slow one. What
+# `gmb_hf.modeling` does to one model, as short as it can be: the slow block of the last cycle, and
+# the halting unit of every cycle, see the query rows alone.
+
+HALTING = "model.halting"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loops:
+    """How often the blocks of a model are applied.
+
+    Attributes:
+        cycles: N, applications of the slow block, which is the last layer.
+        inner_steps: T, applications of the fast block, all layers before it, in each cycle.
+        halting: whether the answer is read from a mean of the slow states of all cycles.
+    """
+
+    cycles: int
+    inner_steps: int
+    halting: bool = False
+
+    @classmethod
+    def of(cls, shape: GrokkingTransformerConfig) -> Loops | None:
+        """Those of a model of this shape; None where each layer is applied once."""
+        if shape.cycles is None:
+            return None
+        assert shape.inner_steps is not None
+        return cls(cycles=shape.cycles, inner_steps=shape.inner_steps, halting=shape.halting)
+
+
+@dataclass
+class Trace:
+    """The states of a forward at the asked rows, [S, n, d] each.
+
+    Attributes:
+        fast: z_L after every inner step, N T of them.
+        slow: z_H after every cycle, N of them.
+    """
+
+    fast: list[Tensor] = field(default_factory=list)
+    slow: list[Tensor] = field(default_factory=list)
+
+
+class Rows(Protocol):
+    """The rows whose states are looped."""
+
+    def block(self, layer: int, application: int, states: Tensor, *, asked_alone: bool) -> Tensor:
+        """The states after a layer, of all rows or of the asked ones.
+
+        `application` counts how often the block of the layer has been applied, from 0; the states
+        of the very first one are those that `final_states` was given.
+        """
+
+    def embedded(self) -> Tensor:
+        """The embedding of all rows, [S, m, d]."""
+
+    def asked(self, states: Tensor) -> Tensor:
+        """The asked ones of all rows, [S, m, d] -> [S, n, d]."""
+
+
+def final_states(
+    weights: Weights,
+    loops: Loops | None,
+    layers: int,
+    first: Tensor,
+    rows: Rows,
+    trace: Trace | None = None,
+) -> Tensor:
+    """The state that the answer is read from, before the final norm: [S, n, d].
+
+    Args:
+        weights: the model's state dict with a leading axis of models on every tensor.
+        loops: how often each block is applied; None for once each.
+        layers: their number, at least 2 with loops.
+        first: the embedding, in the form in which the first layer takes it.
+        rows: what applies a layer to them.
+        trace: is given the states of all steps of a model with loops.
+    """
+    if loops is None:
+        for layer in range(layers):
+            first = rows.block(layer, 0, first, asked_alone=layer == layers - 1)
+        return first
+    slow_layer = layers - 1
+    embedded, states, ends = rows.embedded(), first, list[Tensor]()
+    slow: Tensor | float = 0.0
+    for cycle in range(loops.cycles):
+        last = cycle == loops.cycles - 1
+        for step in range(loops.inner_steps):
+            application = cycle * loops.inner_steps + step
+            for layer in range(slow_layer):
+                states = rows.block(layer, application, states, asked_alone=False)
+            fast = normalise(states)
+            if trace is not None:
+                trace.fast.append(rows.asked(fast))
+            if step < loops.inner_steps - 1:
+                states = embedded + fast + slow
+        slow = normalise(rows.block(slow_layer, cycle, fast + slow, asked_alone=last))
+        ends.append(slow if last else rows.asked(slow))
+        if not last:
+            states = embedded + fast + slow
+    if trace is not None:
+        trace.slow.extend(ends)
+    return halted(weights, ends) if loops.halting else ends[-1]
+
+
+def halting_logits(weights: Weights, ends: Sequence[Tensor]) -> list[Tensor]:
+    """The logit of halting at the end of every cycle but the last, N - 1 of [S, n].
+
+    Args:
+        weights: as in `final_states`.
+        ends: z_H after every cycle, N of [S, n, d].
+    """
+    weight, bias = weights[f"{HALTING}.weight"], weights[f"{HALTING}.bias"]
+    return [(end @ weight.unsqueeze(-1)).squeeze(-1) + bias.unsqueeze(-1) for end in ends[:-1]]
+
+
+def halted(weights: Weights, ends: Sequence[Tensor]) -> Tensor:
+    """The mean of the states over cycles, by the probability of halting there: [S, n, d]."""
+    shares = halting_shares(halting_logits(weights, ends))
+    terms = [share.unsqueeze(-1) * end for share, end in zip(shares, ends, strict=True)]
+    return torch.stack(terms).sum(0)

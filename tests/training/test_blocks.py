@@ -7,7 +7,7 @@ import torch
 from torch.autograd import gradcheck
 from torch.nn import functional
 
-from gmb_hf.training.fused import (
+from gmb_hf.training.blocks import (
     Workspace,
     answer_loss,
     folded,
