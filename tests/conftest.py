@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
+from hub_client import Terminal, empty_caches, the_only_hub
+from hub_store import TOKEN, Hub
 from hypothesis import HealthCheck, settings
 from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
 
 from gmb_hf import Design, RunLog
+
+_HUB = the_only_hub()  # before its clients are imported
 
 # The same examples on every machine, however slow: a failure here is a failure there.
 settings.register_profile(
@@ -59,3 +64,24 @@ def design() -> Design:
             {"name": "embedding_rank", "x_sign": -1, "x_sees_test_labels": False},
         ],
     )
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
+    """A Hub that holds nothing; what it did not understand before is a failure."""
+    unknown = [*_HUB.unknown]
+    for held in (_HUB.repositories, _HUB.large, _HUB.requests, _HUB.faults, _HUB.unknown):
+        held.clear()
+    _HUB.spoils = None
+    empty_caches()
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    assert unknown == []
+    return _HUB
+
+
+@pytest.fixture
+def commands(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Where `gmb` is typed; the clients of the Hub do not wait between their attempts."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    return Terminal()

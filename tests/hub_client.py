@@ -1,55 +1,36 @@
-"""Processes whose Hub is the loopback stub; addresses are read when the clients are imported."""
+"""`gmb` and other clients of the Hub in this process, whose Hub is the loopback stub.
+
+The addresses of the Hub are read when its clients are imported, so the stub starts before them.
+"""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
-import json
+import io
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from unittest import mock
 
 from hub_store import TOKEN, Hub
-
-# Commands one after the other in one process: a list of words in, code and output out.
-_LOOP = """
-import contextlib, io, json, os, sys, time
-from gmb_hf.cli import main
-
-time.sleep = lambda seconds: None  # between the client's own attempts
-for line in sys.stdin:
-    words, token = json.loads(line)
-    os.environ.pop("HF_TOKEN", None)
-    if token is not None:
-        os.environ["HF_TOKEN"] = token
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(words)
-    print(json.dumps([code, out.getvalue(), err.getvalue()]), flush=True)
-"""
+from hub_stub import loopback_hub
 
 
 def environment(hub: Hub, home: Path) -> dict[str, str]:
     """Of a process with empty caches that knows no other Hub."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
-    return {
-        **kept,
-        "HOME": str(home),
-        "HF_HOME": str(home / "hf"),
-        "HF_ENDPOINT": hub.url,
-        "HF_TOKEN": TOKEN,
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_UPDATE_DOWNLOAD_COUNTS": "0",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-    }
+    return {**kept, "HOME": str(home), "HF_TOKEN": TOKEN, **_addresses(hub, home)}
 
 
 def client(
     hub: Hub, home: Path, *arguments: str, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run Python code with its arguments, and environment variables of its own."""
+    """Run Python code with its arguments in a process of its own."""
     return subprocess.run(
         [sys.executable, "-c", *arguments],
         cwd=home,
@@ -61,21 +42,50 @@ def client(
     )
 
 
-class Terminal:
-    """A process in which one command of `gmb` runs after the other."""
+def _addresses(hub: Hub, home: Path) -> dict[str, str]:
+    return {
+        "HF_HOME": str(home / "hf"),
+        "HF_ENDPOINT": hub.url,
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_UPDATE_DOWNLOAD_COUNTS": "0",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+    }
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
+
+def the_only_hub() -> Hub:
+    """A stub that lasts as long as this process, which knows no other Hub and has empty caches."""
+    assert "huggingface_hub" not in sys.modules
+    running = contextlib.ExitStack()
+    hub = running.enter_context(loopback_hub())
+    home = Path(tempfile.mkdtemp(prefix="gmb_tests_"))
+    os.environ.update(_addresses(hub, home))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    atexit.register(running.close)
+    return hub
+
+
+def empty_caches() -> None:
+    """Forget what was pulled."""
+    shutil.rmtree(os.environ["HF_HOME"], ignore_errors=True)
+
+
+class Terminal:
+    """Where `gmb` is typed, by somebody who is logged in."""
 
     def gmb(self, *words: object, token: str | None = TOKEN) -> tuple[int, str, str]:
         """The exit code, standard output and standard error of a command."""
-        asked = json.dumps([[str(word) for word in words], token])
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(asked + "\n")
-        self._process.stdin.flush()
-        answer: list[Any] = json.loads(self._process.stdout.readline())
-        return answer[0], answer[1], answer[2]
+        from gmb_hf.cli import main
+
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            mock.patch.dict(os.environ, {} if token is None else {"HF_TOKEN": token}),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            if token is None:
+                os.environ.pop("HF_TOKEN", None)
+            code = main([str(word) for word in words])
+        return code, out.getvalue(), err.getvalue()
 
     def done(self, *words: object) -> str:
         """What a command that must succeed prints."""
@@ -94,17 +104,11 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def terminal(hub: Hub, home: Path) -> Iterator[Terminal]:
-    """Commands of a process whose home is this folder; imports are paid for once."""
-    with subprocess.Popen(
-        [sys.executable, "-c", _LOOP],
-        cwd=home,
-        env=environment(hub, home),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        yield Terminal(process)
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait(timeout=60)
+def without_a_network() -> Iterator[None]:
+    """Nothing answers at the address of the Hub."""
+    from huggingface_hub import constants
+
+    nobody = "http://127.0.0.1:9"
+    template = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, nobody)
+    with mock.patch.multiple(constants, ENDPOINT=nobody, HUGGINGFACE_CO_URL_TEMPLATE=template):
+        yield

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import runpy
 import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from hub_client import Terminal, client
+from hub_client import Terminal
 from hub_store import Hub
 from synthetic import synthetic_runlog
 
@@ -159,10 +160,9 @@ def test_a_task_is_trained_from_the_hub(
     assert yaml.safe_load((tmp_path / "hub" / "config.yaml").read_text())["hub"]["data"] == [source]
 
     # The script for several processes, on one.
-    script = "import runpy, sys; sys.exit(runpy.run_path(sys.argv[1])['main'](sys.argv[2:]))"
     words = [*(word for one in asked for word in one.split("=", 1)), "--data", "acme/tasks"]
-    done = client(hub, tmp_path, script, str(TRAINER), *words, "--cpu", "--out", "script")
-    assert done.returncode == 0, done.stderr
+    main = runpy.run_path(str(TRAINER))["main"]
+    assert main([*words, "--cpu", "--out", str(tmp_path / "script")]) == 0
     scripted = RunLog.read(tmp_path / "script" / "logs")
     assert scripted.fingerprint() == own.fingerprint()
     assert scripted.metadata["hub"] == pulled.metadata["hub"]

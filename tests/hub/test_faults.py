@@ -8,9 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hub_client import Terminal, terminal
+from hub_client import Terminal, without_a_network
 from hub_store import TOKEN, Fault, Hub
-from hub_stub import loopback_hub
 from synthetic import synthetic_runlog
 
 from gmb_hf.hub.datasets import MODULAR, build, modular_configs
@@ -129,14 +128,15 @@ def test_a_pull_that_breaks_off_is_finished_by_a_retry(
     commands.done(*asked)
 
 
-def test_without_a_network_what_was_pulled_is_still_there(tmp_path: Path, folder: Path) -> None:
+def test_without_a_network_what_was_pulled_is_still_there(
+    hub: Hub, commands: Terminal, tmp_path: Path, folder: Path
+) -> None:
     synthetic_runlog(3).write(tmp_path / "log.parquet")
     reading = ("runs", "verify", "--columns=test_acc", "--runs")
-    with loopback_hub() as hub, terminal(hub, tmp_path) as commands:
-        commands.done("runs", "push", tmp_path / "log.parquet", "acme/runs", "--license=mit")
-        commands.done(*reading, "hf://datasets/acme/runs@main")
-        commit = hub.repositories["dataset:acme/runs"].sha
-    with terminal(hub, tmp_path) as commands:
+    commands.done("runs", "push", tmp_path / "log.parquet", "acme/runs", "--license=mit")
+    commands.done(*reading, "hf://datasets/acme/runs@main")
+    commit = hub.repositories["dataset:acme/runs"].sha
+    with without_a_network():
         for revision in ("main", commit):
             commands.done(*reading, f"hf://datasets/acme/runs@{revision}")
         said = commands.refused(*reading, "hf://datasets/acme/others")
