@@ -69,7 +69,7 @@ _DATA = ("predictions", "references")
 
 
 def _scores(axes: Axes, judgement: Judgement) -> None:
-    scores, prereg = judgement.evaluation, judgement.prereg
+    scores, prereg = judgement.evaluation, judgement.design
     axes.set_title("Scores before the event")
     if not judgement.n_events:
         axes.text(0.5, 0.5, "no run has an event", ha="center", transform=axes.transAxes)
@@ -117,7 +117,7 @@ def _discrimination(axes: Axes, judgement: Judgement, results: dict[str, Any]) -
 
 
 def _operationality(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> None:
-    prereg = judgement.prereg
+    prereg = judgement.design
     targets = np.array(prereg.fpr_targets)
     achieved = [results[f"fpr@{target!r}"] for target in prereg.fpr_targets]
     place = np.arange(len(targets))
@@ -135,13 +135,13 @@ def _operationality(axes: Axes, judgement: Judgement, results: dict[str, Any]) -
 
 
 def _utility(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> None:
-    target = judgement.prereg.primary_fpr
+    target = judgement.design.primary_fpr
     leads = np.array(results[f"lead_time_per_run@{target!r}"])
     leads = leads[np.isfinite(leads)]
     coverage = results[f"coverage@{target!r}"]
     axes.set_title(f"Lead times at a budget of {rate_text(target)}")
     if len(leads):
-        axes.hist(leads, bins=12, range=(0, judgement.prereg.horizon), color=BLUE, rwidth=0.9)
+        axes.hist(leads, bins=12, range=(0, judgement.design.horizon), color=BLUE, rwidth=0.9)
         axes.axvline(float(np.median(leads)), color=VERMILION)
     shown = "no events" if coverage is None else f"{coverage:.0%} of events covered"
     axes.text(0.03, 0.93, shown, transform=axes.transAxes)
@@ -175,7 +175,7 @@ def _verdict(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> None:
     rates = false[counts > 0] / counts[counts > 0]
     axes.set_title(results["label"])
     axes.hist(rates, bins=20, range=(0, max(0.2, float(rates.max(initial=0)))), color=BLUE)
-    axes.axvline(judgement.prereg.primary_fpr, color=VERMILION)
+    axes.axvline(judgement.design.primary_fpr, color=VERMILION)
     axes.set_xlabel("false positive rate of a run, and the budget")
     axes.set_ylabel("runs")
     rate_axis(axes.xaxis)

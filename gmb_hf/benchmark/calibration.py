@@ -168,7 +168,7 @@ def _cross_fit(
     return Calibration("cross_run", thresholds, dict(deployed), fewest)
 
 
-# What every layer takes: scores to judge, how to calibrate them, and the preregistration.
+# What every layer takes: scores to judge, how to calibrate them, and the design.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -178,7 +178,7 @@ class Judgement:
     Attributes:
         evaluation: the held-out runs.
         calibration: the explore runs; None where there are none.
-        prereg: everything fixed beforehand.
+        design: everything fixed beforehand.
         thresholds: target -> locked threshold; `calibration` is then not consulted.
         smoothed_thresholds: the same for the trailing mean over that many checkpoints, by length.
         calibration_runs: how many runs with negatives the locked thresholds come from, if known.
@@ -188,7 +188,7 @@ class Judgement:
 
     evaluation: Scores
     calibration: Scores | None
-    prereg: Design
+    design: Design
     thresholds: Mapping[float, float] | None = None
     smoothed_thresholds: Mapping[int, Mapping[float, float]] = dataclasses.field(
         default_factory=dict
@@ -199,7 +199,7 @@ class Judgement:
     @property
     def strict(self) -> bool:
         """Whether the `strict` protocol is in force."""
-        return self.prereg.protocol == "strict"
+        return self.design.protocol == "strict"
 
     @property
     def n_events(self) -> int:
@@ -209,7 +209,7 @@ class Judgement:
     @cached_property
     def windows(self) -> Windows:
         """The labels of the held-out windows."""
-        return label_windows(self.evaluation, self.prereg)
+        return label_windows(self.evaluation, self.design)
 
     @cached_property
     def negatives(self) -> NegativeScores:
@@ -219,18 +219,18 @@ class Judgement:
     @cached_property
     def risk_sets(self) -> RiskSets:
         """For each event, the held-out runs that were still at risk."""
-        return RiskSets.of(self.evaluation, self.prereg)
+        return RiskSets.of(self.evaluation, self.design)
 
     @cached_property
     def calibrated(self) -> Calibration:
         """The thresholds by which the held-out runs are judged."""
         explore = None
         if self.calibration is not None and self.thresholds is None:
-            labels = label_windows(self.calibration, self.prereg)
+            labels = label_windows(self.calibration, self.design)
             explore = NegativeScores.of(self.calibration, labels)
         return calibrate(
-            self.prereg.protocol,
-            self.prereg.fpr_targets,
+            self.design.protocol,
+            self.design.fpr_targets,
             self.negatives,
             calibration=explore,
             locked=self.thresholds,
@@ -277,13 +277,13 @@ class Judgement:
             thresholds=locked,
         )
 
-    def with_horizon(self, prereg: Design) -> Judgement:
-        """The same judgement by a preregistration that differs in what is positive, and only there.
+    def with_horizon(self, design: Design) -> Judgement:
+        """The same judgement by a design that differs in what is positive, and only there.
 
         Negative windows end at the safe gap, so that they, the thresholds found on them and the
         alarms that these raise stay what they are.
         """
-        changed = dataclasses.replace(self, prereg=prereg)
+        changed = dataclasses.replace(self, design=design)
         changed.__dict__.update(
             negatives=self.negatives, calibrated=self.calibrated, _alarms=self._alarms
         )

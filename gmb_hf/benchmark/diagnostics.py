@@ -118,7 +118,7 @@ def effective_sample_size(judgement: Judgement) -> tuple[float | None, float | N
     negative = judgement.windows.negative
     n = int(negative.sum())
     values = judgement.negatives.values
-    exceeds = judgement.evaluation.values >= np.quantile(values, 1 - judgement.prereg.primary_fpr)
+    exceeds = judgement.evaluation.values >= np.quantile(values, 1 - judgement.design.primary_fpr)
     exceeds &= negative
     share = exceeds.sum() / n
     if share in (0.0, 1.0):

@@ -45,7 +45,7 @@ class Evaluation:
         judgements: each score, by name.
         events: of the held-out runs that were judged; `excluded` names the others.
         log: the held-out runs that were judged.
-        prereg: the design.
+        design: the design.
         lock: the lock it was judged by, if any.
     """
 
@@ -53,7 +53,7 @@ class Evaluation:
     judgements: Mapping[str, Judgement]
     events: Events
     log: RunLog
-    prereg: Design
+    design: Design
     lock: Lock | None
 
 
@@ -224,7 +224,7 @@ def _evaluate(
     step_of = dict(zip(events.runs, events.step.tolist(), strict=True))
     results = Results.assemble(
         records,
-        prereg=design,
+        design=design,
         runs=log.runs,
         seeds=log.seeds,
         event_steps=[step_of.get(run, math.nan) for run in log.runs],
@@ -243,17 +243,17 @@ def _evaluate(
     return Evaluation(results, judgements, events, prepared.judged, design, lock)
 
 
-def _run_id(prereg: Design, fingerprint: str) -> str:
+def _run_id(design: Design, fingerprint: str) -> str:
     """The task's name, without what qualifies it, and the runs' fingerprint."""
-    name = (prereg.task or "runs").partition(",")[0]
+    name = (design.task or "runs").partition(",")[0]
     return f"{name.replace(' ', '_')}_{fingerprint[:8]}"
 
 
-def _calibration_record(method: str, n_runs: int | None, prereg: Design) -> CalibrationRecord:
+def _calibration_record(method: str, n_runs: int | None, design: Design) -> CalibrationRecord:
     budgets = (
         {}
-        if n_runs is None or prereg.protocol != "strict"
-        else {f"{target:g}": effective_budget(target, n_runs) for target in prereg.fpr_targets}
+        if n_runs is None or design.protocol != "strict"
+        else {f"{target:g}": effective_budget(target, n_runs) for target in design.fpr_targets}
     )
     return CalibrationRecord.parse(
         {"method": method, "n_runs": n_runs, "effective_budget": budgets}, where="calibration"

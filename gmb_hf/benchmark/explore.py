@@ -80,7 +80,7 @@ def explore(
 
 
 def _explored(entry: Entry, sign: int, judgement: Judgement) -> Explored:
-    primary, ranking = judgement.prereg.primary_fpr, layer_a(judgement)
+    primary, ranking = judgement.design.primary_fpr, layer_a(judgement)
     gate = layer_b(judgement, intervals=False)
     point = operating_point(judgement, primary)
     return Explored(

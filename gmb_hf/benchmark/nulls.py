@@ -202,16 +202,16 @@ def null_record(
         stream: of its random numbers, another one for each null.
     """
     has_event = judgement.evaluation.has_event
-    prereg = judgement.prereg
-    numbers = uniform_draws(len(chances), prereg.null_draws, prereg.seed, stream)
+    design = judgement.design
+    numbers = uniform_draws(len(chances), design.null_draws, design.seed, stream)
     # Comparisons with NaN, where there is no event, are False.
     covered = (numbers < chances.astype(np.float32)).sum(axis=1)
     reached = int((covered >= n_covered).sum())
     return NullRecord(
         mean_coverage=float(chances[has_event].mean()),
-        p_value=(1 + reached) / (1 + prereg.null_draws),
+        p_value=(1 + reached) / (1 + design.null_draws),
         fpr=fpr,
-        draws=prereg.null_draws,
+        draws=design.null_draws,
     )
 
 

@@ -128,8 +128,8 @@ def bootstrap_rate(
     judgement: Judgement, false: NDArray[np.int64], rates: NDArray[np.float64]
 ) -> IntervalRecord | None:
     """The run-cluster bootstrap interval of a false positive rate, and nothing else."""
-    counts, prereg = judgement.negatives.counts, judgement.prereg
-    weights = resamples(len(counts), prereg.bootstrap_draws, prereg.seed)
+    counts, design = judgement.negatives.counts, judgement.design
+    weights = resamples(len(counts), design.bootstrap_draws, design.seed)
     if judgement.strict:
         return ratio_interval(rates, (counts > 0).astype(np.float64), weights)
     return ratio_interval(false.astype(np.float64), counts.astype(np.float64), weights)
@@ -156,7 +156,7 @@ def rate_interval(
     silence = exact_binomial(0, n_runs)
     interval = bootstrap_rate(judgement, false, rates) if alarming else silence
     blind = (1 - alarming / n_runs) ** n_runs
-    if interval is None or not alarming or blind * judgement.prereg.bootstrap_draws < 1:
+    if interval is None or not alarming or blind * judgement.design.bootstrap_draws < 1:
         return interval
     exact = max(exact_binomial(alarming, n_runs).high * float(rates.max()), silence.high)
     if exact <= interval.high:
@@ -173,19 +173,19 @@ def layer_b(judgement: Judgement, *, intervals: bool = True) -> LayerBRecord:
         judgement: what to judge.
         intervals: find intervals and, from them, states; without, states follow the points.
     """
-    prereg, negatives = judgement.prereg, judgement.negatives
-    certificate, fpr_min = _floor(negatives, prereg.fpr_targets, per_run=judgement.strict)
+    design, negatives = judgement.design, judgement.negatives
+    certificate, fpr_min = _floor(negatives, design.fpr_targets, per_run=judgement.strict)
     achieved = tuple(
-        _target(judgement, target, certificate, intervals) for target in prereg.fpr_targets
+        _target(judgement, target, certificate, intervals) for target in design.fpr_targets
     )
-    floor = fpr_min is not None and fpr_min > prereg.fpr_floor_max + _SLACK
+    floor = fpr_min is not None and fpr_min > design.fpr_floor_max + _SLACK
     if judgement.strict and certificate is not None:
         floor &= certificate.tied
-        floor |= certificate.forbids(min(prereg.fpr_targets) + prereg.fpr_eps)
+        floor |= certificate.forbids(min(design.fpr_targets) + design.fpr_eps)
     ok_targets = sum(bool(result.x_met) for result in achieved)
-    controllable = ok_targets >= prereg.min_targets_ok
+    controllable = ok_targets >= design.min_targets_ok
     return LayerBRecord(
-        targets=prereg.fpr_targets,
+        targets=design.fpr_targets,
         achieved=achieved,
         ok_targets=ok_targets,
         fpr_min=fpr_min,
@@ -208,7 +208,7 @@ def pass_line(target: float, eps: float) -> float:
 def _target(
     judgement: Judgement, target: float, certificate: FloorRecord | None, intervals: bool
 ) -> AchievedRecord:
-    counts, eps = judgement.negatives.counts, judgement.prereg.fpr_eps
+    counts, eps = judgement.negatives.counts, judgement.design.fpr_eps
     known = counts > 0
     false, rates = run_rates(judgement, target)
     achieved = pooled = interval = None

@@ -52,7 +52,7 @@ class Pilot:
         little too good where the pilot is small. How runs differ is seen at the targets
         themselves: at the rates that few runs buy, too few of a pilot's runs alarm.
         """
-        prereg = self.judgement.prereg
+        prereg = self.judgement.design
         primary = prereg.primary_fpr
         bought = self._at(effective_budget(primary, m))
         covered = int(warnings_at(bought, primary).covered.sum())
@@ -75,7 +75,7 @@ class Pilot:
         kept = int(np.searchsorted(negatives.rates(per_run=True), rate + _SLACK, side="right"))
         below = negatives.distinct[min(kept, len(negatives.distinct) - 1)]
         tau = float(np.nextafter(below, np.inf))
-        targets = self.judgement.prereg.fpr_targets
+        targets = self.judgement.design.fpr_targets
         return replace(self.judgement, thresholds=dict.fromkeys(targets, tau))
 
     def _independent_windows(self, target: float) -> float:

@@ -347,8 +347,8 @@ class Results(OpenSection):
         return plain
 
     @property
-    def prereg(self) -> Design | None:
-        """The preregistration that is stored with the results, if one is."""
+    def design(self) -> Design | None:
+        """The design that is stored with the results, if one is."""
         if self.x_prereg is None:
             return None
         return Design.parse(self.x_prereg, where="results: x_prereg")
@@ -374,7 +374,7 @@ class Results(OpenSection):
         cls,
         indicators: Iterable[IndicatorRecord],
         *,
-        prereg: Design,
+        design: Design,
         runs: Sequence[str],
         seeds: Sequence[int | None],
         event_steps: Sequence[float],
@@ -393,12 +393,12 @@ class Results(OpenSection):
 
         Args:
             indicators: every one that was judged, controls and failures included.
-            prereg: the design that they were judged by.
+            design: the design that they were judged by.
             runs, seeds, event_steps, last_steps: the held-out runs in one order; an event step
                 is NaN where there was no event, a seed is None where it is not known.
             calibration: where the thresholds come from.
             lock: the lock that was used, if any.
-            prereg_path: where the preregistration or the lock lies.
+            prereg_path: where the design or the lock lies.
             evaluation_fingerprint: content hash of the held-out log.
             run_id: by default the task and the first characters of the fingerprint.
             look: which look at held-out runs this is, where a lock counts them.
@@ -409,22 +409,22 @@ class Results(OpenSection):
         """
         records = tuple(indicators)
         event = EventRecord.of_runs(
-            prereg.event_type, runs, seeds, event_steps, last_steps, excluded
+            design.event_type, runs, seeds, event_steps, last_steps, excluded
         )
         first = records[0].layer_C.at_fpr[:1] if records else ()
-        task = prereg.task
+        task = design.task
         stem = (task or "runs").replace(" ", "_")
         return cls.parse(
             {
                 "meta": {
                     "run_id": run_id or f"{stem}_{(evaluation_fingerprint or '0' * 8)[:8]}",
                     "date": date or today(),
-                    "commit_hash": prereg.commit_hash,
+                    "commit_hash": design.commit_hash,
                     "prereg_path": prereg_path,
                 },
                 "boundary": {
                     "task": task,
-                    "model": prereg.model,
+                    "model": design.model,
                     "seeds_eval": named_seeds(runs, seeds),
                 },
                 "event": event,
@@ -433,18 +433,18 @@ class Results(OpenSection):
                     "n_events": event.n_events,
                     "notes": " ".join(notes),
                     "x_notes": list(notes),
-                    "x_event_count_min": prereg.event_count_min,
+                    "x_event_count_min": design.event_count_min,
                     "x_n_too_early": first[0].x_n_too_early if first else None,
                     "x_look": look,
-                    "x_looks": prereg.looks,
+                    "x_looks": design.looks,
                     "x_n_excluded": len(excluded or ()),
                 },
                 "indicators": records,
                 "tables": TABLES,
-                "x_protocol": prereg.protocol,
-                "x_prereg": prereg.plain(),
+                "x_protocol": design.protocol,
+                "x_prereg": design.plain(),
                 "x_calibration": calibration,
-                "x_provenance": provenance(prereg, lock, evaluation_fingerprint),
+                "x_provenance": provenance(design, lock, evaluation_fingerprint),
             },
             where="results",
         )
@@ -461,18 +461,18 @@ def today() -> str:
 
 
 def provenance(
-    prereg: Design | None, lock: Lock | None, evaluation_fingerprint: str | None
+    design: Design | None, lock: Lock | None, evaluation_fingerprint: str | None
 ) -> Mapping[str, Any]:
     """What would have to be the same for the same numbers to come out."""
     return {
         "package_version": __version__,
         "python": platform.python_version(),
         "packages": _loaded_versions(),
-        "prereg_hash": canonical_hash(prereg.plain()) if prereg else None,
+        "prereg_hash": canonical_hash(design.plain()) if design else None,
         "lock_hash": lock.hash if lock else None,
         "explore_fingerprint": lock.x_lock.explore_fingerprint if lock else None,
         "evaluation_fingerprint": evaluation_fingerprint,
-        "seed_of_draws": prereg.seed if prereg else None,
+        "seed_of_draws": design.seed if design else None,
     }
 
 
@@ -656,10 +656,10 @@ def _has_layer_b(item: IndicatorRecord) -> bool:
 
 
 def _operating_points(results: Results) -> tuple[float, ...]:
-    """Those of the preregistration; where none is stored, all that any indicator is judged at."""
-    prereg = results.prereg
-    if prereg is not None:
-        return prereg.fpr_targets
+    """Those of the design; where none is stored, all that any indicator is judged at."""
+    design = results.design
+    if design is not None:
+        return design.fpr_targets
     stated = {point.fpr for item in results.indicators for point in item.layer_C.at_fpr}
     return tuple(sorted(stated))
 

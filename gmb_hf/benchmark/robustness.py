@@ -76,7 +76,7 @@ def family(
     judgement: Judgement, variants: Mapping[str, Judgement]
 ) -> Iterator[tuple[str, Judgement]]:
     """Every member with its name, e.g. "window=150,smooth=3,without=2"."""
-    groups = run_groups(judgement.evaluation.n_runs, judgement.prereg.run_groups)
+    groups = run_groups(judgement.evaluation.n_runs, judgement.design.run_groups)
     for name, whole in _with_all_runs(judgement, variants):
         for left_out in range(int(groups.max()) + 1):
             kept = np.flatnonzero(groups != left_out)
@@ -90,15 +90,15 @@ def _with_all_runs(
     judgement: Judgement, variants: Mapping[str, Judgement]
 ) -> Iterator[tuple[str, Judgement]]:
     """The members before runs are left out: each setting with each smoothing."""
-    sweep = judgement.prereg.smoothing_sweep
+    sweep = judgement.design.smoothing_sweep
     for setting, variant in variants.items():
         for checkpoints in sweep:
             yield f"{setting},smooth={checkpoints}", variant.smoothed(checkpoints)
     if not variants:
         smoothed = {checkpoints: judgement.smoothed(checkpoints) for checkpoints in sweep}
-        for setting, prereg in _horizons(judgement.prereg).items():
+        for setting, design in _horizons(judgement.design).items():
             for checkpoints, one in smoothed.items():
-                yield f"{setting},smooth={checkpoints}", one.with_horizon(prereg)
+                yield f"{setting},smooth={checkpoints}", one.with_horizon(design)
 
 
 def run_groups(n_runs: int, n_groups: int) -> NDArray[np.int64]:
@@ -107,7 +107,7 @@ def run_groups(n_runs: int, n_groups: int) -> NDArray[np.int64]:
 
 
 def _useful(judgement: Judgement) -> bool:
-    primary = judgement.prereg.primary_fpr
+    primary = judgement.design.primary_fpr
     warned = warnings_at(judgement, primary)
     if not judgement.n_events or not warned.covered.any():
         return False
@@ -118,13 +118,13 @@ def _useful(judgement: Judgement) -> bool:
     return not shortfalls(judgement, coverage, lead_median, p_value)
 
 
-def _horizons(prereg: Design) -> dict[str, Design]:
-    """The preregistration at each horizon of the family, by the name of the setting."""
+def _horizons(design: Design) -> dict[str, Design]:
+    """The design at each horizon of the family, by the name of the setting."""
     found = {}
     for factor in _HORIZON_FACTORS:
-        horizon = min(round(prereg.horizon * factor), prereg.safe_gap - 1)
-        lead = prereg.lead_time_median_min * min(horizon / prereg.horizon, 1)
-        found[f"horizon={horizon}"] = prereg.replace(horizon=horizon, lead_time_median_min=lead)
+        horizon = min(round(design.horizon * factor), design.safe_gap - 1)
+        lead = design.lead_time_median_min * min(horizon / design.horizon, 1)
+        found[f"horizon={horizon}"] = design.replace(horizon=horizon, lead_time_median_min=lead)
     return found
 
 

@@ -146,7 +146,7 @@ class Windows:
         return Windows(self.positive[rows], self.negative[rows], self.monitored[rows], self.dropped)
 
 
-def label_windows(scores: Scores, prereg: Design) -> Windows:
+def label_windows(scores: Scores, design: Design) -> Windows:
     """Label every checkpoint of every run.
 
     A run without an event is negative up to a safe gap before the last step at which one would have
@@ -156,26 +156,26 @@ def label_windows(scores: Scores, prereg: Design) -> Windows:
         InputError: the safe gap is not larger than the horizon, or a labelled window's score is
             NaN or infinite (unless `x_nan` is `ignore`: those windows are dropped and counted).
     """
-    if prereg.safe_gap <= prereg.horizon:
+    if design.safe_gap <= design.horizon:
         raise InputError(
-            f"safe gap {prereg.safe_gap} must be larger than horizon {prereg.horizon} steps, or a "
+            f"safe gap {design.safe_gap} must be larger than horizon {design.horizon} steps, or a "
             "window could be positive and negative at once; enlarge the safe gap"
         )
     event = scores.event_step[:, None]
     happened = scores.has_event[:, None]
     steps = scores.steps
-    usable = scores.present & (steps >= prereg.burn_in)
-    quiet_until = registrable_until(scores, prereg)[:, None] - prereg.safe_gap
+    usable = scores.present & (steps >= design.burn_in)
+    quiet_until = registrable_until(scores, design)[:, None] - design.safe_gap
 
     # Comparisons with NaN are False: a run without an event has no positives.
-    positive = usable & (steps < event) & (event - steps <= prereg.horizon)
-    quiet = np.where(happened, steps <= event - prereg.safe_gap, steps <= quiet_until)
+    positive = usable & (steps < event) & (event - steps <= design.horizon)
+    quiet = np.where(happened, steps <= event - design.safe_gap, steps <= quiet_until)
     negative = usable & quiet
     monitored = usable & np.where(happened, steps < event, steps <= quiet_until)
 
     finite = np.isfinite(scores.values)
     lost = (positive | negative) & ~finite
-    if lost.any() and prereg.nan != "ignore":
+    if lost.any() and design.nan != "ignore":
         run, column = (int(i) for i in np.argwhere(lost)[0])
         raise InputError(
             f"run {scores.runs[run]!r}, step {steps[run, column]}: score {scores.name!r} is "
@@ -282,11 +282,11 @@ class RiskSets:
     end: NDArray[np.int32]
 
     @classmethod
-    def of(cls, scores: Scores, prereg: Design) -> RiskSets:
+    def of(cls, scores: Scores, design: Design) -> RiskSets:
         """Find every event's risk set; the horizon [t* - H, t*) begins no earlier than burn-in."""
         n_runs, has_event = scores.n_runs, scores.has_event
         event = np.where(has_event, scores.event_step, 0.0)
-        start = np.maximum(event - prereg.horizon, prereg.burn_in)
+        start = np.maximum(event - design.horizon, design.burn_in)
         begin = np.empty((n_runs, n_runs), dtype=np.int32)
         end = np.empty_like(begin)
         for run, length in enumerate(scores.present.sum(axis=1)):

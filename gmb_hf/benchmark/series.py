@@ -95,12 +95,12 @@ class Settings:
     """What a call asks for.
 
     Attributes:
-        prereg: the design.
+        design: the design.
         calibration: one of `CALIBRATIONS`.
         thresholds: target -> threshold where they are locked.
     """
 
-    prereg: Design
+    design: Design
     calibration: str
     thresholds: Mapping[float, float] | None
 
@@ -242,7 +242,7 @@ def judgement_of(
         judgement = Judgement(
             evaluation=scores,
             calibration=None,
-            prereg=asked.prereg,
+            design=asked.design,
             thresholds=asked.thresholds,
             cross_fit=asked.calibration == "cross_run",
         )
@@ -343,7 +343,7 @@ def _short(value: Any) -> str:
 def _require_negatives(judgement: Judgement) -> None:
     if judgement.negatives.n_windows:
         return
-    prereg = judgement.prereg
+    prereg = judgement.design
     raise InputError(
         f"references leave no negative window, so that no threshold can be set: none of the runs "
         f"has a step from burn_in {prereg.burn_in} on that lies safe_gap {prereg.safe_gap} or more "
@@ -401,7 +401,7 @@ def operationality(
         "layer_b_pass": measured.x_passed,
     }
     if return_per_run:
-        for target in judgement.prereg.fpr_targets:
+        for target in judgement.design.fpr_targets:
             flat[_at("fpr_per_run", target)] = _rates(judgement, target)
             thresholds = judgement.calibrated.thresholds[target]
             flat[_at("threshold_per_run", target)] = thresholds.tolist()
@@ -424,7 +424,7 @@ def utility(
         flat[_at("lead_time_iqr", point.fpr)] = point.lead_time_iqr
         flat[_at("lead_time_success", point.fpr)] = point.lead_time_success
     if return_per_run:
-        for target in judgement.prereg.fpr_targets:
+        for target in judgement.design.fpr_targets:
             warned = warnings_at(judgement, target)
             flat[_at("covered_per_run", target)] = warned.covered.tolist()
             flat[_at("lead_time_per_run", target)] = warned.lead.tolist()
@@ -470,7 +470,7 @@ def verdict(
         "sentence": concluded.x_sentence,
     }
     if return_per_run:
-        target = judgement.prereg.primary_fpr
+        target = judgement.design.primary_fpr
         flat["first_alarm_per_run"] = _first_alarms(judgement, target).tolist()
         flat["false_alarms_per_run"] = false_alarms(judgement, target).tolist()
     return flat

@@ -135,7 +135,7 @@ def episode_starts(
 
 def layer_c(judgement: Judgement) -> LayerCRecord:
     """Coverage, leads, alarm burden and chance nulls at every target."""
-    points = tuple(operating_point(judgement, f) for f in judgement.prereg.fpr_targets)
+    points = tuple(operating_point(judgement, f) for f in judgement.design.fpr_targets)
     return LayerCRecord(at_fpr=points)
 
 
@@ -176,28 +176,28 @@ def shortfalls(
     Coverage must reach its minimum, the median lead its own, and in `strict` the p-value (adjusted
     or not, as the caller has it) must not exceed alpha, split over the looks that are locked.
     """
-    prereg = judgement.prereg
+    design = judgement.design
     found = []
-    if coverage is None or coverage < prereg.coverage_min - _SLACK:
+    if coverage is None or coverage < design.coverage_min - _SLACK:
         found.append("coverage_low")
-    if judgement.strict and (p_value is None or p_value > prereg.alpha_per_look):
+    if judgement.strict and (p_value is None or p_value > design.alpha_per_look):
         found.append("no_better_than_chance")
-    if lead_median is None or lead_median < prereg.lead_time_median_min:
+    if lead_median is None or lead_median < design.lead_time_median_min:
         found.append("lead_short")
     return tuple(found)
 
 
 def operating_point(judgement: Judgement, target: float) -> OperatingPointRecord:
     """Everything layer C says about one target."""
-    scores, windows, prereg = judgement.evaluation, judgement.windows, judgement.prereg
+    scores, windows, design = judgement.evaluation, judgement.windows, judgement.design
     n_events, alarms = judgement.n_events, judgement.alarms(target)
     warned = warnings_at(judgement, target)
     n_covered, leads = int(warned.covered.sum()), warned.lead[warned.covered]
-    success = warned.covered & (warned.lead >= prereg.lead_time_target)
+    success = warned.covered & (warned.lead >= design.lead_time_target)
     tails = np.quantile(leads, _TAILS).tolist() if len(leads) else None
     lead_intervals = _lead_intervals(judgement, warned)
     false = int(false_alarms(judgement, target).sum())
-    episodes = count_episodes(scores, windows, alarms, prereg.episode_gap)
+    episodes = count_episodes(scores, windows, alarms, design.episode_gap)
     nulls = chance(judgement, target, n_covered)
     return OperatingPointRecord(
         fpr=target,
@@ -262,8 +262,8 @@ def _lead_intervals(judgement: Judgement, warned: Warned) -> dict[str, IntervalR
 
 
 def _weights(judgement: Judgement) -> NDArray[np.float64]:
-    prereg = judgement.prereg
-    return resamples(judgement.evaluation.n_runs, prereg.bootstrap_draws, prereg.seed)
+    design = judgement.design
+    return resamples(judgement.evaluation.n_runs, design.bootstrap_draws, design.seed)
 
 
 def _steps_of(scores: Scores, chosen: NDArray[np.bool_]) -> int:

@@ -172,11 +172,11 @@ def judge(
     Args:
         judgement: the score as declared.
         variants: the same score with other values of its own window (see `layer_d`).
-        facts: numbers of each run by name, float64 [R], that the strata of the preregistration
+        facts: numbers of each run by name, float64 [R], that the strata of the design
             ask for; the step of the event is known without them.
 
     Raises:
-        InputError: the scores do not fit the preregistration (see `label_windows`), or a stratum
+        InputError: the scores do not fit the design (see `label_windows`), or a stratum
             asks for a number that is not known.
     """
     case = _Case(judgement, variants or {}, facts or {})
@@ -230,7 +230,7 @@ class _Case:
         self.judgement, self.variants = judgement, variants
         self.layer_a, self.layer_b = layer_a(judgement), layer_b(judgement)
         self.layer_c, self.layer_d = layer_c(judgement), layer_d(judgement, variants)
-        self.primary = self.layer_c.at(judgement.prereg.primary_fpr)
+        self.primary = self.layer_c.at(judgement.design.primary_fpr)
         self.diagnostics = diagnose(judgement, coverage=self.primary.coverage)
         self.strata = measure_strata(judgement, facts)
 
@@ -281,8 +281,8 @@ def conclude(
             passes everything is the scope.
         diagnostics: to be stored with the layers.
     """
-    prereg, n_runs = judgement.prereg, judgement.evaluation.n_runs
-    primary = layer_c.at(prereg.primary_fpr)
+    design, n_runs = judgement.design, judgement.evaluation.n_runs
+    primary = layer_c.at(design.primary_fpr)
 
     def verdict(
         label: Label,
@@ -322,8 +322,8 @@ def conclude(
         reasons = dict.fromkeys(question.reason for question in questions)
         return verdict(INCONCLUSIVE, tuple(reasons), f"{sentence}.", runs_to_settle=settles)
 
-    if (layer_d.label_flip_rate or 0.0) > prereg.max_label_flip_rate:
-        sentence = f"Not to be trusted either way: {flips(layer_d, prereg.max_label_flip_rate)}."
+    if (layer_d.label_flip_rate or 0.0) > design.max_label_flip_rate:
+        sentence = f"Not to be trusted either way: {flips(layer_d, design.max_label_flip_rate)}."
         return verdict(UNSTABLE, ("label_flips",), sentence)
 
     faults = faults_of(judgement, layer_b, primary, p_adjusted)
@@ -407,13 +407,13 @@ def clause(
     p_adjusted: float | None,
 ) -> str:
     """What a reason code means for this score."""
-    prereg = judgement.prereg
+    design = judgement.design
     if reason == "fpr_floor":
         return _floor(layer_b)
     if reason == "fpr_uncontrolled":
         return (
             f"{layer_b.ok_targets} of {len(layer_b.targets)} false-alarm budgets hold, "
-            f"{prereg.min_targets_ok} must"
+            f"{design.min_targets_ok} must"
         )
     if reason == "few_runs":
         short = ", ".join(f"{result.target:g}" for result in layer_b.achieved if result.x_few_runs)
@@ -421,7 +421,7 @@ def clause(
     if reason == "coverage_low":
         return (
             f"it warned of {_share(primary.coverage)} of {_events(primary)} at a budget of "
-            f"{primary.fpr:.0%}, {prereg.coverage_min:.0%} is the minimum"
+            f"{primary.fpr:.0%}, {design.coverage_min:.0%} is the minimum"
         )
     if reason == "no_better_than_chance":
         p_value = "" if p_adjusted is None else f" (p = {p_adjusted:.3f})"
@@ -429,7 +429,7 @@ def clause(
     if reason == "lead_short":
         lead = primary.lead_time_median
         known = "no event is warned of" if lead is None else f"the median lead is {lead:g} steps"
-        return f"{known}, {prereg.lead_time_median_min:g} is the minimum"
+        return f"{known}, {design.lead_time_median_min:g} is the minimum"
     auc = "undefined" if layer_a.auc is None else f"{layer_a.auc:.2f}"
     return f"it does not rank the windows before an event higher (AUC {auc})"
 
@@ -491,7 +491,7 @@ def open_questions(
     A layer that fails beyond doubt settles the verdict, whatever else is open: a floor at .5 needs
     no more runs.
     """
-    events, least_events = judgement.n_events, judgement.prereg.event_count_min
+    events, least_events = judgement.n_events, judgement.design.event_count_min
     if events < least_events:
         n_runs = judgement.evaluation.n_runs
         runs = math.ceil(n_runs * least_events / events) if events else None
@@ -499,12 +499,12 @@ def open_questions(
         return (OpenQuestion("few_events", f"{counted} fewer than {least_events}", runs),)
     if not judgement.strict:
         return ()
-    least = judgement.prereg.min_targets_ok
+    least = judgement.design.min_targets_ok
     possible = layer_b.surely_met + layer_b.open_targets
     if layer_b.fpr_floor_detected or possible < least:
         return ()
     coverage = _coverage_question(judgement, primary)
-    interval, minimum = primary.x_coverage_interval, judgement.prereg.coverage_min
+    interval, minimum = primary.x_coverage_interval, judgement.design.coverage_min
     untested = layer_b.at(primary.fpr).x_few_runs
     if coverage is None and not untested and interval is not None and interval.high < minimum:
         return ()
@@ -517,7 +517,7 @@ def open_questions(
 
 
 def _coverage_question(judgement: Judgement, primary: OperatingPointRecord) -> OpenQuestion | None:
-    interval, minimum = primary.x_coverage_interval, judgement.prereg.coverage_min
+    interval, minimum = primary.x_coverage_interval, judgement.design.coverage_min
     if interval is None or primary.coverage is None or not interval.low < minimum <= interval.high:
         return None
     runs = _runs_to_clear(judgement.evaluation.n_runs, primary.coverage, minimum, interval)
@@ -537,7 +537,7 @@ def _budget_questions(judgement: Judgement, layer_b: LayerBRecord) -> list[OpenQ
     for question, result in sorted(
         zip(asked, unsettled, strict=True), key=lambda pair: pair[0].runs or math.inf
     ):
-        if met >= judgement.prereg.min_targets_ok or possible < judgement.prereg.min_targets_ok:
+        if met >= judgement.design.min_targets_ok or possible < judgement.design.min_targets_ok:
             break
         runs = question.runs
         met, possible = met + bool(result.x_met), possible - (not result.x_met)
@@ -547,10 +547,10 @@ def _budget_questions(judgement: Judgement, layer_b: LayerBRecord) -> list[OpenQ
 def _target_question(judgement: Judgement, result: AchievedRecord) -> OpenQuestion:
     with_negatives, n_runs = judgement.negatives.n_runs, judgement.evaluation.n_runs
     if not with_negatives or result.x_interval is None:
-        prereg = judgement.prereg
+        design = judgement.design
         text = (
             "no held-out run has a negative window: none goes on past burn-in "
-            f"{prereg.burn_in} to {prereg.safe_gap} steps before its event"
+            f"{design.burn_in} to {design.safe_gap} steps before its event"
         )
         return OpenQuestion("no_negative_windows", text, None)
     if result.x_few_runs:
@@ -564,7 +564,7 @@ def _target_question(judgement: Judgement, result: AchievedRecord) -> OpenQuesti
             # These calibrate each other; further held-out runs help no other calibration.
             runs = math.ceil(runs_to_cross_fit(needed) * n_runs / with_negatives)
         return OpenQuestion("few_runs", text, runs)
-    line = pass_line(result.target, judgement.prereg.fpr_eps)
+    line = pass_line(result.target, judgement.design.fpr_eps)
     low, high = result.x_interval.low, result.x_interval.high
     text = (
         f"the rate {result.achieved:.3f} [{low:.3f}, {high:.3f}] at target {result.target:g} "
@@ -628,7 +628,7 @@ class MeasuredStratum:
 
 
 def measure_strata(judgement: Judgement, facts: Facts) -> tuple[MeasuredStratum, ...]:
-    """Layers B and C in each stratum of the preregistration, in its order.
+    """Layers B and C in each stratum of the design, in its order.
 
     Args:
         judgement: over all runs.
@@ -639,10 +639,10 @@ def measure_strata(judgement: Judgement, facts: Facts) -> tuple[MeasuredStratum,
     """
     known = {**event_facts(judgement.evaluation.event_step), **facts}
     found = []
-    for stratum in judgement.prereg.strata:
+    for stratum in judgement.design.strata:
         rows = np.flatnonzero(stratum.holds(known))
         part = judgement.select(rows)
-        primary = part.prereg.primary_fpr
+        primary = part.design.primary_fpr
         layers = (layer_b(part), operating_point(part, primary)) if len(rows) else (None, None)
         found.append(MeasuredStratum(stratum, rows, part, *layers))
     return tuple(found)
@@ -671,7 +671,7 @@ def conclude_stratum(
     def result(
         reasons: Sequence[str], sentence: str, label_flip_rate: float | None = None
     ) -> StratumRecord:
-        target = gate.at(part.prereg.primary_fpr) if gate else None
+        target = gate.at(part.design.primary_fpr) if gate else None
         return StratumRecord(
             name=measured.stratum.name,
             where=measured.stratum.where,
@@ -704,6 +704,6 @@ def conclude_stratum(
         return result(faults, "; ".join(clauses))
     robust = layer_d(part, {name: one.select(measured.rows) for name, one in variants.items()})
     rate = robust.label_flip_rate or 0.0
-    if rate > part.prereg.max_label_flip_rate:
-        return result(("label_flips",), flips(robust, part.prereg.max_label_flip_rate), rate)
+    if rate > part.design.max_label_flip_rate:
+        return result(("label_flips",), flips(robust, part.design.max_label_flip_rate), rate)
     return result((), supported(gate, point), rate)

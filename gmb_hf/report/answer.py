@@ -66,7 +66,7 @@ def _judged(ranked: Sequence[IndicatorRecord]) -> list[IndicatorRecord]:
 
 def primary_target(results: Results) -> float:
     """The operating point that the verdict is about; the nearest to .05 where none is stored."""
-    prereg = results.prereg
+    prereg = results.design
     if prereg is not None:
         return prereg.primary_fpr
     targets = {point.fpr for item in results.indicators for point in item.layer_C.at_fpr}

@@ -81,7 +81,7 @@ def render_report(
         folder: where the results file lies, for the definition of done to look into the table.
     """
     found = answer(results)
-    design, compat = results.prereg, settings_of(results)
+    design, compat = results.design, settings_of(results)
     horizon = design.horizon if design else compat.horizon if compat else None
     done = definition_of_done(results, folder)
     text = (
@@ -388,7 +388,7 @@ def draw(
 ) -> dict[str, Figure]:
     """Every figure that there is data for, by the names in `report.FIGURES`."""
     found = answer(results)
-    prereg = results.prereg
+    prereg = results.design
     # The reference has its settings in place of a design; its labels need no summary.
     design = prereg or settings_of(results)
     figures: dict[str, Figure] = {}
@@ -493,7 +493,7 @@ def publish(
         out,
         curves=_curves(evaluation) if figures else None,
         aligned=[_aligned(name, evaluation) for name in names] if has_events else [],
-        cadence=evaluation.prereg.cadence,
+        cadence=evaluation.design.cadence,
         note=note,
         next_command=next_command,
         figures=figures,
@@ -502,7 +502,7 @@ def publish(
 
 def _curves(evaluation: Evaluation) -> GrokkingCurves | None:
     """None where no run logs the metric: E_regime reads its event from other columns."""
-    log, metric = evaluation.log, evaluation.prereg.metric
+    log, metric = evaluation.log, evaluation.design.metric
     if metric not in log.observables:
         return None
     return grokking_curves_of(log, metric, evaluation.events.step)
@@ -522,10 +522,10 @@ def grokking_curves_of(log: RunLog, metric: str, event_step: NDArray[np.float64]
 
 
 def _aligned(name: str, evaluation: Evaluation) -> AlignedScore:
-    judgement, target = evaluation.judgements[name], evaluation.prereg.primary_fpr
+    judgement, target = evaluation.judgements[name], evaluation.design.primary_fpr
     return aligned_score(
         judgement.evaluation,
-        horizon=evaluation.prereg.horizon,
+        horizon=evaluation.design.horizon,
         threshold=judgement.calibrated.deployed.get(target),
         target=target,
     )

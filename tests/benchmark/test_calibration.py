@@ -257,7 +257,7 @@ class TestJudgement:
         for calibration in (None, explore):
             whole = Judgement(scores_of(values, events), calibration, design(primary_fpr=0.10))
             chosen = whole.select(rows)
-            alone = Judgement(whole.evaluation.select(rows), calibration, whole.prereg)
+            alone = Judgement(whole.evaluation.select(rows), calibration, whole.design)
             assert (chosen.windows.negative == alone.windows.negative).all()
             assert (chosen.negatives.values == alone.negatives.values).all()
             assert (chosen.alarms(0.10) == whole.alarms(0.10)[rows]).all()

@@ -65,7 +65,7 @@ def scores(name: str, values: NDArray[np.float64], event: NDArray[np.float64]) -
 def outcome(judgement: Judgement) -> tuple[float, bool]:
     """The rate on fresh runs, and whether chance is beaten at the level of a single test."""
     gate = layer_b(judgement, intervals=False)
-    point = operating_point(judgement, judgement.prereg.primary_fpr)
+    point = operating_point(judgement, judgement.design.primary_fpr)
     achieved, p_value = gate.achieved[0].achieved, point.x_p_value
     assert achieved is not None
     assert p_value is not None

@@ -55,7 +55,7 @@ def test_every_place_has_a_null_that_is_registered(coin: None, tmp_path: Path) -
 
     results = Results.assemble(
         [record],
-        prereg=judgement.prereg,
+        design=judgement.design,
         runs=judgement.evaluation.runs,
         seeds=range(40),
         event_steps=[300.0] * 40,

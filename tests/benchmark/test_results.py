@@ -112,7 +112,7 @@ def judged(design: Design, n_runs: int = 40, with_events: bool = True) -> Result
     ]
     return Results.assemble(
         records,
-        prereg=design,
+        design=design,
         runs=scores["rise"].runs,
         seeds=list(range(n_runs)),
         event_steps=event.tolist(),
@@ -136,7 +136,7 @@ def test_a_foreign_file_reads_and_keeps_its_numbers(tmp_path: Path) -> None:
     assert read.indicator("rank_only").layer_B.fpr_min == 0.44
     assert read.boundary.seeds_eval == (100, 101, "140-179")
     assert read.event.t_event_by_seed == {"100": 120000, "101": None}
-    assert read.prereg is None
+    assert read.design is None
     assert Results.read(read.write(tmp_path / "again.yaml")) == read
 
 
@@ -213,7 +213,7 @@ def test_events_are_told_by_seed_and_runs_without_one_say_so(results: Results) -
 def test_two_runs_of_one_seed_are_told_by_name() -> None:
     found = Results.assemble(
         [],
-        prereg=prereg(),
+        design=prereg(),
         runs=["a_1", "b_1"],
         seeds=[1, 1],
         event_steps=[100.0, math.nan],
@@ -231,7 +231,7 @@ def test_provenance_says_what_made_the_numbers(results: Results) -> None:
     assert source.packages["numpy"] == np.__version__
     assert source.lock_hash is None
     assert len(str(source.prereg_hash)) == 64
-    assert results.prereg == prereg()
+    assert results.design == prereg()
     assert results.meta.run_id == "toy_task_abababab"
 
 

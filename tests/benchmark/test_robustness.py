@@ -40,7 +40,7 @@ def test_the_horizon_stays_below_the_gap() -> None:
 def test_a_shorter_horizon_asks_for_a_shorter_lead() -> None:
     judgement = oracle(0, 9.0, lead_time_median_min=90.0)
     least = {
-        name.split(",")[0]: one.prereg.lead_time_median_min for name, one in family(judgement, {})
+        name.split(",")[0]: one.design.lead_time_median_min for name, one in family(judgement, {})
     }
     assert least == {"horizon=80": 72.0, "horizon=100": 90.0, "horizon=125": 90.0}
     # Raised throughout the horizon, it warns as early as a horizon lets it: .8 of it is no flip.
@@ -123,7 +123,7 @@ def test_a_run_keeps_the_threshold_of_its_fold() -> None:
 def test_members_equal_judgements_made_from_scratch(calibration: str) -> None:
     judgement = oracle(3, 2.0, smoothing_sweep=[1, 3])
     if calibration == "in_sample":
-        prereg = judgement.prereg.replace(protocol="v0.4")
+        prereg = judgement.design.replace(protocol="v0.4")
         judgement = Judgement(judgement.evaluation, None, prereg)
     for name, member in list(family(judgement, {}))[7::11]:
         horizon, smooth, without = (int(part.split("=")[1]) for part in name.split(","))
@@ -132,6 +132,6 @@ def test_members_equal_judgements_made_from_scratch(calibration: str) -> None:
         fresh = Judgement(
             judgement.evaluation.select(kept).smooth(smooth),
             explore.smooth(smooth) if explore is not None else None,
-            judgement.prereg.replace(horizon=horizon),
+            judgement.design.replace(horizon=horizon),
         )
         assert point_verdict(name, member) == point_verdict(name, fresh)

@@ -82,7 +82,7 @@ def test_without_a_stratum_in_the_lock_it_is_no_more_than_a_ranking() -> None:
 
 def test_a_score_that_holds_everywhere_is_supported_whatever_the_strata() -> None:
     held_out = works_late(200, 0, "run", after=0.0)
-    judgement = Judgement(held_out, works_late(136, 1, "explore", after=0.0), case().prereg)
+    judgement = Judgement(held_out, works_late(136, 1, "explore", after=0.0), case().design)
     verdict = judge(judgement)
     assert (verdict.label, verdict.x_scope) == ("SUPPORTED_FOR_ALARM", None)
 
@@ -126,7 +126,7 @@ def test_strata_join_the_family_of_the_lock() -> None:
         Judgement(
             noise_scores(200, 101, np.random.default_rng(5)),
             noise_scores(136, 101, np.random.default_rng(6), prefix="explore"),
-            case().prereg,
+            case().design,
         ),
     )
     alone = judge_all({"good": good})["good"]
@@ -142,7 +142,7 @@ def test_strata_join_the_family_of_the_lock() -> None:
 def test_layer_d_within_the_stratum_has_its_say() -> None:
     judgement = case()
     noise = Judgement(
-        works_late(200, 0, "run", after=2000.0), judgement.calibration, judgement.prereg
+        works_late(200, 0, "run", after=2000.0), judgement.calibration, judgement.design
     )
     parts = judge(judgement, {"window=10": judgement, "window=20": noise})
     late = parts.x_strata[1]
@@ -163,7 +163,7 @@ def test_facts_beside_the_event_come_from_the_caller() -> None:
 
 
 def test_a_run_keeps_its_threshold_in_a_stratum() -> None:
-    crossed = Judgement(works_late(200, 0, "run"), None, case().prereg)
+    crossed = Judgement(works_late(200, 0, "run"), None, case().design)
     late = measure_strata(crossed, {})[1]
     for target, thresholds in crossed.calibrated.thresholds.items():
         np.testing.assert_array_equal(

@@ -32,7 +32,7 @@ def noise(rng: np.random.Generator, n_runs: int = 40, n_explore: int = 40) -> Ju
 
 
 def p_value_of(judgement: Judgement) -> float:
-    primary = judgement.prereg.primary_fpr
+    primary = judgement.design.primary_fpr
     covered = int(warnings_at(judgement, primary).covered.sum())
     p_value = largest_p(chance(judgement, primary, covered))
     assert p_value is not None
@@ -55,7 +55,7 @@ def test_the_p_value_of_noise_is_no_smaller_than_it_says(cross_fitted: bool, pan
     for seed in range(panels):
         judgement = noise(np.random.default_rng(seed))
         if cross_fitted:
-            judgement = Judgement(judgement.evaluation, None, judgement.prereg)
+            judgement = Judgement(judgement.evaluation, None, judgement.design)
         found.append(p_value_of(judgement))
     for level in (0.05, 0.2, 0.5):
         assert (np.array(found) <= level).sum() <= bound(panels, level)
@@ -71,7 +71,7 @@ def with_shared_events(rng: np.random.Generator, count: int, n_runs: int) -> lis
         shared = Scores(
             raw.name, raw.runs, raw.values, raw.steps, raw.present, events, raw.last_step
         )
-        found.append(Judgement(shared, judgement.calibration, judgement.prereg))
+        found.append(Judgement(shared, judgement.calibration, judgement.design))
     return found
 
 
@@ -98,7 +98,7 @@ def test_eight_noise_candidates_of_one_lock_crown_none_either() -> None:
             f"noise_{index}": Judgement(
                 one.evaluation,
                 one.calibration,
-                one.prereg.replace(null_draws=199, bootstrap_draws=199, run_groups=2),
+                one.design.replace(null_draws=199, bootstrap_draws=199, run_groups=2),
             )
             for index, one in enumerate(with_shared_events(rng, 8, 40))
         }

@@ -65,8 +65,8 @@ class TestPlateau:
             assert held[row, int(step) // 10 : int(step) // 10 + 5].all()
             assert not held[row, int(step) // 10 - 1]
         assert found.summary.n_events == 48
-        assert found.prereg is not None
-        assert found.prereg.plateau_checkpoints == 5
+        assert found.design is not None
+        assert found.design.plateau_checkpoints == 5
         report = Path("results/report.md").read_text()
         assert "the first of 5 consecutive checkpoints with test_acc at or above 0.9." in report
 

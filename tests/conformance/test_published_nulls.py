@@ -88,7 +88,7 @@ def test_coverage_and_what_chance_gives(
 def test_the_score_may_not_raise_an_alarm(published: Judgement) -> None:
     few = judge(published)
     assert (few.label, few.x_reasons) == ("INCONCLUSIVE", ("few_events",))
-    enough = published.prereg.replace(event_count_min=10, primary_fpr=0.20)
+    enough = published.design.replace(event_count_min=10, primary_fpr=0.20)
     verdict = judge(Judgement(published.evaluation, None, enough, THRESHOLDS))
     assert not verdict.x_alarm_eligible
     assert verdict.x_p_adjusted is not None
@@ -102,7 +102,7 @@ def test_an_oracle_on_the_same_runs_beats_both_nulls(published: Judgement) -> No
     raised = np.where((lead > 0) & (lead <= 15_000), 9.0, 0.0)
     oracle = Scores.from_panel(panel.with_values(raised), scores.event_step)
     tau = dict.fromkeys(THRESHOLDS, 1.0)
-    point = layer_c(Judgement(oracle, None, published.prereg, tau)).at(0.05)
+    point = layer_c(Judgement(oracle, None, published.design, tau)).at(0.05)
     assert point.coverage == 1.0
     assert point.x_p_value is not None
     assert point.x_p_value <= 0.001

@@ -154,7 +154,7 @@ def results(names: list[str] | None = None, seed: int = 3, n_runs: int = 256) ->
     events: NDArray[np.float64] = curves(n_runs, seed).event_step
     return Results.assemble(
         [indicator(name, rng) for name in (names or list(NAMES))],
-        prereg=prereg(),
+        design=prereg(),
         runs=[f"seed_{i}" for i in range(n_runs)],
         seeds=list(range(n_runs)),
         event_steps=events.tolist(),
