@@ -1,4 +1,4 @@
-"""When a run that is watched from another process counts as ended."""
+"""A run watched from another process, by the log that it writes."""
 
 from __future__ import annotations
 
@@ -66,15 +66,12 @@ def is_running(pid: int) -> bool:
     return True
 
 
-# A run watched from another process, by the log that it writes.
-
-
 POLL_SECONDS = 0.5
 _FIRST, _STEP, _MONITOR = "first_checkpoint", "step", "monitor"  # of the state file
 
 
 class Viewer(Protocol):
-    """Whoever wants to see a watch."""
+    """What shows a watch to a person."""
 
     def reading(self, reading: Reading) -> None:
         """The answer at a checkpoint."""
@@ -158,7 +155,7 @@ class LogWatch:
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> str:
-        """Watch until the first alarm, or until the run has ended; a key of `run_ending.ENDED_BY`.
+        """Watch until the first alarm, or until the run has ended; a key of `ENDED_BY`.
 
         Raises:
             InputError: the file is no log of checkpoints, or its steps go backwards.

@@ -1,7 +1,7 @@
-"""Which weights of a model an observable means, by their names.
+"""The observables of somebody's own model in training, by the definitions of the run logs.
 
-What the names are in the model of this package and in the common ones of transformers (GPT-2,
-GPT-NeoX, Llama and its kin) is the default; for others they are given.
+`ModelObserver` takes them from the model's weights (`ModelWeights`), and from what it says of
+held-out and training rows (`LabelledRows`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,9 @@ from gmb_hf.training import observables as measures
 @dataclass(frozen=True, kw_only=True)
 class Parts:
     """Patterns of parameter names (regular expressions, found anywhere in the name).
+
+    The defaults are the names in the model of this package and in the common ones of transformers
+    (GPT-2, GPT-NeoX, Llama and similar models).
 
     Attributes:
         attention: all parameters of the attention blocks.
@@ -158,8 +161,7 @@ def _stack_of_one(weight: Tensor) -> Tensor:
 BATCH_ROWS = 1024
 
 
-@dataclass(frozen=True)
-class Answers:
+class Answers(NamedTuple):
     """What a model says of a batch of rows.
 
     Attributes:
@@ -194,15 +196,14 @@ class LabelledRows:
         Raises:
             InputError: a column is missing, rows differ in length, or nothing is labelled.
         """
-        columns = {}
+        columns: dict[str, Tensor] = {}
         for name in ("input_ids", "labels", "attention_mask"):
             cells = _column(rows, name, where)
-            if cells is None and name != "attention_mask":
+            if cells is not None:
+                columns[name] = _tensor(cells, name, where)
+            elif name != "attention_mask":
                 raise InputError(f"{where}: column {name!r} missing; give input_ids and labels")
-            columns[name] = None if cells is None else _tensor(cells, name, where)
         input_ids, labels = columns["input_ids"], columns["labels"]
-        assert input_ids is not None
-        assert labels is not None
         if input_ids.shape != labels.shape or input_ids.dim() != 2:
             raise InputError(
                 f"{where}: input_ids are {list(input_ids.shape)} and labels "
@@ -212,7 +213,7 @@ class LabelledRows:
             raise InputError(
                 f"{where}: no token has a label; labels are {IGNORED} where nothing is predicted"
             )
-        return cls(input_ids, labels, columns["attention_mask"])
+        return cls(input_ids, labels, columns.get("attention_mask"))
 
     def batches(self, model: Any, *, hidden: bool = False, **options: Any) -> Iterator[Answers]:
         """What the model says, batch by batch.
@@ -265,9 +266,6 @@ def _tensor(cells: Any, name: str, where: str) -> Tensor:
         ) from None
 
 
-# What a model says of labelled rows: losses, margins and gradients over all their answers.
-
-
 class Changed:
     """A model with other values for some of its weights, to be called like it.
 
@@ -293,22 +291,26 @@ class Changed:
         return functional_call(self._model, self._changed, (), inputs, tie_weights=self._tied)
 
 
-def summed_up(answers: Answers) -> dict[str, Tensor]:
-    """What is kept of a batch: numbers per answer, without its logits."""
-    kept = {
-        "losses": measures.answer_losses(answers.logits, answers.answers),
-        "margins": measures.margins(answers.logits, answers.answers),
-        "predictions": answers.logits.argmax(-1),
-    }
-    return kept if answers.hidden is None else {**kept, "hidden": answers.hidden}
+def said_of(model: Any, rows: LabelledRows, *, hidden: bool = False) -> dict[str, Tensor]:
+    """Losses, margins and predictions of all answers, [1, m] each; the states, if asked for.
+
+    Logits are not kept: they are as many numbers as the vocabulary for each answer.
+    """
+    parts = []
+    for batch in rows.batches(model, hidden=hidden):
+        part = {
+            "losses": measures.answer_losses(batch.logits, batch.answers),
+            "margins": measures.margins(batch.logits, batch.answers),
+            "predictions": batch.logits.argmax(-1),
+        }
+        parts.append(part if batch.hidden is None else {**part, "hidden": batch.hidden})
+    return {name: torch.cat([part[name] for part in parts], dim=1) for name in parts[0]}
 
 
-def quality(split: str, said: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Loss, accuracy and margins over the answers of all batches, [1] each."""
-    losses, margins = (
-        torch.cat([one[name] for one in said], dim=1) for name in ("losses", "margins")
-    )
-    return {f"{split}_loss": losses.mean(1), **measures.answer_quality(split, margins)}
+def quality(split: str, said: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Loss, accuracy and margins over all answers, [1] each."""
+    loss = {f"{split}_loss": said["losses"].mean(1)}
+    return {**loss, **measures.answer_quality(split, said["margins"])}
 
 
 def gradients_on(model: torch.nn.Module, rows: LabelledRows) -> dict[str, Tensor]:
@@ -346,9 +348,6 @@ def evaluating(model: torch.nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes:
             module.training = mode
-
-
-# The observables of somebody's own model in training, those of run logs by the same definitions.
 
 
 _QUALITY = ("loss", "acc", "margin_q10", "margin_q50", "margin_q90")
@@ -464,7 +463,9 @@ class ModelObserver:
             "unembedding_norm": lambda: measures.norm([weights.unembedding]),
             "attention_norm": lambda: measures.norm(weights.all_of("attention")),
             "mlp_norm": lambda: measures.norm(weights.all_of("mlp")),
-            UPDATE: lambda: self._update_norm(weights),
+            UPDATE: lambda: measures.norm(
+                weight - self._before.get(name, weight) for name, weight in weights.named.items()
+            ),
         }
         matrices: dict[str, Callable[[], Tensor]] = {
             "embedding": lambda: weights.embedding,
@@ -490,21 +491,14 @@ class ModelObserver:
         basis = measures.fourier_basis(residues).to(matrix)
         return measures.fourier_gini(matrix[:, :residues], basis)
 
-    def _update_norm(self, weights: ModelWeights) -> Tensor:
-        return measures.norm(
-            weight - self._before.get(name, weight) for name, weight in weights.named.items()
-        )
-
     def _of_held_out(
         self, model: torch.nn.Module, weights: ModelWeights, rows: LabelledRows
     ) -> dict[str, Tensor]:
         states = "participation_ratio" in self._needs
-        said = list(map(summed_up, rows.batches(model, hidden=states)))
-        found = quality("test", said)
-        predictions = torch.cat([one["predictions"] for one in said], dim=1)
+        said = said_of(model, rows, hidden=states)
+        found, predictions = quality("test", said), said["predictions"]
         if states:
-            hidden = torch.cat([one["hidden"] for one in said], dim=1)
-            found["participation_ratio"] = measures.participation_ratio(hidden)
+            found["participation_ratio"] = measures.participation_ratio(said["hidden"])
         if "disagreement" in self._needs:
             found["disagreement"] = self._disagreement(model, weights, rows, predictions)
         before = predictions if self.predictions is None else self.predictions
@@ -525,8 +519,7 @@ class ModelObserver:
         for noise in measures.noise_like(weights.embedding[0]):
             noisy = measures.perturbed(weights.embedding, noise)[0]
             other = Changed(model, {weights.embedding_name: noisy}, tied=False)
-            said = rows.batches(other)
-            guessed = torch.cat([one.logits.argmax(-1) for one in said], dim=1)
+            guessed = torch.cat([one.logits.argmax(-1) for one in rows.batches(other)], dim=1)
             differs.append(measures.changed_share(guessed, predictions))
         return measures.sum_of(differs) / len(differs)
 
@@ -535,7 +528,7 @@ class ModelObserver:
     ) -> dict[str, Tensor]:
         bends = "curvature" in self._needs
         with torch.no_grad():
-            found = quality("train", list(map(summed_up, rows.batches(model))))
+            found = quality("train", said_of(model, rows))
         if not bends and "gradient_norm" not in self._needs:
             return found
         gradients = gradients_on(model, rows)
