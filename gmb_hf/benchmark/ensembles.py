@@ -1,8 +1,8 @@
-"""A logistic regression of labelled windows on scores, in which runs are the units.
+"""Ensembles: several scores combined by a logistic regression that is fitted on explore runs.
 
-Each run weighs the same in each class, spread evenly over its windows of that class, so that a long
-run does not decide alone. The penalty is chosen by cross-validation in which a run is never on both
-sides (windows of one run depend on each other).
+Runs are the units: each run weighs the same in each class, spread evenly over its windows of that
+class, so that a long run does not decide alone. The penalty is chosen by cross-validation in which
+a run is never on both sides, since windows of one run depend on each other.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LARGEST = 1e100
 
 
 @dataclass(frozen=True, eq=False)
-class LabelledRows:
+class LabelledWindows:
     """Labelled windows of some runs.
 
     Attributes:
@@ -51,9 +51,9 @@ class LabelledRows:
     positive: NDArray[np.bool_]
     run: NDArray[np.int64]
 
-    def select(self, rows: NDArray[np.int64]) -> LabelledRows:
+    def select(self, rows: NDArray[np.int64]) -> LabelledWindows:
         """These rows only."""
-        return LabelledRows(self.features[rows], self.positive[rows], self.run[rows])
+        return LabelledWindows(self.features[rows], self.positive[rows], self.run[rows])
 
     @property
     def weights(self) -> Floats:
@@ -110,7 +110,7 @@ class Chosen:
     losses: Mapping[float, float]
 
 
-def choose_penalty(rows: LabelledRows, penalties: Sequence[float], folds: int) -> Chosen:
+def choose_penalty(rows: LabelledWindows, penalties: Sequence[float], folds: int) -> Chosen:
     """Fit with each penalty, leaving groups of runs out in turn, and take the best.
 
     Args:
@@ -123,9 +123,9 @@ def choose_penalty(rows: LabelledRows, penalties: Sequence[float], folds: int) -
     fold = rows.folds(folds)
     for number in range(folds):
         inside, outside = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
-        prepared = _Prepared(rows.select(inside))
+        standard = _StandardWindows(rows.select(inside))
         for penalty in tried:
-            log_odds = prepared.fit(penalty)(rows.features[outside])
+            log_odds = standard.fit(penalty)(rows.features[outside])
             signed = np.where(rows.positive[outside], -log_odds, log_odds)
             losses[penalty] += float(np.logaddexp(0, signed) @ weights[outside])
     losses = {penalty: _rounded(loss) for penalty, loss in losses.items()}
@@ -133,18 +133,18 @@ def choose_penalty(rows: LabelledRows, penalties: Sequence[float], folds: int) -
     return Chosen(fit_log_odds(rows, best), best, losses)
 
 
-def fit_log_odds(rows: LabelledRows, penalty: float) -> LogOdds:
+def fit_log_odds(rows: LabelledWindows, penalty: float) -> LogOdds:
     """The combination with one penalty; rows of both classes are needed.
 
     The coefficients are rounded to 10 digits, which the order of a sum does not reach.
     """
-    return _Prepared(rows).fit(penalty)
+    return _StandardWindows(rows).fit(penalty)
 
 
-class _Prepared:
-    """Rows in standard units, for fits with several penalties."""
+class _StandardWindows:
+    """Windows in standard units, for fits with several penalties."""
 
-    def __init__(self, rows: LabelledRows) -> None:
+    def __init__(self, rows: LabelledWindows) -> None:
         self._rows = rows
         self._weights = rows.weights
         self._center, self._scale = standard_units(rows.features, self._weights)
@@ -184,60 +184,7 @@ def _rounded(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
 
 
-# What is doubtful about an ensemble that can be locked nevertheless.
-
-
-def doubts(
-    name: str, record: LockedEnsemble, prereg: Design, with_negatives: int
-) -> Iterator[Finding]:
-    """Warnings of one ensemble's fit, and of the runs that are left to calibrate it.
-
-    Args:
-        name: of the ensemble.
-        record: what was fitted.
-        prereg: the design.
-        with_negatives: how many runs with negative windows calibrate the other scores.
-    """
-    if record.at_edge:
-        side = "smaller" if record.penalty == min(map(float, record.log_losses)) else "larger"
-        yield warning(
-            "penalty_at_edge",
-            f"{name}: the best of its penalties is {record.penalty:g}, at the edge of the "
-            f"grid; add {side} ones, or its fit may not be the best",
-        )
-    runs, of = record.n_calibration_runs, len(record.calibrate_runs)
-    lost = [
-        target
-        for target in prereg.fpr_targets
-        if prereg.protocol == "strict" and runs < runs_needed(target) <= with_negatives
-    ]
-    if lost:
-        yield warning(
-            "few_runs_for_ensemble",
-            f"{name}: thresholds for {', '.join(f'{target:g}' for target in lost)} take "
-            f"{max(map(runs_needed, lost))} calibrating runs with negative windows, there are "
-            f"{runs} of {of}: the answer will be ABSTAIN; lower its fit_share, or train more",
-        )
-
-
-def unwatched(
-    locked: Mapping[str, LockedEnsemble], health: LockedHealth | None
-) -> Iterator[Finding]:
-    """Warnings of ensembles whose drift a monitor could not tell, where it could that of others."""
-    if health is None or health.n_calibration_runs < runs_needed(health.alpha):
-        return
-    for name in locked:
-        if name in health.candidates:
-            continue
-        yield warning(
-            "no_health_for_ensemble",
-            f"{name}: a monitor cannot tell that it drifts, for which {health.alpha:g} takes "
-            f"{runs_needed(health.alpha)} explore runs that no fit has seen; lower its fit_share, "
-            "give all ensembles one split_seed, or train more",
-        )
-
-
-# Ensembles: which explore runs they are fitted on, the fit, and the others that calibrate.
+# Which explore runs an ensemble is fitted on, the fit, and the others that calibrate.
 
 
 _CROSS_FIT_FOLDS = 5
@@ -339,7 +286,7 @@ class MemberScores:
         assert self.entry.ensemble is not None
         return self.entry.ensemble
 
-    def _rows(self, runs: Sequence[str]) -> LabelledRows:
+    def _rows(self, runs: Sequence[str]) -> LabelledWindows:
         """The labelled windows of these runs; of undecided ones there are none."""
         place = {run: row for row, run in enumerate(self.runs)}
         chosen = [place[run] for run in sorted(runs) if run in place]
@@ -357,7 +304,7 @@ class MemberScores:
                 f"{features[row, member]:g} in run {scores.runs[run[row]]!r}, step "
                 f"{scores.steps[cell]}, too large to be combined; mend the score, or leave it out"
             )
-        return LabelledRows(features, positive[run, column], run)
+        return LabelledWindows(features, positive[run, column], run)
 
 
 def lock_ensembles(
@@ -383,6 +330,56 @@ def lock_ensembles(
             entry = dataclasses.replace(entry, indicator=fitted_ensemble(entry.name, record))
         entries.append(entry)
     return entries, locked, found
+
+
+def doubts(
+    name: str, record: LockedEnsemble, prereg: Design, with_negatives: int
+) -> Iterator[Finding]:
+    """Warnings of one ensemble's fit, and of the runs that are left to calibrate it.
+
+    Args:
+        name: of the ensemble.
+        record: what was fitted.
+        prereg: the design.
+        with_negatives: how many runs with negative windows calibrate the other scores.
+    """
+    if record.at_edge:
+        side = "smaller" if record.penalty == min(map(float, record.log_losses)) else "larger"
+        yield warning(
+            "penalty_at_edge",
+            f"{name}: the best of its penalties is {record.penalty:g}, at the edge of the "
+            f"grid; add {side} ones, or its fit may not be the best",
+        )
+    runs, of = record.n_calibration_runs, len(record.calibrate_runs)
+    lost = [
+        target
+        for target in prereg.fpr_targets
+        if prereg.protocol == "strict" and runs < runs_needed(target) <= with_negatives
+    ]
+    if lost:
+        yield warning(
+            "few_runs_for_ensemble",
+            f"{name}: thresholds for {', '.join(f'{target:g}' for target in lost)} take "
+            f"{max(map(runs_needed, lost))} calibrating runs with negative windows, there are "
+            f"{runs} of {of}: the answer will be ABSTAIN; lower its fit_share, or train more",
+        )
+
+
+def unwatched(
+    locked: Mapping[str, LockedEnsemble], health: LockedHealth | None
+) -> Iterator[Finding]:
+    """Warnings of ensembles whose drift a monitor could not tell, where it could that of others."""
+    if health is None or health.n_calibration_runs < runs_needed(health.alpha):
+        return
+    for name in locked:
+        if name in health.candidates:
+            continue
+        yield warning(
+            "no_health_for_ensemble",
+            f"{name}: a monitor cannot tell that it drifts, for which {health.alpha:g} takes "
+            f"{runs_needed(health.alpha)} explore runs that no fit has seen; lower its fit_share, "
+            "give all ensembles one split_seed, or train more",
+        )
 
 
 def cross_fitted(entry: Entry, prepared: Prepared) -> Scores:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +17,22 @@ from gmb_hf.benchmark.operationality import false_alarms, layer_b
 from gmb_hf.benchmark.prepare import Runs, prepare
 from gmb_hf.benchmark.utility import warnings_at
 from gmb_hf.design.design import Design
-from gmb_hf.design.power import Assumed, Goal, Plan, effective_budget
+from gmb_hf.design.power import Assumed, Goal, Plan, effective_budget, plan
 from gmb_hf.documents import json_like, write_yaml
-from gmb_hf.errors import CheckFailed, InputError
+from gmb_hf.errors import CheckFailed, InputError, fraction
 from gmb_hf.files import write_text
 from gmb_hf.stats import IntervalRecord, exact_binomial
 
 _ENDINGS = (".json", ".yaml", ".yml")
 _SLACK = 1e-12
+
+ASSUMED: Mapping[str, Any] = {
+    "coverage": 0.5,
+    "windows": 10.0,
+    "event_share": 0.9,
+    "negative_share": 0.75,
+}
+"""What is supposed of a score without a pilot."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,19 +128,74 @@ def pilot(design: Design, runs: Runs) -> Pilot:
     return Pilot(judgement)
 
 
-def goal_of(prereg: Design, *, power: float, candidates: int | None = None) -> Goal:
-    """What a design asks of a verdict; `candidates` replaces the number that it lists."""
-    return Goal(
-        targets=prereg.fpr_targets,
-        primary=prereg.primary_fpr,
-        min_targets_ok=prereg.min_targets_ok,
-        eps=prereg.fpr_eps,
-        coverage_min=prereg.coverage_min,
-        event_count_min=prereg.event_count_min,
-        candidates=candidates or max(1, len(prereg.candidates)),
-        alpha=prereg.alpha_per_look,
+def plan_runs(
+    design: Design,
+    measured: Pilot | None = None,
+    *,
+    power: float = 0.8,
+    candidates: int | None = None,
+    coverage: float | None = None,
+    windows: float | None = None,
+    event_share: float | None = None,
+    negative_share: float | None = None,
+    chance: float | None = None,
+) -> Plan:
+    """How many explore and held-out runs to train for a verdict, and what each number buys.
+
+    Args:
+        design: what the verdict must show.
+        measured: what pilot runs show; without, `ASSUMED` is supposed.
+        power: probability of a conclusive verdict, if the score is as good as supposed.
+        candidates: scores in the lock; those that the design lists, or 1, by default.
+        coverage: share of events that the score warns of, in place of what is measured or
+            `ASSUMED`; so are the others.
+        windows: independent negative windows a run.
+        event_share, negative_share: shares of runs that have an event, and negative windows.
+        chance: coverage by chance at equal cost; None without a pilot leaves that test out.
+
+    Raises:
+        InputError: one of these is out of its range.
+    """
+    fraction("--power", power)
+    if candidates is not None and candidates < 1:
+        raise InputError(f"--candidates must be at least 1, got {candidates}")
+    goal = Goal(
+        targets=design.fpr_targets,
+        primary=design.primary_fpr,
+        min_targets_ok=design.min_targets_ok,
+        eps=design.fpr_eps,
+        coverage_min=design.coverage_min,
+        event_count_min=design.event_count_min,
+        candidates=candidates or max(1, len(design.candidates)),
+        alpha=design.alpha_per_look,
         power=power,
     )
+    given: dict[str, Any] = {
+        "coverage": _share("--coverage", coverage),
+        "event_share": _share("--assume-events", event_share),
+        "negative_share": _share("--assume-negatives", negative_share),
+        "chance": _share("--assume-chance", chance),
+    }
+    if windows is not None and not 1 <= windows < math.inf:
+        raise InputError(f"--assume-windows must be a number of at least 1, got {windows:g}")
+    if coverage is not None and coverage <= goal.coverage_min:
+        raise InputError(
+            f"--coverage {coverage:g} must exceed the minimum {goal.coverage_min:g}: what lies at "
+            "it is never surely above it"
+        )
+    given["windows"] = None if windows is None else dict.fromkeys(goal.targets, windows)
+    given = {name: value for name, value in given.items() if value is not None}
+    if measured is not None:
+        return plan(goal, lambda m: replace(measured.assumed(m), **given))
+    usual = {**ASSUMED, "windows": dict.fromkeys(goal.targets, ASSUMED["windows"])}
+    assumed = Assumed(**{**usual, **given})
+    return plan(goal, lambda m: assumed)
+
+
+def _share(option: str, value: float | None) -> float | None:
+    if value is not None and not 0 < value <= 1:
+        raise InputError(f"{option} must be a number above 0 and at most 1, got {value:g}")
+    return value
 
 
 def check_ending(path: Path) -> None:
@@ -139,10 +204,10 @@ def check_ending(path: Path) -> None:
         raise InputError(f"{path}: a plan is written as .json or .yaml; choose one of them")
 
 
-def write_plan(plan: Plan, path: Path) -> Path:
+def write_plan(found: Plan, path: Path) -> Path:
     """Write a plan as JSON or YAML, atomically."""
     check_ending(path)
-    content: dict[str, Any] = json_like(asdict(plan))
+    content: dict[str, Any] = json_like(asdict(found))
     if path.suffix == ".json":
         return write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
     return write_yaml(path, content, heading="Runs to train before a verdict can be expected")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 from rich.text import Text
@@ -24,11 +23,11 @@ from gmb_hf.escape import number
 from gmb_hf.tables import Column, Table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from gmb_hf.benchmark.planning import Pilot
     from gmb_hf.design.design import Design
-    from gmb_hf.design.power import Assumed, Goal, Plan
+    from gmb_hf.design.power import Plan
     from gmb_hf.runs.runlog import RunLog
 
 
@@ -118,8 +117,6 @@ def _advice(found: Plan) -> str:
     )
 
 
-# Without a pilot, supposed unless said otherwise.
-_COVERAGE, _WINDOWS, _EVENTS, _NEGATIVES = 0.5, 10.0, 0.9, 0.75
 # Without a pilot nothing is read from the other fields of the design.
 _OF_THE_GOAL = {
     "fpr_targets",
@@ -189,18 +186,14 @@ def plan(
     ] = None,
 ) -> None:
     """Say how many explore and held-out runs to train for a verdict, and what each number buys."""
-    from gmb_hf.benchmark.planning import check_ending, goal_of, write_plan
+    from gmb_hf.benchmark.planning import check_ending, plan_runs, write_plan
     from gmb_hf.cli import screen as show
     from gmb_hf.design.design import Design
-    from gmb_hf.design.power import plan as make_plan
-    from gmb_hf.errors import CheckFailed, InputError, fraction
+    from gmb_hf.errors import CheckFailed, InputError
     from gmb_hf.hub.sources import read_runs
 
     if out is not None:
         check_ending(out)
-    fraction("--power", power)
-    if candidates is not None and candidates < 1:
-        raise InputError(f"--candidates must be at least 1, got {candidates}")
     sources = [*(pilot or []), *(more_runs or [])]
     fields = design_fields(context)
     if not sources:
@@ -222,27 +215,21 @@ def plan(
             design = Design.of({"horizon": 1, "safe_gap": 2, **fields})
         except InputError as error:
             raise error.reworded(in_options(str(error))) from error
-    goal = goal_of(design, power=power, candidates=candidates)
-    shares = {
-        "coverage": _share("--coverage", coverage),
-        "event_share": _share("--assume-events", assume_events),
-        "negative_share": _share("--assume-negatives", assume_negatives),
-        "chance": _share("--assume-chance", assume_chance),
-    }
-    given = {name: value for name, value in shares.items() if value is not None}
-    if assume_windows is not None and not 1 <= assume_windows < float("inf"):
-        raise InputError(f"--assume-windows must be a number of at least 1, got {assume_windows:g}")
     measured = None
     if sources:
         log = read_runs(sources, step_column=step_column, run_column=run_column)
         measured = _pilot(log, design, score, sign, typed_design=prereg is None)
-    supposed = _supposed(goal, measured, given, assume_windows)
-    if "coverage" in given and given["coverage"] <= goal.coverage_min:
-        raise InputError(
-            f"--coverage {given['coverage']:g} must exceed the minimum {goal.coverage_min:g}: what "
-            "lies at it is never surely above it"
-        )
-    found = make_plan(goal, supposed)
+    found = plan_runs(
+        design,
+        measured,
+        power=power,
+        candidates=candidates,
+        coverage=coverage,
+        windows=assume_windows,
+        event_share=assume_events,
+        negative_share=assume_negatives,
+        chance=assume_chance,
+    )
     show_plan(found, measured, design.null_draws)
     following = shlex.join(["gmb", "prereg", "init", "--out", "prereg.yaml"])
     if prereg is not None:
@@ -254,27 +241,6 @@ def plan(
             f"no plan: up to {most:,} calibration runs and 100,000 held-out runs do not reach a "
             f"power of {power:g}"
         )
-
-
-def _supposed(
-    goal: Goal, measured: Pilot | None, typed: dict[str, float], windows: float | None
-) -> Callable[[int], Assumed]:
-    """What to suppose for each number of calibration runs; what was typed goes before all."""
-    from gmb_hf.design.power import Assumed
-
-    fixed: dict[str, Any] = dict(typed)
-    if windows is not None:
-        fixed["windows"] = dict.fromkeys(goal.targets, windows)
-    if measured is not None:
-        return lambda m: replace(measured.assumed(m), **fixed)
-    standard: dict[str, Any] = {
-        "coverage": _COVERAGE,
-        "windows": dict.fromkeys(goal.targets, _WINDOWS),
-        "event_share": _EVENTS,
-        "negative_share": _NEGATIVES,
-    }
-    assumed = Assumed(**{**standard, **fixed})
-    return lambda m: assumed
 
 
 def _pilot(
@@ -291,14 +257,6 @@ def _pilot(
         return pilot(design, log)
     except InputError as error:
         raise error.reworded(in_options(str(error)) if typed_design else str(error)) from error
-
-
-def _share(option: str, value: float | None) -> float | None:
-    from gmb_hf.errors import InputError
-
-    if value is not None and not 0 < value <= 1:
-        raise InputError(f"{option} must be a number above 0 and at most 1, got {value:g}")
-    return value
 
 
 def _refuse(context: typer.Context, names: set[str]) -> None:

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from gmb_hf.benchmark.ensembles import (
     LARGEST,
-    LabelledRows,
+    LabelledWindows,
     choose_penalty,
     fit_log_odds,
     standard_units,
@@ -20,7 +20,7 @@ from gmb_hf.benchmark.ensembles import (
 PENALTIES = (1e-4, 1e-2, 1.0)
 
 
-def made_up(n_runs: int = 12, length: int = 30, seed: int = 0) -> LabelledRows:
+def made_up(n_runs: int = 12, length: int = 30, seed: int = 0) -> LabelledWindows:
     """Windows whose first score leads to the positive ones, the second is noise, runs of one length
     and the last third of each positive."""
     rng = np.random.default_rng(seed)
@@ -28,13 +28,13 @@ def made_up(n_runs: int = 12, length: int = 30, seed: int = 0) -> LabelledRows:
     positive = np.tile(np.arange(length) >= 2 * length // 3, n_runs)
     features = rng.standard_normal((len(run), 2))
     features[:, 0] += 1.5 * positive
-    return LabelledRows(features, positive, run)
+    return LabelledWindows(features, positive, run)
 
 
 def test_weights_are_equal_for_every_run_in_each_class() -> None:
     run = np.array([0, 0, 0, 0, 1, 1, 1])
     positive = np.array([True, False, False, False, True, True, False])
-    rows = LabelledRows(np.zeros((7, 1)), positive, run)
+    rows = LabelledWindows(np.zeros((7, 1)), positive, run)
     expected = np.array([1, 1 / 3, 1 / 3, 1 / 3, 1 / 2, 1 / 2, 1]) / 4
     np.testing.assert_allclose(rows.weights, expected)
     assert rows.runs_of_both_classes.tolist() == [0, 1]
@@ -44,7 +44,7 @@ def test_every_fold_leaves_both_classes_to_fit_on() -> None:
     """Two long runs of both classes, which balanced folds would put on one side, and others."""
     run = np.repeat(np.arange(6), (3, 40, 40, 3, 3, 3))
     positive = np.isin(run, (1, 2)) & (np.arange(len(run)) % 2 == 0)
-    rows = LabelledRows(np.random.default_rng(0).standard_normal((len(run), 2)), positive, run)
+    rows = LabelledWindows(np.random.default_rng(0).standard_normal((len(run), 2)), positive, run)
     fold = rows.folds(2)
     assert [len(set(fold[run == number].tolist())) for number in range(6)] == [1] * 6
     for number in range(2):
@@ -117,7 +117,7 @@ def test_runs_that_were_fitted_are_not_those_that_choose_the_penalty() -> None:
     run = np.repeat(np.arange(20), 10)
     features = np.repeat(rng.standard_normal((20, 15)), 10, axis=0)
     positive = np.repeat(rng.random(20) < 0.5, 10)
-    chosen = choose_penalty(LabelledRows(features, positive, run), (1e-4, 1e-2, 1.0, 100.0), 5)
+    chosen = choose_penalty(LabelledWindows(features, positive, run), (1e-4, 1e-2, 1.0, 100.0), 5)
     assert chosen.penalty == 100.0
     assert chosen.losses[1e-4] > 2 * np.log(2)
 
@@ -145,7 +145,7 @@ def test_a_score_between_nothing_and_the_largest_is_fitted() -> None:
     rows, rng = made_up(), np.random.default_rng(0)
     extreme = np.where(rng.random(len(rows.run)) < 0.8, 1e-320 * rng.random(len(rows.run)), LARGEST)
     features = np.column_stack([rows.features, extreme])
-    found = fit_log_odds(LabelledRows(features, rows.positive, rows.run), 0.01)
+    found = fit_log_odds(LabelledWindows(features, rows.positive, rows.run), 0.01)
     assert np.isfinite([*found.scale, *found.coefficients, found.intercept]).all()
     assert np.isfinite(found(features)).all()
 
@@ -153,5 +153,5 @@ def test_a_score_between_nothing_and_the_largest_is_fitted() -> None:
 def test_a_constant_score_weighs_nothing() -> None:
     rows = made_up()
     features = np.column_stack([rows.features, np.full(len(rows.run), 0.1)])
-    found = fit_log_odds(LabelledRows(features, rows.positive, rows.run), 0.01)
+    found = fit_log_odds(LabelledWindows(features, rows.positive, rows.run), 0.01)
     assert found.coefficients[2] == 0
