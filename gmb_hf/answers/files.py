@@ -38,13 +38,13 @@ _WORDS = {str: "text", int: "a whole number"}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a checkpoint said.
+    """One answer of a checkpoint.
 
     Attributes:
         run, step: of the checkpoint.
         prompt: what it was given.
         sample: which of its answers to this prompt, from 0.
-        answer: what it said, without the prompt.
+        answer: the text, without the prompt.
         seed: of the run; None where nobody says.
         line: of the file, from 1; 0 where there is none.
     """
@@ -306,8 +306,8 @@ class ScoreCache:
         with self._clear_errors():
             for start in range(0, len(keys), _AT_ONCE):
                 part = keys[start : start + _AT_ONCE]
-                asked = f"SELECT key, score FROM scores WHERE key IN ({','.join('?' * len(part))})"
-                for key, score in self._held.execute(asked, part):
+                query = f"SELECT key, score FROM scores WHERE key IN ({','.join('?' * len(part))})"
+                for key, score in self._held.execute(query, part):
                     found[key] = float("nan") if score is None else score
         return found
 

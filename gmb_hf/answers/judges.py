@@ -201,11 +201,11 @@ class CausalJudge:
         ids = model.tensor(rows)
         # The logits of a token stand at the place of the one before it.
         keeps = "logits_to_keep" in inspect.signature(model.network.forward).parameters
-        kept = {"logits_to_keep": most + 1} if keeps else {}
-        found = model.network(input_ids=ids, attention_mask=torch.ones_like(ids), **kept)
+        options = {"logits_to_keep": most + 1} if keeps else {}
+        found = model.network(input_ids=ids, attention_mask=torch.ones_like(ids), **options)
         logits = found.logits[:, -(most + 1) : -1]  # [n, most, V]
-        said = logits.gather(-1, ids[:, -most:, None])[..., 0]  # [n, most]
-        each = (said - logits.logsumexp(-1)).double()
+        chosen_logits = logits.gather(-1, ids[:, -most:, None])[..., 0]  # [n, most]
+        each = (chosen_logits - logits.logsumexp(-1)).double()
         counted = np.arange(most, 0, -1) <= np.broadcast_to(sizes, len(rows))[:, None]
         chosen = torch.from_numpy(counted).to(model.device)
         return model.finite(torch.where(chosen, each, 0.0).sum(-1))

@@ -33,14 +33,14 @@ class Rated:
 
     Attributes:
         scores: by run and step.
-        asked: distinct answers that the judge saw now.
-        known: distinct answers whose score was in the cache.
+        rated_now: distinct answers that the judge saw now.
+        from_cache: distinct answers whose score was in the cache.
         empty: answers without a score, which no mean counts.
     """
 
     scores: Scores
-    asked: int
-    known: int
+    rated_now: int
+    from_cache: int
     empty: int
 
 
@@ -58,7 +58,7 @@ def rate(
     Args:
         answers: as `read_answers` gives them.
         judge: that rates those of which the cache knows nothing.
-        cache: what it says is kept there every second, so that a rating that was stopped goes on.
+        cache: new scores are saved there every second, so that a rating that was stopped goes on.
         name: of the score.
         batch: answers computed at once.
         on_rated: hears how many answers have been rated or looked up since the last call.
@@ -78,7 +78,7 @@ def rate(
     missing.sort(key=lambda pair: len(pair[0]) + len(pair[1]), reverse=True)
     for start in range(0, len(missing), _AT_ONCE):
         part = missing[start : start + _AT_ONCE]
-        found |= _asked(part, keys, judge, cache, batch, on_rated)
+        found |= _rate_missing(part, keys, judge, cache, batch, on_rated)
 
     rows, empty = [], 0
     for (run, step), prompts in grouped.items():
@@ -101,7 +101,7 @@ def rate(
     return Rated(scores, len(missing), len(keys) - len(missing), empty)
 
 
-def _asked(
+def _rate_missing(
     pairs: Sequence[Pair],
     keys: Mapping[Pair, bytes],
     judge: Judge,
@@ -109,7 +109,7 @@ def _asked(
     batch: int,
     on_rated: Callable[[int], None],
 ) -> dict[bytes, float]:
-    """The scores of pairs, kept in the cache as they come."""
+    """The scores of pairs, which go into the cache as they come."""
     found: dict[bytes, float] = {}
     unsaved: dict[bytes, float] = {}
     saved_at = time.monotonic()

@@ -75,7 +75,7 @@ def answer(
     found = find_checkpoints(checkpoints)
     texts = read_prompts(prompts)
     with show.counting("checkpoints", len(found)) as done:
-        asked = generate(
+        answered = generate(
             found,
             texts,
             out,
@@ -89,7 +89,7 @@ def answer(
     runs = len({saved.run for saved in found})
     show.say(
         f"{len(found)} checkpoints of {runs} runs, {len(texts)} prompts, {sampling.samples} "
-        f"answers each; {asked} checkpoints were asked now."
+        f"answers each; {answered} checkpoints were asked now."
     )
     following = ["gmb", "judge", "rate", str(out), "--judge", "MODEL"]
     show.written([out, about_path(out)], following=shlex.join(following))
@@ -149,8 +149,8 @@ def rate(
         )
     empty = f"; {found.empty} empty ones have no score" if found.empty else ""
     show.say(
-        f"{len(given):,} answers, {distinct:,} of them distinct: {found.asked:,} rated now, "
-        f"{found.known:,} known from before{empty}."
+        f"{len(given):,} answers, {distinct:,} of them distinct: {found.rated_now:,} rated now, "
+        f"{found.from_cache:,} known from before{empty}."
     )
     _finish(out, found.scores)
 

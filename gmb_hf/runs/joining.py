@@ -73,8 +73,8 @@ def join_scores(
         values = scores.table[name]
         row = pc.index(pc.fill_null(pc.is_finite(values), False), False).as_py()
         if row >= 0:
-            said = values[row].as_py()
-            what = "has no value" if said is None else f"is {said}, no finite number"
+            value = values[row].as_py()
+            what = "has no value" if value is None else f"is {value}, no finite number"
             raise _fault("no_value", f"{name} {what}; leave the checkpoint out", path, scores, row)
         table = table.append_column(name, values.combine_chunks())
     joined = RunLog(
@@ -165,8 +165,8 @@ def _made_by(path: Path) -> str | None:
     table = reader.read([path], Wanted()).table
     if MADE_BY not in table.column_names:
         return None
-    said = {str(value) for value in pc.unique(table[MADE_BY]).to_pylist() if value is not None}
-    return said.pop() if len(said) == 1 else None
+    makers = {str(value) for value in pc.unique(table[MADE_BY]).to_pylist() if value is not None}
+    return makers.pop() if len(makers) == 1 else None
 
 
 def _left_out(log: RunLog, joined: RunLog) -> list[str]:

@@ -67,7 +67,7 @@ def test_the_mean_over_prompts_and_samples(cache: ScoreCache) -> None:
         CheckpointScore("a", 0, 2.0, 3),
         CheckpointScore("a", 5, 2.0, 1),
     )
-    assert (found.asked, found.known, found.empty) == (4, 0, 1)
+    assert (found.rated_now, found.from_cache, found.empty) == (4, 0, 1)
     with pytest.raises(InputError, match="run 'a', step 0: all answers are empty"):
         rate([Answer("a", 0, "p", 0, "")], Counting(), cache)
 
@@ -76,9 +76,9 @@ def test_no_answer_is_rated_twice(cache: ScoreCache) -> None:
     judge, given = Counting(), answers()
     distinct = len({(one.prompt, one.answer) for one in given})
     first = rate(given, judge, cache)
-    assert (judge.asked, first.asked, first.known) == (distinct, distinct, 0)
+    assert (judge.asked, first.rated_now, first.from_cache) == (distinct, distinct, 0)
     again = rate(given, judge, cache)
-    assert (judge.asked, again.asked, again.known) == (distinct, 0, distinct)
+    assert (judge.asked, again.rated_now, again.from_cache) == (distinct, 0, distinct)
     assert again.scores == first.scores
     rate(
         [*given, Answer("new", 0, "the ", 0, "x"), Answer("new", 0, "in the sun ", 0, "x")],
@@ -93,7 +93,7 @@ def test_another_judge_or_template_is_another_score(cache: ScoreCache) -> None:
     for other in (Counting("other"), Counting()):
         other.about["template"] = "{answer}"
         found = rate(answers(), other, cache)
-        assert found.asked == other.asked > 0
+        assert found.rated_now == other.rated_now > 0
 
 
 def test_what_was_rated_before_a_kill_stays(cache: ScoreCache, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_what_was_rated_before_a_kill_stays(cache: ScoreCache, tmp_path: Path) -
     with ScoreCache(cache.path) as later:
         judge = Counting()
         found = rate(given, judge, later, batch=1)
-    assert (judge.asked, found.known) == (distinct - 2, 2)
+    assert (judge.asked, found.from_cache) == (distinct - 2, 2)
     with ScoreCache(tmp_path / "fresh.sqlite") as fresh:
         assert rate(given, Counting(), fresh).scores == found.scores
 
