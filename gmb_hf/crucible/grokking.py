@@ -33,21 +33,8 @@ from gmb_hf.crucible.tiers import HARDEST, EmptyTierWarning, Tiers, assign_tiers
 from gmb_hf.errors import InputError, positive_int
 from gmb_hf.files import read_jsonl, write_jsonl
 from gmb_hf.fingerprints import content_hash
+from gmb_hf.report import style
 from gmb_hf.report.curves import median_over_runs
-from gmb_hf.report.style import (
-    BLACK,
-    BLUE,
-    GREEN,
-    INK,
-    MUTED,
-    ORANGE,
-    VERMILION,
-    house_style,
-    new_figure,
-    rate_axis,
-    save_figure,
-    step_axis,
-)
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.stats import generator
 from gmb_hf.tasks.task import TaskData
@@ -584,7 +571,7 @@ def from_runs(
     except InputError as error:
         events = np.full(len(log.runs), np.nan)
         notes.append(f"no events: {error}")
-    drawn = save_figure(margin_curves(log, events), folder / "margins") if figures else []
+    drawn = style.save_figure(margin_curves(log, events), folder / "margins") if figures else []
     cutoffs = [RunBundles.paths(folder, run.seed)[1] for run in runs]
     paths = (*drawn, *scored.paths, *logs, *cutoffs)
     return TrackedRuns(log, events, scored, paths, tuple(notes))
@@ -633,26 +620,26 @@ def margin_curves(log: RunLog, events: NDArray[np.float64]) -> Figure:
     q10, pass_rate = values(Q10), values("crucible_pass_rate")
     # Not as a panel, which refuses a run that has no value: it never memorised.
     tier3 = log.table[TIER3_RATE].to_numpy().reshape(steps.shape)
-    with house_style():
-        figure = new_figure(7.2, 4.8)
+    with style.house_style():
+        figure = style.new_figure(7.2, 4.8)
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1.25, 1])
-        top.axhline(0, color=MUTED, linewidth=0.7, zorder=0)
-        _line(top, steps, values("crucible_margin_q90"), "q90", GREEN, _DOTTED)
-        _line(top, steps, values("crucible_margin_median"), "median", ORANGE, _DASHED)
+        top.axhline(0, color=style.MUTED, linewidth=0.7, zorder=0)
+        _line(top, steps, values("crucible_margin_q90"), "q90", style.GREEN, _DOTTED)
+        _line(top, steps, values("crucible_margin_median"), "median", style.ORANGE, _DASHED)
         _thin_lines(top, steps, q10)
-        _line(top, steps, q10, "q10, the hardest tenth", BLUE, "solid")
+        _line(top, steps, q10, "q10, the hardest tenth", style.BLUE, "solid")
         _events(top, steps, q10, events)
         top.set_ylabel("margin (difference of cosines)")
-        _line(bottom, steps, values("test_acc"), "held-out accuracy", BLACK, _DOTTED)
-        _line(bottom, steps, tier3, "pass rate, tier3", VERMILION, _DASHED)
+        _line(bottom, steps, values("test_acc"), "held-out accuracy", style.BLACK, _DOTTED)
+        _line(bottom, steps, tier3, "pass rate, tier3", style.VERMILION, _DASHED)
         _thin_lines(bottom, steps, pass_rate)
-        _line(bottom, steps, pass_rate, "pass rate", BLUE, "solid")
+        _line(bottom, steps, pass_rate, "pass rate", style.BLUE, "solid")
         _events(bottom, steps, pass_rate, events)
         bottom.set_ylabel("share")
         bottom.set_ylim(-0.02, 1.03)
-        rate_axis(bottom.yaxis)
+        style.rate_axis(bottom.yaxis)
         bottom.set_xlim(0, max(int(steps.max()), 1))
-        step_axis(bottom, "training step")
+        style.step_axis(bottom, "training step")
         n, found = len(steps), events[np.isfinite(events)]
         runs = f"{n:,} run" + ("" if n == 1 else "s")
         top.set_title(f"Margins of held-out bundles, {runs}, {len(found):,} with an event")
@@ -660,7 +647,7 @@ def margin_curves(log: RunLog, events: NDArray[np.float64]) -> Figure:
             if len(found):
                 middle = float(np.median(found))
                 label = f"median t*, {middle:,.0f} steps"
-                axes.axvline(middle, color=INK, linewidth=0.9, label=label, zorder=0)
+                axes.axvline(middle, color=style.INK, linewidth=0.9, label=label, zorder=0)
             axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
         return figure
 
@@ -671,12 +658,14 @@ def _line(
     values: NDArray[np.float64],
     label: str,
     colour: str,
-    style: str | tuple[int, tuple[float, float]],
+    dashes: str | tuple[int, tuple[float, float]],
 ) -> None:
     """The median over runs."""
     if np.isfinite(values).any():
         grid, median = median_over_runs(steps, values)
-        axes.plot(grid, median, color=colour, linestyle=style, linewidth=1.9, label=label, zorder=3)
+        axes.plot(
+            grid, median, color=colour, linestyle=dashes, linewidth=1.9, label=label, zorder=3
+        )
 
 
 def _thin_lines(axes: Axes, steps: NDArray[np.int64], values: NDArray[np.float64]) -> None:
@@ -685,7 +674,9 @@ def _thin_lines(axes: Axes, steps: NDArray[np.int64], values: NDArray[np.float64
     alpha = float(np.clip(20 / len(lines), 0.07, 0.45))
     # Hundreds of lines as vectors would make the SVG megabytes large.
     axes.add_collection(
-        LineCollection(lines, colors=BLUE, linewidths=0.6, alpha=alpha, rasterized=True, zorder=1)
+        LineCollection(
+            lines, colors=style.BLUE, linewidths=0.6, alpha=alpha, rasterized=True, zorder=1
+        )
     )
 
 
@@ -702,7 +693,7 @@ def _events(
             steps[at],
             values[at],
             ".",
-            color=INK,
+            color=style.INK,
             markersize=4,
             markeredgewidth=0,
             label="a run's event t*",

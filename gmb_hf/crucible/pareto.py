@@ -22,17 +22,7 @@ from gmb_hf.crucible.scores import ItemScores
 from gmb_hf.documents import Record
 from gmb_hf.errors import InputError, positive_int
 from gmb_hf.files import read_json, read_jsonl, read_text, write_json
-from gmb_hf.report.style import (
-    BLUE,
-    HALO,
-    INK,
-    MUTED,
-    house_style,
-    new_figure,
-    rate_axis,
-    save_figure,
-    shorten,
-)
+from gmb_hf.report import style
 from gmb_hf.stats import generator
 
 RETENTION, GENERALIZATION = "frozen_tier3", "organic_holdout"
@@ -195,7 +185,7 @@ class Frontier(Record):
         path = Path(stem)
         path = path.with_suffix("") if path.suffix in (".json", ".png", ".svg") else path
         data = write_json(path.with_name(f"{path.name}.json"), self.to_dict())
-        drawn = save_figure(pareto_plot(self.configurations), path) if figures else []
+        drawn = style.save_figure(pareto_plot(self.configurations), path) if figures else []
         return [data, *drawn]
 
 
@@ -274,35 +264,35 @@ def pareto_plot(configurations: Sequence[Configuration]) -> Figure:
     frozen = np.array([one.frozen_tier3 for one in configurations])
     organic = np.array([one.organic_holdout for one in configurations])
     on_frontier = np.array([one.on_frontier for one in configurations], dtype=bool)
-    with house_style():
-        figure = new_figure(5.2, 4.0)
+    with style.house_style():
+        figure = style.new_figure(5.2, 4.0)
         axes = figure.subplots()
         axes.set_xlabel("retention: pass rate on frozen tier3")
         axes.set_ylabel("generalization: pass rate on the organic holdout")
         axes.margins(0.12)
-        rate_axis(axes.xaxis)
-        rate_axis(axes.yaxis)
+        style.rate_axis(axes.xaxis)
+        style.rate_axis(axes.yaxis)
         off = ~on_frontier
         axes.scatter(
             frozen[off],
             organic[off],
             s=22,
             facecolors="none",
-            edgecolors=MUTED,
+            edgecolors=style.MUTED,
             label="dominated",
             zorder=2,
         )
         order = np.lexsort((-organic, frozen))
         order = order[on_frontier[order]]
         x, y = frozen[order], organic[order]
-        axes.scatter(x, y, s=30, color=BLUE, label="on the frontier", zorder=3)
+        axes.scatter(x, y, s=30, color=style.BLUE, label="on the frontier", zorder=3)
         (left, right), (low, top) = axes.get_xlim(), axes.get_ylim()
         # What is dominated lies below and to the left of this staircase.
         axes.step(
             np.concatenate([[left], x, x[-1:]]),
             np.concatenate([y[:1], y, [low]]),
             where="pre",
-            color=BLUE,
+            color=style.BLUE,
             linewidth=1.1,
             alpha=0.5,
             zorder=1,
@@ -313,13 +303,13 @@ def pareto_plot(configurations: Sequence[Configuration]) -> Figure:
             on = same[0].on_frontier
             more = f" and {len(same) - 1} more" if len(same) > 1 else ""
             axes.annotate(
-                shorten(same[0].name, 22) + more,
+                style.shorten(same[0].name, 22) + more,
                 point,
                 xytext=(6, 4),
                 textcoords="offset points",
                 fontsize=7 if on else 6.5,
-                color=INK if on else MUTED,
-                path_effects=HALO,
+                color=style.INK if on else style.MUTED,
+                path_effects=style.HALO,
                 zorder=4,
             )
         figure.legend(loc="outside upper left", ncols=2)

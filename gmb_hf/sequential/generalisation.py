@@ -15,17 +15,7 @@ from gmb_hf import escape
 from gmb_hf.documents import Record
 from gmb_hf.errors import InputError, choose, positive_int, repeated
 from gmb_hf.files import write_json
-from gmb_hf.report.style import (
-    INK,
-    VARIANT_COLOURS,
-    VARIANT_DASHES,
-    house_style,
-    log_loss_axis,
-    new_figure,
-    save_figure,
-    shorten,
-    step_axis,
-)
+from gmb_hf.report import style
 from gmb_hf.report.tables import Column, Table
 from gmb_hf.runs.columns import missing_column
 from gmb_hf.runs.metadata import learned_data, mismatches, refuse_mismatches
@@ -376,28 +366,28 @@ def generalisation_figure(
     Returns:
         A figure of 7.2 by 3.4 inches.
     """
-    with house_style():
-        figure = new_figure(7.2, 3.4)
+    with style.house_style():
+        figure = style.new_figure(7.2, 3.4)
         left, right = figure.subplots(1, 2)
         for place, (name, curves) in enumerate(runs.items()):
-            colour = VARIANT_COLOURS[place % len(VARIANT_COLOURS)]
-            dashes = VARIANT_DASHES[place % len(VARIANT_DASHES)]
+            colour = style.VARIANT_COLOURS[place % len(style.VARIANT_COLOURS)]
+            dashes = style.VARIANT_DASHES[place % len(style.VARIANT_DASHES)]
             flag = " (range does not match)" if name in unreliable else ""
             _against_training(left, curves, colour, dashes)
-            _gap(right, summaries[name], colour, dashes, f"{shorten(name, 24)}{flag}")
-        left.plot([], [], ".", color=INK, label="best of a run")
+            _gap(right, summaries[name], colour, dashes, f"{style.shorten(name, 24)}{flag}")
+        left.plot([], [], ".", color=style.INK, label="best of a run")
         left.set_xscale("log")
         left.set_yscale("log")
-        log_loss_axis(left.xaxis)
-        log_loss_axis(left.yaxis)
+        style.log_loss_axis(left.xaxis)
+        style.log_loss_axis(left.yaxis)
         left.invert_xaxis()
         left.set_xlabel("training loss (nats), running minimum")
         left.set_ylabel("validation loss (nats)")
         left.set_title("At equal training loss")
         left.legend(loc="best")
-        right.axhline(0, color=INK, lw=0.8, zorder=0)
+        right.axhline(0, color=style.INK, lw=0.8, zorder=0)
         right.set_ylabel("validation less training loss (nats)")
-        step_axis(right, "training step", ticks=4)
+        style.step_axis(right, "training step", ticks=4)
         right.set_title("Gap")
         handles, labels = right.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)))
@@ -589,7 +579,7 @@ def write_generalised(
     *,
     figures: bool = True,
 ) -> list[Path]:
-    """Write generalization.json, tables/ and, with `figures`, the figure; returns the files."""
+    """Write generalization.json, tables/ and, where wanted, the figure; returns the files."""
     target = Path(out)
     files = [write_json(target / "generalization.json", found.to_dict())]
     for table in generalisation_tables(found.variants, found.matched, found.notes):
@@ -598,7 +588,7 @@ def write_generalised(
         return files
     unreliable = tuple(one.variant for one in found.matched if not one.reliable)
     figure = generalisation_figure(variants, found.variants, unreliable)
-    return files + save_figure(figure, target / "figures" / "generalization")
+    return files + style.save_figure(figure, target / "figures" / "generalization")
 
 
 def _column(log: RunLog, given: str | None, known: Sequence[str], where: str) -> str:

@@ -21,22 +21,8 @@ from numpy.typing import NDArray
 
 from gmb_hf.errors import InputError, repeated
 from gmb_hf.fingerprints import SHOWN
+from gmb_hf.report import style
 from gmb_hf.report.curves import median_over_runs
-from gmb_hf.report.style import (
-    BLUE,
-    INK,
-    MUTED,
-    VARIANT_COLOURS,
-    VARIANT_HATCHES,
-    VERMILION,
-    house_style,
-    log_loss_axis,
-    new_figure,
-    rate_axis,
-    save_figure,
-    shorten,
-    step_axis,
-)
 from gmb_hf.runs.metadata import refuse_mismatches
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.sequential.config import SequentialConfig, preset, smaller_than_protocol
@@ -132,7 +118,7 @@ def sequential_report(
         out: where to write; may be one of the folders.
         allow_fingerprint_mismatch: compare different data all the same; every table says so.
         baseline: the variant that the others are compared with; None takes `dense`, else the first.
-        figures: whether to draw figures/.
+        figures: whether to draw them.
 
     Raises:
         InputError: no folder, one twice, or one that is wrong; other tasks or another order.
@@ -176,16 +162,15 @@ def sequential_report(
     files = [summary.write(target / SUMMARY)]
     for table in retention_tables(summary):
         files += table.write(target / "tables")
-    if not figures:
-        return SequentialReport(summary, tuple(files))
-    drawn = {f"matrix_{measure}": retention_matrix(summary, measure) for measure in MEASURES}
-    bars = forgetting_bars(summary)
-    if bars is not None:
-        drawn["forgetting"] = bars
-    if curves:
-        drawn["phases"] = phase_curves(summary, curves)
-    for name, figure in drawn.items():
-        files += save_figure(figure, target / "figures" / name)
+    if figures:
+        drawn = {f"matrix_{measure}": retention_matrix(summary, measure) for measure in MEASURES}
+        bars = forgetting_bars(summary)
+        if bars is not None:
+            drawn["forgetting"] = bars
+        if curves:
+            drawn["phases"] = phase_curves(summary, curves)
+        for name, figure in drawn.items():
+            files += style.save_figure(figure, target / "figures" / name)
     return SequentialReport(summary, tuple(files))
 
 
@@ -271,8 +256,8 @@ def forgetting_bars(summary: RetentionSummary) -> Figure | None:
     tasks = summary.trained_on[:-1]
     if not tasks:
         return None
-    with house_style():
-        figure = new_figure(7.2, 4.6)
+    with style.house_style():
+        figure = style.new_figure(7.2, 4.6)
         panels = figure.subplots(2, 1, sharex=True)
         for axes, measure in zip(panels, MEASURES, strict=True):
             for place, name in enumerate(summary.variants):
@@ -281,13 +266,13 @@ def forgetting_bars(summary: RetentionSummary) -> Figure | None:
                     for task in summary.variants[name].tasks
                     if task.measure == measure and task.forgetting is not None
                 ]
-                _bars(axes, found, place, len(summary.variants), shorten(name, 26))
-            axes.axhline(0, color=INK, lw=0.8)
+                _bars(axes, found, place, len(summary.variants), style.shorten(name, 26))
+            axes.axhline(0, color=style.INK, lw=0.8)
             unit = " (nats)" if measure == "loss" else ""
             axes.set_ylabel(f"forgetting, {measure}{unit}")
-        rate_axis(panels[0].yaxis)
+        style.rate_axis(panels[0].yaxis)
         panels[0].set_title("Forgetting: the best before the last phase against the end")
-        panels[1].set_xticks(range(len(tasks)), [shorten(task, 18) for task in tasks])
+        panels[1].set_xticks(range(len(tasks)), [style.shorten(task, 18) for task in tasks])
         for axes in panels:
             axes.tick_params(axis="x", length=0)
         panels[1].set_xlabel(f"task, in the order of training (then {summary.trained_on[-1]})")
@@ -302,8 +287,8 @@ def _bars(axes: Axes, found: list[OverSeeds], place: int, count: int, label: str
         at,
         [over.mean for over in found],
         width=0.92 * width,
-        color=VARIANT_COLOURS[place % len(VARIANT_COLOURS)],
-        hatch=VARIANT_HATCHES[place % len(VARIANT_HATCHES)],
+        color=style.VARIANT_COLOURS[place % len(style.VARIANT_COLOURS)],
+        hatch=style.VARIANT_HATCHES[place % len(style.VARIANT_HATCHES)],
         edgecolor="#FFFFFF",
         linewidth=0,
         label=label,
@@ -311,13 +296,13 @@ def _bars(axes: Axes, found: list[OverSeeds], place: int, count: int, label: str
     )
     for x, over in zip(at, found, strict=True):
         spots = x + np.linspace(-0.25, 0.25, over.n_seeds) * width if over.n_seeds > 1 else [x]
-        axes.plot(spots, over.values, "o", ms=3, mew=0.6, mfc="#FFFFFF", mec=INK, zorder=3)
+        axes.plot(spots, over.values, "o", ms=3, mew=0.6, mfc="#FFFFFF", mec=style.INK, zorder=3)
         if over.t_low is not None and over.t_high is not None:
             axes.errorbar(
                 x,
                 over.mean,
                 yerr=[[over.mean - over.t_low], [over.t_high - over.mean]],
-                ecolor=INK,
+                ecolor=style.INK,
                 elinewidth=1.1,
                 capsize=2.5,
                 zorder=2,
@@ -356,8 +341,8 @@ def phase_curves(summary: RetentionSummary, curves: Mapping[str, Sequence[PhaseC
     """
     names = list(summary.variants)
     ends = _ends(summary, curves)
-    with house_style():
-        figure = new_figure(7.2, 0.9 + 1.55 * len(names))
+    with style.house_style():
+        figure = style.new_figure(7.2, 0.9 + 1.55 * len(names))
         panels = np.atleast_1d(figure.subplots(len(names), 1, sharex=True, sharey=True))
         for axes, name in zip(panels, names, strict=True):
             _boundaries(axes, summary, ends, name == names[0])
@@ -365,11 +350,11 @@ def phase_curves(summary: RetentionSummary, curves: Mapping[str, Sequence[PhaseC
                 _phase(axes, one, ends[one.phase - 1])
             _retained(axes, summary, name, ends)
             axes.set_yscale("log")
-            log_loss_axis(axes.yaxis)
+            style.log_loss_axis(axes.yaxis)
             axes.set_ylabel("loss (nats)")
-            axes.set_title(shorten(name, 40), pad=15 if name == names[0] else 5)
+            axes.set_title(style.shorten(name, 40), pad=15 if name == names[0] else 5)
         panels[-1].set_xlim(0, ends[-1])
-        step_axis(panels[-1], "training step, over all phases")
+        style.step_axis(panels[-1], "training step, over all phases")
         figure.legend(handles=_legend(summary), loc="outside right upper")
         return figure
 
@@ -386,13 +371,13 @@ def _ends(summary: RetentionSummary, curves: Mapping[str, Sequence[PhaseCurves]]
 def _boundaries(axes: Axes, summary: RetentionSummary, ends: list[int], named: bool) -> None:
     levels = {chance.loss for chance in summary.chance.values() if chance is not None}
     for level in levels if len(levels) == 1 else ():
-        axes.axhline(level, color=INK, lw=0.8, ls=(0, (1, 1.5)), zorder=0)
+        axes.axhline(level, color=style.INK, lw=0.8, ls=(0, (1, 1.5)), zorder=0)
     for phase, task in enumerate(summary.trained_on, start=1):
         if phase > 1:
-            axes.axvline(ends[phase - 1], color=MUTED, lw=0.8, zorder=0)
+            axes.axvline(ends[phase - 1], color=style.MUTED, lw=0.8, zorder=0)
         if named:
             axes.annotate(
-                f"{phase} {shorten(task, 14)}",
+                f"{phase} {style.shorten(task, 14)}",
                 ((ends[phase - 1] + ends[phase]) / 2, 1),
                 xycoords=("data", "axes fraction"),
                 xytext=(0, 3),
@@ -439,9 +424,9 @@ def _retained(axes: Axes, summary: RetentionSummary, name: str, ends: list[int])
 
 def _legend(summary: RetentionSummary) -> list[Line2D]:
     handles = [
-        Line2D([], [], color=MUTED, lw=1.8, label="held-out, median"),
-        Line2D([], [], color=MUTED, lw=0.5, label="one seed"),
-        Line2D([], [], color=MUTED, lw=1, ls=(0, (4, 1.6)), label="training, median"),
+        Line2D([], [], color=style.MUTED, lw=1.8, label="held-out, median"),
+        Line2D([], [], color=style.MUTED, lw=0.5, label="one seed"),
+        Line2D([], [], color=style.MUTED, lw=1, ls=(0, (4, 1.6)), label="training, median"),
     ]
     handles += [
         Line2D(
@@ -452,26 +437,26 @@ def _legend(summary: RetentionSummary) -> list[Line2D]:
             ms=4.5,
             lw=1,
             ls=(0, (1, 1.2)),
-            label=f"{shorten(task, 14)} at phase ends",
+            label=f"{style.shorten(task, 14)} at phase ends",
         )
         for place, task in enumerate(summary.trained_on, start=1)
     ]
     levels = {chance.loss for chance in summary.chance.values() if chance is not None}
     if len(levels) == 1:
         label = f"chance, {levels.pop():.3g}"
-        handles.append(Line2D([], [], color=INK, lw=0.8, ls=(0, (1, 1.5)), label=label))
+        handles.append(Line2D([], [], color=style.INK, lw=0.8, ls=(0, (1, 1.5)), label=label))
     return handles
 
 
 def _colour(place: int) -> str:
-    return VARIANT_COLOURS[(place - 1) % len(VARIANT_COLOURS)]
+    return style.VARIANT_COLOURS[(place - 1) % len(style.VARIANT_COLOURS)]
 
 
 def _marker(place: int) -> str:
     return _MARKERS[(place - 1) % len(_MARKERS)]
 
 
-_COLOURS = LinearSegmentedColormap.from_list("chance", [BLUE, "#FFFFFF", VERMILION])
+_COLOURS = LinearSegmentedColormap.from_list("chance", [style.BLUE, "#FFFFFF", style.VERMILION])
 _CELL_WIDTH, _CELL_HEIGHT = 0.62, 0.34  # inches
 _LEAST_GAP = 0.3  # of a colour bar, so that two labels do not overlap
 _MOST_COLUMNS = 2  # fill the width of a page
@@ -496,7 +481,7 @@ def retention_matrix(summary: RetentionSummary, measure: str) -> Figure:
     width = _LEFT + columns * panel[0] + (columns - 1) * _GAP + _RIGHT
     height = rows * (panel[1] + _TOP) + _BOTTOM
     badness = {name: _badness(summary, name, measure) for name in names}
-    with house_style():
+    with style.house_style():
         figure = Figure(figsize=(width, height))
         for index, name in enumerate(names):
             row, column = divmod(index, columns)
@@ -555,27 +540,30 @@ def _draw(
                 k,
                 phase,
                 _short(over.mean),
-                color="#FFFFFF" if abs(values[phase, k]) > 0.8 else INK,
+                color="#FFFFFF" if abs(values[phase, k]) > 0.8 else style.INK,
                 style="normal" if task in trained else "italic",
                 ha="center",
                 va="center",
                 size=7.5,
             )
             if task == trained_on:
-                frame = Rectangle((k - 0.5, phase - 0.5), 1, 1, fill=False, ec=INK, lw=1.4)
+                frame = Rectangle((k - 0.5, phase - 0.5), 1, 1, fill=False, ec=style.INK, lw=1.4)
                 frame.set_clip_on(False)
                 axes.add_patch(frame)
-    axes.set_xticks(range(len(summary.tasks)), [shorten(task, 11) for task in summary.tasks])
+    axes.set_xticks(range(len(summary.tasks)), [style.shorten(task, 11) for task in summary.tasks])
     axes.xaxis.tick_top()
     axes.set_yticks(
         range(len(summary.trained_on) + 1),
-        ["untrained", *(f"{at} {shorten(t, 11)}" for at, t in enumerate(summary.trained_on, 1))],
+        [
+            "untrained",
+            *(f"{at} {style.shorten(t, 11)}" for at, t in enumerate(summary.trained_on, 1)),
+        ],
     )
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     seeds = len(variant.seeds)
     plural = "seed" if seeds == 1 else "seeds"
-    axes.set_title(f"{shorten(name, 26)}: {measure}, {seeds} {plural}", pad=5)
+    axes.set_title(f"{style.shorten(name, 26)}: {measure}, {seeds} {plural}", pad=5)
 
 
 def _colour_bar(axes: Axes, summary: RetentionSummary, measure: str) -> None:
@@ -596,7 +584,7 @@ def _colour_bar(axes: Axes, summary: RetentionSummary, measure: str) -> None:
         worst = ""  # an accuracy of 0 has several places here, or none of its own
     if len(levels) == 1:
         middle += f"\n{_short(levels.pop())}"
-    axes.axhline(0, color=INK, lw=0.8)
+    axes.axhline(0, color=style.INK, lw=0.8)
     ticks = [(-1.0, best), (0.0, middle), *([(top, worst)] if worst else [])]
     axes.set_yticks([at for at, _ in ticks], [text for _, text in ticks])
     axes.yaxis.tick_right()

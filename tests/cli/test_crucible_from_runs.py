@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 from command_line import gmb, refused
 from crucible_builders import done
+from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
 
 from gmb_hf import Lock
 from gmb_hf.crucible.bundles import read_bundles
 from gmb_hf.crucible.scoreboard import Scoreboard
 from gmb_hf.crucible.scores import ItemScores
 from gmb_hf.crucible.tiers import Tiers
+from gmb_hf.design.design import Design
 from gmb_hf.indicators import catalogue as registry
 from gmb_hf.runs.runlog import RunLog
 
@@ -359,18 +361,23 @@ def test_two_trainings_are_compared_on_the_same_items(memorised, tmp_path):
     assert "frozen tier3" in shown.out
 
 
-@pytest.mark.slow
 def test_margins_are_explored_and_locked_like_any_indicator(tmp_path):
-    out, lock = tmp_path / "out", tmp_path / "lock.yaml"
-    few = ("--bundles", 32, "--negatives", 4)
-    done(gmb("crucible", "from-runs", "--preset", "smoke", "--seeds", "0:24", *few, "--out", out))
-    table = tmp_path / "explore.csv"
-    done(gmb("explore", "--runs", out / "logs", "--out", table))
+    names = ("crucible_margin_q10", "crucible_train_margin_q10")
+    runs, prereg = tmp_path / "runs.parquet", tmp_path / "prereg.yaml"
+    synthetic_runlog(30, bundles=True).write(runs)
+    Design.minimal(
+        **SYNTHETIC_DESIGN,
+        seeds_explore=list(range(30)),
+        seeds_eval=list(range(100, 160)),
+        candidates=[{"name": name, "family": "crucible"} for name in names],
+    ).write(prereg)
+    table, lock = tmp_path / "explore.csv", tmp_path / "lock.yaml"
+    given = ("--prereg", prereg, "--runs", runs)
+    done(gmb("explore", *given, "--out", table))
     with table.open() as file:
         rows = {(row["indicator"], row["sign"]): row for row in csv.DictReader(file)}
-    for name in ("crucible_margin_q10", "crucible_train_margin_q10"):
-        assert {float(rows[name, "1"]["auc"]) + float(rows[name, "-1"]["auc"])} == {1.0}
-    shown = done(gmb("lock", "--runs", out / "logs", "--out", lock))
+    for name in names:
+        assert float(rows[name, "1"]["auc"]) + float(rows[name, "-1"]["auc"]) == pytest.approx(1)
+    shown = done(gmb("lock", *given, "--out", lock))
     assert shown.next_command.startswith("gmb ")
-    candidates = {item.name for item in Lock.read(lock).design.candidates}
-    assert {"crucible_margin_q10", "crucible_train_margin_q10"} <= candidates
+    assert {item.name for item in Lock.read(lock).prereg.candidates} == {*names}

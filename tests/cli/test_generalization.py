@@ -6,12 +6,14 @@ import csv
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from command_line import gmb, refused
 
 from gmb_hf.runs.runlog import RunLog
+from gmb_hf.sequential.generalisation import compare_logs, named_sources, write_generalised
 
 
 def logs(
@@ -32,6 +34,13 @@ def logs(
             for step, train in enumerate(np.linspace(high, low, 20)):
                 writer.writerow([step * 10, seed, train, train + offset + seed * 1e-6])
     return folder
+
+
+def compared(out: Path, *sources: object, **options: object) -> dict[str, Any]:
+    """The record and the tables of a comparison, without its figure."""
+    found, curves = compare_logs(named_sources([str(source) for source in sources]), **options)
+    write_generalised(found, curves, out, figures=False)
+    return json.loads((out / "generalization.json").read_text())
 
 
 def test_a_difference_at_equal_training_loss(tmp_path: Path) -> None:
@@ -62,9 +71,8 @@ def test_a_difference_at_equal_training_loss(tmp_path: Path) -> None:
 
 def test_one_variant_alone_has_losses_and_a_gap(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert gmb("generalization", f"mine={logs(tmp_path / 'a')}", f"--out={out}").code == 0
+    data = compared(out, f"mine={logs(tmp_path / 'a')}")
     assert not (out / "tables" / "generalization_matched.csv").exists()
-    data = json.loads((out / "generalization.json").read_text())
     assert data["variants"]["mine"]["final_gap"]["mean"] == pytest.approx(0.2, abs=1e-3)
     assert data["variants"]["mine"]["gap_std"] is not None
 
@@ -81,18 +89,18 @@ def test_what_is_unreliable_is_said(tmp_path: Path) -> None:
 
 
 def test_fewer_than_three_seeds_are_said(tmp_path: Path) -> None:
-    done = gmb("generalization", f"a={logs(tmp_path / 'a', seeds=(42, 7))}", f"--out={tmp_path}/o")
-    said = " ".join(done.out.split())
-    assert "a has 2 of at least 3 seeds (the protocol's: 1337, 42, 7): no interval" in said
+    data = compared(tmp_path / "o", f"a={logs(tmp_path / 'a', seeds=(42, 7))}")
+    assert data["notes"] == [
+        "a has 2 of at least 3 seeds (the protocol's: 1337, 42, 7): no interval"
+    ]
 
 
 def test_columns_are_known_by_their_usual_names_or_named(tmp_path: Path) -> None:
     usual = logs(tmp_path / "a", names=("loss", "eval_loss"))
-    assert gmb("generalization", f"a={usual}", f"--out={tmp_path}/o").code == 0
+    assert compared(tmp_path / "o", f"a={usual}")["variants"]["a"]["seeds"] == [7, 42, 1337]
     own = logs(tmp_path / "b", names=("t", "v"))
     assert "column 'train_loss' missing; found: t, v" in refused("generalization", f"a={own}")
-    asked = ("--train=t", "--validation=v")
-    assert gmb("generalization", f"a={own}", *asked, f"--out={tmp_path}/o").code == 0
+    compared(tmp_path / "o", f"a={own}", train="t", validation="v")
     error = refused("generalization", f"a={own}", "--train=t", "--validation=w")
     assert "column 'w' missing; found: t, v" in error
 
@@ -126,9 +134,7 @@ def test_a_run_that_diverged_is_refused(tmp_path: Path, row: str, message: str) 
 def test_losses_may_be_logged_at_different_steps(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("step,train_loss,val_loss\n0,4,5\n10,3,\n20,2,3\n30,,2.5\n")
-    out = tmp_path / "out"
-    assert gmb("generalization", f"a={path}", f"--out={out}").code == 0
-    data = json.loads((out / "generalization.json").read_text())
+    data = compared(tmp_path / "out", f"a={path}")
     assert data["variants"]["a"]["steps"] == [0, 20]
 
 
@@ -151,10 +157,7 @@ def test_losses_on_different_data_are_refused_or_marked(tmp_path: Path) -> None:
     error = refused("generalization", f"a={a}", f"b={b}", f"--out={tmp_path}/o")
     assert f"training text: fingerprint {other[:16]} of b, {one[:16]} of a; only equal" in error
     assert not (tmp_path / "o").exists()
-    allowed = "--allow-fingerprint-mismatch"
-    done = gmb("generalization", f"a={a}", f"b={b}", allowed, f"--out={tmp_path}/o")
-    assert done.code == 0, done
-    data = json.loads((tmp_path / "o" / "generalization.json").read_text())
+    data = compared(tmp_path / "o", f"a={a}", f"b={b}", allow_fingerprint_mismatch=True)
     assert data["notes"][0].startswith("NOT COMPARABLE: training text: fingerprint 2222")
     for table in (tmp_path / "o" / "tables").glob("*.md"):
         assert "NOT COMPARABLE: training text" in table.read_text()
@@ -163,4 +166,4 @@ def test_losses_on_different_data_are_refused_or_marked(tmp_path: Path) -> None:
     c = trained_on(tmp_path / "c.parquet", one, "b" * 64)
     assert "held-out text: fingerprint bbbb" in refused("generalization", f"a={a}", f"c={c}")
     plain = trained_on(tmp_path / "plain.parquet", None)
-    assert gmb("generalization", f"a={a}", f"b={plain}", f"--out={tmp_path}/p").code == 0
+    compared(tmp_path / "p", f"a={a}", f"b={plain}")

@@ -57,7 +57,7 @@ def test_the_next_command_gives_the_numbers_of_the_matrix(finished):
     matrix = read_matrix(out / "matrix.csv")["dense"]
     assert [task["task"] for task in found] == list(matrix.tasks)
     assert [task["loss"] for task in found] == pytest.approx(matrix.loss[0, 4].tolist(), abs=1e-5)
-    assert gmb(*evaluated.next_command.split()[1:]).code == 0
+    assert evaluated.next_command == f"gmb sequential report {out}"
 
 
 def test_a_checkpoint_without_its_run_is_asked_as_the_options_say(finished, tmp_path):
@@ -72,7 +72,8 @@ def test_a_checkpoint_without_its_run_is_asked_as_the_options_say(finished, tmp_
     assert evaluated.next_command == f"cat {written}"
 
 
-def test_options_are_recorded(tmp_path):
+def test_options_are_recorded_and_a_missing_tracker_stops_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("gmb_hf.sequential.run.find_spec", lambda name: None)
     done = gmb(
         *RUN,
         "--order=sub,add",
@@ -84,10 +85,13 @@ def test_options_are_recorded(tmp_path):
         "--set=phases.stop_loss=none",
         "--save-models=none",
         "--seeds=4",
+        "--track=wandb",
         f"--out={tmp_path}",
     )
     assert done.code == 0, done
-    assert "dense has 1 of at least 3 seeds" in " ".join(done.out.split())
+    said = " ".join(done.out.split())
+    assert "dense has 1 of at least 3 seeds" in said
+    assert said.count("--track wandb: wandb is not installed; training goes on without it") == 1
     design = yaml.safe_load((tmp_path / "sequential.yaml").read_text())["design"]
     assert design["suite"] == {
         "name": "modular",
@@ -140,15 +144,6 @@ def test_another_design_in_the_folder_is_refused(finished):
     out, _ = finished
     said = refused(*RUN, "--seeds=0:3", f"--out={out}", "--op-token=shared")
     assert "design.suite.op_token: 'distinct' -> 'shared'" in said
-
-
-def test_a_tracker_that_is_missing_is_named_and_stops_nothing(finished, monkeypatch):
-    out, _ = finished
-    monkeypatch.setattr("gmb_hf.sequential.run.find_spec", lambda name: None)
-    done = gmb(*RUN, "--variants=dense,blend-2", "--seeds=0:3", f"--out={out}", "--track=wandb")
-    assert done.code == 0
-    said = " ".join(done.out.split())
-    assert said.count("--track wandb: wandb is not installed; training goes on without it") == 1
 
 
 def test_eval_refuses_what_does_not_fit(finished, tmp_path):

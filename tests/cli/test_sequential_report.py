@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from command_line import gmb, refused
+from command_line import Outcome, gmb, refused
 
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.sequential.config import preset
 from gmb_hf.sequential.matrix import RetentionMatrix, write_matrix
+from gmb_hf.sequential.report import sequential_report
 
 NAMES = ("retention_by_task", "retention_summary", "matrix_accuracy", "matrix_full", "matrix_loss")
 
@@ -69,10 +70,17 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_one_run_is_reported_in_its_own_folder(tmp_path: Path) -> None:
-    run = folder(tmp_path / "run")
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    """A run that is reported in its own folder, and what the command said."""
+    run = folder(tmp_path_factory.mktemp("reported") / "run")
     done = gmb("sequential", "report", run, figures=True)
     assert done.code == 0, done
+    return run, done
+
+
+def test_one_run_is_reported_in_its_own_folder(reported: tuple[Path, Outcome]) -> None:
+    run, done = reported
     said = " ".join(done.out.split())
     assert "quick is not the protocol: p = 7 (protocol: 97)" in said
     assert "3,000 steps a phase (protocol: 50,000)" in said
@@ -106,13 +114,13 @@ def test_one_run_is_reported_in_its_own_folder(tmp_path: Path) -> None:
     assert " ± " in lines[2]
 
 
-def test_the_same_files_give_the_same_report(tmp_path: Path) -> None:
-    run = folder(tmp_path / "run")
-    first, second = tmp_path / "first", tmp_path / "second"
-    for out in (first, second):
-        assert gmb("sequential", "report", run, f"--out={out}", figures=True).code == 0
-    for path in sorted(first.rglob("*.*")):
-        assert path.read_bytes() == (second / path.relative_to(first)).read_bytes(), path
+def test_the_same_files_give_the_same_report_elsewhere(
+    reported: tuple[Path, Outcome], tmp_path: Path
+) -> None:
+    run, out = folder(tmp_path / "run"), tmp_path / "out"
+    assert gmb("sequential", "report", run, f"--out={out}", figures=True).code == 0
+    for path in sorted(out.rglob("*.*")):
+        assert path.read_bytes() == (reported[0] / path.relative_to(out)).read_bytes(), path
     assert not (run / "retention.json").exists()
 
 
@@ -121,9 +129,8 @@ def test_a_formal_suite_in_the_size_of_the_protocol_needs_no_note(tmp_path: Path
     shape += ["training.steps=50000", "phases.steps=none", "phases.stop_loss=none"]
     shape += ["training.lr=1e-3", "training.weight_decay=1.0"]
     run = folder(tmp_path / "run", suite="formal", changes=shape, logs=False)
-    done = gmb("sequential", "report", run, figures=True)
-    assert done.code == 0, done
-    assert "not the protocol" not in done.out
+    made = sequential_report([run], run)
+    assert made.summary.notes == ()
     assert "note" not in table(run / "tables" / "matrix_loss.csv")[0]
     assert not (run / "figures" / "phases.png").exists()  # no logs, no curves
 
@@ -132,7 +139,7 @@ def test_runs_of_other_times_stand_side_by_side(tmp_path: Path) -> None:
     first = folder(tmp_path / "first", logs=False)
     later = folder(tmp_path / "later", variants=("dense", "blend-8"), seeds=range(2, 6), logs=False)
     out = tmp_path / "both"
-    assert gmb("sequential", "report", first, later, f"--out={out}").code == 0
+    sequential_report([first, later], out, figures=False)
     data = json.loads((out / "retention.json").read_text())
     assert list(data["variants"]) == [
         "dense (first)", "sort-4 (first)", "dense (later)", "blend-8 (later)",
@@ -147,8 +154,7 @@ def test_names_that_no_other_run_has_stay_as_they_are(tmp_path: Path) -> None:
     first = folder(tmp_path / "first", logs=False)
     later = folder(tmp_path / "later", variants=("blend-8",), logs=False)
     out = tmp_path / "both"
-    done = gmb("sequential", "report", first, later, f"--out={out}", "--baseline=sort-4")
-    assert done.code == 0, done
+    sequential_report([first, later], out, baseline="sort-4", figures=False)
     rows = table(out / "tables" / "comparison.csv")
     assert {row["variant"] for row in rows} == {"dense", "blend-8"}
     assert {row["baseline"] for row in rows} == {"sort-4"}
@@ -168,8 +174,7 @@ def test_other_data_are_refused_or_named_in_every_table(tmp_path: Path) -> None:
     assert "--allow-fingerprint-mismatch" in error
     assert not out.exists()
 
-    done = gmb("sequential", "report", first, other, f"--out={out}", "--allow-fingerprint-mismatch")
-    assert done.code == 0, done
+    sequential_report([first, other], out, allow_fingerprint_mismatch=True, figures=False)
     for name in (*NAMES, "comparison"):
         for suffix in ("csv", "md", "tex"):
             text = (out / "tables" / f"{name}.{suffix}").read_text(encoding="utf-8")
@@ -179,9 +184,9 @@ def test_other_data_are_refused_or_named_in_every_table(tmp_path: Path) -> None:
 
 def test_fewer_than_three_seeds_are_said(tmp_path: Path) -> None:
     run = folder(tmp_path / "run", seeds=(7,), logs=False)
-    done = gmb("sequential", "report", run)
+    made = sequential_report([run], run, figures=False)
     few = "dense has 1 of at least 3 seeds: no interval, no test"
-    assert few in " ".join(done.out.split())
+    assert few in made.summary.notes
     for name in (*NAMES, "comparison"):
         assert few in (run / "tables" / f"{name}.md").read_text(encoding="utf-8")
         assert "sign-flip" not in (run / "tables" / f"{name}.md").read_text(encoding="utf-8")
