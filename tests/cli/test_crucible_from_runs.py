@@ -380,4 +380,4 @@ def test_margins_are_explored_and_locked_like_any_indicator(tmp_path):
         assert float(rows[name, "1"]["auc"]) + float(rows[name, "-1"]["auc"]) == pytest.approx(1)
     shown = done(gmb("lock", *given, "--out", lock))
     assert shown.next_command.startswith("gmb ")
-    assert {item.name for item in Lock.read(lock).prereg.candidates} == {*names}
+    assert {item.name for item in Lock.read(lock).design.candidates} == {*names}
