@@ -141,8 +141,7 @@ def counting(what: str, total: int | None = None) -> Iterator[Callable[..., None
 
 def verdicts(results: Results, report: Path) -> None:
     """The answer in a sentence, then the best scores of each group with their labels."""
-    from gmb_hf.report.answer import answer
-    from gmb_hf.report.tables import GROUPS
+    from gmb_hf.report.answer import GROUPS, answer
 
     found = answer(results)
     target = found.target

@@ -21,11 +21,11 @@ from gmb_hf.fingerprints import ContentHash
 from gmb_hf.hub.cards import CARD, KEY, CardFingerprint, read_fingerprints, read_header, render_card
 from gmb_hf.hub.client import Pushed, publish
 from gmb_hf.hub.datasets import LICENSE
-from gmb_hf.report.answer import answer
+from gmb_hf.report.answer import LABELS, answer
 from gmb_hf.report.curves import grokking_curves
-from gmb_hf.report.report import draw, grokking_curves_of, verdict_table
+from gmb_hf.report.report import draw, grokking_curves_of
 from gmb_hf.report.style import save_figure
-from gmb_hf.report.tables import LABELS
+from gmb_hf.report.tables import verdict_table
 from gmb_hf.runs.metadata import hub_sources
 from gmb_hf.runs.runlog import RunLog
 
@@ -236,6 +236,7 @@ def write_model_card(
         summary = None if results is None else draw(results).get("summary")
         if summary is not None:
             written += save_figure(summary, target / "verdicts", formats=("png",))
+    found = None if results is None else answer(results)
     text = render_card(
         "model",
         header(kept, results, name=Path(place).name),
@@ -245,8 +246,8 @@ def write_model_card(
         held_out=kept.held_out,
         place=place,
         pictures={path.stem: path.name for path in written},
-        verdicts=None if results is None else verdict_table(results),
-        answer=None if results is None else escape.markdown(answer(results).sentence),
+        verdicts=None if found is None else verdict_table(found.ranked, found.target).md(),
+        answer=None if found is None else escape.markdown(found.sentence),
         judged=None if results is None else f"{results.summary.n_seeds:,} held-out runs",
         made=[
             escape.markdown(f"{key}: {said[key]}")

@@ -8,7 +8,53 @@ from dataclasses import dataclass
 
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.report.tables import GROUPS, LABELS, group_of
+
+LABELS = (
+    "SUPPORTED_FOR_ALARM",
+    "SCOPE_LIMITED",
+    "INCONCLUSIVE",
+    "ESTIMATOR_UNSTABLE",
+    "RANK_ONLY",
+)
+"""The five labels, in the order in which they are listed."""
+
+GROUPS = {
+    "monitor": "Sees no test labels: a monitor",
+    "undeclared": "Not declared whether it sees test labels",
+    "oracle": "Sees test labels: an oracle, shown for comparison",
+    "control": "Controls: what any monitor must beat",
+}
+"""The groups that indicators are shown in, in this order."""
+
+REASONS = {
+    "compat_protocol": "repeats the published computation",
+    "coverage_low": "warns of too few events",
+    "few_events": "too few events",
+    "few_runs": "too few calibration runs",
+    "fpr_floor": "false-alarm floor",
+    "fpr_uncontrolled": "false rate uncontrolled",
+    "interval_straddles": "interval straddles a line",
+    "label_flips": "label flips too easily",
+    "lead_short": "warns too late",
+    "no_better_than_chance": "no better than chance",
+    "no_negative_windows": "no negative windows",
+    "no_ranking_signal": "does not rank",
+}
+
+
+def reason(code: str) -> str:
+    """A reason code in words; an unknown code speaks for itself."""
+    return REASONS.get(code, code.replace("_", " "))
+
+
+def group_of(item: IndicatorRecord) -> str:
+    """The key in `GROUPS` that an indicator belongs to."""
+    if item.family == "control":
+        return "control"
+    if item.x_sees_test_labels is None:
+        return "undeclared"
+    return "oracle" if item.x_sees_test_labels else "monitor"
+
 
 _DEFAULT_TARGET = 0.05
 
@@ -71,6 +117,11 @@ def primary_target(results: Results) -> float:
         return prereg.primary_fpr
     targets = {point.fpr for item in results.indicators for point in item.layer_C.at_fpr}
     return min(targets, key=lambda fpr: abs(fpr - _DEFAULT_TARGET), default=_DEFAULT_TARGET)
+
+
+def shown_name(item: IndicatorRecord) -> str:
+    """The name of an indicator, and whether its score is reversed."""
+    return f"{item.name} (reversed)" if item.x_sign == -1 else item.name
 
 
 def shown_p(item: IndicatorRecord, target: float) -> float | None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gmb_hf.benchmark.nulls import NULLS
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.report.answer import shown_p
+from gmb_hf.report.answer import GROUPS, LABELS, group_of, reason, shown_name, shown_p
 from gmb_hf.report.style import (
     BLUE,
     FAINT,
@@ -36,7 +36,6 @@ from gmb_hf.report.style import (
     shorten,
     step_axis,
 )
-from gmb_hf.report.tables import GROUPS, LABELS, group_of, reason
 
 _COLUMNS = 6
 _LOWEST = 0.004
@@ -807,7 +806,7 @@ def summary_row(item: IndicatorRecord, target: float) -> SummaryRow:
     spread = point.x_coverage_interval if point else None
     nulls = point.nulls if point else {}
     return SummaryRow(
-        item.name + (" (reversed)" if item.x_sign == -1 else ""),
+        shown_name(item),
         group_of(item),
         item.label,
         achieved=achieved.achieved if achieved and achieved.x_answer != "ABSTAIN" else None,

@@ -24,10 +24,9 @@ from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import Design
 from gmb_hf.design.explain import explain_design
-from gmb_hf.design.power import runs_needed
 from gmb_hf.escape import steps
 from gmb_hf.files import write_text
-from gmb_hf.report.answer import Answer, answer
+from gmb_hf.report.answer import GROUPS, Answer, answer, group_of
 from gmb_hf.report.curves import (
     AlignedScore,
     GrokkingCurves,
@@ -44,9 +43,8 @@ from gmb_hf.report.figures import (
     summary_row,
 )
 from gmb_hf.report.style import save_figure
-from gmb_hf.report.tables import GROUPS, group_of, reason, write_tables
+from gmb_hf.report.tables import budget_table, strata_table, verdict_table, write_tables
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.stats import IntervalRecord
 
 _HEADLINE_ROWS = 8
 FIGURES = ("summary", "curves", "fpr", "aligned", "leads")
@@ -84,44 +82,49 @@ def render_report(
     design, compat = results.design, settings_of(results)
     horizon = design.horizon if design else compat.horizon if compat else None
     done = definition_of_done(results, folder)
-    text = (
-        _environment(found)
-        .get_template("report.md.j2")
-        .render(
-            title=f"Which scores may raise an alarm: {escape.markdown(results.meta.run_id)}",
-            answer=found,
-            headline=_headline(found),
-            note=note,
-            figures={name: (figures or {}).get(name) for name in FIGURES},
-            results=results,
-            horizon="declared" if horizon is None else escape.steps(horizon),
-            compat=compat is not None,
-            strict=results.x_protocol == "strict",
-            boundary=explain_settings(compat) if compat else _boundary(results, design),
-            events=_events(results),
-            calibration=_calibration(results),
-            budgets=_budgets(results),
-            groups=[
-                (heading, found.group(name))
-                for name, heading in GROUPS.items()
-                if found.group(name)
-            ],
-            strata=[(item.name, part) for item in found.ranked for part in item.x_strata],
-            failures=[
-                item
-                for item in found.ranked
-                if item.label != "SUPPORTED_FOR_ALARM" and group_of(item) != "control"
-            ],
-            tables=[
-                (name.removeprefix("x_").removesuffix("_path"), path)
-                for name, path in results.tables
-                if path
-            ],
-            done=done,
-            accepted=all(check.passed for check in done),
-            provenance=list(_provenance(results)),
-            next_command=next_command,
-        )
+    headline = _headline(found)
+    environment = Environment(
+        loader=PackageLoader("gmb_hf.report", "."),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,  # Markdown is escaped by the filter `md`, wherever a user's text goes
+    )
+    environment.filters.update(md=escape.markdown, path=lambda path: quote(str(path)))
+    text = environment.get_template("report.md.j2").render(
+        title=f"Which scores may raise an alarm: {escape.markdown(results.meta.run_id)}",
+        answer=found,
+        headline=len(headline),
+        verdicts=verdict_table(headline, found.target).md(),
+        note=note,
+        figures={name: (figures or {}).get(name) for name in FIGURES},
+        results=results,
+        horizon="declared" if horizon is None else escape.steps(horizon),
+        compat=compat is not None,
+        strict=results.x_protocol == "strict",
+        boundary=explain_settings(compat) if compat else _boundary(results, design),
+        events=_events(results),
+        calibration=_calibration(results),
+        budgets=budget_table(results),
+        groups=[
+            (heading, verdict_table(found.group(name), found.target).md())
+            for name, heading in GROUPS.items()
+            if found.group(name)
+        ],
+        strata=strata_table(found.ranked, found.target),
+        failures=[
+            item
+            for item in found.ranked
+            if item.label != "SUPPORTED_FOR_ALARM" and group_of(item) != "control"
+        ],
+        tables=[
+            (name.removeprefix("x_").removesuffix("_path"), path)
+            for name, path in results.tables
+            if path
+        ],
+        done=done,
+        accepted=all(check.passed for check in done),
+        provenance=list(_provenance(results)),
+        next_command=next_command,
     )
     return _tidy(text)
 
@@ -142,26 +145,6 @@ def write_report(
     return write_text(path, text)
 
 
-def verdict_table(results: Results) -> str:
-    """Every score with its label and its primary operating point, as a table in Markdown."""
-    found = answer(results)
-    template = _environment(found).get_template("verdicts.md.j2")
-    table: str = template.module.rows(found.ranked, found.target)  # type: ignore[attr-defined]
-    return _tidy(table)
-
-
-def _environment(found: Answer) -> Environment:
-    environment = Environment(
-        loader=PackageLoader("gmb_hf.report", "."),
-        undefined=StrictUndefined,
-        trim_blocks=False,
-        keep_trailing_newline=True,
-        autoescape=False,  # Markdown is escaped by the filter `md`, wherever a user's text goes
-    )
-    environment.filters.update(_filters(found))
-    return environment
-
-
 def _headline(found: Answer) -> tuple[IndicatorRecord, ...]:
     """The best scores: monitors, or oracles and controls where there is nothing else."""
     for groups in (("monitor", "undeclared"), ("oracle",), ("control",)):
@@ -171,66 +154,6 @@ def _headline(found: Answer) -> tuple[IndicatorRecord, ...]:
             supported = sum(item in found.supported for item in rows)
             return tuple(rows[: max(supported, _HEADLINE_ROWS)])
     return ()
-
-
-def _filters(found: Answer) -> dict[str, object]:
-    target = found.target
-
-    def false_alarms(item: IndicatorRecord) -> str:
-        row = item.achieved(target)
-        if row is None:
-            return "–"
-        if row.x_answer == "ABSTAIN":
-            return "abstains"
-        return f"{escape.number(row.achieved)}{_bracket(row.x_interval)}"
-
-    def warned(item: IndicatorRecord) -> str:
-        point = item.point(target)
-        if point is None or point.coverage is None:
-            return "–"
-        return f"{point.coverage:.0%}{_bracket(point.x_coverage_interval, percent=True)}"
-
-    def chance(item: IndicatorRecord) -> str:
-        point = item.point(target)
-        nulls = point.nulls.values() if point else ()
-        return ", ".join(f"{null.mean_coverage:.0%}" for null in nulls) or "–"
-
-    def lead(item: IndicatorRecord) -> str:
-        point = item.point(target)
-        return escape.steps(point.lead_time_median if point else None)
-
-    def p(item: IndicatorRecord) -> str:
-        point = item.point(target)
-        own = point.x_p_value if point else None
-        return escape.p_value(own if item.x_p_adjusted is None else item.x_p_adjusted)
-
-    return {
-        "md": escape.markdown,
-        "path": lambda path: quote(str(path)),
-        "g": lambda value: f"{value:g}",
-        "steps": escape.steps,
-        "false_alarms": false_alarms,
-        "warned": warned,
-        "chance": chance,
-        "lead": lead,
-        "p": p,
-        "p_number": escape.p_value,
-        "share": lambda value: "–" if value is None else f"{value:.0%}",
-        "reasons": lambda codes: "; ".join(reason(code) for code in codes),
-        "stratum_alarms": lambda part: f"{escape.number(part.achieved)}{_bracket(part.interval)}",
-        "stratum_warned": lambda part: (
-            "–"
-            if part.coverage is None
-            else f"{part.coverage:.0%}{_bracket(part.coverage_interval, percent=True)}"
-        ),
-    }
-
-
-def _bracket(interval: IntervalRecord | None, *, percent: bool = False) -> str:
-    if interval is None or interval.low is None or interval.high is None:
-        return ""
-    form = ".0%" if percent else ".3f"
-    return f" [{interval.low:{form}}, {interval.high:{form}}]"
 
 
 def _boundary(results: Results, design: Design | None) -> tuple[str, ...]:
@@ -273,19 +196,6 @@ def _calibration(results: Results) -> str:
     if calibration.n_runs is not None:
         text += f" {calibration.n_runs:,} runs with negative windows were used."
     return text
-
-
-def _budgets(results: Results) -> list[tuple[str, str]]:
-    calibration = results.x_calibration
-    if calibration is None:
-        return []
-    rows = []
-    for key, budget in calibration.effective_budget.items():
-        runs = runs_needed(float(key))
-        few = calibration.n_runs is not None and calibration.n_runs < runs
-        shown = f"no finite threshold: {runs} runs are needed" if few else escape.number(budget)
-        rows.append((f"{float(key):g}", shown))
-    return rows
 
 
 def _provenance(results: Results) -> Iterator[tuple[str, str]]:

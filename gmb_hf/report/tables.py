@@ -6,7 +6,7 @@ The specification's columns come first and keep their names; ours follow to the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,54 +15,11 @@ from gmb_hf.benchmark.operationality import AchievedRecord
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.design.power import runs_needed
 from gmb_hf.escape import number, p_value, steps, yes_no
-from gmb_hf.tables import Column, Table, follow
-
-LABELS = (
-    "SUPPORTED_FOR_ALARM",
-    "SCOPE_LIMITED",
-    "INCONCLUSIVE",
-    "ESTIMATOR_UNSTABLE",
-    "RANK_ONLY",
-)
-"""The five labels, in the order in which they are listed."""
-
-GROUPS = {
-    "monitor": "Sees no test labels: a monitor",
-    "undeclared": "Not declared whether it sees test labels",
-    "oracle": "Sees test labels: an oracle, shown for comparison",
-    "control": "Controls: what any monitor must beat",
-}
-"""The groups that indicators are shown in, in this order."""
-
-REASONS = {
-    "compat_protocol": "repeats the published computation",
-    "coverage_low": "warns of too few events",
-    "few_events": "too few events",
-    "few_runs": "too few calibration runs",
-    "fpr_floor": "false-alarm floor",
-    "fpr_uncontrolled": "false rate uncontrolled",
-    "interval_straddles": "interval straddles a line",
-    "label_flips": "label flips too easily",
-    "lead_short": "warns too late",
-    "no_better_than_chance": "no better than chance",
-    "no_negative_windows": "no negative windows",
-    "no_ranking_signal": "does not rank",
-}
-
-
-def reason(code: str) -> str:
-    """A reason code in words; an unknown code speaks for itself."""
-    return REASONS.get(code, code.replace("_", " "))
-
-
-def group_of(item: IndicatorRecord) -> str:
-    """The key in `GROUPS` that an indicator belongs to."""
-    if item.family == "control":
-        return "control"
-    if item.x_sees_test_labels is None:
-        return "undeclared"
-    return "oracle" if item.x_sees_test_labels else "monitor"
+from gmb_hf.report.answer import reason, shown_name, shown_p
+from gmb_hf.stats import IntervalRecord
+from gmb_hf.tables import Column, Row, Table, follow
 
 
 def gate_summary(results: Results) -> Table:
@@ -229,3 +186,106 @@ def write_tables(results: Results, folder: str | Path) -> list[Path]:
     if results.x_protocol == "compat":
         tables += [per_run(results), tradeoff(results)]
     return [path for table in tables for path in table.write(folder)]
+
+
+# The tables inside report.md and on a model card.
+
+
+def verdict_table(items: Sequence[IndicatorRecord], target: float) -> Table:
+    """Scores with their labels at one operating point."""
+    columns = (
+        Column("score", take=shown_name),
+        Column("label", take="label"),
+        Column(
+            f"false alarm rate at {target:g}",
+            _false_alarms,
+            take=lambda item: item.achieved(target),
+        ),
+        Column(
+            "events warned of",
+            lambda point: _share(point.coverage, point.x_coverage_interval),
+            take=lambda item: item.point(target),
+        ),
+        Column("by chance", _chance, take=lambda item: item.point(target)),
+        Column("median lead, steps", steps, take=lambda item: _lead(item.point(target))),
+        Column("p", p_value, take=lambda item: shown_p(item, target)),
+    )
+    return Table.of(items, columns)
+
+
+def strata_table(items: Sequence[IndicatorRecord], target: float) -> Table:
+    """Every score in every stratum that was named beforehand."""
+    columns = (
+        Column("score"),
+        Column("stratum"),
+        Column("where"),
+        Column("runs", str),
+        Column("events", str),
+        Column(f"false alarm rate at {target:g}", str),
+        Column("events warned of", str),
+        Column("by chance", "{:.0%}".format),
+        Column("p", p_value),
+        Column("outcome"),
+    )
+    rows = [
+        (
+            item.name,
+            part.name,
+            part.where,
+            part.n_runs,
+            part.n_events,
+            _rate(part.achieved, part.interval),
+            _share(part.coverage, part.coverage_interval),
+            part.chance,
+            part.p_adjusted,
+            "passes" if part.passed else "; ".join(map(reason, part.reasons)),
+        )
+        for item in items
+        for part in item.x_strata
+    ]
+    return Table(columns, rows)
+
+
+def budget_table(results: Results) -> Table:
+    """Each target and the rate to expect of thresholds from so many calibration runs."""
+    columns = (
+        Column("target", align="r"),
+        Column("expected rate with this many calibration runs", align="r"),
+    )
+    rows: list[Row] = []
+    calibration = results.x_calibration
+    if calibration is None:
+        return Table(columns, rows)
+    for target, budget in calibration.effective_budget.items():
+        runs = runs_needed(float(target))
+        few = calibration.n_runs is not None and calibration.n_runs < runs
+        shown = f"no finite threshold: {runs} runs are needed" if few else number(budget)
+        rows.append((f"{float(target):g}", shown))
+    return Table(columns, rows)
+
+
+def _false_alarms(row: AchievedRecord) -> str:
+    return "abstains" if row.x_answer == "ABSTAIN" else _rate(row.achieved, row.x_interval)
+
+
+def _rate(value: float | None, interval: IntervalRecord | None) -> str:
+    return number(value) + _bracket(interval, ".3f")
+
+
+def _share(value: float | None, interval: IntervalRecord | None) -> str:
+    return "–" if value is None else f"{value:.0%}{_bracket(interval, '.0%')}"
+
+
+def _bracket(interval: IntervalRecord | None, form: str) -> str:
+    if interval is None or interval.low is None or interval.high is None:
+        return ""
+    return f" [{interval.low:{form}}, {interval.high:{form}}]"
+
+
+def _chance(point: OperatingPointRecord) -> str:
+    found = [follow(null, "mean_coverage") for null in (point.x_shift_null, point.x_risk_set_null)]
+    return ", ".join(f"{value:.0%}" for value in found if value is not None) or "–"
+
+
+def _lead(point: OperatingPointRecord | None) -> float | None:
+    return None if point is None else point.lead_time_median

@@ -11,7 +11,7 @@ from evaluation_builders import aligned_scores, curves, indicator, results
 
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.report.answer import answer, primary_target
+from gmb_hf.report.answer import GROUPS, answer, group_of, primary_target, reason
 from gmb_hf.report.report import (
     FIGURES,
     draw,
@@ -21,7 +21,6 @@ from gmb_hf.report.report import (
     write_evaluation,
     write_report,
 )
-from gmb_hf.report.tables import GROUPS, group_of, reason
 
 
 def labelled(**labels: str) -> Results:
