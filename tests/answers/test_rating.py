@@ -93,7 +93,7 @@ def test_another_judge_or_template_is_another_score(cache: ScoreCache) -> None:
     for other in (Counting("other"), Counting()):
         other.about["template"] = "{answer}"
         found = rate(answers(), other, cache)
-        assert found.rated_now == other.rated_now > 0
+        assert found.rated_now == other.asked > 0
 
 
 def test_what_was_rated_before_a_kill_stays(cache: ScoreCache, tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_an_infinite_score_is_none(cache: ScoreCache) -> None:
 
     with pytest.raises(InputError, match="endless: gives -inf; a judge must give finite numbers"):
         rate(answers(), Endless("endless"), cache)
-    assert rate(answers(), Counting("endless"), cache).known == 0
+    assert rate(answers(), Counting("endless"), cache).from_cache == 0
 
 
 def test_checkpoints_asked_otherwise_are_refused(cache: ScoreCache) -> None:
