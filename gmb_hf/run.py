@@ -29,7 +29,7 @@ from gmb_hf.report.report import publish
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training.checkpoints import model_folder
 from gmb_hf.training.config import RunConfig, first_difference, parse_seeds
-from gmb_hf.training.presets import design_about, design_of, preset
+from gmb_hf.training.presets import design_of, preset
 from gmb_hf.training.single import train_seeds
 from gmb_hf.training.stacked import finished_seeds
 
@@ -170,7 +170,7 @@ def _refuse_unsound(config: RunConfig) -> None:
         n_explore_with_negatives=explored,
         n_eval=len(parse_seeds(config.seeds.evaluate)),
     )
-    prereg = design_about(config, boundary={"checkpoint_every_steps": cadence}, candidates=[])
+    prereg = config.design_on(boundary={"checkpoint_every_steps": cadence}, candidates=[])
     refuse_unsound(lint(prereg, facts))
 
 
@@ -180,7 +180,7 @@ def _lock_in(path: Path, config: RunConfig) -> Lock | None:
         return None
     lock = Lock.read(path)
     locked = lock.design.plain()
-    wanted = design_about(config, boundary=locked["boundary"], candidates=locked["candidates"])
+    wanted = config.design_on(boundary=locked["boundary"], candidates=locked["candidates"])
     # Who locked it, when, and with which commit is no part of the design.
     sides = ({**side, "meta": {}} for side in (locked, wanted.plain()))
     difference = first_difference(*sides)

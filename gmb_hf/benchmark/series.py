@@ -206,13 +206,14 @@ def _plain(value: Any) -> Any:
 
 
 def in_keywords(message: str) -> str:
-    """A message of the preregistration in the keywords that were typed."""
-    message = message.removeprefix("prereg: ").removeprefix("operating_points: ")
-    message = message.replace("x_nan: ignore", "nan='ignore'")
-    for name, path in sorted(Design.places().items(), key=lambda item: -len(item[1])):
-        if name in DESIGN:
-            message = message.replace(path, name)
-    return message.removesuffix(".")
+    """A message about fields of a design, by their places, in the keywords that were typed."""
+
+    def keyword(name: str, value: str | None) -> str | None:
+        if name not in DESIGN:
+            return None
+        return name if value is None else f"{name}={value!r}"
+
+    return Design.reworded(message, keyword).removesuffix(".")
 
 
 _SCORE = "predictions"

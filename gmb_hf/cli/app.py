@@ -56,12 +56,12 @@ def build() -> typer.Typer:
             print(f"gmb-hf {__version__}")
             raise typer.Exit
 
-    app.command("run")(run.run)
+    app.command("run", cls=run.RunCommand)(run.run)
     app.command("train")(train.train)
     app.command("indicators")(indicators.indicators)
     app.command("plan", cls=plan.PlanCommand)(plan.plan)
-    app.command("explore")(lock.explore)
-    app.command("lock")(lock.lock)
+    app.command("explore", cls=DesignCommand)(lock.explore)
+    app.command("lock", cls=DesignCommand)(lock.lock)
     app.command("evaluate", cls=DesignCommand)(evaluate.evaluate)
     app.command("audit")(audit.audit)
     app.command("monitor")(monitor.monitor)

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gmb_hf.cli.options import check_event, design_fields, said_in_options, typed
+
 if TYPE_CHECKING:
+    from gmb_hf.design.design import Design
     from gmb_hf.design.lock import Lock
+    from gmb_hf.runs.runlog import RunLog
 
 
 app = typer.Typer(no_args_is_help=True)
@@ -49,6 +53,7 @@ Preset = Annotated[
 
 
 def explore(
+    context: typer.Context,
     runs: Annotated[
         list[str],
         typer.Option(help="Run logs: files, folders, globs, or hf://datasets/ORG/NAME@REV."),
@@ -63,11 +68,11 @@ def explore(
     from gmb_hf.benchmark.explore import write_explored
     from gmb_hf.benchmark.prepare import prepare
     from gmb_hf.cli import screen as show
-    from gmb_hf.hub.sources import design_for, explore_part, read_runs
+    from gmb_hf.hub.sources import explore_part, read_runs
 
     sources = [*runs, *(more_runs or [])]
     log = read_runs(sources)
-    design = design_for(log, prereg, preset)
+    design = _design(context, log, prereg, preset)
     part, aside = explore_part(log, design)
     if aside:
         show.say(f"{aside} runs were set aside: they are held out, or not declared.")
@@ -83,6 +88,7 @@ def explore(
 
 
 def lock(
+    context: typer.Context,
     runs: Annotated[
         list[str] | None, typer.Option(help="Explore logs: files, folders or globs.")
     ] = None,
@@ -107,7 +113,7 @@ def lock(
     from gmb_hf.cli import screen as show
     from gmb_hf.design.lock import Lock
     from gmb_hf.errors import InputError
-    from gmb_hf.hub.sources import design_for, explore_part, read_runs
+    from gmb_hf.hub.sources import explore_part, read_runs
 
     sources = [*(runs or []), *(more_runs or [])]
     if made is not None:
@@ -116,6 +122,9 @@ def lock(
                 "--lock names a lock to explain: gmb lock --explain --lock FILE; a new one is "
                 "made with --runs and --out"
             )
+        typed_fields = [typed(context)[name] for name in design_fields(context)]
+        if typed_fields:
+            raise InputError(f"--lock fixes the design; leave out {', '.join(typed_fields)}")
         _explain(Lock.read(made))
         judging = {"--lock": made, "--out": Path("results")}
         show.say_whole("next", _command("gmb evaluate", ["HELD_OUT_RUNS"], judging))
@@ -128,7 +137,7 @@ def lock(
             "or pass --force and judge on new seeds"
         )
     log = read_runs(sources)
-    design = design_for(log, prereg, preset)
+    design = _design(context, log, prereg, preset)
     part, aside = explore_part(log, design)
     if aside:
         show.say(f"{aside} runs were set aside: they are held out, or not declared.")
@@ -146,6 +155,16 @@ def lock(
     held_out = sources if aside else ["HELD_OUT_RUNS"]
     judging = {"--lock": out, "--out": Path("results")}
     show.written([out], following=_command("gmb evaluate", held_out, judging))
+
+
+def _design(context: typer.Context, log: RunLog, prereg: Path | None, preset: str | None) -> Design:
+    """The design of a file, of a preset or of the logs, with what was typed beside it."""
+    from gmb_hf.hub.sources import design_for
+
+    with said_in_options():
+        design = design_for(log, prereg, preset, design_fields(context))
+    check_event(context, design.event_type)
+    return design
 
 
 def _explain(lock: Lock) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, ClassVar
 
 import typer
 from typer.core import TyperCommand
-
-if TYPE_CHECKING:
-    from gmb_hf.design.design import Design
 
 Figures = Annotated[bool, typer.Option("--figures/--no-figures", help="Draw the figures.")]
 
@@ -233,17 +230,17 @@ def check_event(context: typer.Context, event: str) -> None:
             )
 
 
-def changed_design(context: typer.Context, design: Design) -> Design:
-    """The design with what was typed beside it; errors speak in options."""
+@contextmanager
+def said_in_options() -> Iterator[None]:
+    """What is wrong with a design that was made inside is said in options."""
+    from gmb_hf.design.design import Design
     from gmb_hf.errors import InputError
 
-    fields = design_fields(context)
-    if not fields:
-        return design
-    check_event(context, fields.get("event_type", design.event_type))
     try:
-        return design.replace(**fields)
+        yield
     except InputError as error:
+        if not str(error).startswith(f"{Design.kind}: "):
+            raise
         raise error.reworded(in_options(str(error))) from error
 
 
@@ -251,18 +248,7 @@ def in_options(message: str) -> str:
     """A message about fields of a design, by their places, in the options that set them."""
     from gmb_hf.design.design import Design
 
-    message = message.removeprefix(f"{Design.kind}: ")
-    message = re.sub(r"^event: (?=E_)", "--event ", message)
-    message = re.sub(r"^(event|operating_points): ", "", message)
-    message = message.replace("candidates: the name", "--score: the name")
-    message = re.sub(r"\b(x_\w+): true\b", r"\1", message)
-    message = re.sub(r"\b(x_\w+): (?=ignore|error)", r"\1 ", message)
-    options = {place: spelled(name) for name, place in Design.places().items()}
-    # Some messages name a field without its section.
-    last = {place.rpartition(".")[2]: option for place, option in options.items()}
-    words = {
-        key: word for key, word in {**last, **options}.items() if word and re.search("[._]", key)
-    }
-    longest_first = sorted(map(re.escape, words), key=len, reverse=True)
-    known = rf"(?<![\w.-])({'|'.join(longest_first)})(?!\w)"
-    return re.sub(known, lambda found: str(words[found[1]]), message)
+    def option(name: str, value: str | None) -> str | None:
+        return f"{spelled(name)} {value}" if value not in (None, "true") else spelled(name)
+
+    return Design.reworded(message.replace("candidates: the name", "--score: the name"), option)

@@ -12,11 +12,11 @@ from rich.text import Text
 from gmb_hf.cli import screen as show
 from gmb_hf.cli.options import (
     DesignCommand,
-    changed_design,
     check_event,
     check_sign,
     design_fields,
     in_options,
+    said_in_options,
     typed,
 )
 from gmb_hf.escape import number
@@ -199,22 +199,22 @@ def plan(
     if not sources:
         _refuse(context, {*_OF_THE_PILOT, *fields} - _OF_THE_GOAL)
     if prereg is not None:
-        design = changed_design(context, Design.read(prereg))
+        design = Design.read(prereg)
+        with said_in_options():
+            design = design.replace(**fields)
     else:
         if sources and not (score and fields.get("horizon") and fields.get("safe_gap")):
             raise InputError(
                 "--pilot needs --score COLUMN, --horizon H and --safe-gap G (and --metric COLUMN), "
                 "or --prereg FILE"
             )
-        check_event(context, fields.get("event_type", "E_jump"))
         targets = fields.setdefault("fpr_targets", [0.05])
         fields.setdefault("min_targets_ok", min(2, len(targets)))
         fields.setdefault("primary_fpr", 0.05 if 0.05 in targets else targets[0])
-        try:
+        with said_in_options():
             # Nothing is read from these lengths without a pilot.
             design = Design.of({"horizon": 1, "safe_gap": 2, **fields})
-        except InputError as error:
-            raise error.reworded(in_options(str(error))) from error
+    check_event(context, design.event_type)
     measured = None
     if sources:
         log = read_runs(sources, step_column=step_column, run_column=run_column)

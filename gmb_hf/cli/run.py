@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
-from gmb_hf.cli.options import Figures
+from gmb_hf.cli.options import DesignCommand, Figures, check_event, design_fields
+
+
+class RunCommand(DesignCommand):
+    """`gmb run`: what is trained, and on which seeds, is said by --preset and --set."""
+
+    without: ClassVar[Sequence[str]] = ("boundary",)
 
 
 def run(
+    context: typer.Context,
     out: Annotated[Path, typer.Option(help="Folder for all of it; an earlier start resumes.")],
     preset: Annotated[
         str, typer.Option(help="smoke, quick, standard, hierarchical, paper or reference.")
@@ -28,6 +36,9 @@ def run(
     from gmb_hf.training.presets import preset as named
 
     config = named(preset).changed(changes or [])
+    fields = design_fields(context)
+    check_event(context, fields.get("event_type", config.benchmark.design().event_type))
+    config = config.judged_by(**fields)
     finished = run_all(config, out, device=device, figures=figures, counting=show.counting)
     show.verdicts(finished.evaluation.results, out / "report.md")
     show.checklist(finished.evaluation.results, out)

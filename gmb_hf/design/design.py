@@ -635,6 +635,31 @@ class Design(Document):
         return write_yaml(path, self.plain(), heading="GMB preregistration, schema v0.4")
 
     @classmethod
+    def reworded(cls, message: str, spelled: Callable[[str, str | None], str | None]) -> str:
+        """A message about fields by their places in the document, in the words of another surface.
+
+        Args:
+            message: of an error, or of the linter, which names some fields without their section.
+            spelled: gives, of a field and of a value that is mentioned with it (or None), how the
+                surface calls it, or sets it to that value; None where it has no word for it.
+        """
+        message = message.removeprefix(f"{cls.kind}: ")
+        message = re.sub(
+            r"^event: (E_\w+)", lambda found: spelled("event_type", found[1]) or found[0], message
+        )
+        message = re.sub(rf"^({'|'.join(cls.sections)}): ", "", message)
+        names = {place: name for name, place in cls.places().items()}
+        known = {place.rpartition(".")[2]: name for place, name in names.items()} | names
+        # A bare word such as "model" is not taken for the field.
+        words = sorted((word for word in known if re.search("[._]", word)), key=len, reverse=True)
+        pattern = (
+            rf"(?<![\w.-])({'|'.join(map(re.escape, words))})(?!\w)(?:: (true|ignore|error)\b)?"
+        )
+        return re.sub(
+            pattern, lambda found: spelled(known[found[1]], found[2]) or found[0], message
+        )
+
+    @classmethod
     def template(cls) -> str:
         """The YAML text of a new preregistration, a comment beside each field."""
         return _HEAD + cls.commented()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,8 +106,18 @@ def pull_task(text: str, settings: TaskSettings) -> dict[str, str]:
     return config.source
 
 
-def design_for(log: RunLog, prereg_path: str | Path | None, preset_name: str | None) -> Design:
+def design_for(
+    log: RunLog,
+    prereg_path: str | Path | None,
+    preset_name: str | None,
+    fields: Mapping[str, Any] = MappingProxyType({}),
+) -> Design:
     """The preregistration or preset that was given, or the design that the log was trained for.
+
+    Args:
+        log: explore runs.
+        prereg_path: a YAML file. preset_name: of a config instead.
+        fields: of the design, by its names, that are to be different from what those say.
 
     Raises:
         InputError: both were given, or neither and the log does not say; or the log's parts were
@@ -115,12 +126,12 @@ def design_for(log: RunLog, prereg_path: str | Path | None, preset_name: str | N
     if prereg_path is not None and preset_name is not None:
         raise InputError("--prereg and --preset are two designs; give one of them")
     if prereg_path is not None:
-        return Design.read(prereg_path)
+        return Design.read(prereg_path).replace(**fields)
     from gmb_hf.training.config import RunConfig
     from gmb_hf.training.presets import design_of, preset
 
     if preset_name is not None:
-        return design_of(preset(preset_name), log)
+        return design_of(preset(preset_name), log, fields)
     differing = [key for key in log.metadata.get(DIFFERS, {}) if key.startswith("design.")]
     design = log.metadata.get("design")
     if differing or not isinstance(design, dict):
@@ -130,25 +141,25 @@ def design_for(log: RunLog, prereg_path: str | Path | None, preset_name: str | N
             "fill in), or --preset NAME"
         )
     name = log.metadata.get("preset", "custom")
-    return design_of(RunConfig.from_dict({"preset": name, **design}), log)
+    return design_of(RunConfig.from_dict({"preset": name, **design}), log, fields)
 
 
-def explore_part(log: RunLog, prereg: Design) -> tuple[RunLog, int]:
+def explore_part(log: RunLog, design: Design) -> tuple[RunLog, int]:
     """The runs that may be explored, and how many held-out ones were set aside.
 
     Raises:
         InputError: none of the declared explore seeds is in the log.
     """
-    return _part(log, prereg.seeds_explore, prereg.seeds_eval, "explore")
+    return _part(log, design.seeds_explore, design.seeds_eval, "explore")
 
 
-def held_out_part(log: RunLog, prereg: Design) -> tuple[RunLog, int]:
+def held_out_part(log: RunLog, design: Design) -> tuple[RunLog, int]:
     """The runs that are held out, and how many explore runs were set aside.
 
     Raises:
         InputError: none of the declared held-out seeds is in the log.
     """
-    return _part(log, prereg.seeds_eval, prereg.seeds_explore, "held-out")
+    return _part(log, design.seeds_eval, design.seeds_explore, "held-out")
 
 
 def _part(

@@ -13,10 +13,13 @@ import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import yaml
 
+from gmb_hf.design.design import Design
+from gmb_hf.documents import Section
 from gmb_hf.errors import InputError, choose, fraction, not_negative, positive, positive_int
 from gmb_hf.tasks.modular import OP_TOKENS, OPERATIONS, ModularTask
 from gmb_hf.tasks.registry import get_task
@@ -45,10 +48,10 @@ def from_sections(kind: type[_Config], data: Mapping[str, Any], *, where: str) -
         choose("section", key, tuple(known), where=where)
         if not isinstance(value, Mapping):
             raise InputError(f"{where}: {key} must hold fields with values, got {value!r}")
-        names = tuple(entry.name for entry in dataclasses.fields(known[key]))
+        names = tuple(_hints(known[key]))
         for name in value:
             choose("field", name, names, where=f"{where}: {key}")
-        sections[key] = known[key](**value)
+        sections[key] = getattr(known[key], "of", known[key])(**value)
     make: Any = kind
     config: _Config = make(preset=str(data.get("preset", "custom")), **sections)
     return config
@@ -70,14 +73,13 @@ def assigned(config: _Config, assignments: Iterable[str]) -> _Config:
                 f"--set {assignment!r}: write it as section.field=value, e.g. training.lr=3e-3"
             )
         choose("section", section, tuple(known), where=f"--set {assignment}")
-        hints = typing.get_type_hints(known[section])
+        hints = _hints(known[section])
         choose("field", name, tuple(hints), where=f"--set {assignment}")
         value = _converted(text.strip(), hints[name], where=f"--set {assignment}")
         values.setdefault(section, {})[name] = value
     # All of a section at once: two fields may be right only together.
     parts = {
-        section: dataclasses.replace(getattr(config, section), **fields)
-        for section, fields in values.items()
+        section: _replaced(getattr(config, section), fields) for section, fields in values.items()
     }
     return dataclasses.replace(config, **parts)  # type: ignore[type-var]
 
@@ -85,6 +87,17 @@ def assigned(config: _Config, assignments: Iterable[str]) -> _Config:
 def _section_types(config: type[Any]) -> dict[str, Any]:
     hints = typing.get_type_hints(config)
     return {name: kind for name, kind in hints.items() if dataclasses.is_dataclass(kind)}
+
+
+def _replaced(section: Any, fields: Mapping[str, Any]) -> Any:
+    if isinstance(section, DesignSettings):
+        return section.replace(**fields)
+    return dataclasses.replace(section, **fields)
+
+
+def _hints(section: type[Any]) -> dict[str, Any]:
+    """Name of each field of a section -> its type."""
+    return section.hints() if section is DesignSettings else typing.get_type_hints(section)
 
 
 def _converted(text: str, hint: Any, *, where: str) -> Any:
@@ -113,9 +126,15 @@ def _converted(text: str, hint: Any, *, where: str) -> Any:
 
 
 def _alternatives(hint: Any) -> tuple[Any, ...]:
-    """`int | None` -> (int, None's type); any other hint -> itself alone."""
+    """`int | None` -> (int, None's type); any other hint -> itself alone, without its bounds."""
+    if typing.get_origin(hint) is typing.Annotated:
+        return _alternatives(typing.get_args(hint)[0])
+    if typing.get_origin(hint) is typing.Literal:
+        return (type(typing.get_args(hint)[0]),)
     is_union = isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
-    return typing.get_args(hint) if is_union else (hint,)
+    if not is_union:
+        return (hint,)
+    return tuple(kind for part in typing.get_args(hint) for kind in _alternatives(part))
 
 
 # Seeds as people write them: `0:32`, `7`, `1,2,5`, `0:32,100:104`.
@@ -432,92 +451,157 @@ def check_multiple(section: str, name: str, value: int, of: str, part: int) -> N
 # The section of a config that says how its runs are to be judged.
 
 
-EVENTS = ("E_jump", "E_plateau", "E_regime")
-_NEEDED_BY: dict[str, tuple[str, ...]] = {
-    "E_jump": (),
-    "E_plateau": ("plateau_checkpoints", "plateau_threshold"),
-    "E_regime": ("regime_radius",),
+# What the presets share, where it is not the default of `Design`.
+_STANDARD: dict[str, Any] = {
+    "w_event": 100,
+    "jump_threshold": 0.2,
+    "horizon": 200,
+    "safe_gap": 400,
+    "burn_in": 200,
+    "lead_time_target": 50,
+    "window_sweep": (80, 100, 120),
 }
+# The fields that config.yaml always has, in its order; others follow where they are changed.
+_ALWAYS_WRITTEN = (
+    "event_type",
+    "w_event",
+    "jump_threshold",
+    "theta_floor",
+    "require_new_max",
+    "plateau_checkpoints",
+    "plateau_threshold",
+    "plateau_regression",
+    "regime_radius",
+    "regime_quantile",
+    "regime_tolerance",
+    "horizon",
+    "safe_gap",
+    "burn_in",
+    "lead_time_target",
+    "lead_time_median_min",
+    "primary_fpr",
+    "coverage_min",
+    "window_sweep",
+)
+# Sections of a design that the config says elsewhere, or that the logs say.
+_NOT_OF_A_CONFIG = ("boundary", "candidates")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchmarkSettings:
+def _design_names() -> dict[str, str]:
+    """Key in the `benchmark` section -> field of the design."""
+    return {
+        Design.views(name).get("preset", name): name
+        for name, place in Design.places().items()
+        if place.partition(".")[0] not in _NOT_OF_A_CONFIG
+    }
+
+
+def _spelled(name: str, value: str | None = None) -> str:
+    keys = {name: key for key, name in _design_names().items()}
+    return f"benchmark.{keys.get(name, name)}" + (f"={value}" if value else "")
+
+
+@dataclass(frozen=True, slots=True)
+class DesignSettings:
     """The design of the evaluation, in training steps; it becomes the preregistration.
 
     Attributes:
-        event: "E_jump", "E_plateau" or "E_regime".
-        jump_window, jump_threshold: E_jump: test accuracy rises by the threshold in the window.
-        event_floor: the accuracy that the jump must reach; None asks for none.
-        event_new_max: the jump must exceed all before it: regaining a level is no event.
-        plateau_checkpoints, plateau_threshold: E_plateau: so many checkpoints hold this accuracy.
-        plateau_regression: so many of them in a row may lie below it; None allows none.
-        regime_radius: E_regime: signals so many steps from t move together.
-        regime_quantile, regime_tolerance: of PT-MSS; None takes the published ones.
-        horizon: an alarm this long before the event is a warning.
-        safe_gap: windows nearer to the event than this are no negatives.
-        burn_in: windows before this step are ignored.
-        lead_time_target: a warning this early counts as a success.
-        lead_time_median_min: the median lead that a supported score must reach.
-        primary_fpr: the false alarm budget that the verdict is judged at.
-        coverage_min: the share of events that a supported score must warn of.
-        window_sweep: values of an indicator's own window that robustness is judged over.
+        changes: fields of `Design`, by its names, that differ from the standard of the presets.
         combination: judge one score more, a logistic combination of all that see no test label.
     """
 
-    event: str = "E_jump"
-    jump_window: int = 100
-    jump_threshold: float = 0.2
-    event_floor: float | None = None
-    event_new_max: bool = False
-    plateau_checkpoints: int | None = None
-    plateau_threshold: float | None = None
-    plateau_regression: int | None = None
-    regime_radius: int | None = None
-    regime_quantile: float | None = None
-    regime_tolerance: int | None = None
-    horizon: int = 200
-    safe_gap: int = 400
-    burn_in: int = 200
-    lead_time_target: int = 50
-    lead_time_median_min: int = 50
-    primary_fpr: float = 0.05
-    coverage_min: float = 0.3
-    window_sweep: tuple[int, ...] = (80, 100, 120)
+    changes: Mapping[str, Any] = field(default_factory=dict)
     combination: bool = False
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "window_sweep", tuple(self.window_sweep))  # YAML reads a list
-        for window in self.window_sweep:
-            positive_int("benchmark.window_sweep", window)
-        for name in ("jump_window", "horizon", "safe_gap"):
-            positive_int(f"benchmark.{name}", getattr(self, name))
-        if self.horizon >= self.safe_gap:
-            raise InputError(
-                f"benchmark.horizon={self.horizon} must be less than "
-                f"benchmark.safe_gap={self.safe_gap}; else a window is positive and negative"
-            )
-        for name in ("burn_in", "lead_time_target", "lead_time_median_min"):
-            not_negative(f"benchmark.{name}", getattr(self, name))
-        for name in ("jump_threshold", "primary_fpr"):
-            fraction(f"benchmark.{name}", getattr(self, name))
-        fraction("benchmark.coverage_min", self.coverage_min, closed=True)
-        if self.event_floor is not None:
-            fraction("benchmark.event_floor", self.event_floor, closed=True)
-        self._check_event()
+    @classmethod
+    def of(cls, combination: bool = False, **fields: Any) -> DesignSettings:
+        """From fields of `Design`, by its names or by their keys in the `benchmark` section.
 
-    def _check_event(self) -> None:
-        choose("event", self.event, EVENTS, where="benchmark.event")
-        for name in _NEEDED_BY[self.event]:
-            if getattr(self, name) is None:
-                raise InputError(f"benchmark.event={self.event} needs benchmark.{name}")
-        for name in ("plateau_checkpoints", "regime_radius"):
-            if getattr(self, name) is not None:
-                positive_int(f"benchmark.{name}", getattr(self, name))
-        for name in ("plateau_threshold", "plateau_regression", "regime_tolerance"):
-            if getattr(self, name) is not None:
-                not_negative(f"benchmark.{name}", getattr(self, name))
-        if self.regime_quantile is not None:
-            fraction("benchmark.regime_quantile", self.regime_quantile)
+        Raises:
+            InputError: a field is unknown or out of range.
+        """
+        names = _design_names()
+        given = {names.get(key, key): value for key, value in fields.items()}
+        try:
+            checked = Design.of({**_STANDARD, **_of_this_event(given)})
+        except InputError as error:
+            raise error.reworded(Design.reworded(str(error), _spelled)) from None
+        changes = {
+            name: None if value is None else getattr(checked, name)
+            for name, value in _of_this_event(given).items()
+        }
+        changes |= {name: value for name, value in given.items() if name not in changes}
+        settings = cls(
+            {name: value for name, value in changes.items() if value != _standard(name)},
+            combination,
+        )
+        settings._check(checked)
+        return settings
+
+    def _check(self, design: Design) -> None:
+        """What holds of designs for our own runs, whose metric is an accuracy."""
+        if design.horizon >= design.safe_gap:
+            raise InputError(
+                f"benchmark.horizon={design.horizon} must be less than "
+                f"benchmark.safe_gap={design.safe_gap}; else a window is positive and negative"
+            )
+        fraction("benchmark.jump_threshold", design.jump_threshold)
+        floor = self.changes.get("theta_floor")
+        if floor is not None:
+            fraction("benchmark.event_floor", floor, closed=True)
+
+    @classmethod
+    def hints(cls) -> dict[str, Any]:
+        """Key in the `benchmark` section -> type."""
+        fields = Design.model_fields
+        return {key: fields[name].annotation for key, name in _design_names().items()} | {
+            "combination": bool
+        }
+
+    def replace(self, **fields: Any) -> DesignSettings:
+        """A copy with some fields changed."""
+        combination = fields.pop("combination", self.combination)
+        names = _design_names()
+        given = {names.get(key, key): value for key, value in fields.items()}
+        return self.of(combination, **{**self.changes, **given})
+
+    def design(self, **more: Any) -> Design:
+        """The design, with more of its fields."""
+        return Design.of({**_STANDARD, **_of_this_event({**self.changes, **more})})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The `benchmark` section as plain data."""
+        keys = {name: key for key, name in _design_names().items()}
+        names = [*_ALWAYS_WRITTEN, *(name for name in self.changes if name not in _ALWAYS_WRITTEN)]
+        values = {name: self.changes.get(name, _standard(name)) for name in names}
+        plain = {keys[name]: _plain_value(value) for name, value in values.items()}
+        return {**plain, "combination": self.combination}
+
+
+def _standard(name: str) -> Any:
+    return _STANDARD.get(name, Design.model_fields[name].get_default())
+
+
+def _of_this_event(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields without those of the presets' jump where the event is of another type."""
+    event = fields.get("event_type", "E_jump")
+    return {
+        name: value
+        for name, value in fields.items()
+        if event == "E_jump"
+        or Design.model_fields.get(name) is None
+        or Design.views(name).get("only") != "E_jump"
+        or _standard(name) not in (None, False)
+    }
+
+
+def _plain_value(value: Any) -> Any:
+    """The value as config.yaml has it: whole numbers without a point."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, tuple):
+        return tuple(item.plain() if isinstance(item, Section) else item for item in value)
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -528,12 +612,18 @@ class RunConfig:
     task: TaskSettings = field(default_factory=TaskSettings)
     model: ModelSettings = field(default_factory=ModelSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
-    benchmark: BenchmarkSettings = field(default_factory=BenchmarkSettings)
+    benchmark: DesignSettings = field(default_factory=DesignSettings)
     seeds: SeedSettings = field(default_factory=SeedSettings)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain nested dictionaries."""
-        return dataclasses.asdict(self)
+        sections = ("task", "model", "training")
+        return {
+            "preset": self.preset,
+            **{name: dataclasses.asdict(getattr(self, name)) for name in sections},
+            "benchmark": self.benchmark.to_dict(),
+            "seeds": dataclasses.asdict(self.seeds),
+        }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, where: str = "config") -> RunConfig:
@@ -543,6 +633,36 @@ class RunConfig:
             InputError: an unknown section or field, or a bad value.
         """
         return from_sections(cls, data, where=where)
+
+    def judged_by(self, **fields: Any) -> RunConfig:
+        """A config with some fields of the design changed, by the names that `Design` has for them.
+
+        Raises:
+            InputError: a field is unknown or out of range.
+        """
+        return dataclasses.replace(self, benchmark=self.benchmark.replace(**fields))
+
+    def design_on(
+        self,
+        *,
+        boundary: Mapping[str, Any],
+        candidates: Sequence[Mapping[str, Any]],
+        fields: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Design:
+        """The design that the config fixes, about this system and these candidates.
+
+        Args:
+            boundary: the system, by the keys of the document.
+            candidates: as the document has them.
+            fields: of the design, by its names, that are to be different.
+        """
+        names = {place: name for name, place in Design.places().items()}
+        system = {names[f"boundary.{key}"]: value for key, value in boundary.items()}
+        seeds = {
+            "seeds_explore": list(parse_seeds(self.seeds.explore)),
+            "seeds_eval": list(parse_seeds(self.seeds.evaluate)),
+        }
+        return self.benchmark.design(candidates=list(candidates), **{**system, **seeds, **fields})
 
     def changed(self, assignments: Iterable[str]) -> RunConfig:
         """A config with some fields changed by `section.field=value`.
@@ -577,7 +697,7 @@ class RunConfig:
 
     def design(self) -> dict[str, Any]:
         """The part that says how runs are to be judged, as plain dictionaries."""
-        benchmark = dataclasses.asdict(self.benchmark)
+        benchmark = self.benchmark.to_dict()
         if not self.benchmark.combination:  # as before there was one, so that logs agree
             del benchmark["combination"]
         return {

@@ -12,24 +12,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import Any
 
+from gmb_hf.design.design import Design
 from gmb_hf.errors import choose
+from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training.config import (
-    BenchmarkSettings,
+    DesignSettings,
     ModelSettings,
     RunConfig,
     SeedSettings,
     TaskSettings,
     TrainingSettings,
-    parse_seeds,
 )
-
-if TYPE_CHECKING:
-    from gmb_hf.design.design import Design
-    from gmb_hf.runs.runlog import RunLog
 
 
 def quick() -> RunConfig:
@@ -45,8 +43,8 @@ def quick() -> RunConfig:
             layers=1, heads=4, width=32, mlp_width=64, activation="relu", initializer_range=0.1
         ),
         training=TrainingSettings(steps=2500, checkpoint_every=10, lr=1.5e-3, weight_decay=1.5),
-        benchmark=BenchmarkSettings(
-            event_floor=0.5, event_new_max=True, primary_fpr=0.10, combination=True
+        benchmark=DesignSettings.of(
+            theta_floor=0.5, require_new_max=True, primary_fpr=0.10, combination=True
         ),
         seeds=SeedSettings(explore="0:32", evaluate="10000:10040"),
     )
@@ -58,7 +56,7 @@ def standard() -> RunConfig:
     return replace(
         base,
         preset="standard",
-        benchmark=replace(base.benchmark, primary_fpr=0.05),
+        benchmark=base.benchmark.replace(primary_fpr=0.05),
         seeds=SeedSettings(explore="0:136", evaluate="20000:20256"),
     )
 
@@ -70,10 +68,10 @@ def smoke() -> RunConfig:
         task=TaskSettings(operation="add", prime=19, train_fraction=0.8),
         model=ModelSettings(layers=1, heads=2, width=32, mlp_width=32),
         training=TrainingSettings(steps=400, checkpoint_every=10, lr=1e-2, weight_decay=1.0),
-        benchmark=BenchmarkSettings(
-            jump_window=50,
+        benchmark=DesignSettings.of(
+            w_event=50,
             jump_threshold=0.15,
-            event_floor=0.7,
+            theta_floor=0.7,
             horizon=60,
             safe_gap=80,
             burn_in=20,
@@ -99,8 +97,7 @@ def hierarchical() -> RunConfig:
         task=TaskSettings(operation="sub", prime=23, train_fraction=0.8),
         model=replace(base.model, layers=2, cycles=2, inner_steps=2, halting=True),
         training=replace(base.training, steps=1500, weight_decay=2.0, beta2=0.99, seeds_at_once=12),
-        benchmark=replace(
-            base.benchmark,
+        benchmark=base.benchmark.replace(
             horizon=100,
             safe_gap=150,
             burn_in=100,
@@ -121,8 +118,8 @@ def paper() -> RunConfig:
         training=TrainingSettings(
             steps=50_000, checkpoint_every=100, lr=1e-3, weight_decay=1.0, seeds_at_once=8
         ),
-        benchmark=BenchmarkSettings(
-            jump_window=200,
+        benchmark=DesignSettings.of(
+            w_event=200,
             horizon=1000,
             safe_gap=2000,
             burn_in=500,
@@ -141,10 +138,10 @@ def reference() -> RunConfig:
         preset="reference",
         task=TaskSettings(operation="add", prime=97, train_rows=4000, corruption_rate=0.1),
         training=replace(base.training, steps=300_000, checkpoint_every=500, weight_decay=0.01),
-        benchmark=BenchmarkSettings(
-            jump_window=1000,
+        benchmark=DesignSettings.of(
+            w_event=1000,
             jump_threshold=0.04,
-            event_floor=0.85,
+            theta_floor=0.85,
             horizon=20_000,
             safe_gap=25_000,
             burn_in=10_000,
@@ -153,6 +150,30 @@ def reference() -> RunConfig:
             window_sweep=(8000, 10_000, 12_000),
         ),
     )
+
+
+def design_of(
+    config: RunConfig, log: RunLog, fields: Mapping[str, Any] = MappingProxyType({})
+) -> Design:
+    """The design that a config fixes, with every indicator that the log can feed as candidate.
+
+    Where the config asks for it and the explore runs can carry the fit, all of them that see no
+    test label are one candidate more, combined.
+
+    Args:
+        config: its `benchmark` and `seeds` sections are the design.
+        log: explore runs; their metadata names task, model and optimizer.
+        fields: of the design, by its names, that are to be different.
+    """
+    from gmb_hf.benchmark.ensembles import combination_of
+    from gmb_hf.benchmark.prepare import available_candidates, boundary_of
+
+    candidates, boundary = available_candidates(log), boundary_of(log)
+    design = config.design_on(boundary=boundary, candidates=candidates, fields=fields)
+    if config.benchmark.combination:
+        candidates += combination_of(design, log)
+        design = config.design_on(boundary=boundary, candidates=candidates, fields=fields)
+    return design
 
 
 PRESETS: dict[str, Callable[[], RunConfig]] = {
@@ -171,75 +192,3 @@ def preset(name: str) -> RunConfig:
 
 
 # The design of an evaluation that a config fixes.
-
-
-def design_of(config: RunConfig, log: RunLog) -> Design:
-    """The design that a preset fixes, with every indicator that the log can feed as candidate.
-
-    Where the config asks for it and the explore runs can carry the fit, all of them that see no
-    test label are one candidate more, combined.
-
-    Args:
-        config: its `benchmark` and `seeds` sections are the design.
-        log: explore runs; their metadata names task, model and optimizer.
-    """
-    from gmb_hf.benchmark.ensembles import combination_of
-    from gmb_hf.benchmark.prepare import available_candidates, boundary_of
-
-    candidates = available_candidates(log)
-    boundary = boundary_of(log)
-    design = design_about(config, boundary=boundary, candidates=candidates)
-    if config.benchmark.combination:
-        candidates += combination_of(design, log)
-        design = design_about(config, boundary=boundary, candidates=candidates)
-    return design
-
-
-def design_about(
-    config: RunConfig, *, boundary: Mapping[str, Any], candidates: Sequence[Mapping[str, Any]]
-) -> Design:
-    """The design that a preset fixes, about this system and these candidates."""
-    from gmb_hf.design.design import Design
-
-    design = config.benchmark
-    # A preset whose event was set to another type keeps its jump, which that type passes over.
-    jumps = design.event == "E_jump"
-    return Design.parse(
-        {
-            "boundary": {
-                **boundary,
-                "seeds_explore": list(parse_seeds(config.seeds.explore)),
-                "seeds_eval": list(parse_seeds(config.seeds.evaluate)),
-            },
-            "event": {
-                "type": design.event,
-                "metric": "test_acc",
-                "window_W_event": design.jump_window,
-                "jump_threshold": design.jump_threshold,
-                "x_theta_floor": design.event_floor if jumps else None,
-                "x_require_new_max": jumps and design.event_new_max,
-                "x_plateau_checkpoints": design.plateau_checkpoints,
-                "x_plateau_threshold": design.plateau_threshold,
-                "x_plateau_regression": design.plateau_regression,
-                "x_regime_radius": design.regime_radius,
-                "x_regime_quantile": design.regime_quantile,
-                "x_regime_tolerance": design.regime_tolerance,
-            },
-            "labels": {
-                "positive_window": {
-                    "horizon_steps": design.horizon,
-                    "lead_time_target": design.lead_time_target,
-                },
-                "negative_window": {"safe_gap_steps": design.safe_gap},
-            },
-            "candidates": list(candidates),
-            "decision_thresholds": {
-                "coverage_at_0_05_min": design.coverage_min,
-                "lead_time_median_min": design.lead_time_median_min,
-                "robustness": {"window_sweep": list(design.window_sweep)},
-            },
-            "x_burn_in": design.burn_in,
-            "x_primary_fpr": design.primary_fpr,
-        },
-        where=f"preset {config.preset}",
-    )

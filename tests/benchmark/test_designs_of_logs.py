@@ -69,7 +69,7 @@ class TestDesignFor:
 
     def test_a_preset_by_name(self, explore_log: RunLog):
         prereg = design_for(explore_log, None, "quick")
-        assert prereg.horizon == preset("quick").benchmark.horizon
+        assert prereg.horizon == preset("quick").benchmark.design().horizon
         assert len(prereg.seeds_explore) == 32
 
     def test_the_design_that_the_log_was_trained_for(self, explore_log: RunLog):

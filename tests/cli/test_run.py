@@ -115,7 +115,7 @@ class TestUnsound:
     @pytest.mark.parametrize(
         ("change", "named"),
         [
-            ("benchmark.primary_fpr=0.07", "x_primary_fpr 0.07 is not among"),
+            ("benchmark.primary_fpr=0.07", "benchmark.primary_fpr 0.07 is not among"),
             ("benchmark.jump_window=55", "[event_window_off_cadence] window_W_event 55"),
             ("benchmark.window_sweep=55,60", "[window_off_cadence] window_sweep 55"),
             ("seeds.explore=0:5", "[few_runs_for_primary] a threshold for"),

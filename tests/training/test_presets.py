@@ -43,8 +43,8 @@ def test_explore_and_held_out_seeds_are_apart(name):
 def test_windows_fit_the_cadence(name):
     """An event, a horizon or a window between two checkpoints would be undefined."""
     config = preset(name)
-    cadence, design = config.training.checkpoint_every, config.benchmark
-    for steps in (design.jump_window, design.horizon, design.safe_gap, *design.window_sweep):
+    cadence, design = config.training.checkpoint_every, config.benchmark.design()
+    for steps in (design.w_event, design.horizon, design.safe_gap, *design.window_sweep):
         assert steps % cadence == 0
     assert design.burn_in < config.training.steps
     assert design.lead_time_target <= design.horizon
@@ -65,7 +65,7 @@ def test_seeds_are_enough_for_what_the_presets_promise():
     assert counts["quick"][1] >= 40
     assert counts["standard"] == (136, 256)
     for name, (explore, _) in counts.items():
-        f = preset(name).benchmark.primary_fpr
+        f = preset(name).benchmark.design().primary_fpr
         assert explore >= 1 / f - 1, name  # the conformal rule's least number of runs
 
 
