@@ -8,10 +8,9 @@ with hierarchical data", where each run weighs the same and spreads its weight o
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Literal
@@ -171,9 +170,9 @@ def _cross_fit(
 # What every layer takes: scores to judge, how to calibrate them, and the design.
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Judgement:
-    """One score before its judges.
+    """One score to be judged, how its thresholds are found, and the design.
 
     Attributes:
         evaluation: the held-out runs.
@@ -190,9 +189,7 @@ class Judgement:
     calibration: Scores | None
     design: Design
     thresholds: Mapping[float, float] | None = None
-    smoothed_thresholds: Mapping[int, Mapping[float, float]] = dataclasses.field(
-        default_factory=dict
-    )
+    smoothed_thresholds: Mapping[int, Mapping[float, float]] = field(default_factory=dict)
     calibration_runs: int | None = None
     cross_fit: bool = False
 
@@ -270,7 +267,7 @@ class Judgement:
                 )
             locked = self.smoothed_thresholds[checkpoints]
         explore = self.calibration
-        return dataclasses.replace(
+        return replace(
             self,
             evaluation=self.evaluation.smooth(checkpoints),
             calibration=None if explore is None else explore.smooth(checkpoints),
@@ -283,7 +280,7 @@ class Judgement:
         Negative windows end at the safe gap, so that they, the thresholds found on them and the
         alarms that these raise stay what they are.
         """
-        changed = dataclasses.replace(self, design=design)
+        changed = replace(self, design=design)
         changed.__dict__.update(
             negatives=self.negatives, calibrated=self.calibrated, _alarms=self._alarms
         )
@@ -296,7 +293,7 @@ class Judgement:
         could starve a target, which would say nothing of the score. `in_sample` calibrates on what
         it measures, here the chosen runs.
         """
-        chosen = dataclasses.replace(self, evaluation=self.evaluation.select(rows))
+        chosen = replace(self, evaluation=self.evaluation.select(rows))
         # A run's labels do not depend on its company: carry them over, since layer D selects often.
         known: dict[str, Any] = {
             "windows": self.windows.select(rows),
@@ -305,7 +302,7 @@ class Judgement:
         }
         if self.calibrated.method != "in_sample":
             thresholds = {f: tau[rows] for f, tau in self.calibrated.thresholds.items()}
-            carried = dataclasses.replace(self.calibrated, thresholds=thresholds)
+            carried = replace(self.calibrated, thresholds=thresholds)
             known["calibrated"] = carried
         chosen.__dict__.update(known)
         return chosen

@@ -6,10 +6,9 @@ of an evaluation names one in `event.type`; its settings are fields of the desig
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ from gmb_hf.indicators.causal import difference, trailing_mean
 from gmb_hf.runs.panel import Panel
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Events:
     """The events of R runs.
 
@@ -41,7 +40,7 @@ class Events:
     step: NDArray[np.float64]
     first_step: NDArray[np.int64]
     dip_recovery: NDArray[np.bool_]
-    excluded: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    excluded: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def n_events(self) -> int:
@@ -56,7 +55,7 @@ class Events:
     def decided(self) -> Events:
         """The events of the runs that are not excluded; `excluded` still names the others."""
         rows = [row for row, run in enumerate(self.runs) if run not in self.excluded]
-        return dataclasses.replace(
+        return replace(
             self,
             runs=tuple(self.runs[row] for row in rows),
             step=self.step[rows],

@@ -12,7 +12,7 @@ import csv
 import datetime
 import platform
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -488,7 +488,6 @@ def _loaded_versions() -> dict[str, str]:
 
 # Whether anybody's results file is one: the schema, and what its numbers must agree on.
 
-
 _SLACK = 1e-9  # a mean of rates may pass 1 by a rounding error
 
 
@@ -527,11 +526,11 @@ def check_results(path: str | Path) -> FileCheck:
 
 
 def _disagreements(results: Results) -> Iterator[str]:
-    summary = results.summary
-    steps, known = results.event.t_event_by_seed, results.event.n_events
+    """Numbers of a file that cannot all be right."""
+    summary, known = results.summary, results.event.n_events
     if summary.n_events is not None and summary.n_events > summary.n_seeds:
         yield f"summary.n_events is {summary.n_events}, of n_seeds {summary.n_seeds}"
-    if steps and summary.n_events is not None and known != summary.n_events:
+    if results.event.t_event_by_seed and summary.n_events not in (None, known):
         yield (
             f"summary.n_events is {summary.n_events}, but event.t_event_by_seed has {known} events"
         )
@@ -540,22 +539,21 @@ def _disagreements(results: Results) -> Iterator[str]:
 
 
 def _of_indicator(item: IndicatorRecord) -> Iterator[str]:
-    gate, points = item.layer_B, item.layer_C.at_fpr
+    gate = item.layer_B
     shares = {
         "layer_A.auc": item.layer_A.auc,
         "layer_A.ap": item.layer_A.ap,
         "layer_B.fpr_min": gate.fpr_min,
         "layer_D.pass_rate": item.layer_D.pass_rate,
         "layer_D.label_flip_rate": item.layer_D.label_flip_rate,
-        **{f"layer_B.targets[{n}]": target for n, target in enumerate(gate.targets)},
-        **{f"layer_B.achieved[{n}].achieved": row.achieved for n, row in enumerate(gate.achieved)},
-        **{f"layer_C.at_fpr[{n}].fpr": point.fpr for n, point in enumerate(points)},
-        **{f"layer_C.at_fpr[{n}].coverage": point.coverage for n, point in enumerate(points)},
-        **{
-            f"layer_C.at_fpr[{n}].lead_time_success": point.lead_time_success
-            for n, point in enumerate(points)
-        },
     }
+    shares |= {f"layer_B.targets[{n}]": target for n, target in enumerate(gate.targets)}
+    shares |= {
+        f"layer_B.achieved[{n}].achieved": row.achieved for n, row in enumerate(gate.achieved)
+    }
+    for field in ("fpr", "coverage", "lead_time_success"):
+        for n, point in enumerate(item.layer_C.at_fpr):
+            shares[f"layer_C.at_fpr[{n}].{field}"] = getattr(point, field)
     for path, value in shares.items():
         if value is not None and not -_SLACK <= value <= 1 + _SLACK:
             yield f"{path} must be a share between 0 and 1, got {value:g}"
@@ -564,21 +562,14 @@ def _of_indicator(item: IndicatorRecord) -> Iterator[str]:
             yield f"layer_B.achieved[{n}].target {row.target:g} is not among layer_B.targets"
     if gate.ok_targets is not None and gate.ok_targets > len(gate.targets):
         yield f"layer_B.ok_targets is {gate.ok_targets}, of {len(gate.targets)} targets"
-    yield from _of_label(item)
-
-
-def _of_label(item: IndicatorRecord) -> Iterator[str]:
-    """A failed layer B is invalid for alarm, whatever the ranking (spec 4.2)."""
-    if item.label != SUPPORTED:
-        return
-    if item.layer_B.controllability_pass is False:
+    # A failed layer B is invalid for alarm, whatever the ranking (spec 4.2).
+    if item.label == SUPPORTED and gate.controllability_pass is False:
         yield f"label is {item.label}, but layer_B.controllability_pass is false"
-    if item.layer_B.fpr_floor_detected:
+    if item.label == SUPPORTED and gate.fpr_floor_detected:
         yield f"label is {item.label}, but layer_B.fpr_floor_detected is true"
 
 
 # The specification's definition of done (section 7), checked on a results file.
-
 
 _EVENTS_SUGGESTED = 30
 
@@ -600,50 +591,44 @@ def definition_of_done(results: Results, folder: str | Path | None = None) -> tu
         folder: where the results file lies; the summary table is then looked into. Without, a
             stated path must do.
     """
-    points = _operating_points(results)
+    summary, names = results.summary, [item.name for item in results.indicators]
+    least = summary.x_event_count_min
+    least = _EVENTS_SUGGESTED if least is None else least
+    counted = "an unknown number of" if summary.n_events is None else f"{summary.n_events:,}"
+    design = results.design
+    if design is not None:
+        points = design.fpr_targets
+    else:
+        stated = {point.fpr for item in results.indicators for point in item.layer_C.at_fpr}
+        points = tuple(sorted(stated))
 
-    def has_layer_c(item: IndicatorRecord) -> bool:
-        return _has_layer_c(item, points)
+    def for_each(requirement: str, lacking: Sequence[str], what: str) -> Check:
+        detail = f"{len(names) - len(lacking)} of {len(names)} indicators have {what}"
+        if lacking:
+            detail += f"; missing: {', '.join(lacking)}"
+        return Check(requirement, bool(names) and not lacking, detail)
 
     return (
-        _event_count(results),
-        _each(
-            results,
+        Check(
+            f"At least {least} events across seeds",
+            summary.n_events is not None and summary.n_events >= least,
+            f"{counted} events in {summary.n_seeds:,} runs",
+        ),
+        for_each(
             "Layer B is computed and reported for every indicator",
-            _has_layer_b,
+            [item.name for item in results.indicators if not _has_layer_b(item)],
             "an achieved rate at every target",
         ),
-        _each(
-            results,
+        for_each(
             "Coverage and lead time are reported at every operating point",
-            has_layer_c,
+            [item.name for item in results.indicators if not _has_layer_c(item, points)],
             f"them at {', '.join(f'{point:g}' for point in points) or 'no point'}",
         ),
-        _summary_table(results, None if folder is None else Path(folder)),
+        Check(
+            "A single summary table exists",
+            *_summary_table(results.tables.gate_summary_path, folder, names),
+        ),
     )
-
-
-def _event_count(results: Results) -> Check:
-    least = results.summary.x_event_count_min
-    least = _EVENTS_SUGGESTED if least is None else least
-    events = results.summary.n_events
-    known = "an unknown number of" if events is None else f"{events:,}"
-    return Check(
-        f"At least {least} events across seeds",
-        events is not None and events >= least,
-        f"{known} events in {results.summary.n_seeds:,} runs",
-    )
-
-
-def _each(
-    results: Results, requirement: str, holds: Callable[[IndicatorRecord], bool], what: str
-) -> Check:
-    lacking = [item.name for item in results.indicators if not holds(item)]
-    total = len(results.indicators)
-    detail = f"{total - len(lacking)} of {total} indicators have {what}"
-    if lacking:
-        detail += f"; missing: {', '.join(lacking)}"
-    return Check(requirement, bool(total) and not lacking, detail)
 
 
 def _has_layer_b(item: IndicatorRecord) -> bool:
@@ -655,42 +640,31 @@ def _has_layer_b(item: IndicatorRecord) -> bool:
     return bool(item.layer_B.targets) and answered.issuperset(item.layer_B.targets)
 
 
-def _operating_points(results: Results) -> tuple[float, ...]:
-    """Those of the design; where none is stored, all that any indicator is judged at."""
-    design = results.design
-    if design is not None:
-        return design.fpr_targets
-    stated = {point.fpr for item in results.indicators for point in item.layer_C.at_fpr}
-    return tuple(sorted(stated))
-
-
-def _has_layer_c(item: IndicatorRecord, points: tuple[float, ...]) -> bool:
+def _has_layer_c(item: IndicatorRecord, points: Sequence[float]) -> bool:
     # A lead time exists only where an event was warned of: zero coverage is a full report.
     reported = {
         point.fpr
         for point in item.layer_C.at_fpr
-        if point.coverage is not None
-        and (point.lead_time_median is not None or point.coverage == 0)
+        if point.coverage == 0 or None not in (point.coverage, point.lead_time_median)
     }
     return bool(points) and reported.issuperset(points)
 
 
-def _summary_table(results: Results, folder: Path | None) -> Check:
-    requirement = "A single summary table exists"
-    path = results.tables.gate_summary_path
+def _summary_table(
+    path: str | None, folder: str | Path | None, names: Sequence[str]
+) -> tuple[bool, str]:
+    """Whether the summary table is there with a row for each indicator, and the detail."""
     if path is None:
-        return Check(requirement, False, "no path is given")
+        return False, "no path is given"
     if folder is None:
-        return Check(requirement, True, path)
-    table = folder / path
+        return True, path
+    table = Path(folder) / path
     if not table.is_file():
-        return Check(requirement, False, f"{path} is not there")
+        return False, f"{path} is not there"
     if table.suffix == ".csv":
         with table.open(encoding="utf-8", newline="") as file:
             listed = {row.get("indicator") for row in csv.DictReader(file)}
-        missing = [item.name for item in results.indicators if item.name not in listed]
+        missing = [name for name in names if name not in listed]
         if missing:
-            return Check(requirement, False, f"{path} lacks {', '.join(missing)}")
-    return Check(
-        requirement, True, f"{path}, a row for each of {len(results.indicators)} indicators"
-    )
+            return False, f"{path} lacks {', '.join(missing)}"
+    return True, f"{path}, a row for each of {len(names)} indicators"

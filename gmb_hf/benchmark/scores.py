@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +17,7 @@ from gmb_hf.errors import InputError
 from gmb_hf.runs.panel import Panel
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Scores:
     """A score s(t), higher meaning higher risk, of R runs at T checkpoints.
 
@@ -104,7 +103,7 @@ class Scores:
         highest = np.take_along_axis(windows, count[:, :, None] - 1, axis=2)[:, :, 0]
         # The mean of equal numbers is that number, which the division need not return.
         mean = np.clip(mean, windows[:, :, 0], highest)
-        return dataclasses.replace(self, values=np.where(finite, mean, self.values))
+        return replace(self, values=np.where(finite, mean, self.values))
 
 
 def registrable_until(scores: Scores, design: Design) -> NDArray[np.int64]:

@@ -6,10 +6,9 @@ lock, whose p-values are adjusted together. Both return what results.yaml stores
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal, Self
 
 import numpy as np
@@ -541,7 +540,7 @@ def _budget_questions(judgement: Judgement, layer_b: LayerBRecord) -> list[OpenQ
             break
         runs = question.runs
         met, possible = met + bool(result.x_met), possible - (not result.x_met)
-    return [dataclasses.replace(question, runs=runs) for question in asked]
+    return [replace(question, runs=runs) for question in asked]
 
 
 def _target_question(judgement: Judgement, result: AchievedRecord) -> OpenQuestion:
