@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from launched import run
 from live_runs import Replayed
 
 from gmb_hf.monitor.callback import LOG_FILE
@@ -18,14 +17,7 @@ def test_two_processes_stop_together(judged: Path, replayed: Replayed, tmp_path:
     column = tmp_path / "column.json"
     column.write_text(json.dumps(replayed.values))
     script = Path(__file__).with_name("two_processes.py")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    done = subprocess.run(
-        [*command, str(script), str(judged), str(column), str(tmp_path / "out")],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run(script, judged, column, tmp_path / "out", processes=2)
     assert done.returncode == 0, done.stderr[-2000:]
     ends = [(tmp_path / "out" / f"ended-{rank}").read_text() for rank in range(2)]
     log = (tmp_path / "out" / LOG_FILE).read_text()

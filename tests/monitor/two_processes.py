@@ -1,6 +1,6 @@
-"""One of several processes that train together under watch; `test_callback` launches them.
+"""One of several processes that train together under watch; `test_together` launches them.
 
-python -m torch.distributed.run --nproc_per_node=2 two_processes.py JUDGED COLUMN OUT
+Its arguments: JUDGED COLUMN OUT.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """trainers/train_sequential.py, run as its users run it."""
 
 import runpy
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,8 +21,7 @@ SMALL = (
 
 
 def test_two_processes_share_the_seeds_and_leave_the_same_matrix(tmp_path):
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-    done = run(*launch, SCRIPT, *SMALL, "--out", tmp_path / "two")
+    done = run(SCRIPT, *SMALL, "--out", tmp_path / "two", processes=2)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("next: gmb sequential") == 1  # one process speaks
     shards = sorted(path.name for path in (tmp_path / "two" / "matrix").iterdir())

@@ -1,21 +1,16 @@
-"""Trainings in processes of their own: some die by SIGKILL at a chosen moment, some work together.
-
-The processes are forked from a server that has imported torch once, so each starts at once.
-"""
+"""Trainings in processes of their own: some are killed at a chosen moment, some work together."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
 
 import torch
+from launched import exit_code as ended
+from launched import started, together
 
 import gmb_hf.files
 from gmb_hf.language import train as language_training
@@ -106,7 +101,7 @@ def train_and_die(config: RunConfig, seeds: Sequence[int], out: Path, moment: st
 
 def killed_training(config: RunConfig, seeds: Sequence[int], out: Path, moment: str) -> int:
     """Run `train_and_die` in another process; its exit code, -9 when it was killed."""
-    return _exit_code(_started(train_and_die, config, seeds, out, moment))
+    return ended(started(train_and_die, config, seeds, out, moment))
 
 
 def train_data_parallel(
@@ -140,30 +135,3 @@ def train_language_share(
         language_training.train(config, [seed], out, texts=[text], accelerator=accelerator)
 
     sys.exit(exit_code(work))
-
-
-def together(target: Callable[..., None], *arguments: Any, processes: int) -> list[int]:
-    """Run `target(environment, *arguments)` in processes that know of each other; exit codes."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    started = [
-        _started(target, {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}, *arguments)
-        for rank in range(processes)
-    ]
-    return [_exit_code(process) for process in started]
-
-
-def _started(target: Callable[..., None], *arguments: Any) -> BaseProcess:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["gmb_hf.training.single", "gmb_hf.training.stacked"])
-    process = context.Process(target=target, args=arguments)
-    process.start()
-    return process
-
-
-def _exit_code(process: BaseProcess) -> int:
-    process.join(timeout=120)
-    assert process.exitcode is not None, "the process neither ended nor died"
-    return process.exitcode

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 from accelerate.state import AcceleratorState
-from child_processes import together, train_language_share
+from child_processes import train_language_share
+from launched import together
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 

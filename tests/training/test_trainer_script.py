@@ -35,7 +35,7 @@ def script():
 def one_process(tmp_path_factory):
     """A finished folder, and what the command said."""
     out = tmp_path_factory.mktemp("one")
-    return out, run(sys.executable, SCRIPT, "--cpu", *SMALL, "--seeds", "0:5", "--out", out)
+    return out, run(SCRIPT, "--cpu", *SMALL, "--seeds", "0:5", "--out", out)
 
 
 def test_a_user_trains_a_preset(one_process):
@@ -51,11 +51,8 @@ def test_a_user_trains_a_preset(one_process):
     assert log.panel("train_loss").steps[0].tolist() == [0, 10, 20]
 
 
-TWO = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-
-
 def test_two_processes_share_the_seeds_and_log_the_same(one_process, tmp_path):
-    done = run(*TWO, SCRIPT, "--cpu", *SMALL, "--seeds", "0:5", "--out", tmp_path)
+    done = run(SCRIPT, "--cpu", *SMALL, "--seeds", "0:5", "--out", tmp_path, processes=2)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("next: gmb explore") == 1  # one process speaks
     names = sorted(path.name.rpartition("-")[0] for path in (tmp_path / "logs").iterdir())
@@ -75,9 +72,10 @@ def test_when_one_process_dies_the_other_stops_and_the_same_command_goes_on(tmp_
     sizes = ["--preset", "smoke", "--set", "task.prime=7", "--set", "training.steps=1000"]
     # Each process trains two groups of one seed; the first of each is finished before the end.
     command = [SCRIPT, "--cpu", *sizes, "--set", "training.seeds_at_once=1", "--seeds", "0:4"]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
     logs = tmp_path / "logs"
     with subprocess.Popen(
-        [str(part) for part in [*TWO, *command, "--out", tmp_path]],
+        [str(part) for part in [*launch, *command, "--out", tmp_path]],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         stdout=subprocess.DEVNULL,
@@ -93,7 +91,7 @@ def test_when_one_process_dies_the_other_stops_and_the_same_command_goes_on(tmp_
     finished = {path.name: path.stat().st_mtime_ns for path in logs.iterdir()}
     assert 2 <= len(finished) < 4
 
-    done = run(*TWO, *command, "--out", tmp_path)
+    done = run(*command, "--out", tmp_path, processes=2)
     assert done.returncode == 0, done.stderr
     assert RunLog.read(logs).seeds == (0, 1, 2, 3)
     for name, written in finished.items():  # nothing is trained twice
@@ -134,9 +132,7 @@ def test_a_script_says_why_it_ends(capsys, error, code, said):
 
 def test_processes_that_do_not_know_of_each_other_are_refused(tmp_path):
     """As under torchrun without --cpu on a machine without a GPU."""
-    done = run(
-        sys.executable, SCRIPT, *SMALL, "--out", tmp_path, WORLD_SIZE="2", ACCELERATE_USE_CPU="0"
-    )
+    done = run(SCRIPT, *SMALL, "--out", tmp_path, WORLD_SIZE="2", ACCELERATE_USE_CPU="0")
     assert done.returncode == 2
     assert done.stderr == (
         "error: 2 processes were launched but each sees 1; on a CPU pass --cpu and launch with "
@@ -170,7 +166,7 @@ def test_a_mistake_is_answered_before_anything_heavy_is_imported():
         f"try: runpy.run_path({str(SCRIPT)!r}, run_name='__main__')\n"
         "except SystemExit as end: print(end.code, 'torch' in sys.modules)"
     )
-    assert run(sys.executable, "-c", code).stdout == "2 False\n"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "2 False\n"
 
 
 def test_an_unknown_option_is_refused(script, capsys):
