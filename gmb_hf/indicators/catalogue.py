@@ -47,9 +47,7 @@ _MODULES = (
     "process",
     "hierarchical",
     "crucible",
-    "controls",
     "oracles",
-    "combined",
 )
 
 

@@ -1,4 +1,7 @@
-"""Oracles: scores that see held-out labels. Bars to compare with, never monitors.
+"""Controls and oracles: bars to compare with, never monitors.
+
+Controls stand in every table: a monitor must beat the clock, and a constant must fail. Oracles see
+held-out labels.
 
 Restricted and excluded loss know more than that: the algorithm that the network will learn. The
 direction along which they sort the logits of all pairs is the answer itself, of held-out pairs
@@ -7,8 +10,34 @@ too, so that also the excluded loss, whose rows are training rows, is no monitor
 
 from __future__ import annotations
 
+import numpy as np
+
 from gmb_hf.indicators.catalogue import Observables, register, register_column
 from gmb_hf.indicators.causal import Values, log_floored, running_max, running_min
+
+# s(t) = t: what knowing the usual time of the event is worth.
+register_column(
+    "clock",
+    family="control",
+    summary="the training step itself",
+    column="step",
+    source="control: a monitor must beat the clock",
+)
+
+
+@register(
+    "constant",
+    family="control",
+    summary="the same score everywhere",
+    needs=("step",),
+    source="control: no information, one tied value",
+)
+def constant(seen: Observables) -> Values:
+    """s(t) = 0: what an alarm without information does at every layer."""
+    return np.zeros_like(seen["step"])
+
+
+# Oracles.
 
 _LABELS = "oracle: needs the labels that a monitor does not have"
 _MECHANISM = (

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from gmb_hf.indicators.catalogue import Observables, register, register_column
-from gmb_hf.indicators.causal import Values, running_max, trailing_mean
+from gmb_hf.indicators.causal import Values, difference, gain, running_max, trailing_mean
 
 # A general solution holds under perturbation where a memorised one breaks.
 register_column(
@@ -51,3 +53,43 @@ register_column(
     source="Wang et al. (2022), Self-Consistency; GMB v0.4, section 3",
     orientation=-1,
 )
+
+
+# Combinations of two observables by a formula that is written down here and fitted to nothing.
+# Structure grows long before held-out accuracy shows it (the Gini gain of the unembedding), but how
+# soon the jump comes depends on whether the network is at rest. Structure alone is early and
+# blurred; rest alone comes and goes all the time; their product is neither. None of them sees a
+# held-out label. `shrinking_structure` (spectral) is the third of them.
+
+
+_COMBINED = "this package; structure after Nanda et al. (2023), stability after GMB v0.4, section 3"
+
+
+@register(
+    "settled_structure",
+    family="process",
+    summary="unembedding Gini gain times the share of held-out answers that stay, both smoothed",
+    needs=("unembedding_gini", "prediction_change"),
+    source=_COMBINED,
+    window_parameter="window",
+)
+def settled_structure(seen: Observables, *, window: int = 100) -> Values:
+    """gain(G) (1 - MA(c)): G the Gini, c the share of answers that changed since a checkpoint."""
+    width = seen.checkpoints(window)
+    staying = 1 - trailing_mean(seen["prediction_change"], width)
+    return gain(seen["unembedding_gini"], width) * staying
+
+
+@register(
+    "settling_structure",
+    family="process",
+    summary="unembedding Gini gain times exp of the fall of prediction change over the window",
+    needs=("unembedding_gini", "prediction_change"),
+    source=_COMBINED,
+    window_parameter="window",
+)
+def settling_structure(seen: Observables, *, window: int = 100) -> Values:
+    """gain(G) exp(c(t - h) - c(t)), h the window: largest where answers have just come to rest."""
+    width = seen.checkpoints(window)
+    settling = -difference(seen["prediction_change"], width)
+    return gain(seen["unembedding_gini"], width) * np.exp(settling)

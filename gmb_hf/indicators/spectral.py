@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from gmb_hf.indicators.catalogue import Observables, register, register_column
 from gmb_hf.indicators.causal import (
     Values,
@@ -14,6 +16,10 @@ from gmb_hf.indicators.causal import (
 
 _FOURIER = "Nanda et al. (2023), Progress measures for grokking via mechanistic interpretability"
 _RANK = "Roy and Vetterli (2007), The effective rank, EUSIPCO"
+_SHRINKING = (
+    "this package; structure after Nanda et al. (2023), stability after GMB v0.4, section 3; "
+    "shrinkage after Liu et al. (2023), Omnigrok"
+)
 _RATIO = "Gao et al. (2017), A theory of multineuronal dimensionality"
 
 
@@ -141,3 +147,20 @@ register_column(
     source=_RATIO,
     orientation=-1,
 )
+
+
+# The product of structure and rest, as in `settled_structure` (process), from the weights alone.
+@register(
+    "shrinking_structure",
+    family="spectral",
+    summary="unembedding Gini gain times the shrinkage of the squared attention norm; weights only",
+    needs=("unembedding_gini", "attention_norm"),
+    source=_SHRINKING,
+    window_parameter="window",
+)
+def shrinking_structure(seen: Observables, *, window: int = 100) -> Values:
+    """gain(G) (|A(t - h)| / |A(t)|)^2: it reads the weights and no data at all."""
+    width = seen.checkpoints(window)
+    shrinkage = -2 * difference(log_floored(seen["attention_norm"]), width)
+    # A norm that was 0 and is not gives a ratio without meaning; the bound keeps it finite.
+    return gain(seen["unembedding_gini"], width) * np.exp(np.clip(shrinkage, -20, 20))
