@@ -49,10 +49,10 @@ class Ending:
             )
 
 
-def ending_of(monitor: AlarmMonitor, asked: Ending) -> Ending:
-    """Where nothing is asked, a run ends where the longest explore run of the lock did."""
+def ending_of(monitor: AlarmMonitor, ending: Ending) -> Ending:
+    """Where nothing is said of it, a run ends where the longest explore run of the lock did."""
     health = monitor.lock.x_lock.x_health
-    return Ending(until=health.last_step) if asked == Ending() and health else asked
+    return Ending(until=health.last_step) if ending == Ending() and health else ending
 
 
 def is_running(pid: int) -> bool:
@@ -91,9 +91,9 @@ def begin_monitor(
     target: float | None = None,
 ) -> AlarmMonitor:
     """A monitor by a lock and its results; those beside the lock where none are named."""
-    beside = lock.parent / "results.yaml"
-    if results is None and beside.exists():
-        results = beside
+    usual = lock.parent / "results.yaml"
+    if results is None and usual.exists():
+        results = usual
     return AlarmMonitor(lock, results, act=act, target=target)
 
 

@@ -231,11 +231,11 @@ class LabelledRows:
                 inputs["attention_mask"] = self.attention_mask[some].to(device)
             said = model(**inputs, output_hidden_states=hidden, use_cache=False, **options)
             answers = self.labels[some, 1:].to(device)
-            asked = answers != IGNORED
+            labelled = answers != IGNORED
             yield Answers(
-                said.logits[:, :-1][asked].unsqueeze(0).float(),
-                answers[asked].unsqueeze(0),
-                said.hidden_states[-1][:, :-1][asked].unsqueeze(0) if hidden else None,
+                said.logits[:, :-1][labelled].unsqueeze(0).float(),
+                answers[labelled].unsqueeze(0),
+                said.hidden_states[-1][:, :-1][labelled].unsqueeze(0) if hidden else None,
             )
 
 

@@ -187,7 +187,7 @@ class TestEvaluate:
             (("--score=x",), "--score"),
             (("--horizon=5", "--safe-gap=9"), "--horizon, --safe-gap"),
             (("--metric=test_acc",), "--metric"),
-            (("--fpr=0.1", "--sign=-1", "--protocol=v0.4"), "--fpr, --sign, --protocol"),
+            (("--fpr=0.1", "--sign=-1", "--protocol=v0.4"), "--sign, --protocol, --fpr"),
             (("--explore-runs=explore.csv",), "--explore-runs"),
             (("--nan=ignore",), "--nan"),
         ],

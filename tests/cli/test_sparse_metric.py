@@ -13,6 +13,7 @@ from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
 from gmb_hf import Design, Results
 from gmb_hf.design.lock import Lock
 
+DRAWS = ("--null-draws=200", "--bootstrap-draws=50")
 NOTE = "rows in which test_acc and embedding_gini have a value."
 
 
@@ -28,7 +29,7 @@ def write_sparse(path: str, runs: int, first: int) -> None:
 def test_every_command_takes_it_and_finds_the_same_events() -> None:
     write_sparse("explore.csv", 30, 0)
     write_sparse("heldout.csv", 40, 100)
-    settings = {**SYNTHETIC_DESIGN, "w_event": 60}
+    settings = {**SYNTHETIC_DESIGN, "w_event": 60, "null_draws": 200, "bootstrap_draws": 50}
     score = {"name": "embedding_gini", "family": "external", "x_sees_test_labels": False}
     Design.minimal(**settings, candidates=[score]).write("prereg.yaml")
 
@@ -42,7 +43,7 @@ def test_every_command_takes_it_and_finds_the_same_events() -> None:
 
     judged = gmb("evaluate", "--lock=lock.yaml", "--runs=heldout.csv", "--out=by_lock")
     assert judged.code == 0, judged
-    options = ("--score=embedding_gini", "--no-test-labels", "--window=60", "--out=by_runs")
+    options = ("--score=embedding_gini", "--no-test-labels", "--window=60", "--out=by_runs", *DRAWS)
     alone = gmb("evaluate", "--runs=heldout.csv", "--explore-runs=explore.csv", *DESIGN, *options)
     assert alone.code == 0, alone
     by_lock, by_runs = (Results.read(f"{way}/results.yaml") for way in ("by_lock", "by_runs"))
