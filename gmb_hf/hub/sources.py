@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 from gmb_hf.design.design import Design
 from gmb_hf.errors import InputError
 from gmb_hf.hub.client import Address, is_address
-from gmb_hf.hub.transfer import pull_configs
 from gmb_hf.runs.metadata import DIFFERS, hub_entry, with_hub_runs
 from gmb_hf.runs.runlog import RunLog
 
@@ -83,6 +82,8 @@ def pull_task(text: str, settings: TaskSettings) -> dict[str, str]:
         InputError: as `pull_configs`, or the rows are those of another task; both fingerprints are
             named.
     """
+    from gmb_hf.hub.transfer import pull_configs
+
     task = settings.build()
     address = Address.parse(text, option="--data")
     (config,) = pull_configs(replace(address, config=address.config or task.name))
