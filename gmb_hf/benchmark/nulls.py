@@ -168,9 +168,9 @@ def shift_chances(
         following[last] = place[first] + length[run[last]]
     stretch = following - place - 1
     failing = np.bincount(run, np.maximum(stretch - n_last[run] + 1, 0), len(length))
-    quiet = np.bincount(run, minlength=len(length)) == 0
+    never = np.bincount(run, minlength=len(length)) == 0
     chances = 1 - failing / np.maximum(length, 1)
-    return np.where(quiet | (n_last == 0), 0.0, chances)
+    return np.where(never | (n_last == 0), 0.0, chances)
 
 
 @lru_cache(maxsize=8)

@@ -164,13 +164,12 @@ def label_windows(scores: Scores, design: Design) -> Windows:
     happened = scores.has_event[:, None]
     steps = scores.steps
     usable = scores.present & (steps >= design.burn_in)
-    quiet_until = registrable_until(scores, design)[:, None] - design.safe_gap
+    last_negative = registrable_until(scores, design)[:, None] - design.safe_gap
 
     # Comparisons with NaN are False: a run without an event has no positives.
     positive = usable & (steps < event) & (event - steps <= design.horizon)
-    quiet = np.where(happened, steps <= event - design.safe_gap, steps <= quiet_until)
-    negative = usable & quiet
-    monitored = usable & np.where(happened, steps < event, steps <= quiet_until)
+    negative = usable & np.where(happened, steps <= event - design.safe_gap, steps <= last_negative)
+    monitored = usable & np.where(happened, steps < event, steps <= last_negative)
 
     finite = np.isfinite(scores.values)
     lost = (positive | negative) & ~finite

@@ -151,8 +151,8 @@ def test_a_two_valued_score_shows_its_floor(law: Law, share: float) -> None:
     assert certificate.tied_value == 7.0
     assert certificate.tied_windows == high.sum()
     assert certificate.f_min_pos == pytest.approx(rates.mean())
-    assert certificate.gaps[0.05] == pytest.approx(rates.mean() - 0.05)
-    assert certificate.gaps[0.1] == pytest.approx(rates.mean() - 0.1)
+    assert certificate.gaps["0.05"] == pytest.approx(rates.mean() - 0.05)
+    assert certificate.gaps["0.1"] == pytest.approx(rates.mean() - 0.1)
 
 
 @by_law
