@@ -5,6 +5,7 @@ One run is a list of scores and, beside it, the step t* of its event.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,31 +27,17 @@ from gmb_hf.runs.panel import Panel
 CALIBRATIONS = ("in_sample", "cross_run", "locked")
 PROTOCOLS = ("v0.4", "strict")
 
-DESIGN = (
-    "horizon",
-    "safe_gap",
-    "burn_in",
-    "fpr_targets",
-    "fpr_eps",
-    "fpr_floor_max",
-    "min_targets_ok",
-    "primary_fpr",
-    "lead_time_target",
-    "lead_time_median_min",
-    "coverage_min",
-    "max_label_flip_rate",
-    "event_count_min",
-    "w_event",
-    "smoothing_sweep",
-    "run_groups",
-    "refractory",
-    "null_draws",
-    "bootstrap_draws",
-    "alpha",
-    "seed",
-    "nan",
+# What a series alone has no use for: it is one score, whose runs and events are known.
+_SECTIONS_LEFT_OUT = ("meta", "boundary", "event", "candidates", "reporting")
+_LEFT_OUT = ("protocol", "window_sweep", "health_alpha", "strata", "looks", "max_eval_seeds")
+
+DESIGN = tuple(
+    name
+    for name, place in Design.places().items()
+    if name == "w_event"
+    or (place.partition(".")[0] not in _SECTIONS_LEFT_OUT and name not in _LEFT_OUT)
 )
-"""Settings that are fields of a preregistration, by its flat names; its defaults are theirs."""
+"""Settings that are fields of a design, by its names; its defaults are theirs."""
 
 SETTINGS = ("steps", *DESIGN, "calibration", "thresholds", "protocol", "return_per_run")
 """Every keyword of the GMB metrics beside the data."""
@@ -60,7 +47,7 @@ CALL = (
 )
 """The arguments with which a GMB metric may be called."""
 
-INPUTS = """
+_INPUTS = """
 Args:
     predictions: list of the score series of each run (float64, runs may differ in length).
     references: the step t* of each run's event; NaN or None where it had none.
@@ -87,6 +74,13 @@ Args:
         smoothing_sweep [1, 3, 5; locked: 1], run_groups [5]; null_draws, bootstrap_draws [2000],
         alpha [0.05], seed [0].
 """
+
+INPUTS = _INPUTS + "".join(
+    f"    {name}: {Design.model_fields[name].description}; default "
+    f"{Design.model_fields[name].default}.\n"
+    for name in DESIGN
+    if not re.search(rf"\b{name}\b", _INPUTS)
+)
 """What every GMB metric takes, in the form of `evaluate`."""
 
 

@@ -283,8 +283,9 @@ class Design(Document):
     - `option`: how the commands spell it; its name unless given, None where it has no option;
     - `preset`: its key in the `benchmark` section of a run's config; its name unless given;
     - `only`: the type of event that it belongs to;
-    - `items`: what a list holds, for messages;
-    - `told`: False where a sentence of `gmb lock --explain` has it already, see `explain.py`.
+    - `items`: what a list holds, for messages.
+
+    `gmb lock --explain` tells a field by its help text until `explain.py` has a sentence for it.
     """
 
     kind: ClassVar[str] = "prereg"

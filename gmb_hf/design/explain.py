@@ -264,7 +264,22 @@ def _explain_design(design: Design) -> tuple[str, ...]:
         "variations is ESTIMATOR_UNSTABLE."
     )
     lines += [_family(design), _protocol(design), *_strata(design), *_looks(design)]
-    return (*lines, *_remarks(design))
+    return (*lines, *_remarks(design), *_others(design))
+
+
+# The fields that the sentences here speak of; any other is told by its help text.
+_TOLD = frozenset(
+    ["benchmark", "version", "date_locked", "researcher", "commit_hash", "task", "model", "optimizer", "schedule", "cadence", "seeds_explore", "seeds_eval", "event_type", "metric", "w_event", "jump_threshold", "earliest_rule", "event_t_min", "theta_floor", "require_new_max", "plateau_checkpoints", "plateau_threshold", "plateau_regression", "regime_quantile", "regime_radius", "regime_tolerance", "horizon", "lead_time_target", "safe_gap", "fpr_targets", "fpr_eps", "fpr_floor_max", "min_targets_ok", "candidates", "coverage_min", "lead_time_median_min", "window_sweep", "max_label_flip_rate", "required_tables", "report_all_failures", "protocol", "burn_in", "primary_fpr", "event_count_min", "null_draws", "bootstrap_draws", "alpha", "health_alpha", "seed", "smoothing_sweep", "run_groups", "refractory", "nan", "strata", "looks", "max_eval_seeds"]
+)
+
+
+def _others(design: Design) -> list[str]:
+    """A generic sentence for each field that has none of its own."""
+    return [
+        f"{(field.description or name).capitalize()}: {getattr(design, name)}."
+        for name, field in type(design).model_fields.items()
+        if name not in _TOLD and getattr(design, name) is not None
+    ]
 
 
 def _meta(design: Design) -> str:

@@ -245,7 +245,7 @@ def is_told(path: str) -> bool:
 
 @pytest.mark.parametrize("path", FIELDS)
 def test_every_field_of_a_design_has_its_sentence(path: str) -> None:
-    assert is_told(path), f"{path} has no sentence: add one to explain.py"
+    assert is_told(path), f"{path} has no sentence: its help text is missing"
 
 
 def test_a_field_without_a_sentence_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
