@@ -268,9 +268,20 @@ def _explain_design(design: Design) -> tuple[str, ...]:
 
 
 # The fields that the sentences here speak of; any other is told by its help text.
-_TOLD = frozenset(
-    ["benchmark", "version", "date_locked", "researcher", "commit_hash", "task", "model", "optimizer", "schedule", "cadence", "seeds_explore", "seeds_eval", "event_type", "metric", "w_event", "jump_threshold", "earliest_rule", "event_t_min", "theta_floor", "require_new_max", "plateau_checkpoints", "plateau_threshold", "plateau_regression", "regime_quantile", "regime_radius", "regime_tolerance", "horizon", "lead_time_target", "safe_gap", "fpr_targets", "fpr_eps", "fpr_floor_max", "min_targets_ok", "candidates", "coverage_min", "lead_time_median_min", "window_sweep", "max_label_flip_rate", "required_tables", "report_all_failures", "protocol", "burn_in", "primary_fpr", "event_count_min", "null_draws", "bootstrap_draws", "alpha", "health_alpha", "seed", "smoothing_sweep", "run_groups", "refractory", "nan", "strata", "looks", "max_eval_seeds"]
-)
+_NAMES = """
+date_locked researcher commit_hash benchmark version
+task model optimizer schedule cadence seeds_explore seeds_eval
+event_type metric w_event jump_threshold earliest_rule event_t_min theta_floor require_new_max
+plateau_checkpoints plateau_threshold plateau_regression
+regime_quantile regime_radius regime_tolerance
+horizon lead_time_target safe_gap
+fpr_targets fpr_eps fpr_floor_max min_targets_ok candidates
+coverage_min lead_time_median_min window_sweep max_label_flip_rate
+required_tables report_all_failures
+protocol burn_in primary_fpr event_count_min null_draws bootstrap_draws alpha health_alpha seed
+smoothing_sweep run_groups refractory nan strata looks max_eval_seeds
+"""
+_TOLD = frozenset(_NAMES.split())
 
 
 def _others(design: Design) -> list[str]:
