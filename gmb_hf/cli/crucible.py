@@ -473,26 +473,24 @@ def _print_guardrails(findings: Sequence[Finding]) -> None:
 
 def _print_board(made: Scoreboard) -> None:
     """The scoreboard as a table, overall and by tier."""
-    columns = (
-        Column("items", take=lambda named: named[0]),
-        *(
-            Column(name, show, take=lambda named, field=field: getattr(named[1], field))
-            for name, field, show in (
-                ("n", "n", thousands),
-                ("correct", "correct", thousands),
-                ("pass", "pass_rate", number),
-                ("margin", "mean_margin", number),
-                ("q10", "q10_margin", number),
-                ("median", "median_margin", number),
-                ("q90", "q90_margin", number),
-                ("rank", "mean_rank", lambda value: number(value, 2)),
-            )
-        ),
-    )
+    fields = {
+        "n": ("n", thousands),
+        "correct": ("correct", thousands),
+        "pass": ("pass_rate", number),
+        "margin": ("mean_margin", number),
+        "q10": ("q10_margin", number),
+        "median": ("median_margin", number),
+        "q90": ("q90_margin", number),
+        "rank": ("mean_rank", lambda value: number(value, 2)),
+    }
+    columns = [Column("items"), *(Column(head, show) for head, (_, show) in fields.items())]
+    rows = [
+        (name, *(getattr(stats, field) for field, _ in fields.values()))
+        for name, stats in {"overall": made.overall, **made.by_tier}.items()
+    ]
     screen.say(made.eval_header.line)
-    named = {"overall": made.overall, **made.by_tier}
     console = screen.console()
-    for part in Table.of(named.items(), columns).rich(console.width):
+    for part in Table(columns, rows).rich(console.width):
         console.print(part)
     if not made.by_tier:
         screen.say("note: the items have no tiers; gmb crucible tiers assign gives them some")
@@ -526,11 +524,10 @@ def _print_comparison(found: Comparison) -> None:
     columns += [Column(name, "{:+.3f}".format) for name in ("pass", "q10", "margin", "rank")]
     columns += [Column("gained", thousands), Column("lost", thousands)]
     columns += [Column("p pass", p_value), Column("p margin", p_value)]
-    fields = ("n", "mcnemar.only_second", "mcnemar.only_first")
-    fields += ("mcnemar_adjusted", "permutation_adjusted")
+    fields = "n mcnemar.only_second mcnemar.only_first mcnemar_adjusted permutation_adjusted"
     rows = []
     for name, change in {"overall": found.overall, **found.by_tier}.items():
-        n, *tested = (follow(tests.get(name), field) for field in fields)
+        n, *tested = (follow(tests.get(name), field) for field in fields.split())
         changes = [change[key] for key in ("pass_rate", "q10_margin", "mean_margin", "mean_rank")]
         rows.append((name, n, *changes, *tested))
     if not found.comparable:

@@ -268,7 +268,7 @@ class BundleFile:
         return tuple(bundle.tier or "" for bundle in self.bundles)
 
     def similarities(self, *, empty: OnEmpty = "error") -> Similarities:
-        """The similarities that stand in the file.
+        """The similarities in the file.
 
         Raises:
             InputError: an item has none, no negatives, or an index out of range.

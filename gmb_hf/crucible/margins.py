@@ -95,8 +95,8 @@ class Similarities:
         places = _whole_numbers("offsets", offsets)
         index = _whole_numbers(PLACE, positive)
         names = None if ids is None else tuple(str(item) for item in ids)
-        kept = np.diff(places) >= 2 if places.ndim == 1 else np.array([])
-        skipped = int((~kept).sum()) if len(kept) == len(index) else 0
+        scored = np.diff(places) >= 2 if places.ndim == 1 else np.array([])
+        skipped = int((~scored).sum()) if len(scored) == len(index) else 0
         if empty == "error" or not skipped:
             return cls(flat, places, index, names)
         # The ids of all items are checked, also of those that are left out.
@@ -105,13 +105,13 @@ class Similarities:
         fits = places[0] == 0 and places[-1] == len(flat) and bool((counts >= 0).all())
         if not fits:
             return cls(flat, places, index, names)  # which says what is wrong
-        numbers = np.flatnonzero(kept)
+        numbers = np.flatnonzero(scored)
         if names is None:
             names = tuple(map(str, range(len(index))))
         return cls(
-            flat[np.repeat(kept, counts)],
-            np.concatenate([[0], np.cumsum(counts[kept])]),
-            index[kept],
+            flat[np.repeat(scored, counts)],
+            np.concatenate([[0], np.cumsum(counts[scored])]),
+            index[scored],
             tuple(names[number] for number in numbers),
             skipped,
         )

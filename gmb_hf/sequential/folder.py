@@ -102,12 +102,12 @@ class SequentialFolder:
         logs = []
         for place in np.argsort(seeds).tolist():
             seed, last = seeds[place], stopped[place]
-            kept = slice(None) if last < 0 else steps <= last
+            trained = slice(None) if last < 0 else steps <= last
             values = {
-                name: np.stack(found)[kept, place][None] for name, found in rows.values.items()
+                name: np.stack(found)[trained, place][None] for name, found in rows.values.items()
             }
             run = f"{variant}-phase-{phase}-{task}-seed_{seed}"
-            logs.append(RunLog.from_arrays([run], steps[kept], values, seeds=[seed]))
+            logs.append(RunLog.from_arrays([run], steps[trained], values, seeds=[seed]))
         log = RunLog.concat(logs)
         log.metadata = {
             "variant": variant,
@@ -173,5 +173,5 @@ def read_design(path: str | Path) -> SequentialConfig:
     Raises:
         InputError: the file is missing, or no such design.
     """
-    held = read_claim(Path(path))
-    return SequentialConfig.from_design(held.get("design") or {}, where=str(path))
+    design = read_claim(Path(path)).get("design") or {}
+    return SequentialConfig.from_design(design, where=str(path))

@@ -16,7 +16,6 @@ from gmb_hf.documents import Record
 from gmb_hf.errors import InputError, choose, positive_int, repeated
 from gmb_hf.files import write_json
 from gmb_hf.report import style
-from gmb_hf.report.tables import Column, Table
 from gmb_hf.runs.columns import missing_column
 from gmb_hf.runs.metadata import learned_data, mismatches, refuse_mismatches
 from gmb_hf.runs.runlog import RunLog
@@ -30,6 +29,7 @@ from gmb_hf.stats import (
     difference,
     over_seeds,
 )
+from gmb_hf.tables import Column, Table
 
 PROTOCOL_SEEDS = (1337, 42, 7)
 """The seeds of the generalisation protocol."""
