@@ -262,9 +262,10 @@ def from_runs(
         for note in found.notes:
             screen.say(f"note: {note}")
         screen.say_whole("compare", comparing)
+        design = config.benchmark.design()
         following = ["gmb", "evaluate", "--runs", str(out / "logs"), "--metric", "test_acc"]
-        following += ["--score", "crucible_margin_q10", "--horizon", str(config.benchmark.horizon)]
-        following += ["--safe-gap", str(config.benchmark.safe_gap)]
+        following += ["--score", "crucible_margin_q10", "--horizon", str(design.horizon)]
+        following += ["--safe-gap", str(design.safe_gap)]
         screen.written(list(found.paths), following=shlex.join(following))
         return
     if len(wanted) != 1:
