@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from types import FrameType
-from typing import Any, NoReturn
-
-from accelerate import Accelerator
-from accelerate.utils import DataLoaderConfiguration, InitProcessGroupKwargs, broadcast_object_list
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gmb_hf.errors import InputError, choose
 from gmb_hf.training.config import DEVICES
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 INTERRUPTED = 128 + signal.SIGINT
 STOPPED = 128 + signal.SIGTERM
@@ -103,6 +103,9 @@ def make_accelerator(*, cpu: bool, **settings: Any) -> Accelerator:
     Raises:
         InputError: several processes were launched, but this one does not see the others.
     """
+    from accelerate import Accelerator
+    from accelerate.utils import DataLoaderConfiguration, InitProcessGroupKwargs
+
     accelerator = Accelerator(
         cpu=cpu,
         dataloader_config=DataLoaderConfiguration(split_batches=True),
@@ -141,6 +144,8 @@ def on_main(accelerator: Accelerator, work: Callable[[], Any]) -> None:
     Raises:
         InputError: the work raised it, in every process.
     """
+    from accelerate.utils import broadcast_object_list
+
     faults: list[str | None] = [None]
     if accelerator.is_main_process:
         try:
