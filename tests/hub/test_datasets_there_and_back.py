@@ -113,7 +113,7 @@ def test_runs_are_judged_from_the_hub_as_from_the_disk(
     commit = hub.repositories["dataset:acme/runs"].sha
     address = "hf://datasets/acme/runs@main"
     judging = ["--score=embedding_gini", "--horizon=100", "--safe-gap=200", "--jump=0.2"]
-    judging += ["--burn-in=150", "--lead-target=30", "--lead-min=20"]
+    judging += ["--burn-in=150", "--lead-target=30", "--lead-min=20", "--no-figures"]
     for source, out in ((log, "here"), (address, "there")):
         commands.done("evaluate", "--runs", source, *judging, "--out", tmp_path / out)
     here, there = (Results.read(tmp_path / out / "results.yaml") for out in ("here", "there"))

@@ -1,10 +1,8 @@
-"""Caches of `evaluate` that belong to the tests, in this process and in others."""
+"""Caches of `evaluate` that belong to the tests."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,18 +29,3 @@ def load(own_caches: None) -> Callable[[str], Any]:
     import gmb_hf.metrics
 
     return functools.cache(gmb_hf.metrics.load)
-
-
-@pytest.fixture
-def offline(tmp_path: Path) -> dict[str, str]:
-    """The environment of a process with empty caches and no way to the Hub."""
-    (tmp_path / "home").mkdir()
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
-    return {
-        **kept,
-        "HOME": str(tmp_path / "home"),
-        "HF_HOME": str(tmp_path / "home" / "hf"),
-        "HF_HUB_OFFLINE": "1",
-        "HF_EVALUATE_OFFLINE": "1",  # it does not heed the other, and would wait for an answer
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-    }

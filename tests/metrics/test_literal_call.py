@@ -2,91 +2,73 @@
 
 from __future__ import annotations
 
-import subprocess
+import doctest
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
+import evaluate
 import pytest
 
 import gmb_hf.metrics
 from gmb_hf.cli import main
 
-# Every example of every script and card, run as its reader would.
-EXAMPLES = """
-import doctest, pathlib, sys
-import evaluate
-
-parser, flags = doctest.DocTestParser(), doctest.NORMALIZE_WHITESPACE
-runner = doctest.DocTestRunner(optionflags=flags)
-for name, card in zip(sys.argv[1::2], sys.argv[2::2]):
-    for where, text in (
-        (name, evaluate.load(name).inputs_description),
-        (card, pathlib.Path(card).read_text(encoding="utf-8")),
-    ):
-        test = parser.get_doctest(text, {}, where, where, 0)
-        loads = sum("evaluate.load" in example.source for example in test.examples)
-        asked = sum(bool(example.want) for example in test.examples)
-        assert loads and asked >= 2, f"{where}: two examples that load the module are wanted"
-        runner.run(test)
-print(runner.summarize(verbose=False))
-sys.exit(runner.failures > 0)
-"""
-
-
-# Names that nothing has installed, then the way that needs no installing.
-NOT_INSTALLED = """
-import evaluate, gmb_hf
-try:
-    evaluate.load("gmb_operationality")
-except FileNotFoundError as error:
-    print(error)
-print(gmb_hf.metrics.load("gmb_operationality").name)
-"""
-
-
-def run(folder: Path, env: dict[str, str], *arguments: object) -> str:
-    done = subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
 
 @pytest.fixture
-def empty(tmp_path: Path) -> Path:
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder, which is the current one, in a process with empty caches."""
+    monkeypatch.setattr(evaluate.config, "HF_MODULES_CACHE", tmp_path / "modules")
+    monkeypatch.setattr(evaluate.config, "HF_METRICS_CACHE", tmp_path / "metrics")
+    monkeypatch.setattr(evaluate.config, "HF_EVALUATE_OFFLINE", True)
+    elsewhere = [path for path in sys.path if not (Path(path) / "evaluate_modules").is_dir()]
+    monkeypatch.setattr(sys, "path", elsewhere)
     folder = tmp_path / "empty"
     folder.mkdir()
-    return folder
+    monkeypatch.chdir(folder)
+    before = forgotten()
+    yield folder
+    forgotten()
+    sys.modules.update(before)
+
+
+def forgotten() -> dict[str, ModuleType]:
+    """The modules that `evaluate` has copied and imported, which are imported no longer."""
+    names = [name for name in sys.modules if name.split(".")[0] == "evaluate_modules"]
+    return {name: sys.modules.pop(name) for name in names}
 
 
 def test_the_literal_call_in_every_example(
-    empty: Path, offline: dict[str, str], own_caches: None, capsys: pytest.CaptureFixture[str]
+    empty: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from evaluate import config
-
+    """Every example of every script and card, run as its reader would."""
     assert main(["metrics", "install"]) == 0
     printed = capsys.readouterr().out.splitlines()
     wrote = [Path(line.split(maxsplit=1)[1]) for line in printed if line.startswith("wrote")]
     assert wrote
-    assert all(path.is_relative_to(config.HF_MODULES_CACHE) for path in wrote)
+    assert all(path.is_relative_to(tmp_path / "modules") for path in wrote)
 
-    pairs = [
-        part
-        for name in gmb_hf.metrics.names()
-        for part in (name, gmb_hf.metrics.folder() / name / "README.md")
-    ]
-    env = {**offline, "HF_MODULES_CACHE": str(config.HF_MODULES_CACHE)}
-    run(empty, env, "-c", EXAMPLES, *pairs)
+    parser, runner = (
+        doctest.DocTestParser(),
+        doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE),
+    )
+    for name in gmb_hf.metrics.names():
+        card = gmb_hf.metrics.folder() / name / "README.md"
+        for where, text in (
+            (name, evaluate.load(name).inputs_description),
+            (str(card), card.read_text(encoding="utf-8")),
+        ):
+            test = parser.get_doctest(text, {}, where, where, 0)
+            loads = sum("evaluate.load" in example.source for example in test.examples)
+            expecting = sum(bool(example.want) for example in test.examples)
+            assert loads, f"{where}: no example loads the module"
+            assert expecting >= 2, f"{where}: two examples that say what comes out are wanted"
+            runner.run(test)
+    assert runner.summarize(verbose=False).failed == 0, capsys.readouterr().out
     assert list(empty.iterdir()) == []
 
 
-def test_without_installing_the_plain_name_is_unknown(empty: Path, offline: dict[str, str]) -> None:
-    unknown, name = run(empty, offline, "-c", NOT_INSTALLED).splitlines()
-    assert "Couldn't find a module script" in unknown
-    assert name == "gmb_operationality"
+def test_without_installing_the_plain_name_is_unknown(empty: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="Couldn't find a module script"):
+        evaluate.load("gmb_operationality")
+    assert gmb_hf.metrics.load("gmb_operationality").name == "gmb_operationality"

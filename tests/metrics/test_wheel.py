@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hub_client import environment
+from hub_store import Repository
 from hub_stub import loopback_hub
 
 import gmb_hf.metrics
@@ -19,29 +23,28 @@ from gmb_hf.training.presets import preset
 ROOT = Path(gmb_hf.metrics.__file__).parents[1]
 SOURCES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "gmb_hf", "metrics", "cards")
 
-LOAD_ALL = """
-import sys
-import gmb_hf.metrics
-print(gmb_hf.metrics.__file__)
-for name in gmb_hf.metrics.names():
-    print(gmb_hf.metrics.load(name).name, gmb_hf.metrics.module(name).script)
-"""
-
-WRITE_A_CARD = """
+# What somebody does who has installed the wheel, in one process.
+USE = """
+import json
 from pathlib import Path
-from gmb_hf.hub import cards
-from gmb_hf.training.presets import preset
-from gmb_hf.hub.datasets import write_data
-print(cards.folder())
-print(write_data(preset("quick"), Path("data"))[0])
-"""
 
-PUSH_ALL = """
+import gmb_hf.metrics
 from gmb_hf.cli import main
+from gmb_hf.hub import cards
+from gmb_hf.hub.datasets import write_data
+from gmb_hf.training.presets import preset
 
 def gmb(*words):
     assert main(list(words)) == 0, words
 
+names = gmb_hf.metrics.names()
+found = {
+    "package": gmb_hf.metrics.__file__,
+    "names": [gmb_hf.metrics.load(name).name for name in names],
+    "scripts": [str(gmb_hf.metrics.module(name).script) for name in names],
+    "templates": str(cards.folder()),
+    "card": str(write_data(preset("quick"), Path("data"))[0]),
+}
 small = ["--preset=smoke", "--set=training.steps=20", "--set=training.compile=never"]
 gmb("train", *small, "--seeds=0:2", "--save-models=1", "--out=run")
 gmb("data", "build", "modular", "--task=add_p7", "--out=tasks")
@@ -49,6 +52,7 @@ gmb("data", "push", "tasks", "acme/tasks")
 gmb("runs", "push", "all=run/logs", "acme/runs")
 gmb("model", "push", "run/models/seed_1", "acme/small")
 gmb("metrics", "push", "--org=acme", "--name=gmb_verdict")
+print(json.dumps(found))
 """
 
 
@@ -97,54 +101,56 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def run_elsewhere(code: str, installed: Path, folder: Path, offline: dict[str, str]) -> list[str]:
-    """The lines that code prints in another folder, with what is installed."""
-    folder.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env={**offline, "PYTHONPATH": str(installed)},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+@dataclass(frozen=True)
+class Used:
+    """Where `USE` ran with what is installed, what it found and what the stub of the Hub holds."""
+
+    folder: Path
+    found: dict[str, Any]
+    repositories: dict[str, Repository]
 
 
-def test_what_is_installed_loads_each_metric(
-    installed: Path, tmp_path: Path, offline: dict[str, str]
-) -> None:
-    where, *lines = run_elsewhere(LOAD_ALL, installed, tmp_path / "elsewhere", offline)
-    assert Path(where).is_relative_to(installed)
-    loaded = dict(line.split(maxsplit=1) for line in lines)
-    assert tuple(loaded) == gmb_hf.metrics.names()
-    assert all(Path(script).is_relative_to(installed) for script in loaded.values())
-
-
-def test_what_is_installed_writes_a_data_card(
-    installed: Path, tmp_path: Path, offline: dict[str, str]
-) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    templates, card = run_elsewhere(WRITE_A_CARD, installed, elsewhere, offline)
-    assert Path(templates) == installed / "gmb_hf" / "card_templates"
-    ours = write_data(preset("quick"), tmp_path / "ours")[0]
-    assert (elsewhere / card).read_bytes() == ours.read_bytes()
-
-
-def test_loopback_protocol_stub_is_pushed_to_by_what_is_installed(
-    installed: Path, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def used(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Used:
+    home = tmp_path_factory.mktemp("home")
+    folder = tmp_path_factory.mktemp("elsewhere")
     with loopback_hub() as hub:
-        variables = environment(hub, tmp_path)
-        run_elsewhere(PUSH_ALL, installed, tmp_path / "elsewhere", variables)
-    assert hub.repositories.keys() == {
+        done = subprocess.run(
+            [sys.executable, "-c", USE],
+            cwd=folder,
+            env={
+                **environment(hub, home),
+                "HF_EVALUATE_OFFLINE": "1",
+                "PYTHONPATH": str(installed),
+            },
+            capture_output=True,
+            text=True,
+            timeout=200,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    return Used(folder, json.loads(done.stdout.splitlines()[-1]), hub.repositories)
+
+
+def test_what_is_installed_loads_each_metric(installed: Path, used: Used) -> None:
+    assert Path(used.found["package"]).is_relative_to(installed)
+    assert tuple(used.found["names"]) == gmb_hf.metrics.names()
+    assert all(Path(script).is_relative_to(installed) for script in used.found["scripts"])
+
+
+def test_what_is_installed_writes_a_data_card(installed: Path, used: Used, tmp_path: Path) -> None:
+    assert Path(used.found["templates"]) == installed / "gmb_hf" / "card_templates"
+    ours = write_data(preset("quick"), tmp_path / "ours")[0]
+    assert (used.folder / used.found["card"]).read_bytes() == ours.read_bytes()
+
+
+def test_loopback_protocol_stub_is_pushed_to_by_what_is_installed(used: Used) -> None:
+    assert used.repositories.keys() == {
         "dataset:acme/tasks",
         "dataset:acme/runs",
         "model:acme/small",
         "space:acme/gmb_verdict",
     }
-    for repository in hub.repositories.values():
+    for repository in used.repositories.values():
         assert len(repository.commits) == 2
         assert b"\n# " in repository.files["README.md"]
