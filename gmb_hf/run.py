@@ -23,7 +23,7 @@ from gmb_hf.design.lint import DesignFacts, lint, refuse_unsound
 from gmb_hf.design.lock import Lock
 from gmb_hf.errors import InputError
 from gmb_hf.hub.datasets import write_data
-from gmb_hf.hub.models import read_kept, write_model_card
+from gmb_hf.hub.models import read_saved_model, write_model_card
 from gmb_hf.hub.sources import explore_part, held_out_part
 from gmb_hf.report.report import publish
 from gmb_hf.runs.runlog import RunLog
@@ -148,7 +148,7 @@ def _card(folder: Path, seed: int, evaluation: Evaluation, *, figures: bool) -> 
     if not place.is_dir():
         return []
     return write_model_card(
-        read_kept(place),
+        read_saved_model(place),
         folder / "card",
         results=evaluation.results,
         place=str(place.relative_to(folder)),

@@ -140,13 +140,13 @@ def runs_(
 
 
 def _build(configs: Sequence[Config], out: Path, about: About, version: str) -> None:
-    from gmb_hf.cli import screen as show
+    from gmb_hf.cli import screen
     from gmb_hf.hub.datasets import build
 
     card = build(configs, out, about, version=version)
     for config in configs:
-        show.say_whole("config", config.name)
-    show.written([card], following=shlex.join(["gmb", "data", "verify", str(out)]))
+        screen.say_whole("config", config.name)
+    screen.written([card], following=shlex.join(["gmb", "data", "verify", str(out)]))
 
 
 app = typer.Typer(no_args_is_help=True)
@@ -196,35 +196,35 @@ def verify(
     ] = None,
 ) -> None:
     """Hash a dataset anew and compare it with its card; exit 1 where they differ."""
-    from gmb_hf.cli import screen as show
+    from gmb_hf.cli import screen
     from gmb_hf.errors import CheckFailed
     from gmb_hf.hub.datasets import refuse_shrunk
     from gmb_hf.hub.transfer import dataset_folder
     from gmb_hf.hub.verify import verify as verifying
 
     folder, only = dataset_folder(dataset)
-    with show.counting("verifying") as done:
+    with screen.counting("verifying") as done:
         found = verifying(folder, config or only, on_done=done)
     for one in found.configs:
         verdict = "differs" if one.faults else "as its card says"
         known = f"{one.name} {one.entry.version} {one.entry.fingerprint}"
-        show.say_whole("config", f"{known} {verdict}")
+        screen.say_whole("config", f"{known} {verdict}")
         for fact in one.facts:
-            show.say(f"note: {fact}")
+            screen.say(f"note: {fact}")
     for name in found.without:
-        show.say(f"note: {name}: the card has no fingerprint of it; it was not verified")
+        screen.say(f"note: {name}: the card has no fingerprint of it; it was not verified")
     for fault in found.faults:
-        show.say_whole("fault", fault)
+        screen.say_whole("fault", fault)
     if found.faults:
         count = len(found.faults)
         raise CheckFailed(f"{dataset}: {count} fault{'s' * (count > 1)}, named above")
     if previous is not None:
         refuse_shrunk(folder, dataset_folder(previous)[0])
-        show.say(f"Everything in {previous} is in {dataset}.")
+        screen.say(f"Everything in {previous} is in {dataset}.")
     name = found.configs[0].name
     arguments = ", ".join(map(json.dumps, (str(folder), name)))
     call = f"from datasets import load_dataset; print(load_dataset({arguments}))"
-    show.written([], following=shlex.join(["python", "-c", call]))
+    screen.written([], following=shlex.join(["python", "-c", call]))
 
 
 @app.command()

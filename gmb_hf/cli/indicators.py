@@ -24,7 +24,7 @@ def _one(name: str) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from gmb_hf.cli import screen as show
+    from gmb_hf.cli import screen
     from gmb_hf.indicators.catalogue import get
 
     entry = get(name)
@@ -36,15 +36,15 @@ def _one(name: str) -> None:
         "parameters": ", ".join(f"{k}={v}" for k, v in entry.parameters.items()) or "none",
         "source": entry.source,
     }
-    screen = show.console()
-    screen.print(Text.assemble((entry.name, "bold"), f": {entry.summary}"))
+    console = screen.console()
+    console.print(Text.assemble((entry.name, "bold"), f": {entry.summary}"))
     for key, value in facts.items():
-        screen.print(Padding(Text(f"{key}: {value}"), (0, 0, 0, 2)))
-    show.say_whole("next", f"gmb evaluate --runs RUNS --score {name} --horizon H --safe-gap G")
+        console.print(Padding(Text(f"{key}: {value}"), (0, 0, 0, 2)))
+    screen.say_whole("next", f"gmb evaluate --runs RUNS --score {name} --horizon H --safe-gap G")
 
 
 def _list(runs: list[str] | None) -> None:
-    from gmb_hf.cli import screen as show
+    from gmb_hf.cli import screen
     from gmb_hf.indicators.catalogue import available, get, names
     from gmb_hf.tables import Column, Table
 
@@ -60,9 +60,9 @@ def _list(runs: list[str] | None) -> None:
         Column("what it is", take="summary", shrinks_to=12),
     )
     entries = [get(one) for one in known]
-    show.table(Table.of(entries, columns))
-    show.say(
+    screen.table(Table.of(entries, columns))
+    screen.say(
         f"{len(entries)} indicators; 'test' marks scores that see held-out labels: oracles to "
         "compare with, no monitors."
     )
-    show.say_whole("next", "gmb indicators NAME")
+    screen.say_whole("next", "gmb indicators NAME")

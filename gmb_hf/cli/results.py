@@ -35,14 +35,14 @@ def validate(
     extensions, which any writer may add.
     """
     from gmb_hf.benchmark.results import check_results
-    from gmb_hf.cli import screen as show
+    from gmb_hf.cli import screen
     from gmb_hf.errors import InputError
 
     found = check_results(file)
     for path in found.set_aside:
-        show.say(f"note: {path} is an extension of its writer, not ours of that name; set aside")
+        screen.say(f"note: {path} is an extension of its writer, not ours of that name; set aside")
     for violation in found.violations:
-        show.say(f"- {violation}")
+        screen.say(f"- {violation}")
     if found.violations or found.results is None:
         first, count = found.violations[0], len(found.violations) - 1
         more = f" ({count} more, listed above)" if count else ""
@@ -50,12 +50,12 @@ def validate(
     summary = found.results.summary
     events = "an unknown number of" if summary.n_events is None else f"{summary.n_events:,}"
     indicators = len(found.results.indicators)
-    show.say(
+    screen.say(
         f"{file} matches the results schema v0.4: {indicators:,} "
         f"indicator{'' if indicators == 1 else 's'}, {summary.n_seeds:,} runs, {events} events."
     )
     following = shlex.join(["gmb", "results", "compare", str(file), "OTHER.yaml"])
-    show.written([], following=following)
+    screen.written([], following=following)
 
 
 @app.command()
@@ -75,7 +75,7 @@ def compare(
 ) -> None:
     """Put two evaluations side by side, indicator by indicator; what changed is marked."""
     from gmb_hf.benchmark.results import Results
-    from gmb_hf.cli import screen as show
+    from gmb_hf.cli import screen
     from gmb_hf.errors import InputError
     from gmb_hf.report.compare import check_ending, write_comparison
     from gmb_hf.report.compare import compare as side_by_side
@@ -90,11 +90,11 @@ def compare(
         )
     _print(found, a, b)
     paths = [] if out is None else [write_comparison(found, str(a), str(b), out)]
-    show.written(paths, following=shlex.join(["gmb", "results", "validate", str(b)]))
+    screen.written(paths, following=shlex.join(["gmb", "results", "validate", str(b)]))
 
 
 def _print(found: Comparison, a: Path, b: Path) -> None:
-    from gmb_hf.cli import screen as show
+    from gmb_hf.cli import screen
     from gmb_hf.report.compare import count_changes, verdict
     from gmb_hf.tables import Column, Line, Table
 
@@ -108,16 +108,16 @@ def _print(found: Comparison, a: Path, b: Path) -> None:
         items = [item for item in found.indicators if item.changed == changed]
         rows += [Line(heading)] if items else []
         rows += [row for item in items for row in _rows(item)]
-    show.say_whole("A", str(a))
-    show.say_whole("B", str(b))
-    show.console().print()
-    show.table(Table(columns, rows))
-    show.say(
+    screen.say_whole("A", str(a))
+    screen.say_whole("B", str(b))
+    screen.console().print()
+    screen.table(Table(columns, rows))
+    screen.say(
         f"FPR, cover and p: at a budget of {found.target:g}. *: differs from A. –: no such number.",
         style="dim",
     )
-    show.say(count_changes(found))
-    show.say(verdict(found), style="" if found.comparable else "bold")
+    screen.say(count_changes(found))
+    screen.say(verdict(found), style="" if found.comparable else "bold")
 
 
 def _rows(item: IndicatorPair) -> list[Row]:

@@ -48,7 +48,7 @@ def read(
     ] = None,
 ) -> None:
     """Read logs of any known format into one table."""
-    from gmb_hf.cli import screen as show
+    from gmb_hf.cli import screen
     from gmb_hf.errors import InputError
     from gmb_hf.hub.sources import read_runs
 
@@ -66,12 +66,12 @@ def read(
     path = log.write(out)
     clock = log.panel("step")
     first, last = clock.first_step.min(), clock.last_step.max()
-    show.say(
+    screen.say(
         f"{len(log.runs)} runs, {log.table.num_rows} rows, {len(log.observables)} columns, steps "
         f"{first:,} to {last:,}."
     )
     _say_notes(log.notes)
-    show.written([path], following=_judging([str(path)], asked))
+    screen.written([path], following=_judging([str(path)], asked))
 
 
 @app.command("verify")
@@ -83,7 +83,7 @@ def verify(
     run_column: RunColumn = "run",
 ) -> None:
     """Look at logs before they are judged; exit 1 where something is wrong with them."""
-    from gmb_hf.cli import screen as show
+    from gmb_hf.cli import screen
     from gmb_hf.errors import CheckFailed
     from gmb_hf.hub.sources import read_runs
     from gmb_hf.runs import verify as verifying
@@ -94,14 +94,14 @@ def verify(
     found = verifying.verify(log, asked)
     _print(found)
     for fault in found.faults:
-        show.say_whole("fault", fault)
+        screen.say_whole("fault", fault)
     if found.faults:
         count = len(found.faults)
         raise CheckFailed(f"{count} fault{'s' * (count > 1)} in these logs, named above")
-    show.say("Nothing is wrong with these logs.")
+    screen.say("Nothing is wrong with these logs.")
     keys = ["--step-column", step_column] if step_column != "step" else []
     keys += ["--run-column", run_column] if run_column != "run" else []
-    show.written([], following=_judging([*sources, *keys], asked, spacing=found.spacing))
+    screen.written([], following=_judging([*sources, *keys], asked, spacing=found.spacing))
 
 
 @app.command("join")
@@ -120,7 +120,7 @@ def join(
     run_column: RunColumn = "run",
 ) -> None:
     """Scores of the same runs become a column of their log, to be judged like any other."""
-    from gmb_hf.cli import screen as show
+    from gmb_hf.cli import screen
     from gmb_hf.errors import InputError
     from gmb_hf.hub.sources import read_runs
     from gmb_hf.runs.joining import join_scores
@@ -131,12 +131,12 @@ def join(
     joined = join_scores(log, scores, score or ())
     path = joined.write(out)
     new = [name for name in joined.observables if name not in log.observables]
-    show.say(
+    screen.say(
         f"{', '.join(new)}: {joined.table.num_rows} checkpoints of {len(joined.runs)} runs have "
         "a score."
     )
     _say_notes(joined.notes)
-    show.written([path], following=_judging([str(path)], ["METRIC", *new]))
+    screen.written([path], following=_judging([str(path)], ["METRIC", *new]))
 
 
 @app.command("push")
@@ -164,14 +164,14 @@ def push(
 
 
 def _print(found: Verification) -> None:
-    from gmb_hf.cli import screen as show
+    from gmb_hf.cli import screen
     from gmb_hf.tables import Column, Line, Row, Table
 
     first, last = found.steps
     spacing = f", every {found.spacing:,}" if found.spacing else ""
-    show.say_whole("runs", f"{len(found.runs):,}: {found.runs[0]} to {found.runs[-1]}")
-    show.say_whole("rows", f"{found.rows:,}, steps {first:,} to {last:,}{spacing}")
-    show.say_whole("hash", found.fingerprint)
+    screen.say_whole("runs", f"{len(found.runs):,}: {found.runs[0]} to {found.runs[-1]}")
+    screen.say_whole("rows", f"{found.rows:,}, steps {first:,} to {last:,}{spacing}")
+    screen.say_whole("hash", found.fingerprint)
     columns = (
         Column("column", shrinks_to=16, take="name"),
         *(Column(head, "{:,}".format, take=head.lower()) for head in _COUNTS),
@@ -182,16 +182,16 @@ def _print(found: Verification) -> None:
     if len(found.columns) > _MOST_COLUMNS:
         rest = len(found.columns) - _MOST_COLUMNS
         rows.append(Line(f"and {rest} more columns; --columns chooses"))
-    show.console().print()
-    show.table(Table(columns, rows))
+    screen.console().print()
+    screen.table(Table(columns, rows))
     _say_notes(found.remarks)
 
 
 def _say_notes(notes: Sequence[str]) -> None:
-    from gmb_hf.cli import screen as show
+    from gmb_hf.cli import screen
 
     for note in notes:
-        show.say(f"note: {note}")
+        screen.say(f"note: {note}")
 
 
 def _names(text: str | None) -> list[str]:

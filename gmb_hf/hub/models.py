@@ -1,4 +1,4 @@
-"""A model that a training kept, read back with its log, and held against it."""
+"""A model that a training saved, read back with its log, and held against it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class HeldOut:
 
 
 @dataclass(frozen=True, eq=False)
-class KeptModel:
+class SavedModel:
     """A checkpoint of which everything is known.
 
     Attributes:
@@ -70,7 +70,7 @@ class KeptModel:
     fingerprints: dict[str, CardFingerprint]
 
 
-def read_kept(folder: str | Path) -> KeptModel:
+def read_saved_model(folder: str | Path) -> SavedModel:
     """Read a checkpoint and measure it.
 
     Raises:
@@ -101,7 +101,7 @@ def read_kept(folder: str | Path) -> KeptModel:
         "weights": weights_fingerprint(place / "model.safetensors"),
     }
     _refuse_edited(place, fingerprints)
-    return KeptModel(place, seed, config, log, held_out, fingerprints)
+    return SavedModel(place, seed, config, log, held_out, fingerprints)
 
 
 def measure(model: GrokkingTransformerForCausalLM, config: RunConfig, seed: int) -> HeldOut:
@@ -202,7 +202,7 @@ _OWN_RUNS = "gmb-runs"  # judged on runs that are in no dataset of the Hub
 
 
 def write_model_card(
-    kept: KeptModel,
+    saved: SavedModel,
     folder: str | Path,
     *,
     results: Results | None = None,
@@ -212,7 +212,7 @@ def write_model_card(
     """Write README.md and its pictures to a folder.
 
     Args:
-        kept: the model.
+        saved: the model.
         folder: where to.
         results: of the evaluation that the run, or runs like it, took part in.
         place: how the card's example finds the model, ORG/NAME or a path.
@@ -227,11 +227,11 @@ def write_model_card(
     from gmb_hf.training.checkpoints import LOG
 
     if results is not None:
-        refuse_results_of_others(kept, results)
-    target, said = Path(folder), kept.log.metadata
+        refuse_results_of_others(saved, results)
+    target, said = Path(folder), saved.log.metadata
     written: list[Path] = []
     if figures:
-        curves = grokking_curves_of(kept.log, "test_acc", np.full(1, np.nan))
+        curves = grokking_curves_of(saved.log, "test_acc", np.full(1, np.nan))
         written = save_figure(grokking_curves(curves), target / "training", formats=("png",))
         summary = None if results is None else draw(results).get("summary")
         if summary is not None:
@@ -239,11 +239,11 @@ def write_model_card(
     found = None if results is None else answer(results)
     text = render_card(
         "model",
-        header(kept, results, name=Path(place).name),
+        header(saved, results, name=Path(place).name),
         title=escape.markdown(Path(place).name),
-        task=escape.markdown(str(said.get("task", kept.config.task.title))),
-        data=_data_in_words(kept),
-        held_out=kept.held_out,
+        task=escape.markdown(str(said.get("task", saved.config.task.title))),
+        data=_data_in_words(saved),
+        held_out=saved.held_out,
         place=place,
         pictures={path.stem: path.name for path in written},
         verdicts=None if found is None else verdict_table(found.ranked, found.target).md(),
@@ -254,8 +254,8 @@ def write_model_card(
             for key in ("preset", "model", "optimizer", "schedule")
             if said.get(key)
         ]
-        + [f"seed: {kept.seed}"],
-        settings=settings_text(kept.config),
+        + [f"seed: {saved.seed}"],
+        settings=settings_text(saved.config),
         fingerprints=[
             {
                 "name": name,
@@ -263,14 +263,14 @@ def write_model_card(
                 "item": entry.item,
                 "hash": entry.content_hash,
             }
-            for name, entry in kept.fingerprints.items()
+            for name, entry in saved.fingerprints.items()
         ],
         log=LOG,
     )
     return [write_text(target / CARD, text), *written]
 
 
-def header(kept: KeptModel, results: Results | None, *, name: str) -> dict[str, Any]:
+def header(saved: SavedModel, results: Results | None, *, name: str) -> dict[str, Any]:
     """What the Hub reads: model-index, fingerprints, where the data are."""
     from huggingface_hub import ModelCardData
 
@@ -280,20 +280,20 @@ def header(kept: KeptModel, results: Results | None, *, name: str) -> dict[str, 
         "library_name": "transformers",
         "pipeline_tag": "text-generation",
         "tags": _TAGS,
-        "datasets": [source["repo"] for source in _sources(kept, "data")] or None,
-        "eval_results": evaluations(kept, results),
-        KEY: {what: entry.entry() for what, entry in kept.fingerprints.items()},
+        "datasets": [source["repo"] for source in _sources(saved, "data")] or None,
+        "eval_results": evaluations(saved, results),
+        KEY: {what: entry.entry() for what, entry in saved.fingerprints.items()},
     }
     found: dict[str, Any] = ModelCardData(**fields).to_dict()  # type: ignore[no-untyped-call]
     return found
 
 
-def evaluations(kept: KeptModel, results: Results | None) -> list[EvalResult]:
+def evaluations(saved: SavedModel, results: Results | None) -> list[EvalResult]:
     """Held-out accuracy and loss, and how many scores got each label, for the model-index."""
     from huggingface_hub import EvalResult
 
-    task = kept.config.task
-    pulled = next(iter(_sources(kept, "data")), None)
+    task = saved.config.task
+    pulled = next(iter(_sources(saved, "data")), None)
     learned_task = task.build()
     name = learned_task.name
     learned: dict[str, Any] = {
@@ -304,33 +304,33 @@ def evaluations(kept: KeptModel, results: Results | None) -> list[EvalResult]:
         "dataset_config": pulled["config"] if pulled else name,
         "dataset_revision": pulled["revision"] if pulled else None,
         "dataset_split": "held out",
-        "dataset_args": {"data_seed": task.data_seed_of(kept.seed), "train": task.share},
+        "dataset_args": {"data_seed": task.data_seed_of(saved.seed), "train": task.share},
     }
     found = [
         EvalResult(
             metric_type="accuracy",
             metric_name="held-out accuracy",
-            metric_value=kept.held_out.accuracy,
+            metric_value=saved.held_out.accuracy,
             **learned,
         ),
         EvalResult(
             metric_type="loss",
             metric_name="held-out loss, nats",
-            metric_value=kept.held_out.loss,
+            metric_value=saved.held_out.loss,
             **learned,
         ),
     ]
     return found if results is None else [*found, *_verdict_counts(results)]
 
 
-def refuse_results_of_others(kept: KeptModel, results: Results) -> None:
+def refuse_results_of_others(saved: SavedModel, results: Results) -> None:
     """Refuse results that were judged on runs of another task or model.
 
     Raises:
         InputError: they differ.
     """
     for key in ("task", "model"):
-        judged, own = getattr(results.boundary, key), kept.log.metadata.get(key)
+        judged, own = getattr(results.boundary, key), saved.log.metadata.get(key)
         if judged != own:
             raise InputError(
                 f"--results: were judged on runs whose {key} is {judged!r}, this model's is "
@@ -365,20 +365,20 @@ def _verdict_counts(results: Results) -> list[EvalResult]:
     ]
 
 
-def _sources(kept: KeptModel, what: str) -> list[dict[str, str]]:
-    return [source for source in hub_sources(kept.log.metadata) if source["what"] == what]
+def _sources(saved: SavedModel, what: str) -> list[dict[str, str]]:
+    return [source for source in hub_sources(saved.log.metadata) if source["what"] == what]
 
 
-def _data_in_words(kept: KeptModel) -> str:
-    pulled = next(iter(_sources(kept, "data")), None)
+def _data_in_words(saved: SavedModel) -> str:
+    pulled = next(iter(_sources(saved, "data")), None)
     if pulled is None:
-        kind = "rows" if kept.config.task.name else "equations"
+        kind = "rows" if saved.config.task.name else "equations"
         return f"{kind} made on the spot"
     repo, revision = escape.markdown(pulled["repo"]), pulled["revision"]
     return f"[{repo}](https://huggingface.co/datasets/{repo}/tree/{revision}) at `{revision[:12]}`"
 
 
-# A kept model to a repository of the Hub: weights, log, card and pictures in one commit.
+# A saved model to a repository of the Hub: weights, log, card and pictures in one commit.
 
 
 _OF_A_MODEL = {".json", ".safetensors", ".py", ".parquet"}  # no stray file is published
@@ -396,17 +396,17 @@ def push_model(
         private: make a new repository private.
 
     Raises:
-        InputError: as `read_kept`, `write_model_card` and `publish`.
+        InputError: as `read_saved_model`, `write_model_card` and `publish`.
     """
-    kept = read_kept(folder)
+    saved = read_saved_model(folder)
     judged = None if results is None else Results.read(results)
     with tempfile.TemporaryDirectory() as workshop:
-        card = write_model_card(kept, workshop, results=judged, place=repo_id)
+        card = write_model_card(saved, workshop, results=judged, place=repo_id)
         files: dict[str, Path | bytes] = {
             path.name: path
-            for path in sorted(kept.folder.iterdir())
+            for path in sorted(saved.folder.iterdir())
             if path.is_file() and path.suffix in _OF_A_MODEL and not path.name.startswith(".")
         }
         files |= {path.name: path for path in card}
-        message = f"Model of seed {kept.seed}, {kept.config.task.title}"
+        message = f"Model of seed {saved.seed}, {saved.config.task.title}"
         return publish(files, repo_id, "model", message=message, private=private)

@@ -7,8 +7,6 @@ and where they are silent too, nobody can tell.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -23,6 +21,7 @@ from gmb_hf.documents import canonical_hash
 from gmb_hf.errors import InputError
 from gmb_hf.files import write_text
 from gmb_hf.report.answer import primary_target, shown_p
+from gmb_hf.tables import Column, Table
 
 Value = str | float | None
 
@@ -220,20 +219,23 @@ def shown(name: str, value: Value) -> str:
 
 
 def _markdown(comparison: Comparison, a: str, b: str) -> str:
-    head = ["indicator", *(_head(name, comparison.target) for name in QUANTITIES)]
+    columns = [Column("indicator", str, "l"), Column("label", str, "l")]
+    columns += [Column(_head(name, comparison.target), str) for name in QUANTITIES[1:]]
+    rows = []
+    for item in comparison.indicators:
+        only = f" (only in {item.only_in})" if item.only_in else ""
+        pairs = (_both(name, pair, item.only_in) for name, pair in item.values.items())
+        rows.append((f"{escape.markdown(item.name)}{only}", *pairs))
+    head, rule, *body = Table(columns, rows).md().splitlines()
     lines = [
         f"A is {escape.markdown(a)}, B is {escape.markdown(b)}.",
         "",
         f"{escape.markdown(verdict(comparison))} {count_changes(comparison)}",
         "",
-        f"| {' | '.join(head)} |",
-        f"|{'|'.join(':---' if name in ('indicator', 'label') else '---:' for name in head)}|",
+        head,
+        rule.replace(" ", ""),  # as in the first version of this file
+        *body,
     ]
-    for item in comparison.indicators:
-        only = f" (only in {item.only_in})" if item.only_in else ""
-        cells = [f"{escape.markdown(item.name)}{only}"]
-        cells += [_both(name, pair, item.only_in) for name, pair in item.values.items()]
-        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -250,14 +252,13 @@ def _both(name: str, pair: Pair, only_in: str | None) -> str:
 
 
 def _csv(comparison: Comparison, a: str, b: str) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow(["indicator", "quantity", "A", "B", "changed", "only_in"])
-    for item in comparison.indicators:
-        for name, pair in item.values.items():
-            cells = ["" if value is None else value for value in (pair.a, pair.b)]
-            writer.writerow([item.name, name, *cells, pair.changed, item.only_in or ""])
-    return out.getvalue()
+    columns = [Column(name) for name in ("indicator", "quantity", "A", "B", "changed", "only_in")]
+    rows = [
+        (item.name, name, pair.a, pair.b, str(pair.changed), item.only_in)
+        for item in comparison.indicators
+        for name, pair in item.values.items()
+    ]
+    return Table(columns, rows).csv()
 
 
 def _json(comparison: Comparison, a: str, b: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import cycle
 
 import numpy as np
@@ -15,7 +15,9 @@ from matplotlib.patches import FancyBboxPatch, Patch
 from numpy.typing import NDArray
 
 from gmb_hf.benchmark.nulls import NULLS
+from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.escape import steps
 from gmb_hf.report.answer import GROUPS, LABELS, group_of, reason, shown_name, shown_p
 from gmb_hf.report.style import (
     BLUE,
@@ -36,6 +38,7 @@ from gmb_hf.report.style import (
     shorten,
     step_axis,
 )
+from gmb_hf.tables import follow
 
 _COLUMNS = 6
 _LOWEST = 0.004
@@ -283,7 +286,7 @@ class LeadTimes:
         name: the score.
         leads: steps from the first alarm in the horizon to t*, one per covered event [N].
         n_events: all events, covered or not.
-        group: a key of `words.GROUPS`.
+        group: a key of `GROUPS`.
     """
 
     name: str
@@ -424,43 +427,7 @@ def _leads_legend(scores: Sequence[LeadTimes]) -> list[Line2D | Patch]:
 _FPR_LOWEST = 0.004
 
 
-@dataclass(frozen=True)
-class SummaryRow:
-    """One score at the primary operating point; None where a number does not exist.
-
-    Attributes:
-        name: the score.
-        group: a key of `words.GROUPS`.
-        label: its one label.
-        achieved: false positive rate on held-out runs; None: the answer is ABSTAIN.
-        achieved_low, achieved_high: the interval around it.
-        state: met, missed or straddles.
-        floor: the least cost of any alarm, where there is a floor.
-        coverage, coverage_low, coverage_high: share of events warned of.
-        nulls: the coverage that each chance null reaches at the same cost, by name.
-        lead: median lead time in steps.
-        p_value: of the stricter null, adjusted over the candidates where it was.
-        why: what speaks against an alarm, in few words.
-    """
-
-    name: str
-    group: str
-    label: str
-    achieved: float | None = None
-    achieved_low: float | None = None
-    achieved_high: float | None = None
-    state: str | None = None
-    floor: float | None = None
-    coverage: float | None = None
-    coverage_low: float | None = None
-    coverage_high: float | None = None
-    nulls: Mapping[str, float] = field(default_factory=dict)
-    lead: float | None = None
-    p_value: float | None = None
-    why: str = ""
-
-
-def fpr_axis(axes: Axes, target: float, cap: float) -> None:
+def _fpr_axis(axes: Axes, target: float, cap: float) -> None:
     axes.set_xscale("log")
     axes.set_xlim(_FPR_LOWEST / 1.35, 1.3)
     axes.minorticks_off()
@@ -472,7 +439,7 @@ def fpr_axis(axes: Axes, target: float, cap: float) -> None:
     _bare(axes)
 
 
-def coverage_axis(axes: Axes, minimum: float) -> None:
+def _coverage_axis(axes: Axes, minimum: float) -> None:
     axes.set_xlim(-0.02, 1.02)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25%", "50%", "75%", "100%"])
     for tick in (0.25, 0.5, 0.75):
@@ -487,15 +454,18 @@ def _bare(axes: Axes) -> None:
     axes.tick_params(labelsize=6.8, length=2.5, pad=2)
 
 
-def false_alarms(axes: Axes, y: float, row: SummaryRow) -> None:
-    if row.floor is not None:
-        floor = max(row.floor, _FPR_LOWEST)
+def _draw_false_alarms(axes: Axes, y: float, item: IndicatorRecord, target: float) -> None:
+    row, least = item.achieved(target), _floor(item)
+    achieved = None if row is None or row.x_answer == "ABSTAIN" else row.achieved
+    interval = None if row is None else row.x_interval
+    if least is not None:
+        floor = max(least, _FPR_LOWEST)
         axes.plot(
             [floor, 1.3], [y, y], color=VERMILION, linewidth=1.1, linestyle=(0, (2, 1)), zorder=3
         )
         axes.plot([floor], [y], "|", color=VERMILION, markersize=8, markeredgewidth=1.8, zorder=4)
         axes.annotate(
-            f"floor {rate_text(round(row.floor, 2))}",
+            f"floor {rate_text(round(least, 2))}",
             (floor, y),
             xytext=(-4, 0),
             textcoords="offset points",
@@ -506,9 +476,9 @@ def false_alarms(axes: Axes, y: float, row: SummaryRow) -> None:
             zorder=5,
             path_effects=HALO,
         )
-    if row.achieved is None:
+    if achieved is None:
         axes.plot([_FPR_LOWEST], [y], "x", color=INK, markersize=4, markeredgewidth=1.1, zorder=4)
-        if row.floor is None:
+        if least is None:
             axes.annotate(
                 "abstains",
                 (_FPR_LOWEST, y),
@@ -520,14 +490,14 @@ def false_alarms(axes: Axes, y: float, row: SummaryRow) -> None:
                 zorder=5,
             )
         return
-    if row.achieved_low is not None and row.achieved_high is not None:
-        ends = np.maximum([row.achieved_low, row.achieved_high], _FPR_LOWEST)
+    if interval is not None and interval.low is not None and interval.high is not None:
+        ends = np.maximum([interval.low, interval.high], _FPR_LOWEST)
         axes.plot(
             ends, [y, y], color=BLUE, linewidth=1.8, alpha=0.45, zorder=3, solid_capstyle="butt"
         )
-    face = "#FFFFFF" if row.state == "missed" else BLUE
+    face = "#FFFFFF" if row is not None and row.x_state == "missed" else BLUE
     axes.plot(
-        [max(row.achieved, _FPR_LOWEST)],
+        [max(achieved, _FPR_LOWEST)],
         [y],
         "o",
         color=BLUE,
@@ -542,14 +512,14 @@ _NULL_MARKERS = ((">", 3.8), ("D", 3.6), ("s", 3.6), ("^", 3.8))
 """Of the chance nulls in their order, each with its size in the legend."""
 
 
-def coverage(axes: Axes, y: float, row: SummaryRow) -> None:
-    if row.coverage is None:
+def _draw_coverage(axes: Axes, y: float, point: OperatingPointRecord | None) -> None:
+    if point is None or point.coverage is None:
         return
-    if row.nulls:
-        chance = max(row.nulls.values())
-        gain = row.coverage > chance
+    chance = point.by_chance
+    if chance is not None:
+        gain = point.coverage > chance
         axes.plot(
-            [chance, row.coverage],
+            [chance, point.coverage],
             [y, y],
             color=BLUE if gain else "#9A9A9A",
             linewidth=3.4 if gain else 1.6,
@@ -558,9 +528,9 @@ def coverage(axes: Axes, y: float, row: SummaryRow) -> None:
             solid_capstyle="butt",
         )
     for name, (marker, _) in zip(NULLS, cycle(_NULL_MARKERS), strict=False):
-        if name in row.nulls:
+        if name in point.nulls:
             axes.plot(
-                [row.nulls[name]],
+                [point.nulls[name].mean_coverage],
                 [y],
                 marker,
                 color=MUTED,
@@ -569,12 +539,11 @@ def coverage(axes: Axes, y: float, row: SummaryRow) -> None:
                 markerfacecolor="#FFFFFF",
                 zorder=3,
             )
-    if row.coverage_low is not None and row.coverage_high is not None:
-        axes.plot(
-            [row.coverage_low, row.coverage_high], [y, y], color=INK, linewidth=0.9, zorder=3.5
-        )
+    interval = point.x_coverage_interval
+    if interval is not None and interval.low is not None and interval.high is not None:
+        axes.plot([interval.low, interval.high], [y, y], color=INK, linewidth=0.9, zorder=3.5)
     axes.plot(
-        [row.coverage],
+        [point.coverage],
         [y],
         "o",
         color=BLUE,
@@ -586,7 +555,7 @@ def coverage(axes: Axes, y: float, row: SummaryRow) -> None:
     )
 
 
-def legend() -> list[Line2D]:
+def _summary_legend() -> list[Line2D]:
     return [
         Line2D([], [], color=BLUE, marker="o", markersize=4.6, linewidth=1.8,
                label="measured, 95% interval"),
@@ -613,7 +582,7 @@ _LABEL_WIDTH, _FPR_WIDTH, _COVERAGE_WIDTH = 1.42, 1.55, 2.0
 
 
 def label_summary(
-    rows: Sequence[SummaryRow],
+    items: Sequence[IndicatorRecord],
     *,
     title: str,
     subtitle: str,
@@ -624,7 +593,7 @@ def label_summary(
     """Label, false alarms against their budget, and coverage against chance, for every score.
 
     Args:
-        rows: the scores; they are grouped, and sorted by label and coverage.
+        items: the scores; they are grouped, and sorted by label and coverage.
         title: the answer in one sentence.
         subtitle: what was judged, in one line.
         target: the primary target rate, drawn as a line.
@@ -635,7 +604,7 @@ def label_summary(
         A figure 9.8 inches wide, and as tall as it takes.
     """
     with house_style():
-        groups = [(name, _sorted(rows, name)) for name in GROUPS]
+        groups = [(name, _sorted(items, name, target)) for name in GROUPS]
         groups = [(name, members) for name, members in groups if members]
         count = sum(len(members) + 1 for _, members in groups)
         height = _HEAD + count * _SUMMARY_ROW + _FOOT
@@ -651,19 +620,19 @@ def label_summary(
             )
             for left, width in ((_FPR, _FPR_WIDTH), (_COVERAGE, _COVERAGE_WIDTH))
         ]
-        fpr_axis(panels[0], target, cap)
-        coverage_axis(panels[1], coverage_min)
+        _fpr_axis(panels[0], target, cap)
+        _coverage_axis(panels[1], coverage_min)
         line = 0
         for group, members in groups:
             _group_heading(page, panels, _baseline(height, line), line, GROUPS[group])
-            for index, row in enumerate(members):
+            for index, item in enumerate(members):
                 line += 1
-                _text(page, _baseline(height, line), row, shade=index % 2 == 0)
-                false_alarms(panels[0], line + 0.5, row)
-                coverage(panels[1], line + 0.5, row)
+                _text(page, _baseline(height, line), item, target, shade=index % 2 == 0)
+                _draw_false_alarms(panels[0], line + 0.5, item, target)
+                _draw_coverage(panels[1], line + 0.5, item.point(target))
             line += 1
         figure.legend(
-            handles=legend(),
+            handles=_summary_legend(),
             loc="lower left",
             ncols=7,
             bbox_to_anchor=(0.006, 0.0),
@@ -674,9 +643,15 @@ def label_summary(
         return figure
 
 
-def _sorted(rows: Sequence[SummaryRow], group: str) -> list[SummaryRow]:
-    members = [row for row in rows if row.group == group]
-    return sorted(members, key=lambda row: (LABELS.index(row.label), -(row.coverage or 0)))
+def _sorted(items: Sequence[IndicatorRecord], group: str, target: float) -> list[IndicatorRecord]:
+    members = [item for item in items if group_of(item) == group]
+    return sorted(
+        members,
+        key=lambda item: (
+            LABELS.index(item.label),
+            -(follow(item.point(target), "coverage") or 0),
+        ),
+    )
 
 
 def _baseline(height: float, line: int) -> float:
@@ -708,7 +683,7 @@ def _group_heading(page: Axes, panels: Sequence[Axes], y: float, line: int, text
     page.text(_NAME, y - 0.02, text, fontsize=8, weight="bold", va="center")
 
 
-def _text(page: Axes, y: float, row: SummaryRow, *, shade: bool) -> None:
+def _text(page: Axes, y: float, item: IndicatorRecord, target: float, *, shade: bool) -> None:
     if shade:
         page.axhspan(
             y - _SUMMARY_ROW / 2,
@@ -719,7 +694,7 @@ def _text(page: Axes, y: float, row: SummaryRow, *, shade: bool) -> None:
             linewidth=0,
             zorder=0,
         )
-    page.text(_NAME + 0.08, y, shorten(row.name, 27), fontsize=7.4, va="center_baseline")
+    page.text(_NAME + 0.08, y, shorten(shown_name(item), 27), fontsize=7.4, va="center_baseline")
     page.add_patch(
         FancyBboxPatch(
             (_LABEL + 0.04, y - 0.075),
@@ -727,26 +702,29 @@ def _text(page: Axes, y: float, row: SummaryRow, *, shade: bool) -> None:
             0.15,
             linewidth=0,
             boxstyle="round,pad=0,rounding_size=0.05",
-            facecolor=LABEL_COLOURS[row.label],
+            facecolor=LABEL_COLOURS[item.label],
         )
     )
     page.text(
         _LABEL + _LABEL_WIDTH / 2,
         y - 0.005,
-        row.label.replace("_", " "),
+        item.label.replace("_", " "),
         fontsize=6.2,
         weight="bold",
         ha="center",
         va="center_baseline",
-        color=LABEL_INKS.get(row.label, INK),
+        color=LABEL_INKS.get(item.label, INK),
     )
-    lead = "–" if row.lead is None else f"{row.lead:,.0f}"
+    lead = steps(follow(item.point(target), "lead_time_median"))
     page.text(_LEAD, y, lead, fontsize=7.2, ha="right", va="center_baseline")
-    page.text(_P + 0.32, y, _p_text(row.p_value), fontsize=7.2, ha="right", va="center_baseline")
+    page.text(
+        _P + 0.32, y, _p_text(shown_p(item, target)), fontsize=7.2, ha="right", va="center_baseline"
+    )
+    why = reason(item.x_reasons[0]) if item.x_reasons and not item.x_alarm_eligible else ""
     page.text(
         _WHY,
         y,
-        shorten(row.why, 25) if row.why else "",
+        shorten(why, 25) if why else "",
         fontsize=6.8,
         color=MUTED,
         va="center_baseline",
@@ -797,28 +775,3 @@ def lead_times(item: IndicatorRecord, target: float) -> LeadTimes | None:
     if point is None or point.x_n_events is None:
         return None
     return LeadTimes(item.name, np.array(point.x_lead_times), point.x_n_events, group_of(item))
-
-
-def summary_row(item: IndicatorRecord, target: float) -> SummaryRow:
-    """What the summary shows of one indicator."""
-    achieved, point = item.achieved(target), item.point(target)
-    interval = achieved.x_interval if achieved else None
-    spread = point.x_coverage_interval if point else None
-    nulls = point.nulls if point else {}
-    return SummaryRow(
-        shown_name(item),
-        group_of(item),
-        item.label,
-        achieved=achieved.achieved if achieved and achieved.x_answer != "ABSTAIN" else None,
-        achieved_low=interval.low if interval else None,
-        achieved_high=interval.high if interval else None,
-        state=achieved.x_state if achieved else None,
-        floor=_floor(item),
-        coverage=point.coverage if point else None,
-        coverage_low=spread.low if spread else None,
-        coverage_high=spread.high if spread else None,
-        nulls={name: null.mean_coverage for name, null in nulls.items()},
-        lead=point.lead_time_median if point else None,
-        p_value=shown_p(item, target),
-        why=reason(item.x_reasons[0]) if item.x_reasons and not item.x_alarm_eligible else "",
-    )

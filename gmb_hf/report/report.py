@@ -40,7 +40,6 @@ from gmb_hf.report.figures import (
     label_summary,
     lead_time_distribution,
     lead_times,
-    summary_row,
 )
 from gmb_hf.report.style import save_figure
 from gmb_hf.report.tables import budget_table, strata_table, verdict_table, write_tables
@@ -308,7 +307,7 @@ def draw(
     eps = design.fpr_eps
     if prereg is not None:
         figures["summary"] = label_summary(
-            [summary_row(item, found.target) for item in found.ranked],
+            found.ranked,
             title=found.title,
             subtitle=subtitle(results),
             target=found.target,

@@ -283,8 +283,7 @@ def _bracket(interval: IntervalRecord | None, form: str) -> str:
 
 
 def _chance(point: OperatingPointRecord) -> str:
-    found = [follow(null, "mean_coverage") for null in (point.x_shift_null, point.x_risk_set_null)]
-    return ", ".join(f"{value:.0%}" for value in found if value is not None) or "–"
+    return ", ".join(f"{null.mean_coverage:.0%}" for null in point.nulls.values()) or "–"
 
 
 def _lead(point: OperatingPointRecord | None) -> float | None:

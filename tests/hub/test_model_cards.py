@@ -1,4 +1,4 @@
-"""Kept models: their cards by the Hub's own parsers, and pushes to the loopback protocol stub."""
+"""Saved models: their cards by the Hub's own parsers, and pushes to the loopback protocol stub."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gmb_hf.benchmark.evaluate import evaluate_runs
 from gmb_hf.benchmark.results import Results
 from gmb_hf.errors import InputError
 from gmb_hf.hub.cards import read_fingerprints
-from gmb_hf.hub.models import KeptModel, evaluations, read_kept, write_model_card
+from gmb_hf.hub.models import SavedModel, evaluations, read_saved_model, write_model_card
 from gmb_hf.runs.metadata import hub_entry
 from gmb_hf.training import stacked
 from gmb_hf.training.checkpoints import keep_model, load_model, model_folder
@@ -44,7 +44,7 @@ def config() -> RunConfig:
 
 @pytest.fixture(scope="module")
 def trained(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Eight runs, the model of one of them kept."""
+    """Eight runs, the model of one of them saved."""
     from gmb_hf.training.stacked import Beside
 
     folder = tmp_path_factory.mktemp("trained")
@@ -55,8 +55,8 @@ def trained(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture(scope="module")
-def kept(trained: Path) -> KeptModel:
-    return read_kept(model_folder(trained, 5))
+def saved(trained: Path) -> SavedModel:
+    return read_saved_model(model_folder(trained, 5))
 
 
 @pytest.fixture(scope="module")
@@ -69,30 +69,30 @@ def results(config: RunConfig, trained: Path) -> Results:
     return evaluate_runs(few, log).results
 
 
-def test_what_is_measured_is_what_was_logged(kept: KeptModel) -> None:
-    last = {name: kept.log.panel(name).values[0, -1] for name in ("test_acc", "test_loss")}
-    assert kept.seed == 5
-    assert kept.held_out.accuracy == pytest.approx(last["test_acc"], abs=1e-6)
-    assert kept.held_out.loss == pytest.approx(last["test_loss"], rel=1e-4)
-    assert kept.fingerprints["data"].item_count == 19 * 19
-    assert kept.fingerprints["data"].seed == 5
+def test_what_is_measured_is_what_was_logged(saved: SavedModel) -> None:
+    last = {name: saved.log.panel(name).values[0, -1] for name in ("test_acc", "test_loss")}
+    assert saved.seed == 5
+    assert saved.held_out.accuracy == pytest.approx(last["test_acc"], abs=1e-6)
+    assert saved.held_out.loss == pytest.approx(last["test_loss"], rel=1e-4)
+    assert saved.fingerprints["data"].item_count == 19 * 19
+    assert saved.fingerprints["data"].seed == 5
 
 
 def test_the_hubs_parsers_read_the_card_back(
-    kept: KeptModel, results: Results, tmp_path: Path
+    saved: SavedModel, results: Results, tmp_path: Path
 ) -> None:
-    card, *pictures = write_model_card(kept, tmp_path, results=results, place="acme/small")
+    card, *pictures = write_model_card(saved, tmp_path, results=results, place="acme/small")
     assert [path.name for path in pictures] == ["training.png", "verdicts.png"]
     read = ModelCard.load(card)
     assert read.data.model_name == "small"
-    assert read.data.eval_results == evaluations(kept, results)
+    assert read.data.eval_results == evaluations(saved, results)
     assert read.data.license == "apache-2.0"
     assert read.data.datasets == ["acme/tasks"]
     header = read.data.to_dict()
-    assert read_fingerprints(header, where="card") == kept.fingerprints
+    assert read_fingerprints(header, where="card") == saved.fingerprints
     accuracy, loss, *verdicts = read.data.eval_results
-    assert accuracy.metric_value == kept.held_out.accuracy
-    assert (loss.metric_type, loss.metric_value) == ("loss", kept.held_out.loss)
+    assert accuracy.metric_value == saved.held_out.accuracy
+    assert (loss.metric_type, loss.metric_value) == ("loss", saved.held_out.loss)
     assert accuracy.dataset_revision == SOURCE["revision"]
     assert {one.metric_name: one.metric_value for one in verdicts} == {
         f"scores labelled {label}": sum(item.label == label for item in results.indicators)
@@ -107,15 +107,15 @@ def test_the_hubs_parsers_read_the_card_back(
     text = read.text
     for item in results.indicators:
         assert f"| {item.name} | {item.label} |" in text
-    for entry in kept.fingerprints.values():
+    for entry in saved.fingerprints.values():
         assert entry.content_hash in text
     assert '"prime": 19' in text
     for picture in pictures:
         assert f"]({picture.name})" in text
 
 
-def test_a_card_without_results_has_no_verdicts(kept: KeptModel, tmp_path: Path) -> None:
-    card, *pictures = write_model_card(kept, tmp_path, place="acme/small")
+def test_a_card_without_results_has_no_verdicts(saved: SavedModel, tmp_path: Path) -> None:
+    card, *pictures = write_model_card(saved, tmp_path, place="acme/small")
     assert [path.name for path in pictures] == ["training.png"]
     read = ModelCard.load(card)
     found: list[EvalResult] = read.data.eval_results or []
@@ -124,12 +124,12 @@ def test_a_card_without_results_has_no_verdicts(kept: KeptModel, tmp_path: Path)
 
 
 def test_a_push_is_one_commit_and_loads(
-    hub: Hub, commands: Terminal, kept: KeptModel, results: Results, tmp_path: Path
+    hub: Hub, commands: Terminal, saved: SavedModel, results: Results, tmp_path: Path
 ) -> None:
     judged = results.write(tmp_path / "results.yaml")
-    own = {path.name: path.read_bytes() for path in kept.folder.iterdir()}
-    (kept.folder / "notes.txt").write_text("for me alone")
-    printed = commands.done("model", "push", kept.folder, "acme/small", "--results", judged)
+    own = {path.name: path.read_bytes() for path in saved.folder.iterdir()}
+    (saved.folder / "notes.txt").write_text("for me alone")
+    printed = commands.done("model", "push", saved.folder, "acme/small", "--results", judged)
     repository = hub.repositories["model:acme/small"]
     assert len(repository.commits) == 2
     assert f"pushed  {hub.url}/acme/small ({repository.sha})" in printed
@@ -143,46 +143,46 @@ def test_a_push_is_one_commit_and_loads(
     done = client(hub, tmp_path, LOAD, "acme/small")
     assert done.returncode == 0, done.stderr
     total, ours = done.stdout.split()
-    expected = load_model(kept.folder)(torch.tensor([[20, 3, 19, 4, 21]])).logits
+    expected = load_model(saved.folder)(torch.tensor([[20, 3, 19, 4, 21]])).logits
     assert float(total) == pytest.approx(expected.double().sum().item(), abs=1e-4)
     assert ours == "False"
 
 
 def test_other_weights_than_the_logs_are_not_pushed(
-    hub: Hub, commands: Terminal, kept: KeptModel, tmp_path: Path
+    hub: Hub, commands: Terminal, saved: SavedModel, tmp_path: Path
 ) -> None:
     from gmb_hf.training.ensemble import initial_model
 
-    keep_model(initial_model(kept.config, 5), kept.log, tmp_path, 5)
+    keep_model(initial_model(saved.config, 5), saved.log, tmp_path, 5)
     place = model_folder(tmp_path, 5)
     said = commands.refused("model", "push", place, "acme/small")
     assert said.startswith(f"{place}: these weights are not those of its log: held-out accuracy")
     assert hub.requests == []
 
 
-def test_a_model_whose_card_tells_of_another_is_refused(kept: KeptModel, tmp_path: Path) -> None:
-    folder = shutil.copytree(kept.folder, tmp_path / "model")
-    card, *_ = write_model_card(kept, folder, place="acme/small")
-    assert read_kept(folder).fingerprints == kept.fingerprints
-    own = kept.fingerprints["weights"].content_hash
+def test_a_model_whose_card_tells_of_another_is_refused(saved: SavedModel, tmp_path: Path) -> None:
+    folder = shutil.copytree(saved.folder, tmp_path / "model")
+    card, *_ = write_model_card(saved, folder, place="acme/small")
+    assert read_saved_model(folder).fingerprints == saved.fingerprints
+    own = saved.fingerprints["weights"].content_hash
     card.write_text(card.read_text().replace(own, "f" * 64))
     with pytest.raises(InputError, match=r"README.md: weights has the fingerprint .* this model"):
-        read_kept(folder)
+        read_saved_model(folder)
 
 
 def test_what_is_no_kept_model_is_refused(
-    kept: KeptModel, results: Results, tmp_path: Path
+    saved: SavedModel, results: Results, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match="holds no model"):
-        read_kept(tmp_path)
-    folder = shutil.copytree(kept.folder, tmp_path / "model")
+        read_saved_model(tmp_path)
+    folder = shutil.copytree(saved.folder, tmp_path / "model")
     (folder / "log.parquet").unlink()
     with pytest.raises(InputError, match=r"no log\.parquet of .* as it is: hf upload ORG/NAME"):
-        read_kept(folder)
+        read_saved_model(folder)
     plain = results.plain()
     plain["boundary"]["task"] = "sub_p5"
     with pytest.raises(InputError, match="whose task is 'sub_p5', this model's is 'add_p19, 80%"):
-        write_model_card(kept, tmp_path, results=Results.parse(plain, where="x"), place="a/b")
+        write_model_card(saved, tmp_path, results=Results.parse(plain, where="x"), place="a/b")
 
 
 def test_models_that_cannot_be_kept_are_named(config: RunConfig, trained: Path) -> None:

@@ -26,13 +26,11 @@ from gmb_hf.report.curves import (
 from gmb_hf.report.figures import (
     FprCurve,
     LeadTimes,
-    SummaryRow,
     fpr_control,
     fpr_curve,
     label_summary,
     lead_time_distribution,
     lead_times,
-    summary_row,
 )
 from gmb_hf.report.style import rate_text, save_figure, shorten
 
@@ -159,7 +157,7 @@ def test_lead_times_count_events_that_were_missed() -> None:
 def test_the_summary_groups_scores_and_keeps_controls_last() -> None:
     found = results()
     figure = label_summary(
-        [summary_row(item, 0.05) for item in found.indicators],
+        found.indicators,
         title="the answer",
         subtitle="what was judged",
         **PANEL,
@@ -181,8 +179,11 @@ def test_the_summary_groups_scores_and_keeps_controls_last() -> None:
 
 
 def test_the_summary_of_a_score_without_any_number() -> None:
-    bare = SummaryRow("x" * 90, "undeclared", "INCONCLUSIVE")
-    shown = texts(label_summary([bare], title="t" * 200, subtitle="s" * 300, **PANEL))
+    item = results(["train_accuracy"]).indicators[0]
+    layer = item.layer_B.model_copy(update={"fpr_floor_detected": False})
+    bare = item.model_copy(update={"name": "x" * 90, "layer_B": layer})
+    panel = {**PANEL, "target": 0.5}  # at which nothing was measured
+    shown = texts(label_summary([bare], title="t" * 200, subtitle="s" * 300, **panel))
     assert "abstains" in shown
     assert all(len(text) <= 150 for text in shown)
 
@@ -216,10 +217,9 @@ def test_pyplot_is_never_imported() -> None:
 def test_what_a_results_file_lacks_is_left_out() -> None:
     item = results(["csd_lag1"]).indicators[0]
     assert lead_times(item, 0.5) is None
-    assert summary_row(item, 0.5).coverage is None
     bare = item.model_copy(update={"x_sign": -1, "x_alarm_eligible": False, "x_reasons": ("odd",)})
-    assert summary_row(bare, 0.05).name == "csd_lag1 (reversed)"
-    assert summary_row(bare, 0.05).why == "odd"
+    shown = texts(label_summary([bare], title="t", subtitle="s", **PANEL))
+    assert {"csd_lag1 (reversed)", "odd"} <= set(shown)
     assert dataclasses.replace(fpr_curve(item), floor=0.2).floor == 0.2
 
 
