@@ -82,11 +82,13 @@ class TestOneWayOrTheOther:
         assert meta.date == "2020-02-29"
         assert meta.run_id == f"runs_{held_out_log.fingerprint()[:8]}"
 
-    def test_a_lock_that_went_through_its_file(
+    def test_files_in_place_of_a_lock_and_runs(
         self, lock: Lock, held_out_log: RunLog, by_lock: Evaluation, tmp_path: Path
     ):
-        again = evaluate_lock(Lock.read(lock.write(tmp_path / "l.yaml")), held_out_log)
+        path = lock.write(tmp_path / "lock.yaml")
+        again = evaluate_lock(path, held_out_log.write(tmp_path / "heldout.parquet"))
         assert again.results.indicators == by_lock.results.indicators
+        assert again.results.meta.prereg_path == str(path)
 
 
 class TestLocking:
