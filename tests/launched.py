@@ -55,11 +55,16 @@ def _run(
     err: Path,
 ) -> None:
     os.environ.update({**launch, **environment})
-    for stream, path in ((1, out), (2, err)):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
+    speaking_to(out, err)
     os.chdir(ROOT)
     sys.argv = list(words)
     runpy.run_path(words[0], run_name="__main__")
+
+
+def speaking_to(out: Path, err: Path) -> None:
+    """Let this process print to files."""
+    for stream, path in ((1, out), (2, err)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
 
 
 def together(target: Callable[..., None], *arguments: Any, processes: int) -> list[int]:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from launched import run
+from launched import exit_code as ended
+from launched import run, speaking_to, started
 
 from gmb_hf.errors import InputError
 from gmb_hf.runs.runlog import RunLog
@@ -72,30 +73,30 @@ def test_when_one_process_dies_the_other_stops_and_the_same_command_goes_on(tmp_
     sizes = ["--preset", "smoke", "--set", "task.prime=7", "--set", "training.steps=1000"]
     # Each process trains two groups of one seed; the first of each is finished before the end.
     command = [SCRIPT, "--cpu", *sizes, "--set", "training.seeds_at_once=1", "--seeds", "0:4"]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    command += ["--out", tmp_path]
     logs = tmp_path / "logs"
-    with subprocess.Popen(
-        [str(part) for part in [*launch, *command, "--out", tmp_path]],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as launcher:
-        until(lambda: logs.exists() and len(list(logs.iterdir())) >= 2)
-        worker = next(iter(children(launcher.pid)))
-        os.kill(worker, signal.SIGKILL)
-        said = launcher.communicate(timeout=100)[1]
-    assert launcher.returncode != 0
+    launcher = started(torchrun, [str(part) for part in command], tmp_path / "said")
+    until(lambda: logs.exists() and len(list(logs.iterdir())) >= 2)
+    os.kill(children(launcher.pid)[0], signal.SIGKILL)
+    assert ended(launcher) != 0
+    said = (tmp_path / "said").read_text()
     assert "stopped: the launcher asked, as it does when another process has died; the same" in said
     finished = {path.name: path.stat().st_mtime_ns for path in logs.iterdir()}
     assert 2 <= len(finished) < 4
 
-    done = run(*command, "--out", tmp_path, processes=2)
+    done = run(*command, processes=2)
     assert done.returncode == 0, done.stderr
     assert RunLog.read(logs).seeds == (0, 1, 2, 3)
     for name, written in finished.items():  # nothing is trained twice
         assert (logs / name).stat().st_mtime_ns == written
+
+
+def torchrun(words, said):
+    """Launch two processes as torchrun does, all forked from one; what they say goes to a file."""
+    from torch.distributed.run import main
+
+    speaking_to(said, said)
+    main(["--standalone", "--nproc-per-node=2", "--run-path", "--start-method=fork", *words])
 
 
 def until(true, seconds=100):
