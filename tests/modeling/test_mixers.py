@@ -66,7 +66,7 @@ def draw(kind, window, seed, length=6, width=5, models=()):
     seed=st.integers(0, 999),
     padded=st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_mixer_is_its_loop_over_tokens(kind, window, length, seed, padded):
     states, weights, present = draw(kind, window, seed, length)
     found = kind(window).mix(states, weights, present if padded else None)

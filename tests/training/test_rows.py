@@ -116,7 +116,7 @@ def test_every_shape_of_model(fields):
     assert_same(models, data.input_ids[data.train_index], data.answer_positions)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(drawn=st.data())
 def test_any_rows_and_positions(drawn):
     vocabulary = drawn.draw(st.integers(2, 6), label="vocabulary")

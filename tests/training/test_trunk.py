@@ -58,7 +58,7 @@ def test_division_has_its_own_rows():
         assert (part.second[..., 0] == 0).all()  # nothing is divided by 0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_any_shape_gives_the_models_own_loss_and_gradients(data):
     heads = data.draw(st.integers(1, 3), label="heads")

@@ -51,7 +51,7 @@ def test_every_variant_gives_the_models_own_loss_and_gradients(variant, layers, 
     assert_variants_same(variant_config(variant, layers=layers), SEEDS, dtype)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_any_variant_of_any_shape_gives_the_models_own_loss_and_gradients(data):
     window = st.none() | st.integers(1, 8)
