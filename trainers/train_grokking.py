@@ -70,7 +70,7 @@ def train(
     from gmb_hf.training import single, stacked
     from gmb_hf.training.launch import make_accelerator, own_share
     from gmb_hf.training.progress import Bar
-    from gmb_hf.training.stacked import Beside
+    from gmb_hf.training.stacked import Callbacks
 
     accelerator = make_accelerator(cpu=cpu)
     main_process = accelerator.is_main_process
@@ -86,8 +86,8 @@ def train(
                 config, seeds, out, accelerator=accelerator, listener=bar, about=about
             )
         else:
-            device, beside = accelerator.device.type, Beside(about=about)
-            stacked.train(config, seeds, out, listener=bar, device=device, beside=beside)
+            device, callbacks = accelerator.device.type, Callbacks(about=about)
+            stacked.train(config, seeds, out, listener=bar, device=device, callbacks=callbacks)
             accelerator.wait_for_everyone()
             paths = stacked.log_paths(out)
     return paths if main_process else []

@@ -22,7 +22,7 @@ from gmb_hf.fingerprints import content_hash, source_hash
 from gmb_hf.language.checkpoints import check_together
 from gmb_hf.runs.columns import natural_key
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.training.launch import quiet_models
+from gmb_hf.training.launch import silence_transformers
 
 _OWN = ("grokking_transformer",)  # their code comes with this package
 _CONFIGS = ("config.json", "tokenizer_config.json")
@@ -408,7 +408,7 @@ def head_of(source: Source) -> Head | None:
 def _one_line(what: str, source: Source) -> Iterator[None]:
     """Load something of a source in silence; an `InputError` of one line where that fails."""
     try:
-        with quiet_models():
+        with silence_transformers():
             yield
     except Exception as error:  # of transformers, safetensors or the model's own code: many kinds
         reason = (" ".join(str(error).split()) or type(error).__name__)[:300]

@@ -45,7 +45,7 @@ from gmb_hf.training.observables import cosines, model_hidden
 from gmb_hf.training.presets import design_of
 from gmb_hf.training.progress import MEMORISED
 from gmb_hf.training.single import train_seeds
-from gmb_hf.training.stacked import Beside, finished_seeds
+from gmb_hf.training.stacked import Callbacks, finished_seeds
 
 Q10 = "crucible_margin_q10"
 TRAIN_Q10 = "crucible_train_margin_q10"
@@ -550,11 +550,11 @@ def from_runs(
         data, number = task_data(config.task, seed), config.task.data_seed_of(seed)
         sampling.held_out(data, number)
         sampling.training(data, number)
-    beside = Beside(
+    callbacks = Callbacks(
         lambda ensemble: MarginCallback(ensemble, sampling, folder),
         {"crucible": dataclasses.asdict(sampling)},
     )
-    logs = train_seeds(config, seeds, folder, device=device, beside=beside)
+    logs = train_seeds(config, seeds, folder, device=device, callbacks=callbacks)
     runs = [RunBundles.read(folder, seed) for seed in sorted(finished_seeds(folder))]
     scored = write_scored(
         folder,

@@ -20,7 +20,7 @@ from accelerate import Accelerator
 from gmb_hf.errors import InputError
 from gmb_hf.files import clear_os_errors, write_text
 from gmb_hf.language.data import load_tokenizer, tokenizer_hash
-from gmb_hf.training.launch import quiet_models
+from gmb_hf.training.launch import silence_transformers
 
 TRAINING_TEXT = "training_text.json"
 HASH = "tokenizer_hash"
@@ -77,7 +77,7 @@ def save_checkpoint(
     unfinished = folder.with_name(f".{folder.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
-    with quiet_models():
+    with silence_transformers():
         model.save_pretrained(unfinished)
     tokenizer.save_pretrained(unfinished)
     write_text(unfinished / TRAINING_TEXT, json.dumps(dict(training_text)) + "\n")
@@ -106,7 +106,7 @@ def load_checkpoint(place: str) -> Checkpoint:
     if not folder.exists() and (place.startswith((".", "/", "~")) or place.count("/") > 1):
         raise InputError(f"{place}: there is no such folder")
     try:
-        with quiet_models():
+        with silence_transformers():
             # Unsaid, transformers would ask at the terminal whether code may run.
             model = AutoModelForCausalLM.from_pretrained(
                 place, dtype=torch.float32, trust_remote_code=False
@@ -179,7 +179,7 @@ def save_state(accelerator: Accelerator, folder: Path, log: LossLog, identity: s
         with clear_os_errors(unfinished):
             unfinished.mkdir(parents=True)
     accelerator.wait_for_everyone()
-    with clear_os_errors(unfinished), quiet_models():
+    with clear_os_errors(unfinished), silence_transformers():
         accelerator.save_state(str(unfinished))
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:

@@ -30,7 +30,7 @@ from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCau
 from gmb_hf.modeling.mixers import own_parameter_names
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.text import Text, disagreement
-from gmb_hf.training.checkpoints import claim_folder
+from gmb_hf.training.checkpoints import check_config
 from gmb_hf.training.ensemble import MIXER_LR, seeded_model, shape_fields
 from gmb_hf.training.launch import on_main
 from gmb_hf.training.progress import TrainingBar
@@ -307,7 +307,7 @@ def train(
     share_of_batch(config, accelerator.num_processes)
     corpus = prepare_corpus(config, folder, texts, test_texts, accelerator)
     identity = {**config.identity(), "texts": corpus.identity}
-    on_main(accelerator, lambda: claim_folder(folder, identity))
+    on_main(accelerator, lambda: check_config(folder, identity))
     for seed in seeds:
         if not checkpoint_path(folder, seed).exists():
             _train_seed(config, seed, folder, corpus, accelerator, listener or Silent())

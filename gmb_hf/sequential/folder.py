@@ -27,7 +27,7 @@ from gmb_hf.runs.runlog import RunLog
 from gmb_hf.sequential.config import SequentialConfig, smaller_than_protocol
 from gmb_hf.sequential.matrix import RetentionMatrix, read_matrix, write_matrix
 from gmb_hf.sequential.train import Phases
-from gmb_hf.training.checkpoints import Rows, claim_folder, group_name, read_claim
+from gmb_hf.training.checkpoints import Rows, check_config, group_name, read_config_file
 from gmb_hf.training.config import format_seeds, parse_seeds
 from gmb_hf.training.stacked import versions
 from gmb_hf.training.variants import DENSE
@@ -59,7 +59,7 @@ class SequentialFolder:
             "hash": config.hash(),
             "versions": versions(),
         }
-        claim_folder(self.path, identity, name=DESIGN, noted=noted)
+        check_config(self.path, identity, name=DESIGN, noted=noted)
 
     def states(self, variant: str) -> Path:
         """Where the training states of a variant's unfinished seeds are saved."""
@@ -173,5 +173,5 @@ def read_design(path: str | Path) -> SequentialConfig:
     Raises:
         InputError: the file is missing, or no such design.
     """
-    design = read_claim(Path(path)).get("design") or {}
+    design = read_config_file(Path(path)).get("design") or {}
     return SequentialConfig.from_design(design, where=str(path))

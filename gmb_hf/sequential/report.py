@@ -36,7 +36,7 @@ from gmb_hf.sequential.summary import (
     summarize,
 )
 from gmb_hf.stats import OverSeeds
-from gmb_hf.training.checkpoints import read_claim
+from gmb_hf.training.checkpoints import read_config_file
 from gmb_hf.training.config import first_difference
 
 SUMMARY = "retention.json"
@@ -87,7 +87,7 @@ def read_run(folder: str | Path) -> SequentialRun:
     """
     place = Path(folder)
     path = place / DESIGN
-    config, claim = read_design(path), read_claim(path)
+    config, claim = read_design(path), read_config_file(path)
     matrices = read_matrix(place / MATRIX)
     fingerprints = claim.get("fingerprints")
     tasks = next(iter(matrices.values())).tasks

@@ -35,7 +35,7 @@ from gmb_hf.sequential.summary import RetentionSummary
 from gmb_hf.sequential.train import Phases, model_shape
 from gmb_hf.training import checkpoints
 from gmb_hf.training.checkpoints import group_name, whole_folder
-from gmb_hf.training.launch import chosen_device, keep_freed_memory, own_share, quiet_models
+from gmb_hf.training.launch import chosen_device, keep_freed_memory, own_share, silence_transformers
 from gmb_hf.training.progress import TrainingBar
 from gmb_hf.training.variants import Variant, parse_variant
 
@@ -296,7 +296,7 @@ def train_group(group: Group, callbacks: Sequence[Callback] = ()) -> None:
         if group.save_models == "all" or (group.save_models == "last" and phase == last):
             for place, seed in enumerate(seeds):
                 target = folder.model(group.variant.name, seed, phase)
-                with whole_folder(target) as unfinished, quiet_models():
+                with whole_folder(target) as unfinished, silence_transformers():
                     phases.model.member(place).save_pretrained(unfinished)
         save()
         saved_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""A folder belongs to what it was begun with; anything else is refused by name."""
+"""Config check of a folder, states of interrupted trainings, and saved models."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from gmb_hf.files import clear_os_errors, write_bytes, write_text
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training.config import first_difference, format_seeds
-from gmb_hf.training.launch import quiet_models
+from gmb_hf.training.launch import silence_transformers
 
 
-def claim_folder(
+def check_config(
     folder: Path,
     identity: Mapping[str, Any],
     *,
@@ -51,7 +51,7 @@ def claim_folder(
     if not path.exists():
         write_text(path, yaml.safe_dump({**noted, **identity}, sort_keys=True))
         return
-    held = {key: value for key, value in read_claim(path).items() if key not in noted}
+    held = {key: value for key, value in read_config_file(path).items() if key not in noted}
     difference = first_difference(held, identity)
     if difference:
         raise InputError(
@@ -60,8 +60,8 @@ def claim_folder(
         )
 
 
-def read_claim(path: Path) -> dict[str, Any]:
-    """What `claim_folder` wrote to this file; empty where it holds something else.
+def read_config_file(path: Path) -> dict[str, Any]:
+    """What `check_config` wrote to this file; empty where it holds something else.
 
     Raises:
         InputError: the file is missing, or no YAML.
@@ -76,7 +76,7 @@ def read_claim(path: Path) -> dict[str, Any]:
     return held if isinstance(held, dict) else {}
 
 
-# The half-finished training of a group of seeds, on disk: safetensors, written atomically.
+# The state of an interrupted group of seeds: safetensors, written atomically.
 
 
 _PREDICTIONS = "predictions"
@@ -240,7 +240,7 @@ def _about(path: Path, identity: str) -> _About:
     return about
 
 
-# Models that a training keeps, each as `save_pretrained` leaves it and with its own log.
+# Saved models, each as `save_pretrained` leaves it and with its own log.
 
 
 LOG = "log.parquet"
@@ -265,7 +265,7 @@ def keep_model(model: GrokkingTransformerForCausalLM, log: RunLog, folder: Path,
     """
     place = model_folder(folder, seed)
     with whole_folder(place) as workshop:
-        with quiet_models():
+        with silence_transformers():
             model.save_pretrained(workshop)
         log.select([f"seed_{seed}"]).write(workshop / LOG)
     return place
@@ -308,7 +308,7 @@ def refuse_gone(folder: Path, keep: Iterable[int], finished: Iterable[int]) -> N
         )
 
 
-# Models that `save_pretrained` left, loaded without a word or refused with one line.
+# Loading models that `save_pretrained` left.
 
 
 def load_model(folder: str | Path) -> GrokkingTransformerForCausalLM:
@@ -319,12 +319,12 @@ def load_model(folder: str | Path) -> GrokkingTransformerForCausalLM:
             another shape.
     """
     from gmb_hf.modeling import GrokkingTransformerForCausalLM
-    from gmb_hf.training.launch import quiet_models
+    from gmb_hf.training.launch import silence_transformers
 
     if not (Path(folder) / "config.json").is_file():
         raise InputError(f"{folder}: holds no model (no config.json); save_pretrained writes one")
     try:
-        with quiet_models():
+        with silence_transformers():
             model, about = GrokkingTransformerForCausalLM.from_pretrained(
                 folder, output_loading_info=True
             )

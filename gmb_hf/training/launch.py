@@ -1,4 +1,4 @@
-"""How a training script ends: its exit code, and one line that says why.
+"""Processes and devices: how a training script starts, and how it ends.
 
 Launchers start a script once per process (`accelerate launch`, `torchrun`). When one process dies,
 they send SIGTERM to the others; one that is waiting for the dead process's numbers finds the
@@ -182,7 +182,7 @@ _SAVING = "accelerate.utils.other"  # remarks that tied weights are stored once
 
 
 @contextmanager
-def quiet_models() -> Iterator[None]:
+def silence_transformers() -> Iterator[None]:
     """No progress bars and no warnings of transformers, and none of saving by Accelerate."""
     from transformers.utils import logging as remarks
 

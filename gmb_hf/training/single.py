@@ -29,10 +29,10 @@ from gmb_hf.training.ensemble import Ensemble, adamw, initial_model
 from gmb_hf.training.launch import chosen_device
 from gmb_hf.training.observables import Observer
 from gmb_hf.training.progress import Listener, Silent
-from gmb_hf.training.stacked import claim, finished_seeds, group_log, log_paths, write_log
+from gmb_hf.training.stacked import check_folder, finished_seeds, group_log, log_paths, write_log
 
 if TYPE_CHECKING:
-    from gmb_hf.training.stacked import Beside
+    from gmb_hf.training.stacked import Callbacks
 
 
 def train(
@@ -65,7 +65,7 @@ def train(
     """
     folder = Path(out)
     if accelerator.is_main_process:
-        claim(folder, config, about)
+        check_folder(folder, config, about)
     accelerator.wait_for_everyone()
     done = finished_seeds(folder)
     refuse_gone(folder, keep, done)
@@ -185,14 +185,14 @@ def train_seeds(
     *,
     engine: str = "stacked",
     device: str = "auto",
-    beside: Beside | None = None,
+    callbacks: Callbacks | None = None,
     about: Mapping[str, Any] | None = None,
     keep: Sequence[int] = (),
 ) -> list[Path]:
     """Train what is missing in `out` and return the files of all logs; see `stacked.train`.
 
     Args:
-        config, seeds, out, beside: as there.
+        config, seeds, out, callbacks: as there.
         engine: "stacked" or "single".
         device: "auto", "cpu" or "cuda".
         about: what else decides the logs, e.g. where the data came from; it stands in their
@@ -200,7 +200,7 @@ def train_seeds(
         keep: seeds whose models are kept.
 
     Raises:
-        ValueError: the single engine has nobody `beside` it.
+        ValueError: the single engine takes no callbacks.
         InputError: no such engine or device, another config in the folder, it cannot be written
             to, or a model to keep is of no seed or gone.
     """
@@ -209,18 +209,18 @@ def train_seeds(
             raise InputError(f"--save-models: seed {seed} is not trained here; see --seeds")
     choose("engine", engine, ENGINES, where="--engine")
     chosen = chosen_device(device)
-    if beside is not None and engine == "single":
+    if callbacks is not None and engine == "single":
         raise ValueError("only the stacked engine measures something beside the observables")
     from gmb_hf.training import stacked
     from gmb_hf.training.launch import make_accelerator
     from gmb_hf.training.progress import Bar
-    from gmb_hf.training.stacked import Beside
+    from gmb_hf.training.stacked import Callbacks
 
     steps = config.training.steps
     folder = Path(out)
-    beside = beside or Beside()
-    beside = replace(beside, about={**beside.about, **(about or {})})
-    stacked.claim(folder, config, beside.about)
+    callbacks = callbacks or Callbacks()
+    callbacks = replace(callbacks, about={**callbacks.about, **(about or {})})
+    stacked.check_folder(folder, config, callbacks.about)
 
     def work(listener: Listener | None) -> list[Path]:
         if engine == "single":
@@ -231,11 +231,11 @@ def train_seeds(
                 folder,
                 accelerator=accelerator,
                 listener=listener,
-                about=beside.about,
+                about=callbacks.about,
                 keep=keep,
             )
         return stacked.train(
-            config, seeds, folder, listener=listener, device=chosen, beside=beside, keep=keep
+            config, seeds, folder, listener=listener, device=chosen, callbacks=callbacks, keep=keep
         )
 
     done = len(set(seeds) & stacked.finished_seeds(folder))

@@ -28,7 +28,7 @@ from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import checkpoints as state
 from gmb_hf.training.blocks import Loops
-from gmb_hf.training.checkpoints import Rows, claim_folder, keep_model, refuse_gone
+from gmb_hf.training.checkpoints import Rows, check_config, keep_model, refuse_gone
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.ensemble import Ensemble, model_config, wanted
 from gmb_hf.training.launch import keep_freed_memory
@@ -36,23 +36,23 @@ from gmb_hf.training.observables import Observer, about
 from gmb_hf.training.progress import Listener, Silent
 
 
-class Companion(Protocol):
-    """Goes along with the S seeds of an ensemble."""
+class TrainingCallback(Protocol):
+    """Records extra measurements while the S seeds of an ensemble are trained."""
 
     def measure(self, train_acc: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         """What a checkpoint adds to the run log, each [S]; accuracies on training rows, [S]."""
 
     def state(self) -> dict[str, Tensor]:
-        """All that it needs to go on; asked after `measure` only."""
+        """Everything needed to resume; called after `measure` only."""
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on from what `state` returned."""
 
     def finish(self) -> None:
-        """Write what it leaves. The log appears after it, so this may be done a second time."""
+        """Write the results. The log is written afterwards, so this may be called a second time."""
 
 
-class Alone:
+class NoCallback:
     """Measures, keeps and writes nothing."""
 
     def __init__(self, ensemble: Ensemble) -> None:
@@ -74,20 +74,20 @@ class Alone:
 
 
 @dataclass(frozen=True)
-class Beside:
-    """Companions of all groups of a training.
+class Callbacks:
+    """Callbacks that record extra measurements during training, one for each group of seeds.
 
     Attributes:
         begin: makes one for an ensemble at step 0.
         about: what they do, as plain data: part of the folder's config and of the logs' metadata.
     """
 
-    begin: Callable[[Ensemble], Companion] = Alone
+    begin: Callable[[Ensemble], TrainingCallback] = NoCallback
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
 SAVE_EVERY_SECONDS = 15.0
-_COMPANION = "companion."
+_CALLBACK = "companion."  # before the names of its tensors in a saved state
 
 
 def train(
@@ -97,7 +97,7 @@ def train(
     *,
     listener: Listener | None = None,
     device: str = "cpu",
-    beside: Beside | None = None,
+    callbacks: Callbacks | None = None,
     keep: Sequence[int] = (),
 ) -> list[Path]:
     """Train every seed that has no log in `out` yet, and return the files of all logs.
@@ -108,7 +108,7 @@ def train(
         out: the folder, as described above.
         listener: hears of the progress.
         device: where to train, "cpu" or "cuda".
-        beside: what else is measured, if anything.
+        callbacks: what else is measured, if anything.
         keep: seeds whose models are kept.
 
     Raises:
@@ -116,8 +116,8 @@ def train(
             keep is gone.
     """
     keep_freed_memory()
-    folder, beside = Path(out), beside or Beside()
-    claim(folder, config, beside.about)
+    folder, callbacks = Path(out), callbacks or Callbacks()
+    check_folder(folder, config, callbacks.about)
     refuse_gone(folder, keep, finished_seeds(folder) if keep else ())
     listener = listener or Silent()
     compiled = wanted(config, len(seeds))
@@ -129,14 +129,14 @@ def train(
             listener=listener,
             device=device,
             compiled=compiled,
-            beside=beside,
+            callbacks=callbacks,
             keep=keep,
         )
     _drop_finished_states(folder, config)
     return log_paths(folder)
 
 
-def claim(folder: Path, config: RunConfig, about: Mapping[str, Any] | None = None) -> None:
+def check_folder(folder: Path, config: RunConfig, about: Mapping[str, Any] | None = None) -> None:
     """Note in the folder what is trained there, or check that it is the same.
 
     Args:
@@ -149,7 +149,7 @@ def claim(folder: Path, config: RunConfig, about: Mapping[str, Any] | None = Non
             named; or there is no model of this config, and then the folder is not touched.
     """
     model_config(config)
-    claim_folder(folder, {**config.training_identity(), **(about or {})})
+    check_config(folder, {**config.training_identity(), **(about or {})})
 
 
 def log_paths(folder: Path) -> list[Path]:
@@ -184,24 +184,24 @@ def train_group(
     listener: Listener,
     device: str = "cpu",
     compiled: bool = False,
-    beside: Beside | None = None,
+    callbacks: Callbacks | None = None,
     keep: Sequence[int] = (),
 ) -> Path:
     """Train one group to its end, from its saved state if there is one; the path of its log."""
-    training, beside = config.training, beside or Beside()
+    training, callbacks = config.training, callbacks or Callbacks()
     ensemble = Ensemble(config, seeds, device=device, compiled=compiled)
-    observer, companion = Observer(ensemble), beside.begin(ensemble)
+    observer, callback = Observer(ensemble), callbacks.begin(ensemble)
     rows = Rows()
     held = state.state_path(folder / "state", seeds)
     if held.exists():
         saved = state.load(held, config.training_hash())
         ensemble.load_state(saved.tensors)
         observer.predictions = saved.predictions
-        companion.load_state(
+        callback.load_state(
             {
-                name.removeprefix(_COMPANION): tensor
+                name.removeprefix(_CALLBACK): tensor
                 for name, tensor in saved.tensors.items()
-                if name.startswith(_COMPANION)
+                if name.startswith(_CALLBACK)
             }
         )
         rows = saved.rows
@@ -212,10 +212,10 @@ def train_group(
         losses, logits = ensemble.gradients(keep_logits=at_checkpoint)
         if at_checkpoint and (not rows.steps or rows.steps[-1] < ensemble.step):
             found = observer.measure(losses, logits)
-            rows.add(ensemble.step, {**found, **companion.measure(found["train_acc"])})
+            rows.add(ensemble.step, {**found, **callback.measure(found["train_acc"])})
             listener.measured(ensemble.seeds, found["train_acc"], found["test_acc"])
             if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
-                others = {_COMPANION + key: value for key, value in companion.state().items()}
+                others = {_CALLBACK + key: value for key, value in callback.state().items()}
                 state.save(
                     held,
                     seeds=seeds,
@@ -229,8 +229,8 @@ def train_group(
             break
         ensemble.update()
         listener.advanced(len(seeds))
-    companion.finish()
-    log = group_log(config, seeds, rows, beside.about)
+    callback.finish()
+    log = group_log(config, seeds, rows, callbacks.about)
     for index, seed in enumerate(seeds):
         if seed in keep:
             keep_model(ensemble.member(index), log, folder, seed)

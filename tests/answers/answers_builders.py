@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from gmb_hf.answers.files import Answer
-from gmb_hf.training.launch import quiet_models
+from gmb_hf.training.launch import silence_transformers
 
 WORDS = (
     *("the", "a", "in", "on", "yes", "no", "good", "bad", "."),
@@ -121,7 +121,7 @@ def save_causal_classifier(folder: Path) -> Path:
 
 def save(folder: Path, model: Any, tokenizer: Any) -> Path:
     """Model and tokenizer in one folder."""
-    with quiet_models():
+    with silence_transformers():
         model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

@@ -16,7 +16,7 @@ from transformers import ByT5Tokenizer, GPT2Config, GPT2LMHeadModel
 
 from gmb_hf import Results, RunLog
 from gmb_hf.design.design import Design
-from gmb_hf.training.launch import quiet_models
+from gmb_hf.training.launch import silence_transformers
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for step in (10, 20):
         torch.manual_seed(step)
         config = GPT2Config(vocab_size=259, bos_token_id=1, eos_token_id=1, **shape)
-        with quiet_models():
+        with silence_transformers():
             GPT2LMHeadModel(config).save_pretrained(folder / f"checkpoint-{step}")
         tokenizer.save_pretrained(folder / f"checkpoint-{step}")
     return folder

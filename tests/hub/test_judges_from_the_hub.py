@@ -12,7 +12,7 @@ from hub_store import Hub, Repository
 from transformers import ByT5Tokenizer, GPT2Config, GPT2LMHeadModel
 
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.training.launch import quiet_models
+from gmb_hf.training.launch import silence_transformers
 
 CODE = """
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -30,7 +30,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     folder = tmp_path_factory.mktemp("model")
     torch.manual_seed(0)
     shape = {"n_positions": 32, "n_embd": 8, "n_layer": 1, "n_head": 1}
-    with quiet_models():
+    with silence_transformers():
         GPT2LMHeadModel(GPT2Config(vocab_size=259, eos_token_id=1, **shape)).save_pretrained(folder)
     ByT5Tokenizer(extra_ids=0).save_pretrained(folder)
     return {path.name: path.read_bytes() for path in folder.iterdir()}

@@ -45,11 +45,11 @@ def config() -> RunConfig:
 @pytest.fixture(scope="module")
 def trained(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eight runs, the model of one of them saved."""
-    from gmb_hf.training.stacked import Beside
+    from gmb_hf.training.stacked import Callbacks
 
     folder = tmp_path_factory.mktemp("trained")
     stacked.train(
-        config, range(8), folder, keep=[5], beside=Beside(about=hub_entry("data", [SOURCE]))
+        config, range(8), folder, keep=[5], callbacks=Callbacks(about=hub_entry("data", [SOURCE]))
     )
     return folder
 
