@@ -132,12 +132,6 @@ _READ_FROM = {
     "E_plateau": ("event.metric", "x_plateau_threshold", "x_plateau_checkpoints"),
     "E_regime": ("x_regime_quantile", "x_regime_radius"),
 }
-_OWN = {
-    "E_jump": ("x_theta_floor", "x_require_new_max"),
-    "E_plateau": ("x_plateau_checkpoints", "x_plateau_threshold", "x_plateau_regression"),
-    "E_regime": ("x_regime_quantile", "x_regime_radius", "x_regime_tolerance"),
-}
-"""Settings that one type of event has and the others pass over."""
 
 
 def event_findings(design: Design, facts: DesignFacts) -> Iterator[Finding]:
@@ -148,12 +142,14 @@ def event_findings(design: Design, facts: DesignFacts) -> Iterator[Finding]:
 
 
 def _settings(design: Design, facts: DesignFacts) -> Iterator[Finding]:
-    cadence, event = facts.cadence, design.section("event")
+    cadence = facts.cadence
+    # Settings that one type of event has and the others pass over.
     foreign = [
-        f"{name} ({kind})"
-        for kind, names in _OWN.items()
-        for name in names
-        if kind != design.event_type and event[name] not in (None, False)
+        f"{place.rpartition('.')[2]} ({design.views(name)['only']})"
+        for name, place in design.places().items()
+        if design.views(name).get("only", design.event_type) != design.event_type
+        and type(design).model_fields[name].get_default() in (None, False)
+        and getattr(design, name) not in (None, False)
     ]
     if foreign:
         yield warning(
