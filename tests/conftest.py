@@ -17,7 +17,11 @@ _HUB = the_only_hub()  # before its clients are imported
 
 # The same examples on every machine, however slow: a failure here is a failure there.
 settings.register_profile(
-    "suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "suite",
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("suite")
 

@@ -32,7 +32,7 @@ runs = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=40)
 @given(runs=runs, horizon=st.integers(1, 8), gap=st.integers(1, 6), burn_in=st.integers(0, 3))
 def test_every_number_is_that_of_the_oracle(
     runs: list[tuple[list[float], int | None]], horizon: int, gap: int, burn_in: int
