@@ -46,6 +46,8 @@ class TestGates:
     def test_supported(self, csv_logs: Path):
         done = gmb("evaluate", "--runs", csv_logs, *SCORES, *DESIGN, "--require-supported")
         assert done.code == 0
+        assert not Path("results/figures").exists()  # `gmb` of these tests says --no-figures
+        assert "![" not in Path("results/report.md").read_text(encoding="utf-8")
 
     def test_not_supported(self, csv_logs: Path):
         options = ("--score=train_acc", *DESIGN, "--require-supported")
