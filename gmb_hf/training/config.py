@@ -667,20 +667,12 @@ class RunConfig:
     def changed(self, assignments: Iterable[str]) -> RunConfig:
         """A config with some fields changed by `section.field=value`.
 
-        The name of a task that is no modular arithmetic brings the default share of its rows to
-        train on, unless another is given.
-
         Raises:
             InputError: an assignment without `=`, an unknown section or field, or a bad value.
         """
         given = tuple(assignments)
         names = {assignment.partition("=")[0].strip() for assignment in given}
         config = assigned(self, given)
-        another = config.task.name not in (None, self.task.name)
-        if another and not names & {"task.train_fraction", "task.train_rows"}:
-            default = TaskSettings().train_fraction  # a preset's share is that of its own task
-            task = dataclasses.replace(config.task, train_fraction=default, train_rows=None)
-            config = dataclasses.replace(config, task=task)
         said = ("operation", "prime", "op_token") if config.task.name else ("operation", "prime")
         for name in said if config.task.name or "task.name" in names else ():
             if f"task.{name}" in names:

@@ -550,7 +550,9 @@ class Observer:
 
     def _of_rows(self, margin: Tensor) -> Tensor:
         """Margins [S, rows] of margins at all answers: a row is as right as its worst token."""
-        return margin.unflatten(1, (-1, len(self.ensemble.task.answer_positions))).amin(-1)
+        of_tokens = margin.unflatten(1, (-1, len(self.ensemble.task.answer_positions)))
+        smallest: Tensor = of_tokens.amin(-1)
+        return smallest
 
     def _check_finite(self, name: str, values: NDArray[np.float64]) -> None:
         bad = np.flatnonzero(~np.isfinite(values))
