@@ -17,8 +17,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from gmb_hf.cli.app import command
     from gmb_hf.errors import CheckFailed, InputError
 
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = command()(args=arguments, prog_name="gmb", standalone_mode=False)
+        code = command(words)(args=words, prog_name="gmb", standalone_mode=False)
     except InputError as error:
         return _fail(f"error: {error}", 2)
     except CheckFailed as error:

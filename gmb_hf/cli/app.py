@@ -1,35 +1,15 @@
-"""The tree of commands. Each command's module is light; what it needs is imported when it runs."""
+"""The tree of commands. The module of a command is imported when the command is typed."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import typer
 
 from gmb_hf._version import __version__
-from gmb_hf.cli import (
-    audit,
-    crucible,
-    data,
-    evaluate,
-    heldout,
-    indicators,
-    judge,
-    lock,
-    metrics,
-    model,
-    monitor,
-    plan,
-    results,
-    run,
-    runs,
-    sequential,
-)
-from gmb_hf.cli import lock as prereg
-from gmb_hf.cli import run as train
-from gmb_hf.cli import sequential as generalization
-from gmb_hf.cli.options import DesignCommand
 
 _HELP = """May an early-warning score of a training run be trusted as an alarm?
 
@@ -37,8 +17,36 @@ Start with `gmb run --preset quick --out runs/quick`, or judge a column of your 
 `gmb evaluate --runs 'my/*.csv' --score COL --metric COL --horizon H --safe-gap G`."""
 
 
-def build() -> typer.Typer:
-    """The application."""
+# Name -> its function, and the class of its parser if it has one of its own.
+_COMMANDS: dict[str, tuple[str, str | None]] = {
+    "run": ("run.run", "run.RunCommand"),
+    "train": ("run.train", None),
+    "indicators": ("indicators.indicators", None),
+    "plan": ("plan.plan", "plan.PlanCommand"),
+    "explore": ("lock.explore", "options.DesignCommand"),
+    "lock": ("lock.lock", "options.DesignCommand"),
+    "evaluate": ("evaluate.evaluate", "options.DesignCommand"),
+    "audit": ("audit.audit", None),
+    "monitor": ("monitor.monitor", None),
+    "heldout": ("heldout.heldout", "heldout.HeldoutCommand"),
+    "generalization": ("sequential.generalization", None),
+}
+# Name -> its commands, and what they are about.
+_GROUPS = {
+    "crucible": ("crucible.app", "Are the hardest known cases still ranked?"),
+    "sequential": ("sequential.app", "Does it remember? Tasks in turn."),
+    "data": ("data.app", "Datasets: build, verify, export."),
+    "runs": ("runs.app", "Anybody's logs to one table, and a look at them."),
+    "judge": ("judge.app", "Answers of checkpoints, rated by a model."),
+    "model": ("model.app", "Trained models on the Hub."),
+    "metrics": ("metrics.app", "Metrics as `evaluate` modules."),
+    "prereg": ("lock.app", "Begin a preregistration."),
+    "results": ("results.app", "Check results files, and compare two."),
+}
+
+
+def build(only: str | None = None) -> typer.Typer:
+    """The application, with all its commands or with one of them."""
     app = typer.Typer(
         name="gmb",
         help=_HELP,
@@ -56,30 +64,29 @@ def build() -> typer.Typer:
             print(f"gmb-hf {__version__}")
             raise typer.Exit
 
-    app.command("run", cls=run.RunCommand)(run.run)
-    app.command("train")(train.train)
-    app.command("indicators")(indicators.indicators)
-    app.command("plan", cls=plan.PlanCommand)(plan.plan)
-    app.command("explore", cls=DesignCommand)(lock.explore)
-    app.command("lock", cls=DesignCommand)(lock.lock)
-    app.command("evaluate", cls=DesignCommand)(evaluate.evaluate)
-    app.command("audit")(audit.audit)
-    app.command("monitor")(monitor.monitor)
-    app.command("heldout", cls=heldout.HeldoutCommand)(heldout.heldout)
-    app.command("generalization")(generalization.generalization)
-    app.add_typer(crucible.app, name="crucible", help="Are the hardest known cases still ranked?")
-    app.add_typer(sequential.app, name="sequential", help="Does it remember? Tasks in turn.")
-    app.add_typer(data.app, name="data", help="Datasets: build, verify, export.")
-    app.add_typer(runs.app, name="runs", help="Anybody's logs to one table, and a look at them.")
-    app.add_typer(judge.app, name="judge", help="Answers of checkpoints, rated by a model.")
-    app.add_typer(model.app, name="model", help="Trained models on the Hub.")
-    app.add_typer(metrics.app, name="metrics", help="Metrics as `evaluate` modules.")
-    app.add_typer(prereg.app, name="prereg", help="Begin a preregistration.")
-    app.add_typer(results.app, name="results", help="Check results files, and compare two.")
+    for name, (function, parser) in _COMMANDS.items():
+        if only in (None, name):
+            app.command(name, cls=_load(parser) if parser else None)(_load(function))
+    for name, (commands, about) in _GROUPS.items():
+        if only in (None, name):
+            app.add_typer(_load(commands), name=name, help=about)
     return app
 
 
+def _load(place: str) -> Any:
+    module, _, name = place.partition(".")
+    return getattr(import_module(f"gmb_hf.cli.{module}"), name)
+
+
+def command(words: Sequence[str]) -> Any:
+    """The parser of a command line.
+
+    Building it takes longer than most commands, so that of a known command has no others in it.
+    """
+    first = words[0] if words else None
+    return _parser(first if first in _COMMANDS or first in _GROUPS else None)
+
+
 @functools.cache
-def command() -> Any:
-    """The parser of the application; building it takes longer than most commands."""
-    return typer.main.get_command(build())
+def _parser(only: str | None) -> Any:
+    return typer.main.get_command(build(only))
