@@ -43,7 +43,8 @@ def test_bad_input_is_one_line_on_standard_error_and_exit_code_2():
 
 
 def test_a_verdict_through_a_pipe_keeps_its_columns(csv_logs: Path):
-    done = installed("evaluate", "--runs", csv_logs, "--score=embedding_gini", *DESIGN)
+    judging = ("evaluate", "--score=embedding_gini", "--no-figures", *DESIGN)
+    done = installed(*judging, "--runs", csv_logs)
     assert (done.returncode, done.stderr) == (0, "")
     assert "reasons" in done.stdout
     assert "\x1b" not in done.stdout

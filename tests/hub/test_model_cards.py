@@ -123,6 +123,14 @@ def test_a_card_without_results_has_no_verdicts(saved: SavedModel, tmp_path: Pat
     assert "Which scores" not in read.text
 
 
+def test_a_card_without_figures_shows_none(
+    saved: SavedModel, results: Results, tmp_path: Path
+) -> None:
+    written = write_model_card(saved, tmp_path, results=results, place="acme/small", figures=False)
+    assert [path.name for path in written] == ["README.md"]
+    assert "![" not in written[0].read_text(encoding="utf-8")
+
+
 def test_a_push_is_one_commit_and_loads(
     hub: Hub, commands: Terminal, saved: SavedModel, results: Results, tmp_path: Path
 ) -> None:
