@@ -68,8 +68,7 @@ def train(
 ) -> list[Path]:
     """Train this process's part; the files of all logs so far on the main process, else none."""
     from gmb_hf.training import single, stacked
-    from gmb_hf.training.launch import make_accelerator, own_share
-    from gmb_hf.training.progress import Bar
+    from gmb_hf.training.launch import Bar, make_accelerator, own_share
     from gmb_hf.training.stacked import Callbacks
 
     accelerator = make_accelerator(cpu=cpu)

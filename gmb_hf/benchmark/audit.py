@@ -11,8 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from gmb_hf.benchmark.events import PUBLISHED, regime_signals, signal_columns
-from gmb_hf.benchmark.ptmss import SIGNALS, RegimeLabel, Regimes, label_regimes
+from gmb_hf.benchmark.events import (
+    PUBLISHED,
+    SIGNALS,
+    RegimeLabel,
+    Regimes,
+    label_regimes,
+    regime_signals,
+    signal_columns,
+)
 from gmb_hf.errors import InputError, fraction, positive_int
 from gmb_hf.files import write_text
 from gmb_hf.runs.metadata import hub_sources

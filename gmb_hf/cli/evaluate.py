@@ -75,7 +75,7 @@ def reproduce(context: typer.Context) -> None:
     from gmb_hf.cli import screen as show
     from gmb_hf.errors import CheckFailed, InputError, positive_int
     from gmb_hf.hub.sources import read_runs
-    from gmb_hf.report import reproduce as reproducing
+    from gmb_hf.report import report as reproducing
 
     _refuse_foreign(context)
     given = context.params

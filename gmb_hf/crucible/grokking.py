@@ -41,9 +41,9 @@ from gmb_hf.tasks.task import TaskData
 from gmb_hf.training.checkpoints import load_model
 from gmb_hf.training.config import RunConfig, TaskSettings, format_seeds
 from gmb_hf.training.ensemble import Ensemble, task_data
+from gmb_hf.training.launch import MEMORISED
 from gmb_hf.training.observables import cosines, model_hidden
 from gmb_hf.training.presets import design_of
-from gmb_hf.training.progress import MEMORISED
 from gmb_hf.training.single import train_seeds
 from gmb_hf.training.stacked import Callbacks, finished_seeds
 

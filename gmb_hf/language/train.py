@@ -32,8 +32,7 @@ from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.text import Text, disagreement
 from gmb_hf.training.checkpoints import check_config
 from gmb_hf.training.ensemble import MIXER_LR, seeded_model, shape_fields
-from gmb_hf.training.launch import on_main
-from gmb_hf.training.progress import TrainingBar
+from gmb_hf.training.launch import TrainingBar, on_main
 
 
 class LossListener(Protocol):

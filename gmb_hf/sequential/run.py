@@ -35,8 +35,13 @@ from gmb_hf.sequential.summary import RetentionSummary
 from gmb_hf.sequential.train import Phases, model_shape
 from gmb_hf.training import checkpoints
 from gmb_hf.training.checkpoints import group_name, whole_folder
-from gmb_hf.training.launch import chosen_device, keep_freed_memory, own_share, silence_transformers
-from gmb_hf.training.progress import TrainingBar
+from gmb_hf.training.launch import (
+    TrainingBar,
+    chosen_device,
+    keep_freed_memory,
+    own_share,
+    silence_transformers,
+)
 from gmb_hf.training.variants import Variant, parse_variant
 
 SAVE_EVERY_SECONDS = 15.0

@@ -26,9 +26,8 @@ from gmb_hf.tasks.task import IGNORED
 from gmb_hf.training.checkpoints import Rows, keep_model, refuse_gone
 from gmb_hf.training.config import ENGINES, RunConfig
 from gmb_hf.training.ensemble import Ensemble, adamw, initial_model
-from gmb_hf.training.launch import chosen_device
+from gmb_hf.training.launch import Listener, Silent, chosen_device
 from gmb_hf.training.observables import Observer
-from gmb_hf.training.progress import Listener, Silent
 from gmb_hf.training.stacked import check_folder, finished_seeds, group_log, log_paths, write_log
 
 if TYPE_CHECKING:
@@ -212,8 +211,7 @@ def train_seeds(
     if callbacks is not None and engine == "single":
         raise ValueError("only the stacked engine measures something beside the observables")
     from gmb_hf.training import stacked
-    from gmb_hf.training.launch import make_accelerator
-    from gmb_hf.training.progress import Bar
+    from gmb_hf.training.launch import Bar, make_accelerator
     from gmb_hf.training.stacked import Callbacks
 
     steps = config.training.steps

@@ -31,9 +31,8 @@ from gmb_hf.training.blocks import Loops
 from gmb_hf.training.checkpoints import Rows, check_config, keep_model, refuse_gone
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.ensemble import Ensemble, model_config, wanted
-from gmb_hf.training.launch import keep_freed_memory
+from gmb_hf.training.launch import Listener, Silent, keep_freed_memory
 from gmb_hf.training.observables import Observer, about
-from gmb_hf.training.progress import Listener, Silent
 
 
 class TrainingCallback(Protocol):

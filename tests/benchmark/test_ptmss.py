@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.benchmark.ptmss import DENSITY, SIGNALS, Family, label_regimes, transitions
+from gmb_hf.benchmark.events import DENSITY, SIGNALS, Family, label_regimes, transitions
 from gmb_hf.runs.panel import Panel
 
 N = 100  # checkpoints at steps 0, 10, ..., so that two members are a share of .02

@@ -19,8 +19,7 @@ from gmb_hf.tasks.text import TextFile
 from gmb_hf.training import launch as processes
 from gmb_hf.training import single, stacked
 from gmb_hf.training.config import RunConfig
-from gmb_hf.training.launch import exit_code
-from gmb_hf.training.progress import Silent
+from gmb_hf.training.launch import Silent, exit_code
 
 
 class Interrupted(BaseException):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from gmb_hf.training.progress import GROKKED, MEMORISED, Bar, Silent
+from gmb_hf.training.launch import GROKKED, MEMORISED, Bar, Silent
 
 
 def drawn(total=300, done=0, actions=lambda bar: None, width=80):

@@ -11,7 +11,7 @@ from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import launch as processes
 from gmb_hf.training import single, stacked
 from gmb_hf.training.ensemble import task_data
-from gmb_hf.training.progress import Silent
+from gmb_hf.training.launch import Silent
 
 SEEDS = (3, 0)
 CASES = {
