@@ -36,7 +36,7 @@ class TestHelp:
 
     def test_every_option_says_what_it_is(self):
         """Which options there are is frozen in `tests/golden/expected/help.txt`."""
-        left, seen = [((), app.command())], 0
+        left, seen = [((), app.command([]))], 0
         while left:
             path, command = left.pop()
             left += [((*path, name), one) for name, one in getattr(command, "commands", {}).items()]
