@@ -1,6 +1,6 @@
 """Logs that can be read and not be judged: one line, and exit code 2.
 
-What cannot be read is tested with the readers (`tests/runs/test_faults.py`).
+What cannot be read is tested with the readers (`tests/runs/test_log_faults.py`).
 """
 
 from __future__ import annotations
