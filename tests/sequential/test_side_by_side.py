@@ -39,12 +39,15 @@ class Heard:
         self.places.append(place)
 
 
-def test_two_at_a_time_leave_what_one_after_the_other_leaves(tmp_path):
+def test_two_at_a_time_leave_what_one_after_the_other_leaves(tmp_path, monkeypatch):
     config = tiny("modular")
     one = trained(config, tmp_path / "one", [0, 1], save_models="none")
     two = SequentialFolder(tmp_path / "two")
     two.claim(config)
     heard = Heard()
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["gmb_hf.training.single", "gmb_hf.training.stacked"])
+    monkeypatch.setattr("multiprocessing.get_context", lambda _: context)  # imports torch once
     groups = [group(config, two.path, variant) for variant in ("dense", "banded-4")]
     train_side_by_side(groups, heard, jobs=2, threads=1)
     same = "matrix/dense-seeds-0-1-n2.csv"
