@@ -16,7 +16,7 @@ from gmb_hf.tasks.task import Task
 
 DEFAULT_PRIME = 97
 _MODULAR = re.compile(r"modular_(?P<operation>\w+)|(?P<named>\w+)_p(?P<prime>\d+)")
-_FORMAL = re.compile(r"(?P<language>[a-z]+)_(?P<length>\d+)")
+_FORMAL = re.compile(r"(?P<language>\w+)_(?P<length>\d+)")
 
 TASKS: dict[str, Callable[..., Task]] = {}
 """Every other task: name -> what makes it, a function or class; its parameters are the options."""

@@ -278,7 +278,7 @@ def test_two_indicators_of_one_name_are_refused(results: Results) -> None:
 
 
 def test_the_shipped_json_schema_is_that_of_the_models() -> None:
-    """To renew it: write `json.dumps(Results.json_schema(), indent=2)` and a newline there."""
+    """`python tests/golden/regenerate.py` renews it."""
     shipped = files("gmb_hf.benchmark").joinpath("results_schema_v0.4.json").read_text()
     assert json.loads(shipped) == Results.json_schema()
 

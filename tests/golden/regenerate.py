@@ -1,10 +1,19 @@
-"""Write the expected files with the current code: `python tests/golden/regenerate.py`."""
+"""Write the expected files and the shipped schema of results, by the current code.
+
+python tests/golden/regenerate.py
+"""
 
 from __future__ import annotations
 
+import json
 import shutil
+from pathlib import Path
 
 from golden_cases import ALONE, EXPECTED, played, scenarios
+
+from gmb_hf import Results
+
+SCHEMA = Path(__file__).parents[2] / "gmb_hf" / "benchmark" / "results_schema_v0.4.json"
 
 
 def regenerate() -> None:
@@ -17,7 +26,8 @@ def regenerate() -> None:
         path = EXPECTED / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    print(f"{len(texts)} files in {EXPECTED}")
+    SCHEMA.write_text(json.dumps(Results.json_schema(), indent=2) + "\n", encoding="utf-8")
+    print(f"{len(texts)} files in {EXPECTED}, and the schema of results in {SCHEMA.name}")
 
 
 if __name__ == "__main__":

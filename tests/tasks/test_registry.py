@@ -6,7 +6,7 @@ import pytest
 
 from gmb_hf.errors import InputError
 from gmb_hf.tasks import modular, registry
-from gmb_hf.tasks.formal import FormalTask
+from gmb_hf.tasks.formal import LANGUAGES, FormalTask, Language
 from gmb_hf.tasks.modular import ModularTask
 from gmb_hf.tasks.registry import get_task, task_names
 
@@ -22,6 +22,12 @@ def test_names_find_their_tasks():
     assert get_task("mul_p7", op_token="shared", corruption_rate=0.1) == ModularTask(
         "mul", 7, op_token="shared", corruption_rate=0.1
     )
+
+
+def test_a_language_may_have_several_words(monkeypatch: pytest.MonkeyPatch):
+    first_bit = Language(lambda bits: bits[:, :1])
+    monkeypatch.setitem(LANGUAGES, "first_bit", first_bit)
+    assert get_task("first_bit_8") == FormalTask("first_bit", 8)
 
 
 def test_every_listed_name_is_the_tasks_own():
