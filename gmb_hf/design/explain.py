@@ -206,7 +206,7 @@ def _design(name: str, ensemble: Ensemble) -> str:
 
 def explain(design: Design, record: LockRecord) -> tuple[str, ...]:
     """One sentence for each frozen choice, in the order of the file."""
-    return (*_explain_design(design), *explain_record(record, strict=design.protocol == "strict"))
+    return (*_design_sentences(design), *explain_record(record, strict=design.protocol == "strict"))
 
 
 def explain_design(design: Design) -> tuple[str, ...]:
@@ -216,10 +216,10 @@ def explain_design(design: Design) -> tuple[str, ...]:
         f"taken {ORIENTATION[item.x_sign or 1]}."
         for item in design.candidates
     ]
-    return (*_explain_design(design), *candidates, *explain_design_of(design.candidates))
+    return (*_design_sentences(design), *candidates, *explain_design_of(design.candidates))
 
 
-def _explain_design(design: Design) -> tuple[str, ...]:
+def _design_sentences(design: Design) -> tuple[str, ...]:
     facts = [
         f"{label} {value}"
         for label, value in (

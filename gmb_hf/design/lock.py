@@ -246,7 +246,7 @@ def _as_typed(content: Any, parsed: Any) -> Any:
 # Looks at held-out runs: adding some after the first look is allowed only as locked.
 
 
-_LOOKS_HEADING = """\
+_INTERIM_HEADING = """\
 Looks at held-out runs by the lock beside this file; gmb evaluate writes it. Part of the record:
 without it nobody knows how often was looked."""
 
@@ -294,7 +294,7 @@ class Look:
         if self.record is None:
             return
         kept = LooksFile(looks=(*self.earlier, self.record))
-        write_yaml(self.path, kept.plain(), heading=_LOOKS_HEADING)
+        write_yaml(self.path, kept.plain(), heading=_INTERIM_HEADING)
 
 
 def next_look(lock: Lock, lock_path: str | Path, log: RunLog) -> Look:

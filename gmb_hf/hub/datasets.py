@@ -739,15 +739,15 @@ def runs_configs(given: Sequence[str], licenses: Sequence[str] = ()) -> list[Con
         raise InputError("--runs: no run logs are given; name a folder of logs, or NAME=FOLDER")
     sources = [_named(word) for word in given]
     said = Licenses.parse(licenses, [name for name, _ in sources])
-    return [_building_runs_config(name, source, said) for name, source in sources]
+    return [_config_of_log(name, source, said) for name, source in sources]
 
 
-def _building_runs_config(name: str, source: str, licenses: Licenses) -> Config:
+def _config_of_log(name: str, source: str, licenses: Licenses) -> Config:
     log = RunLog.read(source)
     columns = f", {len(log.observables)} observables" if log.observables else ""
     return Config(
         name,
-        {"full": partial(_building_runs_tables, log)},
+        {"full": partial(_tables_of_log, log)},
         licenses.of(name, usual=LICENSE if _made_here(log) else None),
         f"{len(log.runs):,} runs{columns}",
         item="run",
@@ -771,7 +771,7 @@ def _named(word: str) -> tuple[str, str]:
     return (own.name if path.is_dir() else own.stem), word
 
 
-def _building_runs_tables(log: RunLog) -> Iterator[pa.Table]:
+def _tables_of_log(log: RunLog) -> Iterator[pa.Table]:
     """The log in pieces of whole runs; what was dropped is noted once, since readers add it up."""
     table = log.stored_table()
     lengths = log.panel("step").lengths

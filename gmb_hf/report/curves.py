@@ -264,9 +264,7 @@ def scores_around_event(
                 axes.set_xlabel("steps relative to t*")
         for axes in grid[:, 0]:
             axes.set_ylabel("score (higher: riskier)")
-        figure.legend(
-            handles=_aligned_legend(safe_gap), loc="outside upper left", ncols=2 * columns
-        )
+        figure.legend(handles=_curve_handles(safe_gap), loc="outside upper left", ncols=2 * columns)
         return figure
 
 
@@ -329,7 +327,7 @@ def _limits(
     return bottom - margin / 2, top + margin
 
 
-def _aligned_legend(safe_gap: int | None) -> list[Line2D | Patch]:
+def _curve_handles(safe_gap: int | None) -> list[Line2D | Patch]:
     handles: list[Line2D | Patch] = [
         Line2D([], [], color=BLUE, linewidth=1.8, label="median run"),
         Patch(color=_NARROW, label="middle half of runs"),

@@ -345,7 +345,7 @@ def lead_time_distribution(
         axes.axvline(horizon, color=MUTED, linewidth=0.9, linestyle=(0, (1, 1.4)))
         step_axis(axes, "lead time: steps from the first alarm to t*")
         figure.legend(
-            handles=_leads_legend(scores),
+            handles=_lead_handles(scores),
             loc="upper left",
             ncols=6,
             bbox_to_anchor=(0.0, 1.0),
@@ -402,7 +402,7 @@ def _row(
     )
 
 
-def _leads_legend(scores: Sequence[LeadTimes]) -> list[Line2D | Patch]:
+def _lead_handles(scores: Sequence[LeadTimes]) -> list[Line2D | Patch]:
     words = {
         "monitor": "sees no test labels",
         "undeclared": "not declared",
@@ -575,7 +575,7 @@ def _summary_legend() -> list[Line2D]:
 # The one-page answer: which scores may raise an alarm, at what cost, and why the rest may not.
 
 
-_WIDTH, _SUMMARY_ROW, _HEAD, _FOOT = 9.8, 0.235, 1.18, 0.5
+_WIDTH, _ROW_HEIGHT, _HEAD, _FOOT = 9.8, 0.235, 1.18, 0.5
 # Left edges and widths in inches: names, label, false alarms, coverage, lead, p, why.
 _NAME, _LABEL, _FPR, _COVERAGE, _LEAD, _P, _WHY = 0.14, 1.96, 3.5, 5.2, 7.66, 7.84, 8.28
 _LABEL_WIDTH, _FPR_WIDTH, _COVERAGE_WIDTH = 1.42, 1.55, 2.0
@@ -607,14 +607,14 @@ def label_summary(
         groups = [(name, _sorted(items, name, target)) for name in GROUPS]
         groups = [(name, members) for name, members in groups if members]
         count = sum(len(members) + 1 for _, members in groups)
-        height = _HEAD + count * _SUMMARY_ROW + _FOOT
+        height = _HEAD + count * _ROW_HEIGHT + _FOOT
         figure = Figure(figsize=(_WIDTH, height))
         page = figure.add_axes((0, 0, 1, 1), xlim=(0, _WIDTH), ylim=(0, height))
         page.set_axis_off()
         _header(page, height, title, subtitle, target)
         panels = [
             figure.add_axes(
-                (left / _WIDTH, _FOOT / height, width / _WIDTH, count * _SUMMARY_ROW / height),
+                (left / _WIDTH, _FOOT / height, width / _WIDTH, count * _ROW_HEIGHT / height),
                 ylim=(count, 0),
                 facecolor="none",
             )
@@ -656,7 +656,7 @@ def _sorted(items: Sequence[IndicatorRecord], group: str, target: float) -> list
 
 def _baseline(height: float, line: int) -> float:
     """The middle of a row, in inches from the bottom."""
-    return height - _HEAD - (line + 0.5) * _SUMMARY_ROW
+    return height - _HEAD - (line + 0.5) * _ROW_HEIGHT
 
 
 def _header(page: Axes, height: float, title: str, subtitle: str, target: float) -> None:
@@ -686,8 +686,8 @@ def _group_heading(page: Axes, panels: Sequence[Axes], y: float, line: int, text
 def _text(page: Axes, y: float, item: IndicatorRecord, target: float, *, shade: bool) -> None:
     if shade:
         page.axhspan(
-            y - _SUMMARY_ROW / 2,
-            y + _SUMMARY_ROW / 2,
+            y - _ROW_HEIGHT / 2,
+            y + _ROW_HEIGHT / 2,
             xmin=_NAME / _WIDTH,
             xmax=1 - 0.14 / _WIDTH,
             color=FAINT,

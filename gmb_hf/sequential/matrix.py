@@ -359,7 +359,7 @@ def retention(predictions: Any, references: Any, **settings: Any) -> dict[str, A
     check(settings)
     measure = str(settings.get("measure", "accuracy"))
     with right_call("retention", _CALL):
-        values, untrained = _flat_matrix(predictions, references, measure)
+        values, untrained = _given_matrix(predictions, references, measure)
     found = retention_numbers(values[None], higher_is_better=higher_is_better(measure))
     flat: dict[str, Any] = {
         f"{name}_{measure}": None if mean is None else float(mean[0])
@@ -375,11 +375,11 @@ def retention(predictions: Any, references: Any, **settings: Any) -> dict[str, A
     return flat
 
 
-def _flat_matrix(
+def _given_matrix(
     predictions: Any, references: Any, measure: str
 ) -> tuple[NDArray[np.float64], bool]:
     """The matrix, [P + 1, P], columns in the order of training; whether row 0 was given."""
-    rows, trained = _flat_rows(predictions), _trained(references)
+    rows, trained = _given_rows(predictions), _trained(references)
     if len(rows) != len(trained):
         raise InputError(
             f"{len(rows)} rows of predictions but {len(trained)} references; give one for each"
@@ -415,7 +415,7 @@ def _flat_matrix(
     return values[:, order], untrained
 
 
-def _flat_rows(predictions: Any) -> list[list[Any]]:
+def _given_rows(predictions: Any) -> list[list[Any]]:
     if predictions is None or not len(predictions):
         raise InputError("predictions is missing; give a row per phase")
     rows = []
