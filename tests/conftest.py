@@ -5,10 +5,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from hub_client import Terminal, empty_caches, the_only_hub
 from hub_store import TOKEN, Hub
 from hypothesis import HealthCheck, settings
+from pyarrow import csv
 from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
 
 from gmb_hf import Design, RunLog
@@ -25,15 +28,19 @@ settings.register_profile(
 )
 settings.load_profile("suite")
 
-REFERENCE_RUNS = Path(__file__).resolve().parents[2] / "shared" / "data" / "reference_runs"
+DATA = Path(__file__).parent / "data"
 
 
 @pytest.fixture(scope="session")
-def reference_runs() -> Path:
-    """The folder of the 20 real reference runs, or a skip where it is not there."""
-    if not REFERENCE_RUNS.is_dir():
-        pytest.skip(f"the reference runs are not at {REFERENCE_RUNS}")
-    return REFERENCE_RUNS
+def reference_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the 20 published runs as CSV files and `expected.json` (see data/README.md)."""
+    folder = tmp_path_factory.mktemp("reference_runs")
+    table = pq.read_table(DATA / "reference_runs.parquet")
+    for run in table["run"].unique():
+        rows = table.filter(pc.equal(table["run"], run)).drop_columns(["run"])
+        csv.write_csv(rows, folder / f"{run}.csv", csv.WriteOptions(quoting_style="none"))
+    (folder / "expected.json").write_bytes((DATA / "reference_expected.json").read_bytes())
+    return folder
 
 
 @pytest.fixture(scope="session")

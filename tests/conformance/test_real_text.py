@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import lzma
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from gmb_hf.tasks.text import Tally, TextFile, unigram_score
 
 ROOT = Path(__file__).resolve().parents[2]
-TEXTS = ROOT.parent / "shared" / "data" / "text"
+DATA = ROOT / "tests" / "data"
 FILES = {
-    "tinystories": "tinystories_validation.txt",
-    "shakespeare": "tinyshakespeare.txt",
-    "wikitext2": "wikitext2_test.txt",
+    "tinystories": "tinystories_validation",
+    "shakespeare": "tinyshakespeare",
+    "wikitext2": "wikitext2_test",
 }
 BASELINE = "byte frequencies of tinystories"
 
@@ -34,11 +38,11 @@ def reported() -> dict[tuple[str, str], dict[str, float]]:
     }
 
 
-def counted(name: str) -> Tally:
-    tally = Tally()
-    for _ in tally.through(TextFile(name, TEXTS / name).pieces()):
-        pass
-    return tally
+@pytest.fixture(scope="module")
+def counts() -> dict[str, dict[str, Any]]:
+    """Bytes, documents, content hash and byte counts of the four corpora."""
+    found: dict[str, dict[str, Any]] = json.loads((DATA / "text_counts.json").read_text())
+    return found
 
 
 def test_the_model_beats_its_baseline_and_orders_the_texts_as_published():
@@ -50,15 +54,23 @@ def test_the_model_beats_its_baseline_and_orders_the_texts_as_published():
 
 
 @pytest.mark.parametrize("text", FILES)
-def test_the_baseline_is_that_of_the_real_bytes(text: str):
-    if not TEXTS.is_dir():
-        pytest.skip(f"the real texts are not at {TEXTS}")
-    tally = counted(FILES[text])
-    trained_on = counted("tinystories_train.txt").byte_counts
-    score = unigram_score(trained_on, tally.byte_counts, tally.documents)
+def test_the_baseline_is_that_of_the_real_bytes(text: str, counts: dict[str, dict[str, Any]]):
+    held_out = counts[FILES[text]]
+    trained_on = np.array(counts["tinystories_train"]["byte_counts"])
+    score = unigram_score(trained_on, np.array(held_out["byte_counts"]), held_out["documents"])
     row = reported()[text, BASELINE]
     assert row["loss"] == pytest.approx(score.loss, abs=5e-4)
     assert row["bits_per_byte"] == pytest.approx(score.bits_per_byte, abs=5e-4)
     assert (row["bytes"], row["documents"]) == (score.n_bytes, score.documents)
     # The model predicts the end of every document as well.
     assert reported()[text, "byte"]["tokens"] == score.n_bytes + score.documents
+
+
+def test_the_bytes_of_a_real_text_are_counted(tmp_path: Path, counts: dict[str, dict[str, Any]]):
+    path = tmp_path / "tinyshakespeare.txt"
+    path.write_bytes(lzma.decompress((DATA / "tinyshakespeare.txt.xz").read_bytes()))
+    tally = Tally()
+    for _ in tally.through(TextFile("shakespeare", path).pieces()):
+        pass
+    found = {**tally.to_dict(), "byte_counts": tally.byte_counts.tolist()}
+    assert found == counts["tinyshakespeare"]
