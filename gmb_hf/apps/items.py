@@ -1,46 +1,28 @@
-"""The pages of the Crucible metrics: items as JSON lines, pools as CSV."""
+"""The pages of items and pools (Crucible), documents and phases: JSON lines and CSV tables."""
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from gmb_hf.apps.page import (
-    Answer,
-    Page,
-    Setting,
-    build,
-    checked_columns,
-    described,
-    json_rows,
-    title_of,
-)
+from gmb_hf.apps import page
+from gmb_hf.apps.page import Answer, Setting, csv_rows, metric_page, noise, number, page_figure
 from gmb_hf.crucible.margins import Similarities, margins, ranks
 from gmb_hf.crucible.tiers import TIERS
-from gmb_hf.errors import InputError
+from gmb_hf.errors import InputError, unknown
 from gmb_hf.fingerprints import content_hash
-from gmb_hf.report.style import (
-    BLUE,
-    INK,
-    MUTED,
-    ORANGE,
-    RULE,
-    SKY,
-    VERMILION,
-    house_style,
-    new_figure,
-    shorten,
-)
+from gmb_hf.report import style
+from gmb_hf.report.style import BLUE, INK, VERMILION, shorten
+from gmb_hf.sequential.matrix import MEASURES
 
-_SIZE = (7.2, 3.0)
-_TIER_COLOURS = dict(zip(TIERS, (SKY, BLUE, ORANGE), strict=True))
+_TIER_COLOURS = dict(zip(TIERS, (style.SKY, BLUE, style.ORANGE), strict=True))
 _LEAST = {"healthy": 50, "warning": 30, "critical": 10}
 
 
@@ -52,8 +34,7 @@ def draw_items(data: dict[str, Any], tiers: list[str] | None) -> Figure:
     if tiers is not None:
         labels = np.asarray(tiers)
         groups = {name: labels == name for name in TIERS if (labels == name).any()}
-    with house_style():
-        figure = new_figure(*_SIZE)
+    with page_figure() as figure:
         left, right = figure.subplots(1, 2)
         left.hist(
             [margin[rows] for rows in groups.values()],
@@ -63,18 +44,18 @@ def draw_items(data: dict[str, Any], tiers: list[str] | None) -> Figure:
             label=list(groups),
         )
         left.axvline(0, color=VERMILION)
-        left.set_title(f"Margins: {(margin > 0).mean():.0%} of items pass")
-        left.set_xlabel("margin; an item passes above 0")
-        left.set_ylabel("items")
+        left.set(
+            title=f"Margins: {(margin > 0).mean():.0%} of items pass",
+            xlabel="margin; an item passes above 0",
+            ylabel="items",
+        )
         if tiers is not None:
             left.legend()
         depths = np.arange(1, items.n_negatives.max() + 2)
         right.bar(depths, [(place == k).sum() for k in depths], color=BLUE)
         by_chance = [(1 / items.counts[items.counts >= k]).sum() for k in depths]
         right.plot(depths, by_chance, "_", ms=14, color=INK, label="by chance")
-        right.set_title("Ranks of the positives")
-        right.set_xlabel("pessimistic rank")
-        right.set_ylabel("items")
+        right.set(title="Ranks of the positives", xlabel="pessimistic rank", ylabel="items")
         right.legend()
     return figure
 
@@ -85,23 +66,18 @@ def draw_pairs(data: dict[str, Any]) -> Figure:
         margins(Similarities.of_lists(data[name], data["references"]))
         for name in ("predictions1", "predictions2")
     )
-    with house_style():
-        figure = new_figure(*_SIZE)
+    with page_figure() as figure:
         left, right = figure.subplots(1, 2)
         low, high = float(min(first.min(), second.min())), float(max(first.max(), second.max()))
-        left.plot([low, high], [low, high], color=RULE)
+        left.plot([low, high], [low, high], color=style.RULE)
         left.axhline(0, color=VERMILION, lw=0.8)
         left.axvline(0, color=VERMILION, lw=0.8)
         left.plot(first, second, "o", ms=3, alpha=0.6, color=BLUE)
-        left.set_title("Margin of each item")
-        left.set_xlabel("first model")
-        left.set_ylabel("second model")
+        left.set(title="Margin of each item", xlabel="first model", ylabel="second model")
         right.hist(second - first, bins=30, color=BLUE)
-        right.axvline(0, color=RULE)
+        right.axvline(0, color=style.RULE)
         right.axvline(float((second - first).mean()), color=VERMILION)
-        right.set_title("Difference and its mean")
-        right.set_xlabel("second - first")
-        right.set_ylabel("items")
+        right.set(title="Difference and its mean", xlabel="second - first", ylabel="items")
     return figure
 
 
@@ -113,19 +89,56 @@ def draw_exposure(pools: list[str], results: dict[str, Any]) -> Figure:
         expected - [results[f"low@{name}"] for name in filled],
         np.array([results[f"high@{name}"] for name in filled]) - expected,
     ]
-    with house_style():
-        figure = new_figure(*_SIZE)
+    with page_figure() as figure:
         axes = figure.subplots()
         place = np.arange(len(filled))
         axes.bar(place, expected, width=0.5, color=BLUE)
         axes.errorbar(place, expected, yerr=np.maximum(reach, 0), fmt="none", ecolor=INK, capsize=5)
         for status, least in _LEAST.items():
             axes.axhline(least, color=VERMILION, lw=0.8, ls="--")
-            axes.text(len(filled) - 0.45, least, f"{status} from {least}", va="bottom", color=MUTED)
+            shown = f"{status} from {least}"
+            axes.text(len(filled) - 0.45, least, shown, va="bottom", color=style.MUTED)
         axes.set_xlim(-0.6, len(filled) + 0.3)
         names = [f"{shorten(name, 24)}\n{results[f'status@{name}']}" for name in filled]
         axes.set_xticks(place, names)
         axes.set_title("Expected exposures of an item, 5% to 95%")
+    return figure
+
+
+def draw_documents(data: dict[str, list[Any]], results: dict[str, Any]) -> Figure:
+    """The loss of every token on the left, the bits per byte of every document on the right."""
+    losses = -np.concatenate([np.asarray(row, dtype=np.float64) for row in data["predictions"]])
+    bits = np.asarray(results["bits_per_byte_per_document"])
+    panels = (
+        (losses, results["loss"], "Tokens", "loss, nats"),
+        (bits, results["bits_per_byte"], "Documents", "bits per byte"),
+    )
+    with page_figure() as figure:
+        for axes, (values, mean, title, label) in zip(figure.subplots(1, 2), panels, strict=True):
+            axes.hist(values, bins=30, color=BLUE)
+            axes.axvline(mean, color=VERMILION, label=f"all together: {mean:.3f}")
+            axes.set(title=title, xlabel=label)
+            axes.set_ylabel(title.lower(), color=INK)
+            axes.legend()
+    return figure
+
+
+def draw_phases(data: dict[str, list[Any]], tasks: list[str], measure: str) -> Figure:
+    """Every task over the phases; a large dot where it was trained."""
+    with page_figure() as figure:
+        axes = figure.subplots()
+        phases = range(len(data["predictions"]))
+        for place, task in enumerate(tasks):
+            values = [row[place] for row in data["predictions"]]
+            colour = style.VARIANT_COLOURS[place % len(style.VARIANT_COLOURS)]
+            dashes = style.VARIANT_DASHES[place % len(style.VARIANT_DASHES)]
+            axes.plot(phases, values, "o", ls=dashes, ms=3, color=colour, label=shorten(task, 20))
+            trained = [phase for phase in phases if data["references"][phase] == place]
+            axes.plot(trained, [values[phase] for phase in trained], "o", ms=8, color=colour)
+        names = ["untrained" if at is None else tasks[at] for at in data["references"]]
+        axes.set_xticks(phases, [shorten(name, 14) for name in names])
+        axes.set(xlabel="after the phase of", ylabel=measure, title="What is left of each task")
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
     return figure
 
 
@@ -134,6 +147,13 @@ similarity of each candidate to the anchor and the place of the positive among t
 and a `tier` (`tier1_easy`, `tier2_robust`, `tier3_adversarial`) may be added."""
 _PAIRS = """ `similarities2` holds those of the second model."""
 _POOLS = "CSV with the columns `pool`, `size` and `ratio`; the ratios add up to 1."
+
+_DOCUMENTS = """JSON lines, one document each: `{"logprobs": [-0.7, -1.2], "bytes": 9}`, the natural
+logarithm of the probability of each token, and the size of the document in bytes (UTF-8)."""
+_PHASES = """CSV with the column `trained_on`, then a column for each task; a row per phase.
+Leave `trained_on` empty in the row of the untrained model, which comes first and may be left
+out."""
+_TRAINED_ON = "trained_on"
 
 _SETTINGS: dict[str, tuple[Setting, ...]] = {
     "crucible_scoreboard": (
@@ -150,6 +170,7 @@ _EXPOSURE = (
     Setting("batch_size", 32, info="slots in a batch"),
     Setting("probability", 0.1, info="that a slot is drawn from these"),
 )
+_MEASURE = (Setting("measure", MEASURES[0], MEASURES, info="what the numbers are"),)
 
 
 def items_app(script: Path) -> Any:
@@ -158,44 +179,68 @@ def items_app(script: Path) -> Any:
     Args:
         script: the module's own, beside the Space's app.py.
     """
-    import evaluate
+    paired = script.stem == "crucible_compare"
 
-    metric = evaluate.load(str(script))
-    paired = metric.name == "crucible_compare"
-
-    def answer(text: str, settings: dict[str, Any]) -> Answer:
-
+    def answer(metric: Any, text: str, settings: dict[str, Any]) -> Answer:
         data, tiers, source = read_items(text, paired=paired)
-        if metric.name in ("crucible_scoreboard", "crucible_compare"):
+        if metric.name in _SETTINGS:
             settings = {**settings, "tiers": tiers}
         if metric.name == "crucible_scoreboard":
             settings = {**settings, **source}
         results: dict[str, Any] = metric.compute(**data, **settings)
-        if paired:
-            return results, draw_pairs(data)
-        return _flat(results), draw_items(data, tiers)
+        return (results, draw_pairs(data)) if paired else (_flat(results), draw_items(data, tiers))
 
     formats = _ITEMS + (_PAIRS if paired else "")
-    settings = _SETTINGS.get(metric.name, ())
-    return build(
-        Page(title_of(script), described(script), formats, example(paired), settings, answer)
-    )
+    settings = _SETTINGS.get(script.stem, ())
+    return metric_page(script, formats, items_example(paired), answer, settings)
 
 
 def exposure_app(script: Path) -> Any:
     """The page of `crucible_exposure`."""
-    import evaluate
 
-    metric = evaluate.load(str(script))
-
-    def answer(text: str, settings: dict[str, Any]) -> Answer:
-
+    def answer(metric: Any, text: str, settings: dict[str, Any]) -> Answer:
         data = read_pools(text)
         results: dict[str, Any] = metric.compute(**data, **settings)
         return results, draw_exposure(data["data"], results)
 
     pools = "pool,size,ratio\nlegacy,454,0.75\norganic,1200,0.25"
-    return build(Page(title_of(script), described(script), _POOLS, pools, _EXPOSURE, answer))
+    return metric_page(script, _POOLS, pools, answer, _EXPOSURE)
+
+
+def documents_app(script: Path) -> Any:
+    """The page of `heldout_perplexity`."""
+
+    def answer(metric: Any, text: str, settings: dict[str, Any]) -> Answer:
+        data = read_documents(text)
+        results: dict[str, Any] = metric.compute(**data, return_per_document=True, **settings)
+        return results, draw_documents(data, results)
+
+    return metric_page(script, _DOCUMENTS, documents_example(), answer)
+
+
+def phases_app(script: Path) -> Any:
+    """The page of `retention`."""
+
+    def answer(metric: Any, text: str, settings: dict[str, Any]) -> Answer:
+        data, tasks = read_phases(text)
+        results: dict[str, Any] = metric.compute(**data, **settings)
+        return results, draw_phases(data, tasks, str(settings.get("measure", MEASURES[0])))
+
+    return metric_page(script, _PHASES, phases_example(), answer, _MEASURE)
+
+
+def _lists(text: str, of: str, lists: Sequence[str], other: str) -> list[dict[str, Any]]:
+    """The objects of JSON lines that hold lists of numbers, and another key."""
+    rows = []
+    for line, row in page.json_rows(text, of=of):
+        page.checked_columns(list(row), (*lists, other), where=f"line {line}")
+        for name in lists:
+            if not isinstance(row[name], list):
+                raise InputError(f"line {line}: {name} must be a list of numbers")
+        rows.append(row)
+    if not rows:
+        raise InputError(f"there are no {of}s; paste JSON lines, or upload a file")
+    return rows
 
 
 def read_items(
@@ -209,19 +254,11 @@ def read_items(
     Raises:
         InputError: no items, or a line that is not understood; it names the line.
     """
-    wanted = ["similarities", *(["similarities2"] if paired else []), "positive"]
-    rows: list[dict[str, Any]] = []
-    for number, row in json_rows(text, of="item"):
-        checked_columns(list(row), wanted, where=f"line {number}")
-        for name in wanted[:-1]:
-            if not isinstance(row[name], list):
-                raise InputError(f"line {number}: {name} must be a list of numbers")
-        rows.append(row)
-    if not rows:
-        raise InputError("there are no items; paste JSON lines, or upload a file")
+    lists = ["similarities", *(["similarities2"] if paired else [])]
+    rows = _lists(text, "item", lists, "positive")
     names = ("predictions1", "predictions2") if paired else ("predictions",)
     data: dict[str, Any] = {
-        name: [row[key] for row in rows] for name, key in zip(names, wanted[:-1], strict=True)
+        name: [row[key] for row in rows] for name, key in zip(names, lists, strict=True)
     }
     data["references"] = [row["positive"] for row in rows]
     tiers = [str(row["tier"]) for row in rows if "tier" in row]
@@ -236,30 +273,49 @@ def read_items(
 
 def read_pools(text: str) -> dict[str, Any]:
     """Pools from CSV, as data of `crucible_exposure`; an `InputError` names the line."""
-    reader = csv.DictReader(io.StringIO(text.strip()))
-    wanted = ("pool", "size", "ratio")
-    checked_columns([str(name) for name in reader.fieldnames or ()], wanted, where="CSV")
     data: dict[str, Any] = {"data": [], "sizes": [], "ratios": []}
-    for row in reader:
+    for where, row in csv_rows(text, ("pool", "size", "ratio")):
         data["data"].append(row["pool"])
-        for key, name in (("sizes", "size"), ("ratios", "ratio")):
-            try:
-                data[key].append(float(row[name]))
-            except (TypeError, ValueError):
-                message = f"line {reader.line_num}, {name}: {row[name]!r} is not a number"
-                raise InputError(message) from None
+        data["sizes"].append(number(row["size"], f"{where}, size"))
+        data["ratios"].append(number(row["ratio"], f"{where}, ratio"))
     return data
 
 
-def example(paired: bool) -> str:
+def read_documents(text: str) -> dict[str, list[Any]]:
+    """Documents from JSON lines, as data of the metric; an `InputError` names the line."""
+    rows = _lists(text, "document", ("logprobs",), "bytes")
+    return {
+        "predictions": [row["logprobs"] for row in rows],
+        "references": [row["bytes"] for row in rows],
+    }
+
+
+def read_phases(text: str) -> tuple[dict[str, list[Any]], list[str]]:
+    """Rows from CSV as data of the metric, and the names of the tasks.
+
+    Raises:
+        InputError: no rows, no tasks, or a cell that is wrong; it names the line.
+    """
+    data: dict[str, list[Any]] = {"predictions": [], "references": []}
+    tasks: list[str] = []
+    for where, row in csv_rows(text, (_TRAINED_ON,)):
+        tasks = [name for name in row if name != _TRAINED_ON]
+        trained_on = (row[_TRAINED_ON] or "").strip()
+        if trained_on and trained_on not in tasks:
+            raise unknown("task", trained_on, tasks, where=where)
+        data["references"].append(tasks.index(trained_on) if trained_on else None)
+        data["predictions"].append([number(row[task], f"{where}, {task}") for task in tasks])
+    if not data["predictions"]:
+        raise InputError("there are no phases; paste CSV, or upload a file")
+    return data, tasks
+
+
+def items_example(paired: bool) -> str:
     """Sixty made-up items of five candidates, the last ten of them hard."""
     lines = []
-    state = 1
+    random = noise(1)
     for item in range(60):
-        scores = []
-        for _ in range(10):
-            state = (state * 16807) % 2147483647
-            scores.append(round(state / 2147483647, 3))
+        scores = [round(next(random), 3) for _ in range(10)]
         hard = item >= 50
         row: dict[str, Any] = {"id": f"item {item}", "similarities": scores[:5], "positive": 0}
         row["similarities"][0] = round(scores[0] / 4 + (0.45 if hard else 0.75), 3)
@@ -269,6 +325,31 @@ def example(paired: bool) -> str:
         row["tier"] = "tier3_adversarial" if hard else "tier1_easy"
         lines.append(json.dumps(row))
     return "\n".join(lines)
+
+
+def documents_example() -> str:
+    """Twenty made-up documents, the last of which is harder."""
+    lines = []
+    for document in range(20):
+        surprise = 2.0 if document == 19 else 1.0
+        logs = [
+            -round(surprise * (1.2 + math.sin(1.7 * document + 0.9 * place)), 3)
+            for place in range(30)
+        ]
+        lines.append(json.dumps({"logprobs": logs, "bytes": 90 + document}))
+    return "\n".join(lines)
+
+
+def phases_example() -> str:
+    """Four made-up tasks, each of which is mostly forgotten in the next phase."""
+    return (
+        "trained_on,add,sub,mul,sq_sum\n"
+        ",0.01,0.01,0.01,0.01\n"
+        "add,0.99,0.02,0.01,0.01\n"
+        "sub,0.31,0.98,0.02,0.01\n"
+        "mul,0.12,0.24,0.99,0.03\n"
+        "sq_sum,0.08,0.15,0.22,0.97"
+    )
 
 
 def _flat(results: dict[str, Any]) -> dict[str, Any]:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import ast
+import csv
 import html
+import io
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from gmb_hf.errors import InputError
+from gmb_hf.report.style import house_style, new_figure
 
 Answer = tuple[dict[str, Any], Any]
 """Flat results by name, and a matplotlib figure."""
@@ -54,55 +60,53 @@ class Setting:
     info: str = ""
 
 
-@dataclass(frozen=True)
-class Page:
-    """What a page shows and does.
+def metric_page(
+    script: Path,
+    formats: str,
+    example: str,
+    answer: Callable[[Any, str, dict[str, Any]], Answer],
+    settings: Sequence[Setting] = (),
+) -> Any:
+    """The page of a metric as gradio Blocks, to be launched.
 
-    Attributes:
-        title: the heading.
-        summary: a sentence or two below it.
+    Args:
+        script: the module's own, beside the Space's app.py.
         formats: which data it takes, in Markdown.
         example: data that stand in the text box at first.
-        settings: what else it asks for.
-        answer: from text and settings to results and figure; raises InputError.
+        answer: from the metric, text and settings to results and figure; raises InputError.
+        settings: what else the page asks for.
     """
-
-    title: str
-    summary: str
-    formats: str
-    example: str
-    settings: tuple[Setting, ...]
-    answer: Callable[[str, dict[str, Any]], Answer]
-
-
-def build(page: Page) -> Any:
-    """The page as gradio Blocks, to be launched."""
+    import evaluate
     import gradio as gr
 
+    metric = evaluate.load(str(script))
+
     def compute(text: str, upload: str | None, *values: Any) -> tuple[str, Any]:
+        # A browser knows no difference between 5 and 5.0.
         given = {
-            setting.name: _typed(value)
-            for setting, value in zip(page.settings, values, strict=True)
+            setting.name: int(value) if isinstance(value, float) and value.is_integer() else value
+            for setting, value in zip(settings, values, strict=True)
             if value not in (None, "")
         }
         try:
-            results, figure = page.answer(_upload(upload) if upload else text, given)
+            results, figure = answer(metric, _upload(upload) if upload else text, given)
         except InputError as error:
             # What was computed before must not stand beside what was refused now.
             return refusal(str(error)), None
         return table(results), figure
 
-    with gr.Blocks(title=page.title) as blocks:
-        gr.Markdown(f"# {page.title}\n{page.summary}")
+    with gr.Blocks(title=title_of(script)) as blocks:
+        summary = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
+        gr.Markdown(f"# {title_of(script)}\n{summary}")
         with gr.Row():
             with gr.Column():
                 text = gr.Textbox(
-                    page.example, lines=10, max_lines=20, label="Data", elem_classes="gmb-data"
+                    example, lines=10, max_lines=20, label="Data", elem_classes="gmb-data"
                 )
                 upload = gr.File(label="or a file", type="filepath", height=140)
-                gr.Markdown(page.formats)
+                gr.Markdown(formats)
                 with gr.Row():
-                    controls = [_control(gr, setting) for setting in page.settings]
+                    controls = [_control(gr, setting) for setting in settings]
                 button = gr.Button("Compute", variant="primary")
             with gr.Column():
                 figure = gr.Plot(
@@ -113,6 +117,13 @@ def build(page: Page) -> Any:
         gr.HTML(_STYLE, padding=False)
         button.click(compute, [text, upload, *controls], [result, figure], api_name="compute")
     return blocks
+
+
+@contextmanager
+def page_figure() -> Iterator[Figure]:
+    """A figure as wide as the page, drawn in the style of the reports."""
+    with house_style():
+        yield new_figure(7.2, 3.0)
 
 
 def table(results: dict[str, Any]) -> str:
@@ -128,14 +139,8 @@ def table(results: dict[str, Any]) -> str:
 
 def refusal(message: str) -> str:
     """An error as it stands in place of a result; how to call the metric in code is left out."""
-    return (
-        f"<p class='refused'><strong>{html.escape(message.split(' Right call: ')[0])}</strong></p>"
-    )
-
-
-def described(script: Path) -> str:
-    """The docstring of a module's script, without running it."""
-    return ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""
+    shown = html.escape(message.split(" Right call: ")[0])
+    return f"<p class='refused'><strong>{shown}</strong></p>"
 
 
 def title_of(script: Path) -> str:
@@ -163,12 +168,33 @@ def json_rows(text: str, *, of: str) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, row
 
 
-def numbers_in(text: str, *, name: str) -> list[float]:
-    """The numbers of a comma-separated field."""
+def csv_rows(text: str, wanted: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The rows of a CSV table, each with its place, `line 2`; a cell that lacks is None.
+
+    Raises:
+        InputError: a column that is wanted is missing.
+    """
+    reader = csv.DictReader(io.StringIO(text.strip()))
+    reader.fieldnames = [str(name).strip() for name in reader.fieldnames or ()]
+    checked_columns(reader.fieldnames, wanted, where="CSV")
+    for row in reader:
+        yield f"line {reader.line_num}", {name: row[name] for name in reader.fieldnames}
+
+
+def number(cell: str | None, where: str) -> float:
+    """A cell as a number; `where` opens the message of what is none."""
     try:
-        return [float(part) for part in str(text).split(",") if part.strip()]
+        return float(cell or "")
     except ValueError:
-        raise InputError(f"{name} must be numbers separated by commas, got {text!r}") from None
+        raise InputError(f"{where}: {cell!r} is not a number") from None
+
+
+def noise(seed: int) -> Iterator[float]:
+    """Numbers in (0, 1) for examples, the same everywhere (Park and Miller's generator)."""
+    state = seed
+    while True:
+        state = (state * 16807) % 2147483647
+        yield state / 2147483647
 
 
 def checked_columns(found: Sequence[str], wanted: Sequence[str], *, where: str) -> None:
@@ -181,22 +207,11 @@ def checked_columns(found: Sequence[str], wanted: Sequence[str], *, where: str) 
 
 
 def _control(gr: Any, setting: Setting) -> Any:
+    shared = {"label": setting.name, "info": setting.info, "min_width": _WIDTH}
     if setting.choices is not None:
-        return gr.Dropdown(
-            list(setting.choices),
-            value=setting.value,
-            label=setting.name,
-            info=setting.info,
-            min_width=_WIDTH,
-        )
-    if isinstance(setting.value, str):
-        return gr.Textbox(setting.value, label=setting.name, info=setting.info, min_width=_WIDTH)
-    return gr.Number(setting.value, label=setting.name, info=setting.info, min_width=_WIDTH)
-
-
-def _typed(value: Any) -> Any:
-    """A browser knows no difference between 5 and 5.0."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+        return gr.Dropdown(list(setting.choices), value=setting.value, **shared)
+    kind = gr.Textbox if isinstance(setting.value, str) else gr.Number
+    return kind(setting.value, **shared)
 
 
 def _upload(path: str) -> str:

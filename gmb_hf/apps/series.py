@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections import Counter
@@ -15,35 +13,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gmb_hf.apps.page import (
-    Answer,
-    Page,
-    Setting,
-    build,
-    checked_columns,
-    described,
-    numbers_in,
-    title_of,
-)
+from gmb_hf.apps import page
+from gmb_hf.apps.page import Answer, Setting, number
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.series import judgement_of
 from gmb_hf.errors import InputError
+from gmb_hf.report import style
 from gmb_hf.report.curves import align
-from gmb_hf.report.style import (
-    BLUE,
-    INK,
-    LABEL_COLOURS,
-    MUTED,
-    RULE,
-    SKY,
-    VERMILION,
-    house_style,
-    new_figure,
-    rate_axis,
-    rate_text,
-    step_axis,
-)
+from gmb_hf.report.style import BLUE, VERMILION, rate_axis, rate_text, step_axis
 
+_NAMES = ("predictions", "references", "steps")
 _HORIZON, _QUIET = "#F1EFE6", "#EAF2F8"
 
 
@@ -55,17 +34,13 @@ def draw(metric: str, call: dict[str, Any], results: dict[str, Any]) -> Figure:
         call: the arguments that it was called with.
         results: what it returned, with `return_per_run`.
     """
-    settings = {name: value for name, value in call.items() if name not in _DATA}
+    settings = {name: value for name, value in call.items() if name not in _NAMES[:2]}
     judgement = judgement_of(metric, call["predictions"], call["references"], settings)
-    with house_style():
-        figure = new_figure(7.2, 3.0)
+    with page.page_figure() as figure:
         left, right = figure.subplots(1, 2)
         _scores(left, judgement)
         _PANELS[metric](right, judgement, results)
     return figure
-
-
-_DATA = ("predictions", "references")
 
 
 def _scores(axes: Axes, judgement: Judgement) -> None:
@@ -82,7 +57,7 @@ def _scores(axes: Axes, judgement: Judgement) -> None:
     before = offsets <= 0
     for row in values[:, before]:
         known = np.isfinite(row)
-        axes.plot(offsets[before][known], row[known], color=SKY, lw=0.6, alpha=0.55)
+        axes.plot(offsets[before][known], row[known], color=style.SKY, lw=0.6, alpha=0.55)
     axes.axvspan(-reach, -prereg.safe_gap, color=_QUIET, zorder=0, lw=0)
     axes.axvspan(-prereg.horizon, 0, color=_HORIZON, zorder=0, lw=0)
     axes.set_xlim(-reach, 0)
@@ -92,7 +67,7 @@ def _scores(axes: Axes, judgement: Judgement) -> None:
         axes.axhline(tau, color=VERMILION, lw=1.2)
     for at, label in (((-reach - prereg.safe_gap) / 2, "quiet"), (-prereg.horizon / 2, "horizon")):
         axes.text(
-            at, 1.0, label, ha="center", va="bottom", fontsize=7, color=MUTED,
+            at, 1.0, label, ha="center", va="bottom", fontsize=7, color=style.MUTED,
             transform=axes.get_xaxis_transform(),
         )  # fmt: skip
     axes.set_title("Scores before the event", pad=14)
@@ -102,8 +77,7 @@ def _scores(axes: Axes, judgement: Judgement) -> None:
 
 def _discrimination(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> None:
     windows, values = judgement.windows, judgement.evaluation.values
-    axes.set_title("Receiver operating characteristic")
-    axes.plot([0, 1], [0, 1], color=RULE, lw=1)
+    axes.plot([0, 1], [0, 1], color=style.RULE, lw=1)
     if results["auc"] is not None:
         risky, quiet = np.sort(values[windows.positive]), np.sort(values[windows.negative])
         taus = np.unique(np.concatenate([risky, quiet]))
@@ -112,8 +86,8 @@ def _discrimination(axes: Axes, judgement: Judgement, results: dict[str, Any]) -
         axes.plot([*false, 0.0], [*true, 0.0], color=BLUE)
         text = f"AUC {results['auc']:.3f}\nAP {results['ap']:.3f}"
         axes.text(0.95, 0.08, text, ha="right", transform=axes.transAxes)
-    axes.set_xlabel("false positive rate of windows")
-    axes.set_ylabel("true positive rate of windows")
+    axes.set(xlabel="false positive rate of windows", ylabel="true positive rate of windows")
+    axes.set_title("Receiver operating characteristic")
 
 
 def _operationality(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> None:
@@ -121,14 +95,13 @@ def _operationality(axes: Axes, judgement: Judgement, results: dict[str, Any]) -
     targets = np.array(prereg.fpr_targets)
     achieved = [results[f"fpr@{target!r}"] for target in prereg.fpr_targets]
     place = np.arange(len(targets))
-    axes.set_title("Target and achieved false positive rate")
+    axes.set(title="Target and achieved false positive rate", xlabel="target")
     axes.bar(place, achieved, width=0.55, color=BLUE, label="achieved")
     axes.errorbar(
-        place, targets, yerr=prereg.fpr_eps, fmt="_", ms=26, color=INK, ecolor=MUTED, capsize=4,
-        label="target and tolerance",
+        place, targets, yerr=prereg.fpr_eps, label="target and tolerance",
+        fmt="_", ms=26, color=style.INK, ecolor=style.MUTED, capsize=4,
     )  # fmt: skip
     axes.set_xticks(place, [rate_text(target) for target in prereg.fpr_targets])
-    axes.set_xlabel("target")
     rate_axis(axes.yaxis)
     axes.legend(loc="upper left")
     axes.margins(y=0.25)
@@ -156,28 +129,26 @@ def _robustness(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> No
     )
     kinds = sorted(counts, reverse=True)
     names = [f"{label}\nlayer B {'passes' if ok else 'fails'}" for label, ok in kinds]
-    axes.set_title(f"The {results['family_size']} members of the family")
     axes.barh(
         names,
         [counts[kind] for kind in kinds],
         height=0.5,
-        color=[LABEL_COLOURS[label] for label, _ in kinds],
-        edgecolor=MUTED,
+        color=[style.LABEL_COLOURS[label] for label, _ in kinds],
+        edgecolor=style.MUTED,
         linewidth=0.6,
     )
     axes.set_ylim(-0.5, max(2.5, len(kinds) - 0.5))
-    axes.set_xlabel("members")
+    axes.set(title=f"The {results['family_size']} members of the family", xlabel="members")
 
 
 def _verdict(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> None:
     false = np.array(results["false_alarms_per_run"])
     counts = judgement.negatives.counts
     rates = false[counts > 0] / counts[counts > 0]
-    axes.set_title(results["label"])
     axes.hist(rates, bins=20, range=(0, max(0.2, float(rates.max(initial=0)))), color=BLUE)
     axes.axvline(judgement.design.primary_fpr, color=VERMILION)
-    axes.set_xlabel("false positive rate of a run, and the budget")
-    axes.set_ylabel("runs")
+    xlabel = "false positive rate of a run, and the budget"
+    axes.set(title=results["label"], xlabel=xlabel, ylabel="runs")
     rate_axis(axes.xaxis)
 
 
@@ -213,25 +184,24 @@ def series_app(script: Path) -> Any:
     Args:
         script: the module's own, beside the Space's app.py.
     """
-    import evaluate
 
-    metric = evaluate.load(str(script))
-    summary = described(script)
-
-    def answer(text: str, settings: dict[str, Any]) -> Answer:
-
-        data = read_series(text)
+    def answer(metric: Any, text: str, settings: dict[str, Any]) -> Answer:
+        call = {**read_series(text), **settings}
         if "fpr_targets" in settings:
-            targets = numbers_in(settings["fpr_targets"], name="fpr_targets")
-            settings = {**settings, "fpr_targets": targets}
+            call["fpr_targets"] = _targets(settings["fpr_targets"])
         if settings.get("calibration") == _BY_PROTOCOL:
-            del settings["calibration"]
-        call = {**data, **settings}
+            del call["calibration"]
         results: dict[str, Any] = metric.compute(**call)
-        more = metric.compute(**call, return_per_run=True)
-        return results, draw(metric.name, call, more)
+        return results, draw(metric.name, call, metric.compute(**call, return_per_run=True))
 
-    return build(Page(title_of(script), summary, _FORMATS, example(), _SETTINGS, answer))
+    return page.metric_page(script, _FORMATS, example(), answer, _SETTINGS)
+
+
+def _targets(text: Any) -> list[float]:
+    try:
+        return [float(part) for part in str(text).split(",") if part.strip()]
+    except ValueError:
+        raise InputError(f"fpr_targets must be numbers separated by commas, got {text!r}") from None
 
 
 def read_series(text: str) -> dict[str, Any]:
@@ -251,11 +221,10 @@ def example() -> str:
     lines = ["run,step,score,event"]
     for run in range(40):
         event = 600 + 10 * (run * 17 % 55)
-        state = run + 1
+        random = page.noise(run + 1)
         for step in range(0, 1200, 10):
-            state = (state * 16807) % 2147483647
             warned = run % 5 and 0 < event - step <= 90
-            score = state / 2147483647 + (0.9 if warned else 0.0)
+            score = next(random) + (0.9 if warned else 0.0)
             lines.append(f"run {run},{step},{score:.3f},{event}")
     return "\n".join(lines)
 
@@ -267,25 +236,21 @@ def _from_json(text: str) -> dict[str, Any]:
         raise InputError(f"line {error.lineno}: is not JSON: {error.msg}") from None
     except RecursionError:
         raise InputError("the data are nested too deeply") from None
-    known = ("predictions", "references", "steps")
-    checked_columns(list(data), known[:2], where="JSON")
-    return {name: data[name] for name in known if name in data}
+    page.checked_columns(list(data), _NAMES[:2], where="JSON")
+    return {name: data[name] for name in _NAMES if name in data}
 
 
 def _from_csv(text: str) -> dict[str, Any]:
-    reader = csv.DictReader(io.StringIO(text.strip()))
-    checked_columns([str(name) for name in reader.fieldnames or ()], ("run", "score"), where="CSV")
     scores: dict[str, list[float]] = {}
     steps: dict[str, list[float]] = {}
     events: dict[str, float | None] = {}
-    for row in reader:
-        where = f"line {reader.line_num}"
+    for where, row in page.csv_rows(text, ("run", "score")):
         run = str(row["run"])
-        scores.setdefault(run, []).append(_number(row["score"], f"{where}, score"))
+        scores.setdefault(run, []).append(_measured(row["score"], f"{where}, score"))
         if "step" in row:
-            steps.setdefault(run, []).append(_number(row["step"], f"{where}, step"))
+            steps.setdefault(run, []).append(_measured(row["step"], f"{where}, step"))
         cell = (row.get("event") or "").strip()
-        event = None if cell.lower() in ("", "nan", "none") else _number(cell, f"{where}, event")
+        event = None if cell.lower() in ("", "nan", "none") else number(cell, f"{where}, event")
         if events.setdefault(run, event) != event:
             raise InputError(f"{where}: run {run!r} has another event than in its rows before")
     data: dict[str, Any] = {
@@ -295,11 +260,6 @@ def _from_csv(text: str) -> dict[str, Any]:
     return {**data, "steps": list(steps.values())} if steps else data
 
 
-def _number(cell: str | None, where: str) -> float:
+def _measured(cell: str | None, where: str) -> float:
     text = (cell or "").strip()
-    if text.lower() in ("", "none"):
-        return math.nan
-    try:
-        return float(text)
-    except ValueError:
-        raise InputError(f"{where}: {text!r} is not a number") from None
+    return math.nan if text.lower() in ("", "none") else number(text, where)

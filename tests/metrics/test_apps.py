@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 import gmb_hf.metrics
-from gmb_hf.apps.items import example as items_example
-from gmb_hf.apps.items import read_items, read_pools
+from gmb_hf.apps.items import items_example, read_items, read_pools
 from gmb_hf.apps.page import refusal, table
 from gmb_hf.apps.series import draw, example, read_series
 from gmb_hf.errors import InputError

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from gmb_hf.apps.items import draw_phases, read_phases
+from gmb_hf.apps.items import phases_example as example
 from gmb_hf.apps.page import title_of
-from gmb_hf.apps.tables import draw_phases, read_phases
-from gmb_hf.apps.tables import phases_example as example
 from gmb_hf.errors import InputError
 from gmb_hf.metrics import module
 from gmb_hf.report.style import save_figure
