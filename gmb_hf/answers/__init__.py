@@ -6,10 +6,10 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "Asking": "judges",
-        "ScoreCache": "files",
+        "ScoreCache": "judges",
         "find_model": "models",
         "load_judge": "judges",
-        "rate": "rating",
+        "rate": "judges",
         "read_answers": "files",
     },
 )

@@ -10,23 +10,21 @@ from __future__ import annotations
 
 import codecs
 import json
-import os
-import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from gmb_hf.errors import InputError, repeated
-from gmb_hf.files import atomic_path, check_file, clear_os_errors, parse_json, read_text, write_text
+from gmb_hf._version import __version__
+from gmb_hf.errors import InputError, positive_int, repeated
+from gmb_hf.files import atomic_path, check_file, parse_json, read_text, write_jsonl
 from gmb_hf.runs.columns import KEYS, natural_key
 from gmb_hf.runs.joining import MADE_BY
+from gmb_hf.tasks.text import disagreement
 
 _KINDS = {"run": str, "step": int, "prompt": str, "sample": int, "answer": str}
 _SHOWN = 40
@@ -34,6 +32,7 @@ LARGEST = 2**53
 """Logs of runs hold no larger step or seed: from here on not all whole numbers are doubles."""
 
 _WORDS = {str: "text", int: "a whole number"}
+_FORM = "{" + ", ".join(_KINDS) + "}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +55,11 @@ class Answer:
     answer: str
     seed: int | None = None
     line: int = field(default=0, compare=False)
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """Prompt and answer, which are all that a judge reads."""
+        return self.prompt, self.answer
 
     def to_json(self) -> str:
         """The line of a file, without its end."""
@@ -102,7 +106,7 @@ def read_answers(path: str | Path) -> tuple[Answer, ...]:
             lines[key] = number
             found.append(answer)
     if not found:
-        raise InputError(f"{place}: holds no answers; a line is one JSON object {_form()}")
+        raise InputError(f"{place}: holds no answers; a line is one JSON object {_FORM}")
     return tuple(found)
 
 
@@ -138,11 +142,10 @@ def shown(text: str) -> str:
 
 
 def _parsed(raw: bytes, number: int, where: str) -> Answer:
-    whole = raw.endswith(b"\n")
     try:
         item = parse_json(raw.decode("utf-8"), where=where)
     except (UnicodeDecodeError, InputError) as error:
-        if not whole:
+        if not raw.endswith(b"\n"):
             raise InputError(
                 f"{where}: ends in the middle of a line; whatever wrote it was stopped: write it "
                 "again, or remove this line"
@@ -151,11 +154,11 @@ def _parsed(raw: bytes, number: int, where: str) -> Answer:
             raise
         raise InputError(f"{where}: is not UTF-8 text (byte {error.start} of the line)") from None
     if not isinstance(item, dict):
-        raise InputError(f"{where}: is no JSON object {_form()}")
+        raise InputError(f"{where}: is no JSON object {_FORM}")
     values: dict[str, Any] = {}
     for name, kind in _KINDS.items():
         if name not in item:
-            raise InputError(f"{where}: {name!r} is missing; a line has {_form()}")
+            raise InputError(f"{where}: {name!r} is missing; a line has {_FORM}")
         values[name] = _of_kind(name, item[name], kind, where)
     if not values["run"].strip():
         raise InputError(f"{where}: 'run' is empty; name the run that answered")
@@ -189,8 +192,35 @@ def shown_json(value: Any) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
-def _form() -> str:
-    return "{" + ", ".join(_KINDS) + "}"
+# The file of prompts that checkpoints are to answer.
+
+
+def read_prompts(path: str | Path) -> tuple[str, ...]:
+    """The prompts of a text file, one a line; blank lines are passed over.
+
+    In a `.jsonl` file a line is {"prompt": ...}, so that a prompt may hold line breaks.
+
+    Raises:
+        InputError: no such file, no prompts, a line that is no such object, or a prompt twice.
+    """
+    lines = [line for line in read_text(path).split("\n") if line.strip()]
+    found = [line.rstrip("\r") for line in lines]
+    if str(path).endswith(".jsonl"):
+        found = [_prompt_of(line, f"{path}: prompt {n}") for n, line in enumerate(lines, start=1)]
+    if not found:
+        raise InputError(f"{path}: holds no prompts; write one a line")
+    twice = repeated(found)
+    if twice is not None:
+        raise InputError(f"{path}: the prompt {shown(twice)} stands there twice; once is enough")
+    return tuple(found)
+
+
+def _prompt_of(line: str, where: str) -> str:
+    item = parse_json(line, where=where)
+    prompt = item.get("prompt") if isinstance(item, dict) else None
+    if not isinstance(prompt, str):
+        raise InputError(f'{where}: is no object {{"prompt": text}}')
+    return check_text(prompt, where)
 
 
 # The file of scores by run and step: Parquet, CSV or JSON lines, a row for each checkpoint.
@@ -257,8 +287,7 @@ def write_scores(path: str | Path, scores: Scores) -> Path:
     check_scores_path(path, scores.name)
     place, table = Path(path), scores.table()
     if place.suffix == ".jsonl":
-        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in table.to_pylist())
-        return write_text(place, "".join(lines))
+        return write_jsonl(place, table.to_pylist())
     with atomic_path(place) as temporary:
         if place.suffix == ".csv":
             pyarrow.csv.write_csv(table, temporary)
@@ -267,107 +296,66 @@ def write_scores(path: str | Path, scores: Scores) -> Path:
     return place
 
 
-# Scores that were paid for once, on disk: SHA-256 of what they depend on -> number.
+# Self-consistency of checkpoints, from a file of answers: no model is needed.
 
 
-_AT_ONCE = 500  # keys in one question
-_PATIENCE = 60.0  # seconds for another process that is writing
-_TABLE = "CREATE TABLE IF NOT EXISTS scores (key BLOB PRIMARY KEY, score REAL) WITHOUT ROWID"
+NAME = "self_consistency_disagreement"
 
 
-def default_cache() -> Path:
-    """Where the scores of this user are kept."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "gmb-hf" / "judge.sqlite"
+@dataclass(frozen=True, kw_only=True)
+class Normalised:
+    """When two answers are the same: when what is left of them is.
 
+    White space counts as one space between words, and as nothing at either end.
 
-class ScoreCache:
-    """The scores in a file, which is made where there is none.
-
-    Args:
-        path: the file.
-
-    Raises:
-        InputError: it is another kind of file, or cannot be written to.
+    Attributes:
+        first_words: compare so many words only; None compares all.
+        any_case: capitals are as good as small letters.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path).expanduser()
-        with clear_os_errors(self.path):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self._clear_errors():
-            self._held = sqlite3.connect(self.path, timeout=_PATIENCE)
-            with self._held:
-                self._held.execute(_TABLE)
+    first_words: int | None = None
+    any_case: bool = False
 
-    def get(self, keys: Sequence[bytes]) -> dict[bytes, float]:
-        """Those of the keys that are known, with their scores; NaN for "has none"."""
-        found: dict[bytes, float] = {}
-        with self._clear_errors():
-            for start in range(0, len(keys), _AT_ONCE):
-                part = keys[start : start + _AT_ONCE]
-                query = f"SELECT key, score FROM scores WHERE key IN ({','.join('?' * len(part))})"
-                for key, score in self._held.execute(query, part):
-                    found[key] = float("nan") if score is None else score
-        return found
+    def __post_init__(self) -> None:
+        if self.first_words is not None:
+            positive_int("--first-words", self.first_words)
 
-    def put(self, scores: Mapping[bytes, float]) -> None:
-        """Keep these, all or none."""
-        with self._clear_errors(), self._held:
-            self._held.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?)", scores.items())
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._held.close()
-
-    def __enter__(self) -> ScoreCache:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    @contextmanager
-    def _clear_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise InputError(
-                f"{self.path}: cannot be used as a cache of scores ({error}); remove it, or choose "
-                "another --cache"
-            ) from None
+    def __call__(self, answer: str) -> str:
+        """What is compared."""
+        words = (answer.casefold() if self.any_case else answer).split()
+        return " ".join(words[: self.first_words])
 
 
-# The file of prompts that checkpoints are to answer.
-
-
-def read_prompts(path: str | Path) -> tuple[str, ...]:
-    """The prompts of a text file, one a line; blank lines are passed over.
-
-    In a `.jsonl` file a line is {"prompt": ...}, so that a prompt may hold line breaks.
+def consistency(answers: Sequence[Answer], normalised: Normalised) -> Scores:
+    """The disagreement of each checkpoint's samples, the mean over its prompts.
 
     Raises:
-        InputError: no such file, no prompts, a line that is no such object, or a prompt twice.
+        InputError: checkpoints were asked other prompts, or not equally often; or only once.
     """
-    lines = [line for line in read_text(path).split("\n") if line.strip()]
-    found = [line.rstrip("\r") for line in lines]
-    if str(path).endswith(".jsonl"):
-        found = [_prompt_of(line, f"{path}: prompt {n}") for n, line in enumerate(lines, start=1)]
-    if not found:
-        raise InputError(f"{path}: holds no prompts; write one a line")
-    twice = repeated(found)
-    if twice is not None:
-        raise InputError(f"{path}: the prompt {shown(twice)} stands there twice; once is enough")
-    return tuple(found)
-
-
-def _prompt_of(line: str, where: str) -> str:
-    item = parse_json(line, where=where)
-    prompt = item.get("prompt") if isinstance(item, dict) else None
-    if not isinstance(prompt, str):
-        raise InputError(f'{where}: is no object {{"prompt": text}}')
-    return check_text(prompt, where)
+    grouped = by_checkpoint(answers)
+    require_same_prompts(grouped)
+    counts = {len(given): place for place, prompts in grouped.items() for given in prompts.values()}
+    if len(counts) > 1:
+        (few, at), (many, there) = min(counts.items()), max(counts.items())
+        raise InputError(
+            f"run {at[0]!r}, step {at[1]}: {few} samples of a prompt, where run {there[0]!r} has "
+            f"{many} at step {there[1]}; the most frequent of fewer samples has a larger share by "
+            "itself: give equally many"
+        )
+    (k,) = counts
+    if k < 2:
+        raise InputError("one sample of each prompt agrees with itself; make several: --samples 8")
+    rows = [
+        CheckpointScore(
+            run,
+            step,
+            disagreement([[normalised(one.answer) for one in given] for given in prompts.values()]),
+            k * len(prompts),
+            next(iter(prompts.values()))[0].seed,
+        )
+        for (run, step), prompts in grouped.items()
+    ]
+    what = "answers" if normalised.first_words is None else f"first {normalised.first_words} words"
+    case = ", in any case" if normalised.any_case else ""
+    made_by = f"disagreement of {k} samples, {what}{case}; gmb-hf {__version__}"
+    return Scores(NAME, tuple(rows), made_by)

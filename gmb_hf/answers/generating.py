@@ -9,7 +9,6 @@ A checkpoint's answers are added at once and whole, and are not made again.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,7 +23,7 @@ from gmb_hf._version import __version__
 from gmb_hf.answers.files import Answer, read_answers, shown_json
 from gmb_hf.answers.models import Model, Saved, equally_long, find_model
 from gmb_hf.errors import InputError, positive, positive_int
-from gmb_hf.files import claim, read_json, write_text
+from gmb_hf.files import claim, read_json, write_json, write_text
 from gmb_hf.fingerprints import content_hash
 from gmb_hf.language.data import load_tokenizer, tokenizer_hash
 from gmb_hf.language.train import DivergedError, continuations
@@ -147,11 +146,8 @@ def answers_of(
     rows = [model.start + model.ids(prompt) for prompt in prompts]
     sizes = [len(row) for row in rows]
     model.require_tokens(sizes, prompts)
-    model.require_room(
-        [size + sampling.new_tokens for size in sizes],
-        prompts,
-        "shorten the prompt, or lower --new-tokens",
-    )
+    advice = "shorten the prompt, or lower --new-tokens"
+    model.require_room([size + sampling.new_tokens for size in sizes], prompts, advice)
     jobs = [(place, sample) for place in range(len(rows)) for sample in range(sampling.samples)]
     numbers = [sampling.draws(prompt) for prompt in prompts]
     texts = [""] * len(jobs)
@@ -167,9 +163,8 @@ def answers_of(
                 end=model.tokenizer.eos_token_id,
             )
         except DivergedError as error:
-            raise InputError(
-                f"{model.place}: {error}: it has diverged; leave this checkpoint out"
-            ) from None
+            message = f"{model.place}: {error}: it has diverged; leave this checkpoint out"
+            raise InputError(message) from None
         for place, ids in zip(places, made.tolist(), strict=True):
             texts[place] = model.text_after(rows[jobs[place][0]], ids)
     return [
@@ -181,12 +176,12 @@ def answers_of(
 def _finished(path: Path, settings: dict[str, Any]) -> dict[str, str]:
     """The checkpoints whose answers are in the file: run and step -> the hash of their weights."""
     note = about_path(path)
+    if not note.exists() and path.exists():
+        raise InputError(
+            f"{path}: exists, and nothing says what made it ({note.name} is missing); choose "
+            "another --out"
+        )
     if not note.exists():
-        if path.exists():
-            raise InputError(
-                f"{path}: exists, and nothing says what made it ({note.name} is missing); choose "
-                "another --out"
-            )
         return {}
     held = read_json(note)
     found = held.get("checkpoints") if isinstance(held, dict) else None
@@ -223,8 +218,7 @@ def _finished_lines(path: Path, done: Mapping[str, str], each: int) -> list[str]
 
 def _write_note(path: Path, settings: dict[str, Any], done: Mapping[str, str]) -> None:
     versions = {"gmb_hf": __version__, "torch": version("torch")}
-    held = {**settings, "versions": versions, "checkpoints": dict(done)}
-    write_text(about_path(path), json.dumps(held, indent=2) + "\n")
+    write_json(about_path(path), {**settings, "versions": versions, "checkpoints": dict(done)})
 
 
 def _name(run: str, step: int) -> str:

@@ -1,4 +1,4 @@
-"""Judges: models that say how good an answer to a prompt is, as one number.
+"""Judges: models that say how good an answer to a prompt is, as one number; and their scores.
 
 | how        | model           | score of an answer                                              |
 |------------|-----------------|-----------------------------------------------------------------|
@@ -14,18 +14,28 @@ owner to say, and its scores pass the same gates as all others.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+import math
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
 from string import Formatter
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from gmb_hf._version import __version__
+from gmb_hf.answers import files
 from gmb_hf.answers.models import Head, Model, Source, equally_long, head_of
-from gmb_hf.errors import InputError, choose, unknown
+from gmb_hf.errors import InputError, choose, positive_int, unknown
+from gmb_hf.files import clear_os_errors
+from gmb_hf.fingerprints import item_hash
 from gmb_hf.training.launch import chosen_device
 
 HOWS = ("label", "likelihood", "yes-no")
@@ -106,10 +116,20 @@ def _check_template(template: str) -> None:
         )
 
 
-# A causal language model as a judge: how likely an answer is, or whether it says yes of it.
+class _ModelJudge:
+    """What judges that are models have in common.
+
+    Attributes:
+        place, about: as `Judge`.
+    """
+
+    def __init__(self, model: Model, about: dict[str, Any]) -> None:
+        self._model = model
+        self.place = model.place
+        self.about = {"judge": model.source.identity, **about}
 
 
-class CausalJudge:
+class CausalJudge(_ModelJudge):
     """A causal model: how likely the answer is, or whether it says yes or no of it.
 
     Args:
@@ -119,23 +139,12 @@ class CausalJudge:
     """
 
     def __init__(self, model: Model, template: str, words: tuple[str, str] | None) -> None:
-        self._model = model
+        about: dict[str, Any] = {"how": "likelihood"}
+        if words is not None:
+            about = {"how": "yes-no", "template": template, "yes": words[0], "no": words[1]}
+        super().__init__(model, about)
         self._template = template
         self._words = words
-
-    @property
-    def place(self) -> str:
-        """As `Judge`."""
-        return self._model.place
-
-    @property
-    def about(self) -> dict[str, Any]:
-        """As `Judge`."""
-        about = {"judge": self._model.source.identity}
-        if self._words is None:
-            return {**about, "how": "likelihood"}
-        yes, no = self._words
-        return {**about, "how": "yes-no", "template": self._template, "yes": yes, "no": no}
 
     def rated(self, pairs: Sequence[Pair], batch: int) -> Batches:
         """As `Judge`. An answer without a token has no likelihood.
@@ -216,10 +225,7 @@ class CausalJudge:
         self._model.require_room(sizes, prompts, ADVICE)
 
 
-# A text classifier as a judge: the probability of one of its labels.
-
-
-class LabelJudge:
+class LabelJudge(_ModelJudge):
     """A text classifier: the probability of a label.
 
     A model of several labels that exclude each other gives them a softmax, one of labels that do
@@ -230,27 +236,11 @@ class LabelJudge:
     """
 
     def __init__(self, model: Model, label: str | None, template: str) -> None:
-        self._model = model
-        self._template = template
         config = model.config
-        self._place, self._label = _label_place(model.place, config, label)
+        self._label, name = _chosen_label(model.place, config, label)
+        super().__init__(model, {"how": "label", "label": name, "template": template})
+        self._template = template
         self._exclusive = config.problem_type != "multi_label_classification"
-        self._single = config.num_labels == 1
-
-    @property
-    def place(self) -> str:
-        """As `Judge`."""
-        return self._model.place
-
-    @property
-    def about(self) -> dict[str, Any]:
-        """As `Judge`."""
-        return {
-            "judge": self._model.source.identity,
-            "how": "label",
-            "label": self._label,
-            "template": self._template,
-        }
 
     @torch.no_grad()
     def rated(self, pairs: Sequence[Pair], batch: int) -> Batches:
@@ -267,16 +257,13 @@ class LabelJudge:
         for places in equally_long([len(row) for row in rows], batch):
             ids = model.tensor([rows[place] for place in places])
             logits = model.network(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
-            yield places, model.finite(self._score(logits.double()))
-
-    def _score(self, logits: Tensor) -> Tensor:
-        if self._single:
-            return logits[:, 0]
-        chance = logits.softmax(-1) if self._exclusive else logits.sigmoid()
-        return chance[:, self._place]
+            logits = logits.double()
+            if config.num_labels > 1:
+                logits = logits.softmax(-1) if self._exclusive else logits.sigmoid()
+            yield places, model.finite(logits[:, self._label])
 
 
-def _label_place(place: str, config: Any, label: str | None) -> tuple[int, str]:
+def _chosen_label(place: str, config: Any, label: str | None) -> tuple[int, str]:
     names = {int(number): str(name) for number, name in config.id2label.items()}
     if label is None and config.num_labels == 1:
         return 0, names.get(0, "LABEL_0")
@@ -313,3 +300,197 @@ def load_judge(source: Source, asking: Asking, *, device: str = "auto") -> Judge
         return LabelJudge(model, asking.label, asking.template or PLAIN)
     words = (asking.yes, asking.no) if how == "yes-no" else None
     return CausalJudge(model, asking.template or ASK if words else PLAIN, words)
+
+
+# Scores that were paid for once, on disk: SHA-256 of what they depend on -> number.
+
+
+_KEYS = 500  # in one question
+_PATIENCE = 60.0  # seconds for another process that is writing
+_TABLE = "CREATE TABLE IF NOT EXISTS scores (key BLOB PRIMARY KEY, score REAL) WITHOUT ROWID"
+
+
+def default_cache() -> Path:
+    """Where the scores of this user are kept."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "gmb-hf" / "judge.sqlite"
+
+
+class ScoreCache:
+    """The scores in a file, which is made where there is none.
+
+    Args:
+        path: the file.
+
+    Raises:
+        InputError: it is another kind of file, or cannot be written to.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path).expanduser()
+        with clear_os_errors(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._clear_errors():
+            self._held = sqlite3.connect(self.path, timeout=_PATIENCE)
+            with self._held:
+                self._held.execute(_TABLE)
+
+    def get(self, keys: Sequence[bytes]) -> dict[bytes, float]:
+        """Those of the keys that are known, with their scores; NaN for "has none"."""
+        found: dict[bytes, float] = {}
+        with self._clear_errors():
+            for start in range(0, len(keys), _KEYS):
+                part = keys[start : start + _KEYS]
+                query = f"SELECT key, score FROM scores WHERE key IN ({','.join('?' * len(part))})"
+                for key, score in self._held.execute(query, part):
+                    found[key] = float("nan") if score is None else score
+        return found
+
+    def put(self, scores: Mapping[bytes, float]) -> None:
+        """Keep these, all or none."""
+        with self._clear_errors(), self._held:
+            self._held.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?)", scores.items())
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._held.close()
+
+    def __enter__(self) -> ScoreCache:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _clear_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise InputError(
+                f"{self.path}: cannot be used as a cache of scores ({error}); remove it, or choose "
+                "another --cache"
+            ) from None
+
+
+# Answers rated by a judge: each distinct answer once, and never again.
+
+
+_RULES = 2  # to be raised when the same judge gives another number to the same answer
+_SAVE_EVERY = 1.0  # seconds
+_AT_ONCE = 1 << 14  # answers that a judge is given: it holds the tokens of all of them
+
+
+@dataclass(frozen=True)
+class Rated:
+    """The scores of a file of answers.
+
+    Attributes:
+        scores: by run and step.
+        rated_now: distinct answers that the judge saw now.
+        from_cache: distinct answers whose score was in the cache.
+        empty: answers without a score, which no mean counts.
+    """
+
+    scores: files.Scores
+    rated_now: int
+    from_cache: int
+    empty: int
+
+
+def rate(
+    answers: Sequence[files.Answer],
+    judge: Judge,
+    cache: ScoreCache,
+    *,
+    name: str = "judge",
+    batch: int = 32,
+    on_rated: Callable[[int], None] = lambda _: None,
+) -> Rated:
+    """Rate answers; the score of a checkpoint is the mean over its prompts of those over samples.
+
+    Args:
+        answers: as `read_answers` gives them.
+        judge: that rates those of which the cache knows nothing.
+        cache: new scores are saved there every second, so that a rating that was stopped goes on.
+        name: of the score.
+        batch: answers computed at once.
+        on_rated: hears how many answers have been rated or looked up since the last call.
+
+    Raises:
+        InputError: checkpoints were asked other prompts, an answer does not fit the judge, it gives
+            an infinite number, or all answers of a checkpoint are without a score.
+    """
+    positive_int("--batch-size", batch)
+    grouped = files.by_checkpoint(answers)
+    files.require_same_prompts(grouped)
+    keys = {
+        pair: item_hash([_RULES, judge.about, *pair]) for pair in {one.pair: 0 for one in answers}
+    }
+    found = cache.get(list(keys.values()))
+    missing = [pair for pair, key in keys.items() if key not in found]
+    on_rated(len(keys) - len(missing))
+    # The longest first, so that one that does not fit is known before the others are paid for.
+    missing.sort(key=lambda pair: len(pair[0]) + len(pair[1]), reverse=True)
+    found |= _rated(missing, keys, judge, cache, batch, on_rated)
+    rows, empty = [], 0
+    for (run, step), prompts in grouped.items():
+        means, count = [], 0
+        for given in prompts.values():
+            each = [found[keys[one.pair]] for one in given]
+            rated = [value for value in each if not math.isnan(value)]
+            empty += len(each) - len(rated)
+            count += len(rated)
+            if rated:
+                means.append(math.fsum(rated) / len(rated))
+        if not means:
+            raise InputError(
+                f"run {run!r}, step {step}: all answers are empty, and an empty answer has no "
+                "likelihood; rate with --how label or yes-no"
+            )
+        seed = next(iter(prompts.values()))[0].seed
+        rows.append(files.CheckpointScore(run, step, math.fsum(means) / len(means), count, seed))
+    scores = files.Scores(name, tuple(rows), made_by(judge))
+    return Rated(scores, len(missing), len(keys) - len(missing), empty)
+
+
+def _rated(
+    missing: Sequence[Pair],
+    keys: Mapping[Pair, bytes],
+    judge: Judge,
+    cache: ScoreCache,
+    batch: int,
+    on_rated: Callable[[int], None],
+) -> dict[bytes, float]:
+    """The scores of pairs by their keys; they go into the cache as they come."""
+    found: dict[bytes, float] = {}
+    unsaved: dict[bytes, float] = {}
+    saved_at = time.monotonic()
+    try:
+        for start in range(0, len(missing), _AT_ONCE):
+            pairs = missing[start : start + _AT_ONCE]
+            for places, values in judge.rated(pairs, batch):
+                for place, value in zip(places, values.tolist(), strict=True):
+                    if math.isinf(value):
+                        message = f"{judge.place}: gives {value}; a judge must give finite numbers"
+                        raise InputError(message)
+                    unsaved[keys[pairs[place]]] = value
+                on_rated(len(places))
+                if time.monotonic() - saved_at > _SAVE_EVERY:
+                    cache.put(unsaved)
+                    found |= unsaved
+                    unsaved, saved_at = {}, time.monotonic()
+    finally:
+        cache.put(unsaved)
+    return found | unsaved
+
+
+def made_by(judge: Judge) -> str:
+    """A line that names what a judge's scores depend on, and the versions at hand.
+
+    Scores that were known from before may have been computed by others.
+    """
+    about = dict(judge.about)
+    identity = about.pop("judge")
+    rest = "".join(f", {key} {value!r}" for key, value in about.items())
+    versions = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers"))
+    return f"judge {judge.place} ({identity}){rest}; gmb-hf {__version__}, {versions}"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -84,15 +83,12 @@ def find_model(
             raise InputError(
                 f"{place}: holds no model (no config.json); save_pretrained writes one"
             )
-        _refuse_code(folder, place, trust_remote_code)
+        code = _runs_code(folder, place, trust_remote_code)
         _require_safetensors(folder, place)
-        files = [
-            path
-            for path in sorted(folder.iterdir())
-            if path.is_file() and any(fnmatch(path.name, pattern) for pattern in (*_FILES, _CODE))
-        ]
+        found = {path for pattern in (*_FILES, _CODE) for path in folder.glob(pattern)}
+        files = sorted(path for path in found if path.is_file())
         identity = f"sha256:{content_hash([path.name, source_hash(path)] for path in files)}"
-        return Source(place, folder, identity, trust_remote_code and not _is_own(folder, place))
+        return Source(place, folder, identity, code)
     if not place.strip() or place.startswith((".", "/", "~")) or place.count("/") > 1:
         raise InputError(f"{place}: there is no such folder")
     return _pulled(place, revision or "main", trust_remote_code)
@@ -101,34 +97,29 @@ def find_model(
 def _pulled(name: str, revision: str, trusted: bool) -> Source:
     from gmb_hf.hub.client import Address, pull
 
-    address = Address(name, revision)
-    first = pull(address, _CONFIGS, repo_type="model")
+    first = pull(Address(name, revision), _CONFIGS, repo_type="model")
     if not (first.folder / "config.json").is_file():
         raise InputError(f"{name}: the Hub has it, but it holds no model (no config.json)")
-    _refuse_code(first.folder, name, trusted)
-    patterns = (*_FILES, *((_CODE,) if trusted else ()))
+    code = _runs_code(first.folder, name, trusted)
     # The same commit, whatever the branch stands for by now.
+    patterns = (*_FILES, *((_CODE,) if trusted else ()))
     whole = pull(Address(name, first.commit), patterns, repo_type="model")
     _require_safetensors(whole.folder, name)
-    own = _is_own(whole.folder, name)
-    return Source(name, whole.folder, f"{name}@{first.commit}", trusted and not own)
+    return Source(name, whole.folder, f"{name}@{first.commit}", code)
 
 
-def _is_own(folder: Path, place: str) -> bool:
-    return _json(folder / "config.json", place).get("model_type") in _OWN
-
-
-def _refuse_code(folder: Path, place: str, trusted: bool) -> None:
+def _runs_code(folder: Path, place: str, trusted: bool) -> bool:
+    """Whether code that comes with a model is run; code that nobody trusts is refused."""
+    held = {name: _json(folder / name, place) for name in _CONFIGS if (folder / name).is_file()}
     if trusted:
-        return
-    for name in _CONFIGS:
-        path = folder / name
-        held = _json(path, place) if path.is_file() else {}
-        if held.get("auto_map") and held.get("model_type") not in _OWN:
+        return held["config.json"].get("model_type") not in _OWN
+    for name, config in held.items():
+        if config.get("auto_map") and config.get("model_type") not in _OWN:
             raise InputError(
                 f"{place}: brings code of its own ({name} has auto_map), which would run here; "
                 f"read it, and give --trust-remote-code if you trust it"
             )
+    return False
 
 
 def _require_safetensors(folder: Path, place: str) -> None:
@@ -162,8 +153,7 @@ def equally_long(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
     by_length: dict[int, list[int]] = {}
     for place, length in enumerate(lengths):
         by_length.setdefault(length, []).append(place)
-    for length in sorted(by_length):
-        places = by_length[length]
+    for _, places in sorted(by_length.items()):
         for start in range(0, len(places), most):
             yield places[start : start + most]
 
@@ -176,6 +166,7 @@ _ENDINGS: dict[Head, tuple[str, ...]] = {
 }
 _BOUNDLESS = 1 << 40  # tokenizers that know no limit say 10^30
 _WHAT = {"causal": "causal language model", "classifier": "text classifier"}
+_CLASS = {"causal": "AutoModelForCausalLM", "classifier": "AutoModelForSequenceClassification"}
 
 
 @dataclass(frozen=True)
@@ -215,14 +206,7 @@ class Model:
         Raises:
             InputError: it cannot be read.
         """
-        from transformers import AutoConfig
-
-        import gmb_hf.modeling  # noqa: F401 (makes its models known to the Auto classes)
-
-        with _one_line("be loaded", self.source):
-            return AutoConfig.from_pretrained(
-                self.source.folder, local_files_only=True, trust_remote_code=self.source.code
-            )
+        return self._read("AutoConfig")
 
     @property
     def network(self) -> Any:
@@ -236,27 +220,11 @@ class Model:
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
-        import transformers
-
-        import gmb_hf.modeling  # noqa: F401 (makes its models known to the Auto classes)
-
-        kinds = {
-            "causal": transformers.AutoModelForCausalLM,
-            "classifier": transformers.AutoModelForSequenceClassification,
-        }
-        with _one_line("be loaded", self.source):
-            network, report = kinds[self.head].from_pretrained(
-                self.source.folder,
-                dtype=torch.float32,
-                use_safetensors=True,
-                local_files_only=True,
-                trust_remote_code=self.source.code,
-                output_loading_info=True,
-            )
-        # transformers would draw missing weights at random, and random scores look like scores.
-        lacking = sorted(
-            {*report["missing_keys"], *(str(key) for key in report["mismatched_keys"])}
+        network, report = self._read(
+            _CLASS[self.head], dtype=torch.float32, use_safetensors=True, output_loading_info=True
         )
+        # transformers would draw missing weights at random, and random scores look like scores.
+        lacking = sorted({*report["missing_keys"], *map(str, report["mismatched_keys"])})
         if lacking:
             raise InputError(
                 f"{self.place}: {len(lacking)} of its weights are missing or of another shape, "
@@ -264,22 +232,33 @@ class Model:
             )
         tokenizer = self.given_tokenizer
         if tokenizer is None:
-            tokenizer = self._own_tokenizer()
+            if not (self.source.folder / "tokenizer_config.json").is_file():
+                raise InputError(
+                    f"{self.place}: holds no tokenizer; save it beside the model "
+                    "(tokenizer.save_pretrained), or name one by --tokenizer"
+                )
+            tokenizer = self._read("AutoTokenizer", what="loaded with its tokenizer")
         check_together(self.place, network.config, tokenizer)
         return network.eval().to(self.device), tokenizer
 
-    def _own_tokenizer(self) -> Any:
-        from transformers import AutoTokenizer
+    def _read(self, auto_class: str, *, what: str = "loaded", **options: Any) -> Any:
+        """What a class of transformers reads in the folder, in silence."""
+        import transformers
 
-        if not (self.source.folder / "tokenizer_config.json").is_file():
-            raise InputError(
-                f"{self.place}: holds no tokenizer; save it beside the model "
-                "(tokenizer.save_pretrained), or name one by --tokenizer"
-            )
-        with _one_line("be loaded with its tokenizer", self.source):
-            return AutoTokenizer.from_pretrained(
-                self.source.folder, local_files_only=True, trust_remote_code=self.source.code
-            )
+        import gmb_hf.modeling  # noqa: F401 (makes its models known to the Auto classes)
+
+        source = self.source
+        try:
+            with silence_transformers():
+                return getattr(transformers, auto_class).from_pretrained(
+                    source.folder,
+                    local_files_only=True,
+                    trust_remote_code=source.code,
+                    **options,
+                )
+        except Exception as error:  # of transformers, safetensors or the model's code: many kinds
+            reason = (" ".join(str(error).split()) or type(error).__name__)[:300]
+            raise InputError(f"{source.place}: could not be {what}: {reason}") from None
 
     @property
     def longest(self) -> int | None:
@@ -304,10 +283,8 @@ class Model:
 
         The trainer of this package and GPT-2 put the end of a document before the next one.
         """
-        first = self.tokenizer.bos_token_id
-        if first is None:
-            first = self.tokenizer.eos_token_id
-        return [] if first is None else [int(first)]
+        ends = (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
+        return [int(token) for token in ends if token is not None][:1]
 
     def ids(self, text: str, *, framed: bool = False) -> list[int]:
         """The tokens of a text; what looks like a special token in it is text.
@@ -342,11 +319,8 @@ class Model:
         """
 
         def decode(ids: list[int]) -> str:
-            return str(
-                self.tokenizer.decode(
-                    ids, skip_special_tokens=True, clean_up_tokenization_spaces=False
-                )
-            )
+            options = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
+            return str(self.tokenizer.decode(ids, **options))
 
         text, whole = decode(before), decode(before + more)
         return whole[len(text) :] if whole.startswith(text) else decode(more)
@@ -356,10 +330,10 @@ class Model:
         return torch.tensor(rows, dtype=torch.int64, device=self.device)
 
     def require_tokens(self, sizes: Sequence[int], prompts: Sequence[str]) -> None:
-        """Refuse a prompt without a token: there is nothing to go on from.
+        """Refuse a prompt with no token before what the model is to say.
 
         Args:
-            sizes: how many tokens stand before what the model is to say.
+            sizes: how many tokens those are.
             prompts: the texts, for the message.
         """
         for size, prompt in zip(sizes, prompts, strict=True):
@@ -404,17 +378,6 @@ def head_of(source: Source) -> Head | None:
     return found[0] if found else None
 
 
-@contextmanager
-def _one_line(what: str, source: Source) -> Iterator[None]:
-    """Load something of a source in silence; an `InputError` of one line where that fails."""
-    try:
-        with silence_transformers():
-            yield
-    except Exception as error:  # of transformers, safetensors or the model's own code: many kinds
-        reason = (" ".join(str(error).split()) or type(error).__name__)[:300]
-        raise InputError(f"{source.place}: could not {what}: {reason}") from None
-
-
 # Checkpoints that somebody names: which run each belongs to, and at which step it was saved.
 
 
@@ -422,7 +385,6 @@ _STEP = re.compile(r"(?:checkpoint|step)-(\d+)")
 _NAMED = re.compile(r"(?P<run>[^=:]+):(?P<step>\d+)=(?P<place>.+)")
 _LOG = "log.parquet"
 _STATE = "trainer_state.json"
-_DEPTHS = ("*", "*/*")
 
 
 @dataclass(frozen=True)
@@ -468,7 +430,7 @@ def _checkpoints_in(word: str) -> list[Saved]:
         raise InputError(f"--checkpoints {word}: there is no such folder")
     if (folder / "config.json").is_file():
         return [_checkpoint(folder)]
-    for depth in _DEPTHS:
+    for depth in ("*", "*/*"):
         inside = sorted(path.parent for path in folder.glob(f"{depth}/config.json"))
         seen = [path for path in inside if not path.name.startswith(".")]
         if seen:
@@ -489,9 +451,10 @@ def _checkpoint(folder: Path) -> Saved:
         log = RunLog.read(folder / _LOG)
         if len(log.runs) == 1:
             return Saved(log.runs[0], int(log.panel("step").last_step[0]), folder)
-    step = _trainer_step(folder / _STATE)
-    if step is not None:
-        return Saved(place.name, step, folder)
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        step = json.loads((folder / _STATE).read_text(encoding="utf-8"))["global_step"]
+        if isinstance(step, int):
+            return Saved(place.name, step, folder)
     raise InputError(f"{folder}: nothing says at which step it was saved; write RUN:STEP={folder}")
 
 
@@ -502,11 +465,3 @@ def _check_key(saved: Saved, word: str) -> None:
         raise InputError(f"--checkpoints {word}: the run has no name; write RUN:STEP=FOLDER")
     if saved.step > LARGEST:
         raise InputError(f"--checkpoints {word}: step {saved.step} is too large; at most 2^53")
-
-
-def _trainer_step(path: Path) -> int | None:
-    try:
-        step = json.loads(path.read_text(encoding="utf-8"))["global_step"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return step if isinstance(step, int) else None

@@ -123,23 +123,22 @@ def rate(
     trust_remote_code: Trust = False,
 ) -> None:
     """Rate answers by a model: a score for each checkpoint."""
-    from gmb_hf.answers.files import ScoreCache, check_scores_path, default_cache, read_answers
-    from gmb_hf.answers.judges import Asking, load_judge
+    from gmb_hf.answers import judges
+    from gmb_hf.answers.files import check_scores_path, read_answers
     from gmb_hf.answers.models import find_model
-    from gmb_hf.answers.rating import rate as rated_by
     from gmb_hf.cli import screen as show
 
     check_scores_path(out, name)
-    asking = Asking(how=how, label=label, template=template, yes=yes, no=no)
+    asking = judges.Asking(how=how, label=label, template=template, yes=yes, no=no)
     given = read_answers(answers)
     source = find_model(judge, revision=revision, trust_remote_code=trust_remote_code)
-    model = load_judge(source, asking, device=device)
-    distinct = len({(one.prompt, one.answer) for one in given})
+    model = judges.load_judge(source, asking, device=device)
+    distinct = len({one.pair for one in given})
     with (
-        ScoreCache(cache or default_cache()) as known,
+        judges.ScoreCache(cache or judges.default_cache()) as known,
         show.counting("answers", distinct) as done,
     ):
-        found = rated_by(
+        found = judges.rate(
             given,
             model,
             known,
@@ -167,13 +166,11 @@ def consistency(
     out: Out = Path("consistency.parquet"),
 ) -> None:
     """Do samples agree with each other? The share that differ from the most frequent one."""
-    from gmb_hf.answers.files import check_scores_path, read_answers
-    from gmb_hf.answers.rating import NAME, Normalised
-    from gmb_hf.answers.rating import consistency as disagreement_of
+    from gmb_hf.answers import files
 
-    check_scores_path(out, NAME)
-    normalised = Normalised(first_words=first_words, any_case=any_case)
-    _finish(out, disagreement_of(read_answers(answers), normalised))
+    files.check_scores_path(out, files.NAME)
+    normalised = files.Normalised(first_words=first_words, any_case=any_case)
+    _finish(out, files.consistency(files.read_answers(answers), normalised))
 
 
 def _finish(out: Path, scores: Scores) -> None:

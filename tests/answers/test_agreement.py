@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from gmb_hf.answers.files import Answer
-from gmb_hf.answers.rating import NAME, Normalised, consistency
+from gmb_hf.answers.files import NAME, Answer, Normalised, consistency
 from gmb_hf.errors import InputError
 from gmb_hf.indicators.catalogue import compute
 from gmb_hf.language.config import (
