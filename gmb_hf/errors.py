@@ -38,6 +38,11 @@ class InputError(ValueError):
             self.code = code
         self.location = {key: value for key, value in location.items() if value is not None}
 
+    @classmethod
+    def at(cls, where: object, code: str, what: str, **location: str | int | None) -> InputError:
+        """The error `where: what` for a fault in a file or another source."""
+        return cls(f"{where}: {what}", code=code, where=str(where), **location)
+
     def reworded(self, message: str) -> InputError:
         """The same fault with another message, e.g. of a caller who knows more of the place."""
         return InputError(message, code=self.code, **self.location)

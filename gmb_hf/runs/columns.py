@@ -82,8 +82,8 @@ class RawTable:
     def error(self, code: str, what: str, *, row: int | None = None, **at: str) -> InputError:
         """The error for a fault in this file, in a row of it where one is given."""
         place = None if row is None else self.place(row)
-        line = f"{self.where}: {what}" if place is None else f"{self.where}: {place}: {what}"
-        return InputError(line, code=code, where=self.where, place=place, **at)
+        what = what if place is None else f"{place}: {what}"
+        return InputError.at(self.where, code, what, place=place, **at)
 
     def not_numbers(self, column: str, reason: str) -> InputError:
         """The error for a column that is wanted and holds no numbers."""
@@ -102,12 +102,9 @@ def find_step(names: Sequence[str], wanted: str, where: str) -> str:
         return wanted
     known = [name for name in STEP_NAMES if name in names]
     if len(known) > 1:
-        raise InputError(
-            f"{where}: {' and '.join(map(repr, known))} may all be the steps; say which, e.g. "
-            f"--step-column {known[-1]}",
-            code="several_step_columns",
-            where=where,
-        )
+        what = f"{' and '.join(map(repr, known))} may all be the steps"
+        hint = f"say which, e.g. --step-column {known[-1]}"
+        raise InputError.at(where, "several_step_columns", f"{what}; {hint}")
     return known[0] if known else wanted
 
 
@@ -151,12 +148,9 @@ def typed_columns(
     if not table.num_rows:
         raise raw.error("no_rows", "no rows below the header; is the training still starting?")
 
-    typed = {
-        "run": _runs(raw, wanted.run, run_name),
-        "step": _whole_numbers(raw, step, required=True),
-    }
-    if "seed" in names:
-        typed["seed"] = _whole_numbers(raw, "seed", required=False)
+    typed = {RUN: _runs(raw, wanted.run, run_name), STEP: _whole_numbers(raw, step, required=True)}
+    if SEED in names:
+        typed[SEED] = _whole_numbers(raw, SEED, required=False)
     aside = dict(raw.aside)
     taken = {step, wanted.run, *KEYS, *aside}
     for name in names if wanted.columns is None else wanted.columns:
@@ -176,9 +170,8 @@ def missing_column(column: str, known: Sequence[str], where: str) -> InputError:
     """The error for a column that is not there; names what is, and the nearest."""
     guess = nearest(column, known)
     hint = f". Did you mean {guess!r}?" if guess else ""
-    found = listing(column, known) or "none"
-    message = f"{where}: column {column!r} missing; found: {found}{hint}"
-    return InputError(message, code="missing_column", where=where, column=column)
+    what = f"column {column!r} missing; found: {listing(column, known) or 'none'}{hint}"
+    return InputError.at(where, "missing_column", what, column=column)
 
 
 def listing(column: str, known: Sequence[str], most: int = 40) -> str:
@@ -213,13 +206,9 @@ def check_seeds(table: pa.Table, where: str) -> None:
     if not same.all():
         row = int(np.argmin(same))
         run = names[codes[row]]
-        raise InputError(
-            f"{where}: run {run!r} has the seeds {first[codes[row]]:g} and "
-            f"{seeds[row]:g}; name the runs apart, or read with run_column='seed'",
-            code="two_seeds",
-            where=where,
-            run=run,
-        )
+        what = f"run {run!r} has the seeds {first[codes[row]]:g} and {seeds[row]:g}"
+        hint = "name the runs apart, or read with run_column='seed'"
+        raise InputError.at(where, "two_seeds", f"{what}; {hint}", run=run)
 
 
 def float_column(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
@@ -234,12 +223,9 @@ def _runs(raw: RawTable, run_column: str, run_name: str | None) -> pa.ChunkedArr
         return pa.chunked_array([pa.repeat(pa.scalar(run_name, pa.string()), raw.table.num_rows)])
     column = raw.table[run_column]
     if pa.types.is_floating(column.type) or pa.types.is_nested(column.type):
-        raise raw.error(
-            "bad_run_column",
-            f"column {run_column!r} holds {column.type}; a run is named by text or by a whole "
-            "number",
-            column=run_column,
-        )
+        what = f"column {run_column!r} holds {column.type}"
+        hint = "a run is named by text or by a whole number"
+        raise raw.error("bad_run_column", f"{what}; {hint}", column=run_column)
     text = pc.cast(column, pa.string())
     empty = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(text), ""), True)
     if pc.any(empty).as_py():
@@ -287,14 +273,10 @@ def _numbers(raw: RawTable, name: str) -> tuple[pa.ChunkedArray, str | None]:
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return _numbers_from_text(raw, name, column)
+    numeric = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
     if pa.types.is_boolean(kind):
         column = pc.cast(column, pa.uint8())
-    elif not (
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_null(kind)
-    ):
+    elif not any(is_kind(kind) for is_kind in numeric):
         reason = f"{raw.where}: column {name!r} holds {kind}; a run log has one number per row"
         return column, reason
     # Whole numbers beyond 2**53 are rounded: an observable is a measurement, not a key.
@@ -364,7 +346,18 @@ def order_rows(
         logged = steps[np.argsort(rank, kind="stable")]
         ends = np.cumsum(np.bincount(rank))[:-1]
         for run, own in zip(runs, np.split(logged, ends), strict=True):
-            _refuse_backwards(own, run, where)
+            highest = np.maximum.accumulate(own)
+            _, first = np.unique(own, return_index=True)
+            wrong = first[own[first] < highest[first]]
+            if len(wrong):
+                row = wrong.min()
+                what = f"run {run!r}: step {own[row]} comes after step {highest[row]} and was not"
+                hint = (
+                    "sort the rows by step (a restarted log may repeat steps, not go back to new "
+                    "ones), or give each run its own name"
+                )
+                what = f"{what} logged before it; {hint}"
+                raise InputError.at(where, "steps_backwards", what, run=run, step=int(own[row]))
     rows = np.lexsort((steps, rank))  # stable: rows of one step stay in the order of the file
     dropped = {}
     if on_duplicate == "last":
@@ -373,26 +366,6 @@ def order_rows(
         dropped = {run: count for run, count in zip(runs, counts, strict=True) if count}
         rows = rows[np.append(~again, True)]
     return table.take(pa.array(rows)), dropped
-
-
-def _refuse_backwards(steps: NDArray[np.int64], run: str, where: str) -> None:
-    """Check that no row of one run is out of order."""
-    highest = np.maximum.accumulate(steps)
-    if (steps == highest).all():
-        return
-    _, first = np.unique(steps, return_index=True)
-    wrong = np.sort(first[steps[first] < highest[first]])
-    if len(wrong):
-        row = wrong[0]
-        raise InputError(
-            f"{where}: run {run!r}: step {steps[row]} comes after step {highest[row]} and was not "
-            "logged before it; sort the rows by step (a restarted log may repeat steps, not go "
-            "back to new ones), or give each run its own name",
-            code="steps_backwards",
-            where=where,
-            run=run,
-            step=int(steps[row]),
-        )
 
 
 # A row that was logged by several calls, each with some of its columns.

@@ -16,11 +16,12 @@ import glob
 import json
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import islice
+from itertools import count, islice
 from math import isnan
+from os import SEEK_CUR
 from pathlib import Path
 from typing import Any
 
@@ -60,40 +61,8 @@ class Reader:
         return name.lower().endswith(self.known_by) if self.claims is None else self.claims(name)
 
 
-READERS: dict[str, Reader] = {}
-"""Name -> reader; of two that claim a file the first one reads it."""
-
-
-@cache
-def readers() -> dict[str, Reader]:
-    """`READERS`, those of other packages included."""
-
-    def enter(name: str, reader: Any) -> None:
-        if not isinstance(reader, Reader):
-            raise InputError(f"it is no gmb_hf.runs.readers.Reader, but {type(reader).__name__}")
-        if name in READERS:
-            raise InputError(f"reader {name!r} is registered already; choose another name")
-        READERS[name] = reader
-
-    load_plugins("gmb_hf.readers", enter)
-    return READERS
-
-
-def reader_of(path: Path) -> Reader | None:
-    """The reader of a file, by its name; None where no reader claims it."""
-    return next((reader for reader in readers().values() if reader.reads(path.name)), None)
-
-
-def known_endings() -> str:
-    """What files of run logs are known by, for messages."""
-    return ", ".join(ending for reader in readers().values() for ending in reader.known_by)
-
-
-# Parquet: of a wide file only the columns that are wanted.
-
-
 def read_parquet(paths: Sequence[Path], wanted: Wanted) -> RawTable:
-    """Read one Parquet file.
+    """Read one Parquet file, of a wide one only the columns that are wanted.
 
     Raises:
         InputError: it is no Parquet file, or only the beginning of one.
@@ -102,17 +71,14 @@ def read_parquet(paths: Sequence[Path], wanted: Wanted) -> RawTable:
     try:
         with pq.ParquetFile(path) as file:
             names = file.schema_arrow.names
-            kept = names if is_export(names) else wanted.keeps(names, str(path))
+            kept = names if export_adapter(names) else wanted.keeps(names, str(path))
             # A column that stands twice cannot be asked for by its name; it is refused later.
             twice = len(set(names)) != len(names)
             table = pa.table({}) if twice else file.read(columns=kept)
     except pa.ArrowInvalid as error:
-        message = f"{path}: not a Parquet file, or a truncated one: {error}"
-        raise InputError(message, code="not_parquet", where=str(path)) from error
+        what = f"not a Parquet file, or a truncated one: {error}"
+        raise InputError.at(path, "not_parquet", what) from error
     return adapt_export(RawTable(table, str(path), names=tuple(names)), wanted)
-
-
-READERS["parquet"] = Reader((".parquet",), read_parquet)
 
 
 # CSV: fast by Arrow; where a cell or a line is wrong, again for its place.
@@ -127,12 +93,16 @@ def read_csv(paths: Sequence[Path], wanted: Wanted) -> RawTable:
     (path,) = paths
     header = next(_rows(path), (0, []))[1]
     if not header:
-        message = f"{path}: no header; the first line of a CSV names its columns"
-        raise InputError(message, code="no_header", where=str(path))
-    _refuse_other_separator(path, header)
+        what = "no header; the first line of a CSV names its columns"
+        raise InputError.at(path, "no_header", what)
+    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
+        if len(header) == 1 and separator in header[0]:
+            hint = "separate them by commas, and write numbers with a decimal point"
+            what = f"columns are separated by {name}; {hint}"
+            raise InputError.at(path, "other_separator", what)
     # A table that was written with its index begins with a column that has no name.
     names = header[1:] if not header[0] else header
-    kept = names if is_export(names) else wanted.keeps(names, str(path))
+    kept = names if export_adapter(names) else wanted.keeps(names, str(path))
     whole = {find_step(names, wanted.step, str(path)), SEED}
     kinds = {
         name: pa.string() if name == wanted.run else pa.int64() if name in whole else pa.float64()
@@ -145,7 +115,7 @@ def read_csv(paths: Sequence[Path], wanted: Wanted) -> RawTable:
         try:
             table = _parse(path, header, kept, dict.fromkeys(kept, pa.string()))
         except pa.ArrowInvalid as error:
-            raise _fault(path, len(header), error) from error
+            raise _csv_fault(path, len(header), error) from error
     raw = RawTable(table, str(path), lambda row: _line(_rows(path), row + 1), tuple(names))
     return adapt_export(raw, wanted)
 
@@ -167,16 +137,13 @@ def _parse(
     )
 
 
-def _refuse_other_separator(path: Path, header: list[str]) -> None:
-    """A header that is one name with semicolons or tabs in it was written with those."""
-    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
-        if len(header) == 1 and separator in header[0]:
-            raise InputError(
-                f"{path}: columns are separated by {name}; separate them by commas, and write "
-                "numbers with a decimal point",
-                code="other_separator",
-                where=str(path),
-            )
+def _csv_fault(path: Path, width: int, error: pa.ArrowInvalid) -> InputError:
+    for line, cells in _rows(path):
+        if len(cells) != width:
+            what = f"line {line} has {len(cells)} cells where the header has {width}"
+            hint = "complete or delete the line (a log that was cut short ends so)"
+            return InputError.at(path, "cut_short", f"{what}; {hint}", place=f"line {line}")
+    return InputError.at(path, "not_csv", f"not a CSV file: {error}")
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -193,29 +160,12 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
                 begins = reader.line_num + 1
         except csv.Error as error:
             place = f"line {reader.line_num}"
-            message = f"{path}: {place}: {error}"
-            raise InputError(message, code="not_csv", where=str(path), place=place) from error
+            raise InputError.at(path, "not_csv", f"{place}: {error}", place=place) from error
 
 
 def _line(numbered: Iterator[tuple[int, Any]], row: int) -> str:
     """The place of a row, given the rows with the numbers of their lines."""
     return f"line {next(islice(numbered, row, None), (row + 1,))[0]}"
-
-
-def _fault(path: Path, width: int, error: pa.ArrowInvalid) -> InputError:
-    for line, cells in _rows(path):
-        if len(cells) != width:
-            return InputError(
-                f"{path}: line {line} has {len(cells)} cells where the header has {width}; "
-                "complete or delete the line (a log that was cut short ends so)",
-                code="cut_short",
-                where=str(path),
-                place=f"line {line}",
-            )
-    return InputError(f"{path}: not a CSV file: {error}", code="not_csv", where=str(path))
-
-
-READERS["csv"] = Reader((".csv",), read_csv)
 
 
 # JSON lines: one object {column: number} a line.
@@ -253,15 +203,15 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, line in _lines(path):
+        place = f"line {number}"
         try:
             item = json.loads(line)
         except ValueError as error:
-            message = f"{path}: line {number} is not JSON: {error}"
-            at = f"line {number}"
-            raise InputError(message, code="not_json", where=str(path), place=at) from error
+            what = f"{place} is not JSON: {error}"
+            raise InputError.at(path, "not_json", what, place=place) from error
         if not isinstance(item, dict):
-            message = f"{path}: line {number} is not a JSON object {{column: number}}"
-            raise InputError(message, code="not_json", where=str(path), place=f"line {number}")
+            what = f"{place} is not a JSON object {{column: number}}"
+            raise InputError.at(path, "not_json", what, place=place)
         yield number, item
 
 
@@ -270,16 +220,10 @@ def _column(values: list[Any]) -> pa.Array:
     values = [float(value) if isinstance(value, (int, float)) else value for value in values]
     if all(value is None or isinstance(value, float) for value in values):
         return pa.array(values, pa.float64())
-    return pa.array(
-        [
-            value if value is None or isinstance(value, str) else json.dumps(value)
-            for value in values
-        ],
-        pa.string(),
-    )
-
-
-READERS["jsonl"] = Reader((".jsonl", ".ndjson"), read_jsonl)
+    texts = [
+        value if isinstance(value, (str, type(None))) else json.dumps(value) for value in values
+    ]
+    return pa.array(texts, pa.string())
 
 
 # transformers' `trainer_state.json`: the `log_history` that a Trainer writes with a checkpoint.
@@ -305,36 +249,32 @@ def read_trainer_state(paths: Sequence[Path], wanted: Wanted) -> RawTable:
     """
     # The state beside the checkpoints may be newer than the last of them, or older.
     beside = [path for path in paths if _checkpoint(path) < 0]
-    states = {path: _state(path) for path in {max(paths, key=_checkpoint), *beside}}
-    path = max(states, key=lambda each: (_reached(states[each]), _checkpoint(each) < 0))
-    history = states[path]["log_history"]
+    histories = {path: _log_history(path) for path in {max(paths, key=_checkpoint), *beside}}
+    path = max(histories, key=lambda each: (_reached(histories[each]), _checkpoint(each) < 0))
     entries: list[tuple[int, dict[str, Any]]] = []
-    summary: dict[str, str] = {}
-    for number, entry in enumerate(history, start=1):
+    summary: dict[str, Any] = {}
+    for number, entry in enumerate(histories[path], start=1):
         if not isinstance(entry, dict):
-            message = f"{path}: entry {number} of log_history is no object"
-            raise InputError(message, code="bad_trainer_state", where=str(path))
+            what = f"entry {number} of log_history is no object"
+            raise InputError.at(path, "bad_trainer_state", what)
         if _SUMMARY in entry:
-            summary = {
-                name: f"{path}: column {name!r} is logged once, when a training ends, and is no "
-                "measurement of that step"
-                for name in entry
-            }
+            summary = entry
         else:
             entries.append((number, entry))
     if not entries:
-        raise InputError(
-            f"{path}: log_history is empty: no rows; is the training still starting, or is "
-            "logging_steps larger than the training is long?",
-            code="no_rows",
-            where=str(path),
+        hint = (
+            "is the training still starting, or is logging_steps larger than the training is long?"
         )
+        raise InputError.at(path, "no_rows", f"log_history is empty: no rows; {hint}")
     table = table_of([entry for _, entry in entries])
+    aside = {
+        name: f"{path}: column {name!r} is logged once, when a training ends, and is no "
+        "measurement of that step"
+        for name in summary
+        if name not in table.column_names
+    }
     return RawTable(
-        table,
-        str(path),
-        lambda row: f"entry {entries[row][0]} of log_history",
-        aside={name: why for name, why in summary.items() if name not in table.column_names},
+        table, str(path), lambda row: f"entry {entries[row][0]} of log_history", aside=aside
     )
 
 
@@ -344,38 +284,22 @@ def _checkpoint(path: Path) -> int:
     return int(found.group(1)) if found else -1
 
 
-def _state(path: Path) -> dict[str, Any]:
+def _log_history(path: Path) -> list[Any]:
     text = path.read_text(encoding="utf-8-sig")
     try:
         state = json.loads(text)
     except ValueError as error:
-        raise InputError(
-            f"{path}: cut short, or no JSON: {error}; copy the file again, or read an earlier "
-            "checkpoint",
-            code="cut_short",
-            where=str(path),
-        ) from error
+        what = f"cut short, or no JSON: {error}; copy the file again, or read an earlier checkpoint"
+        raise InputError.at(path, "cut_short", what) from error
     if not isinstance(state, dict) or not isinstance(state.get("log_history"), list):
-        message = f"{path}: no Trainer's state: it has no list log_history"
-        raise InputError(message, code="bad_trainer_state", where=str(path))
-    return state
+        what = "no Trainer's state: it has no list log_history"
+        raise InputError.at(path, "bad_trainer_state", what)
+    return state["log_history"]
 
 
-def _reached(state: dict[str, Any]) -> float:
-    steps = [
-        entry[STEP]
-        for entry in state["log_history"]
-        if isinstance(entry, dict) and isinstance(entry.get(STEP), (int, float))
-    ]
-    return max(steps, default=-1.0)
-
-
-READERS["trainer_state"] = Reader(
-    (_STATE_FILE,),
-    read_trainer_state,
-    claims=lambda name: name == _STATE_FILE,
-    run_folder=output_folder,
-)
+def _reached(history: Sequence[Any]) -> float:
+    steps = [entry.get(STEP) for entry in history if isinstance(entry, dict)]
+    return max((step for step in steps if isinstance(step, (int, float))), default=-1.0)
 
 
 # TensorBoard event files: the scalars of a run, a tag a column. A run is a folder.
@@ -419,16 +343,15 @@ def read_event_files(paths: Sequence[Path], wanted: Wanted) -> RawTable:
             repeats[tag] = repeats.get(tag, 0) + other
             row[tag] = value
     if not rows:
-        message = f"{folder}: the event files hold no scalars: no rows"
-        raise InputError(message, code="no_rows", where=str(folder))
+        raise InputError.at(folder, "no_rows", "the event files hold no scalars: no rows")
     steps = sorted(rows)
     if steps[0] < 0:
-        message = f"{folder}: step {steps[0]} is negative; a step is 0 or more"
-        raise InputError(message, code="not_whole", where=str(folder), step=steps[0])
+        what = f"step {steps[0]} is negative; a step is 0 or more"
+        raise InputError.at(folder, "not_whole", what, step=steps[0])
     tags = sorted(repeats)
     if STEP in tags:
-        message = f"{folder}: the tag 'step' has the name of the steps; rename it"
-        raise InputError(message, code="repeated_column", where=str(folder), column=STEP)
+        what = "the tag 'step' has the name of the steps; rename it"
+        raise InputError.at(folder, "repeated_column", what, column=STEP)
     columns = {tag: pa.array([rows[step].get(tag) for step in steps], pa.float64()) for tag in tags}
     table = pa.table({STEP: pa.array(steps, pa.int64()), **columns})
     dropped = max(repeats.values())
@@ -445,19 +368,16 @@ def _scalars(path: Path) -> Iterator[tuple[int, str, float]]:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.util.tensor_util import make_ndarray
     except ImportError as error:
-        raise InputError(
-            f"{path}: event files are read by TensorBoard's library, which is not installed: "
-            "pip install 'gmb-hf[tensorboard]'",
-            code="missing_library",
-            where=str(path),
-        ) from error
+        what = "event files are read by TensorBoard's library, which is not installed"
+        hint = "pip install 'gmb-hf[tensorboard]'"
+        raise InputError.at(path, "missing_library", f"{what}: {hint}") from error
     plugin: dict[str, str] = {}  # named by the first value of a tag only
     for number, record in enumerate(_records(path), start=1):
         try:
             event = Event.FromString(record)
         except DecodeError as error:
-            message = f"{path}: record {number} is no event; copy the file again"
-            raise InputError(message, code="cut_short", where=str(path)) from error
+            what = f"record {number} is no event; copy the file again"
+            raise InputError.at(path, "cut_short", what) from error
         for value in event.summary.value:
             kind = value.metadata.plugin_data.plugin_name
             if kind:
@@ -470,32 +390,21 @@ def _scalars(path: Path) -> Iterator[tuple[int, str, float]]:
 
 
 def _records(path: Path) -> Iterator[bytes]:
+    """The records of a file: a header with the length, the content, and its checksum."""
     with path.open("rb") as file:
         left = path.stat().st_size
-        number = 0
-        while left:
-            number += 1
+        for number in count(1):
+            if not left:
+                return
             header = file.read(_HEADER.size)
             size = _HEADER.unpack(header)[0] if len(header) == _HEADER.size else left
             left -= _HEADER.size + size + _CHECKSUM_BYTES
             if left < 0:
-                raise InputError(
-                    f"{path}: cut short in record {number}, or no event file; copy it again, or "
-                    "leave this run out",
-                    code="cut_short",
-                    where=str(path),
-                )
-            record = file.read(size)
-            file.read(_CHECKSUM_BYTES)
-            yield record
-
-
-READERS["tensorboard"] = Reader(
-    ("events.out.tfevents.*",),
-    read_event_files,
-    claims=lambda name: ".tfevents." in name,
-    run_folder=event_folder,
-)
+                what = f"cut short in record {number}, or no event file"
+                hint = "copy it again, or leave this run out"
+                raise InputError.at(path, "cut_short", f"{what}; {hint}")
+            yield file.read(size)
+            file.seek(_CHECKSUM_BYTES, SEEK_CUR)
 
 
 # Weights & Biases: a chart's export is wide (`Step`, then for each run `NAME - METRIC`, and its
@@ -504,18 +413,7 @@ READERS["tensorboard"] = Reader(
 
 
 _LOW, _HIGH = "__MIN", "__MAX"
-_BETWEEN = " - "
 _CLOCKS = ("_runtime", "_timestamp", "_step")
-
-
-def is_wandb_chart(names: Sequence[str]) -> bool:
-    """Whether these are columns of a chart's export."""
-    return bool(_series(names))
-
-
-def is_wandb_history(names: Sequence[str]) -> bool:
-    """Whether these are columns of a run's history."""
-    return "_runtime" in names and ("_step" in names or "_timestamp" in names)
 
 
 def from_wandb_history(raw: RawTable, wanted: Wanted) -> RawTable:
@@ -541,19 +439,17 @@ def from_wandb_chart(raw: RawTable, wanted: Wanted) -> RawTable:
     """
     step = _step(raw, wanted, "Step")
     series = _series(raw.names)
-    table = raw.table
-    if not table.num_rows:
+    if not raw.table.num_rows:
         empty = {RUN: pa.array([], pa.string()), STEP: pa.array([], pa.int64())}
         return dataclasses.replace(raw, table=pa.table(empty), names=(RUN, STEP))
     tables, origins = [], []
     for run, metrics in series.items():
-        columns = {metric: table[column] for metric, column in metrics.items()}
-        logged = np.logical_or.reduce([_filled(column) for column in columns.values()])
-        rows = np.flatnonzero(logged)
+        columns = {metric: raw.table[column] for metric, column in metrics.items()}
+        rows = np.flatnonzero(np.any([_filled(column) for column in columns.values()], axis=0))
         if not len(rows):
             what = f"run {run!r} has no value; leave it out of the chart"
             raise raw.error("no_value", what, run=run)
-        own = pa.table({step: table[step], **columns}).take(pa.array(rows))
+        own = pa.table({step: raw.table[step], **columns}).take(pa.array(rows))
         tables.append(own.add_column(0, RUN, pa.repeat(pa.scalar(run), len(rows))))
         origins.append(rows)
     joined = pa.concat_tables(tables, promote_options="default")
@@ -573,7 +469,7 @@ def _series(names: Sequence[str]) -> dict[str, dict[str, str]]:
     held = set(names)
     found: dict[str, dict[str, str]] = {}
     for name in names:
-        run, between, metric = name.rpartition(_BETWEEN)
+        run, between, metric = name.rpartition(" - ")
         if between and metric and {name + _LOW, name + _HIGH} <= held and metric not in _CLOCKS:
             found.setdefault(run, {})[metric] = name
     return found
@@ -599,32 +495,23 @@ def _filled(column: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def _averaged(raw: RawTable, series: Mapping[str, Mapping[str, str]]) -> list[str]:
-    columns = [column for metrics in series.values() for column in metrics.values()]
     cells = 0
-    for column in columns:
+    for column in (column for metrics in series.values() for column in metrics.values()):
         differ = pc.not_equal(raw.table[column + _LOW], raw.table[column + _HIGH])
         cells += pc.sum(differ).as_py() or 0
-    if not cells:
-        return []
-    return [
+    note = (
         f"{raw.where}: W&B averaged several values in {cells} cells of this chart (their __MIN "
         "and __MAX differ); export each run's history for what was logged."
-    ]
+    )
+    return [note] if cells else []
 
 
 # trackio: the Parquet of a project, and the CSV that its dashboard saves beside a chart.
 
 
 _SERIES = "series_key"  # of the dashboard alone
-_TRACKIO_OWN = ("id", "run_id", "log_id", "space_id", _SERIES, "data_type", "timestamp", "time")
-_RUN_NAME = "run_name"
-_RUN_ID = "run_id"
-
-
-def is_trackio(names: Sequence[str]) -> bool:
-    """Whether these are columns of trackio's Parquet or of its dashboard's CSV."""
-    held = set(names)
-    return {_RUN_NAME, "step", "timestamp"} <= held or {RUN, _RUN_ID, _SERIES, "step"} <= held
+_RUN_NAME, _RUN_ID = "run_name", "run_id"
+_TRACKIO_OWN = ("id", _RUN_ID, "log_id", "space_id", _SERIES, "data_type", "timestamp", "time")
 
 
 def from_trackio(raw: RawTable, wanted: Wanted) -> RawTable:
@@ -635,48 +522,83 @@ def from_trackio(raw: RawTable, wanted: Wanted) -> RawTable:
     """
     named = _RUN_NAME if _RUN_NAME in raw.names else RUN
     if wanted.run == RUN and _RUN_ID in raw.names:
-        _refuse_namesakes(raw, named)
-    renamed = {named: RUN} if wanted.run == RUN else {}
+        runs = raw.table.group_by([named, _RUN_ID]).aggregate([])[named].to_pylist()
+        twice = repeated(runs)
+        if twice is not None:
+            what = f"{runs.count(twice)} runs have the name {twice!r}"
+            hint = f"tell them apart by trackio's own number: --run-column {_RUN_ID}"
+            raise raw.error("repeated_run", f"{what}; {hint}", run=twice)
     dropped = {*_TRACKIO_OWN, _RUN_NAME, RUN} - {named, wanted.run, wanted.step}
     kept = [name for name in raw.names if name not in dropped]
-    names = [renamed.get(name, name) for name in kept]
+    names = [RUN if name == named and wanted.run == RUN else name for name in kept]
     table = raw.table.select(kept).rename_columns(names)
-    chart = _SERIES in raw.names
-    return dataclasses.replace(raw, table=table, names=tuple(names), chart=chart)
+    return dataclasses.replace(raw, table=table, names=tuple(names), chart=_SERIES in raw.names)
 
 
-def _refuse_namesakes(raw: RawTable, named: str) -> None:
-    pairs = raw.table.group_by([named, _RUN_ID]).aggregate([])
-    names = pairs[named].to_pylist()
-    twice = repeated(names)
-    if twice is not None:
-        raise raw.error(
-            "repeated_run",
-            f"{names.count(twice)} runs have the name {twice!r}; tell them apart by trackio's own "
-            f"number: --run-column {_RUN_ID}",
-            run=twice,
-        )
+def export_adapter(names: Sequence[str]) -> Callable[[RawTable, Wanted], RawTable] | None:
+    """How a tracker's export with these columns becomes a table of runs and steps.
 
-
-_EXPORTS = (
-    (is_wandb_chart, from_wandb_chart),
-    (is_wandb_history, from_wandb_history),
-    (is_trackio, from_trackio),
-)
-"""Whether columns of these names are a tracker's, and its table as one of runs and steps."""
-
-
-def is_export(names: Sequence[str]) -> bool:
-    """Whether a tracker exported a table with these columns; all of them are then read."""
-    return any(recognises(names) for recognises, _ in _EXPORTS)
+    None of any other table. All columns of an export must be read.
+    """
+    held = set(names)
+    if _series(names):
+        return from_wandb_chart
+    if "_runtime" in held and held & {"_step", "_timestamp"}:
+        return from_wandb_history
+    if {_RUN_NAME, STEP, "timestamp"} <= held or {RUN, _RUN_ID, _SERIES, STEP} <= held:
+        return from_trackio
+    return None
 
 
 def adapt_export(raw: RawTable, wanted: Wanted) -> RawTable:
     """The table of runs and steps behind an export; any other table as it is."""
-    for recognises, adapt in _EXPORTS:
-        if recognises(raw.names):
-            return adapt(raw, wanted)
-    return raw
+    adapt = export_adapter(raw.names)
+    return raw if adapt is None else adapt(raw, wanted)
+
+
+READERS: dict[str, Reader] = {
+    "parquet": Reader((".parquet",), read_parquet),
+    "csv": Reader((".csv",), read_csv),
+    "jsonl": Reader((".jsonl", ".ndjson"), read_jsonl),
+    "trainer_state": Reader(
+        (_STATE_FILE,),
+        read_trainer_state,
+        claims=lambda name: name == _STATE_FILE,
+        run_folder=output_folder,
+    ),
+    "tensorboard": Reader(
+        ("events.out.tfevents.*",),
+        read_event_files,
+        claims=lambda name: ".tfevents." in name,
+        run_folder=event_folder,
+    ),
+}
+"""Name -> reader; of two that claim a file the first one reads it."""
+
+
+@cache
+def readers() -> dict[str, Reader]:
+    """`READERS`, those of other packages included."""
+
+    def enter(name: str, reader: Any) -> None:
+        if not isinstance(reader, Reader):
+            raise InputError(f"it is no gmb_hf.runs.readers.Reader, but {type(reader).__name__}")
+        if name in READERS:
+            raise InputError(f"reader {name!r} is registered already; choose another name")
+        READERS[name] = reader
+
+    load_plugins("gmb_hf.readers", enter)
+    return READERS
+
+
+def reader_of(path: Path) -> Reader | None:
+    """The reader of a file, by its name; None where no reader claims it."""
+    return next((reader for reader in readers().values() if reader.reads(path.name)), None)
+
+
+def known_endings() -> str:
+    """What files of run logs are known by, for messages."""
+    return ", ".join(ending for reader in readers().values() for ending in reader.known_by)
 
 
 # From what a user names (files, folders, globs) to the files of each run, and their raw tables.
@@ -696,37 +618,61 @@ def find_files(sources: str | Path | Sequence[str | Path]) -> list[Path]:
     given = [sources] if isinstance(sources, (str, Path)) else list(sources)
     if not given:
         raise InputError("no run logs given; name a file, a folder or a glob", code="no_logs")
-    found: dict[Path, None] = {}
-    for source in given:
-        found.update(dict.fromkeys(_expand(source)))
-    return list(found)
+    return list(dict.fromkeys(path for source in given for path in _files(source)))
 
 
-def _expand(source: str | Path) -> list[Path]:
+def _files(source: str | Path) -> list[Path]:
     path = Path(source).expanduser()
     if path.is_dir():
         return _in_folder(path)
     if path.exists():
         if reader_of(path) is None:
-            message = f"{path}: not a run log; known endings: {known_endings()}"
-            raise InputError(message, code="not_a_log", where=str(path))
+            what = f"not a run log; known endings: {known_endings()}"
+            raise InputError.at(path, "not_a_log", what)
         return [path]
     if glob.has_magic(str(path)):
         return _matching(str(path))
-    message = f"{path}: no such file or folder{_neighbour(path)}"
-    raise InputError(message, code="no_such_file", where=str(path))
+    hint = f"; the folder {path.parent} does not exist either"
+    if path.parent.is_dir():
+        guess = nearest(path.name, [other.name for other in path.parent.iterdir()])
+        hint = f". Did you mean {str(path.parent / guess)!r}?" if guess else ""
+    raise InputError.at(path, "no_such_file", f"no such file or folder{hint}")
 
 
 def _in_folder(folder: Path) -> list[Path]:
-    entries = sorted(folder.iterdir())
-    tables = [path for path in entries if _is_log(path) and not _folder_is_run(path)]
-    files = tables + _of_training(folder) or _of_trainings(folder)
+    files = _logs(folder.iterdir(), of_runs=False) + _of_training(folder)
+    files = files or _of_trainings([folder])
     if not files:
-        inside = ", ".join([path.name for path in entries if path.is_dir()][:6])
+        inside = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_dir())[:6])
         hint = f"; it has the folders {inside}" if inside else ""
-        message = f"{folder}: no run log ({known_endings()}) in this folder{hint}"
-        raise InputError(message, code="no_logs", where=str(folder))
+        what = f"no run log ({known_endings()}) in this folder{hint}"
+        raise InputError.at(folder, "no_logs", what)
     return files
+
+
+def _matching(pattern: str) -> list[Path]:
+    seen = sorted(map(Path, glob.glob(pattern, recursive=True)))
+    folders = [path for path in seen if path.is_dir()]
+    logs = _logs(seen) + [file for folder in folders for file in _of_training(folder)]
+    logs = logs or _of_trainings(folders)
+    if not logs:
+        other = f"; it matches {seen[0]}, which is no run log" if seen else ""
+        what = f"no run log ({known_endings()}) matches this pattern{other}"
+        hint = "check the folder and the quotes around it"
+        raise InputError.at(pattern, "no_logs", f"{what}; {hint}")
+    return logs
+
+
+def _logs(paths: Iterable[Path], *, of_runs: bool | None = None) -> list[Path]:
+    """The run log files among the paths; only those whose folder is the run, or that are not."""
+    found = []
+    for path in sorted(paths):
+        reader = reader_of(path)
+        if reader is None or path.name[0] in "._" or not path.is_file():
+            continue
+        if of_runs is None or of_runs == (reader.run_folder is not None):
+            found.append(path)
+    return found
 
 
 def _of_training(folder: Path) -> list[Path]:
@@ -735,102 +681,43 @@ def _of_training(folder: Path) -> list[Path]:
     Event files and a Trainer's state, those of its checkpoints included; where there are none, the
     event files where a Trainer puts them.
     """
-    found = [path for path in sorted(folder.iterdir()) if _is_log(path) and _folder_is_run(path)]
+    found = _logs(folder.iterdir(), of_runs=True)
     found += sorted(folder.glob("checkpoint-*/trainer_state.json"))
-    return found or sorted(path for path in folder.glob("runs/*/*") if _is_log(path))
+    return found or _logs(folder.glob("runs/*/*"))
 
 
-def _of_trainings(folder: Path) -> list[Path]:
-    inside = sorted(path for path in folder.iterdir() if path.is_dir())
-    return [file for child in inside for file in _of_training(child)]
-
-
-def _folder_is_run(path: Path) -> bool:
-    reader = reader_of(path)
-    return reader is not None and reader.run_folder is not None
-
-
-def _matching(pattern: str) -> list[Path]:
-    seen = sorted(map(Path, glob.glob(pattern, recursive=True)))
-    folders = [path for path in seen if path.is_dir()]
-    logs = [path for path in seen if _is_log(path)]
-    logs += [file for folder in folders for file in _of_training(folder)]
-    logs = logs or [file for folder in folders for file in _of_trainings(folder)]
-    if not logs:
-        other = f"; it matches {seen[0]}, which is no run log" if seen else ""
-        raise InputError(
-            f"{pattern}: no run log ({known_endings()}) matches this pattern{other}; "
-            "check the folder and the quotes around it",
-            code="no_logs",
-            where=pattern,
-        )
-    return logs
-
-
-def _is_log(path: Path) -> bool:
-    return reader_of(path) is not None and path.name[0] not in "._" and path.is_file()
-
-
-def _neighbour(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f"; the folder {path.parent} does not exist either"
-    guess = nearest(path.name, [p.name for p in path.parent.iterdir()])
-    return f". Did you mean {str(path.parent / guess)!r}?" if guess else ""
-
-
-@dataclass(frozen=True)
-class Source:
-    """Files that are read as one.
-
-    Attributes:
-        reader: of their format.
-        place: the file, or the folder of the run.
-        files: the file, or those of the run that were named.
-    """
-
-    reader: Reader
-    place: Path
-    files: tuple[Path, ...]
-
-    @property
-    def run_name(self) -> str:
-        """The name of the run, where the file does not name it."""
-        return self.place.name if self.reader.run_folder else self.place.stem
-
-    def read(self, wanted: Wanted) -> RawTable:
-        """The raw table.
-
-        Raises:
-            InputError: a file is empty, unreadable, not UTF-8, or not of its format.
-        """
-        try:
-            for path in self.files:
-                if not path.stat().st_size:
-                    message = f"{path}: the file is empty; is the training still starting?"
-                    raise InputError(message, code="empty_file", where=str(path))
-            return self.reader.read(self.files, wanted)
-        except UnicodeDecodeError as error:
-            message = f"{self.files[0]}: not UTF-8 text; save the file as UTF-8"
-            raise InputError(message, code="not_utf8", where=str(self.files[0])) from error
-        except OSError as error:
-            message = f"{self.files[0]}: could not be read: {error.strerror or error}"
-            raise InputError(message, code="unreadable", where=str(self.files[0])) from error
+def _of_trainings(folders: Iterable[Path]) -> list[Path]:
+    inside = [path for folder in folders for path in sorted(folder.iterdir()) if path.is_dir()]
+    return [file for folder in inside for file in _of_training(folder)]
 
 
 def read_sources(
     sources: str | Path | Sequence[str | Path], wanted: Wanted
-) -> Iterator[tuple[Source, RawTable]]:
-    """Each file, or each run's files, with its raw table.
+) -> Iterator[tuple[str, RawTable]]:
+    """For each file, or each run's files, the run's name where they do not say it, and the table.
 
     Raises:
-        InputError: nothing to read, two logs of one run, or a file that is wrong.
+        InputError: nothing to read, two logs of one run, or a file that is empty, unreadable, not
+            UTF-8, or not of its format.
     """
-    for source in gather(find_files(sources)):
-        yield source, source.read(wanted)
+    for place, (reader, files) in _by_run(find_files(sources)).items():
+        try:
+            for path in files:
+                if not path.stat().st_size:
+                    what = "the file is empty; is the training still starting?"
+                    raise InputError.at(path, "empty_file", what)
+            raw = reader.read(files, wanted)
+        except UnicodeDecodeError as error:
+            what = "not UTF-8 text; save the file as UTF-8"
+            raise InputError.at(files[0], "not_utf8", what) from error
+        except OSError as error:
+            what = f"could not be read: {error.strerror or error}"
+            raise InputError.at(files[0], "unreadable", what) from error
+        yield place.name if reader.run_folder else place.stem, raw
 
 
-def gather(files: Sequence[Path]) -> list[Source]:
-    """The files put together that make one run, in the order in which they were found.
+def _by_run(files: Sequence[Path]) -> dict[Path, tuple[Reader, list[Path]]]:
+    """File, or folder of a run -> its reader and the files of the run that were named.
 
     Raises:
         InputError: a run's folder holds logs of two formats, which may be one training twice.
@@ -838,29 +725,24 @@ def gather(files: Sequence[Path]) -> list[Source]:
     groups: dict[Path, tuple[Reader, list[Path]]] = {}
     for path in files:
         reader = reader_of(path)
-        if reader is None:
-            raise InputError(f"{path}: not a run log", code="not_a_log", where=str(path))
+        assert reader is not None  # find_files returns no others
         place = path if reader.run_folder is None else reader.run_folder(path)
         held, members = groups.setdefault(place, (reader, []))
         if held is not reader:
             raise _logged_twice(place, members[0], path)
         members.append(path)
-    folders = {place: held for place, (held, _) in groups.items() if held.run_folder}
     for reader, members in groups.values():
         for folder in members[0].absolute().parents:
-            other = folders.get(folder)
-            if other is not None and other is not reader:
-                raise _logged_twice(folder, groups[folder][1][0], members[0])
-    return [Source(reader, place, tuple(members)) for place, (reader, members) in groups.items()]
+            other, others = groups.get(folder, (reader, []))
+            if other is not reader and other.run_folder:
+                raise _logged_twice(folder, others[0], members[0])
+    return groups
 
 
 def _logged_twice(folder: Path, one: Path, other: Path) -> InputError:
-    return InputError(
-        f"{folder}: {one.name} and {other.name} may be two logs of one run; name the files of one "
-        "format, e.g. by a glob in quotes",
-        code="logged_twice",
-        where=str(folder),
-    )
+    what = f"{one.name} and {other.name} may be two logs of one run"
+    hint = "name the files of one format, e.g. by a glob in quotes"
+    return InputError.at(folder, "logged_twice", f"{what}; {hint}")
 
 
 def keep_last_rows(raw: RawTable, count: int, *, run_column: str = "run") -> RawTable:

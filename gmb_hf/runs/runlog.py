@@ -104,13 +104,13 @@ class RunLog:
         wanted = Wanted(step_column, run_column, None if columns is None else tuple(columns))
         logs: list[RunLog] = []
         charts: list[RunLog] = []
-        for source, raw in read_sources(sources, wanted):
+        for run_name, raw in read_sources(sources, wanted):
             if last_rows is not None:
                 count = positive_int("last_rows", last_rows)
                 raw = keep_last_rows(raw, count, run_column=wanted.run)
             # A chart may lack a column that another one has.
             own = dataclasses.replace(wanted, columns=None) if raw.chart else wanted
-            log = cls._from_raw(raw, own, run_name=source.run_name, on_duplicate=on_duplicate)
+            log = cls._from_raw(raw, own, run_name=run_name, on_duplicate=on_duplicate)
             (charts if raw.chart else logs).append(log)
         if charts:
             logs.append(cls._join_charts(charts, wanted))
