@@ -177,7 +177,7 @@ class LogWatch:
                 if over and ended is None:
                     ended = "idle" if trains else "pid"
                 if ended is not None:
-                    self._check_run_was_there()
+                    self._rows.check_run()
                     return ended
                 if not lines:
                     viewer.waiting(silent)
@@ -233,11 +233,6 @@ class LogWatch:
                 f"{self._log}: line {checkpoint.line}: another run begins here than the one that "
                 f"was watched; to watch it, delete {self._file.path} and start again"
             )
-
-    def _check_run_was_there(self) -> None:
-        error = self._rows.missing_run()
-        if error is not None:
-            raise error
 
     def _unfinished(self, file: GrowingFile) -> list[Checkpoint]:
         """What is left when nothing more will be written: the last row, whole or cut short."""

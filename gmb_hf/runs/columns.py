@@ -351,12 +351,11 @@ def order_rows(
             wrong = first[own[first] < highest[first]]
             if len(wrong):
                 row = wrong.min()
-                what = f"run {run!r}: step {own[row]} comes after step {highest[row]} and was not"
-                hint = (
-                    "sort the rows by step (a restarted log may repeat steps, not go back to new "
-                    "ones), or give each run its own name"
+                what = (
+                    f"run {run!r}: step {own[row]} comes after step {highest[row]} and was not "
+                    "logged before it; sort the rows by step (a restarted log may repeat steps, "
+                    "not go back to new ones), or give each run its own name"
                 )
-                what = f"{what} logged before it; {hint}"
                 raise InputError.at(where, "steps_backwards", what, run=run, step=int(own[row]))
     rows = np.lexsort((steps, rank))  # stable: rows of one step stay in the order of the file
     dropped = {}

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from gmb_hf.errors import InputError, unknown
-from gmb_hf.runs.columns import RUN, SEED, STEP, find_step
+from gmb_hf.errors import InputError, choose
+from gmb_hf.runs.columns import KEYS, RUN, STEP, find_step
 
 _HEAD = 512
 """Bytes from which a file that was cut and has grown again is told from the one before."""
@@ -196,22 +196,26 @@ class GrowingRows:
     def rest(self) -> list[Checkpoint]:
         """The checkpoint that waits for more rows of its step, if one does."""
         held, self._pending = self._pending, None
-        if held is None:
-            return []
-        self._done = held.step
-        return [held]
+        self._done = self._done if held is None else held.step
+        return [] if held is None else [held]
 
-    def missing_run(self) -> InputError | None:
-        """The error for a run that was asked for and is not in the log; None if it is."""
-        if not self._run_given or self._run in self._seen_runs:
-            return None
-        return unknown("run", str(self._run), self._seen_runs, where=self._where)
+    def check_run(self) -> None:
+        """Refuse a run that was asked for and is not in the log."""
+        if self._run_given:
+            choose("run", str(self._run), tuple(self._seen_runs), where=self._where)
 
     def _row(self, line: Line) -> dict[str, Any] | None:
         if not line.text.strip():
             return None
         if self._csv:
-            return self._cells(line)
+            cells = [cell.strip() for cell in next(csv.reader([line.text]))]
+            if not self._header:
+                self._header = cells
+            elif len(cells) != len(self._header):
+                self._skip(line, f"has {len(cells)} cells where the header has {len(self._header)}")
+            else:
+                return dict(zip(self._header, cells, strict=True))
+            return None
         try:
             row = json.loads(line.text)
         except ValueError as error:
@@ -222,26 +226,12 @@ class GrowingRows:
             return None
         return row
 
-    def _cells(self, line: Line) -> dict[str, Any] | None:
-        cells = [cell.strip() for cell in next(csv.reader([line.text]))]
-        if not self._header:
-            self._header = cells
-            return None
-        if len(cells) != len(self._header):
-            self._skip(line, f"has {len(cells)} cells where the header has {len(self._header)}")
-            return None
-        return dict(zip(self._header, cells, strict=True))
-
     def _skip(self, line: Line, why: str) -> None:
-        message = f"{self._where}: line {line.number} {why}"
+        place = f"line {line.number}"
         if not self._read_any:
-            raise InputError(
-                f"{message}; name a log of JSON lines, or a .csv file",
-                code="not_a_log",
-                where=self._where,
-                place=f"line {line.number}",
-            )
-        self.notes.append(f"{message}; passed over")
+            what = f"{place} {why}; name a log of JSON lines, or a .csv file"
+            raise InputError.at(self._where, "not_a_log", what, place=place)
+        self.notes.append(f"{self._where}: {place} {why}; passed over")
 
     def _add_row(self, row: dict[str, Any], line: Line) -> list[Checkpoint]:
         if not self._is_of_run(row):
@@ -250,11 +240,9 @@ class GrowingRows:
         self._read_any = True
         if step is None:
             return []
-        columns = {
-            name: number for name, cell in row.items() if (number := _number(cell)) is not None
-        }
-        for key in (RUN, SEED, STEP, self._step_column):
-            columns.pop(key, None)
+        keys = {*KEYS, self._step_column}
+        numbers = {name: _number(cell) for name, cell in row.items() if name not in keys}
+        columns = {name: value for name, value in numbers.items() if value is not None}
         if step % self._cadence and not self._needs & columns.keys():
             return []
         if step == self._done:
@@ -273,14 +261,10 @@ class GrowingRows:
             return True
         name = str(row[RUN])
         self._seen_runs.add(name)
-        if self._run is None:
-            self._run = name
+        self._run = name if self._run is None else self._run
         if name != self._run and not self._run_given:
-            raise InputError(
-                f"{self._where}: holds several runs ({self._run}, {name}); say which with --run",
-                code="several_runs",
-                where=self._where,
-            )
+            what = f"holds several runs ({self._run}, {name}); say which with --run"
+            raise InputError.at(self._where, "several_runs", what)
         return name == self._run
 
     def _step(self, row: Mapping[str, Any], line: Line) -> int | None:
@@ -288,14 +272,11 @@ class GrowingRows:
         if column not in row:
             if self._read_any:
                 return None  # a summary, a config: loggers write such rows too
-            raise InputError(
-                f"{self._where}: line {line.number}: column {column!r} missing; found: "
-                f"{', '.join(row) or 'none'}; say which it is with --step-column",
-                code="missing_column",
-                where=self._where,
-                place=f"line {line.number}",
-                column=column,
-            )
+            place, found = f"line {line.number}", ", ".join(row) or "none"
+            what = f"{place}: column {column!r} missing; found: {found}"
+            hint = "say which it is with --step-column"
+            at = {"place": place, "column": column}
+            raise InputError.at(self._where, "missing_column", f"{what}; {hint}", **at)
         value = _number(row[column])
         if value is None or not math.isfinite(value) or value < 0 or value != int(value):
             self._skip(line, f"has the step {row[column]!r}, no whole number from 0 on")
@@ -304,9 +285,7 @@ class GrowingRows:
 
 
 def _number(cell: Any) -> float | None:
-    if isinstance(cell, (int, float)):
-        return float(cell)
     try:
-        return float(cell) if isinstance(cell, str) else None
-    except ValueError:
+        return float(cell)
+    except (TypeError, ValueError):
         return None

@@ -6,7 +6,7 @@ score; what matches nothing is named, and nothing is carried forward.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from gmb_hf.errors import InputError, first_of, nearest, repeated
-from gmb_hf.runs.columns import SEED, Wanted
+from gmb_hf.runs.columns import RUN, SEED, STEP, Wanted
 from gmb_hf.runs.metadata import EXTERNAL, JOINED, JUDGE
 from gmb_hf.runs.readers import reader_of
 from gmb_hf.runs.runlog import RunLog
@@ -27,11 +27,7 @@ MADE_BY = "made_by"
 _COUNT = "answers"  # beside a score: what it is a mean over
 
 
-def join_scores(
-    log: RunLog,
-    path: str | Path,
-    columns: Sequence[str] = (),
-) -> RunLog:
+def join_scores(log: RunLog, path: str | Path, columns: Sequence[str] = ()) -> RunLog:
     """The rows of a log that a file of scores has a score for, with the scores as columns.
 
     Args:
@@ -56,18 +52,19 @@ def join_scores(
         raise InputError(message, code="repeated_column", column=twice)
     for name in names:
         if name in log.observables:
-            raise InputError(
-                f"{path}: column {name!r} is in {log.origin} already; rename it in one of them",
-                code="repeated_column",
-                where=str(path),
-                column=name,
-            )
+            what = f"column {name!r} is in {log.origin} already; rename it in one of them"
+            raise InputError.at(path, "repeated_column", what, column=name)
     if scores.dropped_duplicates:
         run = next(iter(scores.dropped_duplicates))
-        message = f"{path}: run {run!r} has two scores at one step; keep one of them"
-        raise InputError(message, code="repeated_step", where=str(path), run=run)
-    place = _places(log, scores, str(path))
-    _check_seeds(log, scores, place, str(path))
+        what = f"run {run!r} has two scores at one step; keep one of them"
+        raise InputError.at(path, "repeated_step", what, run=run)
+    place = _places(log, scores, path)
+    if SEED in log.table.column_names and SEED in scores.table.column_names:
+        own = log.table[SEED].take(pa.array(place))
+        row = pc.index(pc.not_equal(own, scores.table[SEED]), True).as_py()
+        if row >= 0:
+            what = f"the seed is {scores.table[SEED][row]}, in {log.origin} {own[row]}"
+            raise _fault("two_seeds", f"{what}; are these the same runs?", path, scores, row)
     table = log.table.take(pa.array(place))
     for name in names:
         values = scores.table[name]
@@ -77,18 +74,16 @@ def join_scores(
             what = "has no value" if value is None else f"is {value}, no finite number"
             raise _fault("no_value", f"{name} {what}; leave the checkpoint out", path, scores, row)
         table = table.append_column(name, values.combine_chunks())
-    joined = RunLog(
-        table,
-        log.origin,
-        _described(log, names, Path(path)),
-        log.dropped_duplicates,
-        log.set_aside,
-        (*log.notes, *scores.notes),
-    )
-    joined.dropped_duplicates = {
-        run: count for run, count in log.dropped_duplicates.items() if run in joined.runs
-    }
-    joined.notes += tuple(_left_out(log, joined))
+    joined = log.with_rows(table, *scores.notes)
+    joined.metadata = _described(log, names, Path(path))
+    scored = set(joined.runs)
+    gone = [run for run in log.runs if run not in scored]
+    if gone:
+        joined.notes += (f"Without a score, and left out: {len(gone)} runs, {first_of(gone)}.",)
+    rows, kept = log.select(joined.runs).table.num_rows, joined.table.num_rows
+    if kept < rows:
+        note = f"Kept are the {kept} of {rows} rows of these runs that have a score."
+        joined.notes += (note,)
     return joined
 
 
@@ -96,55 +91,35 @@ def _only_column(scores: RunLog) -> str:
     found = [name for name in scores.observables if name != _COUNT]
     if len(found) != 1:
         names = ", ".join(found) or "none"
-        raise InputError(
-            f"{scores.origin}: which column is the score? It has {names}: --score NAME",
-            code="several_columns",
-            where=scores.origin,
-        )
+        what = f"which column is the score? It has {names}: --score NAME"
+        raise InputError.at(scores.origin, "several_columns", what)
     return found[0]
 
 
-def _places(log: RunLog, scores: RunLog, where: str) -> NDArray[np.int64]:
+def _places(log: RunLog, scores: RunLog, path: str | Path) -> NDArray[np.int64]:
     """The row of the log for each row of scores."""
     known = set(log.runs)
     strangers = [run for run in scores.runs if run not in known]
     if strangers:
         guess = nearest(strangers[0], log.runs)
         hint = f" Did you mean {guess!r}?" if guess else ""
-        raise InputError(
-            f"{where}: no run {first_of(strangers)} in {log.origin}; there are "
-            f"{first_of(log.runs)}.{hint}",
-            code="unknown_run",
-            where=where,
-            run=strangers[0],
-        )
-    keys = zip(log.table["run"].to_pylist(), log.table["step"].to_pylist(), strict=True)
-    row_of = {key: row for row, key in enumerate(keys)}
-    scored = zip(scores.table["run"].to_pylist(), scores.table["step"].to_pylist(), strict=True)
-    found = [(key, row_of.get(key)) for key in scored]
-    lost = [f"{run} at {step:,}" for (run, step), row in found if row is None]
-    if lost:
-        raise InputError(
-            f"{where}: no row for {first_of(lost, 4)} in {log.origin}; a score and a row belong "
-            "together by run and step: remove these scores, or log these steps",
-            code="unknown_step",
-            where=where,
-        )
-    return np.array([row for _, row in found], dtype=np.int64)
-
-
-def _check_seeds(log: RunLog, scores: RunLog, place: NDArray[np.int64], where: str) -> None:
-    if SEED not in log.table.column_names or SEED not in scores.table.column_names:
-        return
-    own = log.table[SEED].take(pa.array(place))
-    differ = pc.fill_null(pc.not_equal(own, scores.table[SEED]), False)
-    if pc.any(differ).as_py():
-        row = pc.index(differ, True).as_py()
         what = (
-            f"the seed is {scores.table[SEED][row]}, in {log.origin} {own[row]}; are these the "
-            "same runs?"
+            f"no run {first_of(strangers)} in {log.origin}; there are {first_of(log.runs)}.{hint}"
         )
-        raise _fault("two_seeds", what, where, scores, row)
+        raise InputError.at(path, "unknown_run", what, run=strangers[0])
+    row_of = {key: row for row, key in enumerate(_keys(log))}
+    lost = [f"{run} at {step:,}" for run, step in _keys(scores) if (run, step) not in row_of]
+    if lost:
+        what = (
+            f"no row for {first_of(lost, 4)} in {log.origin}; a score and a row belong together "
+            "by run and step: remove these scores, or log these steps"
+        )
+        raise InputError.at(path, "unknown_step", what)
+    return np.array([row_of[key] for key in _keys(scores)], dtype=np.int64)
+
+
+def _keys(log: RunLog) -> Iterator[tuple[str, int]]:
+    return zip(log.table[RUN].to_pylist(), log.table[STEP].to_pylist(), strict=True)
 
 
 def _described(log: RunLog, names: Sequence[str], path: Path) -> dict[str, Any]:
@@ -169,19 +144,6 @@ def _made_by(path: Path) -> str | None:
     return makers.pop() if len(makers) == 1 else None
 
 
-def _left_out(log: RunLog, joined: RunLog) -> list[str]:
-    notes = []
-    with_score = set(joined.runs)
-    gone = [run for run in log.runs if run not in with_score]
-    if gone:
-        notes.append(f"Without a score, and left out: {len(gone)} runs, {first_of(gone)}.")
-    rows, kept = log.select(joined.runs).table.num_rows, joined.table.num_rows
-    if kept < rows:
-        notes.append(f"Kept are the {kept} of {rows} rows of these runs that have a score.")
-    return notes
-
-
 def _fault(code: str, what: str, path: str | Path, scores: RunLog, row: int) -> InputError:
-    run, step = scores.table["run"][row].as_py(), scores.table["step"][row].as_py()
-    message = f"{path}: run {run}, step {step}: {what}"
-    return InputError(message, code=code, where=str(path), run=run, step=step)
+    run, step = scores.table[RUN][row].as_py(), scores.table[STEP][row].as_py()
+    return InputError.at(path, code, f"run {run}, step {step}: {what}", run=run, step=step)

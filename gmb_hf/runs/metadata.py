@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from gmb_hf.errors import InputError
 from gmb_hf.fingerprints import SHOWN, FingerprintMismatchError
@@ -15,13 +15,8 @@ DIFFERS = "differs"
 JOINED = "joined"
 """Column -> what made it (family, source, made_by), of columns that were joined to a log."""
 
-EXTERNAL = "external"
-"""The family of a column that somebody else made."""
-
-JUDGE = "judge"
-"""The family of a column that a judge made."""
-
-COLUMN_FAMILIES = (EXTERNAL, JUDGE)
+COLUMN_FAMILIES = EXTERNAL, JUDGE = "external", "judge"
+"""The families of a column that somebody else made, and that a judge made."""
 
 
 def to_json(metadata: dict[str, Any], where: str) -> bytes:
@@ -33,8 +28,8 @@ def to_json(metadata: dict[str, Any], where: str) -> bytes:
     try:
         text = json.dumps(metadata, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as error:
-        message = f"{where}: metadata cannot be written as JSON: {error}"
-        raise InputError(message, code="bad_metadata", where=where) from error
+        what = f"metadata cannot be written as JSON: {error}"
+        raise InputError.at(where, "bad_metadata", what) from error
     return text.encode("utf-8")
 
 
@@ -45,20 +40,17 @@ def from_json(raw: bytes | None, where: str) -> dict[str, Any]:
     try:
         found = json.loads(raw)
     except ValueError as error:
-        message = f"{where}: its metadata is not JSON; write the file again"
-        raise InputError(message, code="bad_metadata", where=where) from error
+        what = "its metadata is not JSON; write the file again"
+        raise InputError.at(where, "bad_metadata", what) from error
     if not isinstance(found, dict):
-        message = f"{where}: its metadata is not a JSON object; write the file again"
-        raise InputError(message, code="bad_metadata", where=where)
+        what = "its metadata is not a JSON object; write the file again"
+        raise InputError.at(where, "bad_metadata", what)
     return found
 
 
 def column_family(metadata: Mapping[str, Any], column: str) -> str:
     """The family of a column that is no indicator: "judge" where the metadata say so."""
-    held = metadata.get(JOINED)
-    entry = held.get(column) if isinstance(held, dict) else None
-    family = entry.get("family") if isinstance(entry, dict) else None
-    return JUDGE if family == JUDGE else EXTERNAL
+    return JUDGE if JUDGE in _lookup(metadata, [JOINED, column, "family"]) else EXTERNAL
 
 
 def merge(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -106,18 +98,17 @@ def stated(metadata: Mapping[str, Any], key: str) -> list[Any]:
 
     Metadata is anybody's JSON: what has another form states nothing.
     """
-    held = metadata.get(DIFFERS)
-    differs = held if isinstance(held, dict) else {}
-    found = _lookup(metadata, key.split("."))
     names = key.split(".")
+    found = _lookup(metadata, names)
     for depth in range(len(names), 0, -1):
-        values = differs.get(".".join(names[:depth]))
-        for value in values if isinstance(values, list) else ():
-            found += _lookup(value, names[depth:])
+        for values in _lookup(metadata, [DIFFERS, ".".join(names[:depth])]):
+            for value in values if isinstance(values, list) else ():
+                found += _lookup(value, names[depth:])
     return found
 
 
 def _lookup(value: Any, names: Sequence[str]) -> list[Any]:
+    """The value at the end of these keys, of nested objects; nothing where there is none."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return [] if value is None else [value]
@@ -129,7 +120,6 @@ def _lookup(value: Any, names: Sequence[str]) -> list[Any]:
 HUB = "hub"
 HubContent = Literal["data", "runs"]
 
-_HUB_CONTENTS: tuple[HubContent, ...] = ("data", "runs")
 _HUB_KEYS = ("repo", "revision", "config", "fingerprint")
 
 
@@ -149,16 +139,16 @@ def with_hub_runs(
 
 def hub_sources(metadata: Mapping[str, Any]) -> list[dict[str, str]]:
     """Each source once, as results have it: its entry, and `what` it is."""
-    found: dict[tuple[str, ...], dict[str, str]] = {}
-    for what in _HUB_CONTENTS:
+    found: list[dict[str, str]] = []
+    for what in get_args(HubContent):
         for entries in stated(metadata, f"{HUB}.{what}"):
             for source in entries if isinstance(entries, list) else ():
-                if isinstance(source, dict) and all(
-                    isinstance(source.get(key), str) for key in _HUB_KEYS
-                ):
-                    values = {key: source[key] for key in _HUB_KEYS}
-                    found.setdefault((what, *values.values()), {"what": what, **values})
-    return list(found.values())
+                values = [one for key in _HUB_KEYS for one in _lookup(source, [key])]
+                entry = {"what": what, **dict(zip(_HUB_KEYS, values, strict=False))}
+                whole = len(values) == len(_HUB_KEYS) and all(isinstance(v, str) for v in values)
+                if whole and entry not in found:
+                    found.append(entry)
+    return found
 
 
 # The fingerprints of the data that runs learned: only runs of equal data are compared.
@@ -175,12 +165,11 @@ _DATA_KEYS = {
 
 def learned_data(metadata: Mapping[str, Any]) -> dict[str, set[str]]:
     """Kind of data -> the fingerprints of it that the parts of a log state."""
-    found = {}
-    for key, kind in _DATA_KEYS.items():
-        fingerprints = {value for value in stated(metadata, key) if isinstance(value, str)}
-        if fingerprints:
-            found[kind] = fingerprints
-    return found
+    found = {
+        kind: {value for value in stated(metadata, key) if isinstance(value, str)}
+        for key, kind in _DATA_KEYS.items()
+    }
+    return {kind: fingerprints for kind, fingerprints in found.items() if fingerprints}
 
 
 def mismatches(data: Mapping[str, Mapping[str, set[str]]], baseline: str) -> list[str]:

@@ -111,20 +111,24 @@ class Panel:
         filled = np.where(self.present, np.asarray(values, dtype=np.float64), np.nan)
         return dataclasses.replace(self, values=filled, name=self.name if name is None else name)
 
-    def cadence(self) -> int:
-        """The one spacing between checkpoints, in steps.
+    def spacings(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The steps between neighbouring checkpoints, int64 [R, T - 1], and which of them count.
 
         The first interval of a run does not count (many logs begin 1, 500, 1000, ...), unless no
         run has a third checkpoint.
+        """
+        counted = self.present[:, 1:].copy()
+        if counted[:, 1:].any():
+            counted[:, 0] = False
+        return np.where(self.present[:, 1:], np.diff(self.steps, axis=1), 0), counted
+
+    def cadence(self) -> int:
+        """The one spacing between checkpoints that count, in steps; see `spacings`.
 
         Raises:
             InputError: the spacing varies (run and step are named), or no run has two checkpoints.
         """
-        both = self.present[:, 1:]
-        spacing = np.where(both, self.steps[:, 1:] - self.steps[:, :-1], 0)
-        counted = both.copy()
-        if counted[:, 1:].any():
-            counted[:, 0] = False
+        spacing, counted = self.spacings()
         if not counted.any():
             raise InputError(
                 f"{self.name!r}: no run has two checkpoints, so there is no spacing between them; "

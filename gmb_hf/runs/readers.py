@@ -291,10 +291,11 @@ def _log_history(path: Path) -> list[Any]:
     except ValueError as error:
         what = f"cut short, or no JSON: {error}; copy the file again, or read an earlier checkpoint"
         raise InputError.at(path, "cut_short", what) from error
-    if not isinstance(state, dict) or not isinstance(state.get("log_history"), list):
+    history = state.get("log_history") if isinstance(state, dict) else None
+    if not isinstance(history, list):
         what = "no Trainer's state: it has no list log_history"
         raise InputError.at(path, "bad_trainer_state", what)
-    return state["log_history"]
+    return history
 
 
 def _reached(history: Sequence[Any]) -> float:
@@ -745,7 +746,7 @@ def _logged_twice(folder: Path, one: Path, other: Path) -> InputError:
     return InputError.at(folder, "logged_twice", f"{what}; {hint}")
 
 
-def keep_last_rows(raw: RawTable, count: int, *, run_column: str = "run") -> RawTable:
+def keep_last_rows(raw: RawTable, count: int, run_column: str) -> RawTable:
     """The last `count` rows of each run, in the order of the file.
 
     It comes before any sorting by step: a restarted training appends to its log, so that the end

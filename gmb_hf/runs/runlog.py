@@ -11,8 +11,10 @@ import dataclasses
 import hashlib
 import html
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
-from gmb_hf.errors import InputError, choose, positive_int, repeated, unknown
+from gmb_hf.errors import InputError, choose, positive_int, repeated
 from gmb_hf.files import atomic_path
 from gmb_hf.fingerprints import ContentHash, item_hash
 from gmb_hf.runs import metadata as meta
@@ -106,26 +108,14 @@ class RunLog:
         charts: list[RunLog] = []
         for run_name, raw in read_sources(sources, wanted):
             if last_rows is not None:
-                count = positive_int("last_rows", last_rows)
-                raw = keep_last_rows(raw, count, run_column=wanted.run)
+                raw = keep_last_rows(raw, positive_int("last_rows", last_rows), wanted.run)
             # A chart may lack a column that another one has.
             own = dataclasses.replace(wanted, columns=None) if raw.chart else wanted
             log = cls._from_raw(raw, own, run_name=run_name, on_duplicate=on_duplicate)
             (charts if raw.chart else logs).append(log)
         if charts:
             logs.append(cls._join_charts(charts, wanted))
-        home: dict[str, str] = {}
-        for log in logs:
-            for run in log.runs:
-                other = home.setdefault(run, log.origin)
-                if other != log.origin:
-                    raise InputError(
-                        f"run {run!r} is in two files, {other} and {log.origin}; leave one out, or "
-                        "give the runs different names",
-                        code="run_in_two_files",
-                        where=log.origin,
-                        run=run,
-                    )
+        _refuse_repeated_runs(logs)
         named = isinstance(sources, (str, Path))
         return cls._join(logs, str(sources) if named else f"{len(logs)} files")
 
@@ -257,36 +247,17 @@ class RunLog:
     @classmethod
     def _join_charts(cls, charts: Sequence[RunLog], wanted: Wanted) -> RunLog:
         """Charts joined by run and step; no two of them may hold one column of one run."""
-        home: dict[tuple[str, str], str] = {}
-        for chart in charts:
-            for run in chart.runs:
-                for column in chart.observables:
-                    other = home.setdefault((run, column), chart.origin)
-                    if other != chart.origin:
-                        raise InputError(
-                            f"run {run!r} is in two files with column {column!r}, {other} and "
-                            f"{chart.origin}; leave one out, or give the runs different names",
-                            code="run_in_two_files",
-                            where=chart.origin,
-                            run=run,
-                            column=column,
-                        )
-        if len(charts) == 1:
-            table, origin = charts[0].table, charts[0].origin
-        else:
-            origin = f"{len(charts)} charts"
-            table = pa.concat_tables([chart.table for chart in charts], promote_options="default")
-            # The rows of one step come together, and are then merged.
-            table = table.sort_by([(RUN, "ascending"), (STEP, "ascending")])
+        _refuse_repeated_runs(charts, by_column=True)
+        table = pa.concat_tables([chart.table for chart in charts], promote_options="default")
         raw = RawTable(
-            table,
-            origin,
+            # The rows of one step come together, and are then merged.
+            table.sort_by([(RUN, "ascending"), (STEP, "ascending")]),
+            charts[0].origin if len(charts) == 1 else f"{len(charts)} charts",
             aside={name: why for chart in charts for name, why in chart.set_aside.items()},
             notes=tuple(dict.fromkeys(note for chart in charts for note in chart.notes)),
         )
-        return cls._from_raw(
-            raw, Wanted(columns=wanted.columns), run_name=None, on_duplicate="last"
-        )
+        known = Wanted(columns=wanted.columns)
+        return cls._from_raw(raw, known, run_name=None, on_duplicate="last")
 
     def __repr__(self) -> str:
         steps = self.table[STEP]
@@ -328,13 +299,11 @@ class RunLog:
     @property
     def shared_observables(self) -> tuple[str, ...]:
         """The observables that every run has a value of: runs may be of several versions."""
-
-        def is_shared(name: str) -> bool:
-            if not self.table[name].null_count:
-                return True
-            return not self._runs_without(filled(self.table, [name]))
-
-        return tuple(filter(is_shared, self.observables))
+        return tuple(
+            name
+            for name in self.observables
+            if not self.table[name].null_count or not self._runs_without(filled(self.table, [name]))
+        )
 
     @cached_property
     def seeds(self) -> tuple[int | None, ...]:
@@ -376,15 +345,11 @@ class RunLog:
         """
         if not runs:
             raise InputError(f"{self.origin}: no runs selected")
-        row_of = {run: i for i, run in enumerate(self.runs)}
         for run in runs:
-            if run not in row_of:
-                raise unknown("run", run, self.runs, where=self.origin)
-        rows = sorted({row_of[run] for run in runs})
-        table = pa.concat_tables(
-            [self.table.slice(self._starts[row], self._lengths[row]) for row in rows]
-        )
-        return self._with_rows(table)
+            choose("run", run, self.runs, where=self.origin)
+        wanted = set(runs)
+        rows = np.repeat([run in wanted for run in self.runs], self._lengths)
+        return self.with_rows(self.table.filter(pa.array(rows)))
 
     def complete(self, columns: Sequence[str]) -> RunLog:
         """The run log of those rows in which all these columns have a value.
@@ -404,7 +369,7 @@ class RunLog:
             self._require_values(some)
         names = " and ".join(columns)
         note = f"Kept are the {rows.sum()} of {len(rows)} rows in which {names} have a value."
-        return self._with_rows(self.table.filter(pa.array(rows)), note)
+        return self.with_rows(self.table.filter(pa.array(rows)), note)
 
     def fingerprint(self) -> str:
         """SHA-256 (64 hex digits) of the content: runs, steps, seeds and every observable's bits.
@@ -434,9 +399,8 @@ class RunLog:
 
     def _require(self, column: str) -> None:
         if column in self.set_aside:
-            raise InputError(
-                self.set_aside[column], code="not_numbers", where=self.origin, column=column
-            )
+            why = self.set_aside[column]
+            raise InputError(why, code="not_numbers", where=self.origin, column=column)
         if column not in self.observables:
             raise missing_column(column, self.observables, self.origin)
 
@@ -447,32 +411,26 @@ class RunLog:
             return
         run = f"{bare[0]!r}" + (f" (and {len(bare) - 1} more)" if len(bare) > 1 else "")
         names = " and ".join(map(repr, columns))
-        message = (
-            f"{self.origin}: run {run} has no step at which {names} all have a value; log them at "
-            "the same steps"
-        )
+        what = f"run {run} has no step at which {names} all have a value"
+        hint = "log them at the same steps"
         if len(columns) == 1:
-            message = (
-                f"{self.origin}: column {names} has no value in run {run}; leave the run out or "
-                "choose another column"
-            )
-        raise InputError(
-            message, code="no_value", where=self.origin, run=bare[0], column=" ".join(columns)
-        )
+            what = f"column {names} has no value in run {run}"
+            hint = "leave the run out or choose another column"
+        at = {"run": bare[0], "column": " ".join(columns)}
+        raise InputError.at(self.origin, "no_value", f"{what}; {hint}", **at)
 
     def _runs_without(self, rows: NDArray[np.bool_]) -> list[str]:
         """The runs none of whose rows is among these, bool [N]."""
         bare = np.flatnonzero(np.add.reduceat(rows.astype(np.int64), self._starts) == 0)
         return [self.runs[run] for run in bare]
 
-    def _with_rows(self, table: pa.Table, *notes: str) -> RunLog:
-        """The log with only some of its rows, in their order."""
+    def with_rows(self, table: pa.Table, *notes: str) -> RunLog:
+        """The log with only some of its rows, in their order, and these notes besides its own."""
         log = dataclasses.replace(
             self, table=table, metadata=dict(self.metadata), notes=(*self.notes, *notes)
         )
-        log.dropped_duplicates = {
-            run: count for run, count in self.dropped_duplicates.items() if run in log.runs
-        }
+        dropped = self.dropped_duplicates
+        log.dropped_duplicates = {run: dropped[run] for run in dropped if run in log.runs}
         return log
 
     @cached_property
@@ -513,12 +471,29 @@ class RunLog:
         return steps
 
 
-def _sum(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
+def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
     for each in counts:
-        for run, count in each.items():
-            total[run] = total.get(run, 0) + count
-    return total
+        total.update(each)
+    return dict(total)
+
+
+def _refuse_repeated_runs(logs: Sequence[RunLog], *, by_column: bool = False) -> None:
+    """Refuse files that hold the same run, or `by_column` the same column of it."""
+    home: dict[tuple[str, str | None], str] = {}
+    for log in logs:
+        for run, column in product(log.runs, log.observables if by_column else (None,)):
+            other = home.setdefault((run, column), log.origin)
+            if other != log.origin:
+                what = f"run {run!r} is in two files" + (f" with column {column!r}" * by_column)
+                raise InputError(
+                    f"{what}, {other} and {log.origin}; leave one out, or give the runs different "
+                    "names",
+                    code="run_in_two_files",
+                    where=log.origin,
+                    run=run,
+                    column=column,
+                )
 
 
 def at_shared_steps(log: RunLog, columns: Sequence[str]) -> RunLog:
@@ -552,7 +527,8 @@ class RunItems:
         self._digests: dict[str, bytes] = {}
         self._name = ""
         self._rows = 0
-        self._columns: dict[str, Any] = {}  # of the run under way: name -> SHA-256 so far
+        # Of the run under way: name -> SHA-256 so far.
+        self._columns: defaultdict[str, Any] = defaultdict(hashlib.sha256)
         self._filled: set[str] = set()
 
     def add(self, batch: pa.RecordBatch, *, where: str = "run log") -> None:
@@ -573,14 +549,12 @@ class RunItems:
             if not self._rows or name != self._name:
                 self._close()
                 if name in self._digests:
-                    message = f"{where}: the rows of run {name!r} do not stand together"
-                    raise InputError(message, code="run_in_pieces", where=where, run=name)
+                    what = f"the rows of run {name!r} do not stand together"
+                    raise InputError.at(where, "run_in_pieces", what, run=name)
                 self._name = name
             self._rows += stop - start
             for column, values in columns.items():
                 own = values[start:stop]
-                if column not in self._columns:
-                    self._columns[column] = hashlib.sha256()
                 self._columns[column].update(own.tobytes())
                 if not np.isnan(own).all():
                     self._filled.add(column)
@@ -597,21 +571,22 @@ class RunItems:
         columns = {name: self._columns[name].hexdigest() for name in self._filled}
         item = {"run": self._name, "rows": self._rows, "columns": columns}
         self._digests[self._name] = item_hash(item)
-        self._rows, self._columns, self._filled = 0, {}, set()
+        self._rows, self._filled = 0, set()
+        self._columns.clear()
 
 
 def _check_columns(schema: pa.Schema, where: str) -> None:
     twice = repeated(schema.names)
     if twice is not None:
-        message = f"{where}: column {twice!r} stands twice"
-        raise InputError(message, code="repeated_column", where=where, column=twice)
+        what = f"column {twice!r} stands twice"
+        raise InputError.at(where, "repeated_column", what, column=twice)
     if "run" not in schema.names:
         raise missing_column("run", schema.names, where)
     for column in schema:
         number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
         if column.name != "run" and not number:
-            message = f"{where}: column {column.name!r} holds {column.type}, not numbers"
-            raise InputError(message, code="not_numbers", where=where, column=column.name)
+            what = f"column {column.name!r} holds {column.type}, not numbers"
+            raise InputError.at(where, "not_numbers", what, column=column.name)
 
 
 def _canonical(column: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:

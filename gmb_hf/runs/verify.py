@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from gmb_hf.errors import InputError
 from gmb_hf.runs.columns import float_column
@@ -77,10 +76,20 @@ def verify(log: RunLog, columns: Sequence[str] = ()) -> Verification:
         InputError: a column is missing.
     """
     fingerprint = log.fingerprint()
-    judged, faults = _judged(log, columns)
+    for column in columns:
+        if column not in log.observables:
+            log.panel(column)  # says what is there instead
+    judged = log
+    faults: list[str] = []
+    try:
+        judged = at_shared_steps(log, columns)
+    except InputError as error:  # a run has no rows that would be judged
+        faults.append(str(error))
     names = tuple(dict.fromkeys(columns)) or judged.observables
     clock = judged.panel("step")
-    spacing = _spacing(clock)
+    distances, counted = clock.spacings()
+    lengths, counts = np.unique(distances[counted], return_counts=True)
+    spacing = int(lengths[counts.argmax()]) if len(lengths) else None
     faults += _gaps(clock, spacing)
     for name in names:
         faults += _not_numbers(judged, name, required=bool(columns))
@@ -100,28 +109,6 @@ def verify(log: RunLog, columns: Sequence[str] = ()) -> Verification:
         remarks=tuple(remarks),
         faults=tuple(faults),
     )
-
-
-def _judged(log: RunLog, columns: Sequence[str]) -> tuple[RunLog, list[str]]:
-    """The rows that would be judged; what keeps a run from having any is a fault."""
-    for column in columns:
-        if column not in log.observables:
-            log.panel(column)  # says what is there instead
-    try:
-        return at_shared_steps(log, columns), []
-    except InputError as error:
-        return log, [str(error)]
-
-
-def _spacing(clock: Panel) -> int | None:
-    """The distance that most neighbouring checkpoints have; a run's first one does not count."""
-    both = clock.present[:, 1:].copy()
-    if both[:, 1:].any():
-        both[:, 0] = False
-    if not both.any():
-        return None
-    distances, counts = np.unique(np.diff(clock.steps, axis=1)[both], return_counts=True)
-    return int(distances[counts.argmax()])
 
 
 def _gaps(clock: Panel, spacing: int | None) -> list[str]:
@@ -156,18 +143,12 @@ def _not_numbers(log: RunLog, name: str, *, required: bool) -> list[str]:
     for kind, wrong in kinds.items():
         if wrong.any():
             row = int(wrong.argmax())
+            cells = "every cell" if wrong.all() else f"{wrong.sum()} of {len(wrong)} cells"
             faults.append(
-                f"column {name!r} is {kind} in {_cells(wrong)}, first in run "
-                f"{runs[row].as_py()!r} at step {steps[row].as_py()}"
+                f"column {name!r} is {kind} in {cells}, first in run {runs[row].as_py()!r} at step "
+                f"{steps[row].as_py()}"
             )
     return faults
-
-
-def _cells(wrong: NDArray[np.bool_]) -> str:
-    count = int(wrong.sum())
-    if count == len(wrong):
-        return "every cell"
-    return f"{count} of {len(wrong)} cells"
 
 
 def _copies(log: RunLog, names: Sequence[str]) -> list[str]:

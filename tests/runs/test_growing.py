@@ -132,9 +132,8 @@ def test_one_run_of_several() -> None:
         GrowingRows("log.jsonl", needs=["a"]).checkpoints(lines)
     other = GrowingRows("log.jsonl", needs=["a"], run="z")
     assert other.checkpoints(lines) == []
-    error = other.missing_run()
-    assert error is not None
-    assert "run 'z' is unknown; known: x, y" in str(error)
+    with pytest.raises(InputError, match="run 'z' is unknown; known: x, y"):
+        other.check_run()
 
 
 @pytest.mark.parametrize(
