@@ -20,8 +20,8 @@ from gmb_hf.benchmark.prepare import Entry, Prepared, prepare
 from gmb_hf.benchmark.scores import Scores, label_windows
 from gmb_hf.design.design import ENSEMBLE, Candidate, Design, Ensemble
 from gmb_hf.design.lint import Finding, warning
+from gmb_hf.design.lock import LockedEnsemble, LockedHealth, LockedMember
 from gmb_hf.design.power import runs_needed
-from gmb_hf.design.record import LockedEnsemble, LockedHealth, LockedMember
 from gmb_hf.errors import InputError
 from gmb_hf.indicators.ensemble import fitted_ensemble, squashed
 from gmb_hf.runs.runlog import RunLog

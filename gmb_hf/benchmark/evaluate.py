@@ -24,9 +24,8 @@ from gmb_hf.benchmark.results import CalibrationRecord, Results
 from gmb_hf.benchmark.verdict import judge_all
 from gmb_hf.design.design import ENSEMBLE, Design
 from gmb_hf.design.lint import DesignFacts, lint, refuse_unsound
-from gmb_hf.design.lock import CENTRAL, Lock, look_notes, member_key, next_look
+from gmb_hf.design.lock import CENTRAL, Lock, look_notes, member_key, next_look, refuse_shared_runs
 from gmb_hf.design.power import effective_budget
-from gmb_hf.design.record import refuse_shared_runs
 from gmb_hf.errors import InputError
 from gmb_hf.runs.metadata import hub_sources
 from gmb_hf.runs.runlog import RunLog

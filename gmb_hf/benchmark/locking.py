@@ -25,8 +25,7 @@ from gmb_hf.benchmark.prepare import (
 from gmb_hf.benchmark.scores import NegativeScores, Scores, label_windows
 from gmb_hf.design.design import Design, event_facts
 from gmb_hf.design.lint import DesignFacts, Finding, filled_in, git_commit, lint, refuse_unsound
-from gmb_hf.design.lock import Lock, LockedCandidate
-from gmb_hf.design.record import CENTRAL, LockedEnsemble, differing, member_key
+from gmb_hf.design.lock import CENTRAL, Lock, LockedCandidate, LockedEnsemble, differing, member_key
 from gmb_hf.errors import InputError
 from gmb_hf.indicators.catalogue import compute
 from gmb_hf.runs.metadata import hub_sources

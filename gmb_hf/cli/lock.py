@@ -169,8 +169,9 @@ def _design(context: typer.Context, log: RunLog, prereg: Path | None, preset: st
 
 def _explain(lock: Lock) -> None:
     from gmb_hf.cli import screen as show
+    from gmb_hf.design.explain import explain
 
-    for sentence in lock.explain():
+    for sentence in explain(lock):
         show.say(f"- {sentence}")
 
 

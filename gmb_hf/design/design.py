@@ -12,9 +12,9 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,75 @@ Share = Annotated[float, Field(gt=0, lt=1)]
 Rate = Annotated[float, Field(ge=0, le=1)]
 Text = str | None
 ParamValue = int | float | str | bool
-EventType = Literal["E_jump", "E_plateau", "E_regime"]
+
+
+# Types of events: what a design, its linter and `--explain` must know of each of them.
+
+
+@dataclass(frozen=True)
+class EventDefinition:
+    """What a design must know of a type of event; `benchmark/events.py` finds it in run logs.
+
+    Attributes:
+        tell: which step t* is.
+        settings: what to check in the document where no run has such an event.
+        required: fields of the design that must be given.
+        published: values of fields that are written into the design where none is given.
+    """
+
+    tell: Callable[[Design], str]
+    settings: tuple[str, ...]
+    required: tuple[str, ...] = ()
+    published: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _tell_jump(design: Design) -> str:
+    return (
+        f"first step at which {design.metric} rises by at least {design.jump_threshold:g} within "
+        f"{design.w_event:,} steps"
+    )
+
+
+def _tell_plateau(design: Design) -> str:
+    dips = design.plateau_regression
+    allowed = f", of which up to {dips} in a row may lie below" if dips else ""
+    return (
+        f"first of {design.plateau_checkpoints} consecutive checkpoints with {design.metric} at or "
+        f"above {design.plateau_threshold:g}{allowed}"
+    )
+
+
+def _tell_regime(design: Design) -> str:
+    return (
+        f"step at which force, info and constraint, each at or above its "
+        f"{design.regime_quantile:g} quantile of the run, move together within "
+        f"{design.regime_radius:,} steps (PT-MSS); alternate estimates must see it within "
+        f"{design.regime_tolerance:,} steps and in the same order. Runs that PT-MSS finds "
+        "INCONCLUSIVE or ESTIMATOR_UNSTABLE are excluded"
+    )
+
+
+EVENT_TYPES: Mapping[str, EventDefinition] = {
+    "E_jump": EventDefinition(_tell_jump, ("event.metric", "jump_threshold", "window_W_event")),
+    "E_plateau": EventDefinition(
+        _tell_plateau,
+        ("event.metric", "x_plateau_threshold", "x_plateau_checkpoints"),
+        required=("plateau_checkpoints", "plateau_threshold"),
+    ),
+    "E_regime": EventDefinition(
+        _tell_regime,
+        ("x_regime_quantile", "x_regime_radius"),
+        required=("regime_radius",),
+        published={"regime_quantile": 0.99, "regime_tolerance": 15},
+    ),
+}
+"""Every type by its name in a design."""
+*_FIRST, _LAST = EVENT_TYPES
+
+if TYPE_CHECKING:
+    EventType = str
+else:
+    EventType = Literal[tuple(EVENT_TYPES)]
 
 
 # What asks to be an alarm: one score, or several that are combined into one.
@@ -321,7 +389,11 @@ class Design(Document):
     seeds_eval: Many[int] = at("boundary.seeds_eval", (), "held out: looked at once, by evaluate")
 
     event_type: EventType = at(
-        "event.type", "E_jump", "E_jump, E_plateau or E_regime", option="event", preset="event"
+        "event.type",
+        "E_jump",
+        f"{', '.join(_FIRST)} or {_LAST}",
+        option="event",
+        preset="event",
     )
     metric: str = at("event.metric", "test_acc", "the observable that jumps or settles")
     w_event: Steps = at(
@@ -529,10 +601,10 @@ class Design(Document):
     @classmethod
     def _published_regime(cls, data: Any) -> Any:
         # What is frozen must stand in the file, not in the code that reads it.
-        if not isinstance(data, dict) or data.get("event_type") != "E_regime":
+        kind = EVENT_TYPES.get(str(data.get("event_type"))) if isinstance(data, dict) else None
+        if kind is None:
             return data
-        given = {key: value for key, value in data.items() if value is not None}
-        return {**data, "regime_quantile": 0.99, "regime_tolerance": 15, **given}
+        return {**data, **{k: v for k, v in kind.published.items() if data.get(k) is None}}
 
     @field_validator("seeds_explore", "seeds_eval")
     @classmethod
@@ -544,16 +616,16 @@ class Design(Document):
 
     @model_validator(mode="after")
     def _event_is_whole(self) -> Self:
+        required = EVENT_TYPES[self.event_type].required
+        if any(getattr(self, name) is None for name in required):
+            keys = " and ".join(self.places()[name].rpartition(".")[2] for name in required)
+            raise ValueError(f"event: {self.event_type} needs {keys}")
         length = self.plateau_checkpoints
-        if self.event_type == "E_plateau" and None in (length, self.plateau_threshold):
-            raise ValueError("event: E_plateau needs x_plateau_checkpoints and x_plateau_threshold")
         if length is not None and (self.plateau_regression or 0) >= length:
             raise ValueError(
                 f"event: x_plateau_regression {self.plateau_regression} must be less than "
                 f"x_plateau_checkpoints {length}"
             )
-        if self.event_type == "E_regime" and self.regime_radius is None:
-            raise ValueError("event: E_regime needs x_regime_radius, in steps")
         return self
 
     @model_validator(mode="after")

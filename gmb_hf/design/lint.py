@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from gmb_hf.design.design import EVENT_STEP, Design
-from gmb_hf.design.power import effective_budget, runs_advised, runs_needed
+from gmb_hf.design.design import EVENT_STEP, EVENT_TYPES, Design
+from gmb_hf.design.power import draws_needed, effective_budget, runs_advised, runs_needed
 from gmb_hf.errors import InputError, first_of
 
 _PATIENCE = 10.0  # seconds; a repository on a slow disk is no reason to hang
@@ -127,19 +127,6 @@ FIRST_STEP_SHARE_MAX = 0.05
 QUANTILE_MIN = 0.98
 """The PT-MSS quantile at and below which no run has members as rare as they must be."""
 
-_READ_FROM = {
-    "E_jump": ("event.metric", "jump_threshold", "window_W_event"),
-    "E_plateau": ("event.metric", "x_plateau_threshold", "x_plateau_checkpoints"),
-    "E_regime": ("x_regime_quantile", "x_regime_radius"),
-}
-
-
-def event_findings(design: Design, facts: DesignFacts) -> Iterator[Finding]:
-    """The faults of the event; facts that are not known are not judged."""
-    yield from _settings(design, facts)
-    yield from _occurrences(design, facts)
-    yield from _logs(facts)
-
 
 def _settings(design: Design, facts: DesignFacts) -> Iterator[Finding]:
     cadence = facts.cadence
@@ -195,7 +182,7 @@ def _occurrences(design: Design, facts: DesignFacts) -> Iterator[Finding]:
         yield warning(
             "no_events",
             f"none of {len(facts.event_steps)} runs has an event; check "
-            f"{', '.join(_READ_FROM[design.event_type])}, or train longer",
+            f"{', '.join(EVENT_TYPES[design.event_type].settings)}, or train longer",
         )
     if facts.excluded:
         labels = ", ".join(f"{count} {label}" for label, count in facts.excluded.items())
@@ -228,26 +215,15 @@ def _occurrences(design: Design, facts: DesignFacts) -> Iterator[Finding]:
         )
 
 
-def _logs(facts: DesignFacts) -> Iterator[Finding]:
-    dropped = {run: count for run, count in facts.duplicates_dropped.items() if count}
-    if dropped:
-        worst = max(dropped, key=lambda run: dropped[run])
-        yield warning(
-            "duplicate_steps",
-            f"{sum(dropped.values())} rows with a repeated step were dropped in {len(dropped)} "
-            f"run(s), most in {worst} ({dropped[worst]}); the last row of each step was kept",
-        )
-
-
 def lint(design: Design, facts: DesignFacts | None = None) -> list[Finding]:
     """Every fault of the design, errors first; facts that are not known are not judged."""
     facts = facts or DesignFacts(cadence=design.cadence)
     found = [
         *_left_to_fill_in(design),
         *_windows(design, facts),
-        *_seeds(design),
-        *event_findings(design, facts),
-        *_indicators(design, facts),
+        *_runs(design, facts),
+        *_settings(design, facts),
+        *_occurrences(design, facts),
         *_grids(design, facts),
         *_strata(design, facts),
         *_power(design, facts),
@@ -260,7 +236,10 @@ def refuse_unsound(findings: Iterable[Finding], *, warnings_too: bool = False) -
     faults = [item for item in findings if warnings_too or item.level == "error"]
     if faults:
         named = "; ".join(f"[{item.code}] {item.message}" for item in faults)
-        raise InputError(f"design refused, {len(faults)} fault(s): {named}")
+        codes = ", ".join(dict.fromkeys(item.code for item in faults))
+        raise InputError(
+            f"design refused, {len(faults)} fault(s): {named}", code=faults[0].code, name=codes
+        )
 
 
 def _left_to_fill_in(design: Design) -> Iterator[Finding]:
@@ -321,7 +300,7 @@ def _windows(design: Design, facts: DesignFacts) -> Iterator[Finding]:
         )
 
 
-def _seeds(design: Design) -> Iterator[Finding]:
+def _runs(design: Design, facts: DesignFacts) -> Iterator[Finding]:
     both = sorted(set(design.seeds_explore) & set(design.seeds_eval))
     if both:
         yield error(
@@ -329,9 +308,14 @@ def _seeds(design: Design) -> Iterator[Finding]:
             f"{_listed(both)} in both seeds_explore and seeds_eval; a threshold must not be "
             "judged on runs that it was found on",
         )
-
-
-def _indicators(design: Design, facts: DesignFacts) -> Iterator[Finding]:
+    dropped = {run: count for run, count in facts.duplicates_dropped.items() if count}
+    if dropped:
+        worst = max(dropped, key=lambda run: dropped[run])
+        yield warning(
+            "duplicate_steps",
+            f"{sum(dropped.values())} rows with a repeated step were dropped in {len(dropped)} "
+            f"run(s), most in {worst} ({dropped[worst]}); the last row of each step was kept",
+        )
     reversed_ones = [item.name for item in design.candidates if item.x_sign == -1]
     if reversed_ones and facts.n_explore is not None:
         yield warning(
@@ -415,7 +399,7 @@ def _power(design: Design, facts: DesignFacts) -> Iterator[Finding]:
         return
     candidates = facts.n_candidates or len(design.candidates) or 1
     family = candidates * (1 + len(design.strata))
-    draws = math.ceil(family / design.alpha_per_look - 1e-9) - 1
+    draws = draws_needed(family, design.alpha_per_look)
     if design.null_draws < draws:
         strata = f", {len(design.strata)} strata each" if design.strata else ""
         yield error(

@@ -7,37 +7,286 @@ the rest. Held-out runs are judged by what the lock says, or not at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import AllowInfNan, Field, FiniteFloat, model_validator
 
 from gmb_hf._version import __version__
-from gmb_hf.design.design import Design
-from gmb_hf.design.explain import explain
+from gmb_hf.design.design import Design, Ensemble, ParamValue
 from gmb_hf.design.power import effective_budget
-from gmb_hf.design.record import (
-    CENTRAL,
-    FORMAT,
-    LockedCandidate,
-    LockedHealth,
-    LockRecord,
-    check_candidates,
-    check_held_out,
-    member_key,
-    refuse_overlap,
-    target_key,
-)
 from gmb_hf.documents import Many, Section, canonical_hash, load_yaml, write_yaml
 from gmb_hf.errors import InputError, first_of, unknown
 from gmb_hf.runs.runlog import RunLog
 
-__all__ = ["CENTRAL", "Lock", "LockedCandidate", "member_key", "target_key"]
+FORMAT = 1
+CENTRAL = "central"
+"""The member of the robustness family that is the candidate as declared."""
+
+Threshold = Annotated[float, AllowInfNan(True)]
 
 _HEADING = """\
 GMB lock: a preregistration, the thresholds found on explore runs, and a hash over both.
 Do not edit: a changed lock is refused. `gmb lock --explain` says what each choice means."""
+
+# What a lock records about explore runs and candidates: the section `x_lock` as models.
+
+
+class LockedMember(Section):
+    """One member: which score it is, and what it adds to the log-odds.
+
+    It adds coefficient * asinh((score - center) / scale).
+    """
+
+    name: str
+    family: str | None = None
+    params: dict[str, ParamValue] = Field(default_factory=dict)
+    sign: Literal[1, -1] = Field(description="times the declared orientation")
+    sees_test_labels: bool | None = None
+    center: FiniteFloat = Field(description="median over the fitting windows")
+    scale: FiniteFloat = Field(gt=0, description="their spread, as that of one normal sd")
+    coefficient: FiniteFloat
+
+
+class LockedEnsemble(Section):
+    """A logistic combination, frozen."""
+
+    squash: Literal["asinh"] = Field("asinh", description="keeps far tails from deciding alone")
+    members: Many[LockedMember]
+    intercept: FiniteFloat
+    penalty: FiniteFloat = Field(gt=0, description="L2, with the least cross-validated log loss")
+    log_losses: dict[str, FiniteFloat] = Field(
+        description="penalty -> cross-validated log loss; ln 2 = 0.693 is a coin's"
+    )
+    fit_runs: Many[str] = Field(description="explore runs that the formula was fitted on")
+    calibrate_runs: Many[str] = Field(description="the others, which the thresholds are from")
+    n_calibration_runs: int = Field(ge=0, description="those of them with negative windows")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> LockedEnsemble:
+        if repr(self.penalty) not in self.log_losses:
+            raise ValueError(f"penalty {self.penalty:g} is not among log_losses")
+        both = set(self.fit_runs) & set(self.calibrate_runs)
+        if both:
+            raise ValueError(f"{min(both)!r} is among fit_runs and calibrate_runs")
+        return self
+
+    @property
+    def log_loss(self) -> float:
+        """Cross-validated, at the chosen penalty."""
+        return self.log_losses[repr(self.penalty)]
+
+    @property
+    def at_edge(self) -> bool:
+        """Whether a penalty beyond those that were tried could be better."""
+        tried = [float(penalty) for penalty in self.log_losses]
+        return len(tried) > 1 and self.penalty in (min(tried), max(tried))
+
+
+def member_key(*, window: int | None = None, smooth: int = 1) -> str:
+    """The name of a member of the robustness family that has thresholds of its own.
+
+    >>> member_key(window=200, smooth=3), member_key(smooth=1)
+    ('window=200,smooth=3', 'smooth=1')
+    """
+    return f"smooth={smooth}" if window is None else f"window={window},smooth={smooth}"
+
+
+def target_key(target: float) -> str:
+    """A target false positive rate as a YAML key, exact: 0.05 is "0.05"."""
+    return repr(float(target))
+
+
+class LockedCandidate(Section):
+    """One candidate, frozen: its orientation and its thresholds."""
+
+    sign: Literal[1, -1] = Field(description="times the declared orientation")
+    family: str | None = None
+    needs: Many[str] = ()
+    params: dict[str, ParamValue] = Field(default_factory=dict)
+    sees_test_labels: bool | None = None
+    members: dict[str, dict[str, Threshold]] = Field(
+        description="member -> target -> threshold; .inf: the answer is ABSTAIN"
+    )
+    ensemble: LockedEnsemble | None = None
+
+    @classmethod
+    def freeze(
+        cls, members: Mapping[str, Mapping[float, float]], *, sign: int = 1, **facts: Any
+    ) -> LockedCandidate:
+        """Build one from `{member: {target: threshold}}`; infinity stands for ABSTAIN."""
+        keyed = {
+            member: {target_key(target): float(tau) for target, tau in thresholds.items()}
+            for member, thresholds in members.items()
+        }
+        return cls.parse({"sign": sign, "members": keyed, **facts}, where="candidate")
+
+
+class LockedSide(Section):
+    """How far the scores of whole runs drift one way: up, or down."""
+
+    scale: int = Field(ge=1, description="median over the reference runs, the unit of drift")
+    maxima: Many[int] = Field(description="largest CUSUM of ranks of each calibration run")
+    delay_steps: int | None = Field(
+        None, description="median steps to notice a shift of 1 sd; null: not within a run"
+    )
+
+
+class LockedDrift(Section):
+    """What the drift of one live score is measured by; see `gmb_hf.benchmark.health`."""
+
+    knots: Many[Many[float]] = Field(
+        description="for each part of the training, quantiles of the reference runs' scores"
+    )
+    up: LockedSide
+    down: LockedSide
+
+
+class LockedHealth(Section):
+    """How explore runs move as a whole, by which a monitor tells a broken ruler."""
+
+    alpha: float = Field(description="share of runs in which a monitor may abstain for nothing")
+    first_step: int = Field(description="by this step every explore run had begun")
+    last_step: int = Field(description="where the longest explore run ends")
+    n_reference_runs: int = Field(description="explore runs that ranks are taken among")
+    n_calibration_runs: int = Field(description="the other explore runs, whose maxima are bounds")
+    begins: Many[int] = Field(description="the first step of each part of the training")
+    candidates: dict[str, LockedDrift]
+
+
+class LockedSource(Section):
+    """A dataset of the Hub at one commit: the explore runs, or the data that they learned."""
+
+    what: Literal["runs", "data"]
+    repo: str
+    revision: str
+    config: str
+    fingerprint: str
+
+
+class LockRecord(Section):
+    """What explore runs fixed, and the seal."""
+
+    format: int = FORMAT
+    created: str
+    package_version: str
+    explore_fingerprint: str
+    explore_runs: Many[str]
+    explore_seeds: Many[int]
+    n_calibration_runs: int = Field(description="explore runs that have negative windows")
+    effective_budget: dict[str, float]
+    candidates: dict[str, LockedCandidate]
+    x_health: LockedHealth | None = None
+    x_sources: Many[LockedSource] = Field((), description="what was pulled from the Hub")
+    hash: str
+
+
+# That the frozen candidates are those of the design, all of them and no others.
+
+
+def check_candidates(
+    design: Design, candidates: Mapping[str, LockedCandidate], explore_runs: Sequence[str]
+) -> None:
+    """Raise `InputError` unless a lock of these candidates holds what the design asks for.
+
+    Every candidate of the design, and beside them controls only, with the design's sign, a number
+    for each target, and of an ensemble the formula of its members, made on explore runs alone.
+    """
+
+    def wrong(name: str, what: str) -> InputError:
+        message = f"lock: candidate {name!r}{what}"
+        return InputError(message, code="lock_incomplete", where="lock", name=name)
+
+    declared = {candidate.name: candidate for candidate in design.candidates}
+    for name, candidate in declared.items():
+        if name not in candidates:
+            raise wrong(name, " of the prereg has no thresholds")
+        sign = candidates[name].sign
+        if candidate.x_sign not in (None, sign):
+            raise wrong(name, f" has sign {sign:+d}, the prereg says {candidate.x_sign:+d}")
+    wanted = {target_key(target) for target in design.fpr_targets}
+    for name, item in candidates.items():
+        if declared and name not in declared and item.family != "control":
+            raise unknown("candidate", name, declared, where="lock: not in the prereg")
+        ensemble = declared[name].x_ensemble if name in declared else None
+        if ensemble is None and item.ensemble is not None:
+            raise wrong(name, " is no ensemble")
+        if ensemble is not None:
+            fault = _ensemble_fault(ensemble, item.ensemble, explore_runs)
+            if fault is not None:
+                raise wrong(name, fault)
+        if CENTRAL not in item.members:
+            raise wrong(name, f" has no member {CENTRAL!r}")
+        for member, thresholds in item.members.items():
+            lacking = sorted(wanted.symmetric_difference(thresholds))
+            bad = sorted(key for key, tau in thresholds.items() if tau != tau)
+            if lacking:
+                what = f"targets {', '.join(lacking)} do not match the prereg's"
+                raise wrong(name, f", member {member!r}: {what}")
+            if bad:
+                raise wrong(name, f", member {member!r}: the threshold for {bad[0]} is NaN")
+
+
+def _ensemble_fault(
+    design: Ensemble, locked: LockedEnsemble | None, explore_runs: Sequence[str]
+) -> str | None:
+    if locked is None:
+        return " is an ensemble without a formula"
+    asked, found = ([member.name for member in each.members] for each in (design, locked))
+    if asked != found:
+        return f": its formula is of {', '.join(found)}, the prereg's of {', '.join(asked)}"
+    used = sorted([*locked.fit_runs, *locked.calibrate_runs])
+    if used == sorted(explore_runs):
+        return None
+    odd = sorted(set(used).symmetric_difference(explore_runs))
+    return ": fit_runs and calibrate_runs are not the explore runs, each once" + (
+        f"; {odd[0]!r} is not among both" if odd else ""
+    )
+
+
+def differing(
+    design: Design, declared: Mapping[str, Sequence[Any]]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Each field of the boundary, what the design states and what a log says instead.
+
+    What either side leaves open (None, or no entry) is not compared.
+    """
+    boundary = design.section("boundary")
+    for field, said in declared.items():
+        stated = boundary[field]
+        for found in said:
+            if stated is not None and found is not None and stated != found:
+                yield field, stated, found
+
+
+def refuse_shared_runs(
+    explore_runs: Sequence[str],
+    explore_seeds: Sequence[int | None],
+    runs: Sequence[str],
+    seeds: Sequence[int | None],
+    where: str,
+) -> None:
+    """Raise `InputError` if a run was used to explore and is judged too.
+
+    A run is told by its seed; without one by its name, since names may repeat across folders.
+    """
+    known = {seed for seed in explore_seeds if seed is not None}
+    _refuse_overlap(known.intersection(seeds), where)
+    nameless = {run for run, seed in zip(runs, seeds, strict=True) if seed is None}
+    _refuse_overlap(nameless.intersection(explore_runs), where)
+
+
+def _refuse_overlap(both: Collection[Any], where: str) -> None:
+    if both:
+        raise InputError(
+            f"{where}: {len(both)} also used to explore ({first_of(sorted(both))}); a threshold "
+            "must not be judged on runs that it was found on, give other seeds",
+            code="runs_overlap",
+            where=where,
+        )
 
 
 @dataclass(frozen=True)
@@ -78,7 +327,7 @@ class Lock:
         """
         seeds = tuple(sorted({seed for seed in explore_seeds if seed is not None}))
         check_candidates(design, candidates, explore_runs)
-        refuse_overlap(seeds, design.seeds_eval, "prereg: boundary.seeds_eval")
+        _refuse_overlap(set(seeds) & set(design.seeds_eval), "prereg: boundary.seeds_eval")
         record = {
             "format": FORMAT,
             "created": created or datetime.now(UTC).isoformat(timespec="seconds"),
@@ -108,16 +357,17 @@ class Lock:
         """
         data = load_yaml(path)
         if not isinstance(data, dict) or not isinstance(data.get("x_lock"), dict):
-            raise InputError(
-                f"{path}: is no lock (there is no x_lock section); make one with gmb lock"
-            )
+            reason = "is no lock (there is no x_lock section); make one with gmb lock"
+            raise InputError(f"{path}: {reason}", code="not_a_lock", where=str(path))
         record = data["x_lock"]
         found = record.get("format")
         if found != FORMAT:
             raise InputError(
                 f"{path}: lock format {found!r} written by gmb-hf "
                 f"{record.get('package_version', '?')} is not readable by gmb-hf {__version__}, "
-                f"which reads format {FORMAT}; use that version, or lock again"
+                f"which reads format {FORMAT}; use that version, or lock again",
+                code="lock_format",
+                where=str(path),
             )
         # The content of the file is checked, not that of the parsed lock: a field that a later
         # version adds, with its default, must not make an honest lock look edited.
@@ -199,24 +449,44 @@ class Lock:
         """
         for name in candidates:
             self.candidate(name)
-        most = self.design.max_eval_seeds
+        design, record = self.design, self.x_lock
+        most = design.max_eval_seeds
         if most is not None and len(runs) > most:
             raise InputError(
                 f"{len(runs)} held-out runs are more than the lock's x_max_eval_seeds {most}; "
-                "leave some out, or lock again and judge new seeds alone"
+                "leave some out, or lock again and judge new seeds alone",
+                code="too_many_runs",
+                field="x_max_eval_seeds",
             )
-        return check_held_out(
-            self.design,
-            self.x_lock,
-            runs,
-            seeds,
-            fingerprint=fingerprint,
-            declared=declared or {},
+        if fingerprint is not None and fingerprint == record.explore_fingerprint:
+            raise InputError(
+                "held-out runs are the explore runs that this lock was made on; give new runs",
+                code="runs_overlap",
+            )
+        refuse_shared_runs(record.explore_runs, record.explore_seeds, runs, seeds, "held-out runs")
+        for field, locked, found in differing(design, declared or {}):
+            raise InputError(
+                f"held-out runs differ from the lock's boundary.{field}: locked {locked!r}, "
+                f"found {found!r}; a verdict does not carry over, lock that system anew",
+                code="other_boundary",
+                field=f"boundary.{field}",
+            )
+        known, planned = {seed for seed in seeds if seed is not None}, set(design.seeds_eval)
+        if planned and known - planned:
+            raise InputError(
+                f"held-out seeds {first_of(sorted(known - planned))} are not among the lock's "
+                "boundary.seeds_eval; runs may not be added after the lock, give the declared "
+                "seeds only",
+                code="undeclared_seed",
+                field="boundary.seeds_eval",
+            )
+        missing = sorted(planned - known)
+        if not missing:
+            return ()
+        return (
+            f"{len(missing)} of {len(planned)} held-out seeds that the lock declares are missing: "
+            f"{first_of(missing)}",
         )
-
-    def explain(self) -> tuple[str, ...]:
-        """One sentence for each frozen choice."""
-        return explain(self.design, self.x_lock)
 
 
 def _seal(content: Mapping[str, Any]) -> str:
@@ -229,7 +499,9 @@ def _check_seal(content: Mapping[str, Any], *, where: str) -> None:
     if recorded != actual:
         raise InputError(
             f"{where}: was edited after it was locked (its hash is {recorded[:16]}, its content "
-            f"hashes to {actual[:16]}); restore the file, or lock again and judge on new seeds"
+            f"hashes to {actual[:16]}); restore the file, or lock again and judge on new seeds",
+            code="lock_edited",
+            where=where,
         )
 
 
@@ -246,7 +518,7 @@ def _as_typed(content: Any, parsed: Any) -> Any:
 # Looks at held-out runs: adding some after the first look is allowed only as locked.
 
 
-_INTERIM_HEADING = """\
+_LOOKS_HEADING = """\
 Looks at held-out runs by the lock beside this file; gmb evaluate writes it. Part of the record:
 without it nobody knows how often was looked."""
 
@@ -291,10 +563,15 @@ class Look:
         Raises:
             InputError: the folder of the lock cannot be written to.
         """
-        if self.record is None:
-            return
-        kept = LooksFile(looks=(*self.earlier, self.record))
-        write_yaml(self.path, kept.plain(), heading=_INTERIM_HEADING)
+        if self.record is not None:
+            kept = LooksFile(looks=(*self.earlier, self.record))
+            write_yaml(self.path, kept.plain(), heading=_LOOKS_HEADING)
+
+
+def looks_path(lock_path: str | Path) -> Path:
+    """Where the looks of a lock are kept: beside it."""
+    place = Path(lock_path)
+    return place.with_name(f"{place.stem}.looks.yaml")
 
 
 def next_look(lock: Lock, lock_path: str | Path, log: RunLog) -> Look:
@@ -309,12 +586,11 @@ def next_look(lock: Lock, lock_path: str | Path, log: RunLog) -> Look:
         InputError: runs were added beyond the looks that the lock allows, or runs of an earlier
             look are missing.
     """
-    place, path = Path(lock_path), looks_path(lock_path)
+    path, fingerprint, notes = looks_path(lock_path), log.fingerprint(), []
     earlier = LooksFile.parse(load_yaml(path), where=str(path)).looks if path.exists() else ()
     runs = [
         name if seed is None else str(seed) for name, seed in zip(log.runs, log.seeds, strict=True)
     ]
-    fingerprint, notes = log.fingerprint(), []
     taken = [item for item in earlier if item.lock_hash == lock.hash]
     elsewhere = {run for item in earlier if item.lock_hash != lock.hash for run in item.runs}
     seen_before = elsewhere.intersection(runs)
@@ -328,23 +604,33 @@ def next_look(lock: Lock, lock_path: str | Path, log: RunLog) -> Look:
             if set(runs) == set(item.runs) and fingerprint != item.evaluation_fingerprint:
                 notes.append(f"Runs of these names had another content at look {item.look}.")
             return Look(item.look, tuple(notes), path, None, earlier)
-    number = len(taken) + 1
-    _refuse_beyond(lock, place, taken, runs)
-    today = datetime.now(UTC).date().isoformat()
+    number, allowed = len(taken) + 1, lock.design.looks
+    seen = dict.fromkeys(run for item in taken for run in item.runs)
+    if taken and number > allowed:
+        new = [run for run in runs if run not in seen]
+        raise InputError(
+            f"{lock_path}: allows {allowed} look{'s' * (allowed > 1)} at held-out runs (x_looks), "
+            f"taken on {', '.join(item.date for item in taken)}; {len(new)} runs are new "
+            f"({first_of(new)}). Lock again and judge new seeds alone",
+            code="no_look_left",
+            where=str(lock_path),
+        )
+    missing = [run for run in seen if run not in set(runs)]
+    if missing:
+        raise InputError(
+            f"{lock_path}: look {number} must keep every run of those before it, {len(missing)} "
+            f"are missing ({first_of(missing)}); give them along",
+            code="missing_runs",
+            where=str(lock_path),
+        )
     record = LookRecord(
         lock_hash=lock.hash,
         look=number,
-        date=today,
+        date=datetime.now(UTC).date().isoformat(),
         evaluation_fingerprint=fingerprint,
         runs=tuple(runs),
     )
     return Look(number, tuple(notes), path, record, earlier)
-
-
-def looks_path(lock_path: str | Path) -> Path:
-    """Where the looks of a lock are kept: beside it."""
-    place = Path(lock_path)
-    return place.with_name(f"{place.stem}.looks.yaml")
 
 
 def look_notes(lock: Lock, look: Look | None) -> list[str]:
@@ -356,25 +642,3 @@ def look_notes(lock: Lock, look: Look | None) -> list[str]:
             f"tests at p <= {lock.design.alpha_per_look:g}."
         )
     return notes
-
-
-def _refuse_beyond(
-    lock: Lock, place: Path, taken: Sequence[LookRecord], runs: Sequence[str]
-) -> None:
-    if not taken:
-        return
-    seen = list(dict.fromkeys(run for item in taken for run in item.runs))
-    allowed = lock.design.looks
-    if len(taken) >= allowed:
-        new = [run for run in runs if run not in set(seen)]
-        raise InputError(
-            f"{place}: allows {allowed} look{'s' * (allowed > 1)} at held-out runs (x_looks), "
-            f"taken on {', '.join(item.date for item in taken)}; {len(new)} runs are new "
-            f"({first_of(new)}). Lock again and judge new seeds alone"
-        )
-    missing = [run for run in seen if run not in set(runs)]
-    if missing:
-        raise InputError(
-            f"{place}: look {len(taken) + 1} must keep every run of those before it, "
-            f"{len(missing)} are missing ({first_of(missing)}); give them along"
-        )

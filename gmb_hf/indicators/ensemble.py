@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from gmb_hf.design.design import ENSEMBLE
-from gmb_hf.design.record import LockedEnsemble
+from gmb_hf.design.lock import LockedEnsemble
 from gmb_hf.errors import InputError
 from gmb_hf.indicators.catalogue import Indicator, Observables, get, scored
 from gmb_hf.indicators.causal import Values

@@ -23,8 +23,7 @@ from pydantic import FiniteFloat
 from gmb_hf.benchmark.health import LockedBounds
 from gmb_hf.benchmark.prepare import locked_entry
 from gmb_hf.benchmark.results import Results
-from gmb_hf.design.lock import Lock
-from gmb_hf.design.record import differing
+from gmb_hf.design.lock import Lock, differing
 from gmb_hf.documents import Many, Section
 from gmb_hf.errors import InputError, nearest, unknown
 from gmb_hf.files import check_file, claim, write_text

@@ -19,7 +19,8 @@ from gmb_hf.benchmark.explore import explore
 from gmb_hf.benchmark.health import lock_health
 from gmb_hf.benchmark.results import Results
 from gmb_hf.design.design import Ensemble
-from gmb_hf.design.record import LockedEnsemble
+from gmb_hf.design.explain import explain
+from gmb_hf.design.lock import LockedEnsemble
 from gmb_hf.documents import dump_yaml
 from gmb_hf.hub.sources import explore_part
 from gmb_hf.indicators.catalogue import compute
@@ -180,7 +181,7 @@ class TestTheLock:
             )
 
     def test_it_is_explained_with_its_coefficients(self, lock: Lock):
-        sentence = next(line for line in lock.explain() if line.startswith("both is the log-odds"))
+        sentence = next(line for line in explain(lock) if line.startswith("both is the log-odds"))
         first = formula(lock).members[0]
         assert f"{abs(first.coefficient):.3g} asinh((embedding_gini " in sentence
         assert "asinh((-attention_rank " in sentence

@@ -10,8 +10,7 @@ from score_builders import design, noise_scores, raised_before_event
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import judge
-from gmb_hf.design.lock import CENTRAL, Lock, member_key
-from gmb_hf.design.record import LockedCandidate
+from gmb_hf.design.lock import CENTRAL, Lock, LockedCandidate, member_key
 
 PREREG = design(horizon=100, safe_gap=150, burn_in=20, smoothing_sweep=[1, 3], null_draws=199)
 

@@ -15,6 +15,7 @@ from gmb_hf.benchmark.nulls import NullRecord, NullsRecord, null_record, registe
 from gmb_hf.benchmark.results import CalibrationRecord, Results
 from gmb_hf.benchmark.scores import registrable_until
 from gmb_hf.benchmark.verdict import judge
+from gmb_hf.design.design import EVENT_TYPES
 from gmb_hf.errors import InputError
 from gmb_hf.report.tables import utility_at_fpr
 
@@ -89,6 +90,10 @@ def test_a_name_is_registered_once(coin: None) -> None:
         register_null("a coin", label="with a space")(lambda *_: None)
     with pytest.raises(InputError, match="event 'E_jump' is registered already"):
         events.register_event("E_jump", absent="", ahead=lambda _: 0)(lambda *_: None)
+
+
+def test_every_event_of_a_design_can_be_found() -> None:
+    assert set(events.EVENTS) == set(EVENT_TYPES)
 
 
 def test_a_kind_of_event_says_how_far_it_looks_ahead(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from gmb_hf.design.design import Design
 from gmb_hf.design.explain import explain, explain_design
-from gmb_hf.design.record import LockRecord
+from gmb_hf.design.lock import Lock, LockRecord
 from gmb_hf.documents import section_in
 
 # What a design may hold, so that each field matters in one of them at least.
@@ -265,7 +265,7 @@ def test_a_lock_tells_the_design_as_well(path: str) -> None:
             design = parsed(changed(base, path, value))
             now = Design.parse(base, where="test")
             if design is not None and explain_design(design) != explain_design(now):
-                assert explain(design, record) != explain(now, record)
+                assert explain(Lock(design, record)) != explain(Lock(now, record))
                 return
 
 
@@ -278,7 +278,7 @@ def test_a_lock_tells_the_design_as_well(path: str) -> None:
 )
 def test_every_field_of_a_record_has_its_sentence(path: str) -> None:
     design = Design.parse(PLAIN, where="test")
-    before = explain(design, LockRecord.parse(RECORD, where="test"))
+    before = explain(Lock(design, LockRecord.parse(RECORD, where="test")))
     section, last = at(RECORD, path)
     told = False
     for value in others(section[last]):
@@ -286,7 +286,7 @@ def test_every_field_of_a_record_has_its_sentence(path: str) -> None:
             record = LockRecord.parse(changed(RECORD, path, value), where="test")
         except ValueError:
             continue
-        told |= explain(design, record) != before
+        told |= explain(Lock(design, record)) != before
     assert told, f"x_lock.{path} has no sentence"
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gmb_hf.design.design import Design
-from gmb_hf.design.lock import Lock, member_key, target_key
-from gmb_hf.design.record import LockedCandidate
+from gmb_hf.design.explain import explain
+from gmb_hf.design.lock import Lock, LockedCandidate, member_key, target_key
 from gmb_hf.documents import canonical_hash, dump_yaml
 from gmb_hf.errors import InputError
 
@@ -248,7 +248,7 @@ class TestEvaluation:
 
 
 def test_it_explains_every_choice_in_sentences() -> None:
-    lines = build(design(burn_in=200, theta_floor=0.5, require_new_max=True)).explain()
+    lines = explain(build(design(burn_in=200, theta_floor=0.5, require_new_max=True)))
     assert all(line.endswith(".") and "None" not in line for line in lines)
     text = "\n".join(lines)
     for part in (
@@ -262,7 +262,7 @@ def test_it_explains_every_choice_in_sentences() -> None:
         "p <= 0.05, adjusted over all candidates",
     ):
         assert part in text
-    letter = "\n".join(build(design(protocol="v0.4")).explain())
+    letter = "\n".join(explain(build(design(protocol="v0.4"))))
     assert "to the letter" in letter
     # There the threshold is an observed score, which alarms itself; strict lies just above one.
     assert "alarms at scores of at least 1.5 for a budget of 0.05" in letter
@@ -270,7 +270,7 @@ def test_it_explains_every_choice_in_sentences() -> None:
 
 def test_a_score_without_a_finite_threshold_is_said_never_to_alarm() -> None:
     never = LockedCandidate.freeze({"central": dict.fromkeys(TAUS, math.inf)}, family="control")
-    text = "\n".join(build(candidates=frozen(clock=never)).explain())
+    text = "\n".join(explain(build(candidates=frozen(clock=never))))
     assert "clock, oriented as declared, never alarms" in text
 
 

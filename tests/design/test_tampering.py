@@ -13,8 +13,7 @@ import pytest
 import yaml
 
 from gmb_hf.design.design import Design
-from gmb_hf.design.lock import Lock, member_key
-from gmb_hf.design.record import LockedCandidate
+from gmb_hf.design.lock import Lock, LockedCandidate, member_key
 from gmb_hf.documents import dump_yaml
 from gmb_hf.errors import InputError
 

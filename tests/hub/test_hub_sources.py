@@ -11,6 +11,7 @@ from synthetic import synthetic_runlog
 
 from gmb_hf import Design, Lock, RunLog
 from gmb_hf.benchmark.locking import make_lock
+from gmb_hf.design.explain import explain
 from gmb_hf.errors import InputError
 from gmb_hf.hub.client import Address, check_repo_id, pull
 from gmb_hf.runs.metadata import hub_entry, hub_sources, with_hub_runs
@@ -50,7 +51,7 @@ def test_a_lock_names_what_its_thresholds_were_found_on(design: Design, tmp_path
     held.metadata = with_hub_runs(held.metadata, [source("all")])
     lock = Lock.read(make_lock(design, held)[0].write(tmp_path / "lock.yaml"))
     assert [found.plain() for found in lock.x_lock.x_sources] == [{"what": "runs", **source("all")}]
-    (said,) = [line for line in lock.explain() if "on the Hub" in line]
+    (said,) = [line for line in explain(lock) if "on the Hub" in line]
     assert said.startswith("The runs are all of acme/")
 
 

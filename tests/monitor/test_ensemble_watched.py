@@ -15,7 +15,7 @@ from synthetic import synthetic_runlog
 
 from gmb_hf import make_lock
 from gmb_hf.benchmark.evaluate import evaluate_lock
-from gmb_hf.design.record import LockedEnsemble
+from gmb_hf.design.lock import LockedEnsemble
 from gmb_hf.errors import InputError
 from gmb_hf.indicators import catalogue as registry
 from gmb_hf.indicators.catalogue import compute, get, names
