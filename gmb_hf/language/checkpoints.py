@@ -10,7 +10,7 @@ import json
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from accelerate import Accelerator
 from gmb_hf.errors import InputError
 from gmb_hf.files import clear_os_errors, write_text
 from gmb_hf.language.data import load_tokenizer, tokenizer_hash
+from gmb_hf.training.checkpoints import Rows
 from gmb_hf.training.launch import silence_transformers
 
 TRAINING_TEXT = "training_text.json"
@@ -150,24 +151,7 @@ _PROGRESS = "progress.json"
 _UNFINISHED = "unfinished"
 
 
-@dataclass
-class LossLog:
-    """The rows of a run's log so far, by column; `step` is one of them."""
-
-    columns: dict[str, list[float]] = field(default_factory=dict)
-
-    def add(self, **row: float) -> None:
-        """Append the row of one checkpoint."""
-        for name, value in row.items():
-            self.columns.setdefault(name, []).append(value)
-
-    @property
-    def step(self) -> int:
-        """Of the last row; -1 where there is none."""
-        return int(self.columns["step"][-1]) if self.columns else -1
-
-
-def save_state(accelerator: Accelerator, folder: Path, log: LossLog, identity: str) -> None:
+def save_state(accelerator: Accelerator, folder: Path, rows: Rows, identity: str) -> None:
     """Save what is needed to go on from here; every process must call it.
 
     Raises:
@@ -183,9 +167,9 @@ def save_state(accelerator: Accelerator, folder: Path, log: LossLog, identity: s
         accelerator.save_state(str(unfinished))
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
-        progress = {"identity": identity, "columns": log.columns}
+        progress = {"identity": identity, "columns": {"step": rows.steps, **rows.values}}
         write_text(unfinished / _PROGRESS, json.dumps(progress) + "\n")
-        new = folder / f"step-{log.step}"
+        new = folder / f"step-{rows.last}"
         shutil.rmtree(new, ignore_errors=True)
         unfinished.replace(new)
         for old in _states(folder):
@@ -194,7 +178,7 @@ def save_state(accelerator: Accelerator, folder: Path, log: LossLog, identity: s
     accelerator.wait_for_everyone()
 
 
-def load_state(accelerator: Accelerator, folder: Path, identity: str) -> LossLog:
+def load_state(accelerator: Accelerator, folder: Path, identity: str) -> Rows:
     """Go on from the last saved state: the log so far, empty where there is none.
 
     Raises:
@@ -202,7 +186,7 @@ def load_state(accelerator: Accelerator, folder: Path, identity: str) -> LossLog
     """
     states = _states(folder)
     if not states:
-        return LossLog()
+        return Rows()
     place = states[-1]
     try:
         held: dict[str, Any] = json.loads((place / _PROGRESS).read_text(encoding="utf-8"))
@@ -218,7 +202,7 @@ def load_state(accelerator: Accelerator, folder: Path, identity: str) -> LossLog
         ) from error
     if not same:
         raise InputError(f"{place}: the interrupted training of another config; delete it")
-    return LossLog(columns)
+    return Rows(columns.pop("step"), columns)
 
 
 def drop_state(folder: Path) -> None:

@@ -10,16 +10,14 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from gmb_hf.errors import InputError, choose, fraction, positive, positive_int
 from gmb_hf.tasks.text import SEPARATOR
-from gmb_hf.training.config import ModelSettings, assigned, check_multiple
+from gmb_hf.training.config import Config, ModelSettings, Settings
 
 BYTES = "byte"
 """The tokenizer that needs no file: UTF-8 bytes, and an end of document."""
@@ -28,7 +26,7 @@ PRECISIONS = ("no", "bf16", "fp16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextSettings:
+class TextSettings(Settings):
     """How text becomes tokens.
 
     Attributes:
@@ -38,12 +36,13 @@ class TextSettings:
         test_share: of the tokens, from the end, held out where no other text is.
     """
 
+    SECTION: ClassVar[str] = "text"
     tokenizer: str = BYTES
     block: int = 256
     separator: str = SEPARATOR
     test_share: float = 0.05
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         positive_int("text.block", self.block)
         fraction("text.test_share", self.test_share)
         for name in ("tokenizer", "separator"):
@@ -52,7 +51,7 @@ class TextSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LanguageTraining:
+class LanguageTraining(Settings):
     """How the model is trained: AdamW, a linear warm-up, then a cosine to a tenth of the rate.
 
     Attributes:
@@ -69,6 +68,7 @@ class LanguageTraining:
             one only.
     """
 
+    SECTION: ClassVar[str] = "training"
     steps: int = 800
     checkpoint_every: int = 50
     batch: int = 16
@@ -84,16 +84,15 @@ class LanguageTraining:
     measured_blocks: int = 64
     keep_every: int = 0
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         for name in ("steps", "checkpoint_every", "batch", "accumulate", "measured_blocks"):
             positive_int(f"training.{name}", getattr(self, name))
-        check_multiple("training", "steps", self.steps, "checkpoint_every", self.checkpoint_every)
-        check_multiple("training", "batch", self.batch, "accumulate", self.accumulate)
+        self.check_multiple("steps", "checkpoint_every")
+        self.check_multiple("batch", "accumulate")
         if self.keep_every:
             positive_int("training.keep_every", self.keep_every)
-            every = ("checkpoint_every", self.checkpoint_every)
-            check_multiple("training", "keep_every", self.keep_every, *every)
-            check_multiple("training", "steps", self.steps, "keep_every", self.keep_every)
+            self.check_multiple("keep_every", "checkpoint_every")
+            self.check_multiple("steps", "keep_every")
         for name in ("lr", "eps", "clip"):
             value = getattr(self, name)
             if not 0 < value < math.inf:
@@ -115,7 +114,7 @@ class LanguageTraining:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsistencySettings:
+class ConsistencySettings(Settings):
     """Whether samples of the model agree with each other, measured at every checkpoint.
 
     Attributes:
@@ -126,13 +125,14 @@ class ConsistencySettings:
         temperature: of the sampling; 0.7 as in Wang et al. (2022).
     """
 
+    SECTION: ClassVar[str] = "consistency"
     prompts: int = 0
     prompt_tokens: int = 24
     samples: int = 8
     new_tokens: int = 4
     temperature: float = 0.7
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.prompts:
             positive_int("consistency.prompts", self.prompts)
         for name in ("prompt_tokens", "samples", "new_tokens"):
@@ -149,10 +149,9 @@ def _shape() -> ModelSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LanguageConfig:
+class LanguageConfig(Config):
     """Everything that a language model's training is made from, texts and seeds apart."""
 
-    preset: str
     text: TextSettings = field(default_factory=TextSettings)
     model: ModelSettings = field(default_factory=_shape)
     training: LanguageTraining = field(default_factory=LanguageTraining)
@@ -166,14 +165,6 @@ class LanguageConfig:
                 f"text.block={self.text.block}"
             )
 
-    def changed(self, assignments: Iterable[str]) -> LanguageConfig:
-        """A config with some fields changed by `section.field=value`.
-
-        Raises:
-            InputError: an assignment without `=`, an unknown section or field, or a bad value.
-        """
-        return assigned(self, assignments)
-
     def identity(self) -> dict[str, Any]:
         """The part that decides what a run leaves, texts and seed apart, as plain dictionaries.
 
@@ -186,11 +177,6 @@ class LanguageConfig:
         if not self.training.keep_every:
             del whole["training"]["keep_every"]
         return whole
-
-
-def config_hash(identity: dict[str, Any]) -> str:
-    """SHA-256 (64 hex digits) of plain data."""
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
 def byte() -> LanguageConfig:

@@ -3,71 +3,44 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
-from rich.console import Console
 from torch import Tensor, nn
 
 from gmb_hf._version import __version__
 from gmb_hf.errors import InputError
 from gmb_hf.language.checkpoints import (
     HASH,
-    LossLog,
     drop_state,
     load_state,
     save_checkpoint,
     save_state,
 )
-from gmb_hf.language.config import ConsistencySettings, LanguageConfig, config_hash
+from gmb_hf.language.config import ConsistencySettings, LanguageConfig
 from gmb_hf.language.data import Blocks, Corpus, prepare_corpus, spaced_blocks, tokenizer_hash
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.modeling.mixers import own_parameter_names
-from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.text import Text, disagreement
-from gmb_hf.training.checkpoints import check_config
+from gmb_hf.training.checkpoints import Rows, check_config
+from gmb_hf.training.config import config_hash
 from gmb_hf.training.ensemble import MIXER_LR, seeded_model, shape_fields
-from gmb_hf.training.launch import TrainingBar, on_main
+from gmb_hf.training.launch import Listener, TrainingBar, on_main
 
 
-class LossListener(Protocol):
-    """Whoever wants to hear of a training's progress."""
+class LossBar(TrainingBar, Listener):
+    """Of tokens, with both losses of the last checkpoint."""
 
-    def advanced(self, tokens: int, /) -> None:
-        """So many tokens were trained on since the last call."""
+    unit = "tokens"
 
-    def measured(self, seed: int, step: int, train_loss: float, test_loss: float) -> None:
-        """Losses of a checkpoint, nats per token."""
-
-
-class Silent:
-    """Hears and says nothing."""
-
-    def advanced(self, tokens: int) -> None:
-        """Ignore."""
-
-    def measured(self, seed: int, step: int, train_loss: float, test_loss: float) -> None:
-        """Ignore."""
-
-
-class LossBar(TrainingBar):
-    """Of tokens, with both losses of the last checkpoint.
-
-    Args:
-        total, done, console: as in `TrainingBar`.
-    """
-
-    def __init__(self, total: int, done: int = 0, console: Console | None = None) -> None:
-        super().__init__("tokens", "{task.fields[losses]}", total, done, console, losses="")
-
-    def measured(self, seed: int, step: int, train_loss: float, test_loss: float) -> None:
+    def measured(self, seeds: Sequence[int], found: Mapping[str, Any]) -> None:
         """Show the losses."""
-        self._show(losses=f"train {train_loss:.3f} test {test_loss:.3f}")
+        self.show(f"train {found['train_loss']:.3f} test {found['test_loss']:.3f}")
 
 
 # The model of a language config, and its optimizer.
@@ -285,7 +258,7 @@ def train(
     texts: Sequence[Text],
     test_texts: Sequence[Text] = (),
     accelerator: Accelerator,
-    listener: LossListener | None = None,
+    listener: Listener | None = None,
 ) -> list[Path]:
     """Train every seed that has no checkpoint in `out` yet; the folders of all checkpoints.
 
@@ -309,7 +282,7 @@ def train(
     on_main(accelerator, lambda: check_config(folder, identity))
     for seed in seeds:
         if not checkpoint_path(folder, seed).exists():
-            _train_seed(config, seed, folder, corpus, accelerator, listener or Silent())
+            _train_seed(config, seed, folder, corpus, accelerator, listener or Listener())
     return [checkpoint_path(folder, seed) for seed in seeds]
 
 
@@ -344,7 +317,7 @@ def _train_seed(
     folder: Path,
     corpus: Corpus,
     accelerator: Accelerator,
-    listener: LossListener,
+    listener: Listener,
 ) -> None:
     training, text = config.training, config.text
     accelerator.free_memory()  # of the seed before
@@ -358,17 +331,17 @@ def _train_seed(
     identity = config_hash({**config.identity(), "texts": corpus.identity, "seed": seed})
     states = folder / "state" / f"seed_{seed}"
     log = load_state(accelerator, states, identity)
-    first = max(0, log.step)
+    first = max(0, log.last)
     listener.advanced(first * training.batch * text.block)
     for step in range(first, training.steps + 1):
-        if step % training.checkpoint_every == 0 and step > log.step:
+        if step % training.checkpoint_every == 0 and step > log.last:
             losses = [_mean_loss(model, rows, config, accelerator) for rows in measured]
             tokens = step * training.batch * text.block
             row = {"train_loss": losses[0], "test_loss": losses[1], "tokens": tokens}
             if config.consistency.prompts:
                 row |= self_consistency(model, corpus.test, config.consistency, accelerator)
-            log.add(step=step, **row)
-            listener.measured(seed, step, *losses)
+            log.add(step, row)
+            listener.measured([seed], row)
             if accelerator.is_main_process:
                 write_log(config, seed, log, corpus, folder)
             if training.keep_every and step % training.keep_every == 0:
@@ -437,17 +410,11 @@ def _mean_loss(
     return float(total) / (len(rows) * config.text.block)
 
 
-def write_log(
-    config: LanguageConfig, seed: int, log: LossLog, corpus: Corpus, folder: Path
-) -> Path:
+def write_log(config: LanguageConfig, seed: int, log: Rows, corpus: Corpus, folder: Path) -> Path:
     """Write the rows of a seed as a run log that says what made it."""
-    observables = {name: [values] for name, values in log.columns.items() if name != "step"}
-    table = RunLog.from_arrays(
-        [f"seed_{seed}"],
-        np.asarray(log.columns["step"], dtype=np.int64),
-        observables,
-        seeds=[seed],
-        metadata={
+    table = log.log(
+        [seed],
+        {
             "preset": config.preset,
             "task": "next token of " + " + ".join(text["name"] for text in corpus.about["texts"]),
             "model": config.model.name,

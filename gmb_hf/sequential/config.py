@@ -9,18 +9,23 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from gmb_hf.errors import InputError, choose, fraction, positive_int, repeated
 from gmb_hf.tasks.modular import OP_TOKENS, ModularTask
 from gmb_hf.tasks.registry import get_task
 from gmb_hf.tasks.task import LOSS_POSITIONS, Task, TaskData
-from gmb_hf.training.config import ModelSettings, TrainingSettings, assigned, from_sections
+from gmb_hf.training.config import (
+    Config,
+    ModelSettings,
+    Settings,
+    TrainingSettings,
+    config_hash,
+)
 from gmb_hf.training.presets import paper
 
 MODULAR, FORMAL = "modular", "formal"
@@ -34,7 +39,7 @@ PROTOCOL_PRIME = 97
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SuiteSettings:
+class SuiteSettings(Settings):
     """What is learned, one task after the other.
 
     Attributes:
@@ -52,6 +57,7 @@ class SuiteSettings:
         compat_batch: leave out the last training row, as the reference's loader does.
     """
 
+    SECTION: ClassVar[str] = "suite"
     name: str = MODULAR
     order: tuple[str, ...] | None = None
     prime: int | None = None
@@ -61,7 +67,7 @@ class SuiteSettings:
     data_seed: int = 42
     compat_batch: bool = False
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         known = SUITES[choose("suite", self.name, tuple(SUITES))]
         choose("loss_positions", self.loss_positions, LOSS_POSITIONS, where="suite.loss_positions")
         fraction("suite.train_fraction", self.train_fraction)
@@ -119,7 +125,7 @@ class SuiteSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PhaseSettings:
+class PhaseSettings(Settings):
     """How the phases differ, and how one ends.
 
     Attributes:
@@ -131,12 +137,13 @@ class PhaseSettings:
             as published.
     """
 
+    SECTION: ClassVar[str] = "phases"
     steps: tuple[int, ...] | None = None
     stop_loss: float | None = None
     stop_early: tuple[int, ...] | None = None
     carry_optimizer: bool = False
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.steps is not None:
             object.__setattr__(self, "steps", tuple(self.steps))  # YAML reads a list
             for steps in self.steps or ():
@@ -163,10 +170,9 @@ class PhaseSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SequentialConfig:
+class SequentialConfig(Config):
     """Everything that decides a sequential run, except its variants and seeds."""
 
-    preset: str
     suite: SuiteSettings = field(default_factory=SuiteSettings)
     model: ModelSettings = field(default_factory=ModelSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
@@ -217,16 +223,7 @@ class SequentialConfig:
         base = self
         if named & {"training.steps", "suite.order"} and "phases.steps" not in named:
             base = dataclasses.replace(self, phases=dataclasses.replace(self.phases, steps=None))
-        return assigned(base, given)
-
-    @classmethod
-    def from_design(cls, design: Mapping[str, Any], *, where: str) -> SequentialConfig:
-        """Read what `design` returned, e.g. from a folder's `sequential.yaml`.
-
-        Raises:
-            InputError: an unknown section or field, or a bad value.
-        """
-        return from_sections(cls, design, where=where)
+        return Config.changed(base, given)
 
     def design(self) -> dict[str, Any]:
         """What decides the numbers, except seeds and variants, as plain data for YAML."""
@@ -247,7 +244,7 @@ class SequentialConfig:
 
     def hash(self) -> str:
         """SHA-256 of `design`, 64 hex digits."""
-        return hashlib.sha256(json.dumps(self.design(), sort_keys=True).encode()).hexdigest()
+        return config_hash(self.design())
 
 
 _SHAPE = ("layers", "heads", "width", "mlp_width", "activation", "tied", "initializer_range")

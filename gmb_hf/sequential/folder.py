@@ -174,4 +174,4 @@ def read_design(path: str | Path) -> SequentialConfig:
         InputError: the file is missing, or no such design.
     """
     design = read_config_file(Path(path)).get("design") or {}
-    return SequentialConfig.from_design(design, where=str(path))
+    return SequentialConfig.from_dict(design, where=str(path))

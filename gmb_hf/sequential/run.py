@@ -24,7 +24,6 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
-from rich.console import Console
 
 from gmb_hf.errors import InputError, choose, positive_int, repeated
 from gmb_hf.sequential.config import SequentialConfig
@@ -72,7 +71,7 @@ class Callback:
 class ProgressCallback(Callback):
     """Shows where a training is: the variant and the task. A base class for those that show it."""
 
-    def at(self, place: str) -> None:
+    def show(self, text: str) -> None:
         """Show this line."""
 
     def began(self, phases: Phases, seed_steps: int) -> None:
@@ -92,22 +91,13 @@ class ProgressCallback(Callback):
         tasks = phases.config.suite.tasks
         if phases.phase < len(tasks):
             place = f"{phases.phase + 1}/{len(tasks)} {phases.task}"
-            self.at(f"{phases.variant.name} {place}{more}"[:32])
+            self.show(f"{phases.variant.name} {place}{more}"[:32])
 
 
 class PhaseBar(TrainingBar, ProgressCallback):
-    """A progress bar of seeds x steps over all variants, with the current variant and task.
+    """A progress bar of seeds x steps over all variants, with the current variant and task."""
 
-    Args:
-        total, done, console: as in `TrainingBar`.
-    """
-
-    def __init__(self, total: int, done: int = 0, console: Console | None = None) -> None:
-        super().__init__("seed steps", "{task.fields[at]}", total, done, console, at="beginning")
-
-    def at(self, place: str) -> None:
-        """Show this line beside the bar."""
-        self._show(at=place)
+    shown = "beginning"
 
 
 def installed(trackers: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -372,8 +362,8 @@ class _RelayCallback(ProgressCallback):
     def advanced(self, seed_steps: int) -> None:
         self._connection.send(("advanced", seed_steps))
 
-    def at(self, place: str) -> None:
-        self._connection.send(("at", place))
+    def show(self, text: str) -> None:
+        self._connection.send(("show", text))
 
 
 def _work(connection: Connection, threads: int) -> None:

@@ -17,7 +17,6 @@ import numpy as np
 import safetensors.torch
 import torch
 import yaml
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -85,12 +84,20 @@ _ROW = "row."
 
 @dataclass
 class Rows:
-    """The log of a group so far: the steps measured and one [T, S] stack per observable."""
+    """The log of S seeds so far: the steps measured, and one [T, S] stack per observable.
+
+    A training of one seed alone may keep plain numbers.
+    """
 
     steps: list[int] = field(default_factory=list)
-    values: dict[str, list[NDArray[np.float64]]] = field(default_factory=dict)
+    values: dict[str, list[Any]] = field(default_factory=dict)
 
-    def add(self, step: int, found: dict[str, NDArray[np.float64]]) -> None:
+    @property
+    def last(self) -> int:
+        """The step of the last row; -1 where there is none."""
+        return self.steps[-1] if self.steps else -1
+
+    def add(self, step: int, found: Mapping[str, Any]) -> None:
         """Append the observables [S] of one checkpoint.
 
         A column is kept if all checkpoints have it: a version that measured less, or more, may
@@ -103,6 +110,21 @@ class Rows:
         self.steps.append(step)
         for name, values in self.values.items():
             values.append(found[name])
+
+    def log(self, seeds: Sequence[int], metadata: Mapping[str, Any]) -> RunLog:
+        """The rows as a run log of these seeds, which are sorted."""
+        order = np.argsort(seeds)
+        ordered = [seeds[place] for place in order]
+        return RunLog.from_arrays(
+            [f"seed_{seed}" for seed in ordered],
+            np.asarray(self.steps),
+            {
+                name: np.reshape(values, (len(self.steps), len(seeds))).T[order]
+                for name, values in self.values.items()
+            },
+            seeds=ordered,
+            metadata=dict(metadata),
+        )
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Annotated, Any, ClassVar, Self
 
 import yaml
 
@@ -24,80 +25,131 @@ from gmb_hf.errors import InputError, choose, fraction, not_negative, positive, 
 from gmb_hf.tasks.modular import OP_TOKENS, OPERATIONS, ModularTask
 from gmb_hf.tasks.registry import get_task
 from gmb_hf.tasks.task import Task
-from gmb_hf.training.variants import FIELDS, HEBBIAN_RATE, LOOP_SIZES, SIZES, Variant
+from gmb_hf.training.variants import FIELDS, HEBBIAN_RATE, Variant
 
-_Config = TypeVar("_Config")
+Size = Annotated[int, positive_int]
+OptionalSize = Annotated[int | None, positive_int]
+Positive = Annotated[float, positive]
+NotNegative = Annotated[float, not_negative]
+Fraction = Annotated[float, fraction]
+ClosedFraction = Annotated[float, partial(fraction, closed=True)]
 
 
-def from_sections(kind: type[_Config], data: Mapping[str, Any], *, where: str) -> _Config:
-    """A config from nested dictionaries, as `dataclasses.asdict` makes them.
+class Settings:
+    """A section of a config, to be made a frozen dataclass.
 
-    Args:
-        kind: class of the config.
-        data: section -> field -> value; what is missing takes its default.
-        where: what the data come from, for the error.
-
-    Raises:
-        InputError: an unknown section or field, or a bad value.
+    Each field is checked as its annotation says: `Annotated[int, positive_int]` is given its name
+    and its value, and `Annotated[str, ("a", "b")]` must be one of these.
     """
-    known = _section_types(kind)
-    sections: dict[str, Any] = {}
-    for key, value in data.items():
-        if key == "preset":
-            continue
-        choose("section", key, tuple(known), where=where)
-        if not isinstance(value, Mapping):
-            raise InputError(f"{where}: {key} must hold fields with values, got {value!r}")
-        names = tuple(_hints(known[key]))
-        for name in value:
-            choose("field", name, names, where=f"{where}: {key}")
-        sections[key] = getattr(known[key], "of", known[key])(**value)
-    make: Any = kind
-    config: _Config = make(preset=str(data.get("preset", "custom")), **sections)
-    return config
 
+    __slots__ = ()
+    SECTION: ClassVar[str]
 
-def assigned(config: _Config, assignments: Iterable[str]) -> _Config:
-    """The config with some fields changed by `section.field=value`.
+    def __post_init__(self) -> None:
+        hints = typing.get_type_hints(type(self), include_extras=True)
+        for name, hint in hints.items():
+            value, place = getattr(self, name), f"{self.SECTION}.{name}"
+            for check in getattr(hint, "__metadata__", ()):
+                if isinstance(check, tuple):
+                    choose(name, value, check, where=place)
+                elif value is not None or type(None) not in _alternatives(hint):
+                    check(place, value)
+        self.check()
 
-    Raises:
-        InputError: an assignment without `=`, an unknown section or field, or a bad value.
-    """
-    known = _section_types(type(config))
-    values: dict[str, dict[str, Any]] = {}
-    for assignment in assignments:
-        path, equals, text = assignment.partition("=")
-        section, dot, name = path.strip().partition(".")
-        if not equals or not dot:
+    def check(self) -> None:
+        """Check what holds of several fields together."""
+
+    def check_multiple(self, name: str, part: str) -> None:
+        """Refuse a field that is no multiple of another one."""
+        value, of = getattr(self, name), getattr(self, part)
+        if value % of:
             raise InputError(
-                f"--set {assignment!r}: write it as section.field=value, e.g. training.lr=3e-3"
+                f"{self.SECTION}.{name}={value} is no multiple of {self.SECTION}.{part}={of}; "
+                "change one of them"
             )
-        choose("section", section, tuple(known), where=f"--set {assignment}")
-        hints = _hints(known[section])
-        choose("field", name, tuple(hints), where=f"--set {assignment}")
-        value = _converted(text.strip(), hints[name], where=f"--set {assignment}")
-        values.setdefault(section, {})[name] = value
-    # All of a section at once: two fields may be right only together.
-    parts = {
-        section: _replaced(getattr(config, section), fields) for section, fields in values.items()
-    }
-    return dataclasses.replace(config, **parts)  # type: ignore[type-var]
+
+    @classmethod
+    def hints(cls) -> dict[str, Any]:
+        """Name of each field -> its type."""
+        hints = typing.get_type_hints(cls)
+        return {item.name: hints[item.name] for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
+
+    @classmethod
+    def of(cls, **fields: Any) -> Self:
+        """From fields by their names in a document."""
+        return cls(**fields)
+
+    def replace(self, **fields: Any) -> Self:
+        """A copy with some fields changed."""
+        return dataclasses.replace(self, **fields)  # type: ignore[type-var]
 
 
-def _section_types(config: type[Any]) -> dict[str, Any]:
-    hints = typing.get_type_hints(config)
-    return {name: kind for name, kind in hints.items() if dataclasses.is_dataclass(kind)}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Sections of settings, and the name of the preset that they began with."""
+
+    preset: str
+
+    @classmethod
+    def sections(cls) -> dict[str, type[Settings]]:
+        """Name of each section -> its class."""
+        hints = typing.get_type_hints(cls)
+        return {name: kind for name, kind in hints.items() if name != "preset"}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, where: str = "config") -> Self:
+        """A config from nested dictionaries, as `dataclasses.asdict` makes them.
+
+        Args:
+            data: section -> field -> value; what is missing takes its default.
+            where: what the data come from, for the error.
+
+        Raises:
+            InputError: an unknown section or field, or a bad value.
+        """
+        known = cls.sections()
+        sections: dict[str, Any] = {}
+        for key, value in data.items():
+            if key == "preset":
+                continue
+            choose("section", key, tuple(known), where=where)
+            if not isinstance(value, Mapping):
+                raise InputError(f"{where}: {key} must hold fields with values, got {value!r}")
+            for name in value:
+                choose("field", name, tuple(known[key].hints()), where=f"{where}: {key}")
+            sections[key] = known[key].of(**value)
+        return cls(preset=str(data.get("preset", "custom")), **sections)
+
+    def changed(self, assignments: Iterable[str]) -> Self:
+        """A config with some fields changed by `section.field=value`.
+
+        Raises:
+            InputError: an assignment without `=`, an unknown section or field, or a bad value.
+        """
+        known = self.sections()
+        values: dict[str, dict[str, Any]] = {}
+        for assignment in assignments:
+            path, equals, text = assignment.partition("=")
+            section, dot, name = path.strip().partition(".")
+            if not equals or not dot:
+                raise InputError(
+                    f"--set {assignment!r}: write it as section.field=value, e.g. training.lr=3e-3"
+                )
+            where = f"--set {assignment}"
+            choose("section", section, tuple(known), where=where)
+            hints = known[section].hints()
+            choose("field", name, tuple(hints), where=where)
+            values.setdefault(section, {})[name] = _converted(
+                text.strip(), hints[name], where=where
+            )
+        # All of a section at once: two fields may be right only together.
+        parts = {name: getattr(self, name).replace(**fields) for name, fields in values.items()}
+        return dataclasses.replace(self, **parts)
 
 
-def _replaced(section: Any, fields: Mapping[str, Any]) -> Any:
-    if isinstance(section, DesignSettings):
-        return section.replace(**fields)
-    return dataclasses.replace(section, **fields)
-
-
-def _hints(section: type[Any]) -> dict[str, Any]:
-    """Name of each field of a section -> its type."""
-    return section.hints() if section is DesignSettings else typing.get_type_hints(section)
+def config_hash(identity: Mapping[str, Any]) -> str:
+    """SHA-256 of plain data, 64 hex digits."""
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
 def _converted(text: str, hint: Any, *, where: str) -> Any:
@@ -208,7 +260,7 @@ OF_MODULAR_TASKS = ("operation", "prime", "op_token", "corruption_rate", "keep_p
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskSettings:
+class TaskSettings(Settings):
     """The rows that a run learns.
 
     Attributes:
@@ -224,25 +276,20 @@ class TaskSettings:
         data_seed: draws the split; None ties it to the run's own seed.
     """
 
+    SECTION: ClassVar[str] = "task"
     name: str | None = None
-    operation: str = "sub"
+    operation: Annotated[str, tuple(OPERATIONS)] = "sub"
     prime: int = 29
-    train_fraction: float = 0.6
-    train_rows: int | None = None
-    op_token: str = "shared"
-    corruption_rate: float = 0.0
+    train_fraction: Fraction = 0.6
+    train_rows: OptionalSize = None
+    op_token: Annotated[str, OP_TOKENS] = "shared"
+    corruption_rate: ClosedFraction = 0.0
     keep_pairs_together: bool = False
     data_seed: int | None = None
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if self.name is not None:
             self._resolve_name(self.name)
-        choose("operation", self.operation, tuple(OPERATIONS), where="task.operation")
-        choose("op_token", self.op_token, OP_TOKENS, where="task.op_token")
-        fraction("task.train_fraction", self.train_fraction)
-        fraction("task.corruption_rate", self.corruption_rate, closed=True)
-        if self.train_rows is not None:
-            positive_int("task.train_rows", self.train_rows)
         try:
             self.build().split(self.share, self.data_seed_of(0))
         except InputError as error:
@@ -319,7 +366,7 @@ class TaskSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSettings:
+class ModelSettings(Settings):
     """The shape of the transformer.
 
     Attributes:
@@ -340,37 +387,30 @@ class ModelSettings:
     Without its variants (None) a model is the dense one; `variants` has their short names.
     """
 
-    layers: int = 1
-    heads: int = 4
-    width: int = 32
-    mlp_width: int = 128
-    activation: str = "relu"
+    SECTION: ClassVar[str] = "model"
+    layers: Size = 1
+    heads: Size = 4
+    width: Size = 32
+    mlp_width: Size = 128
+    activation: Annotated[str, ACTIVATIONS] = "relu"
     tied: bool = False
-    initializer_range: float = 0.02
-    band_fc1: int | None = None
-    band_fc2: int | None = None
-    sort_window: int | None = None
-    blend_window: int | None = None
-    hebbian_window: int | None = None
-    hebbian_rate: float = HEBBIAN_RATE
-    cycles: int | None = None
-    inner_steps: int | None = None
+    initializer_range: Positive = 0.02
+    band_fc1: OptionalSize = None
+    band_fc2: OptionalSize = None
+    sort_window: OptionalSize = None
+    blend_window: OptionalSize = None
+    hebbian_window: OptionalSize = None
+    hebbian_rate: Positive = HEBBIAN_RATE
+    cycles: OptionalSize = None
+    inner_steps: OptionalSize = None
     halting: bool = False
 
-    def __post_init__(self) -> None:
-        for name in ("layers", "heads", "width", "mlp_width"):
-            positive_int(f"model.{name}", getattr(self, name))
+    def check(self) -> None:
         if self.width % self.heads:
             raise InputError(
                 f"model.heads={self.heads} does not divide model.width={self.width}; "
                 "choose a width that is a multiple of the heads"
             )
-        choose("activation", self.activation, ACTIVATIONS, where="model.activation")
-        positive("model.initializer_range", self.initializer_range)
-        positive("model.hebbian_rate", self.hebbian_rate)
-        for name in (*SIZES, *LOOP_SIZES):
-            if getattr(self, name) is not None:
-                positive_int(f"model.{name}", getattr(self, name))
 
     @property
     def variant(self) -> Variant:
@@ -385,7 +425,7 @@ class ModelSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingSettings:
+class TrainingSettings(Settings):
     """How the model is trained.
 
     Attributes:
@@ -397,30 +437,23 @@ class TrainingSettings:
             work ahead is long enough to win back the time that compiling takes.
     """
 
-    steps: int = 2500
-    checkpoint_every: int = 10
-    lr: float = 5e-3
-    weight_decay: float = 0.5
-    beta1: float = 0.9
-    beta2: float = 0.98
-    eps: float = 1e-8
-    seeds_at_once: int = 36
-    compile: str = "auto"
+    SECTION: ClassVar[str] = "training"
+    steps: Size = 2500
+    checkpoint_every: Size = 10
+    lr: Positive = 5e-3
+    weight_decay: NotNegative = 0.5
+    beta1: Fraction = 0.9
+    beta2: Fraction = 0.98
+    eps: Positive = 1e-8
+    seeds_at_once: Size = 36
+    compile: Annotated[str, COMPILE_MODES] = "auto"
 
-    def __post_init__(self) -> None:
-        for name in ("steps", "checkpoint_every", "seeds_at_once"):
-            positive_int(f"training.{name}", getattr(self, name))
-        check_multiple("training", "steps", self.steps, "checkpoint_every", self.checkpoint_every)
-        positive("training.lr", self.lr)
-        positive("training.eps", self.eps)
-        not_negative("training.weight_decay", self.weight_decay)
-        fraction("training.beta1", self.beta1)
-        fraction("training.beta2", self.beta2)
-        choose("compile", self.compile, COMPILE_MODES, where="training.compile")
+    def check(self) -> None:
+        self.check_multiple("steps", "checkpoint_every")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeedSettings:
+class SeedSettings(Settings):
     """Which seeds are free to look at, and which are held out.
 
     Attributes:
@@ -428,24 +461,17 @@ class SeedSettings:
         evaluate: seeds that only the locked design may judge, e.g. "1000:1040".
     """
 
+    SECTION: ClassVar[str] = "seeds"
     explore: str = "0:32"
     evaluate: str = "1000:1040"
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         shared = sorted(set(parse_seeds(self.explore)) & set(parse_seeds(self.evaluate)))
         if shared:
             raise InputError(
                 f"seeds.explore and seeds.evaluate overlap in {shared[:5]}; held-out seeds must "
                 "be ones that nobody has looked at"
             )
-
-
-def check_multiple(section: str, name: str, value: int, of: str, part: int) -> None:
-    """Refuse a field that is no multiple of another one of its section."""
-    if value % part:
-        raise InputError(
-            f"{section}.{name}={value} is no multiple of {section}.{of}={part}; change one of them"
-        )
 
 
 # The section of a config that says how its runs are to be judged.
@@ -502,7 +528,7 @@ def _spelled(name: str, value: str | None = None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class DesignSettings:
+class DesignSettings(Settings):
     """The design of the evaluation, in training steps; it becomes the preregistration.
 
     Attributes:
@@ -510,6 +536,7 @@ class DesignSettings:
         combination: judge one score more, a logistic combination of all that see no test label.
     """
 
+    SECTION: ClassVar[str] = "benchmark"
     changes: Mapping[str, Any] = field(default_factory=dict)
     combination: bool = False
 
@@ -605,10 +632,9 @@ def _plain_value(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunConfig:
+class RunConfig(Config):
     """Everything that `gmb run` needs, by section."""
 
-    preset: str
     task: TaskSettings = field(default_factory=TaskSettings)
     model: ModelSettings = field(default_factory=ModelSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
@@ -624,15 +650,6 @@ class RunConfig:
             "benchmark": self.benchmark.to_dict(),
             "seeds": dataclasses.asdict(self.seeds),
         }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], *, where: str = "config") -> RunConfig:
-        """Read what `to_dict` wrote.
-
-        Raises:
-            InputError: an unknown section or field, or a bad value.
-        """
-        return from_sections(cls, data, where=where)
 
     def judged_by(self, **fields: Any) -> RunConfig:
         """A config with some fields of the design changed, by the names that `Design` has for them.
@@ -672,7 +689,7 @@ class RunConfig:
         """
         given = tuple(assignments)
         names = {assignment.partition("=")[0].strip() for assignment in given}
-        config = assigned(self, given)
+        config = Config.changed(self, given)
         said = ("operation", "prime", "op_token") if config.task.name else ("operation", "prime")
         for name in said if config.task.name or "task.name" in names else ():
             if f"task.{name}" in names:
@@ -707,8 +724,7 @@ class RunConfig:
 
     def training_hash(self) -> str:
         """SHA-256 of `training_identity`, 64 hex digits."""
-        text = json.dumps(self.training_identity(), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return config_hash(self.training_identity())
 
 
 def first_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:

@@ -13,14 +13,13 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
@@ -36,28 +35,14 @@ MEMORISED = 0.99  # training accuracy
 GROKKED = 0.9  # held-out accuracy
 
 
-class Listener(Protocol):
-    """Whoever wants to hear of a training's progress."""
+class Listener:
+    """Hears of a training's progress. A base class, which ignores it."""
 
-    def advanced(self, seed_steps: int, /) -> None:
-        """So many seeds x steps were made since the last call."""
+    def advanced(self, units: int) -> None:
+        """So many units of work were done since the last call."""
 
-    def measured(
-        self, seeds: tuple[int, ...], train_acc: NDArray[np.float64], test_acc: NDArray[np.float64]
-    ) -> None:
-        """Accuracies [S] of a checkpoint."""
-
-
-class Silent:
-    """Hears and says nothing."""
-
-    def advanced(self, seed_steps: int) -> None:
-        """Ignore."""
-
-    def measured(
-        self, seeds: tuple[int, ...], train_acc: NDArray[np.float64], test_acc: NDArray[np.float64]
-    ) -> None:
-        """Ignore."""
+    def measured(self, seeds: Sequence[int], found: Mapping[str, Any]) -> None:
+        """A checkpoint's row of each of these seeds: by observable an array [S]."""
 
 
 class _Rate(ProgressColumn):
@@ -76,33 +61,29 @@ class TrainingBar:
     """A progress bar in the terminal, one line at 80 columns; use it as a context manager.
 
     Args:
-        unit: what is counted.
-        shown: beside the bar, with fields in braces as `rich` reads them.
         total: units of the whole work.
         done: units that an earlier start of the command has finished.
         console: where to draw; standard error when not given.
-        fields: what the fields in `shown` begin with.
     """
 
-    def __init__(
-        self,
-        unit: str,
-        shown: str,
-        total: int,
-        done: int = 0,
-        console: Console | None = None,
-        **fields: Any,
-    ) -> None:
+    unit = "seed steps"
+    """What is counted."""
+    shown = ""
+    """What stands beside the bar at first."""
+
+    def __init__(self, total: int, done: int = 0, console: Console | None = None) -> None:
         self._progress = Progress(
             TextColumn("[bold]training"),
             BarColumn(bar_width=12),
             TextColumn("{task.percentage:>3.0f}%"),
-            _Rate(unit),
-            TextColumn(shown),
+            _Rate(self.unit),
+            TextColumn("{task.fields[shown]}"),
             TimeRemainingColumn(),
             console=console or Console(stderr=True),
         )
-        self._task = self._progress.add_task("training", total=total, completed=done, **fields)
+        self._task = self._progress.add_task(
+            "training", total=total, completed=done, shown=self.shown
+        )
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -115,31 +96,27 @@ class TrainingBar:
         """Move the bar."""
         self._progress.advance(self._task, units)
 
-    def _show(self, **fields: Any) -> None:
-        self._progress.update(self._task, **fields)
+    def show(self, text: str) -> None:
+        """Show this beside the bar."""
+        self._progress.update(self._task, shown=text)
 
 
-class Bar(TrainingBar):
-    """Of seeds x steps, with how many seeds have memorised and grokked at least once.
+class Bar(TrainingBar, Listener):
+    """Of seeds x steps, with how many seeds have memorised and grokked at least once."""
 
-    Args:
-        total, done, console: as in `TrainingBar`.
-    """
+    shown = "memorised 0 grokked 0"
 
     def __init__(self, total: int, done: int = 0, console: Console | None = None) -> None:
-        shown = "memorised {task.fields[memorised]} grokked {task.fields[grokked]}"
-        super().__init__("seed steps", shown, total, done, console, memorised=0, grokked=0)
+        super().__init__(total, done, console)
         self._memorised: set[int] = set()
         self._grokked: set[int] = set()
 
-    def measured(
-        self, seeds: tuple[int, ...], train_acc: NDArray[np.float64], test_acc: NDArray[np.float64]
-    ) -> None:
+    def measured(self, seeds: Sequence[int], found: Mapping[str, Any]) -> None:
         """Count the seeds that have memorised and grokked at least once."""
         numbers = np.asarray(seeds)
-        self._memorised.update(numbers[train_acc >= MEMORISED].tolist())
-        self._grokked.update(numbers[test_acc >= GROKKED].tolist())
-        self._show(memorised=len(self._memorised), grokked=len(self._grokked))
+        self._memorised.update(numbers[found["train_acc"] >= MEMORISED].tolist())
+        self._grokked.update(numbers[found["test_acc"] >= GROKKED].tolist())
+        self.show(f"memorised {len(self._memorised)} grokked {len(self._grokked)}")
 
 
 INTERRUPTED = 128 + signal.SIGINT

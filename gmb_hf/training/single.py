@@ -26,7 +26,7 @@ from gmb_hf.tasks.task import IGNORED
 from gmb_hf.training.checkpoints import Rows, keep_model, refuse_gone
 from gmb_hf.training.config import ENGINES, RunConfig
 from gmb_hf.training.ensemble import Ensemble, adamw, initial_model
-from gmb_hf.training.launch import Listener, Silent, chosen_device
+from gmb_hf.training.launch import Listener, chosen_device
 from gmb_hf.training.observables import Observer
 from gmb_hf.training.stacked import check_folder, finished_seeds, group_log, log_paths, write_log
 
@@ -70,7 +70,7 @@ def train(
     refuse_gone(folder, keep, done)
     for seed in [seed for seed in seeds if seed not in done]:
         rows, model = train_seed(
-            config, seed, accelerator=accelerator, listener=listener or Silent()
+            config, seed, accelerator=accelerator, listener=listener or Listener()
         )
         if accelerator.is_main_process:
             log = group_log(config, [seed], rows, about)
@@ -157,7 +157,7 @@ class _Probe:
         losses, logits = self._ensemble.gradients(keep_logits=True)
         found = self._observer.measure(losses, logits, updates)
         rows.add(step, found)
-        listener.measured(self._ensemble.seeds, found["train_acc"], found["test_acc"])
+        listener.measured(self._ensemble.seeds, found)
 
 
 def _present(row: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -31,7 +31,7 @@ from gmb_hf.training.blocks import Loops
 from gmb_hf.training.checkpoints import Rows, check_config, keep_model, refuse_gone
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.ensemble import Ensemble, model_config, wanted
-from gmb_hf.training.launch import Listener, Silent, keep_freed_memory
+from gmb_hf.training.launch import Listener, keep_freed_memory
 from gmb_hf.training.observables import Observer, about
 
 
@@ -118,7 +118,7 @@ def train(
     folder, callbacks = Path(out), callbacks or Callbacks()
     check_folder(folder, config, callbacks.about)
     refuse_gone(folder, keep, finished_seeds(folder) if keep else ())
-    listener = listener or Silent()
+    listener = listener or Listener()
     compiled = wanted(config, len(seeds))
     for group in pending_groups(config, seeds, folder):
         train_group(
@@ -209,10 +209,10 @@ def train_group(
     while True:
         at_checkpoint = ensemble.step % training.checkpoint_every == 0
         losses, logits = ensemble.gradients(keep_logits=at_checkpoint)
-        if at_checkpoint and (not rows.steps or rows.steps[-1] < ensemble.step):
+        if at_checkpoint and rows.last < ensemble.step:
             found = observer.measure(losses, logits)
             rows.add(ensemble.step, {**found, **callback.measure(found["train_acc"])})
-            listener.measured(ensemble.seeds, found["train_acc"], found["test_acc"])
+            listener.measured(ensemble.seeds, found)
             if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
                 others = {_CALLBACK + key: value for key, value in callback.state().items()}
                 state.save(
@@ -257,15 +257,7 @@ def group_log(
         rows: one for each checkpoint.
         about: what else shall stand in the log's metadata.
     """
-    order = np.argsort(np.asarray(seeds))
-    ordered = [seeds[i] for i in order]
-    return RunLog.from_arrays(
-        [f"seed_{seed}" for seed in ordered],
-        np.asarray(rows.steps),
-        {name: np.stack(values, axis=1)[order] for name, values in rows.values.items()},
-        seeds=ordered,
-        metadata={**log_metadata(config), **(about or {})},
-    )
+    return rows.log(seeds, {**log_metadata(config), **(about or {})})
 
 
 def log_metadata(config: RunConfig) -> dict[str, Any]:

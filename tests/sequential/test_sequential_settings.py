@@ -33,7 +33,7 @@ def test_quick_keeps_the_split_and_says_that_it_is_smaller(suite):
 def test_a_design_is_plain_data_and_reads_back():
     config = tiny("modular", "phases.steps=5,10,15,20", "phases.stop_loss=0.5")
     design = json.loads(json.dumps(config.design()))
-    read = SequentialConfig.from_design(design, where="x")
+    read = SequentialConfig.from_dict(design, where="x")
     assert read.steps == (5, 10, 15, 20)
     assert read.hash() == config.hash()
 

@@ -35,7 +35,7 @@ class Heard:
     def advanced(self, seed_steps):
         self.steps += seed_steps
 
-    def at(self, place):
+    def show(self, place):
         self.places.append(place)
 
 

@@ -19,25 +19,25 @@ from gmb_hf.tasks.text import TextFile
 from gmb_hf.training import launch as processes
 from gmb_hf.training import single, stacked
 from gmb_hf.training.config import RunConfig
-from gmb_hf.training.launch import Silent, exit_code
+from gmb_hf.training.launch import Listener, exit_code
 
 
 class Interrupted(BaseException):
     """What a listener raises in place of Ctrl-C."""
 
 
-class Counting(Silent):
+class Counting(Listener):
     """Counts its calls and does something at one of them."""
 
     def __init__(self, call: str, number: int, action: Callable[[], None]) -> None:
         self.heard = {"advanced": 0, "measured": 0}
         self.at, self.action = (call, number), action
 
-    def advanced(self, seed_steps):
+    def advanced(self, units):
         """Count a step."""
         self._count("advanced")
 
-    def measured(self, seeds, train_acc, test_acc):
+    def measured(self, seeds, found):
         """Count a checkpoint."""
         self._count("measured")
 
@@ -70,7 +70,7 @@ def train_and_die(config: RunConfig, seeds: Sequence[int], out: Path, moment: st
     torch.set_num_threads(1)
     stacked.SAVE_EVERY_SECONDS = -1.0
     kind, *rest = moment.split()
-    listener = Silent()
+    listener = Listener()
     if kind in ("step", "checkpoint"):
         call = "advanced" if kind == "step" else "measured"
         listener = Counting(call, int(rest[0]), die)

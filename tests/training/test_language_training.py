@@ -28,7 +28,6 @@ from gmb_hf.language.config import (
 from gmb_hf.language.data import load_tokenizer
 from gmb_hf.language.train import (
     LossBar,
-    Silent,
     make_optimizer,
     model_shape,
     share_of_batch,
@@ -37,7 +36,7 @@ from gmb_hf.language.train import (
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.text import TextFile
 from gmb_hf.training.ensemble import seeded_model
-from gmb_hf.training.launch import make_accelerator
+from gmb_hf.training.launch import Listener, make_accelerator
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "trainers" / "train_language_model.py"
@@ -113,14 +112,14 @@ def test_a_checkpoint_is_model_and_tokenizer_in_one_folder(whole: Any):
     assert not (out / "state" / "seed_3").exists()
 
 
-class Interrupting(Silent):
+class Interrupting(Listener):
     """Raises at its n-th update."""
 
     def __init__(self, number: int) -> None:
         self.left = number
 
-    def advanced(self, tokens: int) -> None:
-        self.left -= tokens > 0
+    def advanced(self, units: int) -> None:
+        self.left -= units > 0
         if self.left == 0:
             raise KeyboardInterrupt
 
@@ -351,5 +350,5 @@ def test_the_bar_shows_losses_on_one_line():
     screen = Console(file=StringIO(), width=80, force_terminal=True)
     with LossBar(100, console=screen) as bar:
         bar.advanced(50)
-        bar.measured(1, 10, 2.5, 2.75)
+        bar.measured([1], {"train_loss": 2.5, "test_loss": 2.75})
     assert "train 2.500 test 2.750" in screen.file.getvalue()

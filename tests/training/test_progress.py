@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from gmb_hf.training.launch import GROKKED, MEMORISED, Bar, Silent
+from gmb_hf.training.launch import GROKKED, MEMORISED, Bar, Listener
 
 
 def drawn(total=300, done=0, actions=lambda bar: None, width=80):
@@ -17,6 +17,10 @@ def drawn(total=300, done=0, actions=lambda bar: None, width=80):
     lines = [line for line in file.getvalue().splitlines() if line.strip()]
     assert len(lines) == 1, lines
     return lines[0]
+
+
+def accuracies(train, test):
+    return {"train_acc": np.array(train), "test_acc": np.array(test)}
 
 
 def test_a_bar_counts_seeds_times_steps():
@@ -38,9 +42,9 @@ def test_what_an_earlier_start_finished_is_done():
 def test_a_seed_counts_once_as_soon_as_it_has_memorised_or_grokked():
     def measure(bar):
         seeds = (4, 7, 9)
-        bar.measured(seeds, np.array([1.0, 0.5, MEMORISED]), np.array([0.0, 0.0, GROKKED]))
-        bar.measured(seeds, np.array([0.2, 0.5, 1.0]), np.array([1.0, 0.0, 0.0]))
-        bar.measured((8,), np.array([1.0]), np.array([0.1]))
+        bar.measured(seeds, accuracies([1.0, 0.5, MEMORISED], [0.0, 0.0, GROKKED]))
+        bar.measured(seeds, accuracies([0.2, 0.5, 1.0], [1.0, 0.0, 0.0]))
+        bar.measured((8,), accuracies([1.0], [0.1]))
 
     assert "memorised 3 grokked 2" in drawn(actions=measure)
 
@@ -48,7 +52,7 @@ def test_a_seed_counts_once_as_soon_as_it_has_memorised_or_grokked():
 def test_hundreds_of_seeds_fit_one_line_of_80_columns():
     def measure(bar):
         bar.advanced(980_000 - 1)
-        bar.measured(tuple(range(392)), np.ones(392), np.ones(392))
+        bar.measured(tuple(range(392)), accuracies([1] * 392, [1] * 392))
 
     line = drawn(total=980_000, actions=measure)
     assert "memorised 392 grokked 392" in line
@@ -68,6 +72,6 @@ def test_a_bar_stops_when_the_work_fails():
 
 
 def test_nobody_need_listen():
-    silent = Silent()
-    assert silent.advanced(3) is None
-    assert silent.measured((1,), np.ones(1), np.ones(1)) is None
+    nobody = Listener()
+    assert nobody.advanced(3) is None
+    assert nobody.measured((1,), accuracies([1], [1])) is None

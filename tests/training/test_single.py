@@ -11,7 +11,7 @@ from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import launch as processes
 from gmb_hf.training import single, stacked
 from gmb_hf.training.ensemble import task_data
-from gmb_hf.training.launch import Silent
+from gmb_hf.training.launch import Listener
 
 SEEDS = (3, 0)
 CASES = {
@@ -71,11 +71,11 @@ def test_a_seed_whose_log_exists_is_left_as_it_is(tmp_path, accelerator):
     before = path.read_bytes()
     heard = []
 
-    class Listener(Silent):
-        def advanced(self, seed_steps):
-            heard.append(seed_steps)
+    class Hearing(Listener):
+        def advanced(self, units):
+            heard.append(units)
 
-    paths = single.train(config, [1, 2], tmp_path, accelerator=accelerator, listener=Listener())
+    paths = single.train(config, [1, 2], tmp_path, accelerator=accelerator, listener=Hearing())
     assert len(paths) == 2
     assert path.read_bytes() == before
     assert heard == [1] * 20

@@ -192,11 +192,11 @@ def test_what_was_done_is_not_done_again(tmp_path, save_always):
         train(CONFIG, SEEDS, tmp_path, listener=interrupting("advanced", 7))
     steps = []
 
-    class Listener(stacked.Silent):
-        def advanced(self, seed_steps):
-            steps.append(seed_steps)
+    class Hearing(stacked.Listener):
+        def advanced(self, units):
+            steps.append(units)
 
-    train(CONFIG, SEEDS, tmp_path, listener=Listener())
+    train(CONFIG, SEEDS, tmp_path, listener=Hearing())
     assert steps == [3 * 5] + [3] * 15  # what was found, then the steps that were left
 
 
