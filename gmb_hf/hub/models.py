@@ -23,7 +23,7 @@ from gmb_hf.hub.client import Pushed, publish
 from gmb_hf.hub.datasets import LICENSE
 from gmb_hf.report.answer import LABELS, answer
 from gmb_hf.report.curves import grokking_curves
-from gmb_hf.report.report import draw, grokking_curves_of
+from gmb_hf.report.report import draw
 from gmb_hf.report.style import save_figure
 from gmb_hf.report.tables import verdict_table
 from gmb_hf.runs.metadata import hub_sources
@@ -231,8 +231,8 @@ def write_model_card(
     target, said = Path(folder), saved.log.metadata
     written: list[Path] = []
     if figures:
-        curves = grokking_curves_of(saved.log, "test_acc", np.full(1, np.nan))
-        written = save_figure(grokking_curves(curves), target / "training", formats=("png",))
+        curves = grokking_curves(saved.log, "test_acc", np.full(1, np.nan))
+        written = save_figure(curves, target / "training", formats=("png",))
         summary = None if results is None else draw(results).get("summary")
         if summary is not None:
             written += save_figure(summary, target / "verdicts", formats=("png",))

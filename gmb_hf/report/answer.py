@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.stats import IntervalRecord
+from gmb_hf.tables import follow
 
 LABELS = (
     "SUPPORTED_FOR_ALARM",
@@ -56,6 +59,13 @@ def group_of(item: IndicatorRecord) -> str:
     return "oracle" if item.x_sees_test_labels else "monitor"
 
 
+def ends(interval: IntervalRecord | None) -> tuple[float, float]:
+    """Both ends of an interval; NaN where it is open or unknown."""
+    if interval is None or interval.low is None or interval.high is None:
+        return math.nan, math.nan
+    return interval.low, interval.high
+
+
 _DEFAULT_TARGET = 0.05
 
 
@@ -64,50 +74,82 @@ class Answer:
     """What came out.
 
     Attributes:
-        title: a line for a figure.
-        sentence: the answer with its numbers, plain text.
-        supported: indicators that may raise an alarm, best first.
         ranked: every indicator by group, then label, then coverage.
         target: the primary operating point.
+        n_runs: how many held-out runs there were.
     """
 
-    title: str
-    sentence: str
-    supported: tuple[IndicatorRecord, ...]
     ranked: tuple[IndicatorRecord, ...]
     target: float
+    n_runs: int
 
     def group(self, name: str) -> tuple[IndicatorRecord, ...]:
         """The indicators of one group, ranked."""
         return tuple(item for item in self.ranked if group_of(item) == name)
 
     @property
+    def subject(self) -> tuple[IndicatorRecord, ...]:
+        """What there is to speak about: oracles or controls only where there is nothing else."""
+        monitors = tuple(i for i in self.ranked if group_of(i) in ("monitor", "undeclared"))
+        return monitors or self.group("oracle") or self.ranked
+
+    @property
+    def supported(self) -> tuple[IndicatorRecord, ...]:
+        """The indicators of the subject that may raise an alarm, best first."""
+        return tuple(item for item in self.subject if item.label == LABELS[0])
+
+    @property
     def may_alarm(self) -> bool:
         """Whether any score may raise an alarm; an oracle counts where there is nothing else."""
-        return any(item.x_alarm_eligible for item in _judged(self.ranked))
+        return any(i.x_alarm_eligible for i in self.subject if group_of(i) != "control")
+
+    @property
+    def title(self) -> str:
+        """A line for a figure."""
+        budget, total = f"a {self.target * 100:g}% false-alarm budget", self._total
+        if self.supported:
+            return f"{len(self.supported)} of {total} may raise an alarm at {budget}"
+        undecided = sum(item.label == "INCONCLUSIVE" for item in self.subject)
+        if undecided:
+            return f"No alarm yet at {budget}: {undecided} of {total} not decided"
+        return f"None of {total} may raise an alarm at {budget}"
+
+    @property
+    def sentence(self) -> str:
+        """The answer with its numbers, plain text."""
+        subject, total = self.subject, self._total
+        if len(subject) == 1 and subject[0].x_sentence:
+            return f"{subject[0].name}: {subject[0].x_sentence}"
+        budget = f"a false-alarm budget of {self.target * 100:g}%"
+        if self.supported:
+            best = _best(self.supported, self.target)
+            return f"{len(self.supported)} of {total} may raise an alarm at {budget}{best}."
+        counts = Counter(item.label for item in subject)
+        words = {
+            "INCONCLUSIVE": f"not decided by {self.n_runs:,} held-out runs",
+            "RANK_ONLY": "no more than a ranking",
+            "ESTIMATOR_UNSTABLE": "unstable",
+            "SCOPE_LIMITED": f"good in a stated scope only{_scopes(subject)}",
+        }
+        parts = [f"{counts[label]} {what}" for label, what in words.items() if counts[label]]
+        yet = " yet" if counts["INCONCLUSIVE"] else ""
+        return f"None of {total} may raise an alarm{yet} at {budget}: {', '.join(parts)}."
+
+    @property
+    def _total(self) -> str:
+        return f"{len(self.subject):,} score" + ("" if len(self.subject) == 1 else "s")
 
 
 def answer(results: Results) -> Answer:
     """Sum up a results file."""
-    target = primary_target(results)
-    ranked = tuple(sorted(results.indicators, key=lambda item: _rank(item, target)))
-    subject = _judged(ranked) or ranked
-    eligible = [item for item in subject if item.label == "SUPPORTED_FOR_ALARM"]
-    budget = f"a {target * 100:g}% false-alarm budget"
-    counts: Counter[str] = Counter(item.label for item in subject)
-    return Answer(
-        title=_title(eligible, subject, counts, budget),
-        sentence=_sentence(eligible, subject, counts, results, target),
-        supported=tuple(item for item in ranked if item.label == "SUPPORTED_FOR_ALARM"),
-        ranked=ranked,
-        target=target,
-    )
+    target, groups = primary_target(results), list(GROUPS)
 
+    def rank(item: IndicatorRecord) -> tuple[int, int, float, str]:
+        coverage = follow(item.point(target), "coverage") or 0.0
+        return groups.index(group_of(item)), LABELS.index(item.label), -coverage, item.name
 
-def _judged(ranked: Sequence[IndicatorRecord]) -> list[IndicatorRecord]:
-    """What there is to speak about: where everything sees test labels, oracles; never controls."""
-    judged = [item for item in ranked if group_of(item) in ("monitor", "undeclared")]
-    return judged or [item for item in ranked if group_of(item) == "oracle"]
+    ranked = tuple(sorted(results.indicators, key=rank))
+    return Answer(ranked, target, results.summary.n_seeds)
 
 
 def primary_target(results: Results) -> float:
@@ -131,52 +173,6 @@ def shown_p(item: IndicatorRecord, target: float) -> float | None:
     return raw if item.x_p_adjusted is None else item.x_p_adjusted
 
 
-def _rank(item: IndicatorRecord, target: float) -> tuple[int, int, float, str]:
-    point = item.point(target)
-    coverage = point.coverage if point is not None and point.coverage is not None else 0.0
-    return list(GROUPS).index(group_of(item)), LABELS.index(item.label), -coverage, item.name
-
-
-def _title(
-    eligible: Sequence[IndicatorRecord],
-    subject: Sequence[IndicatorRecord],
-    counts: Counter[str],
-    budget: str,
-) -> str:
-    if eligible:
-        return f"{len(eligible)} of {_scores(len(subject))} may raise an alarm at {budget}"
-    undecided = counts["INCONCLUSIVE"]
-    if undecided:
-        return f"No alarm yet at {budget}: {undecided} of {_scores(len(subject))} not decided"
-    return f"None of {_scores(len(subject))} may raise an alarm at {budget}"
-
-
-def _sentence(
-    eligible: Sequence[IndicatorRecord],
-    subject: Sequence[IndicatorRecord],
-    counts: Counter[str],
-    results: Results,
-    target: float,
-) -> str:
-    if len(subject) == 1 and subject[0].x_sentence:
-        return f"{subject[0].name}: {subject[0].x_sentence}"
-    budget = f"a false-alarm budget of {target * 100:g}%"
-    total = _scores(len(subject))
-    if eligible:
-        return (
-            f"{len(eligible)} of {total} may raise an alarm at {budget}{_best(eligible, target)}."
-        )
-    words = {
-        "INCONCLUSIVE": f"not decided by {results.summary.n_seeds:,} held-out runs",
-        "RANK_ONLY": "no more than a ranking",
-        "ESTIMATOR_UNSTABLE": "unstable",
-        "SCOPE_LIMITED": f"good in a stated scope only{_scopes(subject)}",
-    }
-    parts = [f"{counts[label]} {what}" for label, what in words.items() if counts[label]]
-    yet = " yet" if counts["INCONCLUSIVE"] else ""
-    return f"None of {total} may raise an alarm{yet} at {budget}: {', '.join(parts)}."
-
-
 def _scopes(subject: Sequence[IndicatorRecord]) -> str:
     """The first scope, which such a label must state (spec 5)."""
     limited = [(item.name, item.x_scope.where) for item in subject if item.x_scope]
@@ -191,19 +187,10 @@ def _best(eligible: Sequence[IndicatorRecord], target: float) -> str:
     point = best.point(target)
     if point is None or point.coverage is None:
         return ""
-    lead = (
-        ""
-        if point.lead_time_median is None
-        else (f", {point.lead_time_median:,.0f} steps ahead in the median")
-    )
-    by_chance = point.by_chance
+    lead, by_chance, several = point.lead_time_median, point.by_chance, len(eligible) > 1
+    who = f"the best, {best.name}," if several else f"it ({best.name})"
+    ahead = "" if lead is None else f", {lead:,.0f} steps ahead in the median"
     chance = (
         "" if by_chance is None else f", where chance at the same cost warns of {by_chance:.0%}"
     )
-    first = "the best" if len(eligible) > 1 else "it"
-    name = f", {best.name}," if len(eligible) > 1 else f" ({best.name})"
-    return f"; {first}{name} warned of {point.coverage:.0%} of events{lead}{chance}"
-
-
-def _scores(count: int) -> str:
-    return f"{count:,} score" + ("" if count == 1 else "s")
+    return f"; {who} warned of {point.coverage:.0%} of events{ahead}{chance}"

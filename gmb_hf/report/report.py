@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 from urllib.parse import quote
 
@@ -18,6 +19,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gmb_hf import escape
+from gmb_hf.benchmark import nulls
 from gmb_hf.benchmark.compat import (
     CompatSettings,
     Measured,
@@ -41,37 +43,43 @@ from gmb_hf.escape import steps
 from gmb_hf.files import write_text
 from gmb_hf.indicators.catalogue import compute
 from gmb_hf.report.answer import GROUPS, Answer, answer, group_of
-from gmb_hf.report.curves import (
-    AlignedScore,
-    GrokkingCurves,
-    align,
-    grokking_curves,
-    scores_around_event,
-)
-from gmb_hf.report.figures import (
-    fpr_control,
-    fpr_curve,
-    label_summary,
-    lead_time_distribution,
-    lead_times,
-)
+from gmb_hf.report.curves import grokking_curves, scores_around_event
+from gmb_hf.report.figures import fpr_control, label_summary, lead_time_distribution
 from gmb_hf.report.style import save_figure
 from gmb_hf.report.tables import TABLES, budget_table, strata_table, verdict_table, write_tables
 from gmb_hf.runs.metadata import hub_sources
 from gmb_hf.runs.runlog import RunLog
+from gmb_hf.tables import follow
 
 _HEADLINE_ROWS = 8
-FIGURES = ("summary", "curves", "fpr", "aligned", "leads")
-"""The figures that a report has a place for."""
+_EXPLAINED = ("shift", "risk_set")  # the nulls that the text of the report describes
+FIGURES = {
+    "summary": "label_summary",
+    "curves": "grokking_curves",
+    "fpr": "fpr_control",
+    "aligned": "scores_around_event",
+    "leads": "lead_times",
+}
+"""The figures that a report has a place for, and what their files are called."""
 
+# Where thresholds come from, in a sentence and in a few words.
 _SOURCES = {
-    "locked": "Thresholds were locked on explore runs before a held-out run was looked at.",
-    "explore": "Thresholds were found on explore runs.",
-    "cross_run": "There were no explore runs: each held-out run was judged by thresholds found on "
-    "the other runs (grouped cross-fitting). A deployed threshold would come from all of them.",
-    "given": "Thresholds were given from outside.",
-    "in_sample": "Thresholds were found on the same negative windows that they were measured on, "
-    "as the specification allows; this makes the gate easy to pass.",
+    "locked": (
+        "Thresholds were locked on explore runs before a held-out run was looked at.",
+        "thresholds locked on {} explore runs",
+    ),
+    "explore": ("Thresholds were found on explore runs.", "thresholds from {} explore runs"),
+    "cross_run": (
+        "There were no explore runs: each held-out run was judged by thresholds found on the other "
+        "runs (grouped cross-fitting). A deployed threshold would come from all of them.",
+        "thresholds cross-fitted over runs",
+    ),
+    "given": ("Thresholds were given from outside.", "thresholds from outside"),
+    "in_sample": (
+        "Thresholds were found on the same negative windows that they were measured on, as the "
+        "specification allows; this makes the gate easy to pass.",
+        "thresholds from the same runs",
+    ),
 }
 
 
@@ -94,7 +102,7 @@ def render_report(
     """
     found = answer(results)
     design, compat = results.design, settings_of(results)
-    horizon = design.horizon if design else compat.horizon if compat else None
+    horizon = follow(design or compat, "horizon")
     done = definition_of_done(results, folder)
     headline = _headline(found)
     environment = Environment(
@@ -115,6 +123,7 @@ def render_report(
         horizon="declared" if horizon is None else escape.steps(horizon),
         compat=compat is not None,
         strict=results.x_protocol == "strict",
+        nulls=[null.label for name, null in nulls.NULLS.items() if name not in _EXPLAINED],
         boundary=explain_settings(compat) if compat else _boundary(results, design),
         events=_events(results),
         calibration=_calibration(results),
@@ -143,31 +152,10 @@ def render_report(
     return _tidy(text)
 
 
-def write_report(
-    results: Results,
-    path: str | Path,
-    *,
-    figures: Mapping[str, str] | None = None,
-    note: str | None = None,
-    next_command: str | None = None,
-    folder: str | Path | None = None,
-) -> Path:
-    """Write the report atomically; the arguments are those of `render_report`."""
-    text = render_report(
-        results, figures=figures, note=note, next_command=next_command, folder=folder
-    )
-    return write_text(path, text)
-
-
-def _headline(found: Answer) -> tuple[IndicatorRecord, ...]:
-    """The best scores: monitors, or oracles and controls where there is nothing else."""
-    for groups in (("monitor", "undeclared"), ("oracle",), ("control",)):
-        rows = [item for item in found.ranked if group_of(item) in groups]
-        if rows:
-            rows.sort(key=lambda item: item not in found.supported)
-            supported = sum(item in found.supported for item in rows)
-            return tuple(rows[: max(supported, _HEADLINE_ROWS)])
-    return ()
+def _headline(found: Answer) -> list[IndicatorRecord]:
+    """The best scores, at least the supported ones."""
+    rows = sorted(found.subject, key=lambda item: item.label != "SUPPORTED_FOR_ALARM")
+    return rows[: max(len(found.supported), _HEADLINE_ROWS)]
 
 
 def _boundary(results: Results, design: Design | None) -> tuple[str, ...]:
@@ -183,15 +171,12 @@ def _boundary(results: Results, design: Design | None) -> tuple[str, ...]:
 
 def _events(results: Results) -> str:
     summary = results.summary
-    steps = sorted(
-        float(step) for step in results.event.t_event_by_seed.values() if step is not None
-    )
+    at = [float(step) for step in results.event.t_event_by_seed.values() if step is not None]
     events = summary.n_events
     known = "an unknown number" if events is None else f"{events:,}"
     text = f"{known} of {summary.n_seeds:,} held-out runs have an event"
-    if steps:
-        middle = (steps[(len(steps) - 1) // 2] + steps[len(steps) // 2]) / 2
-        text += f", between step {steps[0]:,.0f} and {steps[-1]:,.0f} (median {middle:,.0f})"
+    if at:
+        text += f", between step {min(at):,.0f} and {max(at):,.0f} (median {median(at):,.0f})"
     text += "."
     if summary.x_event_count_min is not None and (events or 0) < summary.x_event_count_min:
         text += f" {summary.x_event_count_min} are needed for a verdict."
@@ -206,7 +191,7 @@ def _calibration(results: Results) -> str:
     calibration = results.x_calibration
     if calibration is None:
         return "Where the thresholds come from is not stored."
-    text = _SOURCES[calibration.method]
+    text, _ = _SOURCES[calibration.method]
     if calibration.n_runs is not None:
         text += f" {calibration.n_runs:,} runs with negative windows were used."
     return text
@@ -248,132 +233,85 @@ def _tidy(text: str) -> str:
 # Everything that an evaluation leaves: results.yaml, tables/, figures/ and report.md.
 
 
-_NAMES = {
-    "summary": "label_summary",
-    "curves": "grokking_curves",
-    "fpr": "fpr_control",
-    "aligned": "scores_around_event",
-    "leads": "lead_times",
-}
-
-
 def write_evaluation(
     results: Results,
     folder: str | Path,
+    figures: Mapping[str, Figure],
     *,
-    curves: GrokkingCurves | None = None,
-    aligned: Sequence[AlignedScore] = (),
-    cadence: int | None = None,
     note: str | None = None,
     next_command: str | None = None,
-    figures: bool = True,
 ) -> list[Path]:
     """Write an evaluation to a folder, every file atomically.
 
     Args:
         results: what was found.
         folder: where to; made if it is not there.
-        curves: the held-out runs over training.
-        aligned: scores around t*; `featured` says which.
-        cadence: steps between checkpoints.
+        figures: by the names in `FIGURES`.
         note: a remark below the answer, in Markdown.
         next_command: what to type next.
-        figures: whether to draw figures/.
 
     Returns:
         The files written: report.md first, then results.yaml, tables and figures.
     """
     place = Path(folder)
-    written = [
-        results.write(place / "results.yaml"),
-        *write_tables(results, place / "tables"),
-    ]
-    drawn = draw(results, curves=curves, aligned=aligned, cadence=cadence) if figures else {}
-    for name, figure in drawn.items():
-        written += save_figure(figure, place / "figures" / _NAMES[name])
-    links = {name: f"figures/{_NAMES[name]}.png" for name in drawn}
-    report = write_report(
+    written = [results.write(place / "results.yaml"), *write_tables(results, place / "tables")]
+    drawn = {name: file for name, file in FIGURES.items() if name in figures}
+    for name, file in drawn.items():
+        written += save_figure(figures[name], place / "figures" / file)
+    text = render_report(
         results,
-        place / "report.md",
-        figures=links,
+        figures={name: f"figures/{file}.png" for name, file in drawn.items()},
         note=note,
         next_command=next_command,
         folder=place,
     )
-    return [report, *written]
+    return [write_text(place / "report.md", text), *written]
 
 
-def draw(
-    results: Results,
-    *,
-    curves: GrokkingCurves | None = None,
-    aligned: Sequence[AlignedScore] = (),
-    cadence: int | None = None,
-) -> dict[str, Figure]:
-    """Every figure that there is data for, by the names in `report.FIGURES`."""
-    found = answer(results)
-    prereg = results.design
+def draw(results: Results, *, cadence: int | None = None) -> dict[str, Figure]:
+    """Every figure that results have the data for, by the names in `FIGURES`."""
+    found, prereg = answer(results), results.design
     # The reference has its settings in place of a design; its labels need no summary.
     design = prereg or settings_of(results)
     figures: dict[str, Figure] = {}
     if design is None or not found.ranked:
         return figures
-    strict = results.x_protocol == "strict"
-    eps = design.fpr_eps
+    strict, eps = results.x_protocol == "strict", design.fpr_eps
     if prereg is not None:
         figures["summary"] = label_summary(
-            found.ranked,
-            title=found.title,
+            found,
             subtitle=subtitle(results),
-            target=found.target,
             cap=pass_line(found.target, eps) if strict else found.target + eps,
             coverage_min=prereg.coverage_min,
         )
-    if curves is not None:
-        figures["curves"] = grokking_curves(curves)
     if design.fpr_targets:
-        curves_of = [fpr_curve(item) for item in found.ranked]
-        source = results.x_calibration
-        same = source is not None and source.method == "in_sample"
+        same = follow(results, "x_calibration.method") == "in_sample"
         figures["fpr"] = fpr_control(
-            curves_of,
+            found.ranked,
             eps=eps,
             cap=strict,
             measured_on="the runs calibrated on" if same else "held-out runs",
         )
-    if aligned:
-        figures["aligned"] = scores_around_event(
-            aligned, horizon=design.horizon, safe_gap=prereg.safe_gap if prereg else None
-        )
-    leads = [lead_times(item, found.target) for item in found.ranked]
-    stored = [item for item in leads if item is not None and item.n_events]
+    stored = [item for item in found.ranked if follow(item.point(found.target), "x_n_events")]
     if stored:
         figures["leads"] = lead_time_distribution(
             stored,
             horizon=design.horizon,
             lead_time_target=design.lead_time_target,
             target=found.target,
-            cadence=cadence or (prereg.cadence if prereg else None),
+            cadence=cadence or follow(prereg, "cadence"),
         )
     return figures
 
 
-def featured(found: Answer, count: int = 6) -> tuple[str, ...]:
-    """The names of the scores that are worth a look around t*: the best, controls left out."""
-    names = [item.name for item in found.ranked if item.family != "control"]
-    return tuple(names[:count])
+def featured(found: Answer, count: int = 6) -> tuple[IndicatorRecord, ...]:
+    """The scores that are worth a look around t*: the best, controls left out."""
+    return tuple(item for item in found.ranked if item.family != "control")[:count]
 
 
 def subtitle(results: Results) -> str:
     """What was judged, in one line."""
     summary, calibration = results.summary, results.x_calibration
-    sources = {
-        "locked": "thresholds locked on {} explore runs",
-        "explore": "thresholds from {} explore runs",
-        "cross_run": "thresholds cross-fitted over runs",
-        "in_sample": "thresholds from the same runs",
-        "given": "thresholds from outside",
-    }
     parts = [
         results.boundary.task,
         results.boundary.model,
@@ -381,16 +319,8 @@ def subtitle(results: Results) -> str:
     ]
     if calibration is not None:
         count = "the" if calibration.n_runs is None else f"{calibration.n_runs:,}"
-        parts.append(sources[calibration.method].format(count))
+        parts.append(_SOURCES[calibration.method][1].format(count))
     return " · ".join(part for part in parts if part)
-
-
-# An evaluation to files: results.yaml, tables, figures, report.md.
-
-
-# Horizons on each side of t* in the aligned figure.
-_REACH = 3
-_METRICS = {"test_acc": ("train_acc", "accuracy"), "acc_test": ("acc_train", "accuracy")}
 
 
 def publish(
@@ -410,63 +340,20 @@ def publish(
         next_command: what to type next, for the report.
         figures: whether to draw figures/.
     """
-    names = featured(answer(evaluation.results)) if figures else ()
-    has_events = evaluation.events.n_events > 0
-    return write_evaluation(
-        evaluation.results,
-        out,
-        curves=_curves(evaluation) if figures else None,
-        aligned=[_aligned(name, evaluation) for name in names] if has_events else [],
-        cadence=evaluation.design.cadence,
-        note=note,
-        next_command=next_command,
-        figures=figures,
-    )
-
-
-def _curves(evaluation: Evaluation) -> GrokkingCurves | None:
-    """None where no run logs the metric: E_regime reads its event from other columns."""
-    log, metric = evaluation.log, evaluation.design.metric
-    if metric not in log.observables:
-        return None
-    return grokking_curves_of(log, metric, evaluation.events.step)
-
-
-def grokking_curves_of(log: RunLog, metric: str, event_step: NDArray[np.float64]) -> GrokkingCurves:
-    """The metric of every run with its event, and the same on training rows where it is logged."""
-    test = log.panel(metric)
-    beside, shown = _METRICS.get(metric, (None, metric))
-    return GrokkingCurves(
-        steps=test.steps,
-        test=np.where(test.present, test.values, np.nan),
-        event_step=event_step,
-        train=log.panel(beside).values if beside in log.observables else None,
-        metric=shown,
-    )
-
-
-def _aligned(name: str, evaluation: Evaluation) -> AlignedScore:
-    judgement, target = evaluation.judgements[name], evaluation.design.primary_fpr
-    return aligned_score(
-        judgement.evaluation,
-        horizon=evaluation.design.horizon,
-        threshold=judgement.calibrated.deployed.get(target),
-        target=target,
-    )
-
-
-def aligned_score(
-    scores: Scores, *, horizon: int, threshold: float | None, target: float
-) -> AlignedScore:
-    """A score around t*, a few horizons to each side, with the threshold for a target rate."""
-    offsets, values = align(
-        scores.values,
-        scores.steps,
-        scores.present,
-        scores.event_step,
-        reach=_REACH * horizon,
-    )
-    return AlignedScore(scores.name, offsets, values, threshold, target)
+    results, design, log = evaluation.results, evaluation.design, evaluation.log
+    drawn = draw(results, cadence=design.cadence) if figures else {}
+    # E_regime reads its event from other columns than the metric.
+    if figures and design.metric in log.observables:
+        drawn["curves"] = grokking_curves(log, design.metric, evaluation.events.step)
+    if figures and evaluation.events.n_events:
+        shown = [
+            (evaluation.judgements[item.name].evaluation, item.layer_C.at(design.primary_fpr))
+            for item in featured(answer(results))
+        ]
+        drawn["aligned"] = scores_around_event(
+            shown, horizon=design.horizon, safe_gap=design.safe_gap
+        )
+    return write_evaluation(results, out, drawn, note=note, next_command=next_command)
 
 
 # Runs through the reference's computation (protocol `compat`), and the files that it leaves.
@@ -539,17 +426,16 @@ def publish_reproduction(
     figures: bool = True,
 ) -> list[Path]:
     """Write results.yaml, tables, figures and report.md; returns the files, the report first."""
-    has_events = np.isfinite(found.events).any()
-    names = featured(answer(found.results)) if figures and has_events else ()
-    return write_evaluation(
-        found.results,
-        out,
-        curves=grokking_curves_of(found.log, found.settings.metric, found.events),
-        aligned=[_reproduce_aligned(found.measured[name], found.settings) for name in names],
-        cadence=_cadence(found.log),
-        next_command=next_command,
-        figures=figures,
-    )
+    results, settings = found.results, found.settings
+    drawn = draw(results, cadence=_cadence(found.log)) if figures else {}
+    if figures:
+        drawn["curves"] = grokking_curves(found.log, settings.metric, found.events)
+    if figures and np.isfinite(found.events).any():
+        shown = [found.measured[item.name] for item in featured(answer(results))]
+        drawn["aligned"] = scores_around_event(
+            [(one.scores, one.primary) for one in shown], horizon=settings.horizon
+        )
+    return write_evaluation(results, out, drawn, next_command=next_command)
 
 
 def _measured(
@@ -577,16 +463,6 @@ def _repeats(log: RunLog) -> list[str]:
     return [
         f"{again.sum()} rows repeat a step and are kept, as the reference does: {', '.join(runs)}."
     ]
-
-
-def _reproduce_aligned(measured: Measured, settings: CompatSettings) -> AlignedScore:
-    point = measured.primary
-    return aligned_score(
-        measured.scores,
-        horizon=settings.horizon,
-        threshold=point.x_threshold,
-        target=point.fpr,
-    )
 
 
 def _cadence(log: RunLog) -> int | None:

@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patheffects import AbstractPathEffect, Normal, Stroke
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from numpy.typing import NDArray
 
 from gmb_hf.escape import one_line
 from gmb_hf.files import atomic_path
@@ -48,6 +52,11 @@ VARIANT_DASHES: tuple[tuple[int, tuple[float, ...]], ...] = (
     (0, (10, 1, 1, 1)),
 )
 """Of variants that are compared, by their place: told apart by colour, and by form."""
+
+Dashes = str | tuple[int, tuple[float, ...]]
+DASHED: Dashes = (0, (4, 1.6))
+LONG_DASHED: Dashes = (0, (5, 1.5))
+DOTTED: Dashes = (0, (1, 1.2))
 
 # The one label that allows an alarm is dark, all others are pale, so that it is found at a
 # glance, in grayscale too.
@@ -94,10 +103,7 @@ _STYLE: Any = {
 }
 
 
-HALO: list[AbstractPathEffect] = [
-    Stroke(linewidth=2, foreground="#FFFFFF", alpha=0.85),
-    Normal(),
-]
+HALO: list[AbstractPathEffect] = [Stroke(linewidth=2, foreground="#FFFFFF", alpha=0.85), Normal()]
 """For text that lies on lines."""
 
 
@@ -177,6 +183,50 @@ def save_figure(
                 figure.savefig(temporary, format=suffix, dpi=200, metadata=metadata)
             written.append(target)
     return written
+
+
+def thin_lines(
+    axes: Axes,
+    steps: NDArray[np.int64],
+    values: NDArray[np.float64],
+    colour: str,
+    *,
+    most: float = 0.5,
+) -> None:
+    """A thin line for each run, the fainter the more runs there are.
+
+    Args:
+        axes: where to.
+        steps: [R, T].
+        values: [R, T], NaN where a run has no such checkpoint.
+        colour: of all lines.
+        most: opacity of few lines.
+    """
+    pairs = zip(steps, values, strict=True)
+    lines = [np.column_stack(pair)[np.isfinite(pair[1])] for pair in pairs]
+    # Hundreds of lines as vectors would make the SVG megabytes large.
+    axes.add_collection(
+        LineCollection(
+            [line for line in lines if len(line)],
+            colors=colour,
+            linewidths=0.6,
+            alpha=float(np.clip(20 / len(steps), 0.07, most)),
+            rasterized=True,
+            zorder=1,
+        )
+    )
+
+
+def line_key(label: str, **look: Any) -> Line2D:
+    """An entry of a legend for a line or a marker."""
+    return Line2D([], [], label=label, **look)
+
+
+def note(
+    axes: Axes, text: str, point: tuple[float, float], shift: tuple[float, float], **look: Any
+) -> None:
+    """A text that is `shift` points away from a point of the axes."""
+    axes.annotate(text, point, xytext=shift, textcoords="offset points", **look)
 
 
 def step_axis(axes: Axes, label: str, *, ticks: int = 6) -> None:

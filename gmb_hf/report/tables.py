@@ -17,7 +17,7 @@ from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.power import runs_needed
 from gmb_hf.escape import number, p_value, steps, yes_no
-from gmb_hf.report.answer import reason, shown_name, shown_p
+from gmb_hf.report.answer import ends, reason, shown_name, shown_p
 from gmb_hf.stats import IntervalRecord
 from gmb_hf.tables import Column, Row, Table, follow
 
@@ -207,7 +207,11 @@ def verdict_table(items: Sequence[IndicatorRecord], target: float) -> Table:
             take=lambda item: item.point(target),
         ),
         Column("by chance", _chance, take=lambda item: item.point(target)),
-        Column("median lead, steps", steps, take=lambda item: _lead(item.point(target))),
+        Column(
+            "median lead, steps",
+            steps,
+            take=lambda item: follow(item.point(target), "lead_time_median"),
+        ),
         Column("p", p_value, take=lambda item: shown_p(item, target)),
     )
     return Table.of(items, columns)
@@ -277,14 +281,9 @@ def _share(value: float | None, interval: IntervalRecord | None) -> str:
 
 
 def _bracket(interval: IntervalRecord | None, form: str) -> str:
-    if interval is None or interval.low is None or interval.high is None:
-        return ""
-    return f" [{interval.low:{form}}, {interval.high:{form}}]"
+    low, high = ends(interval)
+    return "" if math.isnan(low) else f" [{low:{form}}, {high:{form}}]"
 
 
 def _chance(point: OperatingPointRecord) -> str:
     return ", ".join(f"{null.mean_coverage:.0%}" for null in point.nulls.values()) or "–"
-
-
-def _lead(point: OperatingPointRecord | None) -> float | None:
-    return None if point is None else point.lead_time_median

@@ -17,6 +17,7 @@ from gmb_hf.benchmark.scores import registrable_until
 from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import EVENT_TYPES
 from gmb_hf.errors import InputError
+from gmb_hf.report.report import render_report
 from gmb_hf.report.tables import utility_at_fpr
 
 
@@ -68,6 +69,9 @@ def test_every_place_has_a_null_that_is_registered(coin: None, tmp_path: Path) -
     assert null_paths(read.plain()["indicators"][0]["layer_C"]) == null_paths(
         results.plain()["indicators"][0]["layer_C"]
     )
+    report = render_report(read)
+    assert "it beats every chance null" in report
+    assert "still at risk, and by the toss of a coin. The score must beat all of them;" in report
     rows = list(csv.DictReader(utility_at_fpr(read).csv().splitlines()))
     assert [float(row["coin_null"]) for row in rows] == pytest.approx([0.9] * 3)
     assert list(rows[0])[8:14] == [

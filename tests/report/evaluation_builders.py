@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -9,15 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.benchmark.results import CalibrationRecord, Results
+from gmb_hf.benchmark.scores import Scores
+from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import Design
-from gmb_hf.report.curves import AlignedScore, GrokkingCurves, align
+from gmb_hf.runs.runlog import RunLog
 
 TARGETS = (0.01, 0.05, 0.1)
 
 
-def curves(n_runs: int = 64, seed: int = 0) -> GrokkingCurves:
-    """Runs that memorise at about step 150 and generalise between 500 and 2,200."""
+def curves(n_runs: int = 64, seed: int = 0) -> tuple[RunLog, NDArray[np.float64]]:
+    """Runs that memorise at about step 150 and generalise between 500 and 2,200, with their t*."""
     rng = np.random.default_rng(seed)
     steps = np.arange(0, 2501, 25)
     onset = rng.lognormal(np.log(1100), 0.32, n_runs)[:, None]
@@ -27,9 +30,8 @@ def curves(n_runs: int = 64, seed: int = 0) -> GrokkingCurves:
     train = 0.04 + 0.96 / (1 + np.exp(-(steps - rng.normal(140, 20, (n_runs, 1))) / 25))
     event = np.round((onset[:, 0] - width[:, 0]) / 25) * 25
     event[onset[:, 0] > 2300] = np.nan
-    return GrokkingCurves(
-        np.tile(steps, (n_runs, 1)), np.clip(test, 0, 1), event, train=np.clip(train, 0, 1)
-    )
+    accuracies = {"test_acc": np.clip(test, 0, 1), "train_acc": np.clip(train, 0, 1)}
+    return RunLog.from_arrays([f"seed_{i:03}" for i in range(n_runs)], steps, accuracies), event
 
 
 NAMES = {
@@ -151,7 +153,7 @@ def indicator(name: str, rng: np.random.Generator, n_events: int = 244) -> Indic
 def results(names: list[str] | None = None, seed: int = 3, n_runs: int = 256) -> Results:
     """A whole made-up evaluation."""
     rng = np.random.default_rng(seed)
-    events: NDArray[np.float64] = curves(n_runs, seed).event_step
+    events = curves(n_runs, seed)[1]
     return Results.assemble(
         [indicator(name, rng) for name in (names or list(NAMES))],
         design=prereg(),
@@ -167,18 +169,24 @@ def results(names: list[str] | None = None, seed: int = 3, n_runs: int = 256) ->
     )
 
 
-def aligned_scores(seed: int = 0) -> list[AlignedScore]:
-    """Six scores around t*, some of which rise before it."""
+def threshold(tau: float, fpr: float = 0.05) -> OperatingPointRecord:
+    """An operating point of which nothing is known but its threshold."""
+    lacking = dict.fromkeys(("coverage", "lead_time_median", "lead_time_iqr", "lead_time_success"))
+    return OperatingPointRecord.parse({"fpr": fpr, "x_threshold": tau, **lacking}, where="point")
+
+
+def aligned_scores(seed: int = 0) -> list[tuple[Scores, OperatingPointRecord]]:
+    """Six scores, some of which rise before t*."""
     rng = np.random.default_rng(seed)
-    made = curves(256, seed)
-    present = np.isfinite(made.test)
+    log, events = curves(256, seed)
+    panel = log.panel("test_acc")
     shown = []
     for name, rise in (
         ("training_loss_drift", 2.5), ("unembedding_gini", 1.6), ("embedding_norm_drop", 1.1),
         ("spectral_entropy_drop", 0.4), ("csd_lag1", 0.0), ("held_out_loss", 3.0),
     ):  # fmt: skip
-        before = (made.steps - made.event_step[:, None]) / 150
-        values = rise / (1 + np.exp(-before - 1)) + rng.normal(0, 0.5, made.steps.shape)
-        offsets, aligned = align(values, made.steps, present, made.event_step, reach=600)
-        shown.append(AlignedScore(name, offsets, aligned, threshold=1.2, target=0.05))
+        before = (panel.steps - events[:, None]) / 150
+        values = rise / (1 + np.exp(-before - 1)) + rng.normal(0, 0.5, panel.steps.shape)
+        scores = dataclasses.replace(Scores.from_panel(panel, events), name=name, values=values)
+        shown.append((scores, threshold(1.2)))
     return shown

@@ -11,30 +11,20 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pytest
-from evaluation_builders import NAMES, aligned_scores, curves, results
+from evaluation_builders import NAMES, aligned_scores, curves, results, threshold
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
+from gmb_hf.benchmark.scores import Scores
+from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.errors import InputError
-from gmb_hf.report.curves import (
-    AlignedScore,
-    GrokkingCurves,
-    align,
-    grokking_curves,
-    median_over_runs,
-    scores_around_event,
-)
-from gmb_hf.report.figures import (
-    FprCurve,
-    LeadTimes,
-    fpr_control,
-    fpr_curve,
-    label_summary,
-    lead_time_distribution,
-    lead_times,
-)
+from gmb_hf.report.answer import Answer, answer
+from gmb_hf.report.curves import align, grokking_curves, median_over_runs, scores_around_event
+from gmb_hf.report.figures import fpr_control, label_summary, lead_time_distribution
 from gmb_hf.report.style import rate_text, save_figure, shorten
+from gmb_hf.runs.runlog import RunLog
 
-PANEL: dict[str, Any] = {"target": 0.05, "cap": 0.06, "coverage_min": 0.3}
+PANEL: dict[str, Any] = {"subtitle": "what was judged", "cap": 0.06, "coverage_min": 0.3}
 
 
 def texts(figure: Figure) -> list[str]:
@@ -74,42 +64,39 @@ def test_the_median_is_over_the_runs_that_got_there() -> None:
 
 
 def test_curves_show_every_run_and_every_event() -> None:
-    made = curves(12)
-    figure = grokking_curves(made)
+    log, events = curves(12)
+    figure = grokking_curves(log, "test_acc", events)
     top = figure.axes[0]
     assert [len(collection.get_segments()) for collection in top.collections] == [12, 12]
     dots = next(line for line in top.lines if line.get_marker() == ".")
-    assert len(dots.get_xdata()) == np.isfinite(made.event_step).sum()
+    assert len(dots.get_xdata()) == np.isfinite(events).sum()
     assert top.get_ylabel() == "accuracy"
     assert figure.axes[1].get_xlabel() == "training step"
 
 
 @pytest.mark.parametrize("events", [True, False])
 def test_curves_of_somebody_s_own_metric(events: bool) -> None:
-    made = curves(3)
-    event = made.event_step if events else np.full(3, np.nan)
-    own = GrokkingCurves(made.steps, 40 * made.test, event, metric="score_$x$")
-    figure = grokking_curves(own)
+    made, found = curves(3)
+    panel = made.panel("test_acc")
+    log = RunLog.from_arrays(made.runs, panel.steps, {"score_$x$": 40 * panel.values})
+    figure = grokking_curves(log, "score_$x$", found if events else np.full(3, np.nan))
     assert figure.axes[0].get_ylabel() == "score_$x$"
     assert figure.axes[0].get_ylim()[1] > 30
     assert any("no event in 3 runs" in text for text in texts(figure)) is not events
 
 
 def test_fpr_panels_do_not_share_a_label_and_show_the_floor() -> None:
-    found = results()
-    figure = fpr_control([fpr_curve(item) for item in found.indicators])
+    figure = fpr_control(results().indicators)
     visible = [axes for axes in figure.axes if axes.get_visible()]
     assert len(visible) == len(NAMES)
     assert len({axes._left_title.get_text() for axes in visible}) == len(NAMES)
     assert {"floor .58", "floor .13", "floor 1"} <= set(texts(figure))
 
 
-def test_a_single_score_and_a_band_instead_of_a_cap() -> None:
-    nan = np.array([np.nan])
-    one = FprCurve("one", np.array([0.05]), nan, nan, nan, np.array([False]), note="oracle")
-    figure = fpr_control([one], cap=False)
-    assert "oracle" in texts(figure)
-    assert "within tolerance" in texts(figure)
+def test_a_single_score_that_abstains_and_a_band_instead_of_a_cap() -> None:
+    figure = fpr_control(results(["train_accuracy"]).indicators, cap=False)
+    assert {"within tolerance", "abstains"} <= set(texts(figure))
+    assert not {"missed", "all others", "target met, 95% interval"} & set(texts(figure))
 
 
 def test_scores_around_the_event_draw_threshold_and_horizon(tmp_path: Path) -> None:
@@ -119,30 +106,54 @@ def test_scores_around_the_event_draw_threshold_and_horizon(tmp_path: Path) -> N
     assert save_figure(figure, tmp_path / "aligned", formats=("png",))[0].stat().st_size > 10_000
 
 
+def around(name: str, offsets: NDArray[np.int64], values: NDArray[np.float64]) -> Scores:
+    """Scores of runs whose events are at step 1,000."""
+    runs, steps = len(values), np.tile(1000 + offsets, (len(values), 1))
+    return Scores(
+        name,
+        tuple(f"run_{run}" for run in range(runs)),
+        values,
+        steps,
+        np.ones(values.shape, dtype=bool),
+        np.full(runs, 1000.0),
+        steps[:, -1],
+    )
+
+
 def test_scores_without_events_thresholds_or_spread() -> None:
     offsets = np.arange(-100, 101, 50)
-    empty = AlignedScore("no event", np.array([], dtype=np.int64), np.empty((0, 0)))
-    flat = AlignedScore("flat", offsets, np.ones((5, 5)), threshold=np.inf)
-    figure = scores_around_event([empty, flat], horizon=100)
+    flat = around("flat", offsets, np.ones((5, 5)))
+    empty = dataclasses.replace(flat, name="no event", event_step=np.full(5, np.nan))
+    shown = [(empty, threshold(np.inf)), (flat, threshold(np.inf))]
+    figure = scores_around_event(shown, horizon=100)
     assert "no event to align" in texts(figure)
-    assert "alarm" not in texts(figure)
+    assert not any("alarm" in text for text in texts(figure))
 
 
 def test_a_wild_tail_does_not_hide_the_threshold() -> None:
     offsets = np.arange(-100, 101, 10)
     values = np.random.default_rng(0).normal(0, 1, (40, len(offsets)))
     values[:2] = 1e9
-    score = AlignedScore("wild", offsets, values, threshold=2.0, target=0.05)
-    low, high = scores_around_event([score], horizon=50).axes[0].get_ylim()
+    shown = [(around("wild", offsets, values), threshold(2.0))]
+    low, high = scores_around_event(shown, horizon=50).axes[0].get_ylim()
     assert -20 < low < -1
     assert 2 < high < 20
 
 
+def warned(name: str, leads: list[float], n_events: int) -> IndicatorRecord:
+    """An indicator with these lead times at the target .05."""
+    item = results([name]).indicators[0]
+    point = item.layer_C.at(0.05).model_copy(
+        update={"x_lead_times": tuple(leads), "x_n_events": n_events}
+    )
+    return item.model_copy(update={"layer_C": item.layer_C.model_copy(update={"at_fpr": (point,)})})
+
+
 def test_lead_times_count_events_that_were_missed() -> None:
     rows = [
-        LeadTimes("half", np.array([50.0, 100.0, 200.0, 200.0]), 8),
-        LeadTimes("none", np.array([]), 8, "control"),
-        LeadTimes("nothing to warn of", np.array([]), 0, "oracle"),
+        warned("csd_lag1", [50.0, 100.0, 200.0, 200.0], 8),
+        warned("clock", [], 8),
+        warned("held_out_loss", [], 0),
     ]
     figure = lead_time_distribution(
         rows, horizon=200, lead_time_target=100, target=0.05, cadence=50
@@ -156,17 +167,12 @@ def test_lead_times_count_events_that_were_missed() -> None:
 
 def test_the_summary_groups_scores_and_keeps_controls_last() -> None:
     found = results()
-    figure = label_summary(
-        found.indicators,
-        title="the answer",
-        subtitle="what was judged",
-        **PANEL,
-    )
-    shown = texts(figure)
+    said = answer(found)
+    shown = texts(label_summary(said, **PANEL))
     order = [
         shown.index(text)
         for text in (
-            "the answer",
+            said.title,
             "Sees no test labels: a monitor",
             "Sees test labels: an oracle, shown for comparison",
             "Controls: what any monitor must beat",
@@ -182,16 +188,17 @@ def test_the_summary_of_a_score_without_any_number() -> None:
     item = results(["train_accuracy"]).indicators[0]
     layer = item.layer_B.model_copy(update={"fpr_floor_detected": False})
     bare = item.model_copy(update={"name": "x" * 90, "layer_B": layer})
-    panel = {**PANEL, "target": 0.5}  # at which nothing was measured
-    shown = texts(label_summary([bare], title="t" * 200, subtitle="s" * 300, **panel))
+    said = Answer((bare,), target=0.5, n_runs=9)  # at which nothing was measured
+    shown = texts(label_summary(said, **{**PANEL, "subtitle": "s" * 300}))
     assert "abstains" in shown
     assert all(len(text) <= 150 for text in shown)
 
 
 def test_figures_save_the_same_bytes_and_leave_no_trace(tmp_path: Path) -> None:
     before = dict(mpl.rcParams)
+    log, events = curves(6)
     for name in ("a", "b"):
-        save_figure(grokking_curves(curves(6)), tmp_path / name)
+        save_figure(grokking_curves(log, "test_acc", events), tmp_path / name)
     for suffix in ("png", "svg"):
         first, second = (tmp_path / f"{name}.{suffix}" for name in ("a", "b"))
         assert first.read_bytes() == second.read_bytes()
@@ -216,11 +223,9 @@ def test_pyplot_is_never_imported() -> None:
 
 def test_what_a_results_file_lacks_is_left_out() -> None:
     item = results(["csd_lag1"]).indicators[0]
-    assert lead_times(item, 0.5) is None
     bare = item.model_copy(update={"x_sign": -1, "x_alarm_eligible": False, "x_reasons": ("odd",)})
-    shown = texts(label_summary([bare], title="t", subtitle="s", **PANEL))
+    shown = texts(label_summary(Answer((bare,), 0.05, 9), **PANEL))
     assert {"csd_lag1 (reversed)", "odd"} <= set(shown)
-    assert dataclasses.replace(fpr_curve(item), floor=0.2).floor == 0.2
 
 
 def test_names_and_rates_are_short() -> None:

@@ -12,15 +12,8 @@ from evaluation_builders import aligned_scores, curves, indicator, results
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.report.answer import GROUPS, answer, group_of, primary_target, reason
-from gmb_hf.report.report import (
-    FIGURES,
-    draw,
-    featured,
-    render_report,
-    subtitle,
-    write_evaluation,
-    write_report,
-)
+from gmb_hf.report.curves import grokking_curves, scores_around_event
+from gmb_hf.report.report import FIGURES, draw, featured, render_report, subtitle, write_evaluation
 
 
 def labelled(**labels: str) -> Results:
@@ -146,7 +139,7 @@ def test_the_answer_counts_monitors_only() -> None:
     assert [item.name for item in said.supported] == ["csd_lag1"]
     assert said.ranked[0].name == "csd_lag1"
     assert said.ranked[-1].name == "clock"
-    assert featured(said, 2) == ("csd_lag1", "curvature")
+    assert [item.name for item in featured(said, 2)] == ["csd_lag1", "curvature"]
 
 
 def test_the_answer_when_there_is_none() -> None:
@@ -187,19 +180,21 @@ def test_groups_and_reasons_in_words() -> None:
 
 def test_a_whole_evaluation_lies_in_its_folder(tmp_path: Path) -> None:
     made = results(["csd_lag1", "train_accuracy", "clock"])
+    log, events = curves(8)
+    drawn = {
+        **draw(made),
+        "curves": grokking_curves(log, "test_acc", events),
+        "aligned": scores_around_event(aligned_scores()[:1], horizon=200),
+    }
     written = write_evaluation(
-        made,
-        tmp_path / "out",
-        curves=curves(8),
-        aligned=aligned_scores()[:1],
-        note="A note.",
-        next_command="gmb run",
+        made, tmp_path / "out", drawn, note="A note.", next_command="gmb run"
     )
     assert all(path.is_file() for path in written)
     assert written[0] == tmp_path / "out" / "report.md"
     assert sorted({path.parent.name for path in written}) == ["figures", "out", "tables"]
     assert Results.read(tmp_path / "out" / "results.yaml") == made
     report = written[0].read_text()
+    assert "A note." in report
     links = re.findall(r"\]\(([^)]+)\)", report)
     assert len(links) == 8
     assert all((tmp_path / "out" / link).is_file() for link in links)
@@ -211,9 +206,3 @@ def test_the_subtitle_says_what_was_judged(found: Results) -> None:
         "subtraction mod 29 · 1 layer, width 32 · 256 held-out runs, "
         f"{found.summary.n_events} events · thresholds locked on 100 explore runs"
     )
-
-
-def test_the_report_is_written_atomically(found: Results, tmp_path: Path) -> None:
-    path = write_report(found, tmp_path / "report.md")
-    assert path.read_text() == render_report(found)
-    assert list(tmp_path.iterdir()) == [path]
