@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gmb_hf.answers.files import LARGEST, check_text, shown
 from gmb_hf.errors import InputError
 from gmb_hf.fingerprints import content_hash, source_hash
-from gmb_hf.language.checkpoints import check_together
+from gmb_hf.language.data import check_together
 from gmb_hf.runs.columns import natural_key
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training.launch import silence_transformers

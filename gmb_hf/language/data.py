@@ -25,6 +25,14 @@ from gmb_hf.training.launch import on_main
 
 Ids = NDArray[np.int64]
 
+TRAINING_TEXT = "training_text.json"
+"""Beside a saved model: what it was trained on, with the counts of its bytes."""
+
+HASH = "tokenizer_hash"
+"""Of a saved model's config, so that it and another model's tokenizer cannot be mixed up."""
+
+_MOST_UNUSED = 0.1  # share of the vocabulary: some models pad theirs to a round number
+
 
 def load_tokenizer(name: str | Path) -> Any:
     """A tokenizer: "byte", a folder's, or one of the Hub; none that brings code of its own.
@@ -54,6 +62,27 @@ def tokenizer_hash(tokenizer: Any) -> str:
     known = {"vocabulary": tokenizer.get_vocab(), "eos": tokenizer.eos_token_id}
     text = json.dumps(known, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def check_together(place: str, config: Any, tokenizer: Any) -> None:
+    """Refuse a tokenizer that is not the model's.
+
+    Raises:
+        InputError: it is not the one that the model's config names by its hash, or the vocabularies
+            differ in size.
+    """
+    expected = getattr(config, HASH, None)
+    words, rows = len(tokenizer), config.vocab_size
+    if expected is not None and expected != tokenizer_hash(tokenizer):
+        raise InputError(
+            f"{place}: the tokenizer is another than the model was trained with "
+            f"(its hash is not {expected[:16]}); save the right one beside the model"
+        )
+    if not (1 - _MOST_UNUSED) * rows <= words <= rows:
+        raise InputError(
+            f"{place}: the tokenizer has {words:,} tokens and the model {rows:,}; save the "
+            "model's own tokenizer beside it"
+        )
 
 
 def encoded(tokenizer: Any, stream: Iterable[Piece]) -> Iterator[Ids]:

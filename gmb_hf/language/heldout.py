@@ -1,15 +1,15 @@
-"""Score checkpoints on held-out text, compare them, and write what was found."""
+"""Load checkpoints, score them on held-out text, compare them, and write what was found."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,32 +20,82 @@ from torch import nn
 from gmb_hf import escape
 from gmb_hf._version import __version__
 from gmb_hf.errors import InputError, positive_int, repeated
-from gmb_hf.files import write_text
-from gmb_hf.language.data import encoded
-from gmb_hf.report.style import (
-    BLACK,
-    BLUE,
-    GREEN,
-    INK,
-    MUTED,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILION,
-    YELLOW,
-    house_style,
-    new_figure,
-    shorten,
+from gmb_hf.files import write_json
+from gmb_hf.language.data import (
+    TRAINING_TEXT,
+    check_together,
+    encoded,
+    load_tokenizer,
+    tokenizer_hash,
 )
+from gmb_hf.report import style
 from gmb_hf.tables import Column, Table
 from gmb_hf.tasks.text import Piece, Tally, Text, TextFile, TextScore, unigram_score
-from gmb_hf.training.launch import chosen_device
-
-if TYPE_CHECKING:
-    from gmb_hf.language.checkpoints import Checkpoint
-
+from gmb_hf.training.launch import chosen_device, silence_transformers
 
 BATCH = 16
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A language model and its tokenizer, as transformers saves both in one folder.
+
+    Attributes:
+        place: the folder, or a name on the Hub.
+        model: a causal language model, in evaluation mode.
+        tokenizer: of its vocabulary.
+        training_text: what `training_text.json` says; None where there is none.
+    """
+
+    place: str
+    model: nn.Module
+    tokenizer: Any
+    training_text: Mapping[str, Any] | None
+
+    @property
+    def block(self) -> int:
+        """The longest input, in tokens; an InputError where the model's config does not say."""
+        longest = getattr(self.model.config, "max_position_embeddings", None)
+        if longest is None:
+            raise InputError(f"{self.place}: its config has no max_position_embeddings")
+        return int(longest)
+
+
+def load_checkpoint(place: str) -> Checkpoint:
+    """The model and the tokenizer of a folder, or of a repository of the Hub.
+
+    Raises:
+        InputError: there is no model, no tokenizer, or the tokenizer is another model's.
+    """
+    from transformers import AutoModelForCausalLM
+
+    import gmb_hf.modeling  # noqa: F401 (makes its models known to the Auto classes)
+
+    folder = Path(place)
+    if folder.exists() and not (folder / "config.json").is_file():
+        raise InputError(f"{place}: holds no model (no config.json); save_pretrained writes one")
+    if folder.exists() and not (folder / "tokenizer_config.json").is_file():
+        raise InputError(
+            f"{place}: holds a model but no tokenizer; save it there too: "
+            "tokenizer.save_pretrained(folder)"
+        )
+    if not folder.exists() and (place.startswith((".", "/", "~")) or place.count("/") > 1):
+        raise InputError(f"{place}: there is no such folder")
+    try:
+        with silence_transformers():
+            # Unsaid, transformers would ask at the terminal whether code may run.
+            model = AutoModelForCausalLM.from_pretrained(
+                place, dtype=torch.float32, trust_remote_code=False
+            )
+    except Exception as error:  # no such repository, no network, a broken file: many kinds
+        reason = " ".join((str(error).strip() or type(error).__name__).split())
+        here = "" if folder.exists() else "is no folder here, and as a model of the Hub "
+        raise InputError(f"{place}: {here}could not be loaded: {reason}") from None
+    tokenizer = load_tokenizer(place)
+    check_together(place, model.config, tokenizer)
+    note = folder / TRAINING_TEXT
+    training_text = json.loads(note.read_text(encoding="utf-8")) if note.is_file() else None
+    return Checkpoint(place, model.eval(), tokenizer, training_text)
 
 
 @dataclass(frozen=True)
@@ -180,41 +230,28 @@ class Scored:
 
 def heldout_table(rows: Sequence[Scored]) -> Table:
     """The table; CSV holds every digit."""
+
+    def perplexity(value: float) -> str:
+        return escape.number(value, 3 if value < 100 else 0)
+
     columns = (
-        Column("text"),
-        Column("model"),
-        Column("loss", escape.number),
-        Column("perplexity", _perplexity),
-        Column("bits_per_byte", escape.number),
-        Column("tokens", escape.steps),
-        Column("bytes", escape.steps),
-        Column("documents", escape.steps),
-    )
-    cells = tuple(
-        (
-            row.text,
-            row.model,
-            row.score.loss,
-            row.score.perplexity,
-            row.score.bits_per_byte,
-            row.score.tokens,
-            row.score.n_bytes,
-            row.score.documents,
-        )
-        for row in rows
+        Column("text", take="text"),
+        Column("model", take="model"),
+        Column("loss", escape.number, take="score.loss"),
+        Column("perplexity", perplexity, take="score.perplexity"),
+        Column("bits_per_byte", escape.number, take="score.bits_per_byte"),
+        Column("tokens", escape.steps, take="score.tokens"),
+        Column("bytes", escape.steps, take="score.n_bytes"),
+        Column("documents", escape.steps, take="score.documents"),
     )
     caption = "Held-out text: loss in nats per token, perplexity, bits per byte"
-    return Table(columns, cells, "heldout", caption)
+    return Table.of(rows, columns, "heldout", caption)
 
 
-def _perplexity(value: float) -> str:
-    return escape.number(value, 3 if value < 100 else 0)
-
-
-# Held-out text as bars: bits per byte of every model on every text.
-
-
-_COLOURS = (BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE, YELLOW, BLACK)
+_COLOURS = (
+    *(style.BLUE, style.ORANGE, style.GREEN, style.SKY),
+    *(style.VERMILION, style.PURPLE, style.YELLOW, style.BLACK),
+)
 _MOST_NUMBERS = 24
 _BASELINE = "#D9D9D9"
 _HATCHES = (None, "//", "..", "xx")  # tell bars of one colour apart
@@ -230,8 +267,8 @@ def heldout_bars(rows: Sequence[Scored]) -> Figure:
     models = list(dict.fromkeys(row.model for row in sorted(rows, key=lambda row: row.is_baseline)))
     baselines = list(dict.fromkeys(row.model for row in rows if row.is_baseline))
     width = 0.8 / len(models)
-    with house_style():
-        figure = new_figure(max(4.2, 1.4 + 0.34 * len(rows)), 3.2)
+    with style.house_style():
+        figure = style.new_figure(max(4.2, 1.4 + 0.34 * len(rows)), 3.2)
         axes = figure.subplots()
         for place, model in enumerate(models):
             heights = {row.text: row.score.bits_per_byte for row in rows if row.model == model}
@@ -246,13 +283,13 @@ def heldout_bars(rows: Sequence[Scored]) -> Figure:
                 width=0.92 * width,
                 color=_BASELINE if grey else _COLOURS[place % len(_COLOURS)],
                 hatch=_HATCHES[turn % len(_HATCHES)],
-                edgecolor=MUTED,
+                edgecolor=style.MUTED,
                 linewidth=0.5,
-                label=shorten(model, 40),
+                label=style.shorten(model, 40),
             )
             if len(rows) <= _MOST_NUMBERS:
-                axes.bar_label(bars, fmt="%.2f", fontsize=6.5, color=INK, padding=1.5)
-        axes.set_xticks(range(len(texts)), [shorten(text, 20) for text in texts])
+                axes.bar_label(bars, fmt="%.2f", fontsize=6.5, color=style.INK, padding=1.5)
+        axes.set_xticks(range(len(texts)), [style.shorten(text, 20) for text in texts])
         axes.tick_params(axis="x", length=0)
         axes.set_ylabel("bits per byte (less is better)")
         axes.margins(y=0.1)
@@ -291,7 +328,10 @@ class Heldout:
                     "model": row.model,
                     "text": row.text,
                     "is_baseline": row.is_baseline,
-                    **_finite(row.score.to_dict()),
+                    **{  # JSON has no infinite perplexity
+                        name: value if math.isfinite(value) else None
+                        for name, value in row.score.to_dict().items()
+                    },
                 }
                 for row in self.rows
             ],
@@ -324,8 +364,6 @@ def evaluate_heldout(
     Raises:
         InputError: a checkpoint or text cannot be read, or the windows are wrong.
     """
-    from gmb_hf.language.checkpoints import load_checkpoint
-
     chosen = chosen_device(device)
     rows: list[Scored] = []
     models: dict[str, dict[str, Any]] = {}
@@ -335,7 +373,17 @@ def evaluate_heldout(
         checkpoint = load_checkpoint(place)
         cut = Windows.of(checkpoint.block, block, stride)
         model = checkpoint.model.to(chosen)
-        models[name] = _about(checkpoint, cut)
+        held = checkpoint.training_text or {}
+        models[name] = {
+            "checkpoint": place,
+            # Shared ones count once.
+            "parameters": sum(parameter.numel() for parameter in model.parameters()),
+            "block": cut.block,
+            "stride": cut.stride,
+            "tokenizer_hash": tokenizer_hash(checkpoint.tokenizer),
+            "vocabulary": len(checkpoint.tokenizer),
+            "training_text": {key: held[key] for key in held if key != "byte_counts"} or None,
+        }
         for text in texts:
             tallies[text.name] = Tally()
             score = score_text(
@@ -352,9 +400,9 @@ def evaluate_heldout(
                     f"{place}: its loss on {text.name} is no finite number; its training diverged"
                 )
             rows.append(Scored(name, text.name, score))
-        if checkpoint.training_text:
-            title, counts = _baseline(checkpoint.training_text)
-            baselines.setdefault(title, counts)
+        if held:
+            names = " + ".join(text["name"] for text in held["texts"])
+            baselines.setdefault(f"byte frequencies of {names}", held["byte_counts"])
     for title, counts in baselines.items():
         for text in texts:
             tally = tallies[text.name]
@@ -380,19 +428,13 @@ def evaluate_heldout(
 
 def write_heldout(found: Heldout, out: Path, *, figures: bool = True) -> list[Path]:
     """Write `heldout.json`, the table as CSV, Markdown and LaTeX, and, with `figures`, the bars."""
-    from gmb_hf.report.style import save_figure
-
-    content = json.dumps(found.to_dict(), indent=2, ensure_ascii=False) + "\n"
     written = [
-        write_text(out / "heldout.json", content),
+        write_json(out / "heldout.json", found.to_dict()),
         *heldout_table(found.rows).write(out),
     ]
-    return written + save_figure(heldout_bars(found.rows), out / "heldout") if figures else written
-
-
-def _finite(numbers: dict[str, Any]) -> dict[str, Any]:
-    """Without the infinite perplexity of an absurd loss, which JSON does not have."""
-    return {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+    if figures:
+        written += style.save_figure(heldout_bars(found.rows), out / "heldout")
+    return written
 
 
 def _named(checkpoints: Sequence[str]) -> dict[str, str]:
@@ -413,27 +455,3 @@ def _named(checkpoints: Sequence[str]) -> dict[str, str]:
     if not all(name and place for name, place in pairs):
         raise InputError("--checkpoint: write it as FOLDER or NAME=FOLDER")
     return dict(pairs)
-
-
-def _about(checkpoint: Checkpoint, cut: Windows) -> dict[str, Any]:
-    from gmb_hf.language.data import tokenizer_hash
-
-    return {
-        "checkpoint": checkpoint.place,
-        "parameters": checkpoint.parameters,
-        "block": cut.block,
-        "stride": cut.stride,
-        "tokenizer_hash": tokenizer_hash(checkpoint.tokenizer),
-        "vocabulary": len(checkpoint.tokenizer),
-        "training_text": {
-            key: value
-            for key, value in (checkpoint.training_text or {}).items()
-            if key != "byte_counts"
-        }
-        or None,
-    }
-
-
-def _baseline(training_text: Any) -> tuple[str, list[int]]:
-    names = " + ".join(text["name"] for text in training_text["texts"])
-    return f"byte frequencies of {names}", training_text["byte_counts"]

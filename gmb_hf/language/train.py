@@ -1,8 +1,20 @@
-"""What the training of a language model tells while it runs: tokens per second, both losses."""
+"""Train a language model under Accelerate: data-parallel, mixed precision, accumulated gradients.
+
+OUT/config.yaml                        the config and the texts; another one is refused
+OUT/tokens/                            the texts as tokens
+OUT/logs/seed_3.parquet                the losses of a seed, a run log
+OUT/kept/seed_3/checkpoint-400/        its model at a step, with `training.keep_every`
+OUT/checkpoints/seed_3/                its model and tokenizer at the end
+OUT/state/seed_3/step-400/             where an interrupted training goes on: Accelerate's
+                                       state, and in progress.json the log so far
+"""
 
 from __future__ import annotations
 
+import json
 import math
+import re
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,22 +27,27 @@ from torch import Tensor, nn
 
 from gmb_hf._version import __version__
 from gmb_hf.errors import InputError
-from gmb_hf.language.checkpoints import (
-    HASH,
-    drop_state,
-    load_state,
-    save_checkpoint,
-    save_state,
-)
+from gmb_hf.files import clear_os_errors, write_text
 from gmb_hf.language.config import ConsistencySettings, LanguageConfig
-from gmb_hf.language.data import Blocks, Corpus, prepare_corpus, spaced_blocks, tokenizer_hash
+from gmb_hf.language.data import (
+    HASH,
+    TRAINING_TEXT,
+    Blocks,
+    Corpus,
+    prepare_corpus,
+    spaced_blocks,
+    tokenizer_hash,
+)
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.modeling.mixers import own_parameter_names
 from gmb_hf.tasks.text import Text, disagreement
-from gmb_hf.training.checkpoints import Rows, check_config
+from gmb_hf.training.checkpoints import Rows, check_config, whole_folder
 from gmb_hf.training.config import config_hash
 from gmb_hf.training.ensemble import MIXER_LR, seeded_model, shape_fields
-from gmb_hf.training.launch import Listener, TrainingBar, on_main
+from gmb_hf.training.launch import Listener, TrainingBar, on_main, silence_transformers
+
+_PROGRESS = "progress.json"
+_ROWS = 256  # continuations written at once
 
 
 class LossBar(TrainingBar, Listener):
@@ -96,41 +113,11 @@ def make_optimizer(
     )
 
 
-# Continuations of a language model, drawn from numbers that are given.
+# Continuations of a language model, and whether they agree with each other.
 
 
 class DivergedError(InputError):
     """A model gives no number for the next token: what it seems to write would be nobody's."""
-
-
-class _Watched:
-    """Remembers whether scores were ever NaN or without end; it changes none."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.good = torch.ones((), dtype=torch.bool, device=device)
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        self.good &= (scores < torch.inf).all()  # of NaN, this is False
-        return scores
-
-
-class _Drawn:
-    """Makes the token that a number stands for the only one there is."""
-
-    def __init__(self, draws: Tensor, temperature: float, prompt_tokens: int) -> None:
-        self._draws = draws
-        self._temperature = temperature
-        self._prompt_tokens = prompt_tokens
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        # From the largest one down, so that the lowest temperature cannot make them infinite.
-        below = scores.double() - scores.amax(-1, keepdim=True)
-        chance = torch.softmax(below / self._temperature, dim=-1).cumsum(-1)  # [B, V]
-        place = input_ids.shape[1] - self._prompt_tokens
-        # The whole is 1 but for rounding, and a number must never lie beyond it.
-        wanted = self._draws[:, place, None] * chance[:, -1:]  # [B, 1]
-        token = torch.searchsorted(chance, wanted, right=True).clamp(max=scores.shape[1] - 1)
-        return torch.full_like(scores, -torch.inf).scatter_(1, token, 0.0)
 
 
 @torch.no_grad()
@@ -158,11 +145,29 @@ def continuations(
     """
     from transformers import GenerationConfig, LogitsProcessorList
 
-    watched = _Watched(rows.device)
-    steps: list[Any] = [watched]
+    prompt = rows.shape[1]
+    sound = torch.ones((), dtype=torch.bool, device=rows.device)
+
+    def watch(input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Note whether scores are NaN or infinite; change none."""
+        sound.logical_and_((scores < torch.inf).all())  # of NaN, this is False
+        return scores
+
+    steps: list[Any] = [watch]
     if draws is not None:
         numbers = torch.from_numpy(draws).to(rows.device)
-        steps.append(_Drawn(numbers, temperature, rows.shape[1]))
+
+        def draw(input_ids: Tensor, scores: Tensor) -> Tensor:
+            """Make the token that a number stands for the only one there is."""
+            # From the largest one down, so that the lowest temperature cannot make them infinite.
+            below = scores.double() - scores.amax(-1, keepdim=True)
+            chance = torch.softmax(below / temperature, dim=-1).cumsum(-1)  # [B, V]
+            # The whole is 1 but for rounding, and a number must never lie beyond it.
+            wanted = numbers[:, input_ids.shape[1] - prompt, None] * chance[:, -1:]  # [B, 1]
+            token = torch.searchsorted(chance, wanted, right=True).clamp(max=scores.shape[1] - 1)
+            return torch.full_like(scores, -torch.inf).scatter_(1, token, 0.0)
+
+        steps.append(draw)
     padding = 0 if end is None else end
     # Not what lies beside the model: penalties, beams and temperatures of its own.
     settings = GenerationConfig(
@@ -182,17 +187,11 @@ def continuations(
         )
     finally:
         model.generation_config = held
-    if not watched.good:
+    if not sound:
         raise DivergedError("the model gives NaN or infinities for the next token")
-    found: Tensor = whole[:, rows.shape[1] :]
+    found: Tensor = whole[:, prompt:]
     short = new_tokens - found.shape[1]
     return torch.nn.functional.pad(found, (0, short), value=padding) if short else found
-
-
-# Self-consistency of a language model in training: do samples from it agree with each other?
-
-
-_ROWS = 256  # continuations written at once
 
 
 def self_consistency(
@@ -215,39 +214,30 @@ def self_consistency(
     own = range(accelerator.process_index, len(prompts), accelerator.num_processes)
     total = torch.zeros((), dtype=torch.float64, device=accelerator.device)
     plain = accelerator.unwrap_model(model).eval()
-    at_once = max(1, _ROWS // settings.samples)
+    k, length = settings.samples, settings.new_tokens
+    at_once = max(1, _ROWS // k)
     for start in range(0, len(own), at_once):
-        total += _disagreeing(plain, prompts, own[start : start + at_once], settings, total.device)
+        numbers = own[start : start + at_once]
+        draws = [np.random.default_rng(number).random((k, length)) for number in numbers]
+        rows = torch.from_numpy(np.repeat(prompts[numbers], k, axis=0)).to(total.device)
+        try:
+            written = continuations(
+                plain,
+                rows,
+                new_tokens=length,
+                draws=np.concatenate(draws),
+                temperature=settings.temperature,
+            )
+        except DivergedError:
+            total += math.nan
+            break
+        samples = written.view(len(numbers), k, length).tolist()
+        total += len(numbers) * disagreement([list(map(tuple, row)) for row in samples])
     found = accelerator.reduce(total, reduction="sum")
     return {"self_consistency_disagreement": float(found) / len(prompts)}
 
 
-def _disagreeing(
-    model: Any,
-    prompts: NDArray[np.int64],
-    numbers: Sequence[int],
-    settings: ConsistencySettings,
-    device: torch.device,
-) -> float:
-    """The sum of the disagreement over prompts of these numbers; NaN of a diverged model."""
-    k, length = settings.samples, settings.new_tokens
-    draws = np.concatenate([_draws(number, k, length) for number in numbers])
-    rows = torch.from_numpy(np.repeat(prompts[numbers], k, axis=0)).to(device)
-    try:
-        written = continuations(
-            model, rows, new_tokens=length, draws=draws, temperature=settings.temperature
-        )
-    except DivergedError:
-        return math.nan
-    samples = written.view(len(numbers), k, length).tolist()
-    return len(numbers) * disagreement([list(map(tuple, row)) for row in samples])
-
-
-def _draws(prompt: int, samples: int, length: int) -> NDArray[np.float64]:
-    return np.random.default_rng(prompt).random((samples, length))
-
-
-# Train a language model under Accelerate: data-parallel, mixed precision, accumulated gradients.
+# The training itself.
 
 
 def train(
@@ -330,7 +320,7 @@ def _train_seed(
     ]
     identity = config_hash({**config.identity(), "texts": corpus.identity, "seed": seed})
     states = folder / "state" / f"seed_{seed}"
-    log = load_state(accelerator, states, identity)
+    log = _load_state(accelerator, states, identity)
     first = max(0, log.last)
     listener.advanced(first * training.batch * text.block)
     for step in range(first, training.steps + 1):
@@ -343,21 +333,21 @@ def _train_seed(
             log.add(step, row)
             listener.measured([seed], row)
             if accelerator.is_main_process:
-                write_log(config, seed, log, corpus, folder)
+                _write_log(config, seed, log, corpus, folder)
             if training.keep_every and step % training.keep_every == 0:
                 kept = kept_path(folder, seed, step)
                 if accelerator.is_main_process and not kept.exists():
                     now = accelerator.unwrap_model(model)
                     save_checkpoint(kept, now, corpus.tokenizer, corpus.about)
             if 0 < step < training.steps:
-                save_state(accelerator, states, log, identity)
+                _save_state(accelerator, states, log, identity)
         if step < training.steps:
             _update(config, step, model, optimizer, blocks, accelerator)
             listener.advanced(training.batch * text.block)
     if accelerator.is_main_process:
         finished = accelerator.unwrap_model(model)
         save_checkpoint(checkpoint_path(folder, seed), finished, corpus.tokenizer, corpus.about)
-        drop_state(states)
+        shutil.rmtree(states, ignore_errors=True)
     accelerator.wait_for_everyone()
 
 
@@ -410,7 +400,10 @@ def _mean_loss(
     return float(total) / (len(rows) * config.text.block)
 
 
-def write_log(config: LanguageConfig, seed: int, log: Rows, corpus: Corpus, folder: Path) -> Path:
+# What a training leaves, and its state while it is under way.
+
+
+def _write_log(config: LanguageConfig, seed: int, log: Rows, corpus: Corpus, folder: Path) -> None:
     """Write the rows of a seed as a run log that says what made it."""
     table = log.log(
         [seed],
@@ -423,4 +416,79 @@ def write_log(config: LanguageConfig, seed: int, log: Rows, corpus: Corpus, fold
             "versions": {"gmb_hf": __version__, "torch": torch.__version__},
         },
     )
-    return table.write(folder / "logs" / f"seed_{seed}.parquet")
+    table.write(folder / "logs" / f"seed_{seed}.parquet")
+
+
+def save_checkpoint(place: Path, model: Any, tokenizer: Any, about: dict[str, Any]) -> Path:
+    """Save a model and its tokenizer in one folder, which appears whole or not at all.
+
+    Args:
+        place: the folder.
+        model: a PreTrainedModel.
+        tokenizer: its tokenizer.
+        about: of the training text, plain data; written to `training_text.json`.
+
+    Raises:
+        InputError: the disk is full, or the place cannot be written to.
+    """
+    with whole_folder(place) as folder, silence_transformers():
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        write_text(folder / TRAINING_TEXT, json.dumps(about) + "\n")
+    return place
+
+
+def _save_state(accelerator: Accelerator, folder: Path, log: Rows, identity: str) -> None:
+    """Save what is needed to go on from here; every process must call it."""
+    unfinished = folder / "unfinished"
+    if accelerator.is_main_process:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        with clear_os_errors(unfinished):
+            unfinished.mkdir(parents=True)
+    accelerator.wait_for_everyone()
+    with clear_os_errors(unfinished), silence_transformers():
+        accelerator.save_state(str(unfinished))
+    accelerator.wait_for_everyone()
+    if accelerator.is_main_process:
+        progress = {"identity": identity, "columns": {"step": log.steps, **log.values}}
+        write_text(unfinished / _PROGRESS, json.dumps(progress) + "\n")
+        new = folder / f"step-{log.last}"
+        shutil.rmtree(new, ignore_errors=True)
+        unfinished.replace(new)
+        for old in _states(folder):
+            if old != new:
+                shutil.rmtree(old)
+    accelerator.wait_for_everyone()
+
+
+def _load_state(accelerator: Accelerator, folder: Path, identity: str) -> Rows:
+    """Go on from the last saved state: the log so far, empty where there is none.
+
+    Raises:
+        InputError: the state is not whole, or of another training.
+    """
+    states = _states(folder)
+    if not states:
+        return Rows()
+    place = states[-1]
+    try:
+        held: dict[str, Any] = json.loads((place / _PROGRESS).read_text(encoding="utf-8"))
+        columns = held["columns"]
+        same = held["identity"] == identity
+        if same:
+            accelerator.load_state(str(place))
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(
+            f"{place}: not a state of an interrupted training ({reason}); delete it to train "
+            "this seed again"
+        ) from error
+    if not same:
+        raise InputError(f"{place}: the interrupted training of another config; delete it")
+    return Rows(columns.pop("step"), columns)
+
+
+def _states(folder: Path) -> list[Path]:
+    """The saved states, the last one at the end."""
+    found = [path for path in folder.glob("step-*") if re.fullmatch(r"step-\d+", path.name)]
+    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -13,13 +12,10 @@ from launched import exit_code as ended
 from launched import started, together
 
 import gmb_hf.files
-from gmb_hf.language import train as language_training
-from gmb_hf.language.config import LanguageConfig
-from gmb_hf.tasks.text import TextFile
 from gmb_hf.training import launch as processes
 from gmb_hf.training import single, stacked
 from gmb_hf.training.config import RunConfig
-from gmb_hf.training.launch import Listener, exit_code
+from gmb_hf.training.launch import Listener
 
 
 class Interrupted(BaseException):
@@ -119,18 +115,3 @@ def data_parallel_training(
 ) -> list[int]:
     """Run `train_data_parallel` in so many processes; their exit codes."""
     return together(train_data_parallel, config, seeds, out, processes=processes)
-
-
-def train_language_share(
-    environment: Mapping[str, str], config: LanguageConfig, seed: int, text: TextFile, out: Path
-) -> None:
-    """Train a language model as one of several processes, 2 for bad input; runs in a child."""
-    os.environ.update(environment)
-    torch.set_num_threads(1)
-    accelerator = processes.make_accelerator(cpu=True)
-    assert accelerator.num_processes == int(environment["WORLD_SIZE"])
-
-    def work() -> None:
-        language_training.train(config, [seed], out, texts=[text], accelerator=accelerator)
-
-    sys.exit(exit_code(work))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,11 @@ import numpy as np
 import pytest
 import torch
 from accelerate.state import AcceleratorState
-from child_processes import train_language_share
 from launched import together
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from gmb_hf.errors import InputError
-from gmb_hf.language.checkpoints import load_checkpoint
 from gmb_hf.language.config import (
     ConsistencySettings,
     LanguageConfig,
@@ -26,6 +26,7 @@ from gmb_hf.language.config import (
     language_preset,
 )
 from gmb_hf.language.data import load_tokenizer
+from gmb_hf.language.heldout import load_checkpoint
 from gmb_hf.language.train import (
     LossBar,
     make_optimizer,
@@ -36,7 +37,7 @@ from gmb_hf.language.train import (
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.text import TextFile
 from gmb_hf.training.ensemble import seeded_model
-from gmb_hf.training.launch import Listener, make_accelerator
+from gmb_hf.training.launch import Listener, exit_code, make_accelerator
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "trainers" / "train_language_model.py"
@@ -177,6 +178,21 @@ def test_mixed_precision_is_near_it(whole: Any, story: TextFile, tmp_path: Path)
     near = log.panel("test_loss").values
     assert (near != exact).any()
     np.testing.assert_allclose(near, exact, rtol=1e-2)
+
+
+def train_language_share(
+    environment: Mapping[str, str], config: LanguageConfig, seed: int, text: TextFile, out: Path
+) -> None:
+    """Train a language model as one of several processes, 2 for bad input; runs in a child."""
+    os.environ.update(environment)
+    torch.set_num_threads(1)
+    accelerator = make_accelerator(cpu=True)
+    assert accelerator.num_processes == int(environment["WORLD_SIZE"])
+
+    def work() -> None:
+        train(config, [seed], out, texts=[text], accelerator=accelerator)
+
+    sys.exit(exit_code(work))
 
 
 def test_two_processes_equal_one(whole: Any, story: TextFile, tmp_path: Path):
