@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -183,12 +182,7 @@ def summarize_curves(curves: Sequence[LossCurve]) -> VariantLosses:
 def matched(
     variants: Mapping[str, Sequence[LossCurve]], baseline: str, *, points: int = POINTS
 ) -> list[Matched]:
-    """Compare every variant with the baseline at equal training loss.
-
-    Args:
-        variants: name -> its runs; the baseline is one of them.
-        baseline: its name.
-        points: how many training losses of the shared range are looked at.
+    """Compare every variant with the baseline at so many training losses of their shared range.
 
     Raises:
         InputError: an unknown baseline, a variant without runs, a seed twice, or bad points.
@@ -272,42 +266,31 @@ def _check(curves: Sequence[LossCurve]) -> None:
         raise InputError(f"the runs {runs} have the same seed, {seed}; one run is one seed")
 
 
-# The generalisation protocol's tables: best and final losses, and those at equal training loss.
+# Tables and a figure.
 
 _SHOWN_POINTS = 8
 _LOSSES = (
-    "best_validation_loss",
-    "best_step",
-    "final_train_loss",
-    "final_validation_loss",
-    "final_gap",
+    *("best_validation_loss", "best_step"),
+    *("final_train_loss", "final_validation_loss", "final_gap"),
 )
 
 
-def generalisation_tables(
-    variants: Mapping[str, VariantLosses], matched: Sequence[Matched], notes: tuple[str, ...] = ()
-) -> list[Table]:
-    """The tables; those of the comparison only where there is something to compare.
-
-    `notes` go with each of them.
-    """
-    pairs = [comparison(matched), at_equal_loss(matched)] if matched else []
-    return [replace(table, notes=notes) for table in (losses(variants), *pairs)]
-
-
-def losses(variants: Mapping[str, VariantLosses]) -> Table:
-    """Best and final losses and the gap, each over seeds."""
+def generalisation_tables(found: Generalisation) -> list[Table]:
+    """Best and final losses; where variants are compared, their losses at equal training loss."""
     columns = (Column("variant"), Column("quantity"), Column("runs", str), *spread_columns())
     rows = [
         (name, quantity, len(variant.runs), *spread(getattr(variant, quantity)))
-        for name, variant in variants.items()
+        for name, variant in found.variants.items()
         for quantity in _LOSSES
     ]
     caption = "Best and final losses in nats, and validation less training loss at the end"
-    return Table(columns, rows, "generalization_losses", caption)
+    made = [Table(columns, rows, "generalization_losses", caption)]
+    if found.matched:
+        made += [_means_at_equal_loss(found.matched), _points_at_equal_loss(found.matched)]
+    return [replace(table, notes=found.notes) for table in made]
 
 
-def comparison(matched: Sequence[Matched]) -> Table:
+def _means_at_equal_loss(pairs: Sequence[Matched]) -> Table:
     """Validation loss averaged over equal training losses, variant against baseline."""
     columns = (
         Column("variant", take="variant"),
@@ -328,16 +311,16 @@ def comparison(matched: Sequence[Matched]) -> Table:
         Column("p_adjusted", escape.p_value, take="difference.p_adjusted"),
     )
     caption = "Mean validation loss at equal training loss (nats)"
-    return Table.of(matched, columns, "generalization_matched", caption)
+    return Table.of(pairs, columns, "generalization_matched", caption)
 
 
-def at_equal_loss(matched: Sequence[Matched]) -> Table:
+def _points_at_equal_loss(pairs: Sequence[Matched]) -> Table:
     """Validation losses at single training losses of the shared range."""
     columns = [Column("variant"), Column("baseline"), Column("reliable", escape.yes_no, "c")]
     names = ("train_loss", "variant_val", "baseline_val", "difference")
     columns += [Column(name, escape.number) for name in names]
     rows = []
-    for one in matched:
+    for one in pairs:
         count = len(one.train_loss)
         shown = np.linspace(0, count - 1, min(count, _SHOWN_POINTS)).round().astype(int)
         for at in np.unique(shown):
@@ -372,9 +355,23 @@ def generalisation_figure(
         for place, (name, curves) in enumerate(runs.items()):
             colour = style.VARIANT_COLOURS[place % len(style.VARIANT_COLOURS)]
             dashes = style.VARIANT_DASHES[place % len(style.VARIANT_DASHES)]
+            for curve in curves:
+                kept = np.flatnonzero(curve.records & (curve.train > 0))
+                train, validation = curve.train[kept], curve.validation[kept]
+                left.plot(train, validation, color=colour, ls=dashes, lw=0.9, alpha=0.8)
+                if len(kept):
+                    best = np.argmin(validation)
+                    left.plot(train[best], validation[best], ".", ms=5, color=colour)
             flag = " (range does not match)" if name in unreliable else ""
-            _against_training(left, curves, colour, dashes)
-            _gap(right, summaries[name], colour, dashes, f"{style.shorten(name, 24)}{flag}")
+            label = f"{style.shorten(name, 24)}{flag}"
+            variant = summaries[name]
+            mean = np.array(variant.gap_mean)
+            right.plot(variant.steps, mean, color=colour, ls=dashes, label=label, zorder=2)
+            if variant.gap_std is not None:
+                low, high = mean - variant.gap_std, mean + variant.gap_std
+                right.fill_between(
+                    variant.steps, low, high, color=colour, alpha=0.18, lw=0, zorder=1
+                )
         left.plot([], [], ".", color=style.INK, label="best of a run")
         left.set_xscale("log")
         left.set_yscale("log")
@@ -394,47 +391,13 @@ def generalisation_figure(
         return figure
 
 
-def _against_training(
-    axes: Axes, curves: Sequence[LossCurve], colour: str, dashes: tuple[int, tuple[float, ...]]
-) -> None:
-    for curve in curves:
-        kept = curve.records & (curve.train > 0)
-        axes.plot(
-            curve.train[kept], curve.validation[kept], color=colour, ls=dashes, lw=0.9, alpha=0.8
-        )
-        records = np.flatnonzero(kept)
-        if len(records):
-            best = records[np.argmin(curve.validation[records])]
-            axes.plot(curve.train[best], curve.validation[best], ".", ms=5, color=colour)
-
-
-def _gap(
-    axes: Axes,
-    variant: VariantLosses,
-    colour: str,
-    dashes: tuple[int, tuple[float, ...]],
-    label: str,
-) -> None:
-    mean = np.array(variant.gap_mean)
-    axes.plot(variant.steps, mean, color=colour, ls=dashes, label=label, zorder=2)
-    if variant.gap_std is not None:
-        spread = np.array(variant.gap_std)
-        axes.fill_between(
-            variant.steps, mean - spread, mean + spread, color=colour, alpha=0.18, lw=0, zorder=1
-        )
-
-
 # From run logs of several variants to the comparison of their generalisation.
 
 FORMAT = "gmb-hf generalisation 1"
 TRAIN_LOSSES = ("train_loss", "train/loss", "training_loss", "loss")
 VALIDATION_LOSSES = (
-    "val_loss",
-    "val/loss",
-    "validation_loss",
-    "eval_loss",
-    "eval/loss",
-    "test_loss",
+    *("val_loss", "val/loss", "validation_loss"),
+    *("eval_loss", "eval/loss", "test_loss"),
 )
 """Names under which logs hold the losses; the first that is there is taken."""
 
@@ -491,14 +454,16 @@ def compare_logs(
     Args:
         sources: variant -> files, folders or globs, as `RunLog.read` takes them.
         train, validation: columns; None takes the first known name that the logs have.
-        baseline, points: as in `generalise`.
+        baseline: the variant that the others are compared with; None takes `dense`, else the first.
+        points: how many training losses of a shared range are looked at.
         allow_fingerprint_mismatch: compare different data all the same; every table says so.
 
     Returns:
         What was found, and the losses of every run by variant.
 
     Raises:
-        InputError: nothing to read, a missing column, a loss that is none, or as `generalise`.
+        InputError: nothing to read, a missing column, a loss that is none, an unknown baseline, a
+            seed twice in a variant, or bad points.
         FingerprintMismatchError: the logs name different data.
     """
     logs = {name: RunLog.read(paths) for name, paths in sources.items()}
@@ -508,33 +473,36 @@ def compare_logs(
         )
         for name, log in logs.items()
     }
-    found = generalise(variants, baseline=baseline, points=points)
+    base = default_baseline(variants) if baseline is None else baseline
+    pairs = tuple(matched(variants, base, points=points))
+    summaries = {name: summarize_curves(curves) for name, curves in variants.items()}
     unequal = refuse_mismatches(
-        mismatches(
-            {name: learned_data(log.metadata) for name, log in logs.items()}, found.baseline
-        ),
+        mismatches({name: learned_data(log.metadata) for name, log in logs.items()}, base),
         allowed=allow_fingerprint_mismatch,
     )
-    return replace(found, notes=(*unequal, *found.notes)), variants
+    notes = (*unequal, *_notes(summaries, pairs))
+    return Generalisation(base, summaries, pairs, notes), variants
 
 
 def read_curves(
     log: RunLog, *, where: str, train: str | None = None, validation: str | None = None
 ) -> list[LossCurve]:
-    """The losses of every run of a log.
+    """The losses of every run of one variant's log, which was read from `where`.
 
     Args:
-        log: of one variant.
-        where: it was read from, for messages.
+        log, where: the log, and its name in messages.
         train, validation: columns; None takes the first known name that the log has.
 
     Raises:
         InputError: a missing column, or a loss that is none.
     """
-    columns = [
-        _column(log, train, TRAIN_LOSSES, where),
-        _column(log, validation, VALIDATION_LOSSES, where),
-    ]
+    columns = []
+    for given, known in ((train, TRAIN_LOSSES), (validation, VALIDATION_LOSSES)):
+        names = known if given is None else (given,)
+        column = next((name for name in names if name in log.observables), None)
+        if column is None:
+            raise missing_column(names[0], log.observables, where)
+        columns.append(column)
     panels = [log.panel(column) for column in columns]
     curves = []
     for place, (run, seed) in enumerate(zip(log.runs, log.seeds, strict=True)):
@@ -555,23 +523,6 @@ def read_curves(
     return curves
 
 
-def generalise(
-    variants: Mapping[str, Sequence[LossCurve]],
-    *,
-    baseline: str | None = None,
-    points: int = POINTS,
-) -> Generalisation:
-    """Compare variants by their runs: best and final losses, and losses at equal training loss.
-
-    Raises:
-        InputError: an unknown baseline, a seed twice in a variant, or bad points.
-    """
-    base = default_baseline(variants) if baseline is None else baseline
-    pairs = tuple(matched(variants, base, points=points))
-    summaries = {name: summarize_curves(curves) for name, curves in variants.items()}
-    return Generalisation(base, summaries, pairs, tuple(_notes(summaries, pairs)))
-
-
 def write_generalised(
     found: Generalisation,
     variants: Mapping[str, Sequence[LossCurve]],
@@ -582,22 +533,13 @@ def write_generalised(
     """Write generalization.json, tables/ and, where wanted, the figure; returns the files."""
     target = Path(out)
     files = [write_json(target / "generalization.json", found.to_dict())]
-    for table in generalisation_tables(found.variants, found.matched, found.notes):
+    for table in generalisation_tables(found):
         files += table.write(target / "tables")
     if not figures:
         return files
     unreliable = tuple(one.variant for one in found.matched if not one.reliable)
     figure = generalisation_figure(variants, found.variants, unreliable)
     return files + style.save_figure(figure, target / "figures" / "generalization")
-
-
-def _column(log: RunLog, given: str | None, known: Sequence[str], where: str) -> str:
-    """The column that is given, else the first known one that the log has."""
-    names = known if given is None else (given,)
-    for name in names:
-        if name in log.observables:
-            return name
-    raise missing_column(names[0], log.observables, where)
 
 
 def _notes(summaries: Mapping[str, VariantLosses], pairs: Sequence[Matched]) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.errors import InputError, choose, repeated, right_call, unknown
+from gmb_hf.errors import InputError, choose, repeated, right_call
 from gmb_hf.files import read_text, write_text
 
 COLUMNS = ("variant", "seed", "phase", "trained_on", "task", "loss", "accuracy")
@@ -64,8 +64,7 @@ class RetentionMatrix:
             if twice is not None:
                 raise InputError(f"{where}: {kind} {twice!r} is given twice; give each once")
         for task in self.trained_on:
-            if task not in self.tasks:
-                raise unknown("trained task", task, self.tasks, where=where)
+            choose("trained task", task, self.tasks, where=where)
         shape = (len(self.seeds), len(self.trained_on) + 1, len(self.tasks))
         for name, values in (("loss", self.loss), ("accuracy", self.accuracy)):
             if values.shape != shape:
@@ -118,20 +117,20 @@ def read_matrix(path: str | Path) -> dict[str, RetentionMatrix]:
     found: dict[str, _Cells] = {}
     for line, row in _rows(read_text(path), str(path)):
         where = f"{path}: line {line}"
-        key = (_whole(row, "seed", where), _whole(row, "phase", where), _word(row, "task", where))
+        cell = {name: _value(row, name, where) for name in COLUMNS if name != "trained_on"}
+        key = (cell["seed"], cell["phase"], cell["task"])
         if (not row["trained_on"] and key[1]) or (row["trained_on"] and not key[1]):
             raise InputError(
                 f"{where}: phase {key[1]} is trained on {row['trained_on'] or 'nothing'!r}; phase "
                 "0 is the untrained model and trained on nothing, every other on one task"
             )
-        cells = found.setdefault(_word(row, "variant", where), {})
+        cells = found.setdefault(cell["variant"], {})
         if key in cells:
             raise InputError(
                 f"{where}: variant {row['variant']!r}, seed {key[0]}, phase {key[1]}, task "
                 f"{key[2]!r} stands already in line {cells[key].line}; delete one of the rows"
             )
-        loss, accuracy = (_number(row, name, where) for name in ("loss", "accuracy"))
-        cells[key] = _Cell(line, row["trained_on"], loss, accuracy)
+        cells[key] = _Cell(line, row["trained_on"], cell["loss"], cell["accuracy"])
     if not found:
         raise InputError(f"{path}: no rows below the header; has any phase finished?")
     matrices = {variant: _matrix(variant, cells, str(path)) for variant, cells in found.items()}
@@ -206,8 +205,7 @@ def _rows(text: str, where: str) -> Iterator[tuple[int, dict[str, str]]]:
     if twice is not None:
         raise InputError(f"{where}: column {twice!r} stands twice in the header")
     for name in header:
-        if name not in COLUMNS:
-            raise unknown("column", name, COLUMNS, where=where)
+        choose("column", name, COLUMNS, where=where)
     for name in COLUMNS:
         if name not in header:
             raise InputError(f"{where}: column {name!r} missing; a matrix has {', '.join(COLUMNS)}")
@@ -222,28 +220,26 @@ def _rows(text: str, where: str) -> Iterator[tuple[int, dict[str, str]]]:
         yield reader.line_num, dict(zip(header, (cell.strip() for cell in cells), strict=True))
 
 
-def _word(row: Mapping[str, str], column: str, where: str) -> str:
-    if not row[column]:
+def _value(row: Mapping[str, str], column: str, where: str) -> Any:
+    """A cell: a whole number of at least 0, a finite number, or a name that is not empty."""
+    text = row[column]
+    if column in ("seed", "phase"):
+        if not text.isdecimal():
+            raise InputError(
+                f"{where}: {column} must be a whole number of at least 0, got {text!r}"
+            )
+        return int(text)
+    if column in _EXPECTED:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not math.isfinite(value):
+            raise InputError(f"{where}: {column} is {text!r}; {_EXPECTED[column]}")
+        return value
+    if not text:
         raise InputError(f"{where}: {column} is empty; give its name")
-    return row[column]
-
-
-def _whole(row: Mapping[str, str], column: str, where: str) -> int:
-    if not row[column].isdecimal():
-        raise InputError(
-            f"{where}: {column} must be a whole number of at least 0, got {row[column]!r}"
-        )
-    return int(row[column])
-
-
-def _number(row: Mapping[str, str], column: str, where: str) -> float:
-    try:
-        value = float(row[column])
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise InputError(f"{where}: {column} is {row[column]!r}; {_EXPECTED[column]}")
-    return value
+    return text
 
 
 # Retention, transfer and forgetting: the standard numbers of a sequence of tasks.
@@ -338,8 +334,7 @@ def check(settings: Mapping[str, Any]) -> None:
     """Refuse unknown keywords and wrong values of the metric; raises InputError."""
     with right_call("retention", _CALL):
         for name in settings:
-            if name not in _KEYWORDS:
-                raise unknown("keyword", name, _KEYWORDS)
+            choose("keyword", name, _KEYWORDS)
         choose("measure", str(settings.get("measure", "accuracy")), MEASURES)
 
 
@@ -379,7 +374,24 @@ def _given_matrix(
     predictions: Any, references: Any, measure: str
 ) -> tuple[NDArray[np.float64], bool]:
     """The matrix, [P + 1, P], columns in the order of training; whether row 0 was given."""
-    rows, trained = _given_rows(predictions), _trained(references)
+    if predictions is None or not len(predictions):
+        raise InputError("predictions is missing; give a row per phase")
+    rows: list[list[Any]] = []
+    for number, row in enumerate(predictions):
+        if isinstance(row, str) or not hasattr(row, "__len__"):
+            raise InputError(f"predictions[{number}] must be a list with a number for each task")
+        rows.append(list(row))
+    if references is None:
+        raise InputError("references is missing; give the place of the task of each phase")
+    trained: list[int | None] = []
+    for number, place in enumerate(references):
+        # Arrow keeps None among numbers as NaN.
+        if place is None or (isinstance(place, float) and math.isnan(place)):
+            trained.append(None)
+        elif isinstance(place, (bool, str)) or place != int(place):
+            raise InputError(f"references[{number}] must be a whole number or None, got {place!r}")
+        else:
+            trained.append(int(place))
     if len(rows) != len(trained):
         raise InputError(
             f"{len(rows)} rows of predictions but {len(trained)} references; give one for each"
@@ -400,7 +412,15 @@ def _given_matrix(
                 f"{len(rows[0])}; every task is needed after every phase"
             )
         for task, value in enumerate(row):
-            _check_value(value, measure, f"predictions[{number}], task {task}")
+            good = isinstance(value, (int, float, np.number)) and math.isfinite(value)
+            if not good or (measure == "accuracy" and not 0 <= value <= 1):
+                rule = {
+                    "accuracy": "an accuracy must be in [0, 1]",
+                    "loss": "a loss must be finite",
+                }
+                raise InputError(
+                    f"predictions[{number}], task {task} is {value!r}; {rule[measure]}"
+                )
     for number, place in enumerate(trained):
         if place is not None and not 0 <= place < len(rows[0]):
             raise InputError(
@@ -413,36 +433,3 @@ def _given_matrix(
             )
     values = np.array(rows if untrained else [rows[0], *rows], dtype=np.float64)
     return values[:, order], untrained
-
-
-def _given_rows(predictions: Any) -> list[list[Any]]:
-    if predictions is None or not len(predictions):
-        raise InputError("predictions is missing; give a row per phase")
-    rows = []
-    for number, row in enumerate(predictions):
-        if isinstance(row, str) or not hasattr(row, "__len__"):
-            raise InputError(f"predictions[{number}] must be a list with a number for each task")
-        rows.append(list(row))
-    return rows
-
-
-def _trained(references: Any) -> list[int | None]:
-    if references is None:
-        raise InputError("references is missing; give the place of the task of each phase")
-    found: list[int | None] = []
-    for number, place in enumerate(references):
-        # Arrow keeps None among numbers as NaN.
-        if place is None or (isinstance(place, float) and math.isnan(place)):
-            found.append(None)
-        elif isinstance(place, (bool, str)) or place != int(place):
-            raise InputError(f"references[{number}] must be a whole number or None, got {place!r}")
-        else:
-            found.append(int(place))
-    return found
-
-
-def _check_value(value: Any, measure: str, where: str) -> None:
-    good = isinstance(value, (int, float, np.number)) and math.isfinite(value)
-    if not good or (measure == "accuracy" and not 0 <= value <= 1):
-        what = "an accuracy must be in [0, 1]" if measure == "accuracy" else "a loss must be finite"
-        raise InputError(f"{where} is {value!r}; {what}")

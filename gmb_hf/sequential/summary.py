@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gmb_hf import escape
 from gmb_hf.documents import Record
@@ -165,12 +164,15 @@ def summarize(
     base = default_baseline(names) if baseline is None else choose("variant", baseline, names)
     first = matrices[base]
     known = {name: quantities(matrix) for name, matrix in matrices.items()}
-    pairs = [
-        pair
-        for quantity in QUANTITIES
-        if known[base][quantity] is not None
-        for pair in differences(quantity, _by_seed(matrices, known, quantity), base)
-    ]
+    pairs: list[Difference] = []
+    for quantity in QUANTITIES:
+        by_seed = {
+            name: dict(zip(matrix.seeds, values.tolist(), strict=True))
+            for name, matrix in matrices.items()
+            if (values := known[name][quantity]) is not None
+        }
+        if by_seed:
+            pairs += differences(quantity, by_seed, base)
     few = [
         f"{name} has {len(matrix.seeds)} of at least {LEAST_SEEDS} seeds: no interval, no test"
         for name, matrix in matrices.items()
@@ -197,20 +199,6 @@ def summarize(
         },
         differences=tuple(pairs),
     )
-
-
-def _by_seed(
-    matrices: Mapping[str, RetentionMatrix],
-    known: Mapping[str, Mapping[str, NDArray[np.float64] | None]],
-    quantity: str,
-) -> dict[str, dict[int, float]]:
-    """Variant -> seed -> the value of a quantity."""
-    found = {}
-    for name, matrix in matrices.items():
-        values = known[name][quantity]
-        if values is not None:
-            found[name] = dict(zip(matrix.seeds, values.tolist(), strict=True))
-    return found
 
 
 def _tasks(matrix: RetentionMatrix) -> tuple[TaskSummary, ...]:
