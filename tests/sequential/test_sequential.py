@@ -65,6 +65,8 @@ def plain_matrix(config, variant, seed):
 @pytest.mark.parametrize("suite", ["modular", "formal"])
 def test_the_matrix_is_that_of_a_plain_loop(tmp_path, suite, variant):
     config = tiny(suite, "training.steps=5", "training.lr=3e-3")
+    if variant != "dense":  # all tasks are of one kind of rows; two show what a variant does
+        config = config.changed([f"suite.order={','.join(config.suite.tasks[1:3])}"])
     folder = trained(config, tmp_path, [3, 5], variant, save_models="none")
     matrix = read_matrix(folder.path / "matrix.csv")[variant]
     for place, seed in enumerate(matrix.seeds):
@@ -140,7 +142,7 @@ class _Stopping(Callback):
         self._count("ended")
 
 
-CARRIED = tiny("modular", "phases.carry_optimizer=true")
+CARRIED = tiny("modular", "suite.order=add,sub,mul", "phases.carry_optimizer=true")
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +198,7 @@ def test_another_design_in_the_folder_is_refused(tmp_path):
 
 
 def test_stopped_seeds_keep_their_weights_and_no_seed_depends_on_another(tmp_path):
-    config = tiny("formal", "suite.order=copy_8,majority_9", "training.steps=40")
+    config = tiny("formal", "suite.order=copy_8,majority_9", "training.steps=20")
     free = trained(config, tmp_path / "free", [0, 1, 2])
     curves = RunLog.read(next((free.path / "logs/dense").glob("phase-1-*"))).panel("test_loss")
     enough = float(np.median(curves.values[:, -2]))  # some seed reaches it before the end
@@ -204,7 +206,7 @@ def test_stopped_seeds_keep_their_weights_and_no_seed_depends_on_another(tmp_pat
     together = trained(config, tmp_path / "together", [0, 1, 2], save_models="all")
     log = RunLog.read(next((together.path / "logs/dense").glob("phase-1-*")))
     lengths = [int(present.sum()) for present in log.panel("test_loss").present]
-    assert min(lengths) < 9
+    assert min(lengths) < 5
     stopped = read_matrix(together.path / "matrix.csv")["dense"]
     for place, seed in enumerate(stopped.seeds):
         values = log.panel("test_loss").values[place][: lengths[place]]
