@@ -8,6 +8,7 @@ Overfitting on Small Algorithmic Datasets", the paper that found grokking on the
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -22,7 +23,6 @@ from gmb_hf.tasks.task import (
     Vocabulary,
     check_row_count,
     corrupt,
-    split_indices,
     split_pairs,
 )
 
@@ -108,14 +108,7 @@ def nearest_prime(number: int) -> int:
 
 def is_prime(number: int) -> bool:
     """Whether `number` is prime, by trial division."""
-    if number < 2:
-        return False
-    divisor = 2
-    while divisor * divisor <= number:
-        if number % divisor == 0:
-            return False
-        divisor += 1
-    return True
+    return number > 1 and all(number % divisor for divisor in range(2, math.isqrt(number) + 1))
 
 
 @dataclass(frozen=True)
@@ -229,15 +222,9 @@ class ModularTask(Task):
     def split(
         self, fraction: float = 0.5, data_seed: int = 42
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Indices of the training rows and of the held-out rows.
-
-        Args:
-            fraction: the share of rows to train on, in (0, 1), or as an int their number.
-            data_seed: a whole number in [0, 2**32).
-        """
+        """Indices of the training rows and of the held-out rows; see `split_indices`."""
         if not self.keep_pairs_together:
-            n_rows = self.prime * (self.prime - OPERATIONS[self.operation].divides)
-            return split_indices(n_rows, fraction, data_seed)
+            return super().split(fraction, data_seed)
         a, b = self.operands().values()
         return split_pairs(b * self.prime + a, fraction, data_seed)
 

@@ -41,9 +41,8 @@ def write_shard(path: str | Path, tokens: ArrayLike) -> Path:
     if not np.issubdtype(ids.dtype, np.integer):
         raise InputError(f"{path}: tokens must be whole numbers, got {ids.dtype}")
     if ids.min() < 0 or ids.max() > 0xFFFF:
-        raise InputError(
-            f"{path}: a shard holds ids from 0 to 65535, got {ids.min()} to {ids.max()}"
-        )
+        found = f"{ids.min()} to {ids.max()}"
+        raise InputError(f"{path}: a shard holds ids from 0 to 65535, got {found}")
     header = np.zeros(HEADER_INTS, dtype="<i4")
     header[:3] = MAGIC, VERSION, ids.size
     return write_bytes(path, header.tobytes() + ids.astype("<u2").tobytes())
@@ -66,24 +65,19 @@ def read_shard(path: str | Path) -> NDArray[np.uint16]:
     if len(content) >= 4 and magic != MAGIC:
         raise InputError(f"{path}: not a token shard: it starts with {magic}, a shard with {MAGIC}")
     if len(content) < HEADER_BYTES:
-        raise InputError(
-            f"{path}: truncated: {len(content)} bytes, the header alone takes {HEADER_BYTES}; "
-            "export it again"
-        )
+        fault = f"truncated: {len(content)} bytes, the header alone takes {HEADER_BYTES}"
+        raise InputError(f"{path}: {fault}; export it again")
     version, count = (int(v) for v in np.frombuffer(content, dtype="<i4", count=3)[1:])
     if version != VERSION:
         raise InputError(f"{path}: shard version {version} is unknown; this reads {VERSION}")
     body = len(content) - HEADER_BYTES
     if body % 2:
-        raise InputError(
-            f"{path}: {body} bytes of tokens, an odd number, where each takes two; export it again"
-        )
+        fault = f"{body} bytes of tokens, an odd number, where each takes two"
+        raise InputError(f"{path}: {fault}; export it again")
     if count != body // 2:
         fault = "truncated" if count > body // 2 else "longer than its header says"
-        raise InputError(
-            f"{path}: {fault}: the header names {count} tokens, the file holds {body // 2}; "
-            "export it again"
-        )
+        fault = f"{fault}: the header names {count} tokens, the file holds {body // 2}"
+        raise InputError(f"{path}: {fault}; export it again")
     return np.frombuffer(content, dtype="<u2", offset=HEADER_BYTES).astype(np.uint16)
 
 
@@ -119,9 +113,7 @@ def export_shards(
     count = train_rows(len(rows), fraction)
     stream = random_stream(seed)
     order = stream.permutation(len(rows))
-    paths = []
-    parts = {"train.bin": rows[order[:count]], "val.bin": rows[order[count:]]}
-    for name, part in parts.items():
-        stream.shuffle(part)
-        paths.append(write_shard(Path(out) / name, part))
-    return paths[0], paths[1]
+    train, val = rows[order[:count]], rows[order[count:]]
+    stream.shuffle(train)
+    stream.shuffle(val)
+    return write_shard(Path(out) / "train.bin", train), write_shard(Path(out) / "val.bin", val)

@@ -68,9 +68,7 @@ def random_stream(data_seed: int, *stream: int) -> np.random.RandomState:
 def train_rows(n_rows: int, fraction: float) -> int:
     """How many of `n_rows` rows are trained on.
 
-    Args:
-        n_rows: all rows of the task.
-        fraction: the share to train on, in (0, 1), rounded down; or, as an int, their number.
+    `fraction` is the share to train on, in (0, 1), rounded down; or, as an int, their number.
 
     Raises:
         InputError: either side of the split would be empty.
@@ -81,10 +79,9 @@ def train_rows(n_rows: int, fraction: float) -> int:
         # The slack gives 4000 of 9409 rows for the fraction 4000/9409, not 3999.
         count = int(n_rows * checked_fraction("fraction", fraction) + 1e-9)
     if not 0 < count < n_rows:
-        raise InputError(
-            f"fraction {fraction!r} of {n_rows} rows leaves {count} to train on and "
-            f"{n_rows - count} held out; both sides need at least one"
-        )
+        left = f"{count} to train on and {n_rows - count} held out"
+        hint = "both sides need at least one"
+        raise InputError(f"fraction {fraction!r} of {n_rows} rows leaves {left}; {hint}")
     return count
 
 
@@ -93,13 +90,9 @@ def split_indices(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Indices of the training rows and of the held-out rows.
 
-    The rows are permuted by `RandomState(data_seed)` and cut, as in the evaluation protocol's
-    generators, so a seed gives the same rows here and in the binary shards.
-
-    Args:
-        n_rows: all rows of the task.
-        fraction: the share to train on, or as an int the number of rows; see `train_rows`.
-        data_seed: a whole number in [0, 2**32).
+    The rows are permuted by `RandomState(data_seed)`, with a seed in [0, 2**32), and cut (see
+    `train_rows`) as in the evaluation protocol's generators, so a seed gives the same rows here
+    and in the binary shards.
 
     Raises:
         InputError: a bad seed, or a side of the split would be empty.
@@ -120,8 +113,7 @@ def split_pairs(
 
     Args:
         partner: int64 [N], the index of each row's partner; a row may be its own.
-        fraction: as in `split_indices`.
-        data_seed: as in `split_indices`.
+        fraction, data_seed: as in `split_indices`.
 
     Raises:
         InputError: as `split_indices`, or no such split exists.
@@ -130,8 +122,9 @@ def split_pairs(
     first = np.flatnonzero(partner >= np.arange(len(partner)))
     first = first[random_stream(data_seed).permutation(len(first))]
     single = partner[first] == first
-    chosen = np.cumsum(np.where(single, 1, 2)) <= count
-    if np.where(single, 1, 2)[chosen].sum() < count:
+    sizes = np.where(single, 1, 2)
+    chosen = np.cumsum(sizes) <= count
+    if sizes[chosen].sum() < count:
         # One row short: the next row is the first half of a pair.
         spare = np.flatnonzero(single & ~chosen)
         if spare.size:
@@ -179,10 +172,9 @@ def corrupt(
 
 
 def _with_partners(first: NDArray[np.int64], partner: NDArray[np.int64]) -> NDArray[np.int64]:
-    both = np.stack([first, partner[first]], axis=1)  # [pairs, 2]
-    keep = np.ones(both.shape, dtype=np.bool_)
-    keep[:, 1] = both[:, 1] != both[:, 0]
-    kept: NDArray[np.int64] = both[keep].astype(np.int64)
+    both = np.stack([first, partner[first]], axis=1).astype(np.int64)  # [pairs, 2]
+    twice = both[:, 1] == both[:, 0]
+    kept: NDArray[np.int64] = both[~np.stack([np.zeros_like(twice), twice], axis=1)]
     return kept
 
 
@@ -295,7 +287,7 @@ class Task(ABC):
 
     def answers(self) -> NDArray[np.int64]:
         """The true answer tokens of every row, int64 [N, A]."""
-        return _answers(self.rows(), self.answer_positions)
+        return self.rows()[:, self._answer_columns]
 
     def split(
         self, fraction: float = 0.5, data_seed: int = 42
@@ -304,24 +296,19 @@ class Task(ABC):
         return split_indices(len(self.rows()), fraction, data_seed)
 
     def data(self, fraction: float = 0.5, data_seed: int = 42) -> TaskData:
-        """The rows as `data_seed` sees them.
-
-        Args:
-            fraction: the share of rows to train on, in (0, 1), or as an int their number.
-            data_seed: draws the split, apart from any seed of a model.
+        """The rows as `data_seed`, which is apart from any seed of a model, sees them.
 
         Raises:
-            InputError: a bad seed, or a side of the split would be empty.
+            InputError: as `split_indices`.
         """
         rows = self.rows()
         train, test = self.split(fraction, data_seed)
-        true_answers = _answers(rows, self.answer_positions)
+        true_answers = rows[:, self._answer_columns]
         answers, corrupted = self._corrupted_answers(true_answers, train, data_seed)
-        places = [position + 1 for position in self.answer_positions]
-        rows[:, places] = answers
+        rows[:, self._answer_columns] = answers
         return TaskData(
             input_ids=rows,
-            labels=self._labels(answers, rows),
+            labels=self._labels(rows),
             answers=answers,
             true_answers=true_answers,
             corrupted=corrupted,
@@ -346,10 +333,6 @@ class Task(ABC):
         where the answer is one token, else a list); where labels are corrupted also
         `true_answer` and `corrupted`. The tables live in memory, and the same arguments give the
         same content and the same fingerprint, so no cache can serve anything stale.
-
-        Args:
-            fraction: as in `data`.
-            data_seed: as in `data`.
         """
         from datasets import Dataset, DatasetDict, NamedSplit
 
@@ -363,7 +346,7 @@ class Task(ABC):
     def split_tables(self, fraction: float = 0.5, data_seed: int = 42) -> dict[str, pa.Table]:
         """The splits `train` and `test` as tables, with the columns of `to_dataset_dict`."""
         data = self.data(fraction, data_seed)
-        columns = self._columns(data.input_ids, data.labels, data.answers)
+        columns = self._columns(data.input_ids)
         if self.corrupts_labels:
             columns["true_answer"] = _scalar(data.true_answers)
             columns["corrupted"] = data.corrupted
@@ -375,21 +358,22 @@ class Task(ABC):
 
     def full_table(self) -> pa.Table:
         """Every row with its true answer, unsplit: `input_ids`, `labels`, operands, `answer`."""
-        rows = self.rows()
-        answers = _answers(rows, self.answer_positions)
-        return _table(self._columns(rows, self._labels(answers, rows), answers))
+        return _table(self._columns(self.rows()))
 
-    def _labels(self, answers: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """-100 everywhere but at the answer tokens [N, T]."""
+    @property
+    def _answer_columns(self) -> list[int]:
+        return [position + 1 for position in self.answer_positions]
+
+    def _labels(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows with -100 everywhere but at the answer tokens [N, T]."""
         labels = np.full_like(rows, IGNORED)
-        labels[:, [position + 1 for position in self.answer_positions]] = answers
+        labels[:, self._answer_columns] = rows[:, self._answer_columns]
         return labels
 
-    def _columns(
-        self, rows: NDArray[np.int64], labels: NDArray[np.int64], answers: NDArray[np.int64]
-    ) -> dict[str, NDArray[Any]]:
-        operands = self.operands()
-        return {"input_ids": rows, "labels": labels, **operands, "answer": _scalar(answers)}
+    def _columns(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+        answer = _scalar(rows[:, self._answer_columns])
+        known = {"input_ids": rows, "labels": self._labels(rows)}
+        return {**known, **self.operands(), "answer": answer}
 
     def _corrupted_answers(
         self, answers: NDArray[np.int64], train: NDArray[np.int64], data_seed: int
@@ -402,10 +386,6 @@ def check_row_count(task: str, n_rows: int) -> None:
     """Raise `InputError` when a task would have more rows than fit into memory."""
     if n_rows > MAX_ROWS:
         raise InputError(f"{task} has {n_rows} rows, at most {MAX_ROWS} are possible; choose less")
-
-
-def _answers(rows: NDArray[np.int64], positions: tuple[int, ...]) -> NDArray[np.int64]:
-    return rows[:, [position + 1 for position in positions]]
 
 
 def _scalar(answers: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -445,11 +425,6 @@ LOSS_POSITIONS = ("answer", "all")
 
 
 def loss_positions(mode: str, data: TaskData) -> tuple[int, ...]:
-    """The positions, from 0, whose next token counts.
-
-    Args:
-        mode: "answer": the task's own; "all": every one that has a next token in the row.
-        data: of the task.
-    """
+    """The positions, from 0, whose next token counts: the "answer"'s, or "all" that have one."""
     choose("loss_positions", mode, LOSS_POSITIONS)
     return data.answer_positions if mode == "answer" else tuple(range(data.input_ids.shape[1] - 1))

@@ -14,10 +14,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -201,28 +201,9 @@ class Tally:
 # Where text comes from: local files by name, and the sets of the evaluation protocol on the Hub.
 
 
-_AS_PARQUET = "refs/convert/parquet"
-"""The branch on which the Hub keeps what the script of an old dataset gave."""
-
-
-class Text(Protocol):
-    """Documents under a name, that can be read more than once."""
-
-    @property
-    def name(self) -> str:
-        """As tables show it."""
-
-    @property
-    def source(self) -> str:
-        """Where it is read from."""
-
-    def pieces(self) -> Iterator[Piece]:
-        """The documents in pieces."""
-
-
 @dataclass(frozen=True)
 class TextFile:
-    """A local file."""
+    """A local file under a name; its `source` is the path as it was given."""
 
     name: str
     path: Path
@@ -230,7 +211,6 @@ class TextFile:
 
     @property
     def source(self) -> str:
-        """The path as it was given."""
         return str(self.path)
 
     def pieces(self) -> Iterator[Piece]:
@@ -254,7 +234,7 @@ class HubText:
     repository: str
     config: str | None
     splits: tuple[str, ...]
-    rows_are_documents: bool
+    rows_are_documents: bool = True
 
     @property
     def source(self) -> str:
@@ -269,11 +249,8 @@ class HubText:
         """
         for split in self.splits:
             rows = self._rows(split)
-            if self.rows_are_documents:
-                for row in rows:
-                    yield from pieces([row], None)
-            else:
-                yield from pieces(rows, None)
+            for document in ([row] for row in rows) if self.rows_are_documents else [rows]:
+                yield from pieces(document, None)
 
     def _rows(self, split: str) -> Iterator[str]:
         try:
@@ -281,46 +258,41 @@ class HubText:
                 yield row["text"]
         except Exception as error:  # of the network, the Hub's client or the reader: many kinds
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise InputError(
-                f"{self.source}: could not be read from the Hub ({reason}); give a local file: "
-                f"{self.name}=FILE"
-            ) from None
+            what = f"{self.source}: could not be read from the Hub ({reason})"
+            raise InputError(f"{what}; give a local file: {self.name}=FILE") from None
 
-    def _stream(self, split: str) -> Iterable[Any]:
+    def _stream(self, split: str) -> Any:
         from datasets import load_dataset
 
-        load = partial(load_dataset, self.repository, self.config, split=split, streaming=True)
+        load: Any = partial(load_dataset, self.repository, self.config, split=split, streaming=True)
         try:
-            return cast("Iterable[Any]", load())
+            return load()
         except RuntimeError as error:
             if "scripts are no longer supported" not in str(error):
                 raise
-            return cast("Iterable[Any]", load(revision=_AS_PARQUET))
+            # The branch on which the Hub keeps what the script of an old dataset gave.
+            return load(revision="refs/convert/parquet")
 
 
-@dataclass(frozen=True)
-class _Domain:
-    repository: str
-    config: str | None
-    train: tuple[str, ...]
-    held_out: tuple[str, ...]
-    rows_are_documents: bool
+Text = TextFile | HubText
+"""Documents under a `name`, that `pieces` reads, more than once, from `source`."""
 
-
-_SPLITS = ("train", "validation", "test")
 DOMAINS = {
-    "tinystories": _Domain(
-        "roneneldan/TinyStories", None, ("train",), ("validation",), rows_are_documents=True
+    "tinystories": (
+        HubText("tinystories", "roneneldan/TinyStories", None, ("train",)),
+        ("validation",),
     ),
     # The protocol's held-out text is the whole of it.
-    "shakespeare": _Domain(
-        "karpathy/tiny_shakespeare", None, _SPLITS[:1], _SPLITS, rows_are_documents=True
+    "shakespeare": (
+        HubText("shakespeare", "karpathy/tiny_shakespeare", None, ("train",)),
+        ("train", "validation", "test"),
     ),
-    "wikitext2": _Domain(
-        "Salesforce/wikitext", "wikitext-2-raw-v1", ("train",), ("test",), rows_are_documents=False
+    "wikitext2": (
+        HubText("wikitext2", "Salesforce/wikitext", "wikitext-2-raw-v1", ("train",), False),
+        ("test",),
     ),
 }
-"""Known without a file."""
+"""Known without a file: each with the splits to train on, and those that are held out."""
 
 
 def read_sources(
@@ -333,8 +305,7 @@ def read_sources(
     """Texts from `NAME=FILE` and known names.
 
     Args:
-        given: as typed.
-        option: by which they were given, for messages.
+        given: as typed after `option`, which messages name.
         separator: between the documents of a file.
         held_out: of a known set take the held-out splits, else those to train on.
 
@@ -354,9 +325,8 @@ def read_sources(
 def _read_source(word: str, option: str, separator: str | None, held_out: bool) -> Text:
     name, equals, place = word.partition("=")
     if not equals and name in DOMAINS:
-        known = DOMAINS[name]
-        splits = known.held_out if held_out else known.train
-        return HubText(name, known.repository, known.config, splits, known.rows_are_documents)
+        text, splits = DOMAINS[name]
+        return replace(text, splits=splits) if held_out else text
     if not equals and Path(word).exists():
         raise InputError(f"{option} {word}: give the file a name, e.g. {Path(word).stem}={word}")
     if not equals:
@@ -377,10 +347,6 @@ def described(texts: Sequence[Text]) -> list[dict[str, Any]]:
 
 
 # How well text is predicted: loss, perplexity and bits per byte.
-
-
-_NAME = "heldout_perplexity"
-_CALL = "predictions=[[-0.7, -1.2], ...], references=[9, ...]"
 
 
 @dataclass(frozen=True)
@@ -433,8 +399,7 @@ def unigram_score(train_counts: ArrayLike, counts: ArrayLike, documents: int) ->
     (Laplace), so that none is impossible; the ends of documents are not predicted.
 
     Args:
-        train_counts: of each byte in the training text, [256].
-        counts: of each byte in the text to predict, [256].
+        train_counts, counts: of each byte in the training text and in the text to predict, [256].
         documents: of the text to predict.
     """
     seen = np.asarray(train_counts, dtype=np.float64) + 1
@@ -456,22 +421,19 @@ def heldout_perplexity(predictions: Any, references: Any, **settings: Any) -> di
         InputError: a log-probability that is missing, infinite or above 0, a document without
             tokens, or a size that is no whole number of at least 1; the document is named.
     """
-    with right_call(_NAME, _CALL):
+    call = "predictions=[[-0.7, -1.2], ...], references=[9, ...]"
+    with right_call("heldout_perplexity", call):
         check_settings(settings)
-        for name, value in (("predictions", predictions), ("references", references)):
-            if value is None:
-                raise InputError(f"{name} is missing")
+        if predictions is None or references is None:
+            raise InputError(f"{'predictions' if predictions is None else 'references'} is missing")
         if len(predictions) != len(references):
+            sizes = f"{len(references)} sizes in references"
             raise InputError(
-                f"{len(predictions)} documents in predictions, {len(references)} sizes in "
-                "references; give one for each"
+                f"{len(predictions)} documents in predictions, {sizes}; give one for each"
             )
         if not len(predictions):
             raise InputError("there is no document")
-        each = [
-            _score(row, size, number)
-            for number, (row, size) in enumerate(zip(predictions, references, strict=True))
-        ]
+        each = list(map(_score, predictions, references, range(len(predictions))))
         whole = TextScore(
             math.fsum(score.nats for score in each),
             sum(score.tokens for score in each),
@@ -501,15 +463,12 @@ def _score(row: Sequence[float], size: Any, number: int) -> TextScore:
         raise InputError(f"{where} must be a list of at least one log-probability")
     wrong = np.flatnonzero(~(np.isfinite(logs) & (logs <= 0)))
     if wrong.size:
-        raise InputError(
-            f"{where}[{wrong[0]}] is {logs[wrong[0]]:g}; a log-probability is a number of at most "
-            "0 (a loss with its sign changed)"
-        )
+        hint = "a log-probability is a number of at most 0 (a loss with its sign changed)"
+        raise InputError(f"{where}[{wrong[0]}] is {logs[wrong[0]]:g}; {hint}")
     good = isinstance(size, (int, float, np.number)) and not isinstance(size, bool)
     if not good or not math.isfinite(size) or size < 1 or size != int(size):
-        raise InputError(
-            f"references[{number}] is {size!r}; the size of a document is a whole number of bytes"
-        )
+        hint = "the size of a document is a whole number of bytes"
+        raise InputError(f"references[{number}] is {size!r}; {hint}")
     return TextScore(float(-logs.sum()), int(logs.size), int(size), 1)
 
 
@@ -533,9 +492,9 @@ def disagreement(samples: Sequence[Sequence[Hashable]]) -> float:
     if not counts or min(counts) < 2:
         raise InputError("self-consistency needs prompts with at least 2 samples each")
     if len(counts) > 1:
+        found = f"{min(counts)} to {max(counts)}"
         raise InputError(
-            f"self-consistency needs equally many samples of every prompt, got {min(counts)} to "
-            f"{max(counts)}"
+            f"self-consistency needs equally many samples of every prompt, got {found}"
         )
     (k,) = counts
     agreeing = sum(Counter(row).most_common(1)[0][1] for row in samples)
