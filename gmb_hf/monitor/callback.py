@@ -59,10 +59,11 @@ class RunWatch:
     """Measures a model at every checkpoint, reads the monitor, and says what is to be done.
 
     Args:
-        lock, results, act, show, target, system: as in `AlarmMonitor`; by default nothing is
-            shown that may not act, since measuring costs.
+        lock, results: as in `AlarmMonitor`.
         action: what the first alarm does.
         heldout, train, parts, extra: as in `ModelObserver`.
+        show: others to read along; by default nothing that may not act, since measuring costs.
+        options: act, target, system, as in `AlarmMonitor`.
 
     Attributes:
         last: the latest reading; None before the first.
@@ -85,20 +86,14 @@ class RunWatch:
         train: Any = None,
         parts: Parts | None = None,
         extra: Extra | None = None,
-        act: Sequence[str] | None = None,
         show: Sequence[str] = (),
-        target: float | None = None,
-        system: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> None:
         self.action = choose("action", action, ACTIONS)
-        self.monitor = AlarmMonitor(lock, results, act=act, show=show, target=target, system=system)
-        self._observer = ModelObserver(
-            (*self.monitor.needs, *self.monitor.shown_needs),
-            heldout=heldout,
-            train=train,
-            parts=parts,
-            extra=extra,
-        )
+        self.monitor = AlarmMonitor(lock, results, show=show, **options)
+        needs = (*self.monitor.needs, *self.monitor.shown_needs)
+        given = {"heldout": heldout, "train": train, "parts": parts, "extra": extra}
+        self._observer = ModelObserver(needs, **given)
         self.last: Reading | None = None
         self.step: int | None = None
         self.acted: int | None = None
@@ -128,7 +123,11 @@ class RunWatch:
             return False
         self.last = reading
         acts = reading.state == "ALARM" and self.acted is None
-        self._tell(reading, _THEN[self.action] if acts else "")
+        if acts or reading.state != self._told:
+            level = logging.INFO if reading.state == "CLEAR" else logging.WARNING
+            then = _THEN[self.action] if acts else ""
+            logger.log(level, "step %s: %s: %s%s", step, reading.state, reading.reason, then)
+            self._told = reading.state
         self.acted = step if acts else self.acted
         return acts
 
@@ -183,17 +182,12 @@ class RunWatch:
     def _read(self, model: torch.nn.Module, step: int) -> Reading:
         columns = self._observer.measure(model, step)
         reading = self.monitor.update(step=step, **columns)
-        self._write(reading, columns)
-        return reading
-
-    def _write(self, reading: Reading, columns: Mapping[str, float]) -> None:
         numbers = {**columns, **{f"{one.name}.score": one.score for one in reading.indicators}}
         shown = {name: x if math.isfinite(x) else None for name, x in numbers.items()}
-        if reading.step == 0 and self._log is not None and self._log.exists():
+        if step == 0 and self._log is not None and self._log.exists():
             self._log.replace(self._log.with_name(PREVIOUS_LOG))  # of another training
-        self._append(
-            {"step": reading.step, **shown, "state": reading.state, "reason": reading.reason}
-        )
+        self._append({"step": step, **shown, "state": reading.state, "reason": reading.reason})
+        return reading
 
     def _append(self, row: Mapping[str, Any]) -> None:
         if self._log is None:
@@ -203,14 +197,6 @@ class RunWatch:
             with self._log.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
 
-    def _tell(self, reading: Reading, then: str) -> None:
-        if reading.state == self._told and not then:
-            return
-        level = logging.INFO if reading.state == "CLEAR" else logging.WARNING
-        message = f"step {reading.step}: {reading.state}: {reading.reason}{then}"
-        logger.log(level, "%s", message)
-        self._told = reading.state
-
     def _attempt(self, step: int, work: Callable[[], _Made]) -> _Made | None:
         """Whatever goes wrong in it, the training goes on; nothing is tried once it has."""
         if self.failed is not None:
@@ -218,19 +204,16 @@ class RunWatch:
         try:
             return work()
         except Exception as error:
-            self._give_up(error, step)
-            return None
-
-    def _give_up(self, error: Exception, step: int) -> None:
-        kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
-        self.failed = kind + " ".join(str(error).split())
+            kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
+            self.failed = kind + " ".join(str(error).split())
         unwritten = ""
         try:
             self._append({"step": step, "state": "ABSTAIN", "reason": self.failed})
-        except Exception as second:  # the disk may be what failed
-            unwritten = f"; nor can it be written: {second}"
+        except Exception as error:  # the disk may be what failed
+            unwritten = f"; nor can it be written: {error}"
         message = f"step {step}: the monitor failed and abstains from now on, the training goes on"
         logger.warning("%s: %s%s", message, self.failed, unwritten)
+        return None
 
 
 _SAVES = ("checkpoint", "pause")
@@ -262,11 +245,7 @@ class GMBCallback(TrainerCallback):  # type: ignore[misc]
         self.watch = RunWatch(lock, results, **options)
 
     def on_train_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **given: Any,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
     ) -> TrainerControl:
         """Read the checkpoint at step 0, or go on where a resumed training stands."""
         step = state.global_step
@@ -279,11 +258,7 @@ class GMBCallback(TrainerCallback):  # type: ignore[misc]
         return control
 
     def on_step_end(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **given: Any,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
     ) -> TrainerControl:
         """Read the checkpoint, where there is one after this update."""
         if self.watch.is_due(state.global_step):
@@ -300,33 +275,48 @@ class GMBCallback(TrainerCallback):  # type: ignore[misc]
             self.watch.keep(_state_path(args, state.global_step), state.global_step)
 
     def _check(self, state: TrainerState, control: TrainerControl, model: Any) -> None:
-        if not _agreed(self.watch, model, state.global_step, main=state.is_world_process_zero):
-            return
-        control.should_save |= self.watch.action in _SAVES
-        control.should_training_stop |= self.watch.action in _ENDS
+        if _agreed(self.watch, model, state.global_step, main=state.is_world_process_zero):
+            control.should_save |= self.watch.action in _SAVES
+            control.should_training_stop |= self.watch.action in _ENDS
 
 
 class AcceleratedWatch:
-    """Watches a training loop under Accelerate; `watch` makes it.
+    """Watches a training loop under Accelerate; `watch` is its short name.
 
     Its state is among what `accelerator.save_state` and `load_state` keep.
 
+    Args:
+        accelerator: of the loop.
+        model: a PreTrainedModel, before or after `accelerator.prepare`.
+        lock, results: as in `GMBCallback`.
+        folder: for `gmb_monitor.jsonl`, and for the state that an alarm saves (`alarm-STEP`).
+        options: as in `RunWatch`.
+
     Attributes:
-        watch: the monitor at work, with its `state`, its `last` reading and the step at which it
-            `acted`.
+        watch: as in `GMBCallback`.
         should_stop: whether the loop is to end now; the same on all processes.
+
+    Raises:
+        InputError: as `GMBCallback`.
     """
 
     def __init__(
-        self, accelerator: Accelerator, model: torch.nn.Module, run: RunWatch, folder: Path
+        self,
+        accelerator: Accelerator,
+        model: torch.nn.Module,
+        lock: Any,
+        results: Any,
+        *,
+        folder: str | Path = ".",
+        **options: Any,
     ) -> None:
-        self.watch = run
+        self.watch = RunWatch(lock, results, **options)
         self.should_stop = False
         self._accelerator = accelerator
         self._model = accelerator.unwrap_model(model)
-        self._folder = folder
+        self._folder = Path(folder)
         if accelerator.is_main_process:
-            run.begin(folder)
+            self.watch.begin(self._folder)
         accelerator.register_for_checkpointing(self)
 
     def step(self, step: int) -> Reading | None:
@@ -355,28 +345,7 @@ class AcceleratedWatch:
         self.watch.resume(state, self._accelerator.step)
 
 
-def watch(
-    accelerator: Accelerator,
-    model: torch.nn.Module,
-    lock: Any,
-    results: Any,
-    *,
-    folder: str | Path = ".",
-    **options: Any,
-) -> AcceleratedWatch:
-    """Watch a training loop under Accelerate.
-
-    Args:
-        accelerator: of the loop.
-        model: a PreTrainedModel, before or after `accelerator.prepare`.
-        lock, results: as in `GMBCallback`.
-        folder: for `gmb_monitor.jsonl`, and for the state that an alarm saves (`alarm-STEP`).
-        options: as in `RunWatch`.
-
-    Raises:
-        InputError: as `GMBCallback`.
-    """
-    return AcceleratedWatch(accelerator, model, RunWatch(lock, results, **options), Path(folder))
+watch = AcceleratedWatch
 
 
 def _state_path(args: TrainingArguments, step: int) -> Path:

@@ -25,7 +25,7 @@ from gmb_hf.benchmark.prepare import locked_entry
 from gmb_hf.benchmark.results import Results
 from gmb_hf.design.lock import Lock, differing
 from gmb_hf.documents import Many, Section
-from gmb_hf.errors import InputError, nearest, unknown
+from gmb_hf.errors import InputError, choose, nearest
 from gmb_hf.files import check_file, claim, write_text
 from gmb_hf.indicators.causal import Memory
 from gmb_hf.indicators.ensemble import member_indicators
@@ -42,6 +42,20 @@ from gmb_hf.monitor.reading import (
 _SYSTEM = ("task", "model", "optimizer", "schedule", "checkpoint_every_steps")
 
 
+class RunState(Section):
+    """How far a run has come.
+
+    Attributes:
+        last: the latest step, None before the first.
+        seen: how many checkpoints there were.
+        went_back: why nothing can be read any more; None while steps increase.
+    """
+
+    last: int | None = None
+    seen: int
+    went_back: str | None = None
+
+
 class LockedBoundary:
     """Follows the steps of one run.
 
@@ -53,9 +67,7 @@ class LockedBoundary:
     Attributes:
         cadence: steps between checkpoints.
         unstated: the fields of the lock that the run says nothing about.
-        last: the latest step, None before the first.
-        seen: how many checkpoints there were.
-        went_back: why nothing can be read any more; None while steps increase.
+        run: how far the run has come.
 
     Raises:
         InputError: a field that no boundary has, or a lock without a cadence.
@@ -72,20 +84,11 @@ class LockedBoundary:
         self._first = None if health is None else health.first_step
         self._end = None if health is None else health.last_step
         said = _statements(system or {})
-        difference = next(differing(design, said), None)
-        self._foreign = (
-            None
-            if difference is None
-            else "the run's {0} is {2!r}, the lock is about {1!r}".format(*difference)
-        )
-        self.unstated = tuple(
-            name
-            for name in _SYSTEM[:-1]
-            if getattr(design, name) is not None and not said.get(name)
-        )
-        self.last: int | None = None
-        self.seen = 0
-        self.went_back: str | None = None
+        foreign = "the run's {0} is {2!r}, the lock is about {1!r}"
+        self._foreign = next((foreign.format(*one) for one in differing(design, said)), None)
+        locked = [name for name in _SYSTEM[:-1] if getattr(design, name) is not None]
+        self.unstated = tuple(name for name in locked if not said.get(name))
+        self.run = RunState(seen=0)
 
     def fault(self, step: int) -> str | None:
         """Take the next checkpoint; why no indicator can be read at it, None where all can.
@@ -93,37 +96,35 @@ class LockedBoundary:
         Raises:
             InputError: the step does not come after the one before.
         """
-        if self.last is not None and step <= self.last:
-            raise self._backwards(step)
-        fault = self._foreign or self.went_back or self._spacing_fault(step)
+        run = self.run
+        if run.last is not None and step <= run.last:
+            what = f"step {step} was given already"
+            if step < run.last:
+                what = f"step {step} comes after step {run.last}: the run went back"
+                went_back = f"{what}, and no state was loaded"
+                self.run = run.model_copy(update={"went_back": went_back})
+            raise InputError(
+                f"{what}; after a restart load the monitor's state of that checkpoint, or begin a "
+                "new monitor"
+            )
+        fault = self._foreign or run.went_back or self._spacing_fault(step)
         if fault is None and self._end is not None and step > self._end:
             fault = f"step {step} lies beyond the explore runs, which end at step {self._end}"
-        self.last = step
-        self.seen += 1
+        self.run = run.model_copy(update={"last": step, "seen": run.seen + 1})
         return fault
 
     def _spacing_fault(self, step: int) -> str | None:
-        if self.last is None:
+        if self.run.last is None:
             if self._first is not None and step > self._first:
                 return f"it is watched from step {step} on, the explore runs from {self._first}"
             return None
-        spacing = step - self.last
+        spacing = step - self.run.last
         # As in any log the first interval may be shorter: 1, 500, 1000, ...
-        if spacing == self.cadence or (self.seen == 1 and spacing < self.cadence):
+        if spacing == self.cadence or (self.run.seen == 1 and spacing < self.cadence):
             return None
         return (
             f"step {step} comes {spacing} steps after the checkpoint before it, where the lock has "
             f"one every {self.cadence}"
-        )
-
-    def _backwards(self, step: int) -> InputError:
-        what = f"step {step} was given already"
-        if self.last is not None and step < self.last:
-            what = f"step {step} comes after step {self.last}: the run went back"
-            self.went_back = f"{what}, and no state was loaded"
-        return InputError(
-            f"{what}; after a restart load the monitor's state of that checkpoint, or begin a new "
-            "monitor"
         )
 
 
@@ -131,8 +132,7 @@ def _statements(system: Mapping[str, Any]) -> dict[str, list[Any]]:
     """What a run says of itself, a list of statements for each field."""
     found = {}
     for name, said in system.items():
-        if name not in _SYSTEM:
-            raise unknown("field", name, _SYSTEM, where="system")
+        choose("field", name, _SYSTEM, where="system")
         several = isinstance(said, Sequence) and not isinstance(said, str)
         found[name] = [item for item in (said if several else [said]) if item is not None]
     return found
@@ -157,10 +157,9 @@ def results_of(lock: Lock, results: Results | str | Path | None) -> Results:
     source = found.x_provenance
     made_with = source.lock_hash if source else None
     if made_with != lock.hash:
-        raise InputError(
-            f"{where}: these results are of {_short(made_with)}, not of {_short(lock.hash)}; give "
-            "those that gmb evaluate --lock wrote with this lock"
-        )
+        what = f"these results are of {_short(made_with)}, not of {_short(lock.hash)}"
+        hint = "give those that gmb evaluate --lock wrote with this lock"
+        raise InputError(f"{where}: {what}; {hint}")
     return found
 
 
@@ -173,8 +172,7 @@ def acting_of(results: Results, act: Sequence[str] | None) -> tuple[str, ...]:
     labels = {item.name: item.label for item in results.indicators}
     eligible = [item.name for item in results.indicators if item.x_alarm_eligible]
     for name in act or ():
-        if name not in labels:
-            raise unknown("indicator", name, labels, where="results")
+        choose("indicator", name, tuple(labels), where="results")
         if name not in eligible:
             raise InputError(
                 f"indicator {name!r} is {labels[name]}, not SUPPORTED_FOR_ALARM: it may be shown, "
@@ -198,12 +196,12 @@ def target_of(lock: Lock, acting: Sequence[str], target: float | None) -> float:
         name: [rate for rate in targets if math.isinf(lock.thresholds(name)[rate])]
         for name in acting
     }
-    silent = [name for name in acting if target in without[name]]
+    silent = ", ".join(name for name in acting if target in without[name])
     if silent:
         usable = [rate for rate in targets if not any(rate in w for w in without.values())]
         raise InputError(
-            f"target {target:g}: the lock says ABSTAIN for {', '.join(silent)}, it has too few "
-            f"explore runs for so small a rate; targets with a threshold: {_listed(usable)}"
+            f"target {target:g}: the lock says ABSTAIN for {silent}, it has too few explore runs "
+            f"for so small a rate; targets with a threshold: {_listed(usable)}"
         )
     return float(target)
 
@@ -247,16 +245,7 @@ class StateFile:
 
 
 FORMAT = 1
-_FOLLOWED = ("last", "seen", "went_back")
 _COUNTED = ("broken", "since", "drifted", "alarms", "watched")
-
-
-class RunState(Section):
-    """How far the run has come; see `LockedBoundary`."""
-
-    last: int | None = None
-    seen: int
-    went_back: str | None = None
 
 
 class DriftState(Section):
@@ -317,29 +306,22 @@ class MonitorState(Section):
     run: RunState
     rulers: dict[str, IndicatorState]  # the key of state files: the indicators, by name
 
-    def check(self, monitor: AlarmMonitor, where: str) -> None:
-        """Raise `InputError` unless it is of a monitor with this lock, target and indicators."""
+    def fault(self, monitor: AlarmMonitor) -> str | None:
+        """Why it is of no monitor with this lock, target and indicators; None if it is."""
         lock = monitor.lock
         if self.format != FORMAT:
-            raise InputError(
-                f"{where}: state format {self.format} is not readable here, format {FORMAT} is; "
-                "begin a new monitor"
-            )
+            what = f"state format {self.format} is not readable here, format {FORMAT} is"
+            return f"{what}; begin a new monitor"
         if self.lock_hash != lock.hash:
-            raise InputError(
-                f"{where}: is of lock {self.lock_hash[:16]}, not of {lock.hash[:16]}; load it with "
-                "the lock that it was made with"
-            )
+            what = f"is of {_short(self.lock_hash)}, not of {lock.hash[:16]}"
+            return f"{what}; load it with the lock that it was made with"
         if self.acting != monitor.acting or self.rulers.keys() != monitor.indicators.keys():
-            raise InputError(
-                f"{where}: is of a monitor with other indicators; give the same act and show"
-            )
+            return "is of a monitor with other indicators; give the same act and show"
         held = lock.design.primary_fpr if self.target is None else self.target
         if held != monitor.target:
-            raise InputError(
-                f"{where}: is of a monitor with target {held:g}, not {monitor.target:g}; give the "
-                "same target, or begin a new monitor"
-            )
+            what = f"is of a monitor with target {held:g}, not {monitor.target:g}"
+            return f"{what}; give the same target, or begin a new monitor"
+        return None
 
 
 def read_state(path: str | Path) -> Any:
@@ -376,6 +358,10 @@ class AlarmMonitor:
     Attributes:
         target: as above.
         indicators: what is read at each checkpoint, by name; those that act first.
+        acting: the names of those that may raise the alarm.
+        cadence: steps between the checkpoints that it must be given.
+        needs: the columns that every update must bring, or the monitor abstains.
+        shown_needs: further columns, without which a diagnostic is not shown.
         notes: what is not promised, or not compared, a sentence each.
 
     Raises:
@@ -396,7 +382,8 @@ class AlarmMonitor:
         self.lock = lock if isinstance(lock, Lock) else Lock.read(lock)
         self.results = results_of(self.lock, results)
         self._boundary = LockedBoundary(self.lock, system)
-        acting = acting_of(self.results, act)
+        self.cadence = self._boundary.cadence
+        self.acting = acting = acting_of(self.results, act)
         self.target = target_of(self.lock, acting, target)
         wanted = self.lock.x_lock.candidates if show is None else show
         shown = [name for name in dict.fromkeys(wanted) if name not in acting]
@@ -404,6 +391,8 @@ class AlarmMonitor:
         self.indicators = {
             name: self._indicator(name, bounds, acts=name in acting) for name in (*acting, *shown)
         }
+        self.needs = self._needs(acting, but=("step",))
+        self.shown_needs = self._needs(shown, but=("step", *self.needs))
         self._health = bounds.sentence
         self._state: State | None = None
         self._since = 0
@@ -413,31 +402,6 @@ class AlarmMonitor:
             *([] if bounds.promised else [bounds.sentence]),
             *([f"The run does not say its {unstated}: not compared."] if unstated else []),
         )
-
-    @property
-    def acting(self) -> tuple[str, ...]:
-        """The indicators that may raise the alarm."""
-        return tuple(name for name, item in self.indicators.items() if item.terms.acts)
-
-    @property
-    def cadence(self) -> int:
-        """Steps between the checkpoints that it must be given."""
-        return self._boundary.cadence
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The columns that every update must bring, or the monitor abstains."""
-        return self._needs(acts=True)
-
-    @property
-    def shown_needs(self) -> tuple[str, ...]:
-        """Further columns, without which a diagnostic is not shown."""
-        return tuple(name for name in self._needs(acts=False) if name not in self.needs)
-
-    def _needs(self, *, acts: bool) -> tuple[str, ...]:
-        read = [item for item in self.indicators.values() if item.terms.acts == acts]
-        needs = [need for item in read for need in item.needs]
-        return tuple(need for need in dict.fromkeys(needs) if need != "step")
 
     def update(self, *, step: int, **observables: Any) -> Reading:
         """The answer at the next checkpoint.
@@ -466,18 +430,16 @@ class AlarmMonitor:
         """The columns that are finite numbers, and why the others of those needed are not."""
         columns, faults = {}, {}
         for name in ("step", *self.needs, *self.shown_needs):
-            if name not in given:
+            try:
+                columns[name] = float(given[name])
+                if not math.isfinite(columns[name]):
+                    faults[name] = f"column {name!r} is {columns[name]}"
+            except KeyError:
                 guess = nearest(name, given)
                 hint = f" (did you mean {guess!r}?)" if guess else ""
                 faults[name] = f"column {name!r} is missing{hint}"
-                continue
-            try:
-                columns[name] = float(given[name])
             except (TypeError, ValueError):
                 faults[name] = f"column {name!r} is {given[name]!r}, no number"
-                continue
-            if not math.isfinite(columns[name]):
-                faults[name] = f"column {name!r} is {columns[name]}"
         return columns, faults
 
     def state_dict(self) -> dict[str, Any]:
@@ -488,7 +450,7 @@ class AlarmMonitor:
             acting=self.acting,
             state=self._state,
             since=self._since,
-            run=RunState(**{name: getattr(self._boundary, name) for name in _FOLLOWED}),
+            run=self._boundary.run,
             rulers={name: IndicatorState.of(item) for name, item in self.indicators.items()},
         ).plain()
 
@@ -499,9 +461,10 @@ class AlarmMonitor:
             InputError: it is of another lock or target, or of other indicators, or no state.
         """
         held = MonitorState.parse(state, where=where)
-        held.check(self, where)
-        for name in _FOLLOWED:
-            setattr(self._boundary, name, getattr(held.run, name))
+        fault = held.fault(self)
+        if fault is not None:
+            raise InputError(f"{where}: {fault}")
+        self._boundary.run = held.run
         for name, item in self.indicators.items():
             held.rulers[name].restore(item)
         self._state, self._since = held.state, held.since
@@ -527,6 +490,10 @@ class AlarmMonitor:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+    def _needs(self, names: Sequence[str], but: Sequence[str]) -> tuple[str, ...]:
+        needs = dict.fromkeys(need for name in names for need in self.indicators[name].needs)
+        return tuple(need for need in needs if need not in but)
 
     def _indicator(self, name: str, bounds: LockedBounds, *, acts: bool) -> IndicatorMonitor:
         entry, cadence = locked_entry(self.lock, name), self.cadence

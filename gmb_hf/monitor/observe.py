@@ -397,12 +397,10 @@ class ModelObserver:
         self._needs = frozenset(needs)
         self._parts = parts or Parts()
         self._extra = extra
-        self._require(HELD_OUT, heldout, "held-out rows", "heldout")
-        self._require(TRAINING, train, "training rows", "train")
+        self._heldout = self._rows(HELD_OUT, heldout, "held-out rows", "heldout")
+        self._train = self._rows(TRAINING, train, "training rows", "train")
         self._require(_FOURIER, self._parts.residues, "the residues' embeddings", "parts")
         self._require(self._needs - {*COLLECTED}, extra, "nothing that a model shows", "extra")
-        self._heldout = self._rows(HELD_OUT, heldout, "heldout")
-        self._train = self._rows(TRAINING, train, "train")
         self.predictions: Tensor | None = None
         self._before: dict[str, Tensor] = {}
 
@@ -443,7 +441,8 @@ class ModelObserver:
             raise InputError(f"extra gave no column {lacking[0]!r}; gave: {', '.join(found)}")
         return {name: float(found[name]) for name in sorted(self._needs)}
 
-    def _require(self, columns: Any, given: Any, what: str, name: str) -> None:
+    def _require(self, columns: Any, given: Any, what: str, name: str) -> bool:
+        """Whether some of these columns are needed; an error where there is nothing to do so by."""
         needed = sorted(self._needs.intersection(columns))
         if needed and given is None:
             example = {"parts": "Parts(residues=P)", "extra": "a function of (model, step)"}
@@ -452,9 +451,11 @@ class ModelObserver:
                 f"{name}={example.get(name, 'a dataset with input_ids and labels')}, or let "
                 "indicators act that do without (act=[...])"
             )
+        return bool(needed)
 
-    def _rows(self, columns: Sequence[str], rows: Any, name: str) -> LabelledRows | None:
-        return LabelledRows.of(rows, where=name) if self._needs.intersection(columns) else None
+    def _rows(self, columns: Any, rows: Any, what: str, name: str) -> LabelledRows | None:
+        needed = self._require(columns, rows, what, name)
+        return LabelledRows.of(rows, where=name) if needed else None
 
     def _of_weights(self, weights: ModelWeights) -> dict[str, Tensor]:
         recipes: dict[str, Callable[[], Tensor]] = {

@@ -103,11 +103,6 @@ class Reading:
         return {item.name: item.score for item in self.indicators}
 
     @property
-    def thresholds(self) -> dict[str, float]:
-        """Each indicator's locked threshold."""
-        return {item.name: item.threshold for item in self.indicators}
-
-    @property
     def budget_spent(self) -> dict[str, float]:
         """Each indicator's share of its budget of false alarms; see `IndicatorReading`."""
         return {item.name: item.budget_spent for item in self.indicators}
