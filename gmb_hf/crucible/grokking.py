@@ -45,7 +45,7 @@ from gmb_hf.training.launch import MEMORISED
 from gmb_hf.training.observables import cosines, model_hidden
 from gmb_hf.training.presets import design_of
 from gmb_hf.training.single import train_seeds
-from gmb_hf.training.stacked import Callbacks, finished_seeds
+from gmb_hf.training.stacked import Callbacks, TrainingCallback, finished_seeds
 
 Q10 = "crucible_margin_q10"
 TRAIN_Q10 = "crucible_train_margin_q10"
@@ -267,7 +267,7 @@ class RunBundles:
         return cls(seed, lines, labels, Tiers.read(cutoffs))
 
 
-class MarginCallback:
+class MarginCallback(TrainingCallback):
     """Scores the same bundles at every checkpoint of an ensemble, and tiers them once memorised.
 
     Args:

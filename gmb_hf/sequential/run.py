@@ -32,8 +32,7 @@ from gmb_hf.sequential.folder import SequentialFolder
 from gmb_hf.sequential.report import sequential_report
 from gmb_hf.sequential.summary import RetentionSummary
 from gmb_hf.sequential.train import Phases, model_shape
-from gmb_hf.training import checkpoints
-from gmb_hf.training.checkpoints import group_name, whole_folder
+from gmb_hf.training.checkpoints import States, group_name, whole_folder
 from gmb_hf.training.launch import (
     TrainingBar,
     chosen_device,
@@ -215,22 +214,13 @@ def pending_groups(
     Raises:
         InputError: a state in the folder is of another design.
     """
-    states, identity = folder.states(variant.name), _identity(config, variant)
     done = folder.finished_seeds(variant.name)
-    # A process that dies between writing a matrix and deleting its state leaves both.
-    for group in checkpoints.waiting_groups(states, identity):
-        if done.issuperset(group):
-            checkpoints.state_path(states, group).unlink(missing_ok=True)
-    return checkpoints.pending_groups(
-        states,
-        identity,
-        [seed for seed in seeds if seed not in done],
-        at_once=config.training.seeds_at_once,
-    )
+    at_once = config.training.seeds_at_once
+    return _states(config, variant, folder).pending(seeds, done, at_once=at_once)
 
 
-def _identity(config: SequentialConfig, variant: Variant) -> str:
-    return f"{config.hash()} {variant.name}"
+def _states(config: SequentialConfig, variant: Variant, folder: SequentialFolder) -> States:
+    return States(folder.states(variant.name), f"{config.hash()} {variant.name}")
 
 
 def train_group(group: Group, callbacks: Sequence[Callback] = ()) -> None:
@@ -246,21 +236,9 @@ def train_group(group: Group, callbacks: Sequence[Callback] = ()) -> None:
     if group.trackers:
         every.append(TrackerCallback(group.trackers, folder.path, cpu=group.device == "cpu"))
     count, last = len(seeds), len(config.suite.tasks)
-    identity = _identity(config, group.variant)
-    state = checkpoints.state_path(folder.states(group.variant.name), seeds)
-
-    def save() -> None:
-        checkpoints.save(
-            state,
-            seeds=seeds,
-            identity=identity,
-            tensors=phases.state(),
-            predictions=None,
-            rows=phases.rows,
-        )
-
-    if state.exists():
-        saved = checkpoints.load(state, identity)
+    states = _states(config, group.variant, folder)
+    saved = states.load(seeds)
+    if saved is not None:
         phases.load_state(saved.tensors, saved.rows)
     else:
         phases.matrix.append(phases.evaluate())
@@ -274,7 +252,7 @@ def train_group(group: Group, callbacks: Sequence[Callback] = ()) -> None:
             for one in every:
                 one.measured(phases, found)
             if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
-                save()
+                states.save(seeds, phases.state(), phases.rows)
                 saved_at = time.monotonic()
         if not phases.finished:
             phases.advance()
@@ -293,10 +271,10 @@ def train_group(group: Group, callbacks: Sequence[Callback] = ()) -> None:
                 target = folder.model(group.variant.name, seed, phase)
                 with whole_folder(target) as unfinished, silence_transformers():
                     phases.model.member(place).save_pretrained(unfinished)
-        save()
+        states.save(seeds, phases.state(), phases.rows)
         saved_at = time.monotonic()
     folder.write_results(phases)
-    state.unlink(missing_ok=True)
+    states.drop(seeds)
     for one in every:
         one.ended(phases)
 

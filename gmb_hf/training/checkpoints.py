@@ -8,7 +8,7 @@ import json
 import math
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,9 +75,6 @@ def read_config_file(path: Path) -> dict[str, Any]:
     return held if isinstance(held, dict) else {}
 
 
-# The state of an interrupted group of seeds: safetensors, written atomically.
-
-
 _PREDICTIONS = "predictions"
 _ROW = "row."
 
@@ -129,16 +126,11 @@ class Rows:
 
 @dataclass(frozen=True)
 class Saved:
-    """What `load` found: tensors of the ensemble, the last predictions, and the rows."""
+    """A saved state: tensors of the ensemble, the last predictions, and the rows."""
 
     tensors: dict[str, Tensor]
     predictions: Tensor | None
     rows: Rows
-
-
-def state_path(folder: Path, seeds: Sequence[int]) -> Path:
-    """Where the unfinished group of these seeds is kept."""
-    return folder / f"{group_name(seeds)}.safetensors"
 
 
 def group_name(seeds: Sequence[int]) -> str:
@@ -150,116 +142,127 @@ def group_name(seeds: Sequence[int]) -> str:
     return f"{name}-{hashlib.sha256(format_seeds(seeds).encode()).hexdigest()[:8]}"
 
 
-def save(
-    path: Path,
-    *,
-    seeds: Sequence[int],
-    identity: str,
-    tensors: dict[str, Tensor],
-    predictions: Tensor | None,
-    rows: Rows,
-) -> None:
-    """Write the state of a group; the old file stays until the new one is complete.
-
-    Raises:
-        InputError: the disk is full, or the place cannot be written to.
-    """
-    content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    if predictions is not None:
-        content[_PREDICTIONS] = predictions.cpu().contiguous()
-    for name, values in rows.values.items():
-        content[_ROW + name] = torch.from_numpy(np.stack(values))
-    about = {
-        "seeds": json.dumps(list(seeds)),
-        "identity": identity,
-        "steps": json.dumps(rows.steps),
-        "columns": json.dumps(list(rows.values)),  # tensors are stored in an order of their own
-    }
-    # Through bytes: safetensors' own writer does not say in a readable way that a disk is full.
-    write_bytes(path, safetensors.torch.save(content, metadata=about))
-
-
-def waiting_groups(folder: Path, identity: str) -> list[tuple[int, ...]]:
-    """The groups of seeds whose training was interrupted, in order of their first seed.
-
-    Raises:
-        InputError: a file there is no state, or one of another config.
-    """
-    groups = []
-    for path in folder.glob("seeds-*.safetensors"):
-        # Another process may just have finished its group.
-        with contextlib.suppress(FileNotFoundError):
-            groups.append(_about(path, identity).seeds)
-    return sorted(groups)
-
-
-def pending_groups(
-    folder: Path, identity: str, seeds: Sequence[int], *, at_once: int
-) -> list[tuple[int, ...]]:
-    """The groups still to train: interrupted ones first, the rest cut into even groups.
-
-    Args:
-        folder: of the states.
-        identity: of the config.
-        seeds: that are not finished.
-        at_once: how many seeds are stacked at most.
-
-    Raises:
-        InputError: a file there is no state, or one of another config.
-    """
-    missing = set(seeds)
-    waiting: list[tuple[int, ...]] = []
-    for group in waiting_groups(folder, identity):
-        if missing.issuperset(group):
-            waiting.append(group)
-            missing.difference_update(group)
-    rest = [seed for seed in seeds if seed in missing]
-    if not rest:
-        return waiting
-    parts = np.array_split(np.asarray(rest), math.ceil(len(rest) / at_once))
-    return waiting + [tuple(part.tolist()) for part in parts]
-
-
-def load(path: Path, identity: str) -> Saved:
-    """Read what `save` wrote.
-
-    Raises:
-        InputError: the file is no state that this package wrote, or one of another config.
-    """
-    about = _about(path, identity)
-    content = safetensors.torch.load_file(path)
-    rows = Rows(steps=about.steps)
-    for name in about.columns:
-        rows.values[name] = list(content.pop(_ROW + name).numpy())
-    return Saved(content, content.pop(_PREDICTIONS, None), rows)
-
-
 @dataclass(frozen=True)
-class _About:
-    seeds: tuple[int, ...]
-    steps: list[int]
-    columns: list[str]
+class States:
+    """The states of interrupted groups of seeds, one safetensors file each, written atomically.
 
+    Attributes:
+        folder: where they are.
+        identity: of the config; a state of another one is refused with an `InputError`.
+    """
 
-def _about(path: Path, identity: str) -> _About:
-    try:
-        with safe_open(path, framework="pt") as file:
-            held = dict(file.metadata() or {})
-        seeds, steps, columns = (json.loads(held[key]) for key in ("seeds", "steps", "columns"))
-        about = _About(tuple(seeds), steps, columns)
-    except FileNotFoundError:
-        raise
-    except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
-        raise InputError(
-            f"{path}: not a state of an interrupted training ({error}); delete it to train "
-            "its seeds again"
-        ) from error
-    if held.get("identity") != identity:
-        raise InputError(
-            f"{path}: the interrupted training of another config; choose another --out, or "
-            "delete it"
-        )
-    return about
+    folder: Path
+    identity: str
+
+    def path(self, seeds: Sequence[int]) -> Path:
+        """Where the state of these seeds is."""
+        return self.folder / f"{group_name(seeds)}.safetensors"
+
+    def save(
+        self,
+        seeds: Sequence[int],
+        tensors: Mapping[str, Tensor],
+        rows: Rows,
+        predictions: Tensor | None = None,
+    ) -> None:
+        """Write the state of a group; the old file stays until the new one is complete.
+
+        Raises:
+            InputError: the disk is full, or the place cannot be written to.
+        """
+        content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        if predictions is not None:
+            content[_PREDICTIONS] = predictions.cpu().contiguous()
+        for name, values in rows.values.items():
+            content[_ROW + name] = torch.from_numpy(np.stack(values))
+        about = {
+            "seeds": json.dumps(list(seeds)),
+            "identity": self.identity,
+            "steps": json.dumps(rows.steps),
+            "columns": json.dumps(list(rows.values)),  # tensors are stored in an order of their own
+        }
+        # Through bytes: safetensors' own writer does not say readably that a disk is full.
+        write_bytes(self.path(seeds), safetensors.torch.save(content, metadata=about))
+
+    def load(self, seeds: Sequence[int]) -> Saved | None:
+        """What `save` wrote of these seeds; None where they have no state.
+
+        Raises:
+            InputError: the file is no state that this package wrote, or one of another config.
+        """
+        path = self.path(seeds)
+        if not path.exists():
+            return None
+        about = self._about(path)
+        content = safetensors.torch.load_file(path)
+        values = {name: list(content.pop(_ROW + name).numpy()) for name in about["columns"]}
+        return Saved(content, content.pop(_PREDICTIONS, None), Rows(about["steps"], values))
+
+    def drop(self, seeds: Sequence[int]) -> None:
+        """Remove the state of a group that has finished."""
+        self.path(seeds).unlink(missing_ok=True)
+
+    def waiting(self, finished: Collection[int]) -> list[tuple[int, ...]]:
+        """The interrupted groups, sorted; states of seeds that have all finished are removed.
+
+        Raises:
+            InputError: a file there is no state, or one of another config.
+        """
+        groups = []
+        for path in self.folder.glob("seeds-*.safetensors"):
+            # Another process may just have finished its group.
+            with contextlib.suppress(FileNotFoundError):
+                groups.append(tuple(self._about(path)["seeds"]))
+        # A process that dies between writing its results and dropping its state leaves both.
+        for group in [group for group in groups if set(finished).issuperset(group)]:
+            groups.remove(group)
+            self.drop(group)
+        return sorted(groups)
+
+    def pending(
+        self, seeds: Sequence[int], finished: Collection[int], *, at_once: int
+    ) -> list[tuple[int, ...]]:
+        """The groups still to train: interrupted ones first, the rest cut into even groups.
+
+        Args:
+            seeds: that shall be finished at the end.
+            finished: those that are.
+            at_once: how many seeds are trained together at most.
+
+        Raises:
+            InputError: as `waiting`.
+        """
+        missing = {*seeds}.difference(finished)
+        groups = []
+        for group in self.waiting(finished):
+            if missing.issuperset(group):
+                groups.append(group)
+                missing.difference_update(group)
+        rest = [seed for seed in seeds if seed in missing]
+        if not rest:
+            return groups
+        parts = np.array_split(np.asarray(rest), math.ceil(len(rest) / at_once))
+        return groups + [tuple(part.tolist()) for part in parts]
+
+    def _about(self, path: Path) -> dict[str, Any]:
+        """Seeds, steps and columns of a state of this config."""
+        try:
+            with safe_open(path, framework="pt") as file:
+                held = dict(file.metadata() or {})
+            about = {key: json.loads(held[key]) for key in ("seeds", "steps", "columns")}
+        except FileNotFoundError:
+            raise
+        except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
+            raise InputError(
+                f"{path}: not a state of an interrupted training ({error}); delete it to train "
+                "its seeds again"
+            ) from error
+        if held.get("identity") != self.identity:
+            raise InputError(
+                f"{path}: the interrupted training of another config; choose another --out, or "
+                "delete it"
+            )
+        return about
 
 
 # Saved models, each as `save_pretrained` leaves it and with its own log.
@@ -275,12 +278,6 @@ def model_folder(folder: Path, seed: int) -> Path:
 
 def keep_model(model: GrokkingTransformerForCausalLM, log: RunLog, folder: Path, seed: int) -> Path:
     """Save a trained model; one that an interrupted start has left is replaced.
-
-    Args:
-        model: after its last step.
-        log: with its run.
-        folder: of the training.
-        seed: of the run.
 
     Raises:
         InputError: the folder cannot be written to.
@@ -330,9 +327,6 @@ def refuse_gone(folder: Path, keep: Iterable[int], finished: Iterable[int]) -> N
         )
 
 
-# Loading models that `save_pretrained` left.
-
-
 def load_model(folder: str | Path) -> GrokkingTransformerForCausalLM:
     """The model in a folder, whole.
 
@@ -340,9 +334,6 @@ def load_model(folder: str | Path) -> GrokkingTransformerForCausalLM:
         InputError: there is none, it is another kind of model, or weights are missing or of
             another shape.
     """
-    from gmb_hf.modeling import GrokkingTransformerForCausalLM
-    from gmb_hf.training.launch import silence_transformers
-
     if not (Path(folder) / "config.json").is_file():
         raise InputError(f"{folder}: holds no model (no config.json); save_pretrained writes one")
     try:

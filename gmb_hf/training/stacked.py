@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,52 +24,41 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gmb_hf._version import __version__
-from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.training import checkpoints as state
 from gmb_hf.training.blocks import Loops
-from gmb_hf.training.checkpoints import Rows, check_config, keep_model, refuse_gone
+from gmb_hf.training.checkpoints import (
+    Rows,
+    States,
+    check_config,
+    group_name,
+    keep_model,
+    refuse_gone,
+)
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.ensemble import Ensemble, model_config, wanted
 from gmb_hf.training.launch import Listener, keep_freed_memory
 from gmb_hf.training.observables import Observer, about
 
 
-class TrainingCallback(Protocol):
-    """Records extra measurements while the S seeds of an ensemble are trained."""
+class TrainingCallback:
+    """Records extra measurements while an ensemble of S seeds is trained. A base class: nothing."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        """Begin with an ensemble at step 0."""
 
     def measure(self, train_acc: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         """What a checkpoint adds to the run log, each [S]; accuracies on training rows, [S]."""
+        return {}
 
     def state(self) -> dict[str, Tensor]:
         """Everything needed to resume; called after `measure` only."""
+        return {}
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on from what `state` returned."""
 
     def finish(self) -> None:
         """Write the results. The log is written afterwards, so this may be called a second time."""
-
-
-class NoCallback:
-    """Measures, keeps and writes nothing."""
-
-    def __init__(self, ensemble: Ensemble) -> None:
-        """Of any seeds."""
-
-    def measure(self, train_acc: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-        """Nothing."""
-        return {}
-
-    def state(self) -> dict[str, Tensor]:
-        """Nothing."""
-        return {}
-
-    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
-        """Ignore."""
-
-    def finish(self) -> None:
-        """Ignore."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +70,7 @@ class Callbacks:
         about: what they do, as plain data: part of the folder's config and of the logs' metadata.
     """
 
-    begin: Callable[[Ensemble], TrainingCallback] = NoCallback
+    begin: Callable[[Ensemble], TrainingCallback] = TrainingCallback
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -131,7 +120,9 @@ def train(
             callbacks=callbacks,
             keep=keep,
         )
-    _drop_finished_states(folder, config)
+    saved_states(folder, config).waiting(
+        finished_seeds(folder)
+    )  # drops those of overlapping groups
     return log_paths(folder)
 
 
@@ -164,15 +155,15 @@ def finished_seeds(folder: Path) -> set[int]:
     return seeds
 
 
+def saved_states(folder: Path, config: RunConfig) -> States:
+    """The states of the groups that are under way in a folder."""
+    return States(folder / "state", config.training_hash())
+
+
 def pending_groups(config: RunConfig, seeds: Sequence[int], folder: Path) -> list[tuple[int, ...]]:
     """The groups still to train: interrupted ones first, the rest cut into even groups."""
-    done = finished_seeds(folder)
-    return state.pending_groups(
-        folder / "state",
-        config.training_hash(),
-        [seed for seed in seeds if seed not in done],
-        at_once=config.training.seeds_at_once,
-    )
+    states, at_once = saved_states(folder, config), config.training.seeds_at_once
+    return states.pending(seeds, finished_seeds(folder), at_once=at_once)
 
 
 def train_group(
@@ -190,10 +181,9 @@ def train_group(
     training, callbacks = config.training, callbacks or Callbacks()
     ensemble = Ensemble(config, seeds, device=device, compiled=compiled)
     observer, callback = Observer(ensemble), callbacks.begin(ensemble)
-    rows = Rows()
-    held = state.state_path(folder / "state", seeds)
-    if held.exists():
-        saved = state.load(held, config.training_hash())
+    rows, states = Rows(), saved_states(folder, config)
+    saved = states.load(seeds)
+    if saved is not None:
         ensemble.load_state(saved.tensors)
         observer.predictions = saved.predictions
         callback.load_state(
@@ -215,14 +205,8 @@ def train_group(
             listener.measured(ensemble.seeds, found)
             if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
                 others = {_CALLBACK + key: value for key, value in callback.state().items()}
-                state.save(
-                    held,
-                    seeds=seeds,
-                    identity=config.training_hash(),
-                    tensors={**ensemble.state(), **others},
-                    predictions=observer.predictions,
-                    rows=rows,
-                )
+                tensors = {**ensemble.state(), **others}
+                states.save(seeds, tensors, rows, observer.predictions)
                 saved_at = time.monotonic()
         if ensemble.step == training.steps:
             break
@@ -234,13 +218,13 @@ def train_group(
         if seed in keep:
             keep_model(ensemble.member(index), log, folder, seed)
     path = write_log(log, seeds, folder)
-    held.unlink(missing_ok=True)
+    states.drop(seeds)
     return path
 
 
 def write_log(log: RunLog, seeds: Sequence[int], folder: Path) -> Path:
     """Write the log of a group of seeds into a folder of logs, as one Parquet file."""
-    return log.write(folder / "logs" / f"{state.group_name(seeds)}.parquet")
+    return log.write(folder / "logs" / f"{group_name(seeds)}.parquet")
 
 
 def group_log(
@@ -249,20 +233,14 @@ def group_log(
     rows: Rows,
     about: Mapping[str, Any] | None = None,
 ) -> RunLog:
-    """The rows of a group as a run log that says what made it.
-
-    Args:
-        config: what was trained.
-        seeds: of the rows' columns.
-        rows: one for each checkpoint.
-        about: what else shall stand in the log's metadata.
-    """
+    """The rows of a group as a run log; its metadata say what made it, and what `about` does."""
     return rows.log(seeds, {**log_metadata(config), **(about or {})})
 
 
 def log_metadata(config: RunConfig) -> dict[str, Any]:
     """What made a run log: task, model, config, versions, and the content hash of the task."""
-    training = config.training
+    training, shape = config.training, model_config(config)
+    loops = Loops.of(shape)
     return {
         "preset": config.preset,
         "task": config.task.title,
@@ -276,14 +254,8 @@ def log_metadata(config: RunConfig) -> dict[str, Any]:
         "design": config.design(),
         "task_fingerprint": config.task.build().fingerprint(),
         "versions": versions(),
-        **_about_loops(model_config(config)),
+        **({} if loops is None else {"loops": about(loops, shape.num_hidden_layers)}),
     }
-
-
-def _about_loops(shape: GrokkingTransformerConfig) -> dict[str, Any]:
-    """How the states of a model with loops are sampled; nothing of other models."""
-    loops = Loops.of(shape)
-    return {} if loops is None else {"loops": about(loops, shape.num_hidden_layers)}
 
 
 def versions() -> dict[str, str]:
@@ -294,11 +266,3 @@ def versions() -> dict[str, str]:
         "transformers": transformers.__version__,
         "numpy": np.__version__,
     }
-
-
-def _drop_finished_states(folder: Path, config: RunConfig) -> None:
-    # A process that dies between writing a log and dropping its state leaves both.
-    finished = finished_seeds(folder)
-    for group in state.waiting_groups(folder / "state", config.training_hash()):
-        if finished.issuperset(group):
-            state.state_path(folder / "state", group).unlink(missing_ok=True)
