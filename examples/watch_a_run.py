@@ -110,7 +110,7 @@ def train_watched(
 def jump_of(lock: Path, folder: Path) -> int | None:
     """The step of the event in a watched run, by the definition that the lock holds."""
     log = RunLog.read(folder / LOG_FILE)
-    step = find_events(log.panel, Lock.read(lock).design, names=log.observables).step[0]
+    step = find_events(log, Lock.read(lock).design).step[0]
     return int(step) if math.isfinite(step) else None
 
 

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock
-from gmb_hf.benchmark.explore import explore, write_explored
-from gmb_hf.benchmark.locking import make_lock
+from gmb_hf.benchmark.locking import explore, make_lock, write_explored
 from gmb_hf.benchmark.prepare import prepare
 from gmb_hf.design.lint import DesignFacts, lint, refuse_unsound
 from gmb_hf.design.lock import Lock

@@ -11,20 +11,12 @@ import numpy as np
 
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.events import Events
-from gmb_hf.benchmark.prepare import (
-    CONTROLS,
-    Entry,
-    Prepared,
-    Runs,
-    namesakes,
-    prepare,
-    statements_of,
-)
+from gmb_hf.benchmark.prepare import CONTROLS, Prepared, Runs, namesakes, prepare, statements_of
 from gmb_hf.benchmark.results import CalibrationRecord, Results
 from gmb_hf.benchmark.verdict import judge_all
 from gmb_hf.design.design import ENSEMBLE, Design
 from gmb_hf.design.lint import DesignFacts, lint, refuse_unsound
-from gmb_hf.design.lock import CENTRAL, Lock, look_notes, member_key, next_look, refuse_shared_runs
+from gmb_hf.design.lock import Lock, look_notes, next_look, refuse_shared_runs
 from gmb_hf.design.power import effective_budget
 from gmb_hf.errors import InputError
 from gmb_hf.runs.metadata import hub_sources
@@ -81,7 +73,6 @@ def evaluate_lock(
     if not isinstance(lock, Lock):
         lock_path = lock_path or str(lock)
         lock = Lock.read(lock)
-    locked = lock
     prepared = prepare(runs, lock)
     log = prepared.log
     notes = lock.check_evaluation(
@@ -93,30 +84,9 @@ def evaluate_lock(
         candidates=[entry.name for entry in prepared.entries],
     )
     look = next_look(lock, lock_path, log) if keep_looks and lock_path is not None else None
-
-    def judgement(entry: Entry, window: int | None) -> Judgement:
-        def thresholds(smooth: int) -> dict[float, float]:
-            plain = window is None and smooth == 1
-            key = CENTRAL if plain else member_key(window=window, smooth=smooth)
-            return locked.thresholds(entry.name, key)
-
-        return Judgement(
-            prepared.scores(entry, window=window),
-            None,
-            locked.design,
-            thresholds=thresholds(1),
-            smoothed_thresholds={
-                smooth: thresholds(smooth)
-                for smooth in locked.design.smoothing_sweep
-                if smooth != 1
-            },
-            calibration_runs=locked.calibration_runs(entry.name),
-        )
-
     evaluation = _evaluate(
         prepared,
         lock.design,
-        judgement,
         notes=(*notes, *_ensemble_notes(lock), *look_notes(lock, look)),
         lock_path=lock_path,
         look=look.number if look else 1,
@@ -169,41 +139,33 @@ def evaluate_runs(
     )
     findings = lint(design, facts)
     refuse_unsound(finding for finding in findings if finding.code not in _FEW_RUNS)
-
-    def judgement(entry: Entry, window: int | None) -> Judgement:
-        calibration = None if earlier is None else earlier.scores(entry, window=window)
-        return Judgement(prepared.scores(entry, window=window), calibration, design)
-
     notes = [
         *namesakes(entries, prepared.log),
         *(f"[{item.code}] {item.message}" for item in findings),
     ]
-    return _evaluate(prepared, design, judgement, notes=notes, on_done=on_done)
+    return _evaluate(prepared, design, explore=earlier, notes=notes, on_done=on_done)
 
 
 def _evaluate(
     prepared: Prepared,
     design: Design,
-    judgement: Callable[[Entry, int | None], Judgement],
     *,
+    explore: Prepared | None = None,
     notes: Sequence[str],
     lock_path: str | None = None,
     look: int | None = None,
     on_done: Callable[[str], None] | None,
 ) -> Evaluation:
-    """Judge every score; `judgement(entry, window)` says by which thresholds."""
+    """Judge every score, by the lock's thresholds, those of explore runs, or of the runs alone."""
     entries, log, events, lock = prepared.entries, prepared.log, prepared.events, prepared.lock
-    judgements = {entry.name: judgement(entry, None) for entry in entries}
-    variants = {
-        entry.name: {
-            f"window={window}": (
-                judgements[entry.name] if window == entry.window else judgement(entry, window)
-            )
-            for window in entry.windows(design)
-        }
-        for entry in entries
-        if entry.windows(design)
-    }
+    judgements = {entry.name: prepared.judgement(entry, explore=explore) for entry in entries}
+    variants: dict[str, dict[str, Judgement]] = {}
+    for entry in entries:
+        for window in entry.windows(design):
+            one = judgements[entry.name]
+            if window != entry.window:
+                one = prepared.judgement(entry, window=window, explore=explore)
+            variants.setdefault(entry.name, {})[f"window={window}"] = one
     judged = judge_all(
         judgements, variants, controls=CONTROLS, facts=prepared.facts, on_done=on_done
     )
@@ -219,7 +181,12 @@ def _evaluate(
     # Of all scores but ensembles, which calibrate on fewer runs; the controls are among them.
     usual = next(entry.name for entry in entries if entry.indicator.family != ENSEMBLE)
     calibrated = judgements[usual].calibrated
+    m, budgets = calibrated.n_runs, {}
+    if m is not None and design.protocol == "strict":
+        budgets = {f"{target:g}": effective_budget(target, m) for target in design.fpr_targets}
     fingerprint = log.fingerprint()
+    # The task's name without what qualifies it.
+    task = (design.task or "runs").partition(",")[0].replace(" ", "_")
     step_of = dict(zip(events.runs, events.step.tolist(), strict=True))
     results = Results.assemble(
         records,
@@ -229,34 +196,17 @@ def _evaluate(
         event_steps=[step_of.get(run, math.nan) for run in log.runs],
         last_steps=[int(step) for step in log.panel("step").last_step],
         excluded=events.excluded,
-        calibration=_calibration_record(calibrated.method, calibrated.n_runs, design),
+        calibration=CalibrationRecord(method=calibrated.method, n_runs=m, effective_budget=budgets),
         lock=lock,
         prereg_path=lock_path,
         look=look,
         evaluation_fingerprint=fingerprint,
-        run_id=_run_id(design, fingerprint),
+        run_id=f"{task}_{fingerprint[:8]}",
         # A lock has its day; with it a run that is taken up again leaves equal bytes.
         date=None if lock is None else lock.x_lock.created.partition("T")[0],
         notes=[*notes, *prepared.notes],
     ).pulled_from(hub_sources(log.metadata))
     return Evaluation(results, judgements, events, prepared.judged, design, lock)
-
-
-def _run_id(design: Design, fingerprint: str) -> str:
-    """The task's name, without what qualifies it, and the runs' fingerprint."""
-    name = (design.task or "runs").partition(",")[0]
-    return f"{name.replace(' ', '_')}_{fingerprint[:8]}"
-
-
-def _calibration_record(method: str, n_runs: int | None, design: Design) -> CalibrationRecord:
-    budgets = (
-        {}
-        if n_runs is None or design.protocol != "strict"
-        else {f"{target:g}": effective_budget(target, n_runs) for target in design.fpr_targets}
-    )
-    return CalibrationRecord.parse(
-        {"method": method, "n_runs": n_runs, "effective_budget": budgets}, where="calibration"
-    )
 
 
 def _refuse_explore(explore: RunLog, log: RunLog) -> None:

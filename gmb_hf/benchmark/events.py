@@ -6,18 +6,246 @@ of an evaluation names one in `event.type`; its settings are fields of the desig
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from gmb_hf.design.design import Design
-from gmb_hf.errors import InputError, nearest
+from gmb_hf.errors import InputError, fraction, nearest, positive_int
+from gmb_hf.files import write_text
 from gmb_hf.indicators.causal import difference, trailing_mean
+from gmb_hf.runs.metadata import hub_sources
 from gmb_hf.runs.panel import Panel
+from gmb_hf.runs.runlog import RunLog
+
+
+@dataclass(frozen=True, eq=False)
+class Events:
+    """The events of R runs.
+
+    Attributes:
+        runs: R run names.
+        step: float64 [R], t* in steps, NaN where there is no event.
+        first_step: int64 [R], the first step at which the run could have had an event.
+        n_dip_recoveries: E_jump: events after which, a window W later, the metric is no higher
+            than it had been up to the event.
+        excluded: run -> label, E_regime: runs of which nobody can say whether they had an event.
+            They are no negatives either: judge scores on the `decided` runs only.
+    """
+
+    runs: tuple[str, ...]
+    step: NDArray[np.float64]
+    first_step: NDArray[np.int64]
+    n_dip_recoveries: int = 0
+    excluded: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def n_events(self) -> int:
+        """How many runs have an event."""
+        return int(np.isfinite(self.step).sum())
+
+    def decided(self) -> Events:
+        """The events of the runs that are not excluded; `excluded` still names the others."""
+        rows = [row for row, run in enumerate(self.runs) if run not in self.excluded]
+        runs = tuple(self.runs[row] for row in rows)
+        return replace(self, runs=runs, step=self.step[rows], first_step=self.first_step[rows])
+
+
+Find = Callable[[RunLog, Design], Events]
+
+
+@dataclass(frozen=True)
+class EventKind:
+    """A registered kind of event.
+
+    Attributes:
+        find: finds the events of a log.
+        absent: says that no run has one; {metric} stands for the name of the observable.
+        ahead: how far an event looks ahead, so that none can be registered closer to the end of a
+            run: in steps, or in checkpoints.
+        in_checkpoints: which of the two.
+        reads_metric: whether the events are found in the design's metric.
+    """
+
+    find: Find
+    absent: str
+    ahead: Callable[[Design], int]
+    in_checkpoints: bool = False
+    reads_metric: bool = True
+
+
+EVENTS: dict[str, EventKind] = {}
+"""Every registered kind by its name in a design."""
+
+
+def register_event(
+    name: str, *, absent: str, ahead: Callable[[Design], int], **flags: bool
+) -> Callable[[Find], Find]:
+    """Register a kind of event: decorates the function that finds it; see `EventKind`."""
+
+    def register(find: Find) -> Find:
+        if name in EVENTS:
+            raise InputError(f"event {name!r} is registered already; choose another name")
+        EVENTS[name] = EventKind(find, absent, ahead, **flags)
+        return find
+
+    return register
+
+
+def find_events(log: RunLog, design: Design) -> Events:
+    """Find each run's event as the design defines it.
+
+    Raises:
+        InputError: an observable is missing or NaN, or a setting does not fit the checkpoints.
+    """
+    return EVENTS[design.event_type].find(log, design)
+
+
+# What the detectors share: which numbers an event may be read from, and from when on.
+
+SLACK = 1e-12
+"""Accuracies are ratios: .95 - .80 must count as a jump of .15, which floats deny."""
+
+
+def require_numbers(metric: Panel, *, ignore: bool) -> None:
+    """Refuse a metric that is NaN throughout a run, and unless `ignore` one that is NaN anywhere.
+
+    Raises:
+        InputError: run, step and metric are named.
+    """
+    unknown = metric.present & np.isnan(metric.values)
+    lost = np.flatnonzero(unknown.sum(axis=1) == metric.lengths)
+    if len(lost):
+        raise InputError(
+            f"run {metric.runs[lost[0]]!r}: metric {metric.name!r} is NaN at every step; "
+            "choose another metric, or leave the run out"
+        )
+    if unknown.any() and not ignore:
+        run, column = (int(i) for i in np.argwhere(unknown)[0])
+        raise InputError(
+            f"run {metric.runs[run]!r}, step {metric.steps[run, column]}: metric "
+            f"{metric.name!r} is NaN, so an event may be missed; mend the log, or ignore NaN "
+            "(x_nan: ignore) to let such steps register no event"
+        )
+
+
+def _from_least_step(metric: Panel, design: Design) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """The checkpoints at which a design allows an event, bool [R, T], and the first of each run."""
+    allowed = metric.present & (metric.steps >= (design.event_t_min or 0))
+    return allowed, metric.steps[np.arange(metric.n_runs), allowed.argmax(axis=1)]
+
+
+# E_jump: the metric rises by delta within a window W (the default event).
+
+
+@register_event(
+    "E_jump",
+    absent="{metric} never jumps as E_jump asks",
+    ahead=lambda design: design.w_event,
+)
+def _find_jumps(log: RunLog, design: Design) -> Events:
+    return jump_events(log.panel(design.metric), design)
+
+
+def jump_events(metric: Panel, design: Design) -> Events:
+    """E_jump: the first t with m(t + W) - m(t) >= delta (spec 1.2).
+
+    W counts checkpoints of the panel's cadence, so a log that begins 1, 500, 1000 with W = 1000
+    compares its first row with its third. Options: `x_event_t_min` (no event before that step),
+    `x_theta_floor` (least m(t + W)), `x_require_new_max` (m(t + W) above every value up to t:
+    levels within the window belong to the jump itself, and refuse nothing).
+
+    Raises:
+        InputError: W is no positive multiple of the cadence, or the metric is NaN.
+    """
+    require_numbers(metric, ignore=design.nan == "ignore")
+    cadence = metric.cadence()
+    if design.w_event % cadence:
+        multiple = max(1, round(design.w_event / cadence)) * cadence
+        raise InputError(
+            f"event.window_W_event is {design.w_event} steps, but {metric.name!r} is logged every "
+            f"{cadence} steps; W must be a positive multiple of that, e.g. {multiple}"
+        )
+    ahead = design.w_event // cadence
+    n_runs, width = metric.values.shape
+    reach = max(width - ahead, 0)
+    before, after = metric.values[:, :reach], metric.values[:, ahead:]
+    highest = np.fmax.accumulate(metric.values, axis=1)[:, :reach]
+
+    allowed, first = _from_least_step(metric, design)
+    jumped = allowed[:, :reach] & metric.present[:, ahead:]
+    jumped &= after - before >= design.jump_threshold - SLACK
+    if design.theta_floor is not None:
+        jumped &= after >= design.theta_floor - SLACK
+    if design.require_new_max:
+        jumped &= after > highest
+
+    step, dips = np.full(n_runs, np.nan), 0
+    rows = np.flatnonzero(jumped.any(axis=1))
+    if len(rows):
+        at = jumped[rows].argmax(axis=1)
+        step[rows] = metric.steps[rows, at]
+        dips = int((after[rows, at] <= highest[rows, at]).sum())
+    return Events(metric.runs, step, first, dips)
+
+
+# E_plateau: the metric reaches a level and holds it (SC-1 persistence).
+
+
+@register_event(
+    "E_plateau",
+    absent="{metric} never settles as E_plateau asks",
+    ahead=lambda design: (design.plateau_checkpoints or 1) - 1,
+    in_checkpoints=True,
+)
+def _find_plateaus(log: RunLog, design: Design) -> Events:
+    return plateau_events(log.panel(design.metric), design)
+
+
+def plateau_events(metric: Panel, design: Design) -> Events:
+    """E_plateau: the first of K consecutive checkpoints with m >= theta.
+
+    K is `x_plateau_checkpoints`, theta is `x_plateau_threshold`. Options: `x_plateau_regression`
+    (up to so many checkpoints in a row may lie below theta; the first of the K never does) and
+    `x_event_t_min` (no event before that step).
+
+    Raises:
+        InputError: no run has K checkpoints, or the metric is NaN.
+    """
+    require_numbers(metric, ignore=design.nan == "ignore")
+    # The design has refused the type without these two.
+    length, level = design.plateau_checkpoints or 1, design.plateau_threshold or 0.0
+    dips = design.plateau_regression or 0
+    n_runs, width = metric.values.shape
+    if length > width:
+        raise InputError(
+            f"event.x_plateau_checkpoints is {length}, but the longest run has {width} "
+            f"checkpoint(s) of {metric.name!r}; ask for fewer, or train longer"
+        )
+    held = metric.present & (metric.values >= level - SLACK)
+    allowed, first = _from_least_step(metric, design)
+    whole = metric.present[:, length - 1 :]
+    starts = whole & (held & allowed)[:, : whole.shape[1]]
+    # A stretch below the level that is too long lies within the K if it begins in the first
+    # K - dips of them.
+    broken = sliding_window_view(~held, dips + 1, axis=1).all(axis=2)
+    starts &= ~sliding_window_view(broken, length - dips, axis=1).any(axis=2)[:, : whole.shape[1]]
+    step = np.where(
+        starts.any(axis=1), metric.steps[np.arange(n_runs), starts.argmax(axis=1)], np.nan
+    )
+    return Events(metric.runs, step, first)
+
+
+# E_regime: the transition that PT-MSS registers, from force, info and constraint of a run log and
+# the alternate estimates of the same three.
 
 SIGNALS = ("force", "info", "constraint")
 """S1, S2, S3 of the reference: where members tie, this is their order."""
@@ -98,26 +326,16 @@ def label_regimes(
         transitions(family, quantile=quantile, radius=radius, not_before=not_before)
         for family in (primary, alternate)
     )
+    rare = (first.admissible & second.admissible).all(axis=1)
     # A comparison with NaN is False: where the alternate has no t they do not agree.
-    close = np.abs(first.step - second.step) <= tolerance
-    facts = np.column_stack(
-        [
-            (first.admissible & second.admissible).all(axis=1),
-            ~np.isnan(first.step),
-            close & (first.order == second.order).all(axis=1),
-        ]
+    agree = np.abs(first.step - second.step) <= tolerance
+    agree &= (first.order == second.order).all(axis=1)
+    labels = np.select(
+        [~rare, np.isnan(first.step), agree],
+        ["INCONCLUSIVE", "NO_TRANSITION", "REGISTERED_TRANSITION"],
+        "ESTIMATOR_UNSTABLE",
     )
-    labels = tuple(_label(rare, moved, agree) for rare, moved, agree in facts)
-    return Regimes(primary[0].runs, labels, first, second)
-
-
-def _label(rare: bool, moved: bool, agree: bool) -> RegimeLabel:
-    """The first that applies: members too many or too few, no t, families that disagree."""
-    if not rare:
-        return "INCONCLUSIVE"
-    if not moved:
-        return "NO_TRANSITION"
-    return "REGISTERED_TRANSITION" if agree else "ESTIMATOR_UNSTABLE"
+    return Regimes(primary[0].runs, tuple(labels.tolist()), first, second)
 
 
 def transitions(
@@ -155,256 +373,6 @@ def _nearest(member: NDArray[np.bool_], steps: NDArray[np.int64]) -> NDArray[np.
     return np.where(after - steps <= steps - before, after, before)
 
 
-@dataclass(frozen=True, eq=False)
-class Events:
-    """The events of R runs.
-
-    Attributes:
-        kind: `E_jump`, `E_plateau` or `E_regime`.
-        runs: R run names.
-        step: float64 [R], t* in steps, NaN where there is no event.
-        first_step: int64 [R], the first step at which the run could have had an event.
-        dip_recovery: bool [R], E_jump: the metric a window W after the event is no higher than
-            it had been up to the event.
-        excluded: run -> label, E_regime: runs of which nobody can say whether they had an event.
-            They are no negatives either: judge scores on the `decided` runs only.
-    """
-
-    kind: str
-    runs: tuple[str, ...]
-    step: NDArray[np.float64]
-    first_step: NDArray[np.int64]
-    dip_recovery: NDArray[np.bool_]
-    excluded: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def n_events(self) -> int:
-        """How many runs have an event."""
-        return int(np.isfinite(self.step).sum())
-
-    @property
-    def n_dip_recoveries(self) -> int:
-        """How many events only regain a level that the metric had reached before."""
-        return int(self.dip_recovery.sum())
-
-    def decided(self) -> Events:
-        """The events of the runs that are not excluded; `excluded` still names the others."""
-        rows = [row for row, run in enumerate(self.runs) if run not in self.excluded]
-        return replace(
-            self,
-            runs=tuple(self.runs[row] for row in rows),
-            step=self.step[rows],
-            first_step=self.first_step[rows],
-            dip_recovery=self.dip_recovery[rows],
-        )
-
-
-Observables = Callable[[str], Panel]
-"""Gives the panel of an observable by its name, e.g. `RunLog.panel`."""
-
-Find = Callable[[Observables, Design, Collection[str] | None], Events]
-"""Of the panels of a run log, a design and the names of the log's columns."""
-
-
-@dataclass(frozen=True)
-class EventKind:
-    """A registered kind of event.
-
-    Attributes:
-        find: finds the events of a log.
-        absent: says that no run has one; {metric} stands for the name of the observable.
-        ahead: how far an event looks ahead, so that none can be registered closer to the end of a
-            run: in steps, or in checkpoints.
-        in_checkpoints: which of the two.
-    """
-
-    find: Find
-    absent: str
-    ahead: Callable[[Design], int]
-    in_checkpoints: bool = False
-
-
-EVENTS: dict[str, EventKind] = {}
-"""Every registered kind by its name in a design."""
-
-
-def register_event(
-    name: str, *, absent: str, ahead: Callable[[Design], int], in_checkpoints: bool = False
-) -> Callable[[Find], Find]:
-    """Register a kind of event: decorates the function that finds it; see `EventKind`."""
-
-    def register(find: Find) -> Find:
-        if name in EVENTS:
-            raise InputError(f"event {name!r} is registered already; choose another name")
-        EVENTS[name] = EventKind(find, absent, ahead, in_checkpoints)
-        return find
-
-    return register
-
-
-def find_events(
-    observables: Observables, design: Design, *, names: Collection[str] | None = None
-) -> Events:
-    """Find each run's event as the design defines it.
-
-    Args:
-        observables: gives a panel by name, e.g. `log.panel`.
-        design: names the kind of event and holds its settings.
-        names: the columns that there are, e.g. `log.observables`; E_regime chooses among them.
-
-    Raises:
-        InputError: an observable is missing or NaN, or a setting does not fit the checkpoints.
-    """
-    return EVENTS[design.event_type].find(observables, design, names)
-
-
-# What the detectors share: which numbers an event may be read from, and from when on.
-
-SLACK = 1e-12
-"""Accuracies are ratios: .95 - .80 must count as a jump of .15, which floats deny."""
-
-
-def require_numbers(metric: Panel, *, ignore: bool) -> None:
-    """Refuse a metric that is NaN throughout a run, and unless `ignore` one that is NaN anywhere.
-
-    Raises:
-        InputError: run, step and metric are named.
-    """
-    unknown = metric.present & np.isnan(metric.values)
-    lost = np.flatnonzero(unknown.sum(axis=1) == metric.lengths)
-    if len(lost):
-        raise InputError(
-            f"run {metric.runs[lost[0]]!r}: metric {metric.name!r} is NaN at every step; "
-            "choose another metric, or leave the run out"
-        )
-    if unknown.any() and not ignore:
-        run, column = (int(i) for i in np.argwhere(unknown)[0])
-        raise InputError(
-            f"run {metric.runs[run]!r}, step {metric.steps[run, column]}: metric "
-            f"{metric.name!r} is NaN, so an event may be missed; mend the log, or ignore NaN "
-            "(x_nan: ignore) to let such steps register no event"
-        )
-
-
-def _from_least_step(metric: Panel, design: Design) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """The checkpoints at which a design allows an event, bool [R, T], and the first of each run."""
-    allowed = metric.present & (metric.steps >= (design.event_t_min or 0))
-    return allowed, metric.steps[np.arange(metric.n_runs), allowed.argmax(axis=1)]
-
-
-# E_jump: the metric rises by delta within a window W (the default event).
-
-
-@register_event(
-    "E_jump",
-    absent="{metric} never jumps as E_jump asks",
-    ahead=lambda design: design.w_event,
-)
-def _find_jumps(observables: Observables, design: Design, names: Collection[str] | None) -> Events:
-    return jump_events(observables(design.metric), design)
-
-
-def jump_events(metric: Panel, design: Design) -> Events:
-    """E_jump: the first t with m(t + W) - m(t) >= delta (spec 1.2).
-
-    W counts checkpoints of the panel's cadence, so a log that begins 1, 500, 1000 with W = 1000
-    compares its first row with its third. Options: `x_event_t_min` (no event before that step),
-    `x_theta_floor` (least m(t + W)), `x_require_new_max` (m(t + W) above every value up to t:
-    levels within the window belong to the jump itself, and refuse nothing).
-
-    Raises:
-        InputError: W is no positive multiple of the cadence, or the metric is NaN.
-    """
-    require_numbers(metric, ignore=design.nan == "ignore")
-    cadence = metric.cadence()
-    if design.w_event % cadence:
-        multiple = max(1, round(design.w_event / cadence)) * cadence
-        raise InputError(
-            f"event.window_W_event is {design.w_event} steps, but {metric.name!r} is logged every "
-            f"{cadence} steps; W must be a positive multiple of that, e.g. {multiple}"
-        )
-    ahead = design.w_event // cadence
-    n_runs, width = metric.values.shape
-    reach = max(width - ahead, 0)
-    before, after = metric.values[:, :reach], metric.values[:, ahead:]
-    highest = np.fmax.accumulate(metric.values, axis=1)[:, :reach]
-
-    allowed, first = _from_least_step(metric, design)
-    jumped = allowed[:, :reach] & metric.present[:, ahead:]
-    jumped &= after - before >= design.jump_threshold - SLACK
-    if design.theta_floor is not None:
-        jumped &= after >= design.theta_floor - SLACK
-    if design.require_new_max:
-        jumped &= after > highest
-
-    step = np.full(n_runs, np.nan)
-    dip = np.zeros(n_runs, dtype=bool)
-    rows = np.flatnonzero(jumped.any(axis=1))
-    if len(rows):
-        at = jumped[rows].argmax(axis=1)
-        step[rows] = metric.steps[rows, at]
-        dip[rows] = after[rows, at] <= highest[rows, at]
-    return Events("E_jump", metric.runs, step, first, dip)
-
-
-# E_plateau: the metric reaches a level and holds it (SC-1 persistence).
-
-
-@register_event(
-    "E_plateau",
-    absent="{metric} never settles as E_plateau asks",
-    ahead=lambda design: (design.plateau_checkpoints or 1) - 1,
-    in_checkpoints=True,
-)
-def _find_plateaus(
-    observables: Observables, design: Design, names: Collection[str] | None
-) -> Events:
-    return plateau_events(observables(design.metric), design)
-
-
-def plateau_events(metric: Panel, design: Design) -> Events:
-    """E_plateau: the first of K consecutive checkpoints with m >= theta.
-
-    K is `x_plateau_checkpoints`, theta is `x_plateau_threshold`. Options: `x_plateau_regression`
-    (up to so many checkpoints in a row may lie below theta; the first of the K never does) and
-    `x_event_t_min` (no event before that step).
-
-    Raises:
-        InputError: no run has K checkpoints, or the metric is NaN.
-    """
-    require_numbers(metric, ignore=design.nan == "ignore")
-    # The design has refused the type without these two.
-    length, level = design.plateau_checkpoints or 1, design.plateau_threshold or 0.0
-    dips = design.plateau_regression or 0
-    n_runs, width = metric.values.shape
-    if length > width:
-        raise InputError(
-            f"event.x_plateau_checkpoints is {length}, but the longest run has {width} "
-            f"checkpoint(s) of {metric.name!r}; ask for fewer, or train longer"
-        )
-    held = metric.present & (metric.values >= level - SLACK)
-    allowed, first = _from_least_step(metric, design)
-    whole = metric.present[:, length - 1 :]
-    starts = whole & (held & allowed)[:, : whole.shape[1]]
-    # A stretch below the level that is too long lies within the K if it begins in the first
-    # K - dips of them.
-    broken = _sum_of(~held, dips + 1) == dips + 1
-    starts &= (_sum_of(broken, length - dips) == 0)[:, : whole.shape[1]]
-    step = np.where(
-        starts.any(axis=1), metric.steps[np.arange(n_runs), starts.argmax(axis=1)], np.nan
-    )
-    return Events("E_plateau", metric.runs, step, first, np.zeros(n_runs, dtype=bool))
-
-
-def _sum_of(flags: NDArray[np.bool_], count: int) -> NDArray[np.int64]:
-    """How many of the `count` columns from each one on are True, int64 [R, T - count + 1]."""
-    upto = np.pad(np.cumsum(flags, axis=1, dtype=np.int64), ((0, 0), (1, 0)))
-    return upto[:, count:] - upto[:, :-count]
-
-
-# E_regime: the transition that PT-MSS registers, from force, info and constraint of a run log and
-# the alternate estimates of the same three.
-
 PUBLISHED = ("d_force", "d_info", "d_constraint")
 PUBLISHED_ALTERNATES = ("d_force_alt", "d_info_alt", "d_constraint_alt")
 DERIVED_FROM = ("gradient_norm", "unembedding_entropy", "unembedding_rank")
@@ -422,22 +390,14 @@ class Signals:
     columns: tuple[str, ...]
 
 
-def regime_signals(
-    observables: Observables, names: Collection[str], *, ignore_nan: bool = False, where: str = ""
-) -> Signals:
-    """The signals of every run.
-
-    Args:
-        observables: gives a panel by name, e.g. `log.panel`.
-        names: the columns that there are, e.g. `log.observables`.
-        ignore_nan: let a checkpoint without a value have no change.
-        where: file or source, put before the message.
+def regime_signals(log: RunLog, *, ignore_nan: bool = False) -> Signals:
+    """The signals of every run; `ignore_nan` lets a checkpoint without a value have no change.
 
     Raises:
         InputError: columns are missing (all that is needed is named), or hold NaN.
     """
-    wanted = signal_columns(names, where=where)
-    panels = [observables(name) for name in wanted]
+    wanted = signal_columns(log.observables, where=log.origin)
+    panels = [log.panel(name) for name in wanted]
     for panel in panels:
         require_numbers(panel, ignore=ignore_nan)
     if wanted[0] in PUBLISHED:
@@ -490,14 +450,10 @@ UNDECIDED = ("INCONCLUSIVE", "ESTIMATOR_UNSTABLE")
     "E_regime",
     absent="PT-MSS registers no transition",
     ahead=lambda design: design.regime_radius or 0,
+    reads_metric=False,  # and takes a signal without a value as it comes
 )
-def _find_regimes(
-    observables: Observables, design: Design, names: Collection[str] | None
-) -> Events:
-    if names is None:
-        raise InputError("E_regime reads several columns: pass their names, names=log.observables")
-    ignore = design.nan == "ignore"
-    return regime_events(regime_signals(observables, names, ignore_nan=ignore), design)
+def _find_regimes(log: RunLog, design: Design) -> Events:
+    return regime_events(regime_signals(log, ignore_nan=design.nan == "ignore"), design)
 
 
 def regime_events(signals: Signals, design: Design) -> Events:
@@ -515,8 +471,8 @@ def regime_events(signals: Signals, design: Design) -> Events:
     if longest < least:
         raise InputError(
             f"E_regime: the longest run has {longest} checkpoint(s), and PT-MSS is INCONCLUSIVE "
-            f"where a signal moves in more than {DENSITY[1]:.0%} of them; log at least {least} "
-            "a run"
+            f"where a signal moves in more than {DENSITY[1]:.0%} of them; log at least {least} a "
+            "run"
         )
     # The design has filled in or refused what the type needs.
     regimes = label_regimes(
@@ -529,15 +485,174 @@ def regime_events(signals: Signals, design: Design) -> Events:
     )
     registered = np.array([label == "REGISTERED_TRANSITION" for label in regimes.labels])
     _, first = _from_least_step(force, design)
+    labels = zip(regimes.runs, regimes.labels, strict=True)
     return Events(
-        "E_regime",
         regimes.runs,
         np.where(registered, regimes.primary.step, np.nan),
         first,
-        np.zeros(len(registered), dtype=bool),
-        excluded={
-            run: label
-            for run, label in zip(regimes.runs, regimes.labels, strict=True)
-            if label in UNDECIDED
-        },
+        excluded={run: label for run, label in labels if label in UNDECIDED},
     )
+
+
+# `gmb audit`: PT-MSS of every run of a log, as the reference project publishes them.
+
+
+@dataclass(frozen=True)
+class AuditedRun:
+    """One run.
+
+    Attributes:
+        run: its name.
+        label: what PT-MSS says of it.
+        step: t in steps, whatever the label, None where there is none.
+        order: force, info and constraint in the order of their members nearest to t; () without t.
+        reason: why the label is INCONCLUSIVE or ESTIMATOR_UNSTABLE, else "".
+    """
+
+    run: str
+    label: RegimeLabel
+    step: int | None
+    order: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Audit:
+    """All runs, and how they were looked at.
+
+    Attributes:
+        runs: in natural order.
+        columns: what the signals come from.
+        settings: quantile, radius and tolerance, see `label_regimes`.
+        notes: what a reader must know.
+        sources: what was pulled from the Hub, as in results.
+    """
+
+    runs: tuple[AuditedRun, ...]
+    columns: tuple[str, ...]
+    settings: Mapping[str, Any]
+    notes: tuple[str, ...]
+    sources: tuple[dict[str, str], ...] = ()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many runs have each label that occurs, by name."""
+        return dict(sorted(Counter(run.label for run in self.runs).items()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The audit as plain data, ready for JSON."""
+        return {
+            "runs": {
+                run.run: {"label": run.label, "t": run.step, "order": list(run.order) or None}
+                for run in self.runs
+            },
+            "counts": self.counts,
+            "x_settings": {**self.settings, "columns": list(self.columns)},
+            "x_notes": list(self.notes),
+            "x_sources": list(self.sources),
+        }
+
+    def write(self, path: str | Path) -> Path:
+        """Write the audit as JSON, atomically."""
+        return write_text(path, json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n")
+
+
+def audit_runs(
+    sources: str | Path | Sequence[str | Path],
+    *,
+    quantile: float = 0.99,
+    radius: int = 20,
+    tolerance: int = 15,
+    step_column: str = "step",
+    run_column: str = "run",
+    read: Callable[..., RunLog] = RunLog.read,
+) -> Audit:
+    """Audit the runs of run logs.
+
+    Published signals (d_force, ...) keep the repeated steps of a restarted log, as they were
+    published; signals that are derived here take the last row of each step, since a change between
+    two trainings is none.
+
+    Args:
+        sources: files, folders or globs.
+        quantile: q in (0, 1).
+        radius: R in steps.
+        tolerance: steps by which the two families may differ in t.
+        step_column, run_column: their names in the files.
+        read: reads run logs; the command line gives one that takes datasets of the Hub, too.
+
+    Raises:
+        InputError: a setting is out of range, or a column is missing or has no values.
+    """
+    fraction("--quantile", quantile)
+    positive_int("--radius", radius)
+    if tolerance < 0:
+        raise InputError(f"--tolerance must be a whole number of at least 0, got {tolerance}")
+    columns = {"step_column": step_column, "run_column": run_column}
+    log = read(sources, on_duplicate="sort", **columns)
+    if signal_columns(log.observables, where=log.origin)[0] not in PUBLISHED:
+        log = read(sources, on_duplicate="last", **columns)
+    signals = regime_signals(log, ignore_nan=True)
+    settings = {"quantile": quantile, "radius": radius, "tolerance": tolerance}
+    regimes = label_regimes(signals.primary, signals.alternate, **settings)
+    audited = (
+        AuditedRun(
+            run,
+            label,
+            None if np.isnan(step) else int(step),
+            regimes.order_of(row),
+            _reason(regimes, row),
+        )
+        for row, (run, label, step) in enumerate(
+            zip(regimes.runs, regimes.labels, regimes.primary.step, strict=True)
+        )
+    )
+    return Audit(
+        tuple(audited),
+        signals.columns,
+        settings,
+        tuple(_notes(log, signals.columns, radius)),
+        tuple(hub_sources(log.metadata)),
+    )
+
+
+def _reason(regimes: Regimes, row: int) -> str:
+    label = regimes.labels[row]
+    if label == "INCONCLUSIVE":
+        families = (("", regimes.primary), (" (alternate)", regimes.alternate))
+        return ", ".join(
+            f"{name}{which} in {family.density[row, place]:.2%} of checkpoints"
+            for which, family in families
+            for place, name in enumerate(SIGNALS)
+            if not family.admissible[row, place]
+        )
+    if label == "ESTIMATOR_UNSTABLE":
+        other = regimes.alternate.step[row]
+        if np.isnan(other):
+            return "the alternates never move together"
+        if regimes.primary.step[row] != other:
+            return f"the alternates move together at {other:,.0f}"
+        return "the alternates move in another order"
+    return ""
+
+
+def _notes(log: RunLog, columns: Sequence[str], radius: int) -> list[str]:
+    notes: list[str] = []
+    clock = log.panel("step")
+    distances = np.diff(clock.steps, axis=1)[clock.present[:, 1:]]
+    spacing = distances[distances > 0]
+    if len(spacing) and radius < spacing.min():
+        usual = np.bincount(spacing).argmax()
+        notes.append(
+            f"The radius {radius} is below the {usual:,} steps between checkpoints, so signals "
+            "move together only at one and the same checkpoint; no other radius below that can "
+            "give another result."
+        )
+    if log.dropped_duplicates:
+        total = sum(log.dropped_duplicates.values())
+        notes.append(f"{total} rows of restarted logs were dropped: the last of each step counts.")
+    lacking = {name: int(np.isnan(log.panel(name).values[clock.present]).sum()) for name in columns}
+    cells = ", ".join(f"{name} ({count})" for name, count in lacking.items() if count)
+    if cells:
+        notes.append(f"Cells without a value, which move with nothing: {cells}.")
+    return notes

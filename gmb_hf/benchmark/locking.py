@@ -1,32 +1,34 @@
-"""Explore runs to a lock: lint the design, find the thresholds, seal both."""
+"""Explore runs: both signs of every candidate are tried; then a design is linted and locked."""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gmb_hf.benchmark.calibration import RULES
-from gmb_hf.benchmark.ensembles import lock_ensembles, unwatched
+from gmb_hf.benchmark.calibration import RULES, Judgement
+from gmb_hf.benchmark.ensembles import cross_fitted, lock_ensembles, unwatched
 from gmb_hf.benchmark.health import lock_health
-from gmb_hf.benchmark.prepare import (
-    CONTROLS,
-    Entry,
-    Prepared,
-    Runs,
-    prepare,
-    statements_of,
-)
+from gmb_hf.benchmark.nulls import NULLS
+from gmb_hf.benchmark.operationality import layer_b
+from gmb_hf.benchmark.prepare import CONTROLS, Entry, Prepared, Runs, prepare, statements_of
+from gmb_hf.benchmark.ranking import layer_a
 from gmb_hf.benchmark.scores import NegativeScores, Scores, label_windows
+from gmb_hf.benchmark.utility import operating_point
 from gmb_hf.design.design import Design, event_facts
 from gmb_hf.design.lint import DesignFacts, Finding, filled_in, git_commit, lint, refuse_unsound
 from gmb_hf.design.lock import CENTRAL, Lock, LockedCandidate, LockedEnsemble, differing, member_key
 from gmb_hf.errors import InputError
+from gmb_hf.files import write_text
 from gmb_hf.indicators.catalogue import compute
 from gmb_hf.runs.metadata import hub_sources
 from gmb_hf.runs.panel import Panel
@@ -61,7 +63,13 @@ def make_lock(
         InputError: the design is unsound (each fault is named), or a held-out seed is in the log.
     """
     prepared = prepare(runs, design)
-    _refuse_another_system(design, prepared.log)
+    said = {key: value for key, value in statements_of(prepared.log).items() if key != _CADENCE}
+    for field, stated, found in differing(design, said):
+        # Such a boundary would refuse held-out logs of the same system.
+        raise InputError(
+            f"boundary.{field} is {stated!r}, the explore logs say {found!r}; leave it out and it "
+            "is filled in from them, or give the logs of that system"
+        )
     design = prepared.completed
     known = _facts_without_events(prepared)
     findings = lint(design, known)
@@ -99,19 +107,7 @@ def make_lock(
     return lock, findings
 
 
-def _refuse_another_system(design: Design, log: RunLog) -> None:
-    """A boundary that the logs contradict would refuse held-out logs of the same system."""
-    said = {key: value for key, value in statements_of(log).items() if key != _CADENCE}
-    for field, stated, found in differing(design, said):
-        raise InputError(
-            f"boundary.{field} is {stated!r}, the explore logs say {found!r}; leave it out and it "
-            "is filled in from them, or give the logs of that system"
-        )
-
-
-def _freeze(
-    entry: Entry, prepared: Prepared, ensemble: LockedEnsemble | None = None
-) -> LockedCandidate:
+def _freeze(entry: Entry, prepared: Prepared, ensemble: LockedEnsemble | None) -> LockedCandidate:
     """The thresholds of one candidate and of its robustness family, from explore runs.
 
     Those of an ensemble come from the runs that its fit did not see.
@@ -122,12 +118,11 @@ def _freeze(
     series: dict[int | None, Scores] = {}
     for key, window, smooth in family_members(entry, design):
         if window not in series:
-            scores = prepared.scores(entry, window=window)
+            series[window] = scores = prepared.scores(entry, window=window)
             if ensemble is not None:
                 others = set(ensemble.calibrate_runs)
                 kept = [row for row, run in enumerate(scores.runs) if run in others]
-                scores = scores.select(kept)
-            series[window] = scores
+                series[window] = scores.select(kept)
         scores = series[window].smooth(smooth)
         negatives = NegativeScores.of(scores, label_windows(scores, design))
         found[key] = {target: rule(negatives, target) for target in design.fpr_targets}
@@ -202,9 +197,7 @@ def non_causal(entries: Sequence[Entry], log: RunLog) -> tuple[str, ...]:
     Each run is cut at several of its checkpoints: what peeks at the largest value, say, is found
     only by a cut before it. Of an ensemble the members are tried: a sum of causal scores is causal.
     """
-    tried = [
-        part for entry in entries for part in (_named_after(entry) if entry.members else [entry])
-    ]
+    tried = [part for entry in entries for part in _with_scores(entry)]
     some = _empty_as_nan(log.select(log.runs[:_RUNS]))
     grid = some.panel("step")
     cadence = grid.cadence()
@@ -213,7 +206,7 @@ def non_causal(entries: Sequence[Entry], log: RunLog) -> tuple[str, ...]:
         parameters = {**entry.parameters, "sign": entry.sign, "cadence": cadence}
         return compute(rows, entry.indicator, **parameters)
 
-    whole = {entry.name: series(some, entry) for entry in tried}
+    whole = {entry.name: series(some, entry).values for entry in tried}
     found = set()
     for share in _CUTS:
         kept = np.maximum(grid.lengths * share, 1).astype(int)
@@ -222,22 +215,20 @@ def non_causal(entries: Sequence[Entry], log: RunLog) -> tuple[str, ...]:
         cut = RunLog.from_table(some.table.filter(pa.array(early[grid.present])))
         for entry in tried:
             part = series(cut, entry)
-            now, then = part.values, whole[entry.name].values[:, : part.values.shape[1]]
-            same = np.isclose(now, then, rtol=1e-9, atol=1e-12, equal_nan=True)
+            then = whole[entry.name][:, : part.values.shape[1]]
+            same = np.isclose(part.values, then, rtol=1e-9, atol=1e-12, equal_nan=True)
             if not same[part.present].all():
                 found.add(entry.name)
     return tuple(entry.name for entry in tried if entry.name in found)
 
 
-def _named_after(ensemble: Entry) -> list[Entry]:
-    """The members of an ensemble, with its name before theirs."""
-    return [
-        dataclasses.replace(
-            member,
-            indicator=dataclasses.replace(member.indicator, name=f"{ensemble.name}: {member.name}"),
-        )
-        for member in ensemble.members
-    ]
+def _with_scores(entry: Entry) -> list[Entry]:
+    """The entry, or the members of an ensemble, with its name before theirs."""
+    members = []
+    for member in entry.members:
+        named = dataclasses.replace(member.indicator, name=f"{entry.name}: {member.name}")
+        members.append(dataclasses.replace(member, indicator=named))
+    return members or [entry]
 
 
 def _empty_as_nan(log: RunLog) -> RunLog:
@@ -247,3 +238,99 @@ def _empty_as_nan(log: RunLog) -> RunLog:
         if name in log.observables and table[name].null_count:
             table = table.set_column(place, name, pc.fill_null(table[name], np.nan))
     return RunLog.from_table(table)
+
+
+# Before a lock: both signs of every candidate, a search and no claim.
+
+
+DRAWS = 200  # of the nulls and the bootstrap: a search needs no third digit
+
+
+@dataclass(frozen=True)
+class Explored:
+    """One candidate with one sign on explore runs, at the primary operating point.
+
+    Attributes:
+        indicator, family, sign, sees_test_labels: what was tried.
+        auc, ap: pooled over windows.
+        achieved_fpr: mean over runs of each run's rate, at thresholds cross-fitted over runs.
+        coverage: share of events warned of. lead_time_median: in steps.
+        nulls: mean coverage by chance at equal false-alarm cost, by the name of the null.
+        p_value: the largest of the nulls', not adjusted for the search.
+    """
+
+    indicator: str
+    family: str
+    sign: int
+    sees_test_labels: bool | None
+    auc: float | None
+    ap: float | None
+    achieved_fpr: float | None
+    coverage: float | None
+    lead_time_median: float | None
+    nulls: Mapping[str, float]
+    p_value: float | None
+
+    @property
+    def chance(self) -> float | None:
+        """The coverage of the hardest null."""
+        return max(self.nulls.values(), default=None)
+
+
+def explore(
+    design: Design, runs: Runs | Prepared, *, on_done: Callable[[str], None] | None = None
+) -> list[Explored]:
+    """Both signs of every candidate and control on explore runs, best coverage first.
+
+    Thresholds are cross-fitted over the runs, so no run is judged by one that it helped to find.
+
+    Args:
+        design: what is asked.
+        runs: a run log, files, folders or globs; or what `prepare` made of them.
+        on_done: called with each candidate's name when both signs have been tried.
+    """
+    prepared = prepare(runs, design)
+    quick = design.model_copy(update={"null_draws": DRAWS, "bootstrap_draws": DRAWS})
+    rows = []
+    for entry in prepared.entries:
+        fitted = entry.ensemble is not None
+        scores = cross_fitted(entry, prepared) if fitted else prepared.scores(entry)
+        for sign in (entry.sign, -entry.sign):
+            turned = dataclasses.replace(scores, values=scores.values * (sign * entry.sign))
+            rows.append(_explored(entry, sign, Judgement(turned, None, quick)))
+        if on_done is not None:
+            on_done(entry.name)
+    return sorted(rows, key=lambda row: (-(row.coverage or 0.0), row.p_value or 1.0))
+
+
+def _explored(entry: Entry, sign: int, judgement: Judgement) -> Explored:
+    primary, ranking = judgement.design.primary_fpr, layer_a(judgement)
+    gate = layer_b(judgement, intervals=False)
+    point = operating_point(judgement, primary)
+    return Explored(
+        indicator=entry.name,
+        family=entry.indicator.family,
+        sign=sign,
+        sees_test_labels=entry.indicator.sees_test_labels,
+        auc=ranking.auc,
+        ap=ranking.ap,
+        achieved_fpr=gate.at(primary).achieved,
+        coverage=point.coverage,
+        lead_time_median=point.lead_time_median,
+        nulls={name: null.mean_coverage for name, null in point.nulls.items()},
+        p_value=point.x_p_value,
+    )
+
+
+def write_explored(rows: Sequence[Explored], path: str | Path) -> Path:
+    """Write the rows as CSV, atomically; a number that does not exist is an empty cell."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    names = [entry.name for entry in dataclasses.fields(Explored)]
+    at = names.index("nulls")
+    writer.writerow([*names[:at], *(f"{null}_null" for null in NULLS), *names[at + 1 :]])
+    for row in rows:
+        values = [getattr(row, name) for name in names]
+        values[at : at + 1] = [row.nulls.get(null) for null in NULLS]
+        writer.writerow(["" if value is None else value for value in values])
+    return write_text(path, text.getvalue())

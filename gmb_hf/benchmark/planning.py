@@ -106,7 +106,7 @@ def pilot(design: Design, runs: Runs) -> Pilot:
     """
     prepared = prepare(runs, design.model_copy(update={"candidates": design.candidates[:1]}))
     entry, log = prepared.entries[0], prepared.log
-    judgement = Judgement(prepared.scores(entry), None, prepared.completed.replace(null_draws=1))
+    judgement = replace(prepared.judgement(entry), design=prepared.completed.replace(null_draws=1))
     if not judgement.n_events:
         raise InputError(
             f"{log.origin}: none of the {len(prepared.judged.runs)} pilot runs has an event, so "

@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.events import EVENTS, Events, find_events
 from gmb_hf.benchmark.scores import Scores, Windows, label_windows
 from gmb_hf.design.design import EVENT_STEP, Candidate, Design, Ensemble, Score
-from gmb_hf.design.lock import Lock
+from gmb_hf.design.lock import CENTRAL, Lock, member_key
 from gmb_hf.errors import InputError, nearest, unknown
 from gmb_hf.indicators import catalogue
 from gmb_hf.indicators.catalogue import Indicator, compute, get, names
@@ -96,6 +97,7 @@ class Prepared:
         log: all runs, with the rows at which the metric and what the scores are made of are known.
         left_out: a sentence about the other rows, if any.
         lock: what they are judged by; None without one.
+        known_events: of these runs, where they are not to be looked for in the log.
     """
 
     design: Design
@@ -103,6 +105,7 @@ class Prepared:
     log: RunLog
     left_out: tuple[str, ...] = ()
     lock: Lock | None = None
+    known_events: Events | None = None
     _panels: dict[Any, Panel] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -116,6 +119,8 @@ class Prepared:
 
     @cached_property
     def _decided(self) -> tuple[RunLog, Events]:
+        if self.known_events is not None:
+            return self.log, self.known_events
         return decided_runs(self.design, self.log)
 
     @property
@@ -194,13 +199,54 @@ class Prepared:
             panel = panel.select([place[run] for run in self.judged.runs])
         return Scores.from_panel(panel, self.events.step)
 
+    def judgement(
+        self,
+        entry: Entry,
+        *,
+        window: int | None = None,
+        explore: Prepared | None = None,
+        thresholds: Mapping[float, float] | None = None,
+        cross_fit: bool = False,
+    ) -> Judgement:
+        """A score as the layers judge it: by the lock's thresholds, where there is a lock.
+
+        Args:
+            entry, window: as in `scores`.
+            explore: runs to find the thresholds on.
+            thresholds, cross_fit: see `Judgement`.
+        """
+        found = Judgement(
+            self.scores(entry, window=window),
+            None if explore is None else explore.scores(entry, window=window),
+            self.design,
+            thresholds,
+            cross_fit=cross_fit,
+        )
+        if self.lock is None:
+            return found
+        locked = {}
+        for smooth in dict.fromkeys((1, *self.design.smoothing_sweep)):
+            declared = window is None and smooth == 1
+            key = CENTRAL if declared else member_key(window=window, smooth=smooth)
+            locked[smooth] = self.lock.thresholds(entry.name, key)
+        return replace(
+            found,
+            thresholds=locked.pop(1),
+            smoothed_thresholds=locked,
+            calibration_runs=self.lock.calibration_runs(entry.name),
+        )
+
 
 Runs = RunLog | str | Path | Sequence[str | Path]
 """A run log, or the files, folders and globs that `RunLog.read` reads one from."""
 
 
 def prepare(
-    runs: Runs | Prepared, design: Design | Lock, *, entries: Sequence[Entry] | None = None
+    runs: Runs | Prepared,
+    design: Design | Lock,
+    *,
+    entries: Sequence[Entry] | None = None,
+    event_steps: Sequence[float] | NDArray[np.float64] | None = None,
 ) -> Prepared:
     """Turn run logs and a design, or a lock, into what is judged.
 
@@ -211,6 +257,7 @@ def prepare(
         runs: to explore, to lock on, or to judge; what is prepared already is given back.
         design: what is asked of them.
         entries: the scores, where they are resolved already.
+        event_steps: the step t* of each run, NaN without an event, where they are known.
 
     Raises:
         InputError: the design has no candidates, one is unknown, or a run has no row in which all
@@ -225,12 +272,18 @@ def prepare(
         entries = [locked_entry(lock, name, log) for name in lock.x_lock.candidates]
     elif entries is None:
         entries = entries_of(design, log)
-    # PT-MSS does not read the metric, and takes a signal without a value as it comes.
-    metric = () if design.event_type == "E_regime" else (design.metric,)
+    reads_metric = event_steps is None and EVENTS[design.event_type].reads_metric
+    metric = (design.metric,) if reads_metric else ()
     needed = [*metric, *(name for entry in entries for name in entry.indicator.needs)]
     known = [name for name in dict.fromkeys(needed) if name in log.observables]
     kept = at_shared_steps(log, known) if known else log
-    return Prepared(design, tuple(entries), kept, kept.notes[len(log.notes) :], lock)
+    events = None
+    if event_steps is not None:
+        steps = np.asarray(event_steps, dtype=np.float64)
+        events = Events(kept.runs, steps, kept.panel("step").first_step)
+    return Prepared(
+        design, tuple(entries), kept, kept.notes[len(log.notes) :], lock, known_events=events
+    )
 
 
 def decided_runs(design: Design, log: RunLog) -> tuple[RunLog, Events]:
@@ -241,7 +294,7 @@ def decided_runs(design: Design, log: RunLog) -> tuple[RunLog, Events]:
     Raises:
         InputError: every run is excluded; or what `find_events` raises.
     """
-    events = find_events(log.panel, design, names=log.observables)
+    events = find_events(log, design)
     if not events.excluded:
         return log, events
     kept = [run for run in log.runs if run not in events.excluded]

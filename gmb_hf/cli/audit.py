@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from gmb_hf.benchmark.audit import Audit
+    from gmb_hf.benchmark.events import Audit
 
 
 # The labels that need a look come first.
@@ -37,7 +37,7 @@ def audit(
     run_column: Annotated[str, typer.Option(help="Column that tells runs apart.")] = "run",
 ) -> None:
     """Say of each run whether force, info and constraint move together: PT-MSS, per run."""
-    from gmb_hf.benchmark.audit import audit_runs
+    from gmb_hf.benchmark.events import audit_runs
     from gmb_hf.cli import screen as show
     from gmb_hf.hub.sources import read_runs
 

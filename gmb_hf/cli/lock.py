@@ -64,8 +64,8 @@ def explore(
     out: Annotated[Path, typer.Option(help="Where to write the table.")] = Path("explore.csv"),
 ) -> None:
     """Try both signs of every candidate on explore runs; nothing here is a claim."""
-    from gmb_hf.benchmark.explore import explore as search
-    from gmb_hf.benchmark.explore import write_explored
+    from gmb_hf.benchmark.locking import explore as search
+    from gmb_hf.benchmark.locking import write_explored
     from gmb_hf.benchmark.prepare import prepare
     from gmb_hf.cli import screen as show
     from gmb_hf.hub.sources import explore_part, read_runs

@@ -22,7 +22,7 @@ from gmb_hf.escape import number, one_line, p_value, steps
 from gmb_hf.tables import Column, Line, Row, Table
 
 if TYPE_CHECKING:
-    from gmb_hf.benchmark.explore import Explored
+    from gmb_hf.benchmark.locking import Explored
     from gmb_hf.benchmark.results import Results
     from gmb_hf.benchmark.verdict import IndicatorRecord
     from gmb_hf.hub.client import Pushed

@@ -567,7 +567,7 @@ def from_runs(
     notes = _notes(log, runs)
     try:
         design = design_of(config, log)
-        events = find_events(log.panel, design, names=log.observables).step
+        events = find_events(log, design).step
     except InputError as error:
         events = np.full(len(log.runs), np.nan)
         notes.append(f"no events: {error}")

@@ -15,8 +15,8 @@ from ensemble_runs import MEMBERS, design_with, ensemble, runs
 from gmb_hf import Design, InputError, Lock, RunLog, make_lock, preset
 from gmb_hf.benchmark.ensembles import COMBINATION, split_runs
 from gmb_hf.benchmark.evaluate import evaluate_lock
-from gmb_hf.benchmark.explore import explore
 from gmb_hf.benchmark.health import lock_health
+from gmb_hf.benchmark.locking import explore
 from gmb_hf.benchmark.results import Results
 from gmb_hf.design.design import Ensemble
 from gmb_hf.design.explain import explain

@@ -14,8 +14,7 @@ from synthetic import synthetic_runlog
 
 from gmb_hf import Design, InputError, Lock, RunLog
 from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock, evaluate_runs
-from gmb_hf.benchmark.explore import Explored, explore, write_explored
-from gmb_hf.benchmark.locking import make_lock
+from gmb_hf.benchmark.locking import Explored, explore, make_lock, write_explored
 
 NAMES = ("embedding_norm_drop", "embedding_gini", "embedding_rank", "clock", "constant")
 

@@ -104,7 +104,7 @@ def test_a_kind_of_event_says_how_far_it_looks_ahead(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(events, "EVENTS", dict(events.EVENTS))
     monkeypatch.setattr("gmb_hf.benchmark.scores.EVENTS", events.EVENTS)
     events.register_event("E_peak", absent="no peak", ahead=lambda _: 2, in_checkpoints=True)(
-        lambda observables, settings, names: None
+        lambda log, design: None
     )
     peak = design().model_copy(update={"event_type": "E_peak"})
     scores = scores_of([[0.0] * 5, [0.0] * 2], [None, None])

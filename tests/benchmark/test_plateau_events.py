@@ -15,6 +15,7 @@ from gmb_hf.benchmark.scores import label_windows
 from gmb_hf.design.design import Design
 from gmb_hf.errors import InputError
 from gmb_hf.runs.panel import Panel
+from gmb_hf.runs.runlog import RunLog
 
 
 def metric(*rows: list[float]) -> Panel:
@@ -74,11 +75,12 @@ def test_runs_of_unequal_length() -> None:
     events = plateau_events(metric([0.1] * 6, [0.95] * 2, [0.1, 0.95, 0.95, 0.95]), plateau())
     assert np.isnan(events.step[:2]).all()
     assert events.step[2] == 10.0
-    assert (events.kind, events.n_events, events.n_dip_recoveries) == ("E_plateau", 1, 0)
+    assert (events.n_events, events.n_dip_recoveries) == (1, 0)
 
 
 def test_the_preregistration_finds_it_by_its_metric() -> None:
-    events = find_events(lambda name: metric([0.95] * 3), plateau(metric="val_acc"))
+    log = RunLog.from_arrays(["a"], [0, 10, 20], {"val_acc": [[0.95] * 3]})
+    events = find_events(log, plateau(metric="val_acc"))
     assert events.step.tolist() == [0.0]
 
 

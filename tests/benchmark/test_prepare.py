@@ -13,8 +13,7 @@ from synthetic import synthetic_runlog
 
 from gmb_hf import Design, InputError, RunLog
 from gmb_hf.benchmark.events import find_events
-from gmb_hf.benchmark.explore import explore
-from gmb_hf.benchmark.locking import family_members, make_lock, non_causal
+from gmb_hf.benchmark.locking import explore, family_members, make_lock, non_causal
 from gmb_hf.benchmark.prepare import (
     CONTROLS,
     Entry,
@@ -51,7 +50,7 @@ class TestResolve:
         entry = resolve(candidate("embedding_rank", x_sign=-1), explore_log)
         scores = prepared.scores(entry)
         assert np.array_equal(scores.values, -explore_log.panel("embedding_rank").values)
-        events = find_events(explore_log.panel, design)
+        events = find_events(explore_log, design)
         assert np.array_equal(scores.event_step, events.step, equal_nan=True)
 
     def test_another_window_changes_a_windowed_score_only(

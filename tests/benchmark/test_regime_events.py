@@ -50,7 +50,7 @@ def log_of(*kinds: str, **columns: Any) -> RunLog:
 
 
 def events_of(log: RunLog, **overrides: Any) -> Any:
-    return find_events(log.panel, regime(**overrides), names=log.observables)
+    return find_events(log, regime(**overrides))
 
 
 class TestEvents:
@@ -61,7 +61,7 @@ class TestEvents:
         assert events.runs == ("apart_1", "together_0", "together_2")
         assert np.isnan(events.step[0])
         assert events.step[1:].tolist() == [480.0, 480.0]
-        assert (events.kind, events.excluded) == ("E_regime", {})
+        assert events.excluded == {}
 
     def test_what_nobody_can_decide_is_excluded(self) -> None:
         events = events_of(log_of("together", "unstable", "dense", "apart"))
@@ -70,7 +70,7 @@ class TestEvents:
         decided = events.decided()
         assert decided.runs == ("apart_3", "together_0")
         assert decided.step[1] == 480.0
-        assert len(decided.first_step) == len(decided.dip_recovery) == 2
+        assert len(decided.first_step) == 2
         assert decided.excluded == events.excluded
 
     def test_a_transition_before_t_min_is_passed_over(self) -> None:
@@ -102,11 +102,6 @@ class TestEvents:
             events_of(cut(49))
         assert events_of(cut(50)).n_events == 0
 
-    def test_the_columns_must_be_named(self) -> None:
-        log = log_of("together")
-        with pytest.raises(InputError, match=r"pass their names, names=log\.observables"):
-            find_events(log.panel, regime())
-
 
 class TestSignals:
     """Force, info and constraint."""
@@ -119,7 +114,7 @@ class TestSignals:
             "correction_rate": [[0.0, 0.5, 0.25]],
         }
         log = RunLog.from_arrays(["a"], [0, 10, 20], data)
-        signals = regime_signals(log.panel, log.observables)
+        signals = regime_signals(log)
         assert signals.columns == OURS
         force, info, constraint = (panel.values[0].tolist() for panel in signals.primary)
         assert (force, info, constraint) == ([0, 3, 2], [0, 0.5, 0], [0, 0.5, 0.25])
@@ -132,18 +127,18 @@ class TestSignals:
     def test_trailing_means_hold_five_checkpoints(self) -> None:
         step = np.array([[0.0] * 5 + [5.0] * 7])
         log = RunLog.from_arrays(["a"], np.arange(12), dict.fromkeys(OURS, step))
-        force = regime_signals(log.panel, log.observables).alternate[0].values[0]
+        force = regime_signals(log).alternate[0].values[0]
         assert np.allclose(force, [0] * 5 + [1] * 5 + [0] * 2)
 
     def test_the_margin_stands_in_where_no_label_is_wrong(self) -> None:
         log = synthetic_runlog(2)
         assert signal_columns(log.observables)[3] == "test_margin_q50"
         assert signal_columns(synthetic_runlog(2, corrupted=True).observables) == OURS
-        assert regime_signals(log.panel, log.observables).columns[3] == "test_margin_q50"
+        assert regime_signals(log).columns[3] == "test_margin_q50"
 
     def test_published_columns_are_taken_at_their_word(self) -> None:
         log = log_of("together", **dict.fromkeys(OURS, np.zeros((1, N))))
-        signals = regime_signals(log.panel, log.observables)
+        signals = regime_signals(log)
         assert signals.columns == (*PUBLISHED, *PUBLISHED_ALTERNATES)
         assert signals.primary[0].values[0, 50] == 1.0
 
@@ -201,5 +196,5 @@ class TestPreregistration:
 
     def test_the_event_is_what_regime_events_says(self) -> None:
         log = log_of("together")
-        signals = regime_signals(log.panel, log.observables)
+        signals = regime_signals(log)
         assert regime_events(signals, regime()).step.tolist() == [480.0]

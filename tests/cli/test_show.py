@@ -10,7 +10,7 @@ import pytest
 from rich.text import Text
 
 from gmb_hf import Results
-from gmb_hf.benchmark.explore import Explored
+from gmb_hf.benchmark.locking import Explored
 from gmb_hf.cli import screen as show
 from gmb_hf.tables import Column, Line, Table
 

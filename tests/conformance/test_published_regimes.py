@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gmb_hf.benchmark.audit import Audit, audit_runs
+from gmb_hf.benchmark.events import Audit, audit_runs
 
 QUANTILES = ("0.98", "0.99", "0.995")
 RADIUS = 20  # in steps; the runs have a checkpoint every 500

@@ -49,7 +49,7 @@ def test_the_picture_is_drawn_from_the_logs(
 ) -> None:
     monkeypatch.setattr(example, "INDICATOR", GAIN)
     log = evaluated.held_out.select([evaluated.held_out.runs[0]])
-    jump = find_events(log.panel, evaluated.lock.design, names=log.observables).step[0]
+    jump = find_events(log, evaluated.lock.design).step[0]
     for name, broken in (("as_it_is", False), ("stale", True)):
         monitor, lines = evaluated.monitor(GAIN), []
         for row in evaluated.rows():
