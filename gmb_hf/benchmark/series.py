@@ -5,24 +5,27 @@ One run is a list of scores and, beside it, the step t* of its event.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.operationality import false_alarms, layer_b
+from gmb_hf.benchmark.operationality import false_alarms, layer_b, run_rates
+from gmb_hf.benchmark.prepare import Entry, prepare
 from gmb_hf.benchmark.ranking import layer_a, ranking
 from gmb_hf.benchmark.robustness import layer_d
-from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import layer_c, warnings_at
 from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import Design
-from gmb_hf.errors import InputError, choose, right_call, unknown
+from gmb_hf.errors import InputError, choose, right_call
+from gmb_hf.indicators.ensemble import external
 from gmb_hf.runs.panel import Panel
+from gmb_hf.runs.runlog import RunLog
 
 CALIBRATIONS = ("in_sample", "cross_run", "locked")
 PROTOCOLS = ("v0.4", "strict")
@@ -84,15 +87,8 @@ INPUTS = _INPUTS + "".join(
 """What every GMB metric takes, in the form of `evaluate`."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What a call asks for.
-
-    Attributes:
-        design: the design.
-        calibration: one of `CALIBRATIONS`.
-        thresholds: target -> threshold where they are locked.
-    """
+class Settings(NamedTuple):
+    """What a call asks for: the design, one of `CALIBRATIONS`, and thresholds that are locked."""
 
     design: Design
     calibration: str
@@ -100,11 +96,7 @@ class Settings:
 
 
 def check_settings(metric: str, settings: Mapping[str, Any]) -> None:
-    """Refuse settings that no data could make right.
-
-    Raises:
-        InputError: see `read_settings`.
-    """
+    """Refuse settings that no data could make right; raises what `read_settings` does."""
     with right_call(metric, CALL):
         read_settings(settings)
 
@@ -116,8 +108,7 @@ def read_settings(settings: Mapping[str, Any]) -> Settings:
         InputError: a keyword is unknown, out of range or missing, or two do not go together.
     """
     for name in settings:
-        if name not in SETTINGS:
-            raise unknown("keyword", name, SETTINGS)
+        choose("keyword", name, SETTINGS)
     missing = [name for name in ("horizon", "safe_gap") if settings.get(name) is None]
     if missing:
         raise InputError(
@@ -140,16 +131,15 @@ def read_settings(settings: Mapping[str, Any]) -> Settings:
             "the series as given; leave smoothing_sweep out, or calibrate otherwise"
         )
     try:
-        prereg = Design.minimal(**given)
+        design = Design.minimal(**given)
     except InputError as error:
         raise InputError(in_keywords(str(error))) from None
-    if prereg.safe_gap <= prereg.horizon:
+    if design.safe_gap <= design.horizon:
         raise InputError(
-            f"safe_gap {prereg.safe_gap} must be larger than horizon {prereg.horizon}, or a window "
+            f"safe_gap {design.safe_gap} must be larger than horizon {design.horizon}, or a window "
             "could be positive and negative at once"
         )
-    locked = _locked(settings, prereg) if method == "locked" else None
-    return Settings(prereg, method, locked)
+    return Settings(design, method, _locked(settings, design) if method == "locked" else None)
 
 
 def _calibration(settings: Mapping[str, Any]) -> str:
@@ -167,10 +157,10 @@ def _calibration(settings: Mapping[str, Any]) -> str:
     return method
 
 
-def _locked(settings: Mapping[str, Any], prereg: Design) -> dict[float, float]:
+def _locked(settings: Mapping[str, Any], design: Design) -> dict[float, float]:
     """The threshold for each target, from a mapping whose keys may also be text."""
     thresholds = settings.get("thresholds")
-    shown = ", ".join(f"{target:g}: ..." for target in prereg.fpr_targets)
+    shown = ", ".join(f"{target:g}: ..." for target in design.fpr_targets)
     if not isinstance(thresholds, Mapping):
         raise InputError(
             f"calibration 'locked' needs thresholds={{{shown}}}, a threshold for each target, got "
@@ -182,7 +172,7 @@ def _locked(settings: Mapping[str, Any], prereg: Design) -> dict[float, float]:
         raise InputError(
             f"thresholds must map targets to numbers, {{{shown}}}, got {thresholds!r}"
         ) from None
-    for target in prereg.fpr_targets:
+    for target in design.fpr_targets:
         if target not in found:
             raise InputError(f"thresholds lack the target {target:g}; give {{{shown}}}")
         if np.isnan(found[target]):
@@ -222,26 +212,30 @@ def judgement_of(
         metric: who asks, for messages.
         predictions: one series of scores a run, float64, ragged; None is NaN.
         references: the step t* of each run's event; NaN or None where it had none.
-        settings: any of `SETTINGS` in `series_settings`; `horizon` and `safe_gap` are required.
-            `steps` holds the steps of each run (default 0, 1, 2, ...). `calibration` says which
-            negatives set a threshold: `in_sample` (default of v0.4) those that are measured,
-            `cross_run` (default of strict) those of other runs, `locked` none, since `thresholds`
-            gives one for each target.
+        settings: any of `SETTINGS`; `horizon` and `safe_gap` are required. `steps` holds the steps
+            of each run (default 0, 1, 2, ...). `calibration` says which negatives set a threshold:
+            `in_sample` (default of v0.4) those that are measured, `cross_run` (default of strict)
+            those of other runs, `locked` none, since `thresholds` gives one for each target.
 
     Raises:
         InputError: one line that names the argument and shows the right call.
     """
     with right_call(metric, CALL, reworded=_in_arguments):
         asked = read_settings(settings)
-        scores = _scores(predictions, references, settings.get("steps"))
-        judgement = Judgement(
-            evaluation=scores,
-            calibration=None,
-            design=asked.design,
-            thresholds=asked.thresholds,
-            cross_fit=asked.calibration == "cross_run",
+        design, score = asked.design, Entry(external(_SCORE))
+        log, event_steps = _log(predictions, references, settings.get("steps"))
+        prepared = prepare(log, design, entries=[score], event_steps=event_steps)
+        judgement = prepared.judgement(
+            score, thresholds=asked.thresholds, cross_fit=asked.calibration == "cross_run"
         )
-        _require_negatives(judgement)
+        if not judgement.negatives.n_windows:
+            raise InputError(
+                "references leave no negative window, so that no threshold can be set: none of the "
+                f"runs has a step from burn_in {design.burn_in} on that lies safe_gap "
+                f"{design.safe_gap} or more before t* (without an event: safe_gap + w_event "
+                f"{design.w_event} before its end); give longer runs, or a smaller safe_gap or "
+                "burn_in"
+            )
     return judgement
 
 
@@ -250,8 +244,9 @@ def _in_arguments(message: str) -> str:
     return in_keywords(message).replace(f"panel {_SCORE!r}, run ", "")
 
 
-def _scores(predictions: Any, references: Any, steps: Any) -> Scores:
-    rows = _many("predictions", predictions, "a list of series, one a run")
+def _log(predictions: Any, references: Any, steps: Any) -> tuple[RunLog, NDArray[np.float64]]:
+    """The series as a run log with one column, steps 0, 1, 2, ... where none are given, and t*."""
+    rows = _many(_SCORE, predictions, "a list of series, one a run")
     events = _many("references", references, "a list with the step t* of each run")
     if len(rows) != len(events):
         raise InputError(
@@ -260,30 +255,27 @@ def _scores(predictions: Any, references: Any, steps: Any) -> Scores:
         )
     if not rows:
         raise InputError("predictions is empty; give one series a run")
-    values = [_series(f"predictions[{i}]", row) for i, row in enumerate(rows)]
-    series = [
-        (f"predictions[{i}]", own, row)
-        for i, (own, row) in enumerate(zip(_steps(steps, values), values, strict=True))
-    ]
-    return Scores.from_panel(Panel.from_series(_SCORE, series), _event_steps(events))
-
-
-def _steps(steps: Any, values: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
-    """The steps of each run, as long as its scores; 0, 1, 2, ... where none are given."""
+    runs = [f"{_SCORE}[{i}]" for i in range(len(rows))]
+    values = [_series(run, row) for run, row in zip(runs, rows, strict=True)]
     if steps is None:
-        return [np.arange(len(row), dtype=np.float64) for row in values]
-    given = _many("steps", steps, "a list of steps for each run")
-    if len(given) != len(values):
-        raise InputError(f"steps holds {len(given)} runs, but predictions {len(values)}")
-    found = [_series(f"steps[{i}]", row) for i, row in enumerate(given)]
-    for i, (own, row) in enumerate(zip(found, values, strict=True)):
-        if len(own) != len(row):
+        own = [np.arange(len(row), dtype=np.float64) for row in values]
+    else:
+        given = _many("steps", steps, "a list of steps for each run")
+        if len(given) != len(values):
+            raise InputError(f"steps holds {len(given)} runs, but predictions {len(values)}")
+        own = [_series(f"steps[{i}]", row) for i, row in enumerate(given)]
+    for i, (at, row) in enumerate(zip(own, values, strict=True)):
+        if len(at) != len(row):
             raise InputError(
-                f"steps[{i}] has {len(own)} steps, but predictions[{i}] {len(row)} scores"
+                f"steps[{i}] has {len(at)} steps, but predictions[{i}] {len(row)} scores"
             )
-        if not np.isfinite(own).all():
+        if not np.isfinite(at).all():
             raise InputError(f"steps[{i}] holds a step that is NaN, None or infinite")
-    return found
+    panel = Panel.from_series(_SCORE, list(zip(runs, own, values, strict=True)))
+    run = pa.array(runs).take(pa.array(np.repeat(np.arange(len(runs)), panel.lengths)))
+    there = panel.present
+    table = {"run": run, "step": panel.steps[there], _SCORE: panel.values[there]}
+    return RunLog(pa.table(table), origin=_SCORE), _event_steps(events)
 
 
 def _many(name: str, value: Any, wanted: str) -> list[Any]:
@@ -324,49 +316,41 @@ def _numbers(name: str, value: Any) -> NDArray[np.float64]:
         array = np.asarray(value)
         if array.dtype.kind not in "biufO":
             raise TypeError
-        numbers: NDArray[np.float64] = array.astype(np.float64)
+        return np.asarray(array.astype(np.float64))
     except (TypeError, ValueError):
-        raise InputError(f"{name} must hold numbers only, got {_short(value)}") from None
-    return numbers
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _require_negatives(judgement: Judgement) -> None:
-    if judgement.negatives.n_windows:
-        return
-    prereg = judgement.design
-    raise InputError(
-        f"references leave no negative window, so that no threshold can be set: none of the runs "
-        f"has a step from burn_in {prereg.burn_in} on that lies safe_gap {prereg.safe_gap} or more "
-        f"before t* (without an event: safe_gap + w_event {prereg.w_event} before its end); give "
-        "longer runs, or a smaller safe_gap or burn_in"
-    )
+        text = repr(value)
+        shown = text if len(text) <= 60 else f"{text[:57]}..."
+        raise InputError(f"{name} must hold numbers only, got {shown}") from None
 
 
 # The layers as flat scalars with stable names: what the GMB metrics return.
 
-
 Flat = dict[str, Any]
 
 
-def discrimination(
-    predictions: Any, references: Any, *, return_per_run: bool = False, **settings: Any
-) -> Flat:
+def _of_series(statistic: Callable[[Judgement, bool], Flat]) -> Callable[..., Flat]:
+    """A statistic of a judgement, and whether lists with a value a run are wanted, of series."""
+
+    @functools.wraps(statistic)
+    def called(
+        predictions: Any, references: Any, *, return_per_run: bool = False, **settings: Any
+    ) -> Flat:
+        metric = f"gmb_{statistic.__name__}"
+        return statistic(judgement_of(metric, predictions, references, settings), return_per_run)
+
+    return called
+
+
+@_of_series
+def discrimination(judgement: Judgement, per_run: bool) -> Flat:
     """Layer A over pooled windows: `auc`, `ap`; per run `auc_per_run`, `ap_per_run`.
 
-    Args:
-        predictions, references, settings: see `gmb_hf.benchmark.series.judgement_of`, and so in
-            the functions below.
-        return_per_run: add the lists.
+    Called as `discrimination(predictions, references, return_per_run=False, **settings)`, see
+    `judgement_of`; and so are the functions below.
     """
-    judgement = judgement_of("gmb_discrimination", predictions, references, settings)
     measured = layer_a(judgement)
     flat: Flat = {"auc": measured.auc, "ap": measured.ap}
-    if return_per_run:
+    if per_run:
         windows = judgement.windows
         labelled = windows.positive | windows.negative
         auc, ap = ranking(judgement.evaluation.values, windows.positive, labelled)
@@ -374,15 +358,13 @@ def discrimination(
     return flat
 
 
-def operationality(
-    predictions: Any, references: Any, *, return_per_run: bool = False, **settings: Any
-) -> Flat:
+@_of_series
+def operationality(judgement: Judgement, per_run: bool) -> Flat:
     """Layer B: `fpr@f` and `threshold@f` of each target, and the gate.
 
     `ok_targets`, `controllability_pass`, `fpr_min`, `fpr_floor_detected`, `layer_b_pass`. Per run:
-    `fpr_per_run@f`, `threshold_per_run@f`.
+    `fpr_per_run@f` (NaN for a run without negatives), `threshold_per_run@f`.
     """
-    judgement = judgement_of("gmb_operationality", predictions, references, settings)
     measured = layer_b(judgement, intervals=False)
     flat: Flat = {}
     for result in measured.achieved:
@@ -395,30 +377,27 @@ def operationality(
         "fpr_floor_detected": measured.fpr_floor_detected,
         "layer_b_pass": measured.x_passed,
     }
-    if return_per_run:
-        for target in judgement.design.fpr_targets:
-            flat[_at("fpr_per_run", target)] = _rates(judgement, target)
-            thresholds = judgement.calibrated.thresholds[target]
+    if per_run:
+        for target, thresholds in judgement.calibrated.thresholds.items():
+            known = judgement.negatives.counts > 0
+            rates = np.where(known, run_rates(judgement, target)[1], np.nan)
+            flat[_at("fpr_per_run", target)] = rates.tolist()
             flat[_at("threshold_per_run", target)] = thresholds.tolist()
     return flat
 
 
-def utility(
-    predictions: Any, references: Any, *, return_per_run: bool = False, **settings: Any
-) -> Flat:
+@_of_series
+def utility(judgement: Judgement, per_run: bool) -> Flat:
     """Layer C: `coverage@f`, `lead_time_median@f`, `lead_time_iqr@f`, `lead_time_success@f`.
 
     The interquartile range is q75 - q25. Per run: `covered_per_run@f` (False also where there is no
     event), `lead_time_per_run@f`.
     """
-    judgement = judgement_of("gmb_utility", predictions, references, settings)
     flat: Flat = {}
     for point in layer_c(judgement).at_fpr:
-        flat[_at("coverage", point.fpr)] = point.coverage
-        flat[_at("lead_time_median", point.fpr)] = point.lead_time_median
-        flat[_at("lead_time_iqr", point.fpr)] = point.lead_time_iqr
-        flat[_at("lead_time_success", point.fpr)] = point.lead_time_success
-    if return_per_run:
+        for name in ("coverage", "lead_time_median", "lead_time_iqr", "lead_time_success"):
+            flat[_at(name, point.fpr)] = getattr(point, name)
+    if per_run:
         for target in judgement.design.fpr_targets:
             warned = warnings_at(judgement, target)
             flat[_at("covered_per_run", target)] = warned.covered.tolist()
@@ -426,37 +405,30 @@ def utility(
     return flat
 
 
-def robustness(
-    predictions: Any, references: Any, *, return_per_run: bool = False, **settings: Any
-) -> Flat:
+@_of_series
+def robustness(judgement: Judgement, per_run: bool) -> Flat:
     """Layer D: `pass_rate`, `label_flip_rate`, `family_size`.
 
     `return_per_run` adds, for each member of the family, `members`, `member_labels` and
     `member_layer_b_pass`: what varies here are settings and runs left out.
     """
-    judgement = judgement_of("gmb_robustness", predictions, references, settings)
     measured = layer_d(judgement)
-    flat: Flat = {
-        "pass_rate": measured.pass_rate,
-        "label_flip_rate": measured.label_flip_rate,
-        "family_size": measured.family_size,
-    }
-    if return_per_run:
+    names = ("pass_rate", "label_flip_rate", "family_size")
+    flat: Flat = {name: getattr(measured, name) for name in names}
+    if per_run:
         flat["members"] = [member.name for member in measured.x_members]
         flat["member_labels"] = [member.label for member in measured.x_members]
         flat["member_layer_b_pass"] = [member.layer_b_pass for member in measured.x_members]
     return flat
 
 
-def verdict(
-    predictions: Any, references: Any, *, return_per_run: bool = False, **settings: Any
-) -> Flat:
+@_of_series
+def verdict(judgement: Judgement, per_run: bool) -> Flat:
     """The verdict: `label`, `alarm_eligible`, `reasons` (codes, joined by ", "), `sentence`.
 
     Per run, at the primary target: `first_alarm_per_run`, the step of the first alarm from burn-in
     to t*, and `false_alarms_per_run`.
     """
-    judgement = judgement_of("gmb_verdict", predictions, references, settings)
     concluded = judge(judgement)
     flat: Flat = {
         "label": concluded.label,
@@ -464,26 +436,14 @@ def verdict(
         "reasons": ", ".join(concluded.x_reasons),
         "sentence": concluded.x_sentence,
     }
-    if return_per_run:
+    if per_run:
         target = judgement.design.primary_fpr
-        flat["first_alarm_per_run"] = _first_alarms(judgement, target).tolist()
+        alarms = judgement.alarms(target) & judgement.windows.monitored
+        first = judgement.evaluation.steps[np.arange(len(alarms)), alarms.argmax(axis=1)]
+        flat["first_alarm_per_run"] = np.where(alarms.any(axis=1), first, np.nan).tolist()
         flat["false_alarms_per_run"] = false_alarms(judgement, target).tolist()
     return flat
 
 
 def _at(name: str, target: float) -> str:
     return f"{name}@{float(target)!r}"
-
-
-def _rates(judgement: Judgement, target: float) -> list[float]:
-    """Each run's false positive rate, NaN for a run without negatives."""
-    counts = judgement.negatives.counts
-    undefined = np.full(len(counts), np.nan)
-    rates = np.divide(false_alarms(judgement, target), counts, out=undefined, where=counts > 0)
-    return list(rates.tolist())
-
-
-def _first_alarms(judgement: Judgement, target: float) -> NDArray[np.float64]:
-    alarms = judgement.alarms(target) & judgement.windows.monitored
-    first = judgement.evaluation.steps[np.arange(len(alarms)), alarms.argmax(axis=1)]
-    return np.where(alarms.any(axis=1), first, np.nan)
