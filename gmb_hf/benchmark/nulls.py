@@ -1,7 +1,8 @@
 """Chance nulls: what the same alarms would cover if they knew nothing of the event.
 
 Coverage at a false-alarm budget is no evidence by itself: a score that alarms one window in
-twenty covers many long horizons by luck. Both nulls keep the alarms and break their tie to t*.
+twenty covers many long horizons by luck. A null keeps the alarms and breaks their tie to t*. Nulls
+are an open set: `@register_null(...)` above a function that gives the chances. Here are two:
 
 (a) Shift: within each run, the alarms between burn-in and t* are rotated by a uniform offset. Rows
     before burn-in and after t* stay out, or the early transient and the alarms that follow an
@@ -10,12 +11,13 @@ twenty covers many long horizons by luck. Both nulls keep the alarms and break t
     event-free and logged at t*, itself included, in the same calendar window. It controls for
     training time, and a score that stays high after its own event is not punished.
 
-Under both, events are covered independently of each other, so that a draw needs each event's
+Under a null, events are covered independently of each other, so that a draw needs each event's
 chance of being covered and one uniform number. The chances themselves are exact counts.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,8 +31,6 @@ from gmb_hf.benchmark.records import NO_EVENT, NO_NEGATIVE, WhyNull
 from gmb_hf.documents import Count, Measured, Number, OpenSection
 from gmb_hf.errors import InputError
 
-_SHIFT_STREAM = 2
-_RISK_SET_STREAM = 3
 _NO_EVENT = WhyNull(NO_EVENT)
 
 
@@ -72,40 +72,73 @@ class NullsRecord(OpenSection):
         return max((null.mean_coverage for null in self.nulls.values()), default=None)
 
 
-NullTest = Callable[[Judgement, float, int], NullRecord | None]
-"""Of a judgement, a target rate and the number of events covered at it; None without events."""
+Chances = Callable[[Judgement, float], tuple[NDArray[np.float64], float | None]]
+"""Of a judgement that has events and a target rate: the chance of each event to be covered, float64
+[R] (NaN without an event), and the false positive rate of the null's alarms."""
 
 
 @dataclass(frozen=True)
 class ChanceNull:
-    """A registered null: its test, and in a few words what its alarms are (for legends)."""
+    """A registered null: its chances, in a few words what its alarms are (for legends), and the
+    stream of its random numbers."""
 
-    test: NullTest
+    chances: Chances
     label: str
+    stream: int
 
 
 NULLS: dict[str, ChanceNull] = {}
 """Every registered null by name, in the order of tables, sentences and figures."""
 
 
-def register_null(name: str, *, label: str) -> Callable[[NullTest], NullTest]:
-    """Register a chance null, which every score must then beat: decorates its test."""
+def register_null(
+    name: str, *, label: str, stream: int | None = None
+) -> Callable[[Chances], Chances]:
+    """Register a chance null, which every score must then beat: decorates its chances.
 
-    def register(test: NullTest) -> NullTest:
+    Args:
+        name: of its column and its field, an identifier.
+        label: what its alarms are.
+        stream: of its random numbers; by default one that follows from the name.
+    """
+    own = zlib.crc32(name.encode()) if stream is None else stream
+
+    def register(chances: Chances) -> Chances:
         if not name.isidentifier():
             raise InputError(f"null {name!r}: the name must be letters, digits and _")
         if name in NULLS:
             raise InputError(f"null {name!r} is registered already; choose another name")
-        NULLS[name] = ChanceNull(test, label)
-        return test
+        for other, null in NULLS.items():
+            if null.stream == own:
+                raise InputError(f"null {name!r}: stream {own} is that of {other!r}; take another")
+        NULLS[name] = ChanceNull(chances, label, own)
+        return chances
 
     return register
 
 
 def chance(judgement: Judgement, target: float, n_covered: int) -> dict[str, NullRecord]:
-    """Every registered null at a target's thresholds, by name; empty without events."""
-    found = {name: null.test(judgement, target, n_covered) for name, null in NULLS.items()}
-    return {name: null for name, null in found.items() if null is not None}
+    """Every registered null at a target's thresholds, by name; empty without events.
+
+    Args:
+        judgement: what is judged.
+        target: a target rate.
+        n_covered: events that the score covers at it.
+    """
+    has_event, design = judgement.evaluation.has_event, judgement.design
+    found = {}
+    for name, null in NULLS.items() if judgement.n_events else ():
+        chances, fpr = null.chances(judgement, target)
+        numbers = uniform_draws(len(chances), design.null_draws, design.seed, null.stream)
+        # Comparisons with NaN, where there is no event, are False.
+        covered = (numbers < chances.astype(np.float32)).sum(axis=1)
+        found[name] = NullRecord(
+            mean_coverage=float(chances[has_event].mean()),
+            p_value=(1 + int((covered >= n_covered).sum())) / (1 + design.null_draws),
+            fpr=fpr,
+            draws=design.null_draws,
+        )
+    return found
 
 
 def largest_p(nulls: Mapping[str, NullRecord]) -> float | None:
@@ -113,33 +146,22 @@ def largest_p(nulls: Mapping[str, NullRecord]) -> float | None:
     return max((null.p_value for null in nulls.values()), default=None)
 
 
-@register_null("shift", label="shifted in time")
-def shift_null(judgement: Judgement, target: float, n_covered: int) -> NullRecord | None:
-    """Null (a) at a target's thresholds; None without events."""
-    if not judgement.n_events:
-        return None
+@register_null("shift", label="shifted in time", stream=2)
+def _shifted(judgement: Judgement, target: float) -> tuple[NDArray[np.float64], float | None]:
     windows, alarms = judgement.windows, judgement.alarms(target)
     chances = shift_chances(alarms, windows.monitored, windows.positive.sum(axis=1))
     # A rotation lays every row on every place equally often.
     alarmed = (alarms & windows.monitored).sum(axis=1)
-    rate = alarmed / np.maximum(windows.monitored.sum(axis=1), 1)
-    fpr = _mean_rate(judgement, rate)
-    return null_record(judgement, chances, n_covered, fpr, _SHIFT_STREAM)
+    return chances, _mean_rate(judgement, alarmed / np.maximum(windows.monitored.sum(axis=1), 1))
 
 
-@register_null("risk_set", label="another run at risk")
-def risk_set_null(judgement: Judgement, target: float, n_covered: int) -> NullRecord | None:
-    """Null (b) at a target's thresholds; None without events.
-
-    Its alarms are the observed ones, seen from other runs' events: its cost is the observed rate.
-    """
-    if not judgement.n_events:
-        return None
+@register_null("risk_set", label="another run at risk", stream=3)
+def _at_risk(judgement: Judgement, target: float) -> tuple[NDArray[np.float64], float | None]:
+    # The alarms are the observed ones, seen from other runs' events: the cost is the observed rate.
     alarms, counts = judgement.alarms(target), judgement.negatives.counts
     false = (alarms & judgement.windows.negative).sum(axis=1)
     fpr = _mean_rate(judgement, false / np.maximum(counts, 1))
-    chances = judgement.risk_sets.share_alarmed(alarms)
-    return null_record(judgement, chances, n_covered, fpr, _RISK_SET_STREAM)
+    return judgement.risk_sets.share_alarmed(alarms), fpr
 
 
 def shift_chances(
@@ -183,36 +205,6 @@ def uniform_draws(n_runs: int, draws: int, seed: int, stream: int) -> NDArray[np
     numbers = np.random.default_rng([seed, stream]).random((draws, n_runs), dtype=np.float32)
     numbers.setflags(write=False)
     return numbers
-
-
-def null_record(
-    judgement: Judgement,
-    chances: NDArray[np.float64],
-    n_covered: int,
-    fpr: float | None,
-    stream: int,
-) -> NullRecord:
-    """The record of a null under which events are covered independently.
-
-    Args:
-        judgement: what is judged.
-        chances: float64 [R], each event's chance of being covered; NaN where there is no event.
-        n_covered: events that the score covers.
-        fpr: the false positive rate of the null's alarms.
-        stream: of its random numbers, another one for each null.
-    """
-    has_event = judgement.evaluation.has_event
-    design = judgement.design
-    numbers = uniform_draws(len(chances), design.null_draws, design.seed, stream)
-    # Comparisons with NaN, where there is no event, are False.
-    covered = (numbers < chances.astype(np.float32)).sum(axis=1)
-    reached = int((covered >= n_covered).sum())
-    return NullRecord(
-        mean_coverage=float(chances[has_event].mean()),
-        p_value=(1 + reached) / (1 + design.null_draws),
-        fpr=fpr,
-        draws=design.null_draws,
-    )
 
 
 def _mean_rate(judgement: Judgement, rates: NDArray[np.float64]) -> float | None:

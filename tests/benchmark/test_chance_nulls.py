@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from score_builders import design, noise_scores, scores_of
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.nulls import risk_set_null, shift_chances, shift_null, uniform_draws
+from gmb_hf.benchmark.nulls import NullRecord, chance, shift_chances, uniform_draws
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.design.design import Design
 
@@ -23,11 +23,19 @@ def alarming(values: Any, events: Any, tau: float = 1.0, **overrides: Any) -> Ju
     )
 
 
+def shift(judgement: Judgement, target: float, n_covered: int) -> NullRecord | None:
+    return chance(judgement, target, n_covered).get("shift")
+
+
+def risk_set(judgement: Judgement, target: float, n_covered: int) -> NullRecord | None:
+    return chance(judgement, target, n_covered).get("risk_set")
+
+
 class TestShift:
     def test_one_alarm_covers_as_often_as_the_horizon_is_long(self) -> None:
         # Eight rows 0..70 before t* = 80, the horizon holds the last two.
         judgement = alarming([[0, 1, 0, 0, 0, 0, 0, 0, 1, 1]], [80])
-        null = shift_null(judgement, 0.05, n_covered=0)
+        null = shift(judgement, 0.05, n_covered=0)
         assert null is not None
         assert null.mean_coverage == pytest.approx(2 / 8)
         # Five negatives, each alarmed in one rotation of eight.
@@ -36,14 +44,14 @@ class TestShift:
 
     def test_rows_before_burn_in_and_from_the_event_on_stay_out(self) -> None:
         judgement = alarming([[1, 1, 0, 0, 0, 0, 0, 0, 1, 1]], [80], burn_in=20)
-        null = shift_null(judgement, 0.05, n_covered=1)
+        null = shift(judgement, 0.05, n_covered=1)
         assert null is not None
         assert null.mean_coverage == 0.0
         assert null.p_value == 1 / 2001
 
     def test_a_run_without_event_costs_but_covers_nothing(self) -> None:
         judgement = alarming([[0] * 10, [1, 0, 0, 0, 0] + [1] * 5], [80, None])
-        null = shift_null(judgement, 0.05, n_covered=0)
+        null = shift(judgement, 0.05, n_covered=0)
         assert null is not None
         assert null.mean_coverage == 0.0
         # Run 1 has the negatives 0..40, one of them alarmed; run 0 none.
@@ -51,13 +59,13 @@ class TestShift:
 
     def test_no_events_no_null(self) -> None:
         judgement = alarming([[0] * 10], [None])
-        assert shift_null(judgement, 0.05, 0) is None
-        assert risk_set_null(judgement, 0.05, 0) is None
+        assert shift(judgement, 0.05, 0) is None
+        assert risk_set(judgement, 0.05, 0) is None
 
     def test_dropped_windows_are_no_rows(self) -> None:
         row = [0, 1, 0, 0, np.nan, np.nan, 0, 0, 1, 1]
         judgement = alarming([row], [80], nan="ignore")
-        null = shift_null(judgement, 0.05, 0)
+        null = shift(judgement, 0.05, 0)
         assert null is not None
         assert null.mean_coverage == pytest.approx(2 / 6)
 
@@ -91,7 +99,7 @@ class TestShift:
             for draw, offset in enumerate(rng.integers(0, len(line), 4000)):
                 totals[draw] += np.roll(line, offset)[len(line) - last :].any()
         for n_covered in (int(totals.mean()), int(totals.mean()) + 3):
-            null = shift_null(judgement, 0.10, n_covered)
+            null = shift(judgement, 0.10, n_covered)
             assert null is not None
             assert null.mean_coverage == pytest.approx(totals.mean() / 30, abs=0.01)
             assert null.p_value == pytest.approx((totals >= n_covered).mean(), abs=0.04)
@@ -108,7 +116,7 @@ class TestRiskSet:
 
     def test_by_hand(self) -> None:
         judgement = alarming(self.values, [40, 60, None])
-        null = risk_set_null(judgement, 0.05, n_covered=1)
+        null = risk_set(judgement, 0.05, n_covered=1)
         assert null is not None
         # Event of run 0: runs 0, 1, 2 at risk, two alarm in [20, 40). Event of run 1: runs 1, 2.
         assert null.mean_coverage == pytest.approx((2 / 3 + 1 / 2) / 2)
@@ -137,7 +145,7 @@ class TestRiskSet:
         events = 10.0 * rng.integers(20, 60, size=60)
         judgement = alarming(np.tile(np.arange(60.0) * 10, (60, 1)), list(events), 350.0)
         covered = int(((events > 350) & (events <= 590)).sum())
-        null = risk_set_null(judgement, 0.05, covered)
+        null = risk_set(judgement, 0.05, covered)
         assert null is not None
         assert null.p_value > 0.9
 

@@ -11,7 +11,7 @@ from score_builders import design, null_paths, scores_of
 
 from gmb_hf.benchmark import events, nulls
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.nulls import NullRecord, NullsRecord, null_record, register_null
+from gmb_hf.benchmark.nulls import NullsRecord, register_null
 from gmb_hf.benchmark.results import CalibrationRecord, Results
 from gmb_hf.benchmark.scores import registrable_until
 from gmb_hf.benchmark.verdict import judge
@@ -28,12 +28,8 @@ def coin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gmb_hf.report.tables.NULLS", nulls.NULLS)
 
     @register_null("coin", label="by the toss of a coin")
-    def coin_null(judgement: Judgement, target: float, n_covered: int) -> NullRecord | None:
-        has_event = judgement.evaluation.has_event
-        if not has_event.any():
-            return None
-        chances = np.where(has_event, 0.9, np.nan)
-        return null_record(judgement, chances, n_covered, None, stream=77)
+    def coin(judgement: Judgement, target: float) -> tuple[np.ndarray, None]:
+        return np.where(judgement.evaluation.has_event, 0.9, np.nan), None
 
 
 def rising(n_runs: int = 40) -> Judgement:
@@ -92,6 +88,8 @@ def test_a_name_is_registered_once(coin: None) -> None:
         register_null("coin", label="again")(lambda *_: None)
     with pytest.raises(InputError, match="null 'a coin': the name must be letters"):
         register_null("a coin", label="with a space")(lambda *_: None)
+    with pytest.raises(InputError, match="null 'dice': stream 2 is that of 'shift'; take another"):
+        register_null("dice", label="by dice", stream=2)(lambda *_: None)
     with pytest.raises(InputError, match="event 'E_jump' is registered already"):
         events.register_event("E_jump", absent="", ahead=lambda _: 0)(lambda *_: None)
 
