@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated, Literal, Self
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,8 +178,8 @@ def judge(
         InputError: the scores do not fit the design (see `label_windows`), or a stratum
             asks for a number that is not known.
     """
-    case = _Case(judgement, variants or {}, facts or {})
-    return case.conclude(holm(case.p_values)).declared(judgement.evaluation.name)
+    name = judgement.evaluation.name
+    return judge_all({name: judgement}, {name: variants or {}}, facts=facts)[name]
 
 
 def judge_all(
@@ -203,25 +203,28 @@ def judge_all(
         facts: as in `judge`.
         on_done: called with the name of each score that is measured.
     """
-    cases = {}
+    scores = {}
     for name, judgement in judgements.items():
-        cases[name] = _Case(judgement, (variants or {}).get(name) or {}, facts or {})
+        scores[name] = _Measured(judgement, (variants or {}).get(name) or {}, facts or {})
         if on_done is not None:
             on_done(name)
-    family = [p for name, case in cases.items() if name not in controls for p in case.p_values]
+    family = [p for name, score in scores.items() if name not in controls for p in score.p_values]
     adjusted = iter(holm(family))
     found = {}
-    for name, case in cases.items():
+    for name, score in scores.items():
         if name in controls:
-            own = holm([*family, *case.p_values])[len(family) :]
+            own = holm([*family, *score.p_values])[len(family) :]
         else:
-            own = [next(adjusted) for _ in case.p_values]
-        found[name] = case.conclude(own).declared(name)
+            own = [next(adjusted) for _ in score.p_values]
+        found[name] = score.conclude(own).declared(name)
     return found
 
 
-class _Case:
-    """One score, measured; concluding waits for the p-values of the whole family."""
+class _Measured:
+    """Every layer of one score; concluding waits for the p-values of the whole family.
+
+    `p_values` are those over all runs, then in each stratum; None without events.
+    """
 
     def __init__(self, judgement: Judgement, variants: Variants, facts: Facts) -> None:
         if not judgement.evaluation.n_runs:
@@ -229,18 +232,18 @@ class _Case:
         self.judgement, self.variants = judgement, variants
         self.layer_a, self.layer_b = layer_a(judgement), layer_b(judgement)
         self.layer_c, self.layer_d = layer_c(judgement), layer_d(judgement, variants)
-        self.primary = self.layer_c.at(judgement.design.primary_fpr)
-        self.diagnostics = diagnose(judgement, coverage=self.primary.coverage)
+        primary = self.layer_c.at(judgement.design.primary_fpr)
+        self.diagnostics = diagnose(judgement, coverage=primary.coverage)
         self.strata = measure_strata(judgement, facts)
-
-    @property
-    def p_values(self) -> list[float | None]:
-        """Over all runs, then in each stratum."""
-        return [self.primary.x_p_value, *(part.p_value for part in self.strata)]
+        self.p_values = [primary.x_p_value, *(part.p_value for part in self.strata)]
 
     def conclude(self, adjusted: Sequence[float | None]) -> IndicatorRecord:
         """Label the score by its adjusted p-values, in the order of `p_values`."""
         overall, *others = adjusted
+        strata = tuple(
+            conclude_stratum(part, self.layer_a, self.variants, p_adjusted=p)
+            for part, p in zip(self.strata, others, strict=True)
+        )
         return conclude(
             self.judgement,
             self.layer_a,
@@ -248,10 +251,7 @@ class _Case:
             self.layer_c,
             self.layer_d,
             p_adjusted=overall,
-            strata=tuple(
-                conclude_stratum(part, self.layer_a, self.variants, p_adjusted=p)
-                for part, p in zip(self.strata, others, strict=True)
-            ),
+            strata=strata,
             diagnostics=self.diagnostics,
         )
 
@@ -281,15 +281,10 @@ def conclude(
         diagnostics: to be stored with the layers.
     """
     design, n_runs = judgement.design, judgement.evaluation.n_runs
-    primary = layer_c.at(design.primary_fpr)
+    case = Case(judgement, layer_a, layer_b, layer_c.at(design.primary_fpr), p_adjusted)
 
     def verdict(
-        label: Label,
-        reasons: Sequence[str],
-        sentence: str,
-        *,
-        runs_to_settle: int | None = None,
-        scope: ScopeRecord | None = None,
+        label: Label, reasons: Sequence[str], sentence: str, **more: Any
     ) -> IndicatorRecord:
         return IndicatorRecord(
             name=judgement.evaluation.name,
@@ -304,35 +299,31 @@ def conclude(
             x_reasons=tuple(reasons),
             x_sentence=sentence,
             x_p_adjusted=p_adjusted,
-            x_runs_to_settle=runs_to_settle,
-            x_scope=scope,
             x_strata=tuple(strata),
+            **more,
         )
 
-    questions = open_questions(judgement, layer_b, primary)
+    questions = open_questions(case)
     if questions:
         numbers = [question.runs for question in questions]
-        largest = max((n for n in numbers if n is not None), default=None)
-        settles = None if None in numbers else largest
+        settles = None if None in numbers else max(n for n in numbers if n is not None)
         sentence = f"Not decided: {'; '.join(dict.fromkeys(one.text for one in questions))}"
         if settles is not None:
             more = settles - n_runs
             sentence += f"; about {settles} held-out runs ({more} more) would settle it"
-        reasons = dict.fromkeys(question.reason for question in questions)
-        return verdict(INCONCLUSIVE, tuple(reasons), f"{sentence}.", runs_to_settle=settles)
+        reasons = tuple(dict.fromkeys(question.reason for question in questions))
+        return verdict(INCONCLUSIVE, reasons, f"{sentence}.", x_runs_to_settle=settles)
 
     if (layer_d.label_flip_rate or 0.0) > design.max_label_flip_rate:
         sentence = f"Not to be trusted either way: {flips(layer_d, design.max_label_flip_rate)}."
         return verdict(UNSTABLE, ("label_flips",), sentence)
 
-    faults = faults_of(judgement, layer_b, primary, p_adjusted)
+    faults = case.faults()
     if not faults:
-        return verdict(SUPPORTED, (), f"May raise an alarm: {supported(layer_b, primary)}.")
+        return verdict(SUPPORTED, (), f"May raise an alarm: {case.supported()}.")
     if not has_ranking_signal(layer_a):
         faults = (*faults, "no_ranking_signal")
-    clauses = "; ".join(
-        clause(code, judgement, layer_a, layer_b, primary, p_adjusted) for code in faults
-    )
+    clauses = "; ".join(map(case.clause, faults))
     for part in strata:
         if part.passed:
             sentence = (
@@ -340,7 +331,7 @@ def conclude(
                 f"there, {part.sentence}. Over all runs it may not raise an alarm: {clauses}."
             )
             scope = ScopeRecord(name=part.name, where=part.where)
-            return verdict(SCOPE_LIMITED, faults, sentence, scope=scope)
+            return verdict(SCOPE_LIMITED, faults, sentence, x_scope=scope)
     return verdict(RANK_ONLY, faults, f"May not raise an alarm: {clauses}.")
 
 
@@ -358,37 +349,6 @@ def has_ranking_signal(layer_a: LayerARecord) -> bool:
     return bool(mean - reach > 0.5)
 
 
-def faults_of(
-    judgement: Judgement,
-    layer_b: LayerBRecord,
-    primary: OperatingPointRecord,
-    p_adjusted: float | None,
-) -> tuple[str, ...]:
-    """The reason codes for which layers B and C do not pass; empty if they do."""
-    found = []
-    if layer_b.fpr_floor_detected:
-        found.append("fpr_floor")
-    if not layer_b.controllability_pass:
-        found.append("fpr_uncontrolled")
-        if any(result.x_few_runs for result in layer_b.achieved):
-            found.append("few_runs")
-    useful = shortfalls(judgement, primary.coverage, primary.lead_time_median, p_adjusted)
-    return (*found, *useful)
-
-
-# What speaks for and against a score, in words.
-
-
-def supported(layer_b: LayerBRecord, primary: OperatingPointRecord) -> str:
-    """What speaks for the score, at its primary operating point."""
-    return (
-        f"at a budget of {primary.fpr:.0%} false alarms it warned of {_share(primary.coverage)} of "
-        f"{_events(primary)}{_by_chance(primary)}, in the median "
-        f"{primary.lead_time_median:g} steps ahead, and {layer_b.ok_targets} of "
-        f"{len(layer_b.targets)} budgets held"
-    )
-
-
 def flips(layer_d: LayerDRecord, allowed: float) -> str:
     """How often the label flips, and how often it may."""
     return (
@@ -397,63 +357,93 @@ def flips(layer_d: LayerDRecord, allowed: float) -> str:
     )
 
 
-def clause(
-    reason: str,
-    judgement: Judgement,
-    layer_a: LayerARecord,
-    layer_b: LayerBRecord,
-    primary: OperatingPointRecord,
-    p_adjusted: float | None,
-) -> str:
-    """What a reason code means for this score."""
-    design = judgement.design
-    if reason == "fpr_floor":
-        return _floor(layer_b)
-    if reason == "fpr_uncontrolled":
+@dataclass(frozen=True, eq=False)
+class Case:
+    """What the rules are asked of: a score on all runs, or on those of a stratum.
+
+    Attributes:
+        judgement: of these runs.
+        layer_a: of all runs.
+        layer_b, primary: of these runs; the primary operating point of layer C.
+        p_adjusted: its p-value, adjusted over all candidates and strata of the lock.
+    """
+
+    judgement: Judgement
+    layer_a: LayerARecord
+    layer_b: LayerBRecord
+    primary: OperatingPointRecord
+    p_adjusted: float | None
+
+    def faults(self) -> tuple[str, ...]:
+        """The reason codes for which layers B and C do not pass; empty if they do."""
+        found = []
+        if self.layer_b.fpr_floor_detected:
+            found.append("fpr_floor")
+        if not self.layer_b.controllability_pass:
+            found.append("fpr_uncontrolled")
+            if any(result.x_few_runs for result in self.layer_b.achieved):
+                found.append("few_runs")
+        point = self.primary
         return (
-            f"{layer_b.ok_targets} of {len(layer_b.targets)} false-alarm budgets hold, "
-            f"{design.min_targets_ok} must"
+            *found,
+            *shortfalls(self.judgement, point.coverage, point.lead_time_median, self.p_adjusted),
         )
-    if reason == "few_runs":
-        short = ", ".join(f"{result.target:g}" for result in layer_b.achieved if result.x_few_runs)
-        return f"too few calibration runs for a threshold at {short}"
-    if reason == "coverage_low":
+
+    def supported(self) -> str:
+        """What speaks for the score, at its primary operating point."""
+        point, gate = self.primary, self.layer_b
         return (
-            f"it warned of {_share(primary.coverage)} of {_events(primary)} at a budget of "
-            f"{primary.fpr:.0%}, {design.coverage_min:.0%} is the minimum"
+            f"at a budget of {point.fpr:.0%} false alarms it warned of {self._warned}{self._chance}"
+            f", in the median {point.lead_time_median:g} steps ahead, and {gate.ok_targets} of "
+            f"{len(gate.targets)} budgets held"
         )
-    if reason == "no_better_than_chance":
-        p_value = "" if p_adjusted is None else f" (p = {p_adjusted:.3f})"
-        return f"it warns no better than chance{_by_chance(primary)}{p_value}"
-    if reason == "lead_short":
-        lead = primary.lead_time_median
-        known = "no event is warned of" if lead is None else f"the median lead is {lead:g} steps"
-        return f"{known}, {design.lead_time_median_min:g} is the minimum"
-    auc = "undefined" if layer_a.auc is None else f"{layer_a.auc:.2f}"
-    return f"it does not rank the windows before an event higher (AUC {auc})"
 
+    def clause(self, reason: str) -> str:
+        """What a reason code means for this score."""
+        design, gate, point = self.judgement.design, self.layer_b, self.primary
+        if reason == "fpr_floor":
+            certificate = gate.x_floor_certificate
+            if certificate is None:
+                return "it has no achievable false positive rate"
+            tie, count = certificate.tied_value, certificate.tied_windows
+            since = "" if tie is None else f", since {count} windows tie at {tie:g}"
+            least = f"{certificate.f_min_pos:.3f}"
+            return f"it cannot alarm at a false positive rate below {least}{since}"
+        if reason == "fpr_uncontrolled":
+            return (
+                f"{gate.ok_targets} of {len(gate.targets)} false-alarm budgets hold, "
+                f"{design.min_targets_ok} must"
+            )
+        if reason == "few_runs":
+            short = ", ".join(f"{result.target:g}" for result in gate.achieved if result.x_few_runs)
+            return f"too few calibration runs for a threshold at {short}"
+        if reason == "coverage_low":
+            return (
+                f"it warned of {self._warned} at a budget of {point.fpr:.0%}, "
+                f"{design.coverage_min:.0%} is the minimum"
+            )
+        if reason == "no_better_than_chance":
+            p_value = "" if self.p_adjusted is None else f" (p = {self.p_adjusted:.3f})"
+            return f"it warns no better than chance{self._chance}{p_value}"
+        if reason == "lead_short":
+            lead = point.lead_time_median
+            known = "no event is warned of"
+            if lead is not None:
+                known = f"the median lead is {lead:g} steps"
+            return f"{known}, {design.lead_time_median_min:g} is the minimum"
+        auc = "undefined" if self.layer_a.auc is None else f"{self.layer_a.auc:.2f}"
+        return f"it does not rank the windows before an event higher (AUC {auc})"
 
-def _floor(layer_b: LayerBRecord) -> str:
-    certificate = layer_b.x_floor_certificate
-    if certificate is None:
-        return "it has no achievable false positive rate"
-    tie = ""
-    if certificate.tied_value is not None:
-        tie = f", since {certificate.tied_windows} windows tie at {certificate.tied_value:g}"
-    return f"it cannot alarm at a false positive rate below {certificate.f_min_pos:.3f}{tie}"
+    @property
+    def _warned(self) -> str:
+        share, n_events = self.primary.coverage, self.primary.x_n_events
+        events = f"{n_events} event" + ("" if n_events == 1 else "s")
+        return f"{'none' if share is None else f'{share:.0%}'} of {events}"
 
-
-def _by_chance(primary: OperatingPointRecord) -> str:
-    shares = [_share(null.mean_coverage) for null in primary.nulls.values()]
-    return f" (chance gives {' and '.join(shares)})" if shares else ""
-
-
-def _events(primary: OperatingPointRecord) -> str:
-    return f"{primary.x_n_events} event" + ("" if primary.x_n_events == 1 else "s")
-
-
-def _share(value: float | None) -> str:
-    return "none" if value is None else f"{value:.0%}"
+    @property
+    def _chance(self) -> str:
+        shares = [f"{null.mean_coverage:.0%}" for null in self.primary.nulls.values()]
+        return f" (chance gives {' and '.join(shares)})" if shares else ""
 
 
 # The power rule: what is still open, and how many held-out runs would settle it.
@@ -466,65 +456,51 @@ _FARTHEST = 100
 _POWER = 1 + 0.8416 / 1.9600
 
 
-@dataclass(frozen=True)
-class OpenQuestion:
-    """Something that the held-out runs do not decide.
-
-    Attributes:
-        reason: its code.
-        text: one clause for the sentence.
-        runs: held-out runs in total that would settle the layer it belongs to; None where no
-            number can be given.
-    """
+class OpenQuestion(NamedTuple):
+    """Something that the held-out runs do not decide: its code, one clause for the sentence, and
+    how many held-out runs in total would settle the layer it belongs to (None: no number can be
+    given)."""
 
     reason: str
     text: str
     runs: int | None
 
 
-def open_questions(
-    judgement: Judgement, layer_b: LayerBRecord, primary: OperatingPointRecord
-) -> tuple[OpenQuestion, ...]:
+def open_questions(case: Case) -> tuple[OpenQuestion, ...]:
     """What must be left open: too few events; in `strict`, what the intervals do not decide.
 
     A layer that fails beyond doubt settles the verdict, whatever else is open: a floor at .5 needs
     no more runs.
     """
-    events, least_events = judgement.n_events, judgement.design.event_count_min
+    judgement, layer_b, primary = case.judgement, case.layer_b, case.primary
+    design, n_runs = judgement.design, judgement.evaluation.n_runs
+    events, least_events = judgement.n_events, design.event_count_min
     if events < least_events:
-        n_runs = judgement.evaluation.n_runs
         runs = math.ceil(n_runs * least_events / events) if events else None
         counted = "1 event is" if events == 1 else f"{events} events are"
         return (OpenQuestion("few_events", f"{counted} fewer than {least_events}", runs),)
-    if not judgement.strict:
+    least = design.min_targets_ok
+    surely_possible = layer_b.surely_met + layer_b.open_targets >= least
+    if not judgement.strict or layer_b.fpr_floor_detected or not surely_possible:
         return ()
-    least = judgement.design.min_targets_ok
-    possible = layer_b.surely_met + layer_b.open_targets
-    if layer_b.fpr_floor_detected or possible < least:
-        return ()
-    coverage = _coverage_question(judgement, primary)
-    interval, minimum = primary.x_coverage_interval, judgement.design.coverage_min
-    untested = layer_b.at(primary.fpr).x_few_runs
-    if coverage is None and not untested and interval is not None and interval.high < minimum:
-        return ()
-    questions = [] if coverage is None or untested else [coverage]
+    result = layer_b.at(primary.fpr)
+    interval, minimum = primary.x_coverage_interval, design.coverage_min
+    questions = []
+    if interval is not None and primary.coverage is not None and not result.x_few_runs:
+        if interval.high < minimum:
+            return ()
+        if interval.low < minimum:
+            text = (
+                f"coverage {primary.coverage:.2f} [{interval.low:.2f}, {interval.high:.2f}] "
+                f"straddles its minimum {minimum:.2f}"
+            )
+            runs = _runs_to_clear(n_runs, primary.coverage, minimum, interval)
+            questions.append(OpenQuestion("interval_straddles", text, runs))
     if layer_b.surely_met < least:
         questions += _budget_questions(judgement, layer_b)
-    elif untested:
-        questions.append(_target_question(judgement, layer_b.at(primary.fpr)))
+    elif result.x_few_runs:
+        questions.append(_target_question(judgement, result))
     return tuple(questions)
-
-
-def _coverage_question(judgement: Judgement, primary: OperatingPointRecord) -> OpenQuestion | None:
-    interval, minimum = primary.x_coverage_interval, judgement.design.coverage_min
-    if interval is None or primary.coverage is None or not interval.low < minimum <= interval.high:
-        return None
-    runs = _runs_to_clear(judgement.evaluation.n_runs, primary.coverage, minimum, interval)
-    text = (
-        f"coverage {primary.coverage:.2f} [{interval.low:.2f}, {interval.high:.2f}] straddles "
-        f"its minimum {minimum:.2f}"
-    )
-    return OpenQuestion("interval_straddles", text, runs)
 
 
 def _budget_questions(judgement: Judgement, layer_b: LayerBRecord) -> list[OpenQuestion]:
@@ -540,13 +516,13 @@ def _budget_questions(judgement: Judgement, layer_b: LayerBRecord) -> list[OpenQ
             break
         runs = question.runs
         met, possible = met + bool(result.x_met), possible - (not result.x_met)
-    return [replace(question, runs=runs) for question in asked]
+    return [question._replace(runs=runs) for question in asked]
 
 
 def _target_question(judgement: Judgement, result: AchievedRecord) -> OpenQuestion:
-    with_negatives, n_runs = judgement.negatives.n_runs, judgement.evaluation.n_runs
-    if not with_negatives or result.x_interval is None:
-        design = judgement.design
+    design, n_runs = judgement.design, judgement.evaluation.n_runs
+    with_negatives, interval = judgement.negatives.n_runs, result.x_interval
+    if not with_negatives or interval is None or result.achieved is None:
         text = (
             "no held-out run has a negative window: none goes on past burn-in "
             f"{design.burn_in} to {design.safe_gap} steps before its event"
@@ -563,29 +539,29 @@ def _target_question(judgement: Judgement, result: AchievedRecord) -> OpenQuesti
             # These calibrate each other; further held-out runs help no other calibration.
             runs = math.ceil(runs_to_cross_fit(needed) * n_runs / with_negatives)
         return OpenQuestion("few_runs", text, runs)
-    line = pass_line(result.target, judgement.design.fpr_eps)
-    low, high = result.x_interval.low, result.x_interval.high
+    line = pass_line(result.target, design.fpr_eps)
     text = (
-        f"the rate {result.achieved:.3f} [{low:.3f}, {high:.3f}] at target {result.target:g} "
-        f"straddles its line {line:g}"
+        f"the rate {result.achieved:.3f} [{interval.low:.3f}, {interval.high:.3f}] at target "
+        f"{result.target:g} straddles its line {line:g}"
     )
-    return OpenQuestion("interval_straddles", text, _runs_for_rate(judgement, result, line))
+    runs = _runs_for_rate(judgement, result.target, result.achieved, interval, line)
+    return OpenQuestion("interval_straddles", text, runs)
 
 
-def _runs_for_rate(judgement: Judgement, result: AchievedRecord, line: float) -> int | None:
+def _runs_for_rate(
+    judgement: Judgement, target: float, rate: float, interval: IntervalRecord, line: float
+) -> int | None:
     """Runs after which the interval clears the line: its bootstrap, and what silence proves."""
-    interval, n_runs = result.x_interval, judgement.evaluation.n_runs
-    if interval is None or result.achieved is None:
-        return None
+    n_runs = judgement.evaluation.n_runs
     if interval.method == BOOTSTRAP:
-        return _runs_to_clear(n_runs, result.achieved, line, interval)
+        return _runs_to_clear(n_runs, rate, line, interval)
     silent = math.ceil(n_runs * runs_for_zero(line) / judgement.negatives.n_runs)
     if interval.method == BINOMIAL:
         return silent
-    sampled = bootstrap_rate(judgement, *run_rates(judgement, result.target))
+    sampled = bootstrap_rate(judgement, *run_rates(judgement, target))
     if sampled is None or not sampled.low <= line < sampled.high:
         return max(silent, n_runs + 1)
-    enough = _runs_to_clear(n_runs, result.achieved, line, sampled)
+    enough = _runs_to_clear(n_runs, rate, line, sampled)
     return None if enough is None else max(silent, enough)
 
 
@@ -650,7 +626,7 @@ def measure_strata(judgement: Judgement, facts: Facts) -> tuple[MeasuredStratum,
 def conclude_stratum(
     measured: MeasuredStratum,
     layer_a: LayerARecord,
-    variants: Mapping[str, Judgement],
+    variants: Variants,
     *,
     p_adjusted: float | None,
 ) -> StratumRecord:
@@ -666,43 +642,42 @@ def conclude_stratum(
         p_adjusted: the stratum's p-value, adjusted over all candidates and strata of the lock.
     """
     part, gate, point = measured.judgement, measured.layer_b, measured.primary
+    target = gate.at(part.design.primary_fpr) if gate else None
+    record = StratumRecord(
+        name=measured.stratum.name,
+        where=measured.stratum.where,
+        n_runs=len(measured.rows),
+        n_events=part.n_events,
+        passed=False,
+        ok_targets=gate.ok_targets if gate else 0,
+        achieved=target.achieved if target else None,
+        interval=target.x_interval if target else None,
+        coverage=point.coverage if point else None,
+        coverage_interval=point.x_coverage_interval if point else None,
+        chance=point.by_chance if point else None,
+        lead_time_median=point.lead_time_median if point else None,
+        p_value=measured.p_value,
+        p_adjusted=p_adjusted,
+    )
 
     def result(
         reasons: Sequence[str], sentence: str, label_flip_rate: float | None = None
     ) -> StratumRecord:
-        target = gate.at(part.design.primary_fpr) if gate else None
-        return StratumRecord(
-            name=measured.stratum.name,
-            where=measured.stratum.where,
-            n_runs=len(measured.rows),
-            n_events=part.n_events,
-            passed=not reasons,
-            reasons=tuple(reasons),
-            sentence=sentence,
-            ok_targets=gate.ok_targets if gate else 0,
-            achieved=target.achieved if target else None,
-            interval=target.x_interval if target else None,
-            coverage=point.coverage if point else None,
-            coverage_interval=point.x_coverage_interval if point else None,
-            chance=point.by_chance if point else None,
-            lead_time_median=point.lead_time_median if point else None,
-            p_value=measured.p_value,
-            p_adjusted=p_adjusted,
-            label_flip_rate=label_flip_rate,
-        )
+        said = {"passed": not reasons, "reasons": tuple(reasons), "sentence": sentence}
+        return record.model_copy(update={**said, "label_flip_rate": label_flip_rate})
 
     if gate is None or point is None:
         return result(("few_events",), "no run belongs to it")
-    questions = open_questions(part, gate, point)
+    case = Case(part, layer_a, gate, point, p_adjusted)
+    questions = open_questions(case)
     if questions:
-        codes = dict.fromkeys(question.reason for question in questions)
-        return result(tuple(codes), "; ".join(question.text for question in questions))
-    faults = faults_of(part, gate, point, p_adjusted)
+        codes = tuple(dict.fromkeys(question.reason for question in questions))
+        return result(codes, "; ".join(question.text for question in questions))
+    faults = case.faults()
     if faults:
-        clauses = (clause(code, part, layer_a, gate, point, p_adjusted) for code in faults)
-        return result(faults, "; ".join(clauses))
+        return result(faults, "; ".join(map(case.clause, faults)))
     robust = layer_d(part, {name: one.select(measured.rows) for name, one in variants.items()})
-    rate = robust.label_flip_rate or 0.0
-    if rate > part.design.max_label_flip_rate:
-        return result(("label_flips",), flips(robust, part.design.max_label_flip_rate), rate)
-    return result((), supported(gate, point), rate)
+    rate, allowed = robust.label_flip_rate or 0.0, part.design.max_label_flip_rate
+    if rate > allowed:
+        return result(("label_flips",), flips(robust, allowed), rate)
+    return result((), case.supported(), rate)
