@@ -215,16 +215,19 @@ class OpenSection(Section):
         if isinstance(data, dict):
             for key in data:
                 if key not in cls.model_fields and not str(key).startswith("x_"):
-                    raise ValueError(unknown_key(str(key), cls))
+                    raise UnknownKey(key, cls)
         return data
 
 
-def unknown_key(path: str, section: type[BaseModel]) -> str:
-    """The fault of a key that an open section does not know, with the nearest one that it does."""
-    guess = nearest(path.rpartition(".")[2], section.model_fields)
-    own = (name for name in section.model_fields if not name.startswith("x_"))
-    hint = f"did you mean {guess}?" if guess else f"known: {', '.join(own)}"
-    return f"{path} is unknown; {hint} (extensions begin with x_)"
+class UnknownKey(ValueError):
+    """A key that an open section does not know; the nearest one that it does is named."""
+
+    def __init__(self, key: Any, section: type[BaseModel]) -> None:
+        guess = nearest(str(key), section.model_fields)
+        own = (name for name in section.model_fields if not name.startswith("x_"))
+        hint = f"did you mean {guess}?" if guess else f"known: {', '.join(own)}"
+        super().__init__(f"{key} is unknown; {hint} (extensions begin with x_)")
+        self.key = key
 
 
 Number = FiniteFloat | None

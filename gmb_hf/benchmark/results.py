@@ -16,10 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, Field, FiniteFloat, ValidationError, model_validator
+from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
 from gmb_hf._version import __version__
 from gmb_hf.benchmark.records import SUPPORTED
@@ -32,13 +31,12 @@ from gmb_hf.documents import (
     Number,
     OpenSection,
     Section,
+    UnknownKey,
     canonical_hash,
     faults,
     json_like,
     load_document,
     path_text,
-    section_in,
-    unknown_key,
     write_yaml,
 )
 from gmb_hf.errors import InputError, repeated
@@ -193,64 +191,41 @@ def check(model: type[Section], data: Any, *, ours: bool) -> Checked:
         ours: whether this package wrote it; its extensions must then match as well.
     """
     content = copy.deepcopy(data)
-    found = list(_without_unknown(model, content, (), ours))
+    found: list[str] = []
     set_aside: list[str] = []
     while True:
         try:
             model.model_validate(content)
         except ValidationError as error:
-            theirs = [] if ours else [at for at in _extensions(error) if _removed(content, at)]
-            set_aside += [path_text(location) for location in theirs]
-            if theirs:
+            errors = error.errors(include_url=False)
+            # In extensions of others nothing is looked for.
+            theirs = dict.fromkeys(
+                () if ours else map(_extension, (item["loc"] for item in errors))
+            )
+            aside = [at for at in theirs if at is not None and _removed(content, at)]
+            set_aside += map(path_text, aside)
+            unknown = [item for item in errors if _names_unknown_key(item, ours=ours)]
+            for item in unknown:
+                where, fault = item["loc"], item["ctx"]["error"]
+                found.append(".".join(filter(None, [path_text(where), str(fault)])))
+                _removed(content, (*where, fault.key))
+            if aside or unknown:
                 continue
             found += faults(error, model)
         return Checked(tuple(found), tuple(set_aside), content)
 
 
-def _without_unknown(annotation: Any, value: Any, at: Location, ours: bool) -> Iterator[str]:
-    """Name each key that no section knows, and take it out; not inside extensions of others."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        if isinstance(value, dict):
-            yield from _of_section(annotation, value, at, ours)
-        return
-    inner = [argument for argument in get_args(annotation) if section_in(argument) is not None]
-    if not inner:
-        return
-    origin = get_origin(annotation)
-    if origin in (Union, UnionType, Annotated):
-        for argument in inner:
-            yield from _without_unknown(argument, value, at, ours)
-    elif origin in (tuple, list) and isinstance(value, list):
-        for place, item in enumerate(value):
-            yield from _without_unknown(inner[0], item, (*at, place), ours)
-    elif origin is dict and isinstance(value, dict):
-        for key, item in value.items():
-            yield from _without_unknown(inner[0], item, (*at, key), ours)
+def _names_unknown_key(item: Any, *, ours: bool) -> bool:
+    fault = item.get("ctx", {}).get("error")
+    return isinstance(fault, UnknownKey) and (ours or _extension(item["loc"]) is None)
 
 
-def _of_section(
-    model: type[BaseModel], value: dict[Any, Any], at: Location, ours: bool
-) -> Iterator[str]:
-    known = model.model_fields
-    for key in list(value):
-        extension = str(key).startswith("x_")
-        if key in known and (ours or not extension):
-            yield from _without_unknown(known[key].annotation, value[key], (*at, key), ours)
-        elif not extension:
-            yield unknown_key(path_text((*at, str(key))), model)
-            del value[key]
-
-
-def _extensions(error: ValidationError) -> list[Location]:
-    """Where the extensions lie that a validation stumbled over."""
-    places: dict[Location, None] = {}
-    for item in error.errors(include_url=False):
-        location = item["loc"]
-        for depth, part in enumerate(location, start=1):
-            if isinstance(part, str) and part.startswith("x_"):
-                places[location[:depth]] = None
-                break
-    return list(places)
+def _extension(location: Location) -> Location | None:
+    """Where the extension lies that holds a place, if one does."""
+    for depth, part in enumerate(location, start=1):
+        if isinstance(part, str) and part.startswith("x_"):
+            return location[:depth]
+    return None
 
 
 def _removed(content: Any, location: Location) -> bool:
@@ -258,7 +233,7 @@ def _removed(content: Any, location: Location) -> bool:
     *parents, last = location
     for part in parents:
         content = content[part]
-    return content.pop(last, None) is not None
+    return last in content and content.pop(last) is not None
 
 
 _HEADING = "GMB results, schema v0.4; keys that begin with x_ are extensions of gmb-hf"
