@@ -20,14 +20,7 @@ from gmb_hf.benchmark.diagnostics import DiagnosticsRecord, effective_support, t
 from gmb_hf.benchmark.operationality import AchievedRecord, FloorRecord, LayerBRecord
 from gmb_hf.benchmark.ranking import LayerARecord
 from gmb_hf.benchmark.records import INCONCLUSIVE, RANK_ONLY, Label
-from gmb_hf.benchmark.results import (
-    TABLES,
-    EventRecord,
-    Results,
-    named_seeds,
-    provenance,
-    today,
-)
+from gmb_hf.benchmark.results import TABLES, CalibrationRecord, Results
 from gmb_hf.benchmark.robustness import LayerDRecord
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import LayerCRecord, OperatingPointRecord
@@ -736,29 +729,26 @@ def compat_results(
         tables: further tables by key, relative to the results file.
     """
     records = tuple(indicators)
-    event = EventRecord.of_runs("E_jump", runs, seeds, event_steps, last_steps)
-    content: dict[str, Any] = {
-        "meta": {"run_id": f"compat_{fingerprint[:8]}", "date": today()},
-        "boundary": {"task": None, "model": None, "seeds_eval": named_seeds(runs, seeds)},
-        "event": event,
-        "summary": {
-            "n_seeds": len(runs),
-            "n_events": event.n_events,
-            "notes": " ".join(notes),
-            "x_notes": list(notes),
-            "x_event_count_min": settings.event_count_min,
-            "x_n_too_early": 0,
-        },
-        "indicators": records,
-        "tables": {**TABLES, **(tables or {})},
-        "x_protocol": "compat",
-        "x_compat": settings.plain(),
-        "x_calibration": {"method": "in_sample" if settings.thresholds is None else "given"},
-        "x_provenance": provenance(None, None, fingerprint),
-    }
-    if len(records) == 1:
-        content |= records[0].model_extra or {}
-    return Results.parse(content, where="results")
+    alone = records[0].model_extra if len(records) == 1 else None
+    return Results.assemble(
+        records,
+        design=None,
+        runs=runs,
+        seeds=seeds,
+        event_steps=event_steps,
+        last_steps=last_steps,
+        calibration=CalibrationRecord(
+            method="in_sample" if settings.thresholds is None else "given"
+        ),
+        evaluation_fingerprint=fingerprint,
+        run_id=f"compat_{fingerprint[:8]}",
+        notes=notes,
+        summary={"x_event_count_min": settings.event_count_min, "x_n_too_early": 0},
+        tables={**TABLES, **(tables or {})},
+        x_protocol="compat",
+        x_compat=settings.plain(),
+        **(alone or {}),
+    )
 
 
 def settings_of(results: Results) -> CompatSettings | None:

@@ -349,7 +349,7 @@ class Results(OpenSection):
         cls,
         indicators: Iterable[IndicatorRecord],
         *,
-        design: Design,
+        design: Design | None,
         runs: Sequence[str],
         seeds: Sequence[int | None],
         event_steps: Sequence[float],
@@ -363,12 +363,13 @@ class Results(OpenSection):
         date: str | None = None,
         notes: Sequence[str] = (),
         excluded: Mapping[str, str] | None = None,
+        **more: Any,
     ) -> Self:
         """Put an evaluation together.
 
         Args:
             indicators: every one that was judged, controls and failures included.
-            design: the design that they were judged by.
+            design: the design that they were judged by, if they were judged by one.
             runs, seeds, event_steps, last_steps: the held-out runs in one order; an event step
                 is NaN where there was no event, a seed is None where it is not known.
             calibration: where the thresholds come from.
@@ -381,74 +382,61 @@ class Results(OpenSection):
             notes: what a reader must know, e.g. dropped rows or missing seeds.
             excluded: run name -> label, of the runs that the event excludes; no score was judged
                 on them.
+            more: other sections, and fields of `summary`.
         """
         records = tuple(indicators)
-        event = EventRecord.of_runs(
-            design.event_type, runs, seeds, event_steps, last_steps, excluded
-        )
+        kind = "E_jump" if design is None else design.event_type
+        event = EventRecord.of_runs(kind, runs, seeds, event_steps, last_steps, excluded)
         first = records[0].layer_C.at_fpr[:1] if records else ()
-        task = design.task
+        summary: dict[str, Any] = {
+            "n_seeds": len(runs),
+            "n_events": event.n_events,
+            "notes": " ".join(notes),
+            "x_notes": list(notes),
+            "x_n_too_early": first[0].x_n_too_early if first else None,
+        }
+        if design is not None:
+            summary["x_event_count_min"] = design.event_count_min
+            summary |= {
+                "x_look": look,
+                "x_looks": design.looks,
+                "x_n_excluded": len(excluded or ()),
+            }
+            more = {"x_protocol": design.protocol, "x_prereg": design.plain(), **more}
+        summary |= more.pop("summary", {})
+        task = design.task if design else None
         stem = (task or "runs").replace(" ", "_")
-        return cls.parse(
-            {
-                "meta": {
-                    "run_id": run_id or f"{stem}_{(evaluation_fingerprint or '0' * 8)[:8]}",
-                    "date": date or today(),
-                    "commit_hash": design.commit_hash,
-                    "prereg_path": prereg_path,
-                },
-                "boundary": {
-                    "task": task,
-                    "model": design.model,
-                    "seeds_eval": named_seeds(runs, seeds),
-                },
-                "event": event,
-                "summary": {
-                    "n_seeds": len(runs),
-                    "n_events": event.n_events,
-                    "notes": " ".join(notes),
-                    "x_notes": list(notes),
-                    "x_event_count_min": design.event_count_min,
-                    "x_n_too_early": first[0].x_n_too_early if first else None,
-                    "x_look": look,
-                    "x_looks": design.looks,
-                    "x_n_excluded": len(excluded or ()),
-                },
-                "indicators": records,
-                "tables": TABLES,
-                "x_protocol": design.protocol,
-                "x_prereg": design.plain(),
-                "x_calibration": calibration,
-                "x_provenance": provenance(design, lock, evaluation_fingerprint),
+        content = {
+            "meta": {
+                "run_id": run_id or f"{stem}_{(evaluation_fingerprint or '0' * 8)[:8]}",
+                "date": date or datetime.datetime.now(datetime.UTC).date().isoformat(),
+                "commit_hash": design.commit_hash if design else None,
+                "prereg_path": prereg_path,
             },
-            where="results",
-        )
-
-
-def named_seeds(runs: Sequence[str], seeds: Sequence[int | None]) -> list[int | str]:
-    """The seed of each run, its name where the seed is not known."""
-    return [run if seed is None else seed for run, seed in zip(runs, seeds, strict=True)]
-
-
-def today() -> str:
-    """The day, in UTC."""
-    return datetime.datetime.now(datetime.UTC).date().isoformat()
-
-
-def provenance(
-    design: Design | None, lock: Lock | None, evaluation_fingerprint: str | None
-) -> Mapping[str, Any]:
-    """What would have to be the same for the same numbers to come out."""
-    return {
-        "package_version": __version__,
-        "python": platform.python_version(),
-        "packages": _loaded_versions(),
-        "prereg_hash": canonical_hash(design.plain()) if design else None,
-        "lock_hash": lock.hash if lock else None,
-        "explore_fingerprint": lock.x_lock.explore_fingerprint if lock else None,
-        "evaluation_fingerprint": evaluation_fingerprint,
-        "seed_of_draws": design.seed if design else None,
-    }
+            "boundary": {
+                "task": task,
+                "model": design.model if design else None,
+                "seeds_eval": [
+                    run if seed is None else seed for run, seed in zip(runs, seeds, strict=True)
+                ],
+            },
+            "event": event,
+            "summary": summary,
+            "indicators": records,
+            "tables": TABLES,
+            "x_calibration": calibration,
+            "x_provenance": {
+                "package_version": __version__,
+                "python": platform.python_version(),
+                "packages": _loaded_versions(),
+                "prereg_hash": canonical_hash(design.plain()) if design else None,
+                "lock_hash": lock.hash if lock else None,
+                "explore_fingerprint": lock.x_lock.explore_fingerprint if lock else None,
+                "evaluation_fingerprint": evaluation_fingerprint,
+                "seed_of_draws": design.seed if design else None,
+            },
+        }
+        return cls.parse({**content, **more}, where="results")
 
 
 def _loaded_versions() -> dict[str, str]:
