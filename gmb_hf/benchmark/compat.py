@@ -26,7 +26,7 @@ from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import LayerCRecord, OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.documents import OpenSection
-from gmb_hf.errors import InputError, fraction, positive_int
+from gmb_hf.errors import InputError, fraction, positive_int, repeated
 from gmb_hf.runs.panel import Panel
 
 # The reference's settings, its published values as defaults.
@@ -86,11 +86,8 @@ class CompatSettings:
             raise InputError(f"delta_back must not be negative, got {self.delta_back:g}")
         for target in self.fpr_targets:
             fraction("fpr_targets", target)
-        if len(set(self.fpr_targets)) < len(self.fpr_targets):
+        if repeated(self.fpr_targets) is not None:
             raise InputError("fpr_targets names a rate twice; name each once")
-        self._check_thresholds()
-
-    def _check_thresholds(self) -> None:
         if self.thresholds is None:
             if not self.fpr_targets:
                 raise InputError("fpr_targets is empty; name at least one rate, or thresholds")
@@ -296,8 +293,8 @@ def nearest_thresholds(
     windows, so is every threshold's rate. And the scores of positive windows are candidates too.
     Of equally near candidates the one with the smaller rate is taken, of those the highest.
 
-    Both sides are sorted once and counted by bisection: O((N + K) log N) for N windows and K
-    candidates. The reference counts all windows anew for each candidate, O(N K).
+    Both sides are sorted once and counted by bisection, O((N + K) log N) for N windows and K
+    candidates, where the reference counts all windows anew for each candidate.
 
     Args:
         positive: bool [N]; at least one window is negative.
@@ -410,8 +407,8 @@ class Measured:
 
     @property
     def primary(self) -> OperatingPointRecord:
-        """The operating point whose target is nearest to .05."""
-        return _primary(self.record.layer_C.at_fpr)
+        """The operating point whose target is nearest to .05, of which summaries speak."""
+        return min(self.record.layer_C.at_fpr, key=lambda point: abs(point.fpr - _PRIMARY))
 
 
 def measure(
@@ -456,22 +453,18 @@ def measure(
         targets, thresholds.tolist(), rates.tolist(), np.sort(values[~positive]), rows, settings
     )
     label, reasons, sentence = _conclude(layer_a, layer_b, points[0].x_n_events or 0, settings)
-    coverage = _primary(points).coverage
+    primary = min(points, key=lambda point: abs(point.fpr - _PRIMARY))
     extensions: dict[str, Any] = {"x_thresholds": thresholds.tolist(), "x_per_run": rows}
+    robustness = {"family_size": None, "pass_rate": None, "label_flip_rate": None}
     record = IndicatorRecord(
         name=scores.name,
         family=None,
         layer_A=layer_a,
         layer_B=layer_b,
         layer_C=LayerCRecord(at_fpr=points),
-        layer_D=LayerDRecord(
-            family_size=None,
-            pass_rate=None,
-            label_flip_rate=None,
-            sensitivity_notes=f"not measured: {_NO_FAMILY}",
-        ),
+        layer_D=LayerDRecord(**robustness, sensitivity_notes=f"not measured: {_NO_FAMILY}"),
         label=label,
-        diagnostics=_diagnostics(rows, None if coverage is None else 1 - coverage),
+        diagnostics=_diagnostics(rows, primary.coverage),
         x_alarm_eligible=False,
         x_reasons=reasons,
         x_sentence=sentence,
@@ -481,11 +474,6 @@ def measure(
         scores.name, family=family, sign=sign, sees_test_labels=sees_test_labels, why=_why_null
     )
     return Measured(scores, declared)
-
-
-def _primary(points: Iterable[OperatingPointRecord]) -> OperatingPointRecord:
-    """The point that summaries speak of: the one whose target is nearest to .05."""
-    return min(points, key=lambda point: abs(point.fpr - _PRIMARY))
 
 
 def _row(scores: Scores, labels: NDArray[np.bool_], run: int) -> dict[str, Any]:
@@ -512,8 +500,9 @@ def _layer_a(
     positive: NDArray[np.bool_], values: NDArray[np.float64], rows: Sequence[Mapping[str, Any]]
 ) -> LayerARecord:
     both = [row for row in rows if row["roc_auc"] is not None]
-    auc_mean, auc_sd = _spread(both, "roc_auc")
-    ap_mean, ap_sd = _spread(both, "average_precision")
+    (auc_mean, auc_sd), (ap_mean, ap_sd) = (
+        _spread(both, key) for key in ("roc_auc", "average_precision")
+    )
     return LayerARecord(
         auc=roc_auc(positive, values),
         ap=average_precision(positive, values),
@@ -628,13 +617,10 @@ def _point(
     )
 
 
-def _diagnostics(
-    rows: Sequence[Mapping[str, Any]], abstain_rate: float | None
-) -> DiagnosticsRecord:
-    with_negatives = [row for row in rows if row["n_neg"]]
-    ratio_mean, ratio_sd = _spread(with_negatives, "n_eff_ratio")
-    k_mean, k_sd = _spread(with_negatives, "k_eff")
-    tie_mean, tie_sd = _spread(with_negatives, "tie_dom")
+def _diagnostics(rows: Sequence[Mapping[str, Any]], coverage: float | None) -> DiagnosticsRecord:
+    ratio_mean, ratio_sd = _spread(rows, "n_eff_ratio")
+    k_mean, k_sd = _spread(rows, "k_eff")
+    tie_mean, tie_sd = _spread(rows, "tie_dom")
     extensions: dict[str, Any] = {
         "x_effective_support_size_sd": k_sd,
         "x_tie_dominance_sd": tie_sd,
@@ -645,7 +631,7 @@ def _diagnostics(
         effective_support_size=k_mean,
         tie_dominance=tie_mean,
         comments="means over runs, as published; x_per_run has each run's",
-        x_abstain_rate=abstain_rate,
+        x_abstain_rate=None if coverage is None else 1 - coverage,
         **extensions,
     )
 
@@ -661,8 +647,8 @@ def _conclude(
 ) -> tuple[Label, tuple[str, ...], str]:
     """Label, reason codes and sentence.
 
-    A failure in sample is a failure, so that layer B may fail. Success in sample proves nothing:
-    what would be SUPPORTED_FOR_ALARM by the published rules is INCONCLUSIVE here.
+    A failure in sample is a failure. Success in sample proves nothing: what would be
+    SUPPORTED_FOR_ALARM by the published rules is INCONCLUSIVE here.
     """
     faults = {}
     if layer_b.fpr_floor_detected:
@@ -722,10 +708,8 @@ def compat_results(
     Args:
         indicators: one per score.
         settings: the reference's settings, stored as `x_compat`.
-        runs, seeds, event_steps, last_steps: the runs in one order; an event step is NaN where
-            there was no event, a seed None where it is not known.
+        runs, seeds, event_steps, last_steps, notes: see `Results.assemble`.
         fingerprint: content hash of the runs.
-        notes: what a reader must know.
         tables: further tables by key, relative to the results file.
     """
     records = tuple(indicators)
@@ -756,10 +740,8 @@ def settings_of(results: Results) -> CompatSettings | None:
     held = (results.model_extra or {}).get("x_compat")
     if results.x_protocol != "compat" or not isinstance(held, dict):
         return None
+    plain = {key: tuple(v) if isinstance(v, list) else v for key, v in held.items()}
     try:
-        plain: dict[str, Any] = {
-            key: tuple(v) if isinstance(v, list) else v for key, v in held.items()
-        }
         return CompatSettings(**plain)
     except TypeError as error:
         raise InputError(f"results: x_compat: {error}") from None
