@@ -19,7 +19,6 @@ from gmb_hf.benchmark.nulls import chance, largest_p
 from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.records import RANK_ONLY, SUPPORTED, Label
 from gmb_hf.benchmark.utility import shortfalls, warnings_at
-from gmb_hf.design.design import Design
 from gmb_hf.documents import Count, Many, Number, OpenSection
 
 _HORIZON_FACTORS = (0.8, 1.0, 1.25)
@@ -67,8 +66,16 @@ def layer_d(judgement: Judgement, variants: Mapping[str, Judgement] | None = Non
 
 def point_verdict(name: str, judgement: Judgement) -> MemberRecord:
     """The label that the point estimates alone give: supported if B and C pass, else not."""
+    primary, n_events = judgement.design.primary_fpr, judgement.n_events
     operable = bool(layer_b(judgement, intervals=False).x_passed)
-    label = SUPPORTED if operable and _useful(judgement) else RANK_ONLY
+    useful = False
+    warned = warnings_at(judgement, primary) if operable and n_events else None
+    if warned is not None and warned.covered.any():
+        n_covered = int(warned.covered.sum())
+        lead = float(np.median(warned.lead[warned.covered]))
+        p_value = largest_p(chance(judgement, primary, n_covered)) if judgement.strict else None
+        useful = not shortfalls(judgement, n_covered / n_events, lead, p_value)
+    label = SUPPORTED if useful else RANK_ONLY
     return MemberRecord(name=name, label=label, layer_b_pass=operable)
 
 
@@ -90,42 +97,24 @@ def _with_all_runs(
     judgement: Judgement, variants: Mapping[str, Judgement]
 ) -> Iterator[tuple[str, Judgement]]:
     """The members before runs are left out: each setting with each smoothing."""
-    sweep = judgement.design.smoothing_sweep
+    design = judgement.design
     for setting, variant in variants.items():
-        for checkpoints in sweep:
+        for checkpoints in design.smoothing_sweep:
             yield f"{setting},smooth={checkpoints}", variant.smoothed(checkpoints)
-    if not variants:
-        smoothed = {checkpoints: judgement.smoothed(checkpoints) for checkpoints in sweep}
-        for setting, design in _horizons(judgement.design).items():
-            for checkpoints, one in smoothed.items():
-                yield f"{setting},smooth={checkpoints}", one.with_horizon(design)
+    if variants:
+        return
+    smoothed = {smooth: judgement.smoothed(smooth) for smooth in design.smoothing_sweep}
+    horizons = {min(round(design.horizon * x), design.safe_gap - 1) for x in _HORIZON_FACTORS}
+    for horizon in sorted(horizons):
+        lead = design.lead_time_median_min * min(horizon / design.horizon, 1)
+        changed = design.replace(horizon=horizon, lead_time_median_min=lead)
+        for smooth, one in smoothed.items():
+            yield f"horizon={horizon},smooth={smooth}", one.with_horizon(changed)
 
 
 def run_groups(n_runs: int, n_groups: int) -> NDArray[np.int64]:
     """The group of each run, int64 [R], dealt out in turn."""
     return np.arange(n_runs) % n_groups
-
-
-def _useful(judgement: Judgement) -> bool:
-    primary = judgement.design.primary_fpr
-    warned = warnings_at(judgement, primary)
-    if not judgement.n_events or not warned.covered.any():
-        return False
-    n_covered = int(warned.covered.sum())
-    coverage = n_covered / judgement.n_events
-    lead_median = float(np.median(warned.lead[warned.covered]))
-    p_value = largest_p(chance(judgement, primary, n_covered)) if judgement.strict else None
-    return not shortfalls(judgement, coverage, lead_median, p_value)
-
-
-def _horizons(design: Design) -> dict[str, Design]:
-    """The design at each horizon of the family, by the name of the setting."""
-    found = {}
-    for factor in _HORIZON_FACTORS:
-        horizon = min(round(design.horizon * factor), design.safe_gap - 1)
-        lead = design.lead_time_median_min * min(horizon / design.horizon, 1)
-        found[f"horizon={horizon}"] = design.replace(horizon=horizon, lead_time_median_min=lead)
-    return found
 
 
 def _notes(members: tuple[MemberRecord, ...], flipped: list[MemberRecord]) -> str:

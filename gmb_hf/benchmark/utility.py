@@ -13,7 +13,6 @@ from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.nulls import NullsRecord, chance, largest_p
 from gmb_hf.benchmark.operationality import false_alarms
 from gmb_hf.benchmark.records import NO_EVENT, NO_NEGATIVE, WhyNull
-from gmb_hf.benchmark.scores import Scores, Windows
 from gmb_hf.documents import Count, Many, Number, OpenSection
 from gmb_hf.stats import (
     IntervalRecord,
@@ -61,8 +60,8 @@ class UtilityRecord(OpenSection):
     x_false_alarms_per_10k_steps: Annotated[Number, _NO_NEGATIVE] = None
     # Share of windows between burn-in and t* that alarm.
     x_time_in_warning: Annotated[Number, WhyNull("no window lies between burn-in and t*")] = None
-    # Episodes begun in a positive or negative window, the share begun in a positive one, and those
-    # begun in the gap between, which count neither way.
+    # Episodes begun in a positive or negative window, the share begun in a positive one (the event
+    # follows within the horizon), and those begun in the gap between, which count neither way.
     x_episodes: Count | None = None
     x_episode_precision: Annotated[Number, WhyNull("there is no alarm episode")] = None
     x_episodes_between: Count | None = None
@@ -82,48 +81,14 @@ class LayerCRecord(OpenSection):
         return next(point for point in self.at_fpr if point.fpr == fpr)
 
 
-@dataclass(frozen=True)
-class Episodes:
-    """Episodes by the label of the window in which they begin.
-
-    Attributes:
-        true: begun in a positive window: the event follows within the horizon.
-        false: begun in a negative window.
-        between: begun between safe gap and horizon, which counts neither way.
-    """
-
-    true: int
-    false: int
-    between: int
-
-    @property
-    def labelled(self) -> int:
-        """Episodes that count."""
-        return self.true + self.false
-
-    @property
-    def precision(self) -> float | None:
-        """Share of the labelled episodes that are true (PPV); None without any."""
-        return self.true / self.labelled if self.labelled else None
-
-
-def count_episodes(
-    scores: Scores, windows: Windows, alarms: NDArray[np.bool_], refractory: int
-) -> Episodes:
-    """Count the episodes between burn-in and t*.
-
-    An episode begins at an alarm that comes at least `refractory` steps after the beginning of
-    the episode before; alarms in between belong to that one.
-    """
-    begins = episode_starts(scores.steps, alarms & windows.monitored, refractory)
-    true, false = int((begins & windows.positive).sum()), int((begins & windows.negative).sum())
-    return Episodes(true, false, int(begins.sum()) - true - false)
-
-
 def episode_starts(
     steps: NDArray[np.int64], alarms: NDArray[np.bool_], refractory: int
 ) -> NDArray[np.bool_]:
-    """Which alarms begin an episode, bool [R, T]; all runs advance together."""
+    """Which alarms begin an episode, bool [R, T]; all runs advance together.
+
+    An episode begins at an alarm that comes at least `refractory` steps after the beginning of the
+    episode before; alarms in between belong to that one.
+    """
     begins = np.zeros_like(alarms)
     free_from = np.full(len(steps), np.iinfo(np.int64).min)
     for column in np.flatnonzero(alarms.any(axis=0)):
@@ -135,8 +100,8 @@ def episode_starts(
 
 def layer_c(judgement: Judgement) -> LayerCRecord:
     """Coverage, leads, alarm burden and chance nulls at every target."""
-    points = tuple(operating_point(judgement, f) for f in judgement.design.fpr_targets)
-    return LayerCRecord(at_fpr=points)
+    targets = judgement.design.fpr_targets
+    return LayerCRecord(at_fpr=tuple(operating_point(judgement, target) for target in targets))
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,14 +142,13 @@ def shortfalls(
     or not, as the caller has it) must not exceed alpha, split over the looks that are locked.
     """
     design = judgement.design
-    found = []
-    if coverage is None or coverage < design.coverage_min - _SLACK:
-        found.append("coverage_low")
-    if judgement.strict and (p_value is None or p_value > design.alpha_per_look):
-        found.append("no_better_than_chance")
-    if lead_median is None or lead_median < design.lead_time_median_min:
-        found.append("lead_short")
-    return tuple(found)
+    lucky = judgement.strict and (p_value is None or p_value > design.alpha_per_look)
+    found = {
+        "coverage_low": coverage is None or coverage < design.coverage_min - _SLACK,
+        "no_better_than_chance": lucky,
+        "lead_short": lead_median is None or lead_median < design.lead_time_median_min,
+    }
+    return tuple(reason for reason, holds in found.items() if holds)
 
 
 def operating_point(judgement: Judgement, target: float) -> OperatingPointRecord:
@@ -197,7 +161,13 @@ def operating_point(judgement: Judgement, target: float) -> OperatingPointRecord
     tails = np.quantile(leads, _TAILS).tolist() if len(leads) else None
     lead_intervals = _lead_intervals(judgement, warned)
     false = int(false_alarms(judgement, target).sum())
-    episodes = count_episodes(scores, windows, alarms, design.episode_gap)
+    begins = episode_starts(scores.steps, alarms & windows.monitored, design.episode_gap)
+    n_true = int((begins & windows.positive).sum())
+    n_labelled = n_true + int((begins & windows.negative).sum())
+    # A window stands for the steps back to the checkpoint before it; the first one, as the second.
+    back = np.diff(scores.steps, axis=1)
+    reach = np.concatenate([back[:, :1], back], axis=1)
+    quiet = int(reach[windows.negative[:, : reach.shape[1]]].sum()) if reach.size else 0
     nulls = chance(judgement, target, n_covered)
     return OperatingPointRecord(
         fpr=target,
@@ -218,13 +188,13 @@ def operating_point(judgement: Judgement, target: float) -> OperatingPointRecord
         x_lead_times=tuple(leads.tolist()),
         x_n_censored=int(warned.censored.sum()),
         x_false_alarms_per_run=_share(false, judgement.negatives.n_runs),
-        x_false_alarms_per_10k_steps=_share(10_000 * false, _steps_of(scores, windows.negative)),
+        x_false_alarms_per_10k_steps=_share(10_000 * false, quiet),
         x_time_in_warning=_share(
             int((alarms & windows.monitored).sum()), int(windows.monitored.sum())
         ),
-        x_episodes=episodes.labelled,
-        x_episode_precision=episodes.precision,
-        x_episodes_between=episodes.between,
+        x_episodes=n_labelled,
+        x_episode_precision=_share(n_true, n_labelled),
+        x_episodes_between=int(begins.sum()) - n_labelled,
         x_p_value=largest_p(nulls),
         **{f"x_{name}_null": null for name, null in nulls.items()},
     )
@@ -264,13 +234,3 @@ def _lead_intervals(judgement: Judgement, warned: Warned) -> dict[str, IntervalR
 def _weights(judgement: Judgement) -> NDArray[np.float64]:
     design = judgement.design
     return resamples(judgement.evaluation.n_runs, design.bootstrap_draws, design.seed)
-
-
-def _steps_of(scores: Scores, chosen: NDArray[np.bool_]) -> int:
-    """Steps that the chosen windows stand for: each reaches back to the checkpoint before it."""
-    steps = scores.steps
-    if steps.shape[1] < 2:
-        return 0
-    back = np.diff(steps, axis=1)
-    reach = np.concatenate([back[:, :1], back], axis=1)
-    return int(reach[chosen].sum())
