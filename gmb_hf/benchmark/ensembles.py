@@ -123,44 +123,34 @@ def choose_penalty(rows: LabelledWindows, penalties: Sequence[float], folds: int
     fold = rows.folds(folds)
     for number in range(folds):
         inside, outside = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
-        standard = _StandardWindows(rows.select(inside))
-        for penalty in tried:
-            log_odds = standard.fit(penalty)(rows.features[outside])
+        for penalty, fitted in fit_log_odds(rows.select(inside), tried).items():
+            log_odds = fitted(rows.features[outside])
             signed = np.where(rows.positive[outside], -log_odds, log_odds)
             losses[penalty] += float(np.logaddexp(0, signed) @ weights[outside])
     losses = {penalty: _rounded(loss) for penalty, loss in losses.items()}
     best = min(losses, key=lambda penalty: (losses[penalty], -penalty))
-    return Chosen(fit_log_odds(rows, best), best, losses)
+    return Chosen(fit_log_odds(rows, [best])[best], best, losses)
 
 
-def fit_log_odds(rows: LabelledWindows, penalty: float) -> LogOdds:
-    """The combination with one penalty; rows of both classes are needed.
+def fit_log_odds(rows: LabelledWindows, penalties: Sequence[float]) -> dict[float, LogOdds]:
+    """The combination with each penalty; rows of both classes are needed.
 
     The coefficients are rounded to 10 digits, which the order of a sum does not reach.
     """
-    return _StandardWindows(rows).fit(penalty)
+    from sklearn.linear_model import LogisticRegression
 
-
-class _StandardWindows:
-    """Windows in standard units, for fits with several penalties."""
-
-    def __init__(self, rows: LabelledWindows) -> None:
-        self._rows = rows
-        self._weights = rows.weights
-        self._center, self._scale = standard_units(rows.features, self._weights)
-        self._squashed = squashed(rows.features, self._center, self._scale)
-
-    def fit(self, penalty: float) -> LogOdds:
-        """The combination with this penalty."""
-        from sklearn.linear_model import LogisticRegression
-
-        # scikit-learn's C is the inverse of a penalty on the sum of weighted losses: weights sum
-        # to 1.
+    weights = rows.weights
+    center, scale = standard_units(rows.features, weights)
+    features = squashed(rows.features, center, scale)
+    found = {}
+    for penalty in penalties:
+        # scikit-learn's C is the inverse of a penalty on the sum of losses: weights sum to 1.
         model = LogisticRegression(
             C=1 / penalty, solver="newton-cholesky", tol=_TOLERANCE, max_iter=_MAX_STEPS
-        ).fit(self._squashed, self._rows.positive, sample_weight=self._weights)
+        ).fit(features, rows.positive, sample_weight=weights)
         coefficients = np.array([_rounded(x) for x in model.coef_[0]])
-        return LogOdds(self._center, self._scale, coefficients, _rounded(model.intercept_[0]))
+        found[penalty] = LogOdds(center, scale, coefficients, _rounded(model.intercept_[0]))
+    return found
 
 
 def standard_units(features: Floats, weights: Floats) -> tuple[Floats, Floats]:
@@ -220,11 +210,6 @@ class MemberScores:
         scores = tuple(prepared.scores(member) for member in entry.members)
         return cls(entry, scores, prepared.design)
 
-    @property
-    def runs(self) -> tuple[str, ...]:
-        """Names of the runs."""
-        return self.scores[0].runs
-
     def fit(self, runs: Sequence[str]) -> Chosen:
         """The combination that these runs make.
 
@@ -249,30 +234,27 @@ class MemberScores:
         `n_calibration_runs` counts the runs of `calibrate` with negative windows.
         """
         chosen = self.fit(runs)
-        log_odds = chosen.log_odds
-        members = [
+        odds = chosen.log_odds
+        fitted = zip(
+            odds.center.tolist(), odds.scale.tolist(), odds.coefficients.tolist(), strict=True
+        )
+        members = tuple(
             LockedMember(
                 name=member.name,
                 family=member.indicator.family,
                 params=dict(member.indicator.with_defaults(member.parameters)),
                 sign=1 if member.sign == 1 else -1,
                 sees_test_labels=member.indicator.sees_test_labels,
-                center=float(center),
-                scale=float(scale),
-                coefficient=float(coefficient),
+                center=center,
+                scale=scale,
+                coefficient=coefficient,
             )
-            for member, center, scale, coefficient in zip(
-                self.entry.members,
-                log_odds.center,
-                log_odds.scale,
-                log_odds.coefficients,
-                strict=True,
-            )
-        ]
+            for member, (center, scale, coefficient) in zip(self.entry.members, fitted, strict=True)
+        )
         others = self._rows(calibrate)
         return LockedEnsemble(
-            members=tuple(members),
-            intercept=log_odds.intercept,
+            members=members,
+            intercept=odds.intercept,
             penalty=chosen.penalty,
             log_losses={repr(penalty): loss for penalty, loss in chosen.losses.items()},
             fit_runs=tuple(runs),
@@ -288,7 +270,7 @@ class MemberScores:
 
     def _rows(self, runs: Sequence[str]) -> LabelledWindows:
         """The labelled windows of these runs; of undecided ones there are none."""
-        place = {run: row for row, run in enumerate(self.runs)}
+        place = {run: row for row, run in enumerate(self.scores[0].runs)}
         chosen = [place[run] for run in sorted(runs) if run in place]
         parts = [scores.select(chosen) for scores in self.scores]
         windows = [label_windows(part, self.prereg) for part in parts]
@@ -337,11 +319,7 @@ def doubts(
 ) -> Iterator[Finding]:
     """Warnings of one ensemble's fit, and of the runs that are left to calibrate it.
 
-    Args:
-        name: of the ensemble.
-        record: what was fitted.
-        prereg: the design.
-        with_negatives: how many runs with negative windows calibrate the other scores.
+    `with_negatives` counts the runs with negative windows that calibrate the other scores.
     """
     if record.at_edge:
         side = "smaller" if record.penalty == min(map(float, record.log_losses)) else "larger"
@@ -371,9 +349,7 @@ def unwatched(
     """Warnings of ensembles whose drift a monitor could not tell, where it could that of others."""
     if health is None or health.n_calibration_runs < runs_needed(health.alpha):
         return
-    for name in locked:
-        if name in health.candidates:
-            continue
+    for name in (name for name in locked if name not in health.candidates):
         yield warning(
             "no_health_for_ensemble",
             f"{name}: a monitor cannot tell that it drifts, for which {health.alpha:g} takes "
@@ -388,35 +364,28 @@ def cross_fitted(entry: Entry, prepared: Prepared) -> Scores:
     Runs are dealt into five parts, each scored by what is fitted on the others.
     """
     members = MemberScores.of(entry, prepared)
-    seed = members.design.split_seed
-    dealt = sorted(members.runs, key=lambda run: _lot(run, seed))
-    parts = [set(dealt[part::_CROSS_FIT_FOLDS]) for part in range(_CROSS_FIT_FOLDS)]
-    first = members.scores[0]
+    first, seed = members.scores[0], members.design.split_seed
+    dealt = sorted(first.runs, key=lambda run: _lot(run, seed))
     features = np.stack([scores.values for scores in members.scores], axis=-1)
     values = np.full(first.values.shape, np.nan)
-    for part in filter(None, parts):
-        chosen = members.fit([run for run in members.runs if run not in part])
-        rows = [row for row, run in enumerate(members.runs) if run in part]
+    for number in range(min(_CROSS_FIT_FOLDS, len(dealt))):
+        part = set(dealt[number::_CROSS_FIT_FOLDS])
+        chosen = members.fit([run for run in first.runs if run not in part])
+        rows = [row for row, run in enumerate(first.runs) if run in part]
         values[rows] = entry.sign * chosen.log_odds(features[rows])
     return dataclasses.replace(first, name=entry.name, values=values)
 
 
-# The ensemble that presets ask for: every score that sees no held-out label, as one.
-
-
 COMBINATION = "logistic_combination"
-"""Its name."""
+"""The ensemble that presets ask for: every score that sees no held-out label, as one."""
 
 
 def combination_of(prereg: Design, log: RunLog) -> list[dict[str, Any]]:
     """The candidate that combines every score of a design that sees no held-out label.
 
     There is none where fewer than two scores are such, or where so few of the explore runs that it
-    would be fitted on have windows of both classes that it cannot be fitted.
-
-    Args:
-        prereg: the design so far.
-        log: runs, of which the declared explore runs are looked at and no others.
+    would be fitted on have windows of both classes that it cannot be fitted. Of the log no runs but
+    the declared explore runs are looked at.
     """
     members = [
         {"name": item.name, "family": item.family, "params": dict(item.params)}

@@ -41,18 +41,17 @@ class Pilot:
 
     Attributes:
         judgement: the score, its runs and their events; thresholds are chosen by `assumed`.
+        n_runs, n_events: how many runs the pilot has, and events.
     """
 
     judgement: Judgement
 
     @property
     def n_runs(self) -> int:
-        """How many runs the pilot has."""
         return self.judgement.evaluation.n_runs
 
     @property
     def n_events(self) -> int:
-        """How many of them have an event."""
         return self.judgement.n_events
 
     def assumed(self, m: int) -> Assumed:
@@ -170,12 +169,15 @@ def plan_runs(
         alpha=design.alpha_per_look,
         power=power,
     )
-    given: dict[str, Any] = {
-        "coverage": _share("--coverage", coverage),
-        "event_share": _share("--assume-events", event_share),
-        "negative_share": _share("--assume-negatives", negative_share),
-        "chance": _share("--assume-chance", chance),
+    options: dict[str, tuple[str, float | None]] = {
+        "coverage": ("--coverage", coverage),
+        "event_share": ("--assume-events", event_share),
+        "negative_share": ("--assume-negatives", negative_share),
+        "chance": ("--assume-chance", chance),
     }
+    for option, value in options.values():
+        if value is not None and not 0 < value <= 1:
+            raise InputError(f"{option} must be a number above 0 and at most 1, got {value:g}")
     if windows is not None and not 1 <= windows < math.inf:
         raise InputError(f"--assume-windows must be a number of at least 1, got {windows:g}")
     if coverage is not None and coverage <= goal.coverage_min:
@@ -183,19 +185,14 @@ def plan_runs(
             f"--coverage {coverage:g} must exceed the minimum {goal.coverage_min:g}: what lies at "
             "it is never surely above it"
         )
-    given["windows"] = None if windows is None else dict.fromkeys(goal.targets, windows)
-    given = {name: value for name, value in given.items() if value is not None}
+    given: dict[str, Any] = {name: x for name, (_, x) in options.items() if x is not None}
+    if windows is not None:
+        given["windows"] = dict.fromkeys(goal.targets, windows)
     if measured is not None:
         return plan(goal, lambda m: replace(measured.assumed(m), **given))
     usual = {**ASSUMED, "windows": dict.fromkeys(goal.targets, ASSUMED["windows"])}
     assumed = Assumed(**{**usual, **given})
     return plan(goal, lambda m: assumed)
-
-
-def _share(option: str, value: float | None) -> float | None:
-    if value is not None and not 0 < value <= 1:
-        raise InputError(f"{option} must be a number above 0 and at most 1, got {value:g}")
-    return value
 
 
 def check_ending(path: Path) -> None:

@@ -289,8 +289,6 @@ def prepare(
 def decided_runs(design: Design, log: RunLog) -> tuple[RunLog, Events]:
     """The runs of which it can be said whether they had an event, and their events.
 
-    The others, if any, are `Events.excluded`: neither events nor negatives.
-
     Raises:
         InputError: every run is excluded; or what `find_events` raises.
     """
@@ -326,8 +324,8 @@ def entries_of(design: Design, log: RunLog) -> list[Entry]:
         raise InputError(
             "the preregistration has no candidates; list at least one indicator or column"
         )
+    have = {candidate.name for candidate in design.candidates}
     entries = [resolve(candidate, log) for candidate in design.candidates]
-    have = {entry.name for entry in entries}
     return entries + [Entry(get(name)) for name in CONTROLS if name not in have]
 
 
@@ -407,20 +405,16 @@ def _resolve_score(score: Score, log: RunLog | None, where: str) -> Entry:
     elif log is None:
         indicator = get(score.name)
     else:
-        raise _unknown_candidate(score.name, log)
+        if score.name in log.set_aside:
+            raise InputError(log.set_aside[score.name])
+        guess = nearest(score.name, [*log.observables, *names()])
+        columns = listing(score.name, log.observables, most=_COLUMNS_SHOWN)
+        hint = f" Did you mean {guess!r}?" if guess else ""
+        raise InputError(
+            f"{log.origin}: {score.name!r} is neither a column nor an indicator; columns: "
+            f"{columns}; gmb indicators lists the others.{hint}"
+        )
     return Entry(indicator, score.x_sign or 1, score.params)
-
-
-def _unknown_candidate(name: str, log: RunLog) -> InputError:
-    if name in log.set_aside:
-        return InputError(log.set_aside[name])
-    guess = nearest(name, [*log.observables, *names()])
-    columns = listing(name, log.observables, most=_COLUMNS_SHOWN)
-    hint = f" Did you mean {guess!r}?" if guess else ""
-    return InputError(
-        f"{log.origin}: {name!r} is neither a column nor an indicator; columns: {columns}; "
-        f"gmb indicators lists the others.{hint}"
-    )
 
 
 def own_score(
@@ -428,11 +422,7 @@ def own_score(
 ) -> dict[str, Any]:
     """A score of somebody's own log as a candidate: its column, else the indicator of that name.
 
-    Args:
-        name: of the column or the indicator.
-        log: the runs to judge.
-        sign: +1 or -1.
-        sees_test_labels: of a column; what an indicator sees is known.
+    `sees_test_labels` is of a column; what an indicator sees is known.
     """
     candidate: dict[str, Any] = {"name": name, "x_sign": sign}
     if name in log.observables and name not in CONTROLS:
@@ -444,20 +434,17 @@ def own_score(
 
 
 def available_candidates(log: RunLog) -> list[dict[str, Any]]:
-    """Every registered indicator that the log can feed, as a candidate with its defaults.
-
-    The controls are left out, which every design has.
-    """
+    """Every registered indicator that the log can feed, but the controls, with its defaults."""
     cadence = log.panel("step").cadence()
-    indicators = [get(name) for name in catalogue.available(log) if name not in CONTROLS]
     return [
         {
-            "name": indicator.name,
-            "family": indicator.family,
-            "params": indicator.defaults_for(cadence),
-            "x_sees_test_labels": indicator.sees_test_labels,
+            "name": name,
+            "family": get(name).family,
+            "params": get(name).defaults_for(cadence),
+            "x_sees_test_labels": get(name).sees_test_labels,
         }
-        for indicator in indicators
+        for name in catalogue.available(log)
+        if name not in CONTROLS
     ]
 
 
@@ -465,16 +452,12 @@ def namesakes(entries: Sequence[Entry], log: RunLog) -> list[str]:
     """Notes that say which was taken where a column and an indicator have the same name."""
     both = [entry for entry in entries if entry.name in log.observables and entry.name in names()]
     columns = [entry.name for entry in both if entry.indicator.family in COLUMN_FAMILIES]
-    others = [entry.name for entry in both if entry.indicator.family not in COLUMN_FAMILIES]
-    notes = []
-    if columns:
-        notes.append(f"Columns of the log, not the indicators of that name: {', '.join(columns)}.")
-    if others:
-        notes.append(f"Indicators, not the columns of the log of that name: {', '.join(others)}.")
-    return notes
-
-
-# What a log says of the system that it comes from.
+    others = [entry.name for entry in both if entry.name not in columns]
+    taken = {
+        "Columns of the log, not the indicators of that name": columns,
+        "Indicators, not the columns of the log of that name": others,
+    }
+    return [f"{which}: {', '.join(some)}." for which, some in taken.items() if some]
 
 
 def boundary_of(log: RunLog) -> dict[str, Any]:
@@ -517,11 +500,10 @@ def with_boundary(design: Design, log: RunLog) -> Design:
     return design.replace(**open_ones)
 
 
-# Numbers of each run that the strata of a design ask for: its seed, or a column of settings.
-
-
 def run_facts(design: Design, log: RunLog) -> dict[str, NDArray[np.float64]]:
-    """The facts of the runs of a log, float64 [R] by name, NaN where one is not known.
+    """Numbers of each run that the strata of a design ask for: its seed, or a column of settings.
+
+    Each is float64 [R], by name, NaN where it is not known.
 
     Raises:
         InputError: a stratum asks for a number that the log lacks, or for a column that changes
@@ -534,9 +516,7 @@ def run_facts(design: Design, log: RunLog) -> dict[str, NDArray[np.float64]]:
             if name in facts or name == EVENT_STEP:
                 continue
             if name == SEED:
-                facts[name] = np.array(
-                    [np.nan if seed is None else float(seed) for seed in log.seeds]
-                )
+                facts[name] = np.array(log.seeds, dtype=np.float64)  # None is NaN
             elif name in log.observables:
                 facts[name] = _one_value(log.panel(name), where)
             else:
@@ -549,9 +529,7 @@ def _one_value(panel: Panel, where: str) -> NDArray[np.float64]:
     # fmin and fmax pass over NaN: an empty cell is no other value.
     least: NDArray[np.float64] = np.fmin.reduce(low, axis=1)
     most = np.fmax.reduce(high, axis=1)
-    changing = np.flatnonzero(least != most)
-    if len(changing):
-        run = int(changing[0])
+    for run in np.flatnonzero(least != most).tolist():
         raise InputError(
             f"{where}: column {panel.name!r} goes from {least[run]:g} to {most[run]:g} within run "
             f"{panel.runs[run]!r}; a stratum needs a number that is one for each run"

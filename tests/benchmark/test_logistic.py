@@ -12,12 +12,17 @@ from scipy.special import expit
 from gmb_hf.benchmark.ensembles import (
     LARGEST,
     LabelledWindows,
+    LogOdds,
     choose_penalty,
     fit_log_odds,
     standard_units,
 )
 
 PENALTIES = (1e-4, 1e-2, 1.0)
+
+
+def fitted(rows: LabelledWindows, penalty: float) -> LogOdds:
+    return fit_log_odds(rows, [penalty])[penalty]
 
 
 def made_up(n_runs: int = 12, length: int = 30, seed: int = 0) -> LabelledWindows:
@@ -56,7 +61,7 @@ def test_a_run_that_is_repeated_in_more_windows_changes_nothing() -> None:
     rows = made_up()
     long = np.flatnonzero(rows.run == 3)
     longer = rows.select(np.concatenate([np.arange(len(rows.run)), *[long] * 4]))
-    first, second = fit_log_odds(rows, 0.01), fit_log_odds(longer, 0.01)
+    first, second = fitted(rows, 0.01), fitted(longer, 0.01)
     np.testing.assert_allclose(first.coefficients, second.coefficients, rtol=1e-6)
     np.testing.assert_allclose(first.intercept, second.intercept, rtol=1e-6)
 
@@ -67,7 +72,7 @@ def test_the_fit_is_exact_to_the_penalties_bounds(penalty: float, apart: float) 
     """The gradient is nothing there, also where a score parts the classes without error."""
     rows = made_up()
     rows.features[:, 0] += apart * rows.positive
-    found = fit_log_odds(rows, penalty)
+    found = fitted(rows, penalty)
     squashed = np.arcsinh((rows.features - found.center) / found.scale)
     surprise = rows.weights * (expit(found(rows.features)) - rows.positive)
     slope = surprise @ squashed + penalty * found.coefficients
@@ -76,7 +81,7 @@ def test_the_fit_is_exact_to_the_penalties_bounds(penalty: float, apart: float) 
 
 def test_the_fit_minimises_what_it_says() -> None:
     rows, penalty = made_up(), 0.05
-    found = fit_log_odds(rows, penalty)
+    found = fitted(rows, penalty)
     squashed = np.arcsinh((rows.features - found.center) / found.scale)
 
     def objective(beta: np.ndarray) -> float:
@@ -145,7 +150,7 @@ def test_a_score_between_nothing_and_the_largest_is_fitted() -> None:
     rows, rng = made_up(), np.random.default_rng(0)
     extreme = np.where(rng.random(len(rows.run)) < 0.8, 1e-320 * rng.random(len(rows.run)), LARGEST)
     features = np.column_stack([rows.features, extreme])
-    found = fit_log_odds(LabelledWindows(features, rows.positive, rows.run), 0.01)
+    found = fitted(LabelledWindows(features, rows.positive, rows.run), 0.01)
     assert np.isfinite([*found.scale, *found.coefficients, found.intercept]).all()
     assert np.isfinite(found(features)).all()
 
@@ -153,5 +158,5 @@ def test_a_score_between_nothing_and_the_largest_is_fitted() -> None:
 def test_a_constant_score_weighs_nothing() -> None:
     rows = made_up()
     features = np.column_stack([rows.features, np.full(len(rows.run), 0.1)])
-    found = fit_log_odds(LabelledWindows(features, rows.positive, rows.run), 0.01)
+    found = fitted(LabelledWindows(features, rows.positive, rows.run), 0.01)
     assert found.coefficients[2] == 0
