@@ -455,7 +455,7 @@ def measure(
     label, reasons, sentence = _conclude(layer_a, layer_b, points[0].x_n_events or 0, settings)
     primary = min(points, key=lambda point: abs(point.fpr - _PRIMARY))
     extensions: dict[str, Any] = {"x_thresholds": thresholds.tolist(), "x_per_run": rows}
-    robustness = {"family_size": None, "pass_rate": None, "label_flip_rate": None}
+    robustness: dict[str, Any] = {"family_size": None, "pass_rate": None, "label_flip_rate": None}
     record = IndicatorRecord(
         name=scores.name,
         family=None,
@@ -740,7 +740,7 @@ def settings_of(results: Results) -> CompatSettings | None:
     held = (results.model_extra or {}).get("x_compat")
     if results.x_protocol != "compat" or not isinstance(held, dict):
         return None
-    plain = {key: tuple(v) if isinstance(v, list) else v for key, v in held.items()}
+    plain: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in held.items()}
     try:
         return CompatSettings(**plain)
     except TypeError as error:

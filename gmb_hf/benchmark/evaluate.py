@@ -181,7 +181,8 @@ def _evaluate(
     # Of all scores but ensembles, which calibrate on fewer runs; the controls are among them.
     usual = next(entry.name for entry in entries if entry.indicator.family != ENSEMBLE)
     calibrated = judgements[usual].calibrated
-    m, budgets = calibrated.n_runs, {}
+    m = calibrated.n_runs
+    budgets: dict[str, float | None] = {}
     if m is not None and design.protocol == "strict":
         budgets = {f"{target:g}": effective_budget(target, m) for target in design.fpr_targets}
     fingerprint = log.fingerprint()

@@ -237,7 +237,8 @@ def plateau_events(metric: Panel, design: Design) -> Events:
     # A stretch below the level that is too long lies within the K if it begins in the first
     # K - dips of them.
     broken = sliding_window_view(~held, dips + 1, axis=1).all(axis=2)
-    starts &= ~sliding_window_view(broken, length - dips, axis=1).any(axis=2)[:, : whole.shape[1]]
+    lost = np.asarray(sliding_window_view(broken, length - dips, axis=1).any(axis=2))
+    starts &= ~lost[:, : whole.shape[1]]
     step = np.where(
         starts.any(axis=1), metric.steps[np.arange(n_runs), starts.argmax(axis=1)], np.nan
     )
@@ -593,7 +594,7 @@ def audit_runs(
     if signal_columns(log.observables, where=log.origin)[0] not in PUBLISHED:
         log = read(sources, on_duplicate="last", **columns)
     signals = regime_signals(log, ignore_nan=True)
-    settings = {"quantile": quantile, "radius": radius, "tolerance": tolerance}
+    settings: dict[str, Any] = {"quantile": quantile, "radius": radius, "tolerance": tolerance}
     regimes = label_regimes(signals.primary, signals.alternate, **settings)
     audited = (
         AuditedRun(
