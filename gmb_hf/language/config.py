@@ -13,11 +13,19 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from gmb_hf.errors import InputError, choose, fraction, positive, positive_int
+from gmb_hf.errors import InputError, choose, not_negative, positive_int
 from gmb_hf.tasks.text import SEPARATOR
-from gmb_hf.training.config import Config, ModelSettings, Settings
+from gmb_hf.training.config import (
+    Config,
+    Fraction,
+    ModelSettings,
+    NotNegative,
+    Positive,
+    Settings,
+    Size,
+)
 
 BYTES = "byte"
 """The tokenizer that needs no file: UTF-8 bytes, and an end of document."""
@@ -38,13 +46,11 @@ class TextSettings(Settings):
 
     SECTION: ClassVar[str] = "text"
     tokenizer: str = BYTES
-    block: int = 256
+    block: Size = 256
     separator: str = SEPARATOR
-    test_share: float = 0.05
+    test_share: Fraction = 0.05
 
     def check(self) -> None:
-        positive_int("text.block", self.block)
-        fraction("text.test_share", self.test_share)
         for name in ("tokenizer", "separator"):
             if not getattr(self, name):
                 raise InputError(f"text.{name} is empty")
@@ -69,41 +75,28 @@ class LanguageTraining(Settings):
     """
 
     SECTION: ClassVar[str] = "training"
-    steps: int = 800
-    checkpoint_every: int = 50
-    batch: int = 16
-    accumulate: int = 1
-    lr: float = 2e-3
-    weight_decay: float = 0.1
-    beta1: float = 0.9
-    beta2: float = 0.95
-    eps: float = 1e-8
-    warmup: int = 50
-    clip: float = 1.0
-    precision: str = "no"
-    measured_blocks: int = 64
+    steps: Size = 800
+    checkpoint_every: Size = 50
+    batch: Size = 16
+    accumulate: Size = 1
+    lr: Positive = 2e-3
+    weight_decay: NotNegative = 0.1
+    beta1: Fraction = 0.9
+    beta2: Fraction = 0.95
+    eps: Positive = 1e-8
+    warmup: Annotated[int, not_negative] = 50
+    clip: Positive = 1.0
+    precision: Annotated[str, PRECISIONS] = "no"
+    measured_blocks: Size = 64
     keep_every: int = 0
 
     def check(self) -> None:
-        for name in ("steps", "checkpoint_every", "batch", "accumulate", "measured_blocks"):
-            positive_int(f"training.{name}", getattr(self, name))
         self.check_multiple("steps", "checkpoint_every")
         self.check_multiple("batch", "accumulate")
         if self.keep_every:
             positive_int("training.keep_every", self.keep_every)
             self.check_multiple("keep_every", "checkpoint_every")
             self.check_multiple("steps", "keep_every")
-        for name in ("lr", "eps", "clip"):
-            value = getattr(self, name)
-            if not 0 < value < math.inf:
-                raise InputError(f"training.{name} must be a number above 0, got {value!r}")
-        if not 0 <= self.weight_decay < math.inf:
-            raise InputError(f"training.weight_decay must not be below 0, got {self.weight_decay}")
-        if isinstance(self.warmup, bool) or not self.warmup >= 0:
-            raise InputError(f"training.warmup must not be below 0, got {self.warmup}")
-        for name in ("beta1", "beta2"):
-            fraction(f"training.{name}", getattr(self, name))
-        choose("precision", self.precision, PRECISIONS, where="training.precision")
 
     def rate(self, step: int) -> float:
         """The learning rate of the update after `step` others."""
@@ -127,19 +120,16 @@ class ConsistencySettings(Settings):
 
     SECTION: ClassVar[str] = "consistency"
     prompts: int = 0
-    prompt_tokens: int = 24
-    samples: int = 8
-    new_tokens: int = 4
-    temperature: float = 0.7
+    prompt_tokens: Size = 24
+    samples: Size = 8
+    new_tokens: Size = 4
+    temperature: Positive = 0.7
 
     def check(self) -> None:
         if self.prompts:
             positive_int("consistency.prompts", self.prompts)
-        for name in ("prompt_tokens", "samples", "new_tokens"):
-            positive_int(f"consistency.{name}", getattr(self, name))
         if self.samples < 2:
             raise InputError("consistency.samples must be at least 2: one agrees with itself")
-        positive("consistency.temperature", self.temperature)
 
 
 def _shape() -> ModelSettings:

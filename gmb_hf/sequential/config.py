@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from gmb_hf.errors import InputError, choose, fraction, positive_int, repeated
+from gmb_hf.errors import InputError, choose, positive, positive_int, repeated
 from gmb_hf.tasks.modular import OP_TOKENS, ModularTask
 from gmb_hf.tasks.registry import get_task
 from gmb_hf.tasks.task import LOSS_POSITIONS, Task, TaskData
 from gmb_hf.training.config import (
     Config,
+    Fraction,
     ModelSettings,
     Settings,
     TrainingSettings,
@@ -62,15 +62,13 @@ class SuiteSettings(Settings):
     order: tuple[str, ...] | None = None
     prime: int | None = None
     op_token: str | None = None
-    loss_positions: str = "answer"
-    train_fraction: float = 0.5
+    loss_positions: Annotated[str, LOSS_POSITIONS] = "answer"
+    train_fraction: Fraction = 0.5
     data_seed: int = 42
     compat_batch: bool = False
 
     def check(self) -> None:
         known = SUITES[choose("suite", self.name, tuple(SUITES))]
-        choose("loss_positions", self.loss_positions, LOSS_POSITIONS, where="suite.loss_positions")
-        fraction("suite.train_fraction", self.train_fraction)
         if self.name == FORMAL:
             for option in ("prime", "op_token"):
                 if getattr(self, option) is not None:
@@ -139,20 +137,19 @@ class PhaseSettings(Settings):
 
     SECTION: ClassVar[str] = "phases"
     steps: tuple[int, ...] | None = None
-    stop_loss: float | None = None
+    stop_loss: Annotated[float | None, positive] = None
     stop_early: tuple[int, ...] | None = None
     carry_optimizer: bool = False
 
     def check(self) -> None:
-        if self.steps is not None:
-            object.__setattr__(self, "steps", tuple(self.steps))  # YAML reads a list
-            for steps in self.steps or ():
-                positive_int("phases.steps", steps)
+        for name in ("steps", "stop_early"):
+            given = getattr(self, name)
+            if given is not None:
+                object.__setattr__(self, name, tuple(given))  # YAML reads a list
+                for number in given:
+                    positive_int(f"phases.{name}", number)
         if self.stop_early is not None:
-            object.__setattr__(self, "stop_early", tuple(self.stop_early))
-            for phase in self.stop_early or ():
-                positive_int("phases.stop_early", phase)
-            twice = repeated(self.stop_early or ())
+            twice = repeated(self.stop_early)
             if twice is not None:
                 raise InputError(f"phases.stop_early: phase {twice} is given twice")
             if self.stop_loss is None:
@@ -160,8 +157,6 @@ class PhaseSettings(Settings):
                     "phases.stop_early says in which phases a seed stops; say at which held-out "
                     "loss, as in --stop-loss 0.05"
                 )
-        if self.stop_loss is not None and not 0 < self.stop_loss < math.inf:
-            raise InputError(f"phases.stop_loss must be a number above 0, got {self.stop_loss!r}")
         if self.stop_loss is not None and self.carry_optimizer:
             raise InputError(
                 "phases.carry_optimizer: the moments of seeds that stop early are of another age "
@@ -227,18 +222,13 @@ class SequentialConfig(Config):
 
     def design(self) -> dict[str, Any]:
         """What decides the numbers, except seeds and variants, as plain data for YAML."""
-        sections = dataclasses.asdict(self)
+        design = dataclasses.asdict(self)
+        del design["preset"]
         # The first two change speed and rounding alone; steps are given phase by phase.
         for name in ("seeds_at_once", "compile", "steps"):
-            del sections["training"][name]
-        sections["phases"]["steps"] = self.steps
-        model = {name: value for name, value in sections["model"].items() if name in _SHAPE}
-        design = {
-            "suite": sections["suite"],
-            "model": model,
-            "training": sections["training"],
-            "phases": sections["phases"],
-        }
+            del design["training"][name]
+        design["phases"]["steps"] = self.steps
+        design["model"] = {name: design["model"][name] for name in _SHAPE}
         plain: dict[str, Any] = json.loads(json.dumps(design))  # tuples become lists
         return plain
 

@@ -298,9 +298,9 @@ def test_a_state_that_is_no_state(story: TextFile, tmp_path: Path):
     [
         ({"steps": 10, "checkpoint_every": 3}, "no multiple of training.checkpoint_every=3"),
         ({"batch": 5, "accumulate": 2}, "batch=5 is no multiple of training.accumulate=2"),
-        ({"lr": 0.0}, "training.lr must be a number above 0"),
-        ({"weight_decay": -1.0}, "weight_decay must not be below 0"),
-        ({"warmup": -1}, "warmup must not be below 0"),
+        ({"lr": 0.0}, "training.lr must be more than 0"),
+        ({"weight_decay": -1.0}, "weight_decay must be a finite number of at least 0"),
+        ({"warmup": -1}, "warmup must be a finite number of at least 0"),
         ({"precision": "bf17"}, "precision 'bf17' is unknown.*Did you mean 'bf16'"),
     ],
 )
