@@ -134,7 +134,7 @@ def evaluate(
     out: Annotated[Path, typer.Option(help="Where to write it.")] = Path("evaluation.json"),
 ) -> None:
     """Held-out loss and accuracy of a checkpoint on every task, through the model itself."""
-    from gmb_hf.sequential.evaluate import evaluate_checkpoint
+    from gmb_hf.sequential.run import evaluate_checkpoint
 
     names = ("op_token", "prime", "loss_positions", "data_seed")
     found = evaluate_checkpoint(

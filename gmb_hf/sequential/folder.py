@@ -14,12 +14,10 @@ Variants and seeds are no part of the design: the same command with others adds 
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gmb_hf.errors import InputError
 from gmb_hf.files import write_text
@@ -27,10 +25,10 @@ from gmb_hf.runs.runlog import RunLog
 from gmb_hf.sequential.config import SequentialConfig, smaller_than_protocol
 from gmb_hf.sequential.matrix import RetentionMatrix, read_matrix, write_matrix
 from gmb_hf.sequential.train import Phases
-from gmb_hf.training.checkpoints import Rows, check_config, group_name, read_config_file
+from gmb_hf.training.checkpoints import States, check_config, group_name, read_config_file
 from gmb_hf.training.config import format_seeds, parse_seeds
 from gmb_hf.training.stacked import versions
-from gmb_hf.training.variants import DENSE
+from gmb_hf.training.variants import DENSE, Variant
 
 DESIGN, MATRIX = "sequential.yaml", "matrix.csv"
 
@@ -61,9 +59,9 @@ class SequentialFolder:
         }
         check_config(self.path, identity, name=DESIGN, noted=noted)
 
-    def states(self, variant: str) -> Path:
-        """Where the training states of a variant's unfinished seeds are saved."""
-        return self.path / "state" / variant
+    def states(self, config: SequentialConfig, variant: Variant) -> States:
+        """The training states of a variant's unfinished seeds."""
+        return States(self.path / "state" / variant.name, f"{config.hash()} {variant.name}")
 
     def model(self, variant: str, seed: int, phase: int) -> Path:
         """Where the model of a seed after a phase is saved."""
@@ -71,7 +69,7 @@ class SequentialFolder:
 
     def finished_seeds(self, variant: str) -> set[int]:
         """The seeds of a variant that have come to the end of the last phase."""
-        found = {seed for matrix in self._shards(variant) for seed in matrix.seeds}
+        found = {seed for matrix in self._groups().get(variant, []) for seed in matrix.seeds}
         return found.union(self.diverged_seeds(variant))
 
     def diverged_seeds(self, variant: str) -> tuple[int, ...]:
@@ -80,31 +78,18 @@ class SequentialFolder:
         texts = [path.read_text(encoding="utf-8") for path in files]
         return tuple(sorted(seed for text in texts for seed in parse_seeds(text.strip())))
 
-    def write_log(
-        self,
-        config: SequentialConfig,
-        variant: str,
-        seeds: Sequence[int],
-        phase: int,
-        rows: Rows,
-        stopped: NDArray[np.int64],
-    ) -> Path:
-        """Write the learning curves of a phase as one run log; a seed's end where it stopped.
-
-        Args:
-            config, variant, seeds: what was trained.
-            phase: counted from 1.
-            rows: one for each checkpoint, of all seeds.
-            stopped: the step at which each seed stopped early, [S]; a negative one if it did not.
-        """
-        task = config.suite.tasks[phase - 1]
-        steps = np.asarray(rows.steps)
+    def write_log(self, phases: Phases) -> Path:
+        """Write the learning curves of the phase under way; a seed's end where it stopped."""
+        config, variant, task = phases.config, phases.variant.name, phases.task
+        phase = phases.phase + 1
+        steps = np.asarray(phases.rows.steps)
         logs = []
-        for place in np.argsort(seeds).tolist():
-            seed, last = seeds[place], stopped[place]
+        for place in np.argsort(phases.seeds).tolist():
+            seed, last = phases.seeds[place], phases.stopped[place]
             trained = slice(None) if last < 0 else steps <= last
             values = {
-                name: np.stack(found)[trained, place][None] for name, found in rows.values.items()
+                name: np.stack(found)[trained, place][None]
+                for name, found in phases.rows.values.items()
             }
             run = f"{variant}-phase-{phase}-{task}-seed_{seed}"
             logs.append(RunLog.from_arrays([run], steps[trained], values, seeds=[seed]))
@@ -122,7 +107,7 @@ class SequentialFolder:
             "design_hash": config.hash(),
             "versions": versions(),
         }
-        name = f"phase-{phase}-{task}-{group_name(seeds)}.parquet"
+        name = f"phase-{phase}-{task}-{group_name(phases.seeds)}.parquet"
         return log.write(self.path / "logs" / variant / name)
 
     def write_results(self, phases: Phases) -> None:
@@ -140,10 +125,9 @@ class SequentialFolder:
         Raises:
             InputError: no seed of any variant has a matrix.
         """
-        merged = {}
-        names = {name for path in self._paths() for name in read_matrix(path)}
-        for variant in sorted(names, key=lambda name: (name != DENSE, name)):
-            parts = self._shards(variant)
+        merged, groups = {}, self._groups()
+        for variant in sorted(groups, key=lambda name: (name != DENSE, name)):
+            parts = groups[variant]
             seeds = [seed for part in parts for seed in part.seeds]
             order = np.argsort(seeds)
             merged[variant] = replace(
@@ -159,12 +143,13 @@ class SequentialFolder:
             )
         return write_matrix(self.path / MATRIX, merged)
 
-    def _shards(self, variant: str) -> list[RetentionMatrix]:
-        found = [read_matrix(path) for path in self._paths()]
-        return [matrices[variant] for matrices in found if variant in matrices]
-
-    def _paths(self) -> list[Path]:
-        return sorted((self.path / "matrix").glob("*.csv"))
+    def _groups(self) -> dict[str, list[RetentionMatrix]]:
+        """Variant -> the matrix of each group of its seeds."""
+        found: dict[str, list[RetentionMatrix]] = {}
+        for path in sorted((self.path / "matrix").glob("*.csv")):
+            for variant, matrix in read_matrix(path).items():
+                found.setdefault(variant, []).append(matrix)
+        return found
 
 
 def read_design(path: str | Path) -> SequentialConfig:
@@ -173,5 +158,6 @@ def read_design(path: str | Path) -> SequentialConfig:
     Raises:
         InputError: the file is missing, or no such design.
     """
-    design = read_config_file(Path(path)).get("design") or {}
+    held = read_config_file(Path(path))
+    design = {"preset": held.get("preset", ""), **(held.get("design") or {})}
     return SequentialConfig.from_dict(design, where=str(path))

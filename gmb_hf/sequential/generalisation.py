@@ -158,10 +158,7 @@ def summarize_curves(curves: Sequence[LossCurve]) -> VariantLosses:
     for curve in curves[1:]:
         steps = np.intersect1d(steps, curve.steps, assume_unique=True)
     gaps = np.array(
-        [
-            (curve.validation - curve.train)[np.isin(curve.steps, steps, assume_unique=True)]
-            for curve in curves
-        ]
+        [(curve.validation - curve.train)[np.isin(curve.steps, steps)] for curve in curves]
     )
     last = np.array([(curve.train[-1], curve.validation[-1]) for curve in curves])
     return VariantLosses(
@@ -226,15 +223,12 @@ def _matched(
     overlap = float(np.log(high / low) / (np.log(highest) - np.log(lowest)))
     grid = np.clip(np.geomspace(high, low, points), low, high)
     a, b = (np.array([one.validation_at(grid) for one in curves]) for curves in (mine, theirs))
-    mine_by_seed, theirs_by_seed = (
-        {
-            curve.seed: value
-            for curve, value in zip(curves, values.mean(axis=1).tolist(), strict=True)
-            if curve.seed is not None
-        }
-        for curves, values in ((mine, a), (theirs, b))
-    )
-    pair = difference("matched_validation_loss", (name, mine_by_seed), (baseline, theirs_by_seed))
+    means = a.mean(axis=1), b.mean(axis=1)
+    by_seed = [
+        {one.seed: value for one, value in zip(curves, values, strict=True) if one.seed is not None}
+        for curves, values in ((mine, means[0].tolist()), (theirs, means[1].tolist()))
+    ]
+    pair = difference("matched_validation_loss", (name, by_seed[0]), (baseline, by_seed[1]))
     return Matched(
         variant=name,
         baseline=baseline,
@@ -244,17 +238,15 @@ def _matched(
         train_loss=tuple(grid.tolist()),
         variant_validation=tuple(a.mean(axis=0).tolist()),
         baseline_validation=tuple(b.mean(axis=0).tolist()),
-        variant_mean=over_seeds(a.mean(axis=1)),
-        baseline_mean=over_seeds(b.mean(axis=1)),
+        variant_mean=over_seeds(means[0]),
+        baseline_mean=over_seeds(means[1]),
         difference=pair if pair.seeds else None,
     )
 
 
 def _smallest(curves: Sequence[LossCurve]) -> float:
-    """The smallest training loss above 0."""
-    above = [curve.train[curve.train > 0] for curve in curves]
-    found = [float(values.min()) for values in above if len(values)]
-    return min(found, default=np.inf)
+    """The smallest training loss above 0; infinite where there is none."""
+    return min(float(curve.train[curve.train > 0].min(initial=np.inf)) for curve in curves)
 
 
 def _check(curves: Sequence[LossCurve]) -> None:

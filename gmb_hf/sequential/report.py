@@ -6,9 +6,10 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -63,7 +64,7 @@ class SequentialRun:
     fingerprints: dict[str, str]
     matrices: dict[str, RetentionMatrix]
 
-    @property
+    @cached_property
     def chance(self) -> dict[str, Chance]:
         """Task -> its chance level; empty where the loss is over all positions."""
         suite = self.config.suite
@@ -87,9 +88,8 @@ def read_run(folder: str | Path) -> SequentialRun:
     """
     place = Path(folder)
     path = place / DESIGN
-    config, claim = read_design(path), read_config_file(path)
-    matrices = read_matrix(place / MATRIX)
-    fingerprints = claim.get("fingerprints")
+    config, matrices = read_design(path), read_matrix(place / MATRIX)
+    fingerprints = read_config_file(path).get("fingerprints")
     tasks = next(iter(matrices.values())).tasks
     if not isinstance(fingerprints, dict) or not all(
         isinstance(fingerprints.get(task), str) for task in tasks
@@ -98,9 +98,7 @@ def read_run(folder: str | Path) -> SequentialRun:
             f"{path}: no fingerprint for each of {', '.join(tasks)}; write the folder anew with "
             "gmb sequential run"
         )
-    return SequentialRun(
-        place, replace(config, preset=str(claim.get("preset", ""))), fingerprints, matrices
-    )
+    return SequentialRun(place, config, fingerprints, matrices)
 
 
 def sequential_report(
@@ -139,25 +137,19 @@ def sequential_report(
         if run.fingerprints.get(task, mine) != mine
     ]
     unequal = refuse_mismatches(different, allowed=allow_fingerprint_mismatch)
-    notes = (*unequal, *_design_notes(runs))
-    labels = _labels(runs)
-    matrices = {
-        label: replace(run.matrices[variant], variant=label)
-        for (place, variant), label in labels.items()
-        for run in (runs[place],)
-    }
-    levels = [run.chance for run in runs]
-    chance = {  # those on which all runs agree
+    matrices, curves = {}, {}
+    for (place, variant), label in _labels(runs).items():
+        matrices[label] = replace(runs[place].matrices[variant], variant=label)
+        phases = read_phases(runs[place].folder / "logs" / variant)
+        if phases:
+            curves[label] = phases
+    agreed = {
         task: level
-        for task, level in levels[0].items()
-        if all(other.get(task) == level for other in levels)
+        for task, level in first.chance.items()
+        if all(run.chance.get(task) == level for run in runs)
     }
-    summary = summarize(matrices, chance=chance, baseline=baseline, notes=notes)
-    curves = {
-        label: found
-        for (place, variant), label in labels.items()
-        if (found := read_phases(runs[place].folder / "logs" / variant))
-    }
+    notes = (*unequal, *_design_notes(runs))
+    summary = summarize(matrices, chance=agreed, baseline=baseline, notes=notes)
     target = Path(out)
     files = [summary.write(target / SUMMARY)]
     for table in retention_tables(summary):
@@ -310,6 +302,11 @@ def _bars(axes: Axes, found: list[OverSeeds], place: int, count: int, label: str
 
 
 _MARKERS = "osD^vPX*"
+_HELD_OUT: dict[str, Any] = {"lw": 1.8}
+_ONE_SEED: dict[str, Any] = {"lw": 0.5}
+_TRAINING: dict[str, Any] = {"lw": 1, "ls": (0, (4, 1.6))}
+_AT_ENDS: dict[str, Any] = {"ms": 4.5, "lw": 1, "ls": (0, (1, 1.2))}
+_CHANCE: dict[str, Any] = {"color": style.INK, "lw": 0.8, "ls": (0, (1, 1.5))}
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,7 +337,11 @@ def phase_curves(summary: RetentionSummary, curves: Mapping[str, Sequence[PhaseC
         curves: variant -> its phases in their order; a variant without logs has marks alone.
     """
     names = list(summary.variants)
-    ends = _ends(summary, curves)
+    longest = [0] * (len(summary.trained_on) + 1)
+    for one in (one for phases in curves.values() for one in phases):
+        longest[one.phase] = max(longest[one.phase], int(one.steps.max()))
+    # The step at which each phase ends, phase 0 first: the longest that any variant trained.
+    ends = list(accumulate([longest[0], *(steps or 1 for steps in longest[1:])]))
     with style.house_style():
         figure = style.new_figure(7.2, 0.9 + 1.55 * len(names))
         panels = np.atleast_1d(figure.subplots(len(names), 1, sharex=True, sharey=True))
@@ -359,19 +360,10 @@ def phase_curves(summary: RetentionSummary, curves: Mapping[str, Sequence[PhaseC
         return figure
 
 
-def _ends(summary: RetentionSummary, curves: Mapping[str, Sequence[PhaseCurves]]) -> list[int]:
-    """The step at which each phase ends, phase 0 first: the longest that any variant trained."""
-    longest = [0] * (len(summary.trained_on) + 1)
-    for phases in curves.values():
-        for one in phases:
-            longest[one.phase] = max(longest[one.phase], int(one.steps.max()))
-    return list(accumulate([longest[0], *(steps or 1 for steps in longest[1:])]))
-
-
 def _boundaries(axes: Axes, summary: RetentionSummary, ends: list[int], named: bool) -> None:
-    levels = {chance.loss for chance in summary.chance.values() if chance is not None}
-    for level in levels if len(levels) == 1 else ():
-        axes.axhline(level, color=style.INK, lw=0.8, ls=(0, (1, 1.5)), zorder=0)
+    levels = _chance_levels(summary, "loss")
+    if len(levels) == 1:
+        axes.axhline(*levels, **_CHANCE, zorder=0)
     for phase, task in enumerate(summary.trained_on, start=1):
         if phase > 1:
             axes.axvline(ends[phase - 1], color=style.MUTED, lw=0.8, zorder=0)
@@ -399,8 +391,8 @@ def _phase(axes: Axes, one: PhaseCurves, begin: int) -> None:
     axes.add_collection(
         LineCollection(lines, colors=colour, linewidths=0.5, alpha=0.3, rasterized=True, zorder=1)
     )
-    axes.plot(*median_over_runs(steps, one.test), color=colour, lw=1.8, zorder=3)
-    axes.plot(*median_over_runs(steps, one.train), color=colour, lw=1, ls=(0, (4, 1.6)), zorder=2)
+    axes.plot(*median_over_runs(steps, one.test), color=colour, **_HELD_OUT, zorder=3)
+    axes.plot(*median_over_runs(steps, one.train), color=colour, **_TRAINING, zorder=2)
 
 
 def _retained(axes: Axes, summary: RetentionSummary, name: str, ends: list[int]) -> None:
@@ -411,41 +403,34 @@ def _retained(axes: Axes, summary: RetentionSummary, name: str, ends: list[int])
             [ends[phase] for phase in after],
             [variant.cell(phase, task).loss.mean for phase in after],
             marker=_marker(place),
-            ms=4.5,
+            color=_colour(place),
+            **_AT_ENDS,
             mec="#FFFFFF",
             mew=0.5,
-            lw=1,
-            ls=(0, (1, 1.2)),
-            color=_colour(place),
             clip_on=False,
             zorder=5,
         )
 
 
 def _legend(summary: RetentionSummary) -> list[Line2D]:
-    handles = [
-        Line2D([], [], color=style.MUTED, lw=1.8, label="held-out, median"),
-        Line2D([], [], color=style.MUTED, lw=0.5, label="one seed"),
-        Line2D([], [], color=style.MUTED, lw=1, ls=(0, (4, 1.6)), label="training, median"),
-    ]
-    handles += [
-        Line2D(
-            [],
-            [],
-            color=_colour(place),
-            marker=_marker(place),
-            ms=4.5,
-            lw=1,
-            ls=(0, (1, 1.2)),
-            label=f"{style.shorten(task, 14)} at phase ends",
-        )
-        for place, task in enumerate(summary.trained_on, start=1)
-    ]
-    levels = {chance.loss for chance in summary.chance.values() if chance is not None}
+    kinds = {
+        "held-out, median": _HELD_OUT,
+        "one seed": _ONE_SEED,
+        "training, median": _TRAINING,
+    }
+    handles = [Line2D([], [], color=style.MUTED, label=name, **kinds[name]) for name in kinds]
+    for place, task in enumerate(summary.trained_on, start=1):
+        label = f"{style.shorten(task, 14)} at phase ends"
+        look = {"color": _colour(place), "marker": _marker(place)}
+        handles.append(Line2D([], [], label=label, **look, **_AT_ENDS))
+    levels = _chance_levels(summary, "loss")
     if len(levels) == 1:
-        label = f"chance, {levels.pop():.3g}"
-        handles.append(Line2D([], [], color=style.INK, lw=0.8, ls=(0, (1, 1.5)), label=label))
+        handles.append(Line2D([], [], label=f"chance, {levels.pop():.3g}", **_CHANCE))
     return handles
+
+
+def _chance_levels(summary: RetentionSummary, measure: str) -> set[float]:
+    return {getattr(chance, measure) for chance in summary.chance.values() if chance is not None}
 
 
 def _colour(place: int) -> str:
@@ -480,7 +465,6 @@ def retention_matrix(summary: RetentionSummary, measure: str) -> Figure:
     panel = (tasks * _CELL_WIDTH, phases * _CELL_HEIGHT)
     width = _LEFT + columns * panel[0] + (columns - 1) * _GAP + _RIGHT
     height = rows * (panel[1] + _TOP) + _BOTTOM
-    badness = {name: _badness(summary, name, measure) for name in names}
     with style.house_style():
         figure = Figure(figsize=(width, height))
         for index, name in enumerate(names):
@@ -493,7 +477,7 @@ def retention_matrix(summary: RetentionSummary, measure: str) -> Figure:
                     panel[1] / height,
                 )
             )
-            _draw(axes, summary, name, measure, badness[name])
+            _draw(axes, summary, name, measure)
             axes.tick_params(labelleft=column == 0)
         bar = figure.add_axes(
             (
@@ -526,10 +510,8 @@ def _badness(summary: RetentionSummary, name: str, measure: str) -> NDArray[np.f
     return found if measure == "loss" else -found
 
 
-def _draw(
-    axes: Axes, summary: RetentionSummary, name: str, measure: str, values: NDArray[np.float64]
-) -> None:
-    variant = summary.variants[name]
+def _draw(axes: Axes, summary: RetentionSummary, name: str, measure: str) -> None:
+    variant, values = summary.variants[name], _badness(summary, name, measure)
     axes.imshow(values, cmap=_COLOURS, norm=TwoSlopeNorm(0, -1, 1), aspect="auto")
     trained: set[str] = set()
     for phase, trained_on in enumerate(("", *summary.trained_on)):
@@ -552,13 +534,8 @@ def _draw(
                 axes.add_patch(frame)
     axes.set_xticks(range(len(summary.tasks)), [style.shorten(task, 11) for task in summary.tasks])
     axes.xaxis.tick_top()
-    axes.set_yticks(
-        range(len(summary.trained_on) + 1),
-        [
-            "untrained",
-            *(f"{at} {style.shorten(t, 11)}" for at, t in enumerate(summary.trained_on, 1)),
-        ],
-    )
+    phases = [f"{at} {style.shorten(task, 11)}" for at, task in enumerate(summary.trained_on, 1)]
+    axes.set_yticks(range(len(phases) + 1), ["untrained", *phases])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     seeds = len(variant.seeds)
@@ -568,7 +545,7 @@ def _draw(
 
 def _colour_bar(axes: Axes, summary: RetentionSummary, measure: str) -> None:
     """From perfect at the bottom over the chance level to worse than guessing."""
-    levels = {getattr(chance, measure) for chance in summary.chance.values() if chance is not None}
+    levels = _chance_levels(summary, measure)
     best, worst = ("0", "2×\nand more") if measure == "loss" else ("1", "0")
     # An accuracy cannot be worse than 0, which may lie close to chance.
     top = 1.0 if measure == "loss" else max((x / (1 - x) for x in levels if x < 1), default=0.0)

@@ -1,7 +1,7 @@
 """The sequential protocol (phases 2a and 2b): every variant through all tasks of a suite.
 
 Seeds are trained in groups, one group after the other or several at a time in processes of their
-own; callbacks show the progress and log to trackers.
+own; callbacks show the progress and log to trackers. A saved model can be evaluated by itself.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -26,13 +27,20 @@ from accelerate import Accelerator
 from numpy.typing import NDArray
 
 from gmb_hf.errors import InputError, choose, positive_int, repeated
+from gmb_hf.files import write_json
 from gmb_hf.sequential.config import SequentialConfig
 from gmb_hf.sequential.config import preset as named
-from gmb_hf.sequential.folder import SequentialFolder
+from gmb_hf.sequential.folder import DESIGN, SequentialFolder, read_design
 from gmb_hf.sequential.report import sequential_report
 from gmb_hf.sequential.summary import RetentionSummary
-from gmb_hf.sequential.train import Phases, model_shape
-from gmb_hf.training.checkpoints import States, group_name, whole_folder
+from gmb_hf.sequential.train import (
+    Phases,
+    TaskResult,
+    check_fits,
+    evaluate_model,
+    model_shape,
+)
+from gmb_hf.training.checkpoints import group_name, load_model, whole_folder
 from gmb_hf.training.launch import (
     TrainingBar,
     chosen_device,
@@ -126,7 +134,6 @@ class TrackerCallback(Callback):
 
     def __init__(self, trackers: Sequence[str], folder: Path, *, cpu: bool) -> None:
         self._trackers, self._folder, self._cpu = list(trackers), folder, cpu
-        self._accelerator: Accelerator | None = None
 
     def began(self, phases: Phases, seed_steps: int) -> None:
         """Open the group's run."""
@@ -142,14 +149,12 @@ class TrackerCallback(Callback):
 
     def measured(self, phases: Phases, found: dict[str, NDArray[np.float64]]) -> None:
         """Log the curves of every seed."""
-        self._log(
-            {
-                f"{column}/seed_{seed}": value
-                for column, values in found.items()
-                for seed, value in zip(phases.seeds, values.tolist(), strict=True)
-            },
-            phases,
-        )
+        curves = {
+            f"{column}/seed_{seed}": value
+            for column, values in found.items()
+            for seed, value in zip(phases.seeds, values.tolist(), strict=True)
+        }
+        self._accelerator.log(curves, step=phases.model.step)
 
     def evaluated(self, phases: Phases) -> None:
         """Log the row of the matrix, means over the seeds and every seed's."""
@@ -158,17 +163,11 @@ class TrackerCallback(Callback):
                 logged = {f"matrix_{name}/{task}/mean": float(column.mean())}
                 for seed, value in zip(phases.seeds, column.tolist(), strict=True):
                     logged[f"matrix_{name}/{task}/seed_{seed}"] = value
-                self._log(logged, phases)
+                self._accelerator.log(logged, step=phases.model.step)
 
     def ended(self, phases: Phases) -> None:
         """Close the group's run."""
-        if self._accelerator is not None:
-            self._accelerator.end_training()
-            self._accelerator = None
-
-    def _log(self, values: dict[str, float], phases: Phases) -> None:
-        if self._accelerator is not None:
-            self._accelerator.log(values, step=phases.model.step)
+        self._accelerator.end_training()
 
 
 def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, int | float | str | bool]:
@@ -183,29 +182,6 @@ def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, int | float 
     return flat
 
 
-@dataclass(frozen=True, kw_only=True)
-class Group:
-    """Seeds of a variant that are trained together, and how.
-
-    Attributes:
-        config: the design, which the folder must have been claimed for.
-        variant: the architecture.
-        seeds: of the group.
-        folder: of the run.
-        device: where to train, "cpu" or "cuda".
-        save_models: keep a model after the "last" phase, after "all" of them, or "none".
-        trackers: installed ones to log to.
-    """
-
-    config: SequentialConfig
-    variant: Variant
-    seeds: tuple[int, ...]
-    folder: SequentialFolder
-    device: str = "cpu"
-    save_models: str = "last"
-    trackers: tuple[str, ...] = ()
-
-
 def pending_groups(
     config: SequentialConfig, variant: Variant, seeds: Sequence[int], folder: SequentialFolder
 ) -> list[tuple[int, ...]]:
@@ -216,27 +192,40 @@ def pending_groups(
     """
     done = folder.finished_seeds(variant.name)
     at_once = config.training.seeds_at_once
-    return _states(config, variant, folder).pending(seeds, done, at_once=at_once)
+    return folder.states(config, variant).pending(seeds, done, at_once=at_once)
 
 
-def _states(config: SequentialConfig, variant: Variant, folder: SequentialFolder) -> States:
-    return States(folder.states(variant.name), f"{config.hash()} {variant.name}")
-
-
-def train_group(group: Group, callbacks: Sequence[Callback] = ()) -> None:
+def train_group(
+    config: SequentialConfig,
+    variant: Variant,
+    seeds: Sequence[int],
+    folder: SequentialFolder,
+    callbacks: Sequence[Callback] = (),
+    *,
+    device: str = "cpu",
+    save_models: str = "last",
+    trackers: Sequence[str] = (),
+) -> None:
     """Train one of the `pending_groups` through all phases, or from where it stopped.
+
+    Args:
+        config, variant, seeds: what is trained, seeds together.
+        folder: of the run; it must have been claimed for the config.
+        callbacks: follow the training.
+        device: "cpu" or "cuda".
+        save_models: keep a model after the "last" phase, after "all" of them, or "none".
+        trackers: installed ones to log to.
 
     Raises:
         InputError: the variant does not fit the model, or the folder cannot be written to.
     """
     keep_freed_memory()
-    config, seeds, folder = group.config, group.seeds, group.folder
-    phases = Phases(config, group.variant, seeds, device=group.device)
+    phases = Phases(config, variant, seeds, device=device)
     every = list(callbacks)
-    if group.trackers:
-        every.append(TrackerCallback(group.trackers, folder.path, cpu=group.device == "cpu"))
+    if trackers:
+        every.append(TrackerCallback(trackers, folder.path, cpu=device == "cpu"))
     count, last = len(seeds), len(config.suite.tasks)
-    states = _states(config, group.variant, folder)
+    states = folder.states(config, variant)
     saved = states.load(seeds)
     if saved is not None:
         phases.load_state(saved.tensors, saved.rows)
@@ -261,14 +250,14 @@ def train_group(group: Group, callbacks: Sequence[Callback] = ()) -> None:
             continue
         unused = config.steps[phases.phase] - phases.step
         phase = phases.phase + 1
-        folder.write_log(config, group.variant.name, seeds, phase, phases.rows, phases.stopped)
+        folder.write_log(phases)
         phases.end_phase()
         for one in every:
             one.evaluated(phases)
             one.advanced(unused * count)
-        if group.save_models == "all" or (group.save_models == "last" and phase == last):
+        if save_models == "all" or (save_models == "last" and phase == last):
             for place, seed in enumerate(seeds):
-                target = folder.model(group.variant.name, seed, phase)
+                target = folder.model(variant.name, seed, phase)
                 with whole_folder(target) as unfinished, silence_transformers():
                     phases.model.member(place).save_pretrained(unfinished)
         states.save(seeds, phases.state(), phases.rows)
@@ -285,9 +274,14 @@ _DONE, _REFUSED = "done", "refused"
 
 
 def train_side_by_side(
-    groups: Sequence[Group], bar: PhaseBar | None, *, jobs: int, threads: int
+    groups: Sequence[partial[None]], bar: PhaseBar | None, *, jobs: int, threads: int
 ) -> None:
-    """Train the groups in `jobs` processes, with so many threads each; one after the other in each.
+    """Train groups in `jobs` processes, with so many threads each; one after the other in each.
+
+    Args:
+        groups: calls of `train_group`, but for the callbacks.
+        bar: shows the progress of all.
+        jobs, threads: how many.
 
     Raises:
         InputError: as `train_group`, or a process was killed.
@@ -351,7 +345,7 @@ def _work(connection: Connection, threads: int) -> None:
     torch.set_num_threads(threads)
     try:
         while (group := connection.recv()) is not None:
-            train_group(group, [_RelayCallback(connection)])
+            group(callbacks=[_RelayCallback(connection)])
             connection.send((_DONE, None))
     except InputError as error:
         connection.send((_REFUSED, str(error)))
@@ -492,14 +486,12 @@ def run_sequential(
     if main_process and done < total:
         shown = PhaseBar(total, done)
     groups = [
-        Group(
-            config=config,
-            variant=variant,
-            seeds=group,
-            folder=folder,
+        partial(
+            train_group,
+            *(config, variant, group, folder),
             device=place,
             save_models=save_models,
-            trackers=tuple(trackers) if main_process else (),
+            trackers=trackers if main_process else [],
         )
         for variant in variants
         for group in pending_groups(config, variant, own, folder)
@@ -514,7 +506,7 @@ def run_sequential(
             train_side_by_side(groups, bar, jobs=jobs, threads=threads)
         else:
             for one in groups:
-                train_group(one, [] if bar is None else [bar])
+                one(callbacks=[] if bar is None else [bar])
     if accelerator is not None:
         accelerator.wait_for_everyone()
     if not main_process:
@@ -538,3 +530,68 @@ def run_sequential(
         [*notes, *made.summary.notes],
         ["gmb", "sequential", *following],
     )
+
+
+# A saved model by itself.
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """Results of a checkpoint.
+
+    Attributes:
+        results: of every task of the suite.
+        design: the run's design that the suite was taken from; None where preset and options said.
+        path: where the results were written.
+    """
+
+    results: list[TaskResult]
+    design: Path | None
+    path: Path
+
+
+def evaluate_checkpoint(
+    checkpoint: str | Path,
+    suite: str,
+    out: str | Path,
+    *,
+    preset: str | None = None,
+    options: Mapping[str, object] | None = None,
+    changes: Sequence[str] = (),
+    device: str = "auto",
+) -> Evaluated:
+    """Evaluate a saved model on every task of a suite.
+
+    Args:
+        checkpoint: a folder that `save_pretrained` left.
+        suite: "modular" or "formal".
+        out: the JSON file to write.
+        preset: whose prime, tokens and split are taken. Without it they are those of the run that
+            the checkpoint lies in, if there is one of this suite; else of `quick`.
+        options, changes: as in `sequential_config`; any of them, too, takes a preset.
+        device: "auto", "cpu" or "cuda".
+
+    Raises:
+        InputError: no whole model, one of another vocabulary or too short a block, or bad options.
+    """
+    given = {name: value for name, value in (options or {}).items() if value is not None}
+    config = sequential_config(suite, preset or "quick", given, changes)
+    design = None
+    if preset is None and not given and not changes:
+        paths = (parent / DESIGN for parent in Path(checkpoint).resolve().parents)
+        for path in filter(Path.is_file, paths):
+            own = read_design(path)
+            if own.suite.name == config.suite.name:
+                design, config = path, own
+                break
+    model = load_model(checkpoint)
+    check_fits(model, config.suite, str(checkpoint))
+    model.to(chosen_device(device))
+    results = evaluate_model(model, config.suite)
+    content = {
+        "checkpoint": str(checkpoint),
+        "suite": config.design()["suite"],
+        "fingerprints": config.suite.fingerprints(),
+        "tasks": [result.to_dict() for result in results],
+    }
+    return Evaluated(results, design, write_json(out, content))

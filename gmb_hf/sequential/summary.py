@@ -193,7 +193,17 @@ def summarize(
                     for quantity, values in known[name].items()
                 },
                 tasks=_tasks(matrix),
-                matrix=_cells(matrix),
+                matrix=tuple(
+                    MatrixCell(
+                        phase,
+                        trained_on,
+                        task,
+                        over_seeds(matrix.loss[:, phase, k]),
+                        over_seeds(matrix.accuracy[:, phase, k]),
+                    )
+                    for phase, trained_on in enumerate(("", *matrix.trained_on))
+                    for k, task in enumerate(matrix.tasks)
+                ),
             )
             for name, matrix in matrices.items()
         },
@@ -203,35 +213,18 @@ def summarize(
 
 def _tasks(matrix: RetentionMatrix) -> tuple[TaskSummary, ...]:
     last = len(matrix.trained_on) - 1
-    found = []
-    for measure in MEASURES:
-        of = retention_of(matrix, measure)
-        for k, task in enumerate(matrix.trained_on):
-            found.append(
-                TaskSummary(
-                    task=task,
-                    measure=measure,
-                    final=over_seeds(of.final[:, k]),
-                    learning=over_seeds(of.learning[:, k]),
-                    backward_transfer=over_seeds(of.backward_transfer[:, k]) if k < last else None,
-                    forward_transfer=over_seeds(of.forward_transfer[:, k - 1]) if k else None,
-                    forgetting=over_seeds(of.forgetting[:, k]) if k < last else None,
-                )
-            )
-    return tuple(found)
-
-
-def _cells(matrix: RetentionMatrix) -> tuple[MatrixCell, ...]:
     return tuple(
-        MatrixCell(
-            phase,
-            trained_on,
-            task,
-            over_seeds(matrix.loss[:, phase, k]),
-            over_seeds(matrix.accuracy[:, phase, k]),
+        TaskSummary(
+            task=task,
+            measure=measure,
+            final=over_seeds(of.final[:, k]),
+            learning=over_seeds(of.learning[:, k]),
+            backward_transfer=over_seeds(of.backward_transfer[:, k]) if k < last else None,
+            forward_transfer=over_seeds(of.forward_transfer[:, k - 1]) if k else None,
+            forgetting=over_seeds(of.forgetting[:, k]) if k < last else None,
         )
-        for phase, trained_on in enumerate(("", *matrix.trained_on))
-        for k, task in enumerate(matrix.tasks)
+        for measure, of in ((measure, retention_of(matrix, measure)) for measure in MEASURES)
+        for k, task in enumerate(matrix.trained_on)
     )
 
 

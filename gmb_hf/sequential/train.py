@@ -11,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gmb_hf.documents import Record
 from gmb_hf.errors import InputError
-from gmb_hf.modeling import GrokkingTransformerConfig
+from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.sequential.config import SequentialConfig, SuiteSettings
 from gmb_hf.sequential.matrix import RetentionMatrix
 from gmb_hf.tasks.task import TaskData, loss_positions
@@ -45,13 +46,11 @@ class TaskRows:
     Attributes:
         train, test: int64 [n, T] and [m, T].
         positions: the query positions, from 0: their next token is predicted.
-        vocab_size: tokens are below it.
     """
 
     train: NDArray[np.int64]
     test: NDArray[np.int64]
     positions: tuple[int, ...]
-    vocab_size: int
 
 
 def task_rows(suite: SuiteSettings, data: TaskData) -> TaskRows:
@@ -60,7 +59,7 @@ def task_rows(suite: SuiteSettings, data: TaskData) -> TaskRows:
     test = data.input_ids[data.test_index]
     if suite.compat_batch:
         train = train[:-1]
-    return TaskRows(train, test, loss_positions(suite.loss_positions, data), data.vocab_size)
+    return TaskRows(train, test, loss_positions(suite.loss_positions, data))
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,3 +273,71 @@ class Phases:
         self.stopped = tensors["sequential.stopped"].numpy().copy()
         self.matrix = list(tensors["sequential.matrix"].numpy())
         self.rows = rows
+
+
+# A saved model by itself.
+
+ROWS_AT_ONCE = 1024
+
+
+@dataclass(frozen=True)
+class TaskResult(Record):
+    """Loss (nats a token) and accuracy on the held-out rows of a task."""
+
+    task: str
+    loss: float
+    accuracy: float
+
+
+def check_fits(model: GrokkingTransformerForCausalLM, suite: SuiteSettings, where: str) -> None:
+    """Refuse a model, loaded from `where`, that cannot be evaluated on the tasks of a suite.
+
+    Raises:
+        InputError: it knows another number of tokens, or reads fewer positions than a row has.
+    """
+    config = model.config
+    rule = f", p = {suite.prime}, {suite.op_token} tokens" if suite.prime else ""
+    if config.vocab_size != suite.vocab_size:
+        raise InputError(
+            f"{where}: the model knows {config.vocab_size} tokens, the suite {suite.name}{rule} "
+            f"has {suite.vocab_size}; name the suite that it was trained on, with --prime and "
+            "--op-token"
+        )
+    for task in suite.tasks:
+        length = suite.build(task).sequence_length
+        if length > config.max_position_embeddings:
+            raise InputError(
+                f"{where}: rows of {task} have {length} tokens, the model's block "
+                f"(max_position_embeddings) is {config.max_position_embeddings}; name the suite "
+                "that it was trained on"
+            )
+
+
+@torch.no_grad()
+def evaluate_model(model: GrokkingTransformerForCausalLM, suite: SuiteSettings) -> list[TaskResult]:
+    """The held-out loss and accuracy on every task of a suite, through the model's own forward.
+
+    It gives the numbers of the matrix to rounding.
+
+    Args:
+        model: in evaluation mode, on any device; `check_fits` has passed it.
+        suite: tasks, tokens and the positions that count.
+    """
+    found = []
+    for task in suite.tasks:
+        rows = task_rows(suite, suite.data(task))
+        positions = torch.tensor(rows.positions)
+        parts = []
+        for part in (
+            torch.from_numpy(rows.test)
+            .to(model.device)
+            .tensor_split(-(-len(rows.test) // ROWS_AT_ONCE))
+        ):
+            logits = model(part).logits[:, positions]  # [n, P, V]
+            score = logits.gather(-1, part[:, positions + 1].unsqueeze(-1))
+            losses = logits.logsumexp(-1) - score.squeeze(-1)
+            alone = (logits >= score).sum(-1) == 1
+            parts.append(torch.stack([losses.double(), alone.double()]).flatten(1))
+        loss, right = torch.cat(parts, dim=1).cpu().numpy().mean(axis=1)
+        found.append(TaskResult(task, float(loss), float(right)))
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -11,19 +12,14 @@ from sequential_builders import tiny, trained
 from gmb_hf.errors import InputError
 from gmb_hf.sequential import run
 from gmb_hf.sequential.folder import SequentialFolder
-from gmb_hf.sequential.run import Group, run_sequential, train_side_by_side
+from gmb_hf.sequential.run import run_sequential, train_group, train_side_by_side
 from gmb_hf.training.variants import parse_variant
 
 
-def group(config, folder, variant="dense") -> Group:
+def group(config, folder, variant="dense") -> partial[None]:
     """Two seeds that one process trains."""
-    return Group(
-        config=config,
-        variant=parse_variant(variant),
-        seeds=(0, 1),
-        folder=SequentialFolder(folder),
-        save_models="none",
-    )
+    place = SequentialFolder(folder)
+    return partial(train_group, config, parse_variant(variant), (0, 1), place, save_models="none")
 
 
 class Heard:
