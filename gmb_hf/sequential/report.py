@@ -305,7 +305,6 @@ _MARKERS = "osD^vPX*"
 _HELD_OUT: dict[str, Any] = {"lw": 1.8}
 _ONE_SEED: dict[str, Any] = {"lw": 0.5}
 _TRAINING: dict[str, Any] = {"lw": 1, "ls": (0, (4, 1.6))}
-_AT_ENDS: dict[str, Any] = {"ms": 4.5, "lw": 1, "ls": (0, (1, 1.2))}
 _CHANCE: dict[str, Any] = {"color": style.INK, "lw": 0.8, "ls": (0, (1, 1.5))}
 
 
@@ -402,9 +401,7 @@ def _retained(axes: Axes, summary: RetentionSummary, name: str, ends: list[int])
         axes.plot(
             [ends[phase] for phase in after],
             [variant.cell(phase, task).loss.mean for phase in after],
-            marker=_marker(place),
-            color=_colour(place),
-            **_AT_ENDS,
+            **_look(place),
             mec="#FFFFFF",
             mew=0.5,
             clip_on=False,
@@ -421,8 +418,7 @@ def _legend(summary: RetentionSummary) -> list[Line2D]:
     handles = [Line2D([], [], color=style.MUTED, label=name, **kinds[name]) for name in kinds]
     for place, task in enumerate(summary.trained_on, start=1):
         label = f"{style.shorten(task, 14)} at phase ends"
-        look = {"color": _colour(place), "marker": _marker(place)}
-        handles.append(Line2D([], [], label=label, **look, **_AT_ENDS))
+        handles.append(Line2D([], [], label=label, **_look(place)))
     levels = _chance_levels(summary, "loss")
     if len(levels) == 1:
         handles.append(Line2D([], [], label=f"chance, {levels.pop():.3g}", **_CHANCE))
@@ -437,8 +433,10 @@ def _colour(place: int) -> str:
     return style.VARIANT_COLOURS[(place - 1) % len(style.VARIANT_COLOURS)]
 
 
-def _marker(place: int) -> str:
-    return _MARKERS[(place - 1) % len(_MARKERS)]
+def _look(place: int) -> dict[str, Any]:
+    """The marks of a task at the ends of phases."""
+    line: dict[str, Any] = {"ms": 4.5, "lw": 1, "ls": (0, (1, 1.2))}
+    return {"color": _colour(place), "marker": _MARKERS[(place - 1) % len(_MARKERS)], **line}
 
 
 _COLOURS = LinearSegmentedColormap.from_list("chance", [style.BLUE, "#FFFFFF", style.VERMILION])
