@@ -38,6 +38,9 @@ class ContentHash:
     Args:
         in_memory: item hashes that are kept in memory before they are sorted to disk.
 
+    Attributes:
+        count: how many items were added.
+
     >>> one, other = ContentHash(), ContentHash()
     >>> one.extend([{"a": 1, "b": 2}, {"a": 3}])
     >>> other.extend([{"a": 3}, {"b": 2, "a": 1}])
@@ -46,6 +49,7 @@ class ContentHash:
     """
 
     def __init__(self, *, in_memory: int = _BLOCK) -> None:
+        self.count = 0
         self._in_memory = in_memory
         self._held: list[bytes] = []
         self._sorted: list[IO[bytes]] = []
@@ -62,6 +66,7 @@ class ContentHash:
 
     def add_hash(self, digest: bytes) -> None:
         """Add an item by its hash, 32 bytes."""
+        self.count += 1
         self._held.append(digest)
         if len(self._held) >= self._in_memory:
             self._spill()

@@ -198,13 +198,12 @@ def verify(
     """Hash a dataset anew and compare it with its card; exit 1 where they differ."""
     from gmb_hf.cli import screen
     from gmb_hf.errors import CheckFailed
-    from gmb_hf.hub.datasets import refuse_shrunk
-    from gmb_hf.hub.transfer import dataset_folder
-    from gmb_hf.hub.verify import verify as verifying
+    from gmb_hf.hub import cards
+    from gmb_hf.hub.sources import dataset_folder
 
     folder, only = dataset_folder(dataset)
     with screen.counting("verifying") as done:
-        found = verifying(folder, config or only, on_done=done)
+        found = cards.verify(folder, config or only, on_done=done)
     for one in found.configs:
         verdict = "differs" if one.faults else "as its card says"
         known = f"{one.name} {one.entry.version} {one.entry.fingerprint}"
@@ -219,7 +218,7 @@ def verify(
         count = len(found.faults)
         raise CheckFailed(f"{dataset}: {count} fault{'s' * (count > 1)}, named above")
     if previous is not None:
-        refuse_shrunk(folder, dataset_folder(previous)[0])
+        cards.refuse_shrunk(folder, dataset_folder(previous)[0])
         screen.say(f"Everything in {previous} is in {dataset}.")
     name = found.configs[0].name
     arguments = ", ".join(map(json.dumps, (str(folder), name)))
@@ -237,7 +236,7 @@ def push(
 ) -> None:
     """Publish a dataset in one commit, if it is what its card says and nothing frozen changes."""
     from gmb_hf.cli.screen import pushed
-    from gmb_hf.hub.transfer import push_dataset
+    from gmb_hf.hub.sources import push_dataset
 
     done = push_dataset(folder, repo, private=private)
     pushed(done, following=f"gmb data verify {repo}@{done.commit}")

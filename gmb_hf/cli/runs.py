@@ -157,7 +157,7 @@ def push(
 ) -> None:
     """Publish run logs as a dataset, in one commit, so that anybody may judge them again."""
     from gmb_hf.cli.screen import pushed
-    from gmb_hf.hub.transfer import push_runs
+    from gmb_hf.hub.sources import push_runs
 
     done = push_runs(source, repo, license=license, version=version, private=private)
     pushed(done, following=f"gmb runs verify --runs hf://datasets/{repo}@{done.commit}")

@@ -1,22 +1,52 @@
-"""Cards: the README of what is published, a YAML header and Markdown, from a template in cards/."""
+"""Cards: the README of what is published, and whether the data beside it are what it says.
+
+A card is a YAML header and Markdown, from a template in cards/. `gmb_fingerprint:` in its header
+names the data of a dataset, config by config, or of a model.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import yaml
 from pydantic import Field
 
 from gmb_hf._version import __version__
 from gmb_hf.documents import Section, parse_yaml
-from gmb_hf.errors import InputError
+from gmb_hf.errors import InputError, choose, first_of
 from gmb_hf.files import shipped
-from gmb_hf.fingerprints import HASH_LENGTH, SHOWN, fingerprint
+from gmb_hf.fingerprints import (
+    HASH_LENGTH,
+    SHOWN,
+    ContentHash,
+    fingerprint,
+    missing_items,
+    source_hash,
+)
+from gmb_hf.runs.runlog import RunItems
 
+CARD = "README.md"
+KEY = "gmb_fingerprint"
 HERE = "path/to/this/folder"
 """How a card's example calls the folder that it lies in; once pushed, it is the repository."""
+Item = Literal["row", "run", "tensor"]
+VERSION = r"^v[1-9][0-9]*$"
+SHARD = "{split}-{number:05d}-of-{total:05d}.parquet"
+_SHARD = re.compile(r"(?P<split>.+)-(?P<number>\d{5})-of-(?P<total>\d{5})\.parquet")
+_HASH = rf"^[0-9a-f]{{{HASH_LENGTH}}}$"
+_FENCE = "---"
+_BATCH = 4096  # rows that are held at a time
+_BUFFER = 2**16  # bytes of each column that are read ahead
+_AGAIN = "fetch or build it again"
+_EDITED = "the card was edited by hand; build the data again"
 
 
 def folder() -> Path:
@@ -57,17 +87,6 @@ def render_card(kind: str, header: Mapping[str, Any], **values: Any) -> str:
     )
 
 
-# `gmb_fingerprint:` at the top level of a card: by what data the card knows itself.
-
-
-CARD = "README.md"
-KEY = "gmb_fingerprint"
-Item = Literal["row", "run", "tensor"]
-VERSION = r"^v[1-9][0-9]*$"
-_HASH = rf"^[0-9a-f]{{{HASH_LENGTH}}}$"
-_FENCE = "---"
-
-
 class CardFingerprint(Section):
     """What a card says of one set of items.
 
@@ -90,33 +109,17 @@ class CardFingerprint(Section):
     source_hash: str | None = Field(default=None, pattern=_HASH)
 
     @classmethod
-    def of(
-        cls,
-        content_hash: str,
-        item_count: int,
-        *,
-        version: str,
-        seed: int | None = None,
-        item: Item = "row",
-        source_hash: str | None = None,
-    ) -> Self:
-        """The entry for these items."""
+    def of(cls, items: ContentHash, *, seed: int | None = None, **fields: Any) -> Self:
+        """The entry for these items; `fields` are those above that they do not say."""
+        found = items.hexdigest()
+        short = fingerprint(found, seed, items.count)
         return cls(
-            content_hash=content_hash,
-            item_count=item_count,
-            seed=seed,
-            fingerprint=fingerprint(content_hash, seed, item_count),
-            version=version,
-            item=item,
-            source_hash=source_hash,
+            content_hash=found, item_count=items.count, seed=seed, fingerprint=short, **fields
         )
 
     def entry(self) -> dict[str, Any]:
         """As it stands in the card; a seed that is not there is null."""
-        return {**self.model_dump(exclude={"source_hash"}), **self._source()}
-
-    def _source(self) -> dict[str, str]:
-        return {} if self.source_hash is None else {"source_hash": self.source_hash}
+        return self.model_dump(exclude={"source_hash"} if self.source_hash is None else set())
 
     @property
     def consistent(self) -> bool:
@@ -134,37 +137,395 @@ class CardFingerprint(Section):
         return self.content_hash[:SHOWN]
 
 
-def read_header(card: Path) -> dict[str, Any]:
-    """The YAML at the head of a card.
+@dataclass(frozen=True)
+class Card:
+    """The card of a folder.
+
+    Attributes:
+        path: of the card.
+        header: the YAML at its head.
+        where: what messages call it.
+    """
+
+    path: Path
+    header: dict[str, Any]
+    where: str
+
+    @classmethod
+    def read(cls, folder: Path, *, where: str | None = None) -> Self:
+        """The card that lies in a folder.
+
+        Raises:
+            InputError: there is no card, it is not UTF-8, or has no YAML between `---` at its head.
+        """
+        card = folder / CARD
+        try:
+            text = card.read_text(encoding="utf-8-sig")
+        except FileNotFoundError:
+            raise InputError(f"{card}: there is no card; is this folder a dataset?") from None
+        except UnicodeDecodeError as error:
+            raise InputError(f"{card}: is not UTF-8 text (byte {error.start})") from None
+        lines = text.splitlines()
+        if not lines or lines[0] != _FENCE or _FENCE not in lines[1:]:
+            raise InputError(f"{card}: has no YAML header between two lines of {_FENCE}")
+        header = parse_yaml("\n".join(lines[1 : lines.index(_FENCE, 1)]), where=str(card))
+        if not isinstance(header, dict):
+            raise InputError(f"{card}: its header is no mapping of keys")
+        return cls(card, header, where or str(card))
+
+    @cached_property
+    def entries(self) -> dict[str, CardFingerprint]:
+        """What it says of each config of a dataset, or of the data and the weights of a model.
+
+        Raises:
+            InputError: nothing, or a key is missing, unknown or of another form.
+        """
+        entries = self.header.get(KEY)
+        if not isinstance(entries, dict) or not entries:
+            raise InputError(
+                f"{self.where}: has no {KEY}; only what `gmb data build` wrote can be verified"
+            )
+        return {
+            str(name): CardFingerprint.parse(entry, where=f"{self.where}: {KEY}.{name}")
+            for name, entry in entries.items()
+        }
+
+    def patterns(self, config: str) -> dict[str, list[str]]:
+        """Where the files of a config lie: split -> patterns of paths.
+
+        Raises:
+            InputError: the card does not know the config, or its `configs:` are of another form.
+        """
+        try:
+            listed = self.header["configs"]
+            known = {str(entry["config_name"]): entry["data_files"] for entry in listed}
+            choose("config", config, list(known), where=self.where)
+            paths = {str(files["split"]): files["path"] for files in known[config]}
+            return {
+                split: [path] if isinstance(path, str) else list(path)
+                for split, path in paths.items()
+            }
+        except InputError:
+            raise
+        except (KeyError, TypeError, ValueError):
+            raise InputError(
+                f"{self.where}: `configs:` is not a list of config_name and data_files with split "
+                "and path; write the card anew with `gmb data build`"
+            ) from None
+
+    def shards(self, config: str) -> dict[str, list[Path]]:
+        """The Parquet files of a config: split -> files in order; an `InputError` as above."""
+        return {
+            split: [path for one in patterns for path in sorted(self.path.parent.glob(one))]
+            for split, patterns in self.patterns(config).items()
+        }
+
+    def content(self, config: str) -> Content:
+        """What those files hold, as `read_content`."""
+        return read_content(self.shards(config), self.entries[config].item)
+
+
+# What a config's Parquet files hold, read back in memory that does not grow with them.
+
+
+@dataclass(frozen=True)
+class Content:
+    """The items of one config.
+
+    Attributes:
+        items: their hashes.
+        rows: split -> number of rows.
+        nbytes: split -> bytes in memory.
+        stored: bytes of all files.
+        schema: of every split.
+    """
+
+    items: ContentHash
+    rows: dict[str, int]
+    nbytes: dict[str, int]
+    stored: int
+    schema: pa.Schema
+
+
+def read_content(files: Mapping[str, Sequence[Path]], item: Item) -> Content:
+    """Hash every item of a config.
+
+    Args:
+        files: split -> its shards in order, at least one.
+        item: "row": each row is an item, with the name of its split. "run": each run is one, as
+            in `RunLog.fingerprint`; its rows stand together.
 
     Raises:
-        InputError: there is no card, it is not UTF-8, or has no YAML between `---` at its head.
+        InputError: a file is missing, is no Parquet or a damaged one, or has other columns than
+            the first.
     """
+    rows: dict[str, int] = {}
+    nbytes: dict[str, int] = {}
+    items = ContentHash()
+    runs = RunItems()
+    schema: pa.Schema | None = None
+    for split, shards in files.items():
+        rows[split] = nbytes[split] = 0
+        for shard in shards:
+            for batch in _batches(shard):
+                if schema is not None and not schema.equals(batch.schema):
+                    raise InputError(f"{shard}: has other columns than the files before it")
+                schema = batch.schema
+                rows[split] += batch.num_rows
+                nbytes[split] += batch.nbytes
+                if item == "run":
+                    runs.add(batch, where=str(shard))
+                    continue
+                for row in batch.to_pylist():
+                    items.add({"split": split, "row": row}, where=str(shard))
+    if item == "run":
+        for digest in runs.finish():
+            items.add_hash(digest)
+    if schema is None:
+        first = next(shard for shards in files.values() for shard in shards)
+        raise InputError(f"{first}: has no rows, nor has a file beside it; {_AGAIN}")
+    stored = sum(shard.stat().st_size for shards in files.values() for shard in shards)
+    return Content(items, rows, nbytes, stored, schema)
+
+
+def bytes_hash(files: Mapping[str, Sequence[Path]]) -> str:
+    """SHA-256 over the names and the SHA-256 of a config's files, 64 hex digits."""
+    total = hashlib.sha256()
+    for shards in files.values():
+        for shard in shards:
+            total.update(f"{shard.name} {source_hash(shard)}\n".encode())
+    return total.hexdigest()
+
+
+def _batches(shard: Path) -> Iterator[pa.RecordBatch]:
     try:
-        text = card.read_text(encoding="utf-8-sig")
+        # By default pyarrow keeps a whole file's bytes while it is read.
+        with pq.ParquetFile(
+            shard, buffer_size=_BUFFER, pre_buffer=False, page_checksum_verification=True
+        ) as file:
+            yield from file.iter_batches(batch_size=_BATCH, use_threads=False)
     except FileNotFoundError:
-        raise InputError(f"{card}: there is no card; is this folder a dataset?") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{card}: is not UTF-8 text (byte {error.start})") from None
-    lines = text.splitlines()
-    if not lines or lines[0] != _FENCE or _FENCE not in lines[1:]:
-        raise InputError(f"{card}: has no YAML header between two lines of {_FENCE}")
-    header = parse_yaml("\n".join(lines[1 : lines.index(_FENCE, 1)]), where=str(card))
-    if not isinstance(header, dict):
-        raise InputError(f"{card}: its header is no mapping of keys")
-    return header
+        raise InputError(f"{shard}: there is no such file") from None
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"{shard}: damaged, or not a Parquet file: {reason}; {_AGAIN}") from None
 
 
-def read_fingerprints(header: Mapping[str, Any], *, where: str) -> dict[str, CardFingerprint]:
-    """The entries of a card's header by name.
+# Whether a dataset is what its card says: every item hashed anew.
+
+
+@dataclass(frozen=True)
+class VerifiedConfig:
+    """One config of a dataset.
+
+    Attributes:
+        name: of the config.
+        entry: what the card says of it.
+        faults: one line each; empty where the config is what the card says.
+        facts: what needs no action.
+    """
+
+    name: str
+    entry: CardFingerprint
+    faults: tuple[str, ...]
+    facts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A dataset compared with its card.
+
+    Attributes:
+        configs: that have a fingerprint.
+        without: configs of the card that have none, as those that somebody pushed beside them.
+    """
+
+    configs: tuple[VerifiedConfig, ...]
+    without: tuple[str, ...] = ()
+
+    @property
+    def faults(self) -> list[str]:
+        """Of all configs, one line each; empty where everything is as the card says."""
+        return [fault for config in self.configs for fault in config.faults]
+
+
+def verify(
+    folder: str | Path,
+    config: str | None = None,
+    *,
+    on_done: Callable[[str], None] = lambda _: None,
+) -> Report:
+    """Hash every item of a dataset anew and compare with its card.
+
+    Args:
+        folder: as `datasets.build` wrote it, or as it was fetched from the Hub.
+        config: only this one.
+        on_done: called with each config's name when it has been read.
 
     Raises:
-        InputError: there are none, or a key of one is missing, unknown or of another form.
+        InputError: there is no such folder or config, or no card with fingerprints.
     """
-    entries = header.get(KEY)
-    if not isinstance(entries, dict) or not entries:
-        raise InputError(f"{where}: has no {KEY}; only what `gmb data build` wrote can be verified")
-    return {
-        str(name): CardFingerprint.parse(entry, where=f"{where}: {KEY}.{name}")
-        for name, entry in entries.items()
+    if not Path(folder).is_dir():
+        raise InputError(f"{folder}: there is no such folder; name one that holds {CARD}")
+    card = Card.read(Path(folder))
+    names = list(card.entries)
+    listed = card.header.get("configs")
+    known = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    without = [name for one in known if (name := str(one.get("config_name"))) not in names]
+    if config is not None:
+        names, without = [choose("config", config, names, where=card.where)], []
+    verified = []
+    for name in names:
+        faults, facts = _compared(card, name)
+        verified.append(VerifiedConfig(name, card.entries[name], tuple(faults), tuple(facts)))
+        on_done(name)
+    return Report(tuple(verified), tuple(without))
+
+
+def _compared(card: Card, name: str) -> tuple[list[str], list[str]]:
+    """Faults and facts of one config."""
+    entry, place = card.entries[name], card.path.parent / name
+    faults = []
+    if not entry.consistent:
+        faults.append(
+            f"{card.path}: {KEY}.{name}.fingerprint is {entry.fingerprint}, which is not what "
+            f"content_hash, seed and item_count beside it give; {_EDITED}"
+        )
+    try:
+        shards = card.shards(name)
+        lost = [
+            f"{place}: no file of split {split!r} is here; {_AGAIN}"
+            for split, paths in shards.items()
+            if not paths
+        ]
+        lost += [
+            f"{place / path}: missing; {_AGAIN}"
+            for paths in shards.values()
+            for path in _missing_shards(paths)
+        ]
+        if lost:
+            return [*faults, *lost], []
+        content = read_content(shards, entry.item)
+        same_bytes = entry.source_hash in (None, bytes_hash(shards))
+    except InputError as error:
+        return [*faults, str(error)], []
+    faults += _other_items(card, name, content, same_bytes and entry.source_hash is not None)
+    faults += _other_counts(card, name, content)
+    if faults or same_bytes:
+        return faults, []
+    anew = [split for split, paths in shards.items() if any(map(_written_by_datasets, paths))]
+    if anew:
+        which = "its files were" if len(anew) == len(shards) else f"{first_of(anew)} was"
+        return [], [f"{name}: {which} written anew by `datasets`; the items are the same"]
+    return [
+        f"{place}: the bytes of its files are not those that were built, though every "
+        f"{entry.item} is; {_AGAIN}"
+    ], []
+
+
+def _missing_shards(shards: Sequence[Path]) -> list[str]:
+    """The names of the shards that should stand beside these, by what their names promise."""
+    named = [match for path in shards if (match := _SHARD.fullmatch(path.name))]
+    if not named:
+        return []
+    total, split = max((match["total"], match["split"]) for match in named)
+    wanted = {
+        SHARD.format(split=split, number=number, total=int(total)) for number in range(int(total))
     }
+    return sorted(wanted - {path.name for path in shards})
+
+
+def _other_items(card: Card, name: str, content: Content, files_as_built: bool) -> list[str]:
+    entry, found, count = card.entries[name], content.items.hexdigest(), content.items.count
+    said = f"the card says {entry.item_count:,}"
+    if found == entry.content_hash:
+        if count == entry.item_count:
+            return []
+        return [f"{card.path}: {name} has {count:,} {entry.item}s, {said}; {_EDITED}"]
+    if files_as_built:
+        return [
+            f"{card.path}: the content hash of {name} is {found}, the card says "
+            f"{entry.content_hash}, and the files are as they were built; {_EDITED}"
+        ]
+    place = card.path.parent / name
+    if count != entry.item_count:
+        return [f"{place}: holds {count:,} {entry.item}s, {said}; {_AGAIN}"]
+    return [
+        f"{place}: other data than the card says, content hash {found}, not "
+        f"{entry.content_hash}; {_AGAIN}"
+    ]
+
+
+def _other_counts(card: Card, name: str, content: Content) -> list[str]:
+    """Splits whose number of rows is not what `load_dataset` will expect."""
+    infos = card.header.get("dataset_info") or []
+    for info in [infos] if isinstance(infos, dict) else infos:
+        if info.get("config_name", name) == name:
+            splits = info.get("splits") or []
+            said = {split.get("name"): split.get("num_examples") for split in splits}
+            return [
+                f"{card.path}: split {split!r} of {name} has {rows:,} rows, dataset_info says "
+                f"{said[split]}; {_EDITED}"
+                for split, rows in content.rows.items()
+                if split in said and said[split] != rows
+            ]
+    return []
+
+
+def _written_by_datasets(shard: Path) -> bool:
+    return b"huggingface" in (pq.read_schema(shard).metadata or {})
+
+
+# What was built once is frozen: a later version of a set holds every item of the earlier one.
+
+
+def refuse_unfrozen(
+    frozen: Card, entries: Mapping[str, CardFingerprint], content: Callable[[str], Content]
+) -> None:
+    """Refuse a dataset that changes or drops what the card of an earlier version has frozen.
+
+    Args:
+        frozen: the earlier card.
+        entries: config -> what the new card will say of it.
+        content: reads the items of a config of the new dataset.
+
+    Raises:
+        InputError: a config is left out, an item of the earlier version is gone, or the version
+            is not a later one.
+    """
+    folder = frozen.path.parent
+    for name, old in frozen.entries.items():
+        new = entries.get(name)
+        if new is None:
+            raise InputError(
+                f"{folder}: holds config {name!r} ({old.version}), which is left out now; keep it, "
+                "or choose another place"
+            )
+        same = new.content_hash == old.content_hash
+        if new.number < old.number or (new.number == old.number and not same):
+            other = "" if same else f" with other items ({old.shown} there, {new.shown} now)"
+            raise InputError(
+                f"{folder}: config {name!r} is frozen as {old.version}{other}; give --version "
+                f"v{old.number + (not same)} and keep every {old.item} of it, or choose another "
+                "place"
+            )
+        if same:
+            continue
+        kept = frozen.content(name).items.item_hashes()
+        lost = missing_items(kept, content(name).items.item_hashes())
+        if lost:
+            raise InputError(
+                f"{folder}: config {name!r}: {lost:,} of the {old.item_count:,} {old.item}s of "
+                f"{old.version} are gone or changed in {new.version}; a frozen set may only grow, "
+                "so keep them, or choose another place"
+            )
+
+
+def refuse_shrunk(folder: Path, previous: Path) -> None:
+    """Refuse a dataset that does not hold all of an earlier one, or is no later version of it.
+
+    Raises:
+        InputError: as `refuse_unfrozen`; one of them has no card with fingerprints.
+    """
+    card = Card.read(folder)
+    refuse_unfrozen(Card.read(previous), card.entries, card.content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -318,14 +319,10 @@ def _hashes_of(held: Path | bytes) -> tuple[str, str]:
     """Both hashes that a file may have on the Hub."""
     size = held.stat().st_size if isinstance(held, Path) else len(held)
     sha256, git = hashlib.sha256(), hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
-    if isinstance(held, bytes):
-        sha256.update(held)
-        git.update(held)
-    else:
-        with held.open("rb") as file:
-            while block := file.read(_BLOCK):
-                sha256.update(block)
-                git.update(block)
+    with held.open("rb") if isinstance(held, Path) else io.BytesIO(held) as file:
+        while block := file.read(_BLOCK):
+            sha256.update(block)
+            git.update(block)
     return sha256.hexdigest(), git.hexdigest()
 
 
@@ -350,19 +347,13 @@ def push_space(
     Raises:
         InputError: as `publish`.
     """
-    files = {path.name: content for path, content in _files(folder, requirement)}
+    files: dict[str, Path | bytes] = {
+        path.name: path
+        for path in sorted(folder.iterdir())
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    if requirement is not None and _REQUIREMENTS in files:
+        lines = (folder / _REQUIREMENTS).read_text(encoding="utf-8").splitlines()
+        others = [line for line in lines if not line.startswith("gmb-hf")]
+        files[_REQUIREMENTS] = "\n".join([requirement, *others, ""]).encode("utf-8")
     return publish(files, repo_id, "space", message=f"Update {folder.name}", private=private)
-
-
-def _files(folder: Path, requirement: str | None) -> list[tuple[Path, bytes]]:
-    found = []
-    for path in sorted(folder.iterdir()):
-        if not path.is_file() or path.suffix == ".pyc":
-            continue
-        content = path.read_bytes()
-        if path.name == _REQUIREMENTS and requirement is not None:
-            lines = content.decode("utf-8").splitlines()
-            others = [line for line in lines if not line.startswith("gmb-hf")]
-            content = "\n".join([requirement, *others, ""]).encode("utf-8")
-        found.append((path, content))
-    return found

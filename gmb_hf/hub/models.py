@@ -7,6 +7,7 @@ import json
 import math
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from gmb_hf.benchmark.results import Results
 from gmb_hf.errors import InputError
 from gmb_hf.files import write_text
 from gmb_hf.fingerprints import ContentHash
-from gmb_hf.hub.cards import CARD, KEY, CardFingerprint, read_fingerprints, read_header, render_card
+from gmb_hf.hub.cards import CARD, KEY, Card, CardFingerprint, render_card
 from gmb_hf.hub.client import Pushed, publish
 from gmb_hf.hub.datasets import LICENSE
 from gmb_hf.report.answer import LABELS, answer
@@ -134,7 +135,6 @@ def weights_fingerprint(path: Path) -> CardFingerprint:
     from safetensors import SafetensorError, safe_open
 
     items = ContentHash()
-    count = 0
     try:
         with safe_open(path, framework="numpy") as file:
             for name in file.keys():  # noqa: SIM118 (no dictionary)
@@ -142,56 +142,45 @@ def weights_fingerprint(path: Path) -> CardFingerprint:
                 digest = hashlib.sha256(values.tobytes()).hexdigest()
                 shape = list(values.shape)
                 items.add([name, str(values.dtype), shape, digest], where=f"{path}: {name}")
-                count += 1
     except (OSError, SafetensorError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: could not be read as safetensors: {reason}") from None
-    return CardFingerprint.of(items.hexdigest(), count, version="v1", item="tensor")
+    return CardFingerprint.of(items, version="v1", item="tensor")
 
 
 def _data_fingerprint(config: RunConfig, seed: int) -> CardFingerprint:
     """The rows of a seed with the names of their splits, as in a config of a dataset."""
     data_seed = config.task.data_seed_of(seed)
     items = ContentHash()
-    count = 0
     for split, table in config.task.build().split_tables(config.task.share, data_seed).items():
-        for row in table.to_pylist():
-            items.add({"split": split, "row": row})
-            count += 1
-    return CardFingerprint.of(items.hexdigest(), count, seed=data_seed, version="v1")
+        items.extend({"split": split, "row": row} for row in table.to_pylist())
+    return CardFingerprint.of(items, seed=data_seed, version="v1")
 
 
 def _refuse_other(place: Path, log: RunLog, found: HeldOut) -> None:
     """The weights must be those whose training the log tells of."""
-    last = {name: float(log.panel(name).values[0, -1]) for name in ("test_acc", "test_loss")}
-    near = abs(last["test_acc"] - found.accuracy) * found.rows < 2  # a tie may go either way
-    close = math.isclose(
-        last["test_loss"], found.loss, rel_tol=_LOSS_TOLERANCE, abs_tol=_LEAST_LOSS
-    )
+    accuracy, loss = (float(log.panel(name).values[0, -1]) for name in ("test_acc", "test_loss"))
+    near = abs(accuracy - found.accuracy) * found.rows < 2  # a tie may go either way
+    close = math.isclose(loss, found.loss, rel_tol=_LOSS_TOLERANCE, abs_tol=_LEAST_LOSS)
     if not (near and close):
         raise InputError(
             f"{place}: these weights are not those of its log: held-out accuracy and loss are "
-            f"{found.accuracy:.4f} and {found.loss:.4f}, the log ends with {last['test_acc']:.4f} "
-            f"and {last['test_loss']:.4f}; train it again"
+            f"{found.accuracy:.4f} and {found.loss:.4f}, the log ends with {accuracy:.4f} and "
+            f"{loss:.4f}; train it again"
         )
 
 
 def _refuse_edited(place: Path, found: dict[str, CardFingerprint]) -> None:
     """Where a card of ours lies with the model, it must be its own."""
-    header = read_header(place / CARD) if (place / CARD).exists() else {}
-    if KEY not in header:
+    card = Card.read(place) if (place / CARD).exists() else None
+    if card is None or KEY not in card.header:
         return
-    for name, entry in read_fingerprints(header, where=str(place / CARD)).items():
+    for name, entry in card.entries.items():
         if name in found and entry.content_hash != found[name].content_hash:
             raise InputError(
                 f"{place / CARD}: {name} has the fingerprint {entry.fingerprint}, this model "
                 f"{found[name].fingerprint}; remove the card, or restore the model"
             )
-
-
-def settings_text(config: RunConfig) -> str:
-    """What a model was trained by, as indented JSON."""
-    return json.dumps(config.training_identity(), indent=2, sort_keys=True)
 
 
 # The card of a model: its held-out numbers where the Hub reads them, verdicts, a picture.
@@ -255,7 +244,7 @@ def write_model_card(
             if said.get(key)
         ]
         + [f"seed: {saved.seed}"],
-        settings=settings_text(saved.config),
+        settings=json.dumps(saved.config.training_identity(), indent=2, sort_keys=True),
         fingerprints=[
             {
                 "name": name,
@@ -300,27 +289,49 @@ def evaluations(saved: SavedModel, results: Results | None) -> list[EvalResult]:
         "task_type": "text-generation",
         "task_name": name if learned_task.equation is None else "modular arithmetic",
         "dataset_name": task.title,
-        "dataset_type": pulled["repo"] if pulled else name,
-        "dataset_config": pulled["config"] if pulled else name,
-        "dataset_revision": pulled["revision"] if pulled else None,
-        "dataset_split": "held out",
+        **_dataset_of(pulled, name, name),
         "dataset_args": {"data_seed": task.data_seed_of(saved.seed), "train": task.share},
     }
+    measured = (
+        ("accuracy", "held-out accuracy", saved.held_out.accuracy),
+        ("loss", "held-out loss, nats", saved.held_out.loss),
+    )
     found = [
-        EvalResult(
-            metric_type="accuracy",
-            metric_name="held-out accuracy",
-            metric_value=saved.held_out.accuracy,
-            **learned,
-        ),
-        EvalResult(
-            metric_type="loss",
-            metric_name="held-out loss, nats",
-            metric_value=saved.held_out.loss,
-            **learned,
-        ),
+        EvalResult(metric_type=kind, metric_name=title, metric_value=value, **learned)
+        for kind, title, value in measured
     ]
-    return found if results is None else [*found, *_verdict_counts(results)]
+    if results is None:
+        return found
+    counts = Counter[str](item.label for item in results.indicators)
+    runs = next((one.model_dump() for one in results.x_sources if one.what == "runs"), None)
+    source = results.x_provenance
+    judged: dict[str, Any] = {
+        "task_type": "other",
+        "task_name": "early warning of generalisation",
+        "dataset_name": results.meta.run_id,
+        **_dataset_of(runs, _OWN_RUNS, None),
+        "dataset_args": {"fingerprint": source.evaluation_fingerprint} if source else None,
+    }
+    return found + [
+        EvalResult(
+            metric_type="gmb_verdict",
+            metric_name=f"scores labelled {label}",
+            metric_value=counts[label],
+            **judged,
+        )
+        for label in LABELS
+    ]
+
+
+def _dataset_of(pulled: Mapping[str, Any] | None, kind: str, config: str | None) -> dict[str, Any]:
+    """Which dataset numbers are of, for the model-index: one of the Hub, or one made here."""
+    found = pulled or {"repo": kind, "config": config, "revision": None}
+    return {
+        "dataset_type": found["repo"],
+        "dataset_config": found["config"],
+        "dataset_revision": found["revision"],
+        "dataset_split": "held out",
+    }
 
 
 def refuse_results_of_others(saved: SavedModel, results: Results) -> None:
@@ -336,33 +347,6 @@ def refuse_results_of_others(saved: SavedModel, results: Results) -> None:
                 f"--results: were judged on runs whose {key} is {judged!r}, this model's is "
                 f"{own!r}; give the results of its own runs"
             )
-
-
-def _verdict_counts(results: Results) -> list[EvalResult]:
-    from huggingface_hub import EvalResult
-
-    counts = Counter[str](item.label for item in results.indicators)
-    pulled = next((one for one in results.x_sources if one.what == "runs"), None)
-    source = results.x_provenance
-    judged: dict[str, Any] = {
-        "task_type": "other",
-        "task_name": "early warning of generalisation",
-        "dataset_name": results.meta.run_id,
-        "dataset_type": pulled.repo if pulled else _OWN_RUNS,
-        "dataset_config": pulled.config if pulled else None,
-        "dataset_revision": pulled.revision if pulled else None,
-        "dataset_split": "held out",
-        "dataset_args": {"fingerprint": source.evaluation_fingerprint} if source else None,
-    }
-    return [
-        EvalResult(
-            metric_type="gmb_verdict",
-            metric_name=f"scores labelled {label}",
-            metric_value=counts[label],
-            **judged,
-        )
-        for label in LABELS
-    ]
 
 
 def _sources(saved: SavedModel, what: str) -> list[dict[str, str]]:

@@ -1,9 +1,10 @@
-"""Which design a command means, and which runs of a log it may look at."""
+"""Datasets of the Hub, verified against their card; and which runs of a log a command may use."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -13,13 +14,103 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gmb_hf.design.design import Design
-from gmb_hf.errors import InputError
-from gmb_hf.hub.client import Address, is_address
+from gmb_hf.errors import InputError, choose
+from gmb_hf.hub.cards import CARD, HERE, KEY, Card, CardFingerprint, refuse_unfrozen, verify
+from gmb_hf.hub.client import Address, Pushed, has_repository, is_address, publish, pull
 from gmb_hf.runs.metadata import DIFFERS, hub_entry, with_hub_runs
 from gmb_hf.runs.runlog import RunLog
 
 if TYPE_CHECKING:
     from gmb_hf.training.config import TaskSettings
+
+_SPLIT = "full"
+
+
+@dataclass(frozen=True)
+class PulledConfig:
+    """A config of a dataset of the Hub, whose items are those that its card says.
+
+    Attributes:
+        name: of the config.
+        files: split -> its Parquet files, in the cache.
+        entry: what the card says of it.
+        source: repository, commit, config and fingerprint, as logs and results record them.
+    """
+
+    name: str
+    files: dict[str, list[Path]]
+    entry: CardFingerprint
+    source: dict[str, str]
+
+
+def pull_dataset(address: Address) -> tuple[Card, list[str]]:
+    """Fetch a dataset, or the one config that the address names, to the usual cache.
+
+    Returns:
+        The card, which messages call `ORG/NAME@COMMIT`, and the configs that were fetched.
+
+    Raises:
+        InputError: as `pull`; there is no card with fingerprints, or no such config.
+    """
+    first = pull(address, [CARD])
+    where = f"{address.repo_id}@{first.commit[:12]}"
+    if not (first.folder / CARD).is_file():
+        raise InputError(f"{where}: has no {CARD}; only what `gmb data push` pushed can be used")
+    card = Card.read(first.folder, where=where)
+    names = list(card.entries)
+    if address.config is not None:
+        names = [choose("config", address.config, names, where=where)]
+    pull(replace(address, revision=first.commit), [CARD, *_patterns(card, names)])
+    return card, names
+
+
+def _patterns(card: Card, configs: Sequence[str]) -> list[str]:
+    """Where the files of several configs lie in a dataset."""
+    found = [patterns for name in configs for patterns in card.patterns(name).values()]
+    return [pattern for patterns in found for pattern in patterns]
+
+
+def dataset_folder(text: str) -> tuple[Path, str | None]:
+    """The folder of a dataset, here or fetched from the Hub, and the one config that was named.
+
+    Raises:
+        InputError: it is no folder here, and nothing that `pull_dataset` can fetch.
+    """
+    here = Path(text)
+    try:
+        address = None if here.exists() else Address.parse(text)
+    except InputError:
+        address = None
+    if address is None:
+        return here, None
+    try:
+        return pull_dataset(address)[0].path.parent, address.config
+    except InputError as error:
+        raise InputError(f"{text}: is no folder here, and as a dataset: {error}") from error
+
+
+def pull_configs(address: Address) -> list[PulledConfig]:
+    """Fetch configs of a dataset and verify each.
+
+    Raises:
+        InputError: as `pull_dataset`, or what came is not what the card says; both fingerprints
+            are named.
+    """
+    card, names = pull_dataset(address)
+    folder = card.path.parent
+    pulled = []
+    for name in names:
+        (found,) = verify(folder, name).configs
+        if found.faults:
+            raise InputError(found.faults[0].replace(str(folder), card.where))
+        source = {
+            "repo": address.repo_id,
+            "revision": folder.name,
+            "config": name,
+            "fingerprint": found.entry.fingerprint,
+        }
+        pulled.append(PulledConfig(name, card.shards(name), found.entry, source))
+    return pulled
 
 
 def read_runs(sources: str | Path | Sequence[str | Path], **options: Any) -> RunLog:
@@ -33,8 +124,6 @@ def read_runs(sources: str | Path | Sequence[str | Path], **options: Any) -> Run
     given = [sources] if isinstance(sources, (str, Path)) else list(sources)
     if not any(map(is_address, given)):
         return RunLog.read(sources, **options)
-    from gmb_hf.hub.transfer import pull_configs
-
     places: list[str | Path] = []
     pulled: list[dict[str, str]] = []
     for source in given:
@@ -54,18 +143,7 @@ def read_runs(sources: str | Path | Sequence[str | Path], **options: Any) -> Run
     return log
 
 
-# The rows of a task, from a dataset of the Hub.
-
-
-_SPLIT = "full"
-
-
 def data_source(text: str, settings: TaskSettings) -> dict[str, Any]:
-    """`pull_task` as the metadata of the logs that are trained on it have it."""
-    return hub_entry("data", [pull_task(text, settings)])
-
-
-def pull_task(text: str, settings: TaskSettings) -> dict[str, str]:
     """Fetch the rows of a task and hold them against those that are about to be trained on.
 
     A run draws its own split from the rows of `full`, by their places; they are the task's own, in
@@ -76,14 +154,13 @@ def pull_task(text: str, settings: TaskSettings) -> dict[str, str]:
         settings: of the task.
 
     Returns:
-        Where they came from: repository, commit, config, fingerprint.
+        Where they came from (repository, commit, config, fingerprint), as metadata of the logs
+        that are trained on them.
 
     Raises:
         InputError: as `pull_configs`, or the rows are those of another task; both fingerprints are
             named.
     """
-    from gmb_hf.hub.transfer import pull_configs
-
     task = settings.build()
     address = Address.parse(text, option="--data")
     (config,) = pull_configs(replace(address, config=address.config or task.name))
@@ -104,7 +181,104 @@ def pull_task(text: str, settings: TaskSettings) -> dict[str, str]:
             f"{where} is another task than {settings.title}: its rows have the fingerprint "
             f"{found}, that task's {own}; {rule}change --set"
         )
-    return config.source
+    return hub_entry("data", [config.source])
+
+
+# Datasets to the Hub: verified here, held against what is there, in one commit, read back.
+
+
+def push_dataset(folder: str | Path, repo_id: str, *, private: bool = False) -> Pushed:
+    """Publish a dataset that `gmb data build` wrote, if it is what its card says.
+
+    Args:
+        folder: with the card.
+        repo_id: ORG/NAME; what it holds already may only grow, as in a folder.
+        private: make a new repository private.
+
+    Raises:
+        InputError: as `verify` and `publish`; the folder is not what its card says, or would
+            change what is frozen in the repository.
+    """
+    place = Path(folder)
+    faults = verify(place).faults
+    if faults:
+        more = f" (and {len(faults) - 1} more faults)" if len(faults) > 1 else ""
+        raise InputError(f"{place}: is not pushed: {faults[0]}{more}")
+    if has_repository(repo_id, "dataset"):
+        _refuse_unfrozen(place, repo_id)
+    card = Card.read(place)
+    names = list(card.entries)
+    text = card.path.read_text(encoding="utf-8").replace(HERE, repo_id)
+    files: dict[str, Path | bytes] = {CARD: text.encode("utf-8")}
+    for name in names:
+        for paths in card.shards(name).values():
+            files |= {path.relative_to(place).as_posix(): path for path in paths}
+    return publish(
+        files,
+        repo_id,
+        "dataset",
+        message=", ".join(names[:4]) + " ..." * (len(names) > 4),
+        # An earlier version may have had more shards.
+        replaces=lambda path: path.endswith(".parquet") and path.split("/")[0] in names,
+        private=private,
+    )
+
+
+def push_runs(
+    source: str,
+    repo_id: str,
+    *,
+    license: str | None = None,
+    version: str = "v1",
+    private: bool = False,
+) -> Pushed:
+    """Publish run logs as a dataset; a folder that is one already is pushed as it is.
+
+    Args:
+        source: run logs as `--runs` takes them, or `NAME=SOURCE`.
+        repo_id: ORG/NAME.
+        license: of the logs, as in `runs_configs`.
+        version: of the set; a later one may only add runs to what is there.
+        private: make a new repository private.
+
+    Raises:
+        InputError: as `runs_configs`, `build` and `push_dataset`.
+    """
+    from gmb_hf.hub.datasets import RUNS, build, runs_configs
+
+    place = Path(source)
+    if (place / CARD).is_file() and KEY in Card.read(place).header:
+        return push_dataset(source, repo_id, private=private)
+    with tempfile.TemporaryDirectory() as workshop:
+        configs = runs_configs([source], [license] if license else [])
+        build(configs, workshop, RUNS, version=version)
+        return push_dataset(workshop, repo_id, private=private)
+
+
+def _refuse_unfrozen(folder: Path, repo_id: str) -> None:
+    """Refuse a push that would change or drop what an earlier one has frozen."""
+    there = pull(Address(repo_id), [CARD])
+    if not (there.folder / CARD).is_file():
+        return
+    own, frozen = Card.read(folder), Card.read(there.folder, where=repo_id)
+    if KEY not in frozen.header:
+        raise InputError(
+            f"{repo_id}: holds another dataset, whose card has no {KEY}; choose another repository"
+        )
+    changed = [
+        name
+        for name, old in frozen.entries.items()
+        if name in own.entries and own.entries[name].content_hash != old.content_hash
+    ]
+    if changed:
+        pull(Address(repo_id, there.commit), [CARD, *_patterns(frozen, changed)])
+    try:
+        refuse_unfrozen(frozen, own.entries, own.content)
+    except InputError as error:
+        raise InputError(str(error).replace(str(there.folder), repo_id)) from None
+
+
+# Which design a command means, and which runs of a log it may look at.
 
 
 def design_for(

@@ -16,7 +16,7 @@ from huggingface_hub.repocard_data import EvalResult
 from gmb_hf.benchmark.evaluate import evaluate_runs
 from gmb_hf.benchmark.results import Results
 from gmb_hf.errors import InputError
-from gmb_hf.hub.cards import read_fingerprints
+from gmb_hf.hub.cards import Card
 from gmb_hf.hub.models import SavedModel, evaluations, read_saved_model, write_model_card
 from gmb_hf.runs.metadata import hub_entry
 from gmb_hf.training import stacked
@@ -88,8 +88,7 @@ def test_the_hubs_parsers_read_the_card_back(
     assert read.data.eval_results == evaluations(saved, results)
     assert read.data.license == "apache-2.0"
     assert read.data.datasets == ["acme/tasks"]
-    header = read.data.to_dict()
-    assert read_fingerprints(header, where="card") == saved.fingerprints
+    assert Card.read(tmp_path).entries == saved.fingerprints
     accuracy, loss, *verdicts = read.data.eval_results
     assert accuracy.metric_value == saved.held_out.accuracy
     assert (loss.metric_type, loss.metric_value) == ("loss", saved.held_out.loss)

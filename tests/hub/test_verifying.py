@@ -15,7 +15,7 @@ from synthetic import synthetic_runlog
 from gmb_hf.errors import InputError
 from gmb_hf.fingerprints import fingerprint
 from gmb_hf.hub import datasets as building
-from gmb_hf.hub.cards import read_fingerprints, read_header
+from gmb_hf.hub.cards import Card, read_content, refuse_shrunk, verify
 from gmb_hf.hub.datasets import (
     MODULAR,
     RUNS,
@@ -23,11 +23,8 @@ from gmb_hf.hub.datasets import (
     Config,
     build,
     modular_configs,
-    read_content,
-    refuse_shrunk,
     runs_configs,
 )
-from gmb_hf.hub.verify import verify
 from gmb_hf.runs.runlog import RunItems
 
 
@@ -92,7 +89,7 @@ class TestEditedCards:
         )
 
     def test_a_hash(self, folder: Path):
-        known = read_fingerprints(read_header(folder / "README.md"), where="")["one"]
+        known = Card.read(folder).entries["one"]
         other = "ab" * 32
         edit(folder / "README.md", known.content_hash, other)
         edit(folder / "README.md", known.fingerprint, fingerprint(other, 7, 10))
@@ -286,7 +283,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
             writer.write_table(pa.table([[f"run_{number}"] * count, values], schema=schema))
     before = pa.total_allocated_bytes()
     content = read_content({"full": [path]}, "run")
-    assert content.item_count == 24
+    assert content.items.count == 24
     assert path.stat().st_size > 18e6
     assert max(held) - before < 4e6
 
