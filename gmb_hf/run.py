@@ -23,7 +23,7 @@ from gmb_hf.design.lock import Lock
 from gmb_hf.errors import InputError
 from gmb_hf.hub.datasets import write_data
 from gmb_hf.hub.models import read_saved_model, write_model_card
-from gmb_hf.hub.sources import explore_part, held_out_part
+from gmb_hf.hub.sources import part_of
 from gmb_hf.report.report import publish
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training.checkpoints import model_folder
@@ -99,7 +99,7 @@ def run(
     data = write_data(config, folder / "data")
     log = RunLog.read(folder / "logs")
     design = design_of(config, log) if lock is None else lock.design
-    explored = prepare(explore_part(log, design)[0], design)
+    explored = prepare(part_of(log, design, "explore")[0], design)
     if lock is not None and lock.x_lock.explore_fingerprint != explored.log.fingerprint():
         raise InputError(
             f"{lock_path}: was made on other explore runs than those in {folder / 'logs'}; choose "
@@ -116,7 +116,7 @@ def run(
         lock.write(lock_path)
         warnings = tuple(str(finding) for finding in findings)
     with counting("judging", count) as done:
-        held_out, _ = held_out_part(log, design)
+        held_out, _ = part_of(log, design, "held-out")
         evaluation = evaluate_lock(lock, held_out, lock_path="lock.yaml", on_done=done)
     note = _note(config, evaluation)
     following = _FOLLOWING.get(

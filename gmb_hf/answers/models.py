@@ -98,14 +98,14 @@ def _pulled(name: str, revision: str, trusted: bool) -> Source:
     from gmb_hf.hub.client import Address, pull
 
     first = pull(Address(name, revision), _CONFIGS, repo_type="model")
-    if not (first.folder / "config.json").is_file():
+    if not (first / "config.json").is_file():
         raise InputError(f"{name}: the Hub has it, but it holds no model (no config.json)")
-    code = _runs_code(first.folder, name, trusted)
+    code = _runs_code(first, name, trusted)
     # The same commit, whatever the branch stands for by now.
     patterns = (*_FILES, *((_CODE,) if trusted else ()))
-    whole = pull(Address(name, first.commit), patterns, repo_type="model")
-    _require_safetensors(whole.folder, name)
-    return Source(name, whole.folder, f"{name}@{first.commit}", code)
+    folder = pull(Address(name, first.name), patterns, repo_type="model")
+    _require_safetensors(folder, name)
+    return Source(name, folder, f"{name}@{first.name}", code)
 
 
 def _runs_code(folder: Path, place: str, trusted: bool) -> bool:

@@ -330,10 +330,10 @@ def _by_lock(path: Path, log: RunLog) -> Evaluation:
     from gmb_hf.benchmark.evaluate import evaluate_lock
     from gmb_hf.cli import screen as show
     from gmb_hf.design.lock import Lock
-    from gmb_hf.hub.sources import held_out_part
+    from gmb_hf.hub.sources import part_of
 
     lock = Lock.read(path)
-    part, aside = held_out_part(log, lock.design)
+    part, aside = part_of(log, lock.design, "held-out")
     if aside:
         show.say(f"{aside} runs were set aside: they are not declared as held out.")
     with show.counting("judging", len(lock.x_lock.candidates)) as done:

@@ -68,12 +68,12 @@ def explore(
     from gmb_hf.benchmark.locking import write_explored
     from gmb_hf.benchmark.prepare import prepare
     from gmb_hf.cli import screen as show
-    from gmb_hf.hub.sources import explore_part, read_runs
+    from gmb_hf.hub.sources import part_of, read_runs
 
     sources = [*runs, *(more_runs or [])]
     log = read_runs(sources)
     design = _design(context, log, prereg, preset)
-    part, aside = explore_part(log, design)
+    part, aside = part_of(log, design, "explore")
     if aside:
         show.say(f"{aside} runs were set aside: they are held out, or not declared.")
     prepared = prepare(part, design)
@@ -113,7 +113,7 @@ def lock(
     from gmb_hf.cli import screen as show
     from gmb_hf.design.lock import Lock
     from gmb_hf.errors import InputError
-    from gmb_hf.hub.sources import explore_part, read_runs
+    from gmb_hf.hub.sources import part_of, read_runs
 
     sources = [*(runs or []), *(more_runs or [])]
     if made is not None:
@@ -138,7 +138,7 @@ def lock(
         )
     log = read_runs(sources)
     design = _design(context, log, prereg, preset)
-    part, aside = explore_part(log, design)
+    part, aside = part_of(log, design, "explore")
     if aside:
         show.say(f"{aside} runs were set aside: they are held out, or not declared.")
     prepared = prepare(part, design)

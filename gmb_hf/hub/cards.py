@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import yaml
 from pydantic import Field
 
+from gmb_hf import escape
 from gmb_hf._version import __version__
 from gmb_hf.documents import Section, parse_yaml
 from gmb_hf.errors import InputError, choose, first_of
@@ -50,11 +51,7 @@ _EDITED = "the card was edited by hand; build the data again"
 
 
 def folder() -> Path:
-    """Where the templates lie: inside an installed package, or beside it in a checkout.
-
-    Raises:
-        InputError: neither place has them.
-    """
+    """Where the templates lie: inside an installed package, or beside it in a checkout."""
     return shipped("card_templates", "cards", holding="dataset.md.j2")
 
 
@@ -64,12 +61,10 @@ def render_card(kind: str, header: Mapping[str, Any], **values: Any) -> str:
     Args:
         kind: of what, which names the template: `dataset` for `dataset.md.j2`.
         header: the YAML that the Hub reads, as plain data, in the order in which it shall stand.
-        values: what the template shows; one that it asks for and is not here is an error.
+        values: what the template shows; one that is missing is a `jinja2.UndefinedError`.
 
     Raises:
         InputError: the templates are missing from this installation.
-        jinja2.TemplateNotFound: there is no such template.
-        jinja2.UndefinedError: a value is missing.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -77,8 +72,9 @@ def render_card(kind: str, header: Mapping[str, Any], **values: Any) -> str:
         loader=FileSystemLoader(folder()),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
-        autoescape=False,  # Markdown, of values that this package made
+        autoescape=False,  # Markdown; what others named goes through the filter
     )
+    environment.filters["plain"] = escape.markdown
     return environment.get_template(f"{kind}.md.j2").render(
         header=yaml.safe_dump(dict(header), sort_keys=False),
         version=__version__,
@@ -175,11 +171,7 @@ class Card:
 
     @cached_property
     def entries(self) -> dict[str, CardFingerprint]:
-        """What it says of each config of a dataset, or of the data and the weights of a model.
-
-        Raises:
-            InputError: nothing, or a key is missing, unknown or of another form.
-        """
+        """What it says of each config of a dataset, or of the data and the weights of a model."""
         entries = self.header.get(KEY)
         if not isinstance(entries, dict) or not entries:
             raise InputError(
@@ -191,27 +183,21 @@ class Card:
         }
 
     def patterns(self, config: str) -> dict[str, list[str]]:
-        """Where the files of a config lie: split -> patterns of paths.
-
-        Raises:
-            InputError: the card does not know the config, or its `configs:` are of another form.
-        """
+        """Where the files of a config lie, by `configs:`: split -> patterns of paths."""
         try:
-            listed = self.header["configs"]
-            known = {str(entry["config_name"]): entry["data_files"] for entry in listed}
-            choose("config", config, list(known), where=self.where)
-            paths = {str(files["split"]): files["path"] for files in known[config]}
-            return {
+            configs = {str(one["config_name"]): one["data_files"] for one in self.header["configs"]}
+            paths = {str(one["split"]): one["path"] for one in configs.get(config, ())}
+            found = {
                 split: [path] if isinstance(path, str) else list(path)
                 for split, path in paths.items()
             }
-        except InputError:
-            raise
         except (KeyError, TypeError, ValueError):
             raise InputError(
                 f"{self.where}: `configs:` is not a list of config_name and data_files with split "
                 "and path; write the card anew with `gmb data build`"
             ) from None
+        choose("config", config, list(configs), where=self.where)
+        return found
 
     def shards(self, config: str) -> dict[str, list[Path]]:
         """The Parquet files of a config: split -> files in order; an `InputError` as above."""
@@ -221,7 +207,7 @@ class Card:
         }
 
     def content(self, config: str) -> Content:
-        """What those files hold, as `read_content`."""
+        """What those files hold."""
         return read_content(self.shards(config), self.entries[config].item)
 
 
@@ -230,12 +216,11 @@ class Card:
 
 @dataclass(frozen=True)
 class Content:
-    """The items of one config.
+    """What the files of one config hold.
 
     Attributes:
-        items: their hashes.
-        rows: split -> number of rows.
-        nbytes: split -> bytes in memory.
+        items: the hashes of its items.
+        rows, nbytes: split -> number of rows, and bytes in memory.
         stored: bytes of all files.
         schema: of every split.
     """
@@ -256,8 +241,7 @@ def read_content(files: Mapping[str, Sequence[Path]], item: Item) -> Content:
             in `RunLog.fingerprint`; its rows stand together.
 
     Raises:
-        InputError: a file is missing, is no Parquet or a damaged one, or has other columns than
-            the first.
+        InputError: a file is missing, is no Parquet or a damaged one, or has other columns.
     """
     rows: dict[str, int] = {}
     nbytes: dict[str, int] = {}
@@ -316,11 +300,9 @@ def _batches(shard: Path) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True)
 class VerifiedConfig:
-    """One config of a dataset.
+    """One config of a dataset: its name, and what the card says of it.
 
     Attributes:
-        name: of the config.
-        entry: what the card says of it.
         faults: one line each; empty where the config is what the card says.
         facts: what needs no action.
     """
@@ -337,7 +319,7 @@ class Report:
 
     Attributes:
         configs: that have a fingerprint.
-        without: configs of the card that have none, as those that somebody pushed beside them.
+        without: names of those that have none, e.g. because somebody pushed them beside these.
     """
 
     configs: tuple[VerifiedConfig, ...]
@@ -345,7 +327,7 @@ class Report:
 
     @property
     def faults(self) -> list[str]:
-        """Of all configs, one line each; empty where everything is as the card says."""
+        """Of all configs, one line each."""
         return [fault for config in self.configs for fault in config.faults]
 
 
@@ -490,8 +472,7 @@ def refuse_unfrozen(
         content: reads the items of a config of the new dataset.
 
     Raises:
-        InputError: a config is left out, an item of the earlier version is gone, or the version
-            is not a later one.
+        InputError: a config or an item of it is gone, or the version is not a later one.
     """
     folder = frozen.path.parent
     for name, old in frozen.entries.items():
@@ -522,10 +503,6 @@ def refuse_unfrozen(
 
 
 def refuse_shrunk(folder: Path, previous: Path) -> None:
-    """Refuse a dataset that does not hold all of an earlier one, or is no later version of it.
-
-    Raises:
-        InputError: as `refuse_unfrozen`; one of them has no card with fingerprints.
-    """
+    """Refuse a dataset that is no later version of an earlier one, by both cards, and all of it."""
     card = Card.read(folder)
     refuse_unfrozen(Card.read(previous), card.entries, card.content)

@@ -1,4 +1,4 @@
-"""What the Hub's client says when it fails, as one line of what to do."""
+"""Repositories of the Hub: fetched and pushed; what fails is one line of what to do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 
+Kind = Literal["dataset", "model", "space"]
 DATASETS = "hf://datasets/"
+_PLACE = {"dataset": "datasets/", "model": "", "space": "spaces/"}
+_BLOCK = 1 << 20
+_REQUIREMENTS = "requirements.txt"
 _REPO = r"(?P<repo>[\w.-]+/[\w.-]+)"
 _ADDRESS = re.compile(rf"{_REPO}(?:@(?P<revision>[^@/]+))?(?:/(?P<config>[\w.-]+))?")
 
@@ -41,12 +45,8 @@ class Address:
     def parse(cls, text: str, *, option: str = "") -> Self:
         """Read `ORG/NAME`, `ORG/NAME@REV` or `ORG/NAME@REV/CONFIG`, with or without `hf://`.
 
-        Args:
-            text: what was typed.
-            option: where, for the message.
-
         Raises:
-            InputError: it is none of these.
+            InputError: it is none of these; `option` says where it was typed.
         """
         found = _ADDRESS.fullmatch(text.removeprefix(DATASETS))
         if found is None:
@@ -59,22 +59,10 @@ class Address:
         return f"{self.repo_id}@{self.revision}"
 
 
-def is_address(source: object) -> bool:
-    """Whether a source of run logs names a dataset of the Hub."""
-    return isinstance(source, str) and source.startswith("hf://")
-
-
 def check_repo_id(repo_id: str) -> None:
-    """Refuse a name that is no ORG/NAME.
-
-    Raises:
-        InputError: it has no organisation, or a character that no name has.
-    """
+    """Refuse a name that is no ORG/NAME."""
     if re.fullmatch(_REPO, repo_id) is None:
         raise InputError(f"{repo_id!r}: no repository of the Hub; write ORG/NAME")
-
-
-_LIMIT_RESET = "t="  # in the Hub's own header: "api";r=0;t=120
 
 
 @contextmanager
@@ -94,11 +82,13 @@ def clear_hub_errors(repo_id: str) -> Iterator[None]:
     except HFValidationError as error:
         raise InputError(_first_line(error)) from None
     except Exception as error:
-        chain = _chain(error)
+        # The client wraps what stops an upload or a download.
+        chain: list[BaseException] = [error]
+        while (cause := chain[-1].__cause__) is not None and cause not in chain:
+            chain.append(cause)
         refused = next((one for one in chain if getattr(one, "response", None) is not None), None)
         if refused is not None:
-            advice = _advice(refused, repo_id)
-            raise InputError(f"{repo_id}: the Hub refused{advice}") from error
+            raise InputError(f"{repo_id}: the Hub refused{_advice(refused, repo_id)}") from error
         lost = next((one for one in reversed(chain) if _lost(one)), None)
         if lost is None:
             raise
@@ -108,35 +98,20 @@ def clear_hub_errors(repo_id: str) -> Iterator[None]:
         ) from error
 
 
-def _chain(error: BaseException) -> list[BaseException]:
-    """The error and what caused it: the client wraps what stops an upload or a download."""
-    found: list[BaseException] = []
-    current: BaseException | None = error
-    while current is not None and current not in found:
-        found.append(current)
-        current = current.__cause__
-    return found
-
-
 def _advice(error: BaseException, repo_id: str) -> str:
-    from huggingface_hub import get_token
-    from huggingface_hub.errors import (
-        EntryNotFoundError,
-        RepositoryNotFoundError,
-        RevisionNotFoundError,
-    )
+    from huggingface_hub import errors, get_token
 
     response: Any = getattr(error, "response", None)
     status = response.status_code
-    if isinstance(error, RevisionNotFoundError):
+    if isinstance(error, errors.RevisionNotFoundError):
         return ": it has no such revision; name a branch, a tag or a whole commit hash"
-    if isinstance(error, EntryNotFoundError):
+    if isinstance(error, errors.EntryNotFoundError):
         return ": it has no such file"
     if status == 401 and get_token() is None:
         return ": nobody is logged in; run `hf auth login`, or set HF_TOKEN to a token that writes"
     if status == 401:
         return ": it does not know this token; run `hf auth login` anew, or mend HF_TOKEN"
-    if isinstance(error, RepositoryNotFoundError):
+    if isinstance(error, errors.RepositoryNotFoundError):
         return ": there is no such repository, or it is private and this token may not read it"
     if status == 403:
         org = repo_id.split("/")[0]
@@ -149,11 +124,10 @@ def _advice(error: BaseException, repo_id: str) -> str:
 
 
 def _wait(headers: Any) -> str:
-    """How long to wait after a 429, as the answer has it."""
-    said = str(headers.get("retry-after") or "").strip()
+    """How long to wait after a 429, as the answer has it: `"api";r=0;t=120` is 120 s."""
     parts = str(headers.get("ratelimit") or "").replace(" ", "").split(";")
-    reset = next((part[2:] for part in parts if part.startswith(_LIMIT_RESET)), "")
-    seconds = said or reset
+    reset = next((part[2:] for part in parts if part.startswith("t=")), "")
+    seconds = str(headers.get("retry-after") or "").strip() or reset
     if not seconds:
         return "some minutes"
     return f"{seconds} s" if seconds.isdigit() else f"until {seconds}"
@@ -171,31 +145,16 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-# Files of a repository of the Hub, at one commit, in the usual cache.
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """Files of a repository as they were at a commit.
-
-    Attributes:
-        repo_id: ORG/NAME.
-        commit: the hash that the revision stood for.
-        folder: in the cache of the Hub's client.
-    """
-
-    repo_id: str
-    commit: str
-    folder: Path
-
-
-def pull(address: Address, patterns: Sequence[str], *, repo_type: str = "dataset") -> Snapshot:
+def pull(address: Address, patterns: Sequence[str], *, repo_type: str = "dataset") -> Path:
     """Fetch the files that match, unless the cache has them; without a network, the cache alone.
 
     Args:
         address: its revision is resolved to a commit.
         patterns: of paths in the repository, e.g. `README.md` or `add_p97/*`.
         repo_type: "dataset" or "model".
+
+    Returns:
+        Their folder in the cache of the Hub's client, whose name is the commit.
 
     Raises:
         InputError: as `clear_hub_errors` names it, or the cache cannot be written to.
@@ -204,23 +163,14 @@ def pull(address: Address, patterns: Sequence[str], *, repo_type: str = "dataset
     from huggingface_hub.constants import HF_HUB_CACHE
 
     with clear_hub_errors(str(address)), clear_os_errors(HF_HUB_CACHE):
-        found = snapshot_download(
+        folder = snapshot_download(
             address.repo_id,
             repo_type=repo_type,
             revision=address.revision,
             allow_patterns=list(patterns),
             library_name="gmb-hf",
         )
-    return Snapshot(address.repo_id, Path(found).name, Path(found))
-
-
-# A set of files as one commit to a repository of the Hub, read back when it is there.
-
-
-Kind = Literal["dataset", "model", "space"]
-
-_PLACE = {"dataset": "datasets/", "model": "", "space": "spaces/"}
-_BLOCK = 1 << 20
+    return Path(folder)
 
 
 @dataclass(frozen=True)
@@ -243,20 +193,18 @@ def publish(
 ) -> Pushed:
     """Commit files to a repository, which is made where it is not there yet.
 
-    All of them, and what goes away, are one commit: it is there whole or not at all, and the same
-    call goes on where the connection broke. Afterwards the Hub is asked for the hash of each file.
+    It is one commit, there whole or not at all, and the same call goes on where the connection
+    broke. Afterwards the Hub is asked for the hash of each file.
 
     Args:
         files: path in the repository -> a file here, or its content.
-        repo_id: ORG/NAME.
-        kind: of the repository; a Space is one of Gradio.
+        repo_id, kind: ORG/NAME, and what it is; a Space is one of Gradio.
         message: of the commit.
         replaces: which files that lie there already, and are not among `files`, go away.
         private: make a new repository private.
 
     Raises:
-        InputError: no repository's name, what `clear_hub_errors` names, or a file that does not
-            read back as it was sent.
+        InputError: as `clear_hub_errors`, or a file does not read back as it was sent.
     """
     check_repo_id(repo_id)
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
@@ -291,11 +239,7 @@ def publish(
 
 
 def has_repository(repo_id: str, kind: Kind) -> bool:
-    """Whether a repository is there, as far as this token may see.
-
-    Raises:
-        InputError: no repository's name, or what `clear_hub_errors` names.
-    """
+    """Whether a repository is there, as far as this token may see."""
     check_repo_id(repo_id)
     from huggingface_hub import HfApi
 
@@ -326,12 +270,6 @@ def _hashes_of(held: Path | bytes) -> tuple[str, str]:
     return sha256.hexdigest(), git.hexdigest()
 
 
-# Folders that become Spaces of the Hub, one commit each.
-
-
-_REQUIREMENTS = "requirements.txt"
-
-
 def push_space(
     folder: Path, repo_id: str, *, requirement: str | None = None, private: bool = False
 ) -> Pushed:
@@ -340,12 +278,9 @@ def push_space(
     Args:
         folder: with README.md, app.py and what else the Space needs, without subfolders.
         repo_id: ORG/NAME.
-        requirement: how the Space shall install this package, in place of the line in
-            requirements.txt that asks for it: a version, or an address of a wheel or a repository.
+        requirement: how the Space shall install this package (a version, or an address of a wheel
+            or a repository), in place of its line in requirements.txt.
         private: make a new Space private.
-
-    Raises:
-        InputError: as `publish`.
     """
     files: dict[str, Path | bytes] = {
         path.name: path

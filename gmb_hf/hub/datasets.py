@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gmb_hf.documents import parse_yaml
 from gmb_hf.errors import InputError, choose, repeated
 from gmb_hf.files import clear_os_errors, write_text
 from gmb_hf.hub import cards
@@ -65,13 +64,7 @@ class Config:
 
 @dataclass(frozen=True)
 class About:
-    """What a card says of the whole dataset.
-
-    Attributes:
-        title: its heading.
-        summary: a paragraph, Markdown.
-        tags: by which the Hub finds it.
-    """
+    """What a card says of the whole dataset: heading, a paragraph of Markdown, tags of the Hub."""
 
     title: str
     summary: str
@@ -157,9 +150,7 @@ def _write(config: Config, workshop: Path) -> dict[str, list[Path]]:
 def _sharded(tables: Iterable[pa.Table]) -> Iterator[list[pa.Table]]:
     held: list[pa.Table] = []
     size = 0
-    for table in tables:
-        if not table.num_rows:
-            continue
+    for table in (one for one in tables if one.num_rows):
         if held and size + table.nbytes > SHARD_BYTES:
             yield held
             held, size = [], 0
@@ -173,11 +164,11 @@ def _move(shards: Mapping[str, Sequence[Path]], folder: Path) -> None:
     """Put new shards in place, and take away those that an earlier build left there."""
     with clear_os_errors(folder):
         folder.mkdir(exist_ok=True)
-        kept = {path.name for paths in shards.values() for path in paths}
-        for path in (path for paths in shards.values() for path in paths):
-            path.replace(folder / path.name)
+        made = {path.name: path for paths in shards.values() for path in paths}
+        for name, path in made.items():
+            path.replace(folder / name)
         for path in folder.glob("*.parquet"):
-            if path.name not in kept:
+            if path.name not in made:
                 path.unlink()
 
 
@@ -209,27 +200,15 @@ def _card_text(
         "gmb_license": {config.name: config.license for config in configs},
         cards.KEY: {name: entry.entry() for name, entry in entries.items()},
     }
-    first = configs[0]
     return cards.render_card(
         "dataset",
         header,
         title=about.title,
         summary=about.summary,
-        configs=[
-            {
-                "name": config.name,
-                "splits": ", ".join(
-                    f"{split} {rows:,}" for split, rows in contents[config.name].rows.items()
-                ),
-                "license": config.license,
-                "hash": entries[config.name].shown,
-                "summary": config.summary,
-            }
-            for config in configs
-        ],
-        example={"name": first.name, "split": list(first.splits)[-1]},
-        data_version=entries[first.name].version,
-        item=first.item,
+        configs=configs,
+        first=configs[0],
+        contents=contents,
+        entries=entries,
     )
 
 
@@ -251,8 +230,7 @@ def _info(name: str, content: Content) -> dict[str, Any]:
     )
     data = DatasetCardData()
     DatasetInfosDict({name: info}).to_dataset_card_data(data)
-    found = parse_yaml(data.to_yaml(), where=name)["dataset_info"]
-    return {"config_name": name, **found}
+    return {"config_name": name, **data["dataset_info"]}
 
 
 # Under which licence each config stands.
@@ -265,8 +243,7 @@ def _said_licenses(words: Sequence[str], names: Sequence[str]) -> dict[str, str]
         InputError: a name of no config, a config named twice, or two licences for the others.
     """
     pairs = [word.rpartition("=")[::2] for word in words]
-    twice = repeated(name for name, _ in pairs)
-    if twice is not None or not all(license for _, license in pairs):
+    if repeated(name for name, _ in pairs) is not None or not all(said for _, said in pairs):
         raise InputError("--license: write LICENCE, or NAME=LICENCE for one config, each name once")
     for name, _ in pairs:
         if name:
@@ -277,16 +254,13 @@ def _said_licenses(words: Sequence[str], names: Sequence[str]) -> dict[str, str]
 def _license(
     said: Mapping[str, str], name: str, *, own: str | None = None, usual: str | None = None
 ) -> str:
-    """The licence of a config.
+    """The licence of a config; an `InputError` where nobody has said.
 
     Args:
         said: by `--license`.
         name: of the config.
         own: what its source is known to stand under; only its name overrides that.
         usual: where nothing was said.
-
-    Raises:
-        InputError: nobody has said.
     """
     found = said.get(name) or own or said.get("") or usual
     if found is None:
@@ -340,8 +314,7 @@ def formal_configs(
 ) -> list[Config]:
     """A config for each formal task; none named, those of the protocol, `parity_8` and so on.
 
-    Raises:
-        InputError: an unknown task, one that is no formal task, or a bad split.
+    Arguments and errors are those of `modular_configs`.
     """
     return [_config(task, data_seed, fraction) for task in _chosen_tasks(FormalTask, tasks)]
 

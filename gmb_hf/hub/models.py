@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gmb_hf import escape
 from gmb_hf.benchmark.results import Results
 from gmb_hf.errors import InputError
 from gmb_hf.files import write_text
@@ -69,6 +68,12 @@ class SavedModel:
     log: RunLog
     held_out: HeldOut
     fingerprints: dict[str, CardFingerprint]
+
+    @property
+    def pulled(self) -> dict[str, str] | None:
+        """The dataset of the Hub that holds its rows; None where they were made on the spot."""
+        sources = hub_sources(self.log.metadata)
+        return next((one for one in sources if one["what"] == "data"), None)
 
 
 def read_saved_model(folder: str | Path) -> SavedModel:
@@ -198,7 +203,7 @@ def write_model_card(
     place: str,
     figures: bool = True,
 ) -> list[Path]:
-    """Write README.md and its pictures to a folder.
+    """Write README.md and its pictures to a folder; returns their paths, the card first.
 
     Args:
         saved: the model.
@@ -207,16 +212,18 @@ def write_model_card(
         place: how the card's example finds the model, ORG/NAME or a path.
         figures: whether to draw the pictures.
 
-    Returns:
-        The card and the pictures.
-
     Raises:
         InputError: the results are of another task or model.
     """
     from gmb_hf.training.checkpoints import LOG
 
-    if results is not None:
-        refuse_results_of_others(saved, results)
+    for key in ("task", "model") if results is not None else ():
+        judged, own = getattr(results.boundary, key), saved.log.metadata.get(key)
+        if judged != own:
+            raise InputError(
+                f"--results: were judged on runs whose {key} is {judged!r}, this model's is "
+                f"{own!r}; give the results of its own runs"
+            )
     target, said = Path(folder), saved.log.metadata
     written: list[Path] = []
     if figures:
@@ -229,31 +236,22 @@ def write_model_card(
     text = render_card(
         "model",
         header(saved, results, name=Path(place).name),
-        title=escape.markdown(Path(place).name),
-        task=escape.markdown(str(said.get("task", saved.config.task.title))),
-        data=_data_in_words(saved),
+        title=Path(place).name,
+        task=said.get("task", saved.config.task.title),
+        data=saved.pulled,
+        made_rows="rows" if saved.config.task.name else "equations",
         held_out=saved.held_out,
         place=place,
         pictures={path.stem: path.name for path in written},
         verdicts=None if found is None else verdict_table(found.ranked, found.target).md(),
-        answer=None if found is None else escape.markdown(found.sentence),
+        answer=found and found.sentence,
         judged=None if results is None else f"{results.summary.n_seeds:,} held-out runs",
-        made=[
-            escape.markdown(f"{key}: {said[key]}")
-            for key in ("preset", "model", "optimizer", "schedule")
-            if said.get(key)
-        ]
-        + [f"seed: {saved.seed}"],
+        made={
+            key: said[key] for key in ("preset", "model", "optimizer", "schedule") if said.get(key)
+        }
+        | {"seed": saved.seed},
         settings=json.dumps(saved.config.training_identity(), indent=2, sort_keys=True),
-        fingerprints=[
-            {
-                "name": name,
-                "count": entry.item_count,
-                "item": entry.item,
-                "hash": entry.content_hash,
-            }
-            for name, entry in saved.fingerprints.items()
-        ],
+        fingerprints=saved.fingerprints,
         log=LOG,
     )
     return [write_text(target / CARD, text), *written]
@@ -269,7 +267,7 @@ def header(saved: SavedModel, results: Results | None, *, name: str) -> dict[str
         "library_name": "transformers",
         "pipeline_tag": "text-generation",
         "tags": _TAGS,
-        "datasets": [source["repo"] for source in _sources(saved, "data")] or None,
+        "datasets": [saved.pulled["repo"]] if saved.pulled else None,
         "eval_results": evaluations(saved, results),
         KEY: {what: entry.entry() for what, entry in saved.fingerprints.items()},
     }
@@ -282,14 +280,13 @@ def evaluations(saved: SavedModel, results: Results | None) -> list[EvalResult]:
     from huggingface_hub import EvalResult
 
     task = saved.config.task
-    pulled = next(iter(_sources(saved, "data")), None)
     learned_task = task.build()
     name = learned_task.name
     learned: dict[str, Any] = {
         "task_type": "text-generation",
         "task_name": name if learned_task.equation is None else "modular arithmetic",
         "dataset_name": task.title,
-        **_dataset_of(pulled, name, name),
+        **_dataset_of(saved.pulled, name, name),
         "dataset_args": {"data_seed": task.data_seed_of(saved.seed), "train": task.share},
     }
     measured = (
@@ -332,34 +329,6 @@ def _dataset_of(pulled: Mapping[str, Any] | None, kind: str, config: str | None)
         "dataset_revision": found["revision"],
         "dataset_split": "held out",
     }
-
-
-def refuse_results_of_others(saved: SavedModel, results: Results) -> None:
-    """Refuse results that were judged on runs of another task or model.
-
-    Raises:
-        InputError: they differ.
-    """
-    for key in ("task", "model"):
-        judged, own = getattr(results.boundary, key), saved.log.metadata.get(key)
-        if judged != own:
-            raise InputError(
-                f"--results: were judged on runs whose {key} is {judged!r}, this model's is "
-                f"{own!r}; give the results of its own runs"
-            )
-
-
-def _sources(saved: SavedModel, what: str) -> list[dict[str, str]]:
-    return [source for source in hub_sources(saved.log.metadata) if source["what"] == what]
-
-
-def _data_in_words(saved: SavedModel) -> str:
-    pulled = next(iter(_sources(saved, "data")), None)
-    if pulled is None:
-        kind = "rows" if saved.config.task.name else "equations"
-        return f"{kind} made on the spot"
-    repo, revision = escape.markdown(pulled["repo"]), pulled["revision"]
-    return f"[{repo}](https://huggingface.co/datasets/{repo}/tree/{revision}) at `{revision[:12]}`"
 
 
 # A saved model to a repository of the Hub: weights, log, card and pictures in one commit.

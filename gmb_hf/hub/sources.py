@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from gmb_hf.design.design import Design
 from gmb_hf.errors import InputError, choose
 from gmb_hf.hub.cards import CARD, HERE, KEY, Card, CardFingerprint, refuse_unfrozen, verify
-from gmb_hf.hub.client import Address, Pushed, has_repository, is_address, publish, pull
+from gmb_hf.hub.client import Address, Pushed, has_repository, publish, pull
 from gmb_hf.runs.metadata import DIFFERS, hub_entry, with_hub_runs
 from gmb_hf.runs.runlog import RunLog
 
@@ -31,9 +31,8 @@ class PulledConfig:
     """A config of a dataset of the Hub, whose items are those that its card says.
 
     Attributes:
-        name: of the config.
+        name, entry: of the config, and what the card says of it.
         files: split -> its Parquet files, in the cache.
-        entry: what the card says of it.
         source: repository, commit, config and fingerprint, as logs and results record them.
     """
 
@@ -52,15 +51,15 @@ def pull_dataset(address: Address) -> tuple[Card, list[str]]:
     Raises:
         InputError: as `pull`; there is no card with fingerprints, or no such config.
     """
-    first = pull(address, [CARD])
-    where = f"{address.repo_id}@{first.commit[:12]}"
-    if not (first.folder / CARD).is_file():
+    folder = pull(address, [CARD])
+    where = f"{address.repo_id}@{folder.name[:12]}"
+    if not (folder / CARD).is_file():
         raise InputError(f"{where}: has no {CARD}; only what `gmb data push` pushed can be used")
-    card = Card.read(first.folder, where=where)
+    card = Card.read(folder, where=where)
     names = list(card.entries)
     if address.config is not None:
         names = [choose("config", address.config, names, where=where)]
-    pull(replace(address, revision=first.commit), [CARD, *_patterns(card, names)])
+    pull(replace(address, revision=folder.name), [CARD, *_patterns(card, names)])
     return card, names
 
 
@@ -122,12 +121,10 @@ def read_runs(sources: str | Path | Sequence[str | Path], **options: Any) -> Run
         InputError: as `RunLog.read` and `pull_configs`, or a config that holds no run logs.
     """
     given = [sources] if isinstance(sources, (str, Path)) else list(sources)
-    if not any(map(is_address, given)):
-        return RunLog.read(sources, **options)
     places: list[str | Path] = []
     pulled: list[dict[str, str]] = []
     for source in given:
-        if not is_address(source):
+        if not str(source).startswith("hf://"):
             places.append(source)
             continue
         for config in pull_configs(Address.parse(str(source), option="--runs")):
@@ -138,8 +135,9 @@ def read_runs(sources: str | Path | Sequence[str | Path], **options: Any) -> Run
                 )
             places += [path for paths in config.files.values() for path in paths]
             pulled.append(config.source)
-    log = RunLog.read(places, **options)
-    log.metadata = with_hub_runs(log.metadata, pulled)
+    log = RunLog.read(places if pulled else sources, **options)
+    if pulled:
+        log.metadata = with_hub_runs(log.metadata, pulled)
     return log
 
 
@@ -154,12 +152,10 @@ def data_source(text: str, settings: TaskSettings) -> dict[str, Any]:
         settings: of the task.
 
     Returns:
-        Where they came from (repository, commit, config, fingerprint), as metadata of the logs
-        that are trained on them.
+        Where they came from, as metadata of the logs that are trained on them.
 
     Raises:
-        InputError: as `pull_configs`, or the rows are those of another task; both fingerprints are
-            named.
+        InputError: as `pull_configs`, or the rows are those of another task.
     """
     task = settings.build()
     address = Address.parse(text, option="--data")
@@ -190,10 +186,7 @@ def data_source(text: str, settings: TaskSettings) -> dict[str, Any]:
 def push_dataset(folder: str | Path, repo_id: str, *, private: bool = False) -> Pushed:
     """Publish a dataset that `gmb data build` wrote, if it is what its card says.
 
-    Args:
-        folder: with the card.
-        repo_id: ORG/NAME; what it holds already may only grow, as in a folder.
-        private: make a new repository private.
+    What the repository holds already may only grow, as in a folder.
 
     Raises:
         InputError: as `verify` and `publish`; the folder is not what its card says, or would
@@ -237,8 +230,7 @@ def push_runs(
     Args:
         source: run logs as `--runs` takes them, or `NAME=SOURCE`.
         repo_id: ORG/NAME.
-        license: of the logs, as in `runs_configs`.
-        version: of the set; a later one may only add runs to what is there.
+        license, version: as in `runs_configs` and `build`.
         private: make a new repository private.
 
     Raises:
@@ -258,9 +250,9 @@ def push_runs(
 def _refuse_unfrozen(folder: Path, repo_id: str) -> None:
     """Refuse a push that would change or drop what an earlier one has frozen."""
     there = pull(Address(repo_id), [CARD])
-    if not (there.folder / CARD).is_file():
+    if not (there / CARD).is_file():
         return
-    own, frozen = Card.read(folder), Card.read(there.folder, where=repo_id)
+    own, frozen = Card.read(folder), Card.read(there, where=repo_id)
     if KEY not in frozen.header:
         raise InputError(
             f"{repo_id}: holds another dataset, whose card has no {KEY}; choose another repository"
@@ -271,11 +263,11 @@ def _refuse_unfrozen(folder: Path, repo_id: str) -> None:
         if name in own.entries and own.entries[name].content_hash != old.content_hash
     ]
     if changed:
-        pull(Address(repo_id, there.commit), [CARD, *_patterns(frozen, changed)])
+        pull(Address(repo_id, there.name), [CARD, *_patterns(frozen, changed)])
     try:
         refuse_unfrozen(frozen, own.entries, own.content)
     except InputError as error:
-        raise InputError(str(error).replace(str(there.folder), repo_id)) from None
+        raise InputError(str(error).replace(str(there), repo_id)) from None
 
 
 # Which design a command means, and which runs of a log it may look at.
@@ -291,12 +283,12 @@ def design_for(
 
     Args:
         log: explore runs.
-        prereg_path: a YAML file. preset_name: of a config instead.
+        prereg_path: a YAML file.
+        preset_name: of a config instead.
         fields: of the design, by its names, that are to be different from what those say.
 
     Raises:
-        InputError: both were given, or neither and the log does not say; or the log's parts were
-            trained for different designs.
+        InputError: both were given, or neither and the log does not say which one.
     """
     if prereg_path is not None and preset_name is not None:
         raise InputError("--prereg and --preset are two designs; give one of them")
@@ -319,33 +311,23 @@ def design_for(
     return design_of(RunConfig.from_dict({"preset": name, **design}), log, fields)
 
 
-def explore_part(log: RunLog, design: Design) -> tuple[RunLog, int]:
-    """The runs that may be explored, and how many held-out ones were set aside.
-
-    Raises:
-        InputError: none of the declared explore seeds is in the log.
-    """
-    return _part(log, design.seeds_explore, design.seeds_eval, "explore")
-
-
-def held_out_part(log: RunLog, design: Design) -> tuple[RunLog, int]:
-    """The runs that are held out, and how many explore runs were set aside.
-
-    Raises:
-        InputError: none of the declared held-out seeds is in the log.
-    """
-    return _part(log, design.seeds_eval, design.seeds_explore, "held-out")
-
-
-def _part(
-    log: RunLog, wanted: tuple[int, ...], others: tuple[int, ...], what: str
+def part_of(
+    log: RunLog, design: Design, part: Literal["explore", "held-out"]
 ) -> tuple[RunLog, int]:
+    """The runs that are explored, or held out, and how many others were set aside.
+
+    Raises:
+        InputError: none of the declared seeds of that part is in the log.
+    """
+    seeds = {"explore": set(design.seeds_explore), "held-out": set(design.seeds_eval)}
+    chosen = seeds.pop(part)
+    (unwanted,) = seeds.values()
     rows = list(zip(log.runs, log.seeds, strict=True))
-    chosen, unwanted = set(wanted), set(others)
     kept = [run for run, seed in rows if (seed in chosen if chosen else seed not in unwanted)]
     if not kept:
+        field = "boundary.seeds_explore" if part == "explore" else "boundary.seeds_eval"
         raise InputError(
-            f"none of the {len(log.runs)} runs is a declared {what} run (boundary.seeds_"
-            f"{'explore' if what == 'explore' else 'eval'}); check --runs, or the seeds"
+            f"none of the {len(log.runs)} runs is a declared {part} run ({field}); check --runs, "
+            "or the seeds"
         )
     return (log if len(kept) == len(rows) else log.select(kept)), len(rows) - len(kept)

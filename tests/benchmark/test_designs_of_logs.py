@@ -9,7 +9,7 @@ from synthetic import synthetic_runlog
 
 from gmb_hf import Design, InputError, RunLog, preset
 from gmb_hf.benchmark.prepare import boundary_of, statements_of, with_boundary
-from gmb_hf.hub.sources import design_for, explore_part, held_out_part
+from gmb_hf.hub.sources import design_for, part_of
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.presets import design_of
 
@@ -30,19 +30,19 @@ class TestParts:
 
     def test_declared_seeds_are_taken_and_the_others_set_aside(self, both: RunLog, design: Design):
         prereg = design.replace(seeds_explore=list(range(30)), seeds_eval=list(range(100, 140)))
-        explored, aside = explore_part(both, prereg)
+        explored, aside = part_of(both, prereg, "explore")
         assert (set(explored.seeds), aside) == (set(range(30)), 40)
-        judged, aside = held_out_part(both, prereg)
+        judged, aside = part_of(both, prereg, "held-out")
         assert (set(judged.seeds), aside) == (set(range(100, 140)), 30)
 
     def test_one_side_declared_leaves_the_rest_to_the_other(self, both: RunLog, design: Design):
         prereg = design.replace(seeds_eval=list(range(100, 140)))
-        explored, aside = explore_part(both, prereg)
+        explored, aside = part_of(both, prereg, "explore")
         assert (len(explored.runs), aside) == (30, 40)
 
     def test_nothing_declared_takes_everything(self, both: RunLog, design: Design):
-        for part in (explore_part, held_out_part):
-            found, aside = part(both, design)
+        for part in ("explore", "held-out"):
+            found, aside = part_of(both, design, part)
             assert found is both
             assert aside == 0
 
@@ -51,15 +51,15 @@ class TestParts:
         table = log.table.drop_columns(["seed"]).set_column(0, "run", [["anon"] * 5])
         nameless = RunLog.from_table(table)
         with pytest.raises(InputError, match="none of the 1 runs is a declared held-out run"):
-            held_out_part(nameless, design.replace(seeds_eval=[0]))
-        assert explore_part(nameless, design.replace(seeds_eval=[0]))[1] == 0
+            part_of(nameless, design.replace(seeds_eval=[0]), "held-out")
+        assert part_of(nameless, design.replace(seeds_eval=[0]), "explore")[1] == 0
 
     @pytest.mark.parametrize(
-        ("part", "key"), [(explore_part, "seeds_explore"), (held_out_part, "seeds_eval")]
+        ("part", "key"), [("explore", "seeds_explore"), ("held-out", "seeds_eval")]
     )
-    def test_none_of_them(self, explore_log: RunLog, design: Design, part, key: str):
+    def test_none_of_them(self, explore_log: RunLog, design: Design, part: str, key: str):
         with pytest.raises(InputError, match=rf"declared .* run \(boundary\.{key}\); check --runs"):
-            part(explore_log, design.replace(**{key: [777]}))
+            part_of(explore_log, design.replace(**{key: [777]}), part)
 
 
 class TestDesignFor:

@@ -22,7 +22,7 @@ from gmb_hf.design.design import Ensemble
 from gmb_hf.design.explain import explain
 from gmb_hf.design.lock import LockedEnsemble
 from gmb_hf.documents import dump_yaml
-from gmb_hf.hub.sources import explore_part
+from gmb_hf.hub.sources import part_of
 from gmb_hf.indicators.catalogue import compute
 from gmb_hf.indicators.ensemble import fitted_ensemble
 from gmb_hf.training.presets import design_of
@@ -71,7 +71,7 @@ class TestTheLock:
         found = []
         for held_out in (runs(30, 200), runs(30, 200, share_with_event=0.2), runs(7, 300)):
             both = RunLog.concat([held_out, explored])
-            part, aside = explore_part(both, design)
+            part, aside = part_of(both, design, "explore")
             assert aside == len(held_out.runs)
             found.append(dump_yaml(without_dates(locked(part, design))))
         assert (
