@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,6 @@ class Answer:
         sample: which of its answers to this prompt, from 0.
         answer: the text, without the prompt.
         seed: of the run; None where nobody says.
-        line: of the file, from 1; 0 where there is none.
     """
 
     run: str
@@ -54,7 +53,6 @@ class Answer:
     sample: int
     answer: str
     seed: int | None = None
-    line: int = field(default=0, compare=False)
 
     @property
     def pair(self) -> tuple[str, str]:
@@ -90,7 +88,7 @@ def read_answers(path: str | Path) -> tuple[Answer, ...]:
             if not raw.strip():
                 continue
             where = f"{place}:{number}"
-            answer = _parsed(raw, number, where)
+            answer = _parsed(raw, where)
             key = (answer.run, answer.step, answer.prompt, answer.sample)
             if key in lines:
                 raise InputError(
@@ -141,7 +139,7 @@ def shown(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
 
 
-def _parsed(raw: bytes, number: int, where: str) -> Answer:
+def _parsed(raw: bytes, where: str) -> Answer:
     try:
         item = parse_json(raw.decode("utf-8"), where=where)
     except (UnicodeDecodeError, InputError) as error:
@@ -164,7 +162,7 @@ def _parsed(raw: bytes, number: int, where: str) -> Answer:
         raise InputError(f"{where}: 'run' is empty; name the run that answered")
     if item.get("seed") is not None:
         values["seed"] = _of_kind("seed", item["seed"], int, where)
-    return Answer(**values, line=number)
+    return Answer(**values)
 
 
 def _of_kind(name: str, value: Any, kind: type, where: str) -> Any:
@@ -192,9 +190,6 @@ def shown_json(value: Any) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
-# The file of prompts that checkpoints are to answer.
-
-
 def read_prompts(path: str | Path) -> tuple[str, ...]:
     """The prompts of a text file, one a line; blank lines are passed over.
 
@@ -203,27 +198,21 @@ def read_prompts(path: str | Path) -> tuple[str, ...]:
     Raises:
         InputError: no such file, no prompts, a line that is no such object, or a prompt twice.
     """
-    lines = [line for line in read_text(path).split("\n") if line.strip()]
-    found = [line.rstrip("\r") for line in lines]
+    found = [line.rstrip("\r") for line in read_text(path).split("\n") if line.strip()]
     if str(path).endswith(".jsonl"):
-        found = [_prompt_of(line, f"{path}: prompt {n}") for n, line in enumerate(lines, start=1)]
+        for number, line in enumerate(found, start=1):
+            where = f"{path}: prompt {number}"
+            item = parse_json(line, where=where)
+            prompt = item.get("prompt") if isinstance(item, dict) else None
+            if not isinstance(prompt, str):
+                raise InputError(f'{where}: is no object {{"prompt": text}}')
+            found[number - 1] = check_text(prompt, where)
     if not found:
         raise InputError(f"{path}: holds no prompts; write one a line")
     twice = repeated(found)
     if twice is not None:
         raise InputError(f"{path}: the prompt {shown(twice)} stands there twice; once is enough")
     return tuple(found)
-
-
-def _prompt_of(line: str, where: str) -> str:
-    item = parse_json(line, where=where)
-    prompt = item.get("prompt") if isinstance(item, dict) else None
-    if not isinstance(prompt, str):
-        raise InputError(f'{where}: is no object {{"prompt": text}}')
-    return check_text(prompt, where)
-
-
-# The file of scores by run and step: Parquet, CSV or JSON lines, a row for each checkpoint.
 
 
 ENDINGS = (".parquet", ".csv", ".jsonl")
@@ -243,13 +232,7 @@ class CheckpointScore:
 
 @dataclass(frozen=True)
 class Scores:
-    """One score of many checkpoints.
-
-    Attributes:
-        name: of the column.
-        rows: a checkpoint each.
-        made_by: a line that names what made them.
-    """
+    """One score of many checkpoints: the name of its column, and a line that names what made it."""
 
     name: str
     rows: tuple[CheckpointScore, ...]
@@ -279,11 +262,7 @@ def check_scores_path(path: str | Path, name: str) -> None:
 
 
 def write_scores(path: str | Path, scores: Scores) -> Path:
-    """Write a file of scores, atomically.
-
-    Raises:
-        InputError: an ending that is not one of `ENDINGS`, or the file cannot be written.
-    """
+    """Write a file of scores, atomically; `check_scores_path` says which it may be."""
     check_scores_path(path, scores.name)
     place, table = Path(path), scores.table()
     if place.suffix == ".jsonl":
@@ -294,9 +273,6 @@ def write_scores(path: str | Path, scores: Scores) -> Path:
         else:
             pq.write_table(table, temporary, compression="zstd")
     return place
-
-
-# Self-consistency of checkpoints, from a file of answers: no model is needed.
 
 
 NAME = "self_consistency_disagreement"

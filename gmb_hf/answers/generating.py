@@ -110,8 +110,7 @@ def generate(
     }
     taken = "another process writes answers here; wait for it, or choose another --out"
     with claim(path, taken):
-        done = _finished(path, settings)
-        lines = _finished_lines(path, done, len(prompts) * sampling.samples)
+        done, lines = _finished(path, settings, len(prompts) * sampling.samples)
         _write_note(path, settings, done)
         answered = 0
         for saved in checkpoints:
@@ -173,8 +172,11 @@ def answers_of(
     ]
 
 
-def _finished(path: Path, settings: dict[str, Any]) -> dict[str, str]:
-    """The checkpoints whose answers are in the file: run and step -> the hash of their weights."""
+def _finished(path: Path, settings: dict[str, Any], each: int) -> tuple[dict[str, str], list[str]]:
+    """The checkpoints that the note names, with the hash of their weights; and their lines.
+
+    Each has so many. Others were written by a process that stopped before it wrote the note.
+    """
     note = about_path(path)
     if not note.exists() and path.exists():
         raise InputError(
@@ -182,7 +184,7 @@ def _finished(path: Path, settings: dict[str, Any]) -> dict[str, str]:
             "another --out"
         )
     if not note.exists():
-        return {}
+        return {}, []
     held = read_json(note)
     found = held.get("checkpoints") if isinstance(held, dict) else None
     if not isinstance(found, dict):
@@ -195,25 +197,17 @@ def _finished(path: Path, settings: dict[str, Any]) -> dict[str, str]:
             )
     if found and not path.exists():
         raise InputError(f"{path}: is gone, but {note} says what it held; remove that, too")
-    return dict(found)
-
-
-def _finished_lines(path: Path, done: Mapping[str, str], each: int) -> list[str]:
-    """The lines of the checkpoints that the note names, so many of each.
-
-    Others were written by a process that stopped before it wrote the note.
-    """
-    if not done:
-        return []
-    known = [one for one in read_answers(path) if _name(one.run, one.step) in done]
+    if not found:
+        return {}, []
+    known = [one for one in read_answers(path) if _name(one.run, one.step) in found]
     counts = Counter(_name(one.run, one.step) for one in known)
-    for name in done:
+    for name in found:
         if counts[name] != each:
             raise InputError(
                 f"{path}: has {counts[name]} of the {each} answers of {name!r} that "
                 f"{about_path(path).name} says it holds; remove both files, and ask again"
             )
-    return [answer.to_json() for answer in known]
+    return dict(found), [answer.to_json() for answer in known]
 
 
 def _write_note(path: Path, settings: dict[str, Any], done: Mapping[str, str]) -> None:

@@ -91,9 +91,8 @@ class Asking:
             raise InputError(f"--label is for --how label, not {self.how}")
         if self.template is not None:
             if self.how == "likelihood":
-                raise InputError(
-                    "--template: the likelihood is that of the answer after its prompt"
-                )
+                message = "--template: the likelihood is that of the answer after its prompt"
+                raise InputError(message)
             _check_template(self.template)
         if not self.yes or not self.no or self.yes == self.no:
             raise InputError("--yes and --no: two different words are needed")
@@ -117,11 +116,7 @@ def _check_template(template: str) -> None:
 
 
 class _ModelJudge:
-    """What judges that are models have in common.
-
-    Attributes:
-        place, about: as `Judge`.
-    """
+    """What judges that are models have in common; `place` and `about` are those of `Judge`."""
 
     def __init__(self, model: Model, about: dict[str, Any]) -> None:
         self._model = model
@@ -284,8 +279,7 @@ def load_judge(source: Source, asking: Asking, *, device: str = "auto") -> Judge
     """The judge of a model; its weights are loaded when it first rates.
 
     Raises:
-        InputError: the model is of another kind than the way of asking needs, or it is not said
-            which of its labels is the score.
+        InputError: the model is of another kind than the way of asking needs, or of several labels.
     """
     head = head_of(source)
     how = asking.how
@@ -302,11 +296,8 @@ def load_judge(source: Source, asking: Asking, *, device: str = "auto") -> Judge
     return CausalJudge(model, asking.template or ASK if words else PLAIN, words)
 
 
-# Scores that were paid for once, on disk: SHA-256 of what they depend on -> number.
-
-
-_KEYS = 500  # in one question
 _PATIENCE = 60.0  # seconds for another process that is writing
+_QUERY = "SELECT score FROM scores WHERE key = ?"
 _TABLE = "CREATE TABLE IF NOT EXISTS scores (key BLOB PRIMARY KEY, score REAL) WITHOUT ROWID"
 
 
@@ -317,13 +308,10 @@ def default_cache() -> Path:
 
 
 class ScoreCache:
-    """The scores in a file, which is made where there is none.
-
-    Args:
-        path: the file.
+    """Scores that were paid for once, in a file: SHA-256 of what they depend on -> number.
 
     Raises:
-        InputError: it is another kind of file, or cannot be written to.
+        InputError: the file is of another kind, or cannot be written to.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -339,11 +327,9 @@ class ScoreCache:
         """Those of the keys that are known, with their scores; NaN for "has none"."""
         found: dict[bytes, float] = {}
         with self._clear_errors():
-            for start in range(0, len(keys), _KEYS):
-                part = keys[start : start + _KEYS]
-                query = f"SELECT key, score FROM scores WHERE key IN ({','.join('?' * len(part))})"
-                for key, score in self._held.execute(query, part):
-                    found[key] = float("nan") if score is None else score
+            for key in keys:
+                for (score,) in self._held.execute(_QUERY, (key,)):
+                    found[key] = math.nan if score is None else score
         return found
 
     def put(self, scores: Mapping[bytes, float]) -> None:
@@ -351,15 +337,11 @@ class ScoreCache:
         with self._clear_errors(), self._held:
             self._held.executemany("INSERT OR REPLACE INTO scores VALUES (?, ?)", scores.items())
 
-    def close(self) -> None:
-        """Let go of the file."""
-        self._held.close()
-
     def __enter__(self) -> ScoreCache:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self._held.close()
 
     @contextmanager
     def _clear_errors(self) -> Iterator[None]:
@@ -372,9 +354,6 @@ class ScoreCache:
             ) from None
 
 
-# Answers rated by a judge: each distinct answer once, and never again.
-
-
 _RULES = 2  # to be raised when the same judge gives another number to the same answer
 _SAVE_EVERY = 1.0  # seconds
 _AT_ONCE = 1 << 14  # answers that a judge is given: it holds the tokens of all of them
@@ -382,12 +361,10 @@ _AT_ONCE = 1 << 14  # answers that a judge is given: it holds the tokens of all 
 
 @dataclass(frozen=True)
 class Rated:
-    """The scores of a file of answers.
+    """The scores of a file of answers, by run and step.
 
     Attributes:
-        scores: by run and step.
-        rated_now: distinct answers that the judge saw now.
-        from_cache: distinct answers whose score was in the cache.
+        rated_now, from_cache: distinct answers that the judge saw now, or whose score was known.
         empty: answers without a score, which no mean counts.
     """
 
@@ -408,6 +385,8 @@ def rate(
 ) -> Rated:
     """Rate answers; the score of a checkpoint is the mean over its prompts of those over samples.
 
+    Each distinct answer is rated once, and never again where the cache is the same.
+
     Args:
         answers: as `read_answers` gives them.
         judge: that rates those of which the cache knows nothing.
@@ -423,9 +402,8 @@ def rate(
     positive_int("--batch-size", batch)
     grouped = files.by_checkpoint(answers)
     files.require_same_prompts(grouped)
-    keys = {
-        pair: item_hash([_RULES, judge.about, *pair]) for pair in {one.pair: 0 for one in answers}
-    }
+    pairs = dict.fromkeys(one.pair for one in answers)
+    keys = {pair: item_hash([_RULES, judge.about, *pair]) for pair in pairs}
     found = cache.get(list(keys.values()))
     missing = [pair for pair, key in keys.items() if key not in found]
     on_rated(len(keys) - len(missing))

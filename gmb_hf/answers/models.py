@@ -64,10 +64,10 @@ class Source:
 def find_model(
     place: str, *, revision: str | None = None, trust_remote_code: bool = False
 ) -> Source:
-    """The files of a model, fetched where they are not here.
+    """The files of a model, in a folder or fetched from a repository of the Hub.
 
     Args:
-        place: a folder, or a repository of the Hub.
+        place: a folder, or a repository.
         revision: branch, tag or commit of a repository.
         trust_remote_code: let code that comes with the model run.
 
@@ -141,11 +141,10 @@ def _json(path: Path, place: str) -> dict[str, Any]:
     return held
 
 
-# Batches of equally long rows, which need no padding: a row is computed as it would be alone.
-
-
 def equally_long(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
     """The places of rows, in groups of one length and of at most `most`, the shortest first.
+
+    Equally long rows need no padding: a row is computed as it would be alone.
 
     >>> list(equally_long([3, 1, 3, 3], 2))
     [[1], [0, 2], [3]]
@@ -201,11 +200,7 @@ class Model:
 
     @cached_property
     def config(self) -> Any:
-        """Its config, which needs no weights.
-
-        Raises:
-            InputError: it cannot be read.
-        """
+        """Its config, which needs no weights; an `InputError` where it cannot be read."""
         return self._read("AutoConfig")
 
     @property
@@ -289,9 +284,7 @@ class Model:
     def ids(self, text: str, *, framed: bool = False) -> list[int]:
         """The tokens of a text; what looks like a special token in it is text.
 
-        Args:
-            text: any.
-            framed: with the special tokens that a classifier expects around it.
+        `framed` adds the special tokens that a classifier expects around it.
         """
         held = self.tokenizer(
             text, add_special_tokens=framed, split_special_tokens=True, verbose=False
@@ -299,15 +292,11 @@ class Model:
         return list(held["input_ids"])
 
     def ids_after(self, text: str, before: list[int], more: str) -> list[int]:
-        """The tokens of more text after a text; those of both together, where they go on from it.
+        """The tokens of more text after a text whose tokens are `before`.
 
-        Some tokenizers (SentencePiece's) put a space before whatever they read, so that the same
-        words have other tokens alone than after a text.
-
-        Args:
-            text: what stands before.
-            before: its tokens.
-            more: what follows at once.
+        They are those of both together, where those go on from `before`. Some tokenizers
+        (SentencePiece's) put a space before whatever they read, so that the same words have other
+        tokens alone than after a text.
         """
         whole = self.ids(text + more)
         return whole[len(before) :] if whole[: len(before)] == before else self.ids(more)
@@ -330,12 +319,7 @@ class Model:
         return torch.tensor(rows, dtype=torch.int64, device=self.device)
 
     def require_tokens(self, sizes: Sequence[int], prompts: Sequence[str]) -> None:
-        """Refuse a prompt with no token before what the model is to say.
-
-        Args:
-            sizes: how many tokens those are.
-            prompts: the texts, for the message.
-        """
+        """Refuse a prompt with no token before what the model is to say."""
         for size, prompt in zip(sizes, prompts, strict=True):
             if not size:
                 raise InputError(
@@ -344,12 +328,11 @@ class Model:
                 )
 
     def require_room(self, sizes: Sequence[int], prompts: Sequence[str], advice: str) -> None:
-        """Refuse a text that is longer than the model takes.
+        """Refuse a text that is longer than the model takes; `advice` says what to do then.
 
         Args:
             sizes: tokens of each text.
             prompts: with which they begin, for the message.
-            advice: what to do.
         """
         most, prompt = max(zip(sizes, prompts, strict=True), default=(0, ""))
         if self.longest is not None and most > self.longest:
@@ -359,11 +342,7 @@ class Model:
             )
 
     def finite(self, values: torch.Tensor) -> NDArray[np.float64]:
-        """Values as an array.
-
-        Raises:
-            InputError: one is NaN or infinite.
-        """
+        """Values as an array; an `InputError` where one is NaN or infinite."""
         found: NDArray[np.float64] = values.cpu().numpy()
         wrong = found[~np.isfinite(found)]
         if wrong.size:
@@ -376,9 +355,6 @@ def head_of(source: Source) -> Head | None:
     named = [str(name) for name in source.config().get("architectures") or []]
     found = [head for head, ends in _ENDINGS.items() for name in named if name.endswith(ends)]
     return found[0] if found else None
-
-
-# Checkpoints that somebody names: which run each belongs to, and at which step it was saved.
 
 
 _STEP = re.compile(r"(?:checkpoint|step)-(\d+)")
@@ -408,7 +384,15 @@ def find_checkpoints(given: Sequence[str]) -> tuple[Saved, ...]:
     found: dict[tuple[str, int], Saved] = {}
     for word in given:
         for saved in _checkpoints_in(word):
-            _check_key(saved, word)
+            check_text(saved.run, f"--checkpoints: the run {saved.run!r}")
+            if not saved.run.strip():
+                raise InputError(
+                    f"--checkpoints {word}: the run has no name; write RUN:STEP=FOLDER"
+                )
+            if saved.step > LARGEST:
+                raise InputError(
+                    f"--checkpoints {word}: step {saved.step} is too large; at most 2^53"
+                )
             other = found.setdefault((saved.run, saved.step), saved)
             if other.folder.resolve() != saved.folder.resolve():
                 raise InputError(
@@ -456,12 +440,3 @@ def _checkpoint(folder: Path) -> Saved:
         if isinstance(step, int):
             return Saved(place.name, step, folder)
     raise InputError(f"{folder}: nothing says at which step it was saved; write RUN:STEP={folder}")
-
-
-def _check_key(saved: Saved, word: str) -> None:
-    """Refuse a run or step that no file of answers could hold."""
-    check_text(saved.run, f"--checkpoints: the run {saved.run!r}")
-    if not saved.run.strip():
-        raise InputError(f"--checkpoints {word}: the run has no name; write RUN:STEP=FOLDER")
-    if saved.step > LARGEST:
-        raise InputError(f"--checkpoints {word}: step {saved.step} is too large; at most 2^53")

@@ -211,9 +211,6 @@ class Card:
         return read_content(self.shards(config), self.entries[config].item)
 
 
-# What a config's Parquet files hold, read back in memory that does not grow with them.
-
-
 @dataclass(frozen=True)
 class Content:
     """What the files of one config hold.
@@ -293,9 +290,6 @@ def _batches(shard: Path) -> Iterator[pa.RecordBatch]:
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{shard}: damaged, or not a Parquet file: {reason}; {_AGAIN}") from None
-
-
-# Whether a dataset is what its card says: every item hashed anew.
 
 
 @dataclass(frozen=True)
@@ -395,7 +389,11 @@ def _compared(card: Card, name: str) -> tuple[list[str], list[str]]:
     faults += _other_counts(card, name, content)
     if faults or same_bytes:
         return faults, []
-    anew = [split for split, paths in shards.items() if any(map(_written_by_datasets, paths))]
+    anew = [
+        split
+        for split, paths in shards.items()
+        if any(b"huggingface" in (pq.read_schema(path).metadata or {}) for path in paths)
+    ]
     if anew:
         which = "its files were" if len(anew) == len(shards) else f"{first_of(anew)} was"
         return [], [f"{name}: {which} written anew by `datasets`; the items are the same"]
@@ -452,13 +450,6 @@ def _other_counts(card: Card, name: str, content: Content) -> list[str]:
                 if split in said and said[split] != rows
             ]
     return []
-
-
-def _written_by_datasets(shard: Path) -> bool:
-    return b"huggingface" in (pq.read_schema(shard).metadata or {})
-
-
-# What was built once is frozen: a later version of a set holds every item of the earlier one.
 
 
 def refuse_unfrozen(

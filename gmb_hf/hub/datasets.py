@@ -233,9 +233,6 @@ def _info(name: str, content: Content) -> dict[str, Any]:
     return {"config_name": name, **data["dataset_info"]}
 
 
-# Under which licence each config stands.
-
-
 def _said_licenses(words: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """What `--license` said: config -> its licence; "" -> that of the configs that are not named.
 
@@ -268,9 +265,6 @@ def _license(
             f"config {name!r}: under which licence? Say so: --license {name}=cc-by-4.0"
         )
     return found
-
-
-# Tasks as datasets: one config each, split as the protocol splits them, and unsplit.
 
 
 LICENSE = "apache-2.0"
@@ -371,9 +365,6 @@ def write_data(config: RunConfig, folder: Path) -> list[Path]:
     return [card, *sorted((folder / task.name).glob("*.parquet"))]
 
 
-# Held-out text as a dataset: documents in pieces, streamed, each set under its own licence.
-
-
 HELD_OUT = About(
     "Held-out text",
     "Documents in pieces: a long one goes on over several rows, `ends_document` says where it\n"
@@ -433,9 +424,6 @@ def _tables(text: Text) -> Iterator[pa.Table]:
             held, size = [], 0
     if held:
         yield pa.Table.from_pylist(held, schema=_SCHEMA)
-
-
-# Run logs as a dataset, so that anybody may judge them again without training anything.
 
 
 RUNS = About(

@@ -188,9 +188,6 @@ def _refuse_edited(place: Path, found: dict[str, CardFingerprint]) -> None:
             )
 
 
-# The card of a model: its held-out numbers where the Hub reads them, verdicts, a picture.
-
-
 _TAGS = ["gmb", "grokking"]
 _OWN_RUNS = "gmb-runs"  # judged on runs that are in no dataset of the Hub
 
@@ -329,9 +326,6 @@ def _dataset_of(pulled: Mapping[str, Any] | None, kind: str, config: str | None)
         "dataset_revision": found["revision"],
         "dataset_split": "held out",
     }
-
-
-# A saved model to a repository of the Hub: weights, log, card and pictures in one commit.
 
 
 _OF_A_MODEL = {".json", ".safetensors", ".py", ".parquet"}  # no stray file is published

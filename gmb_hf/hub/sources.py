@@ -180,9 +180,6 @@ def data_source(text: str, settings: TaskSettings) -> dict[str, Any]:
     return hub_entry("data", [config.source])
 
 
-# Datasets to the Hub: verified here, held against what is there, in one commit, read back.
-
-
 def push_dataset(folder: str | Path, repo_id: str, *, private: bool = False) -> Pushed:
     """Publish a dataset that `gmb data build` wrote, if it is what its card says.
 
@@ -268,9 +265,6 @@ def _refuse_unfrozen(folder: Path, repo_id: str) -> None:
         refuse_unfrozen(frozen, own.entries, own.content)
     except InputError as error:
         raise InputError(str(error).replace(str(there), repo_id)) from None
-
-
-# Which design a command means, and which runs of a log it may look at.
 
 
 def design_for(
