@@ -118,11 +118,7 @@ def by_checkpoint(answers: Iterable[Answer]) -> dict[Checkpoint, dict[str, list[
 
 
 def require_same_prompts(grouped: Mapping[Checkpoint, Mapping[str, Sequence[Answer]]]) -> None:
-    """Refuse checkpoints that were asked other prompts: their means do not compare.
-
-    Raises:
-        InputError: a checkpoint lacks a prompt that others have; both are named.
-    """
+    """Refuse checkpoints that were asked other prompts: their means do not compare."""
     everything = {prompt: place for place, prompts in grouped.items() for prompt in prompts}
     for (run, step), prompts in grouped.items():
         if len(prompts) < len(everything):

@@ -84,8 +84,7 @@ def generate(
     """Write the answers of all checkpoints that are not in the file yet; how many those were.
 
     Args:
-        checkpoints: to ask.
-        prompts: as texts.
+        checkpoints, prompts: which are to answer what.
         out: the file of answers.
         sampling: how they answer.
         tokenizer: folder or repository; each checkpoint's own where not given.
@@ -96,8 +95,7 @@ def generate(
 
     Raises:
         InputError: a checkpoint cannot be loaded, a prompt is too long for it, or the file holds
-            answers to other prompts, of other settings, or of other weights, lacks some that it is
-            said to hold, or is written to by another process.
+            other answers than the note beside it says, or is written to by another process.
     """
     path = Path(out)
     positive_int("--batch-size", batch)

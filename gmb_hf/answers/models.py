@@ -274,10 +274,7 @@ class Model:
 
     @property
     def start(self) -> list[int]:
-        """What a text begins with: the token of the beginning, else that of the end, else none.
-
-        The trainer of this package and GPT-2 put the end of a document before the next one.
-        """
+        """The token with which a text begins: that of the beginning, else of the end, else none."""
         ends = (self.tokenizer.bos_token_id, self.tokenizer.eos_token_id)
         return [int(token) for token in ends if token is not None][:1]
 
@@ -376,8 +373,8 @@ def find_checkpoints(given: Sequence[str]) -> tuple[Saved, ...]:
     """Every checkpoint that is named, by run and step.
 
     Raises:
-        InputError: nothing given, no such folder, no checkpoint in it, one whose step nobody says,
-            two of one run and step, or a run or step that no file of answers could hold.
+        InputError: nothing given, no checkpoint there, one whose step nobody says, two of one run
+            and step, or a run or step that no file of answers could hold.
     """
     if not given:
         raise InputError("--checkpoints: no checkpoint is given; name a folder")

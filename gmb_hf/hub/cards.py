@@ -417,19 +417,18 @@ def _missing_shards(shards: Sequence[Path]) -> list[str]:
 
 def _other_items(card: Card, name: str, content: Content, files_as_built: bool) -> list[str]:
     entry, found, count = card.entries[name], content.items.hexdigest(), content.items.count
-    said = f"the card says {entry.item_count:,}"
+    place = card.path.parent / name
+    counts = f"{count:,} {entry.item}s, the card says {entry.item_count:,}"
     if found == entry.content_hash:
-        if count == entry.item_count:
-            return []
-        return [f"{card.path}: {name} has {count:,} {entry.item}s, {said}; {_EDITED}"]
+        fault = f"{card.path}: {name} has {counts}; {_EDITED}"
+        return [fault] if count != entry.item_count else []
     if files_as_built:
         return [
             f"{card.path}: the content hash of {name} is {found}, the card says "
             f"{entry.content_hash}, and the files are as they were built; {_EDITED}"
         ]
-    place = card.path.parent / name
     if count != entry.item_count:
-        return [f"{place}: holds {count:,} {entry.item}s, {said}; {_AGAIN}"]
+        return [f"{place}: holds {counts}; {_AGAIN}"]
     return [
         f"{place}: other data than the card says, content hash {found}, not "
         f"{entry.content_hash}; {_AGAIN}"

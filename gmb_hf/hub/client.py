@@ -67,12 +67,7 @@ def check_repo_id(repo_id: str) -> None:
 
 @contextmanager
 def clear_hub_errors(repo_id: str) -> Iterator[None]:
-    """Turn what the client raises about a repository into an `InputError` that says what to do.
-
-    Raises:
-        InputError: nobody is logged in, the token is wrong or may not do this, there is no such
-            repository or revision, too much was asked, or the Hub cannot be reached.
-    """
+    """Turn what the client raises about a repository into an `InputError` that says what to do."""
     from huggingface_hub.errors import HFValidationError
 
     try:
@@ -134,11 +129,8 @@ def _wait(headers: Any) -> str:
 
 
 def _lost(error: BaseException) -> bool:
-    """Whether the way to the Hub is the trouble: offline mode, no route, no answer.
-
-    The client's own errors come from httpx or httpx2, as the version of huggingface_hub has it.
-    """
-    return isinstance(error, OSError) or type(error).__module__.split(".")[0].startswith("httpx")
+    """Whether there is no way to the Hub; the client's own errors are of httpx or httpx2."""
+    return isinstance(error, OSError) or type(error).__module__.startswith("httpx")
 
 
 def _first_line(error: BaseException) -> str:

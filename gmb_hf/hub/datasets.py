@@ -116,7 +116,15 @@ def build(configs: Sequence[Config], out: str | Path, about: About, *, version: 
             cards.refuse_unfrozen(Card.read(folder), entries, contents.__getitem__)
         text = _card_text(configs, about, contents, entries)
         for config in configs:
-            _move(shards[config.name], folder / config.name)
+            made = {path.name: path for paths in shards[config.name].values() for path in paths}
+            with clear_os_errors(folder / config.name):
+                (folder / config.name).mkdir(exist_ok=True)
+                for name, path in made.items():
+                    path.replace(folder / config.name / name)
+                # An earlier version may have had more shards.
+                for path in (folder / config.name).glob("*.parquet"):
+                    if path.name not in made:
+                        path.unlink()
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
     return write_text(folder / cards.CARD, text)
@@ -158,18 +166,6 @@ def _sharded(tables: Iterable[pa.Table]) -> Iterator[list[pa.Table]]:
         size += table.nbytes
     if held:
         yield held
-
-
-def _move(shards: Mapping[str, Sequence[Path]], folder: Path) -> None:
-    """Put new shards in place, and take away those that an earlier build left there."""
-    with clear_os_errors(folder):
-        folder.mkdir(exist_ok=True)
-        made = {path.name: path for paths in shards.values() for path in paths}
-        for name, path in made.items():
-            path.replace(folder / name)
-        for path in folder.glob("*.parquet"):
-            if path.name not in made:
-                path.unlink()
 
 
 def _card_text(
@@ -237,7 +233,7 @@ def _said_licenses(words: Sequence[str], names: Sequence[str]) -> dict[str, str]
     """What `--license` said: config -> its licence; "" -> that of the configs that are not named.
 
     Raises:
-        InputError: a name of no config, a config named twice, or two licences for the others.
+        InputError: a name of no config, or one given twice.
     """
     pairs = [word.rpartition("=")[::2] for word in words]
     if repeated(name for name, _ in pairs) is not None or not all(said for _, said in pairs):
@@ -337,12 +333,10 @@ def _config(task: Task, data_seed: int, fraction: float) -> Config:
 
 
 def write_data(config: RunConfig, folder: Path) -> list[Path]:
-    """Write every row of the task, unsplit, and a card with its fingerprint.
+    """Write every row of the task, unsplit, and a card with its fingerprint; returns both paths.
 
-    The split is drawn by each run from its own seed, so it is no part of the data.
-
-    Returns:
-        The card and the Parquet file. The same config gives the same bytes.
+    Each run draws the split from its own seed, so it is no part of the data. The same config
+    gives the same bytes.
     """
     task = config.task.build()
     share = config.task.share
@@ -445,8 +439,7 @@ def runs_configs(given: Sequence[str], licenses: Sequence[str] = ()) -> list[Con
             Apache-2.0 where nothing is said.
 
     Raises:
-        InputError: nothing given, no run log there, one that is wrong, or logs of somebody else's
-            whose licence nobody has said.
+        InputError: nothing given, no run log there, or one that is wrong or without a licence.
     """
     if not given:
         raise InputError("--runs: no run logs are given; name a folder of logs, or NAME=FOLDER")

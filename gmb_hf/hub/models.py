@@ -101,12 +101,27 @@ def read_saved_model(folder: str | Path) -> SavedModel:
     preset = {"preset": said.get("preset", "custom")}
     config = RunConfig.from_dict({**preset, **said["config"]}, where=str(place / LOG))
     held_out = measure(model, config, seed)
-    _refuse_other(place, log, held_out)
+    accuracy, loss = (float(log.panel(name).values[0, -1]) for name in ("test_acc", "test_loss"))
+    near = abs(accuracy - held_out.accuracy) * held_out.rows < 2  # a tie may go either way
+    close = math.isclose(loss, held_out.loss, rel_tol=_LOSS_TOLERANCE, abs_tol=_LEAST_LOSS)
+    if not (near and close):
+        raise InputError(
+            f"{place}: these weights are not those of its log: held-out accuracy and loss are "
+            f"{held_out.accuracy:.4f} and {held_out.loss:.4f}, the log ends with {accuracy:.4f} "
+            f"and {loss:.4f}; train it again"
+        )
     fingerprints = {
         "data": _data_fingerprint(config, seed),
         "weights": weights_fingerprint(place / "model.safetensors"),
     }
-    _refuse_edited(place, fingerprints)
+    card = Card.read(place) if (place / CARD).exists() else None
+    for name, entry in card.entries.items() if card is not None and KEY in card.header else ():
+        own = fingerprints.get(name, entry)
+        if entry.content_hash != own.content_hash:
+            raise InputError(
+                f"{place / CARD}: {name} has the fingerprint {entry.fingerprint}, this model "
+                f"{own.fingerprint}; remove the card, or restore the model"
+            )
     return SavedModel(place, seed, config, log, held_out, fingerprints)
 
 
@@ -162,33 +177,6 @@ def _data_fingerprint(config: RunConfig, seed: int) -> CardFingerprint:
     return CardFingerprint.of(items, seed=data_seed, version="v1")
 
 
-def _refuse_other(place: Path, log: RunLog, found: HeldOut) -> None:
-    """The weights must be those whose training the log tells of."""
-    accuracy, loss = (float(log.panel(name).values[0, -1]) for name in ("test_acc", "test_loss"))
-    near = abs(accuracy - found.accuracy) * found.rows < 2  # a tie may go either way
-    close = math.isclose(loss, found.loss, rel_tol=_LOSS_TOLERANCE, abs_tol=_LEAST_LOSS)
-    if not (near and close):
-        raise InputError(
-            f"{place}: these weights are not those of its log: held-out accuracy and loss are "
-            f"{found.accuracy:.4f} and {found.loss:.4f}, the log ends with {accuracy:.4f} and "
-            f"{loss:.4f}; train it again"
-        )
-
-
-def _refuse_edited(place: Path, found: dict[str, CardFingerprint]) -> None:
-    """Where a card of ours lies with the model, it must be its own."""
-    card = Card.read(place) if (place / CARD).exists() else None
-    if card is None or KEY not in card.header:
-        return
-    for name, entry in card.entries.items():
-        if name in found and entry.content_hash != found[name].content_hash:
-            raise InputError(
-                f"{place / CARD}: {name} has the fingerprint {entry.fingerprint}, this model "
-                f"{found[name].fingerprint}; remove the card, or restore the model"
-            )
-
-
-_TAGS = ["gmb", "grokking"]
 _OWN_RUNS = "gmb-runs"  # judged on runs that are in no dataset of the Hub
 
 
@@ -212,6 +200,8 @@ def write_model_card(
     Raises:
         InputError: the results are of another task or model.
     """
+    from huggingface_hub import ModelCardData
+
     from gmb_hf.training.checkpoints import LOG
 
     for key in ("task", "model") if results is not None else ():
@@ -230,46 +220,32 @@ def write_model_card(
         if summary is not None:
             written += save_figure(summary, target / "verdicts", formats=("png",))
     found = None if results is None else answer(results)
+    header = ModelCardData(  # type: ignore[no-untyped-call]
+        model_name=Path(place).name,
+        license=LICENSE,
+        library_name="transformers",
+        pipeline_tag="text-generation",
+        tags=["gmb", "grokking"],
+        datasets=[saved.pulled["repo"]] if saved.pulled else None,
+        eval_results=evaluations(saved, results),
+        **{KEY: {what: entry.entry() for what, entry in saved.fingerprints.items()}},
+    ).to_dict()
     text = render_card(
         "model",
-        header(saved, results, name=Path(place).name),
+        header,
         title=Path(place).name,
         task=said.get("task", saved.config.task.title),
-        data=saved.pulled,
-        made_rows="rows" if saved.config.task.name else "equations",
-        held_out=saved.held_out,
+        saved=saved,
         place=place,
         pictures={path.stem: path.name for path in written},
         verdicts=None if found is None else verdict_table(found.ranked, found.target).md(),
         answer=found and found.sentence,
         judged=None if results is None else f"{results.summary.n_seeds:,} held-out runs",
-        made={
-            key: said[key] for key in ("preset", "model", "optimizer", "schedule") if said.get(key)
-        }
-        | {"seed": saved.seed},
+        made={key: said.get(key) for key in ("preset", "model", "optimizer", "schedule")},
         settings=json.dumps(saved.config.training_identity(), indent=2, sort_keys=True),
-        fingerprints=saved.fingerprints,
         log=LOG,
     )
     return [write_text(target / CARD, text), *written]
-
-
-def header(saved: SavedModel, results: Results | None, *, name: str) -> dict[str, Any]:
-    """What the Hub reads: model-index, fingerprints, where the data are."""
-    from huggingface_hub import ModelCardData
-
-    fields: dict[str, Any] = {
-        "model_name": name,
-        "license": LICENSE,
-        "library_name": "transformers",
-        "pipeline_tag": "text-generation",
-        "tags": _TAGS,
-        "datasets": [saved.pulled["repo"]] if saved.pulled else None,
-        "eval_results": evaluations(saved, results),
-        KEY: {what: entry.entry() for what, entry in saved.fingerprints.items()},
-    }
-    found: dict[str, Any] = ModelCardData(**fields).to_dict()  # type: ignore[no-untyped-call]
-    return found
 
 
 def evaluations(saved: SavedModel, results: Results | None) -> list[EvalResult]:

@@ -76,11 +76,11 @@ def dataset_folder(text: str) -> tuple[Path, str | None]:
         InputError: it is no folder here, and nothing that `pull_dataset` can fetch.
     """
     here = Path(text)
+    if here.exists():
+        return here, None
     try:
-        address = None if here.exists() else Address.parse(text)
+        address = Address.parse(text)
     except InputError:
-        address = None
-    if address is None:
         return here, None
     try:
         return pull_dataset(address)[0].path.parent, address.config
