@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +61,8 @@ class Answer:
 
     def to_json(self) -> str:
         """The line of a file, without its end."""
-        names = [*_KINDS, *(("seed",) if self.seed is not None else ())]
-        return json.dumps({name: getattr(self, name) for name in names}, ensure_ascii=False)
+        held = {name: value for name, value in asdict(self).items() if value is not None}
+        return json.dumps(held, ensure_ascii=False)
 
 
 Checkpoint = tuple[str, int]
@@ -274,36 +274,27 @@ def write_scores(path: str | Path, scores: Scores) -> Path:
 NAME = "self_consistency_disagreement"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Normalised:
-    """When two answers are the same: when what is left of them is.
+def consistency(
+    answers: Sequence[Answer], *, first_words: int | None = None, any_case: bool = False
+) -> Scores:
+    """The disagreement of each checkpoint's samples, the mean over its prompts.
 
     White space counts as one space between words, and as nothing at either end.
 
-    Attributes:
+    Args:
+        answers: as `read_answers` gives them.
         first_words: compare so many words only; None compares all.
         any_case: capitals are as good as small letters.
-    """
-
-    first_words: int | None = None
-    any_case: bool = False
-
-    def __post_init__(self) -> None:
-        if self.first_words is not None:
-            positive_int("--first-words", self.first_words)
-
-    def __call__(self, answer: str) -> str:
-        """What is compared."""
-        words = (answer.casefold() if self.any_case else answer).split()
-        return " ".join(words[: self.first_words])
-
-
-def consistency(answers: Sequence[Answer], normalised: Normalised) -> Scores:
-    """The disagreement of each checkpoint's samples, the mean over its prompts.
 
     Raises:
         InputError: checkpoints were asked other prompts, or not equally often; or only once.
     """
+    if first_words is not None:
+        positive_int("--first-words", first_words)
+
+    def compared(answer: str) -> str:
+        return " ".join((answer.casefold() if any_case else answer).split()[:first_words])
+
     grouped = by_checkpoint(answers)
     require_same_prompts(grouped)
     counts = {len(given): place for place, prompts in grouped.items() for given in prompts.values()}
@@ -321,13 +312,13 @@ def consistency(answers: Sequence[Answer], normalised: Normalised) -> Scores:
         CheckpointScore(
             run,
             step,
-            disagreement([[normalised(one.answer) for one in given] for given in prompts.values()]),
+            disagreement([[compared(one.answer) for one in given] for given in prompts.values()]),
             k * len(prompts),
             next(iter(prompts.values()))[0].seed,
         )
         for (run, step), prompts in grouped.items()
     ]
-    what = "answers" if normalised.first_words is None else f"first {normalised.first_words} words"
-    case = ", in any case" if normalised.any_case else ""
+    what = "answers" if first_words is None else f"first {first_words} words"
+    case = ", in any case" if any_case else ""
     made_by = f"disagreement of {k} samples, {what}{case}; gmb-hf {__version__}"
     return Scores(NAME, tuple(rows), made_by)

@@ -356,8 +356,6 @@ def head_of(source: Source) -> Head | None:
 
 _STEP = re.compile(r"(?:checkpoint|step)-(\d+)")
 _NAMED = re.compile(r"(?P<run>[^=:]+):(?P<step>\d+)=(?P<place>.+)")
-_LOG = "log.parquet"
-_STATE = "trainer_state.json"
 
 
 @dataclass(frozen=True)
@@ -382,14 +380,11 @@ def find_checkpoints(given: Sequence[str]) -> tuple[Saved, ...]:
     for word in given:
         for saved in _checkpoints_in(word):
             check_text(saved.run, f"--checkpoints: the run {saved.run!r}")
+            where = f"--checkpoints {word}"
             if not saved.run.strip():
-                raise InputError(
-                    f"--checkpoints {word}: the run has no name; write RUN:STEP=FOLDER"
-                )
+                raise InputError(f"{where}: the run has no name; write RUN:STEP=FOLDER")
             if saved.step > LARGEST:
-                raise InputError(
-                    f"--checkpoints {word}: step {saved.step} is too large; at most 2^53"
-                )
+                raise InputError(f"{where}: step {saved.step} is too large; at most 2^53")
             other = found.setdefault((saved.run, saved.step), saved)
             if other.folder.resolve() != saved.folder.resolve():
                 raise InputError(
@@ -428,12 +423,14 @@ def _checkpoint(folder: Path) -> Saved:
     match = _STEP.fullmatch(place.name)
     if match:
         return Saved(place.parent.name, int(match[1]), folder)
-    if (folder / _LOG).is_file():
-        log = RunLog.read(folder / _LOG)
+    if (folder / "log.parquet").is_file():
+        log = RunLog.read(folder / "log.parquet")
         if len(log.runs) == 1:
             return Saved(log.runs[0], int(log.panel("step").last_step[0]), folder)
     with suppress(OSError, ValueError, KeyError, TypeError):
-        step = json.loads((folder / _STATE).read_text(encoding="utf-8"))["global_step"]
+        step = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))[
+            "global_step"
+        ]
         if isinstance(step, int):
             return Saved(place.name, step, folder)
     raise InputError(f"{folder}: nothing says at which step it was saved; write RUN:STEP={folder}")

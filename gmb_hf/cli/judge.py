@@ -169,8 +169,8 @@ def consistency(
     from gmb_hf.answers import files
 
     files.check_scores_path(out, files.NAME)
-    normalised = files.Normalised(first_words=first_words, any_case=any_case)
-    _finish(out, files.consistency(files.read_answers(answers), normalised))
+    given = files.read_answers(answers)
+    _finish(out, files.consistency(given, first_words=first_words, any_case=any_case))
 
 
 def _finish(out: Path, scores: Scores) -> None:

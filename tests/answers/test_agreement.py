@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from gmb_hf.answers.files import NAME, Answer, Normalised, consistency
+from gmb_hf.answers.files import NAME, Answer, consistency
 from gmb_hf.errors import InputError
 from gmb_hf.indicators.catalogue import compute
 from gmb_hf.language.config import (
@@ -59,9 +59,7 @@ def said(*texts: str, run: str = "a", step: int = 0, prompt: str = "p") -> list[
 
 class TestFromAnswers:
     def test_the_mean_over_prompts(self) -> None:
-        found = consistency(
-            [*said("x", "x", "y", "x"), *said("x", "y", "z", "u", prompt="q")], Normalised()
-        )
+        found = consistency([*said("x", "x", "y", "x"), *said("x", "y", "z", "u", prompt="q")])
         (row,) = found.rows
         assert (row.score, row.answers) == (0.5, 8)
         assert found.name == "self_consistency_disagreement"
@@ -74,19 +72,19 @@ class TestFromAnswers:
             ({"any_case": True}, 1 / 3),
             ({"first_words": 2, "any_case": True}, 0),
         ):
-            found = consistency(answers, Normalised(**settings))
+            found = consistency(answers, **settings)
             assert found.rows[0].score == pytest.approx(expected)
         assert "first 2 words, in any case" in found.made_by
         with pytest.raises(InputError, match="--first-words must be a whole number of at least 1"):
-            Normalised(first_words=0)
+            consistency(said("x", "y"), first_words=0)
 
     def test_samples_that_do_not_compare(self) -> None:
         with pytest.raises(InputError, match=r"step 5: 2 samples of a prompt, where run 'a' has 3"):
-            consistency([*said("x", "y", "z"), *said("x", "y", step=5)], Normalised())
+            consistency([*said("x", "y", "z"), *said("x", "y", step=5)])
         with pytest.raises(InputError, match="one sample of each prompt agrees with itself"):
-            consistency(said("x"), Normalised())
+            consistency(said("x"))
         with pytest.raises(InputError, match="no answer to the prompt 'q'"):
-            consistency([*said("x", "y"), *said("x", "y", step=5, prompt="q")], Normalised())
+            consistency([*said("x", "y"), *said("x", "y", step=5, prompt="q")])
 
 
 @pytest.fixture(scope="module")
