@@ -5,15 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from gmb_hf.apps import page
-from gmb_hf.apps.page import Answer, Setting, csv_rows, metric_page, noise, number, page_figure
+from gmb_hf.apps.page import (
+    Answer,
+    Setting,
+    csv_rows,
+    json_rows,
+    metric_page,
+    noise,
+    number,
+    page_figure,
+)
 from gmb_hf.crucible.margins import Similarities, margins, ranks
 from gmb_hf.crucible.tiers import TIERS
 from gmb_hf.errors import InputError, unknown
@@ -229,20 +236,6 @@ def phases_app(script: Path) -> Any:
     return metric_page(script, _PHASES, phases_example(), answer, _MEASURE)
 
 
-def _lists(text: str, of: str, lists: Sequence[str], other: str) -> list[dict[str, Any]]:
-    """The objects of JSON lines that hold lists of numbers, and another key."""
-    rows = []
-    for line, row in page.json_rows(text, of=of):
-        page.checked_columns(list(row), (*lists, other), where=f"line {line}")
-        for name in lists:
-            if not isinstance(row[name], list):
-                raise InputError(f"line {line}: {name} must be a list of numbers")
-        rows.append(row)
-    if not rows:
-        raise InputError(f"there are no {of}s; paste JSON lines, or upload a file")
-    return rows
-
-
 def read_items(
     text: str, *, paired: bool = False
 ) -> tuple[dict[str, Any], list[str] | None, dict[str, str]]:
@@ -255,7 +248,7 @@ def read_items(
         InputError: no items, or a line that is not understood; it names the line.
     """
     lists = ["similarities", *(["similarities2"] if paired else [])]
-    rows = _lists(text, "item", lists, "positive")
+    rows = json_rows(text, "item", lists, "positive")
     names = ("predictions1", "predictions2") if paired else ("predictions",)
     data: dict[str, Any] = {
         name: [row[key] for row in rows] for name, key in zip(names, lists, strict=True)
@@ -283,7 +276,7 @@ def read_pools(text: str) -> dict[str, Any]:
 
 def read_documents(text: str) -> dict[str, list[Any]]:
     """Documents from JSON lines, as data of the metric; an `InputError` names the line."""
-    rows = _lists(text, "document", ("logprobs",), "bytes")
+    rows = json_rows(text, "document", ("logprobs",), "bytes")
     return {
         "predictions": [row["logprobs"] for row in rows],
         "references": [row["bytes"] for row in rows],

@@ -149,23 +149,31 @@ def title_of(script: Path) -> str:
     return " ".join([family.upper() if family == "gmb" else family.capitalize(), *rest])
 
 
-def json_rows(text: str, *, of: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of JSON lines with the numbers of their lines, from 1.
+def json_rows(text: str, of: str, lists: Sequence[str], other: str) -> list[dict[str, Any]]:
+    """The objects of JSON lines, each with lists of numbers and another key.
 
-    Args:
-        text: as pasted.
-        of: what a line is, for messages.
+    Raises:
+        InputError: no lines, or one that is no such object of what `of` says.
     """
+    rows = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
+        where = f"line {number}"
         try:
             row = json.loads(line)
         except (json.JSONDecodeError, RecursionError):
-            raise InputError(f"line {number}: is not JSON; a line is one {of}") from None
+            raise InputError(f"{where}: is not JSON; a line is one {of}") from None
         if not isinstance(row, dict):
-            raise InputError(f"line {number}: must be an object, {{...}}")
-        yield number, row
+            raise InputError(f"{where}: must be an object, {{...}}")
+        checked_columns(list(row), (*lists, other), where=where)
+        for name in lists:
+            if not isinstance(row[name], list):
+                raise InputError(f"{where}: {name} must be a list of numbers")
+        rows.append(row)
+    if not rows:
+        raise InputError(f"there are no {of}s; paste JSON lines, or upload a file")
+    return rows
 
 
 def csv_rows(text: str, wanted: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
