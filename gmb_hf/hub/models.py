@@ -204,8 +204,9 @@ def write_model_card(
 
     from gmb_hf.training.checkpoints import LOG
 
-    for key in ("task", "model") if results is not None else ():
-        judged, own = getattr(results.boundary, key), saved.log.metadata.get(key)
+    for key in ("task", "model"):
+        own = saved.log.metadata.get(key)
+        judged = own if results is None else getattr(results.boundary, key)
         if judged != own:
             raise InputError(
                 f"--results: were judged on runs whose {key} is {judged!r}, this model's is "
@@ -220,16 +221,17 @@ def write_model_card(
         if summary is not None:
             written += save_figure(summary, target / "verdicts", formats=("png",))
     found = None if results is None else answer(results)
-    header = ModelCardData(  # type: ignore[no-untyped-call]
-        model_name=Path(place).name,
-        license=LICENSE,
-        library_name="transformers",
-        pipeline_tag="text-generation",
-        tags=["gmb", "grokking"],
-        datasets=[saved.pulled["repo"]] if saved.pulled else None,
-        eval_results=evaluations(saved, results),
-        **{KEY: {what: entry.entry() for what, entry in saved.fingerprints.items()}},
-    ).to_dict()
+    fields: dict[str, Any] = {
+        "model_name": Path(place).name,
+        "license": LICENSE,
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "tags": ["gmb", "grokking"],
+        "datasets": [saved.pulled["repo"]] if saved.pulled else None,
+        "eval_results": evaluations(saved, results),
+        KEY: {what: entry.entry() for what, entry in saved.fingerprints.items()},
+    }
+    header = ModelCardData(**fields).to_dict()  # type: ignore[no-untyped-call]
     text = render_card(
         "model",
         header,
