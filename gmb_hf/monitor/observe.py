@@ -68,19 +68,26 @@ class ModelWeights:
     def __init__(self, model: nn.Module, parts: Parts) -> None:
         self._model = model
         self._parts = parts
-        _refuse_shards(model)
-        self.named = {
-            name: _stack_of_one(parameter.detach()) for name, parameter in model.named_parameters()
-        }
+        self.named: dict[str, Tensor] = {}
+        for name, weight in model.named_parameters():
+            sharded = hasattr(weight, "full_tensor") or hasattr(weight, "_sharded_size")
+            if sharded or not weight.numel():
+                raise InputError(
+                    f"weight {name!r} is not whole on this process: models that are sharded (FSDP, "
+                    "DeepSpeed ZeRO-3) cannot be watched from inside; follow their log with gmb "
+                    "monitor"
+                )
+            wide = torch.promote_types(weight.dtype, torch.float32)
+            self.named[name] = weight.detach().to(wide).unsqueeze(0)
 
-    def all_of(self, part: str) -> list[Tensor]:
+    def all_of(self, part: str) -> dict[str, Tensor]:
         """The weights whose names have the pattern of "attention", "mixing" or "mlp".
 
         Raises:
             InputError: there are none.
         """
         pattern = getattr(self._parts, part)
-        found = [weight for name, weight in self.named.items() if re.search(pattern, name)]
+        found = {name: weight for name, weight in self.named.items() if re.search(pattern, name)}
         if not found:
             raise InputError(
                 f"no weight of this model has a name like {pattern!r}; say which belong to its "
@@ -109,18 +116,12 @@ class ModelWeights:
     @property
     def mixing(self) -> Tensor:
         """Queries, keys and values of all layers below one another, [1, rows, d]."""
-        transposed = {
-            f"{name}.weight"
-            for name, module in self._model.named_modules()
-            if isinstance(module, Conv1D)
-        }
-        self.all_of("mixing")
-        rows = [
-            weight.transpose(1, 2) if name in transposed else weight
-            for name, weight in self.named.items()
-            if re.search(self._parts.mixing, name)
-        ]
-        return torch.cat(rows, dim=1)
+        rows = self.all_of("mixing")
+        for name, module in self._model.named_modules():
+            weight = f"{name}.weight"
+            if isinstance(module, Conv1D) and weight in rows:
+                rows[weight] = rows[weight].transpose(1, 2)
+        return torch.cat(list(rows.values()), dim=1)
 
     def _named(self, part: str, layer: nn.Module | None) -> str:
         """The name of the matrix that is given for a part, else of the model's own layer."""
@@ -133,26 +134,9 @@ class ModelWeights:
         ]
         if len(found) != 1:
             which = f"{len(found)} weights have a name like {pattern!r}" if pattern else "none"
-            raise InputError(
-                f"the {part} of this model is one matrix, but found: {which}; name it with "
-                f"parts=Parts({part}=...)"
-            )
+            what = f"the {part} of this model is one matrix, but found: {which}"
+            raise InputError(f"{what}; name it with parts=Parts({part}=...)")
         return found[0]
-
-
-def _refuse_shards(model: nn.Module) -> None:
-    """Weights that lie in pieces on several processes cannot be read on one of them."""
-    for name, weight in model.named_parameters():
-        if not weight.numel() or hasattr(weight, "full_tensor") or hasattr(weight, "_sharded_size"):
-            raise InputError(
-                f"weight {name!r} is not whole on this process: models that are sharded (FSDP, "
-                "DeepSpeed ZeRO-3) cannot be watched from inside; follow their log with gmb monitor"
-            )
-
-
-def _stack_of_one(weight: Tensor) -> Tensor:
-    kept = weight if weight.dtype in (torch.float32, torch.float64) else weight.float()
-    return kept.unsqueeze(0)
 
 
 # Rows with labels, on which the model of a live run is measured.
@@ -205,31 +189,39 @@ class LabelledRows:
                 raise InputError(f"{where}: column {name!r} missing; give input_ids and labels")
         input_ids, labels = columns["input_ids"], columns["labels"]
         if input_ids.shape != labels.shape or input_ids.dim() != 2:
-            raise InputError(
-                f"{where}: input_ids are {list(input_ids.shape)} and labels "
-                f"{list(labels.shape)}; give one label for each token of each row"
-            )
+            shapes = f"input_ids are {list(input_ids.shape)} and labels {list(labels.shape)}"
+            raise InputError(f"{where}: {shapes}; give one label for each token of each row")
         if not bool((labels[:, 1:] != IGNORED).any()):
-            raise InputError(
-                f"{where}: no token has a label; labels are {IGNORED} where nothing is predicted"
-            )
+            hint = f"labels are {IGNORED} where nothing is predicted"
+            raise InputError(f"{where}: no token has a label; {hint}")
         return cls(input_ids, labels, columns.get("attention_mask"))
 
-    def batches(self, model: Any, *, hidden: bool = False, **options: Any) -> Iterator[Answers]:
+    def batches(
+        self,
+        model: nn.Module,
+        *,
+        hidden: bool = False,
+        changed: Mapping[str, Tensor] | None = None,
+        tied: bool = True,
+    ) -> Iterator[Answers]:
         """What the model says, batch by batch.
 
         Args:
-            model: called with `input_ids` and `attention_mask`; a PreTrainedModel.
+            model: a PreTrainedModel; it is left as it is.
             hidden: whether to give the hidden states too.
-            options: further arguments of the call.
+            changed: other values for some of its weights.
+            tied: whether a weight that the model uses in two places changes in both.
         """
+        own = dict(model.named_parameters())
+        weights = {name: value.to(own[name].dtype) for name, value in (changed or {}).items()}
         device = next(model.parameters()).device
         for start in range(0, len(self.input_ids), BATCH_ROWS):
             some = slice(start, start + BATCH_ROWS)
             inputs: dict[str, Any] = {"input_ids": self.input_ids[some].to(device)}
             if self.attention_mask is not None:
                 inputs["attention_mask"] = self.attention_mask[some].to(device)
-            said = model(**inputs, output_hidden_states=hidden, use_cache=False, **options)
+            inputs |= {"output_hidden_states": hidden, "use_cache": False}
+            said = functional_call(model, weights, (), inputs, tie_weights=tied)
             answers = self.labels[some, 1:].to(device)
             labelled = answers != IGNORED
             yield Answers(
@@ -266,31 +258,6 @@ def _tensor(cells: Any, name: str, where: str) -> Tensor:
         ) from None
 
 
-class Changed:
-    """A model with other values for some of its weights, to be called like it.
-
-    Args:
-        model: left as it is.
-        changed: name -> value.
-        tied: whether a weight that the model uses in two places changes in both.
-    """
-
-    def __init__(
-        self, model: torch.nn.Module, changed: Mapping[str, Tensor], *, tied: bool = True
-    ) -> None:
-        self._model = model
-        self._tied = tied
-        own = dict(model.named_parameters())
-        self._changed = {name: value.to(own[name].dtype) for name, value in changed.items()}
-
-    def parameters(self) -> Iterator[Tensor]:
-        """Those of the model."""
-        return self._model.parameters()
-
-    def __call__(self, **inputs: Any) -> Any:
-        return functional_call(self._model, self._changed, (), inputs, tie_weights=self._tied)
-
-
 def said_of(model: Any, rows: LabelledRows, *, hidden: bool = False) -> dict[str, Tensor]:
     """Losses, margins and predictions of all answers, [1, m] each; the states, if asked for.
 
@@ -313,7 +280,7 @@ def quality(split: str, said: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {**loss, **measures.answer_quality(split, said["margins"])}
 
 
-def gradients_on(model: torch.nn.Module, rows: LabelledRows) -> dict[str, Tensor]:
+def gradients_on(model: nn.Module, rows: LabelledRows) -> dict[str, Tensor]:
     """Of the mean loss over all answers, [1, ...] each; `.grad` is left as it is."""
     weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
     # In float32 at least, also of a model in half precision.
@@ -332,14 +299,15 @@ def gradients_on(model: torch.nn.Module, rows: LabelledRows) -> dict[str, Tensor
     return {name: (gradient / count).unsqueeze(0) for name, gradient in total.items()}
 
 
-def loss_on(model: Any, rows: LabelledRows) -> Tensor:
-    """The mean loss over all answers, [1]."""
-    losses = [measures.answer_losses(said.logits, said.answers) for said in rows.batches(model)]
+def loss_on(model: nn.Module, rows: LabelledRows, changed: Mapping[str, Tensor]) -> Tensor:
+    """The mean loss over all answers with these weights changed, [1]."""
+    answers = rows.batches(model, changed=changed)
+    losses = [measures.answer_losses(said.logits, said.answers) for said in answers]
     return torch.cat(losses, dim=1).mean(1)
 
 
 @contextmanager
-def evaluating(model: torch.nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
     """In evaluation mode, and each module afterwards in the mode that it was in."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -409,13 +377,13 @@ class ModelObserver:
         """Whether `remember` is of use."""
         return UPDATE in self._needs
 
-    def remember(self, model: torch.nn.Module) -> None:
+    def remember(self, model: nn.Module) -> None:
         """Keep the weights before the update that leads to the next checkpoint."""
         if self.remembers:
             weights = ModelWeights(model, self._parts).named
             self._before = {name: weight.clone() for name, weight in weights.items()}
 
-    def measure(self, model: torch.nn.Module, step: int) -> dict[str, float]:
+    def measure(self, model: nn.Module, step: int) -> dict[str, float]:
         """The observables that are needed.
 
         Args:
@@ -462,8 +430,8 @@ class ModelObserver:
             "weight_norm": lambda: measures.norm(weights.named.values()),
             "embedding_norm": lambda: measures.norm([weights.embedding]),
             "unembedding_norm": lambda: measures.norm([weights.unembedding]),
-            "attention_norm": lambda: measures.norm(weights.all_of("attention")),
-            "mlp_norm": lambda: measures.norm(weights.all_of("mlp")),
+            "attention_norm": lambda: measures.norm(weights.all_of("attention").values()),
+            "mlp_norm": lambda: measures.norm(weights.all_of("mlp").values()),
             UPDATE: lambda: measures.norm(
                 weight - self._before.get(name, weight) for name, weight in weights.named.items()
             ),
@@ -486,14 +454,13 @@ class ModelObserver:
         residues = self._parts.residues
         assert residues is not None
         if matrix.shape[1] < residues:
-            raise InputError(
-                f"parts: residues is {residues}, but the matrix has {matrix.shape[1]} rows"
-            )
+            found = f"the matrix has {matrix.shape[1]} rows"
+            raise InputError(f"parts: residues is {residues}, but {found}")
         basis = measures.fourier_basis(residues).to(matrix)
         return measures.fourier_gini(matrix[:, :residues], basis)
 
     def _of_held_out(
-        self, model: torch.nn.Module, weights: ModelWeights, rows: LabelledRows
+        self, model: nn.Module, weights: ModelWeights, rows: LabelledRows
     ) -> dict[str, Tensor]:
         states = "participation_ratio" in self._needs
         said = said_of(model, rows, hidden=states)
@@ -510,22 +477,18 @@ class ModelObserver:
         return found
 
     def _disagreement(
-        self,
-        model: torch.nn.Module,
-        weights: ModelWeights,
-        rows: LabelledRows,
-        predictions: Tensor,
+        self, model: nn.Module, weights: ModelWeights, rows: LabelledRows, predictions: Tensor
     ) -> Tensor:
         differs = []
         for noise in measures.noise_like(weights.embedding[0]):
-            noisy = measures.perturbed(weights.embedding, noise)[0]
-            other = Changed(model, {weights.embedding_name: noisy}, tied=False)
-            guessed = torch.cat([one.logits.argmax(-1) for one in rows.batches(other)], dim=1)
+            noisy = {weights.embedding_name: measures.perturbed(weights.embedding, noise)[0]}
+            answers = rows.batches(model, changed=noisy, tied=False)
+            guessed = torch.cat([one.logits.argmax(-1) for one in answers], dim=1)
             differs.append(measures.changed_share(guessed, predictions))
         return measures.sum_of(differs) / len(differs)
 
     def _of_training(
-        self, model: torch.nn.Module, weights: ModelWeights, rows: LabelledRows
+        self, model: nn.Module, weights: ModelWeights, rows: LabelledRows
     ) -> dict[str, Tensor]:
         bends = "curvature" in self._needs
         with torch.no_grad():
@@ -536,7 +499,7 @@ class ModelObserver:
         found["gradient_norm"] = measures.norm(gradients.values())
 
         def losses_at(moved: Mapping[str, Tensor]) -> Tensor:
-            return loss_on(Changed(model, {name: w[0] for name, w in moved.items()}), rows)
+            return loss_on(model, rows, {name: weight[0] for name, weight in moved.items()})
 
         if bends:
             with torch.no_grad():
