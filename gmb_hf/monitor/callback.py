@@ -148,8 +148,10 @@ class RunWatch:
         """
 
         def load() -> None:
-            state = read_state(source) if isinstance(source, Path) else source
-            self.load_state_dict(state, where=str(source) if isinstance(source, Path) else "state")
+            if isinstance(source, Path):
+                self.load_state_dict(read_state(source), where=str(source))
+            else:
+                self.load_state_dict(source)
 
         self._attempt(step, load)
 
@@ -165,11 +167,7 @@ class RunWatch:
         }
 
     def load_state_dict(self, state: Mapping[str, Any], *, where: str = "state") -> None:
-        """Go on from what `state_dict` gave.
-
-        Raises:
-            InputError: it is of another lock or target, of other indicators, or no state.
-        """
+        """Go on from what `state_dict` gave; `InputError` as `AlarmMonitor.load_state_dict`."""
         if not {"monitor", "step", "acted", "failed", "predictions"} <= dict(state).keys():
             raise InputError(f"{where}: is not the state of a watched training")
         self.monitor.load_state_dict(state["monitor"], where=where)
@@ -228,8 +226,7 @@ class GMBCallback(TrainerCallback):  # type: ignore[misc]
     is watched on.
 
     Args:
-        lock: the lock, or its file.
-        results: the held-out verdicts by it, or their file.
+        lock, results: the lock and the held-out verdicts by it, or their files.
         options: as in `RunWatch`: action, heldout, train, parts, extra, act, show, target, system.
 
     Attributes:

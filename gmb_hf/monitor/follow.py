@@ -21,6 +21,8 @@ ENDED_BY = {
     "idle": "nothing more was written",
 }
 """Why a watch ended."""
+POLL_SECONDS = 0.5
+_FIRST, _STEP, _MONITOR = "first_checkpoint", "step", "monitor"  # of the state file
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,8 @@ class Ending:
         if self.until is not None and self.until < 0:
             raise InputError(f"--until {self.until}: give a step, 0 or more")
         if self.pid is not None and not is_running(self.pid):
-            raise InputError(
-                f"--pid {self.pid}: there is no such process; is the run over? --idle 0 reads "
-                "what its log holds"
-            )
+            hint = "is the run over? --idle 0 reads what its log holds"
+            raise InputError(f"--pid {self.pid}: there is no such process; {hint}")
 
 
 def ending_of(monitor: AlarmMonitor, ending: Ending) -> Ending:
@@ -59,15 +59,11 @@ def is_running(pid: int) -> bool:
     """Whether there is such a process."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
     except PermissionError:
         return True
+    except ProcessLookupError:
+        return False
     return True
-
-
-POLL_SECONDS = 0.5
-_FIRST, _STEP, _MONITOR = "first_checkpoint", "step", "monitor"  # of the state file
 
 
 class Viewer(Protocol):
@@ -171,9 +167,11 @@ class LogWatch:
                 silent = clock() - heard
                 over = not trains or (ending.idle is not None and silent >= ending.idle)
                 checkpoints = self._rows.checkpoints(lines)
-                if over:
-                    checkpoints += self._unfinished(file)
-                ended = self._take(checkpoints, viewer, ending.until)
+                if over:  # nothing more will be written: the last row, whole or cut short
+                    line = file.unfinished
+                    checkpoints += self._rows.checkpoints([line] if line else [])
+                    checkpoints += self._rows.rest()
+                ended = self._read_all(checkpoints, viewer, ending.until)
                 if over and ended is None:
                     ended = "idle" if trains else "pid"
                 if ended is not None:
@@ -183,7 +181,7 @@ class LogWatch:
                     viewer.waiting(silent)
                     sleep(POLL_SECONDS)
 
-    def _take(
+    def _read_all(
         self, checkpoints: Sequence[Checkpoint], viewer: Viewer, until: int | None
     ) -> str | None:
         """Read checkpoints up to the one that ends the watch; why it does, if one does."""
@@ -199,15 +197,26 @@ class LogWatch:
             if ended is not None:
                 break
         if self._step != before:
-            self._keep()
+            state = self.monitor.state_dict()
+            self._file.write({_FIRST: self._first, _STEP: self._step, _MONITOR: state})
         for note in self._rows.notes:
             viewer.note(note)
         self._rows.notes.clear()
         return ended
 
     def _read(self, checkpoint: Checkpoint) -> Reading | None:
-        """The answer at a checkpoint; None where it was seen before."""
-        self._check_is_the_run(checkpoint)
+        """The answer at a checkpoint; None where it was seen before.
+
+        Another run than the one that is watched is refused: it tells itself by its first row.
+        """
+        needs = {name: checkpoint.columns.get(name) for name in self.monitor.needs}
+        known = {name: str(value) for name, value in {"step": checkpoint.step, **needs}.items()}
+        self._first = known if self._first is None else self._first
+        if self._first["step"] == known["step"] and self._first != known:
+            raise InputError(
+                f"{self._log}: line {checkpoint.line}: another run begins here than the one that "
+                f"was watched; to watch it, delete {self._file.path} and start again"
+            )
         if checkpoint.begins:
             self._seen_to = self._step
         if self._seen_to is not None and checkpoint.step <= self._seen_to:
@@ -221,27 +230,6 @@ class LogWatch:
             raise InputError(f"{self._log}: line {checkpoint.line}: {error}") from None
         self._step = checkpoint.step
         return self.last
-
-    def _check_is_the_run(self, checkpoint: Checkpoint) -> None:
-        """Refuse another run than the one that is watched: it tells itself by its first row."""
-        needs = {name: checkpoint.columns.get(name) for name in self.monitor.needs}
-        known = {name: str(value) for name, value in {"step": checkpoint.step, **needs}.items()}
-        if self._first is None:
-            self._first = known
-        if self._first["step"] == known["step"] and self._first != known:
-            raise InputError(
-                f"{self._log}: line {checkpoint.line}: another run begins here than the one that "
-                f"was watched; to watch it, delete {self._file.path} and start again"
-            )
-
-    def _unfinished(self, file: GrowingFile) -> list[Checkpoint]:
-        """What is left when nothing more will be written: the last row, whole or cut short."""
-        line = file.unfinished
-        return [*self._rows.checkpoints([line] if line else []), *self._rows.rest()]
-
-    def _keep(self) -> None:
-        state = self.monitor.state_dict()
-        self._file.write({_FIRST: self._first, _STEP: self._step, _MONITOR: state})
 
     def _load(self, path: Path) -> None:
         if not path.exists():

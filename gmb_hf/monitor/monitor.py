@@ -57,7 +57,7 @@ class RunState(Section):
 
 
 class LockedBoundary:
-    """Follows the steps of one run.
+    """Follows the steps of one run, whose system and spacing must be those of the lock.
 
     Args:
         lock: its boundary, and the steps that the explore runs had.
@@ -65,7 +65,6 @@ class LockedBoundary:
             None is not compared.
 
     Attributes:
-        cadence: steps between checkpoints.
         unstated: the fields of the lock that the run says nothing about.
         run: how far the run has come.
 
@@ -91,10 +90,9 @@ class LockedBoundary:
         self.run = RunState(seen=0)
 
     def fault(self, step: int) -> str | None:
-        """Take the next checkpoint; why no indicator can be read at it, None where all can.
+        """Why no indicator can be read at the next checkpoint, None where all can.
 
-        Raises:
-            InputError: the step does not come after the one before.
+        `InputError` where the step does not come after the one before.
         """
         run = self.run
         if run.last is not None and step <= run.last:
@@ -142,11 +140,7 @@ def _statements(system: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def results_of(lock: Lock, results: Results | str | Path | None) -> Results:
-    """The held-out verdicts by this lock.
-
-    Raises:
-        InputError: there are none, or they are of another lock.
-    """
+    """The held-out verdicts by this lock; `InputError` where there are none, or of another lock."""
     if results is None:
         raise InputError(
             "a lock without results: it says where the thresholds lie, not what may act on them; "
@@ -166,8 +160,7 @@ def results_of(lock: Lock, results: Results | str | Path | None) -> Results:
 def acting_of(results: Results, act: Sequence[str] | None) -> tuple[str, ...]:
     """The indicators that raise the alarm: those asked for, else all that may.
 
-    Raises:
-        InputError: one of them is unknown, or not alarm eligible.
+    `InputError` where one of them is unknown, or not alarm eligible.
     """
     labels = {item.name: item.label for item in results.indicators}
     eligible = [item.name for item in results.indicators if item.x_alarm_eligible]
@@ -184,8 +177,7 @@ def acting_of(results: Results, act: Sequence[str] | None) -> tuple[str, ...]:
 def target_of(lock: Lock, acting: Sequence[str], target: float | None) -> float:
     """The false positive rate whose thresholds count: one of the lock's, its primary one if None.
 
-    Raises:
-        InputError: the lock has no such target, or for an indicator that acts no threshold by it.
+    `InputError` where the lock has no such target, or no threshold by it for one that acts.
     """
     if target is None:
         return lock.design.primary_fpr
@@ -218,19 +210,12 @@ def _short(lock_hash: str | None) -> str:
 
 
 class StateFile:
-    """A claim on a file, as `gmb_hf.files.claim` makes it.
-
-    Raises:
-        InputError: another monitor has claimed it, or the place cannot be written to.
-    """
+    """A claim on a file; `InputError` as `gmb_hf.files.claim`: another monitor may have it."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._claim = claim(
-            self.path,
-            "another monitor saves its state here; give each run a file of its own, or end that "
-            "monitor first",
-        )
+        hint = "give each run a file of its own, or end that monitor first"
+        self._claim = claim(self.path, f"another monitor saves its state here; {hint}")
 
     def write(self, state: Mapping[str, Any]) -> Path:
         """Replace what the file holds."""
@@ -273,11 +258,9 @@ class IndicatorState(Section):
         """The state that it is in."""
         memory, drift = monitor.stream.memory, monitor.drift
         rows = [kept[0].tolist() for kept in memory.kept]
-        data = {
-            **{name: getattr(monitor, name) for name in _COUNTED},
-            "kept": [[x if math.isfinite(x) else str(x) for x in row] for row in rows],
-            "whole_run": memory.whole_run,
-        }
+        data = {name: getattr(monitor, name) for name in _COUNTED}
+        data["kept"] = [[x if math.isfinite(x) else str(x) for x in row] for row in rows]
+        data["whole_run"] = memory.whole_run
         if drift is not None:
             up, down = drift.sums[0].tolist()
             data["drift"] = {"up": up, "down": down, "largest": drift.largest}
@@ -325,11 +308,7 @@ class MonitorState(Section):
 
 
 def read_state(path: str | Path) -> Any:
-    """The plain data in a state file.
-
-    Raises:
-        InputError: there is no such file, or it holds something else.
-    """
+    """The plain data in a state file; `InputError` where there is none, or something else."""
     check_file(path)
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
@@ -457,8 +436,7 @@ class AlarmMonitor:
     def load_state_dict(self, state: Mapping[str, Any], *, where: str = "state") -> None:
         """Go on from a state that a monitor with the same lock, target and indicators was in.
 
-        Raises:
-            InputError: it is of another lock or target, or of other indicators, or no state.
+        `InputError` where it is of another lock or target, or of other indicators, or no state.
         """
         held = MonitorState.parse(state, where=where)
         fault = held.fault(self)
@@ -472,8 +450,7 @@ class AlarmMonitor:
     def save(self, path: str | Path) -> Path:
         """Write the state to a file, which is this monitor's until it is closed.
 
-        Raises:
-            InputError: another monitor saves there, or the place cannot be written to.
+        `InputError` where another monitor saves there, or the place cannot be written to.
         """
         if self._file is None or self._file.path != Path(path):
             claimed = StateFile(path)
@@ -496,25 +473,21 @@ class AlarmMonitor:
         return tuple(need for need in needs if need not in but)
 
     def _indicator(self, name: str, bounds: LockedBounds, *, acts: bool) -> IndicatorMonitor:
-        entry, cadence = locked_entry(self.lock, name), self.cadence
-        ensemble = self.lock.candidate(name).ensemble
+        entry, ensemble = locked_entry(self.lock, name), self.lock.candidate(name).ensemble
+        known: dict[str, Any] = {"cadence": self.cadence, "parameters": entry.parameters}
         if ensemble is None:
-            refuse_unstreamed(entry.indicator, cadence=cadence, parameters=entry.parameters)
+            refuse_unstreamed(entry.indicator, **known)
         else:
             for member, locked in zip(member_indicators(ensemble), ensemble.members, strict=True):
-                refuse_unstreamed(member, cadence=cadence, parameters=locked.params)
-        return IndicatorMonitor(
-            IndicatorStream(
-                entry.indicator, cadence=cadence, parameters=entry.parameters, sign=entry.sign
-            ),
-            Terms(
-                name=name,
-                label=self.results.indicator(name).label,
-                acts=acts,
-                threshold=self.lock.thresholds(name)[self.target],
-                target=self.target,
-                drift_bound=bounds.of(name),
-            ),
-            burn_in=self.lock.design.burn_in,
-            drift=bounds.drift(name),
+                refuse_unstreamed(member, cadence=self.cadence, parameters=locked.params)
+        terms = Terms(
+            name=name,
+            label=self.results.indicator(name).label,
+            acts=acts,
+            threshold=self.lock.thresholds(name)[self.target],
+            target=self.target,
+            drift_bound=bounds.of(name),
         )
+        stream = IndicatorStream(entry.indicator, sign=entry.sign, **known)
+        burn_in = self.lock.design.burn_in
+        return IndicatorMonitor(stream, terms, burn_in=burn_in, drift=bounds.drift(name))

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -300,8 +301,8 @@ def gradients_on(model: nn.Module, rows: LabelledRows) -> dict[str, Tensor]:
 
 
 def loss_on(model: nn.Module, rows: LabelledRows, changed: Mapping[str, Tensor]) -> Tensor:
-    """The mean loss over all answers with these weights changed, [1]."""
-    answers = rows.batches(model, changed=changed)
+    """The mean loss over all answers with these weights, [1, ...] each, changed; [1]."""
+    answers = rows.batches(model, changed={name: weight[0] for name, weight in changed.items()})
     losses = [measures.answer_losses(said.logits, said.answers) for said in answers]
     return torch.cat(losses, dim=1).mean(1)
 
@@ -384,11 +385,7 @@ class ModelObserver:
             self._before = {name: weight.clone() for name, weight in weights.items()}
 
     def measure(self, model: nn.Module, step: int) -> dict[str, float]:
-        """The observables that are needed.
-
-        Args:
-            model: a PreTrainedModel, whole and not wrapped.
-            step: of the training.
+        """The observables that are needed, of a PreTrainedModel, whole and not wrapped.
 
         Raises:
             InputError: the model has no such weights, or `extra` lacks a column.
@@ -497,17 +494,13 @@ class ModelObserver:
             return found
         gradients = gradients_on(model, rows)
         found["gradient_norm"] = measures.norm(gradients.values())
-
-        def losses_at(moved: Mapping[str, Tensor]) -> Tensor:
-            return loss_on(model, rows, {name: weight[0] for name, weight in moved.items()})
-
         if bends:
             with torch.no_grad():
                 found["curvature"] = measures.curvature(
                     found["train_loss"],
                     weights.named,
                     gradients,
-                    losses_at,
+                    partial(loss_on, model, rows),
                     weight_norm=measures.norm(weights.named.values()),
                     gradient_norm=found["gradient_norm"],
                 )

@@ -123,20 +123,20 @@ def decide(
     acting = [item for item in indicators if item.acts]
     if not acting:
         return "ABSTAIN", "no indicator is SUPPORTED_FOR_ALARM by these results: none may act", None
-    over = [item for item in acting if item.over]
+    over = [
+        f"{item.name} is {item.score:.6g}, at or over its threshold {item.threshold:.6g}"
+        for item in acting
+        if item.over
+    ]
     if over:
-        reasons = [
-            f"{item.name} is {item.score:.6g}, at or over its threshold {item.threshold:.6g}"
-            for item in over
-        ]
-        return "ALARM", "; ".join(reasons), None
-    broken = [item for item in acting if item.broken is not None]
+        return "ALARM", "; ".join(over), None
+    broken = {
+        f"{item.name} is broken since step {item.since}: {item.broken}": item.since
+        for item in acting
+        if item.since is not None
+    }
     if broken:
-        reasons = [
-            f"{item.name} is broken since step {item.since}: {item.broken}" for item in broken
-        ]
-        since = min(item.since for item in broken if item.since is not None)
-        return "ABSTAIN", "; ".join(reasons), since
+        return "ABSTAIN", "; ".join(broken), min(broken.values())
     if step < burn_in:
         return "CLEAR", f"burn-in: an alarm can be raised from step {burn_in} on", None
     return "CLEAR", f"below threshold: {', '.join(item.name for item in acting)}", None
@@ -170,11 +170,7 @@ class IndicatorStream:
         self._sign = sign
 
     def update(self, checkpoint: Mapping[str, float]) -> float:
-        """The score at the next checkpoint.
-
-        Args:
-            checkpoint: every column that the indicator needs, and "step".
-        """
+        """The score at the next checkpoint, given every column that it needs, and "step"."""
         seen = Observables(lambda column: np.array([[checkpoint[column]]]), self._cadence)
         with carrying(self.memory):
             score = scored(self.indicator, seen, self._parameters, sign=self._sign)
@@ -200,10 +196,8 @@ def refuse_unstreamed(indicator: Indicator, *, cadence: int, parameters: Mapping
     columns = {name: rng.uniform(0.1, 1.0, (1, length)) for name in indicator.needs}
     batch = scored(indicator, Observables(columns.__getitem__, cadence), parameters)[0]
     stream = IndicatorStream(indicator, cadence=cadence, parameters=parameters)
-    one_by_one = [
-        stream.update({name: values[0, t] for name, values in columns.items()})
-        for t in range(length)
-    ]
+    rows = zip(*(values[0] for values in columns.values()), strict=True)
+    one_by_one = [stream.update(dict(zip(columns, row, strict=True))) for row in rows]
     if not np.array_equal(batch, one_by_one, equal_nan=True):
         raise InputError(
             f"indicator {indicator.name!r}: cannot be computed one checkpoint at a time; let it "
@@ -250,22 +244,18 @@ class IndicatorMonitor:
         """Read the next checkpoint.
 
         Args:
-            step: of the checkpoint.
-            columns: a number for each column that is given, "step" among them.
+            step, columns: of the checkpoint, a number for each column, "step" among them.
             faults: column -> why its value is of no use.
             fault: why the checkpoint is of no use to any indicator; None if it is.
         """
         fault = fault or next((faults[name] for name in self.needs if name in faults), None)
-        usable = fault is None
-        score = self.stream.update(
-            {name: columns[name] if usable else math.nan for name in self.needs}
-        )
+        usable = columns if fault is None else dict.fromkeys(self.needs, math.nan)
+        score = self.stream.update({name: usable[name] for name in self.needs})
         self._update_health(step, fault, score)
-        over = False
-        if self.broken is None and step >= self._burn_in:
-            over = score >= self.terms.threshold
-            self.watched += 1
-            self.alarms += over
+        counts = self.broken is None and step >= self._burn_in
+        over = counts and score >= self.terms.threshold
+        self.watched += counts
+        self.alarms += over
         return IndicatorReading(
             **vars(self.terms),
             score=score,
