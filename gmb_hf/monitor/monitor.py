@@ -136,9 +136,6 @@ def _statements(system: Mapping[str, Any]) -> dict[str, list[Any]]:
     return found
 
 
-# Which verdicts a monitor goes by, which indicators they let act, and by which thresholds.
-
-
 def results_of(lock: Lock, results: Results | str | Path | None) -> Results:
     """The held-out verdicts by this lock; `InputError` where there are none, or of another lock."""
     if results is None:
@@ -206,9 +203,6 @@ def _short(lock_hash: str | None) -> str:
     return "no lock" if lock_hash is None else f"lock {lock_hash[:16]}"
 
 
-# The file in which a monitor's state lies: written atomically, and one living monitor's alone.
-
-
 class StateFile:
     """A claim on a file; `InputError` as `gmb_hf.files.claim`: another monitor may have it."""
 
@@ -227,8 +221,6 @@ class StateFile:
 
 
 # What a monitor remembers of a run, as a document that is checked when it is read.
-
-
 FORMAT = 1
 _COUNTED = ("broken", "since", "drifted", "alarms", "watched")
 

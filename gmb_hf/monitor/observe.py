@@ -140,9 +140,6 @@ class ModelWeights:
         return found[0]
 
 
-# Rows with labels, on which the model of a live run is measured.
-
-
 BATCH_ROWS = 1024
 
 

@@ -116,21 +116,15 @@ _NUMBER = r"(?i)^[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf(inity)?)$"
 def typed_columns(
     raw: RawTable, wanted: Wanted, *, run_name: str | None = None
 ) -> tuple[pa.Table, dict[str, str]]:
-    """Return the table with typed columns run, step, [seed], observables, and what was set aside.
+    """The table with typed columns run, step, [seed], observables, and what was set aside.
 
-    Args:
-        raw: the file.
-        wanted: its keys, and the observables to take.
-        run_name: the name of the one run of a file that has no `run` column.
-
-    Returns:
-        The table, and column name -> reason for each column that holds no numbers.
+    What was set aside is column name -> reason for each column that holds no numbers. `run_name`
+    is that of the one run of a file that has no `run` column.
 
     Raises:
         InputError: no rows, a missing or repeated column, a wrong cell (its place is named), a step
             that is empty, negative or fractional, a run without a name.
     """
-    table = raw.table
     names = raw.names
     twice = repeated(names)
     if twice is not None:
@@ -145,7 +139,7 @@ def typed_columns(
             raise raw.not_numbers(column, raw.aside[column])
         if column not in names:
             raise missing_column(column, names, raw.where)
-    if not table.num_rows:
+    if not raw.table.num_rows:
         raise raw.error("no_rows", "no rows below the header; is the training still starting?")
 
     typed = {RUN: _runs(raw, wanted.run, run_name), STEP: _whole_numbers(raw, step, required=True)}
@@ -178,11 +172,9 @@ def listing(column: str, known: Sequence[str], most: int = 40) -> str:
     """The columns there are; of many the `most` that are most like `column`, the nearest first."""
     if len(known) <= most:
         return ", ".join(known)
-    matcher = difflib.SequenceMatcher(b=column.casefold())
 
     def likeness(name: str) -> float:
-        matcher.set_seq1(name.casefold())
-        return matcher.ratio()
+        return difflib.SequenceMatcher(a=name.casefold(), b=column.casefold()).ratio()
 
     near = sorted(known, key=likeness, reverse=True)[:most]
     return ", ".join(near) + f", ... ({len(known) - most} more)"
@@ -302,9 +294,6 @@ def _numbers_from_text(
     raise wrong_cell
 
 
-# The order of a run log's rows: runs by name, steps within a run.
-
-
 OnDuplicate = Literal["last", "keep", "sort"]
 
 
@@ -367,17 +356,12 @@ def order_rows(
     return table.take(pa.array(rows)), dropped
 
 
-# A row that was logged by several calls, each with some of its columns.
-
-
 def merge_split_rows(table: pa.Table) -> pa.Table:
     """Merge consecutive rows of one run and step that complement each other.
 
-    They do where each has a value in a column that the others leave empty, and no column has two
-    different values. Rows that do not are left as they are.
-
-    Args:
-        table: typed columns, its rows in the order in which they were logged.
+    They were logged by several calls, and each has a value in a column that the others leave empty,
+    while no column has two different values. Rows that do not are left as they are. `table` has
+    typed columns, its rows in the order in which they were logged.
     """
     steps, (codes, _) = np.asarray(table[STEP]), run_codes(table)
     changes = (np.diff(steps) != 0) | (np.diff(codes) != 0)

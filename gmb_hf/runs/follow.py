@@ -118,9 +118,6 @@ class GrowingFile:
         return Line(self._number + 1, text.decode("utf-8", errors="replace"), self._number == 0)
 
 
-# The checkpoints of one run in a log that is still growing, JSONL or CSV.
-
-
 @dataclass(frozen=True)
 class Checkpoint:
     """The numbers of one step.

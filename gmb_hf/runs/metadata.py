@@ -115,8 +115,6 @@ def _lookup(value: Any, names: Sequence[str]) -> list[Any]:
 
 
 # The datasets of the Hub from which the runs of a log, or the data that they learned, were pulled.
-
-
 HUB = "hub"
 HubContent = Literal["data", "runs"]
 
@@ -152,8 +150,6 @@ def hub_sources(metadata: Mapping[str, Any]) -> list[dict[str, str]]:
 
 
 # The fingerprints of the data that runs learned: only runs of equal data are compared.
-
-
 # A loss is per token, so the tokenizer belongs to the data.
 _DATA_KEYS = {
     "task_fingerprint": "task",
@@ -202,9 +198,6 @@ def refuse_mismatches(found: list[str], *, allowed: bool) -> list[str]:
             "the same)"
         )
     return [f"NOT COMPARABLE: {one}" for one in found]
-
-
-# The columns of a looped model that count at a level: their levels, and their names.
 
 
 LEVELS = (5, 10, 20, 50)

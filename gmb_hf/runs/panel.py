@@ -39,14 +39,12 @@ class Panel:
     def __post_init__(self) -> None:
         shape = self.values.shape
         if len(shape) != 2 or self.steps.shape != shape or self.present.shape != shape:
-            raise InputError(
-                f"panel {self.name!r}: values, steps and present must share one shape [runs, "
-                f"checkpoints], got {shape}, {self.steps.shape} and {self.present.shape}"
-            )
+            got = f"{shape}, {self.steps.shape} and {self.present.shape}"
+            what = "values, steps and present must share one shape [runs, checkpoints]"
+            raise InputError(f"panel {self.name!r}: {what}, got {got}")
         if len(self.runs) != shape[0]:
-            raise InputError(
-                f"panel {self.name!r}: {len(self.runs)} run names for {shape[0]} rows of values"
-            )
+            what = f"{len(self.runs)} run names for {shape[0]} rows of values"
+            raise InputError(f"panel {self.name!r}: {what}")
 
     @classmethod
     def from_series(cls, name: str, series: Sequence[tuple[str, ArrayLike, ArrayLike]]) -> Panel:
@@ -130,24 +128,19 @@ class Panel:
         """
         spacing, counted = self.spacings()
         if not counted.any():
-            raise InputError(
-                f"{self.name!r}: no run has two checkpoints, so there is no spacing between them; "
-                "log more of them",
-                code="one_checkpoint",
-                column=self.name,
-            )
+            what = "no run has two checkpoints, so there is no spacing between them"
+            message = f"{self.name!r}: {what}; log more of them"
+            raise InputError(message, code="one_checkpoint", column=self.name)
         cadence = int(spacing[counted][0])
         wrong = np.argwhere(counted & (spacing != cadence))
         if len(wrong):
-            run, column = (int(i) for i in wrong[0])
-            raise InputError(
-                f"run {self.runs[run]!r}: checkpoints are {cadence} steps apart, but step "
-                f"{self.steps[run, column + 1]} comes {spacing[run, column]} after the one before "
-                "it; log every run at one spacing",
-                code="uneven_steps",
-                run=self.runs[run],
-                step=int(self.steps[run, column + 1]),
+            row, column = (int(i) for i in wrong[0])
+            run, step = self.runs[row], int(self.steps[row, column + 1])
+            message = (
+                f"run {run!r}: checkpoints are {cadence} steps apart, but step {step} comes "
+                f"{spacing[row, column]} after the one before it; log every run at one spacing"
             )
+            raise InputError(message, code="uneven_steps", run=run, step=step)
         return cadence
 
 
@@ -163,28 +156,19 @@ def _series(
     """One run's steps and values as checked one-dimensional arrays."""
     row = np.atleast_1d(np.asarray(values, dtype=np.float64))
     raw = np.atleast_1d(np.asarray(steps))
+    where = f"panel {name!r}, run {run!r}"
     if raw.ndim != 1 or raw.shape != row.shape or not len(row):
-        raise InputError(
-            f"panel {name!r}, run {run!r}: steps and values must be equally long and not empty, "
-            f"got shapes {raw.shape} and {row.shape}",
-            code="bad_shape",
-            run=run,
-        )
+        what = "steps and values must be equally long and not empty"
+        message = f"{where}: {what}, got shapes {raw.shape} and {row.shape}"
+        raise InputError(message, code="bad_shape", run=run)
     whole = raw.astype(np.int64)
     bad = np.flatnonzero((whole != raw) | (whole < 0))
     if len(bad):
-        raise InputError(
-            f"panel {name!r}, run {run!r}: step {raw[bad[0]]} is not a whole number from 0 on",
-            code="not_whole",
-            run=run,
-        )
+        message = f"{where}: step {raw[bad[0]]} is not a whole number from 0 on"
+        raise InputError(message, code="not_whole", run=run)
     back = np.flatnonzero(np.diff(whole) <= 0)
     if len(back):
-        raise InputError(
-            f"panel {name!r}, run {run!r}: step {whole[back[0] + 1]} follows step "
-            f"{whole[back[0]]}; steps must increase",
-            code="steps_backwards",
-            run=run,
-            step=int(whole[back[0] + 1]),
-        )
+        before, step = whole[back[0]], int(whole[back[0] + 1])
+        message = f"{where}: step {step} follows step {before}; steps must increase"
+        raise InputError(message, code="steps_backwards", run=run, step=step)
     return whole, row

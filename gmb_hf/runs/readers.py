@@ -81,11 +81,8 @@ def read_parquet(paths: Sequence[Path], wanted: Wanted) -> RawTable:
     return adapt_export(RawTable(table, str(path), names=tuple(names)), wanted)
 
 
-# CSV: fast by Arrow; where a cell or a line is wrong, again for its place.
-
-
 def read_csv(paths: Sequence[Path], wanted: Wanted) -> RawTable:
-    """Read one CSV file.
+    """Read one CSV file, fast by Arrow; where a cell or a line is wrong, again for its place.
 
     Raises:
         InputError: no header, or a line with too few or too many cells; its number is given.
@@ -168,11 +165,8 @@ def _line(numbered: Iterator[tuple[int, Any]], row: int) -> str:
     return f"line {next(islice(numbered, row, None), (row + 1,))[0]}"
 
 
-# JSON lines: one object {column: number} a line.
-
-
 def read_jsonl(paths: Sequence[Path], wanted: Wanted) -> RawTable:
-    """Read one JSONL file.
+    """Read one JSONL file: an object {column: number} a line.
 
     Raises:
         InputError: a line is no JSON object; its number is given.
@@ -183,7 +177,7 @@ def read_jsonl(paths: Sequence[Path], wanted: Wanted) -> RawTable:
         table.validate(full=True)  # the reader does not check that strings are UTF-8
     except pa.ArrowInvalid:
         # Arrow gives up on a column that changes its type; row by row the reason can be named.
-        table = table_of([item for _, item in _objects(path)])
+        table = table_of(_objects(path))
     raw = RawTable(table, str(path), lambda row: _line(_lines(path), row))
     return adapt_export(raw, wanted)
 
@@ -201,7 +195,8 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, line
 
 
-def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _objects(path: Path) -> list[dict[str, Any]]:
+    items = []
     for number, line in _lines(path):
         place = f"line {number}"
         try:
@@ -212,7 +207,8 @@ def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if not isinstance(item, dict):
             what = f"{place} is not a JSON object {{column: number}}"
             raise InputError.at(path, "not_json", what, place=place)
-        yield number, item
+        items.append(item)
+    return items
 
 
 def _column(values: list[Any]) -> pa.Array:
@@ -227,8 +223,6 @@ def _column(values: list[Any]) -> pa.Array:
 
 
 # transformers' `trainer_state.json`: the `log_history` that a Trainer writes with a checkpoint.
-
-
 _STATE_FILE = "trainer_state.json"
 _CHECKPOINT = re.compile(r"checkpoint-(\d+)")
 # The entry with which a training ends: means over all of it, and no measurement of its last step.
@@ -304,8 +298,6 @@ def _reached(history: Sequence[Any]) -> float:
 
 
 # TensorBoard event files: the scalars of a run, a tag a column. A run is a folder.
-
-
 _HEADER = struct.Struct("<Q4x")
 _CHECKSUM_BYTES = 4
 _TRAINER_FOLDER = re.compile(r"[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_")
@@ -411,33 +403,21 @@ def _records(path: Path) -> Iterator[bytes]:
 # Weights & Biases: a chart's export is wide (`Step`, then for each run `NAME - METRIC`, and its
 # __MIN and __MAX, which differ where the chart averaged several values). A run's history
 # (`run.history()`, `run.scan_history()`) is long: `_step`, `_runtime`, `_timestamp`, the metrics.
-
-
 _LOW, _HIGH = "__MIN", "__MAX"
 _CLOCKS = ("_runtime", "_timestamp", "_step")
 
 
 def from_wandb_history(raw: RawTable, wanted: Wanted) -> RawTable:
-    """The metrics of a run, its clocks set aside.
-
-    Raises:
-        InputError: the export has no column of steps.
-    """
+    """The metrics of a run, its clocks set aside."""
     step = _step(raw, wanted, "_step")
-    clocks = {
-        name: f"{raw.where}: column {name!r} is W&B's own clock, no observable"
-        for name in _CLOCKS
-        if name in raw.names and name != step
-    }
-    return dataclasses.replace(raw, aside={**raw.aside, **clocks})
+    own = [name for name in _CLOCKS if name in raw.names and name != step]
+    what = "is W&B's own clock, no observable"
+    aside = {name: f"{raw.where}: column {name!r} {what}" for name in own}
+    return dataclasses.replace(raw, aside={**raw.aside, **aside})
 
 
 def from_wandb_chart(raw: RawTable, wanted: Wanted) -> RawTable:
-    """A row per run and step from a row per step; steps at which a run has nothing are left out.
-
-    Raises:
-        InputError: the export has no column of steps.
-    """
+    """A row per run and step from a row per step; steps at which a run has nothing are left out."""
     step = _step(raw, wanted, "Step")
     series = _series(raw.names)
     if not raw.table.num_rows:
@@ -479,12 +459,11 @@ def _series(names: Sequence[str]) -> dict[str, dict[str, str]]:
 def _step(raw: RawTable, wanted: Wanted, usual: str) -> str:
     step = find_step(raw.names, wanted.step, raw.where)
     if step not in raw.names:
-        raise raw.error(
-            "missing_column",
+        what = (
             f"this W&B export has no column {step!r} and no {usual!r}; export it again over steps, "
-            f"or name its column of steps with --step-column; its first column is {raw.names[0]!r}",
-            column=step,
+            f"or name its column of steps with --step-column; its first column is {raw.names[0]!r}"
         )
+        raise raw.error("missing_column", what, column=step)
     return step
 
 
@@ -508,19 +487,13 @@ def _averaged(raw: RawTable, series: Mapping[str, Mapping[str, str]]) -> list[st
 
 
 # trackio: the Parquet of a project, and the CSV that its dashboard saves beside a chart.
-
-
 _SERIES = "series_key"  # of the dashboard alone
 _RUN_NAME, _RUN_ID = "run_name", "run_id"
 _TRACKIO_OWN = ("id", _RUN_ID, "log_id", "space_id", _SERIES, "data_type", "timestamp", "time")
 
 
 def from_trackio(raw: RawTable, wanted: Wanted) -> RawTable:
-    """A row per run and call of `log`, without trackio's own columns.
-
-    Raises:
-        InputError: two of its runs have one name.
-    """
+    """A row per run and call of `log`, without trackio's own columns."""
     named = _RUN_NAME if _RUN_NAME in raw.names else RUN
     if wanted.run == RUN and _RUN_ID in raw.names:
         runs = raw.table.group_by([named, _RUN_ID]).aggregate([])[named].to_pylist()
@@ -597,12 +570,12 @@ def reader_of(path: Path) -> Reader | None:
     return next((reader for reader in readers().values() if reader.reads(path.name)), None)
 
 
+# From what a user names (files, folders, globs) to the files of each run, and their raw tables.
+
+
 def known_endings() -> str:
     """What files of run logs are known by, for messages."""
     return ", ".join(ending for reader in readers().values() for ending in reader.known_by)
-
-
-# From what a user names (files, folders, globs) to the files of each run, and their raw tables.
 
 
 def find_files(sources: str | Path | Sequence[str | Path]) -> list[Path]:
@@ -720,8 +693,7 @@ def read_sources(
 def _by_run(files: Sequence[Path]) -> dict[Path, tuple[Reader, list[Path]]]:
     """File, or folder of a run -> its reader and the files of the run that were named.
 
-    Raises:
-        InputError: a run's folder holds logs of two formats, which may be one training twice.
+    Logs of two formats in a run's folder, which may be one training twice, are refused.
     """
     groups: dict[Path, tuple[Reader, list[Path]]] = {}
     for path in files:
@@ -750,12 +722,7 @@ def keep_last_rows(raw: RawTable, count: int, run_column: str) -> RawTable:
     """The last `count` rows of each run, in the order of the file.
 
     It comes before any sorting by step: a restarted training appends to its log, so that the end
-    of the file is the training that went through.
-
-    Args:
-        raw: one file as read.
-        count: at least 1; a run with fewer rows keeps all of them.
-        run_column: what tells runs apart; without it the file is one run.
+    of the file is the training that went through. A file without `run_column` is one run.
     """
     n = raw.table.num_rows
     if run_column in raw.table.column_names:
@@ -766,8 +733,5 @@ def keep_last_rows(raw: RawTable, count: int, run_column: str) -> RawTable:
     by_run = np.argsort(run, kind="stable")
     ends = np.searchsorted(run[by_run], run[by_run], side="right")
     rows = np.sort(by_run[ends - np.arange(n) <= count])
-    return dataclasses.replace(
-        raw,
-        table=raw.table.take(pa.array(rows)),
-        place=lambda row: raw.place(int(rows[row])),
-    )
+    table = raw.table.take(pa.array(rows))
+    return dataclasses.replace(raw, table=table, place=lambda row: raw.place(int(rows[row])))

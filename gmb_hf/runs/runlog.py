@@ -12,7 +12,7 @@ import hashlib
 import html
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -193,13 +193,10 @@ class RunLog:
         """
         if not logs:
             raise InputError("no run logs to join", code="no_logs")
-        seen: set[str] = set()
-        for log in logs:
-            twice = sorted(seen.intersection(log.runs))
-            if twice:
-                message = f"run {twice[0]!r} is in two of the run logs to join"
-                raise InputError(message, code="run_in_two_files", run=twice[0])
-            seen.update(log.runs)
+        twice = repeated(run for log in logs for run in log.runs)
+        if twice is not None:
+            message = f"run {twice!r} is in two of the run logs to join"
+            raise InputError(message, code="run_in_two_files", run=twice)
         return cls._join(logs, f"{len(logs)} run logs")
 
     @classmethod
@@ -272,14 +269,12 @@ class RunLog:
         """The first runs as a table, for a notebook."""
         clock = self.panel(STEP)
         columns = (self.runs, self.seeds, clock.lengths, clock.first_step, clock.last_step)
-        rows = [
-            "".join(f"<td>{'' if cell is None else html.escape(str(cell))}</td>" for cell in row)
-            for row in zip(*(column[:10] for column in columns), strict=True)
-        ]
-        head = "".join(
-            f"<th>{name}</th>" for name in ("run", "seed", "rows", "first step", "last step")
-        )
-        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        names = ("run", "seed", "rows", "first step", "last step")
+        head = "".join(f"<th>{name}</th>" for name in names)
+        body = ""
+        for row in zip(*(column[:10] for column in columns), strict=True):
+            cells = ("" if cell is None else html.escape(str(cell)) for cell in row)
+            body += f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
         more = f"<p>and {len(self.runs) - 10} more runs</p>" if len(self.runs) > 10 else ""
         return (
             f"<p>{html.escape(repr(self))}</p><table><thead><tr>{head}</tr></thead>"
@@ -517,9 +512,6 @@ def at_shared_steps(log: RunLog, columns: Sequence[str]) -> RunLog:
     return shared if (lost < spacing).all() else log
 
 
-# The content hash of a log, from batches of its rows.
-
-
 class RunItems:
     """Collects the items of a run log from batches of its rows, in constant memory for each run."""
 
@@ -559,10 +551,10 @@ class RunItems:
                 if not np.isnan(own).all():
                     self._filled.add(column)
 
-    def finish(self) -> Iterator[bytes]:
+    def finish(self) -> list[bytes]:
         """The items' hashes, 32 bytes each, when all rows have been taken."""
         self._close()
-        yield from self._digests.values()
+        return list(self._digests.values())
 
     def _close(self) -> None:
         """A column in which the run has no value is not there: others may have brought it."""

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from gmb_hf.errors import InputError
-from gmb_hf.runs.columns import float_column
+from gmb_hf.runs.columns import RUN, STEP, float_column
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog, at_shared_steps
 
@@ -91,8 +91,11 @@ def verify(log: RunLog, columns: Sequence[str] = ()) -> Verification:
     lengths, counts = np.unique(distances[counted], return_counts=True)
     spacing = int(lengths[counts.argmax()]) if len(lengths) else None
     faults += _gaps(clock, spacing)
+    summaries = []
     for name in names:
-        faults += _not_numbers(judged, name, required=bool(columns))
+        summary, wrong = _look_at(judged, name, required=bool(columns))
+        summaries.append(summary)
+        faults += wrong
     faults += _copies(judged, names)
     remarks = list(judged.notes)
     dropped = log.dropped_duplicates
@@ -104,7 +107,7 @@ def verify(log: RunLog, columns: Sequence[str] = ()) -> Verification:
         rows=judged.table.num_rows,
         steps=(int(clock.first_step.min()), int(clock.last_step.max())),
         spacing=spacing,
-        columns=tuple(_summary(judged, name) for name in names),
+        columns=tuple(summaries),
         fingerprint=fingerprint,
         remarks=tuple(remarks),
         faults=tuple(faults),
@@ -132,23 +135,23 @@ def _gaps(clock: Panel, spacing: int | None) -> list[str]:
     return faults
 
 
-def _not_numbers(log: RunLog, name: str, *, required: bool) -> list[str]:
+def _look_at(log: RunLog, name: str, *, required: bool) -> tuple[ColumnSummary, list[str]]:
+    """What a column holds, and its faults: an empty cell is one where it is required."""
     cells = log.table[name]
     values, empty = float_column(cells), np.asarray(pc.is_null(cells), dtype=bool)
-    kinds = {"NaN": np.isnan(values) & ~empty, "infinite": np.isinf(values)}
-    if required:
-        kinds["empty"] = empty
-    runs, steps = log.table["run"], log.table["step"]
+    kinds = {"NaN": np.isnan(values) & ~empty, "infinite": np.isinf(values), "empty": empty}
     faults = []
     for kind, wrong in kinds.items():
-        if wrong.any():
-            row = int(wrong.argmax())
-            cells = "every cell" if wrong.all() else f"{wrong.sum()} of {len(wrong)} cells"
-            faults.append(
-                f"column {name!r} is {kind} in {cells}, first in run {runs[row].as_py()!r} at step "
-                f"{steps[row].as_py()}"
-            )
-    return faults
+        if wrong.any() and (required or kind != "empty"):
+            share = "every cell" if wrong.all() else f"{wrong.sum()} of {len(wrong)} cells"
+            run, step = (log.table[key][int(wrong.argmax())].as_py() for key in (RUN, STEP))
+            what = f"column {name!r} is {kind} in {share}"
+            faults.append(f"{what}, first in run {run!r} at step {step}")
+    finite = values[np.isfinite(values)]
+    low, high = (finite.min(), finite.max()) if len(finite) else (np.nan, np.nan)
+    nan, infinite, missing = (int(wrong.sum()) for wrong in kinds.values())
+    summary = ColumnSummary(name, len(finite), missing, nan, infinite, float(low), float(high))
+    return summary, faults
 
 
 def _copies(log: RunLog, names: Sequence[str]) -> list[str]:
@@ -165,20 +168,3 @@ def _copies(log: RunLog, names: Sequence[str]) -> list[str]:
         if names and other != run:
             faults.append(f"run {run!r} is a copy of run {other!r}")
     return faults
-
-
-def _summary(log: RunLog, name: str) -> ColumnSummary:
-    cells = log.table[name]
-    values = float_column(cells)
-    finite = values[np.isfinite(values)]
-    empty = int(cells.null_count)
-    infinite = int(np.isinf(values).sum())
-    return ColumnSummary(
-        name=name,
-        values=len(finite),
-        empty=empty,
-        nan=len(values) - len(finite) - infinite - empty,
-        infinite=infinite,
-        low=float(finite.min()) if len(finite) else float("nan"),
-        high=float(finite.max()) if len(finite) else float("nan"),
-    )

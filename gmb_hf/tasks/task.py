@@ -47,9 +47,6 @@ class EquationTokens:
     group: str | None = None
 
 
-# Which rows a run trains on, and which of their labels are made wrong.
-
-
 _CORRUPTION_STREAM = 1
 
 
@@ -416,9 +413,6 @@ def _content_hash(
     for array in arrays:
         digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
     return digest.hexdigest()
-
-
-# At which positions of a task's rows the loss counts.
 
 
 LOSS_POSITIONS = ("answer", "all")

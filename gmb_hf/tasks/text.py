@@ -198,9 +198,6 @@ class Tally:
         }
 
 
-# Where text comes from: local files by name, and the sets of the evaluation protocol on the Hub.
-
-
 @dataclass(frozen=True)
 class TextFile:
     """A local file under a name; its `source` is the path as it was given."""
@@ -346,9 +343,6 @@ def described(texts: Sequence[Text]) -> list[dict[str, Any]]:
     return [{"name": text.name, "source": text.source} for text in texts]
 
 
-# How well text is predicted: loss, perplexity and bits per byte.
-
-
 @dataclass(frozen=True)
 class TextScore:
     """The prediction of some text.
@@ -470,9 +464,6 @@ def _score(row: Sequence[float], size: Any, number: int) -> TextScore:
         hint = "the size of a document is a whole number of bytes"
         raise InputError(f"references[{number}] is {size!r}; {hint}")
     return TextScore(float(-logs.sum()), int(logs.size), int(size), 1)
-
-
-# Self-consistency: do several samples of one model agree with each other?
 
 
 def disagreement(samples: Sequence[Sequence[Hashable]]) -> float:
