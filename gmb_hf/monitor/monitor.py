@@ -481,5 +481,4 @@ class AlarmMonitor:
             drift_bound=bounds.of(name),
         )
         stream = IndicatorStream(entry.indicator, sign=entry.sign, **known)
-        burn_in = self.lock.design.burn_in
-        return IndicatorMonitor(stream, terms, burn_in=burn_in, drift=bounds.drift(name))
+        return IndicatorMonitor(stream, terms, self.lock.design.burn_in, bounds.drift(name))

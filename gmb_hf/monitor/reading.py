@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -142,38 +142,29 @@ def decide(
     return "CLEAR", f"below threshold: {', '.join(item.name for item in acting)}", None
 
 
+@dataclass(eq=False)
 class IndicatorStream:
     """An indicator fed one checkpoint at a time, with the score that the whole log would give it.
 
-    Args:
+    Attributes:
         indicator: of the catalogue, a column, or an ensemble.
         cadence: steps between checkpoints.
         parameters: over the indicator's defaults.
         sign: +1 for the declared orientation, -1 for its opposite.
-
-    Attributes:
         memory: what it keeps of the checkpoints that it has seen: O(window) numbers.
     """
 
-    def __init__(
-        self,
-        indicator: Indicator,
-        *,
-        cadence: int,
-        parameters: Mapping[str, Any] | None = None,
-        sign: int = 1,
-    ) -> None:
-        self.indicator = indicator
-        self.memory = Memory()
-        self._cadence = cadence
-        self._parameters = dict(parameters or {})
-        self._sign = sign
+    indicator: Indicator
+    cadence: int
+    parameters: Mapping[str, Any] | None = None
+    sign: int = 1
+    memory: Memory = field(default_factory=Memory)
 
     def update(self, checkpoint: Mapping[str, float]) -> float:
         """The score at the next checkpoint, given every column that it needs, and "step"."""
-        seen = Observables(lambda column: np.array([[checkpoint[column]]]), self._cadence)
+        seen = Observables(lambda column: np.array([[checkpoint[column]]]), self.cadence)
         with carrying(self.memory):
-            score = scored(self.indicator, seen, self._parameters, sign=self._sign)
+            score = scored(self.indicator, seen, self.parameters or {}, sign=self.sign)
         return float(score[0, -1])
 
     @property
@@ -205,6 +196,7 @@ def refuse_unstreamed(indicator: Indicator, *, cadence: int, parameters: Mapping
         )
 
 
+@dataclass(eq=False)
 class IndicatorMonitor:
     """An indicator that is read at every checkpoint, and says when it must not be.
 
@@ -212,31 +204,30 @@ class IndicatorMonitor:
     One that remembers the whole run (a largest value so far) stays broken, and so does one whose
     scores drift.
 
-    Args:
+    Attributes:
         stream: the indicator.
         terms: of the lock and the results.
         burn_in: first step at which it counts.
         drift: its health statistic; None where the lock has none.
-
-    Attributes:
         broken, since: why it cannot be read, and from which step on; None while it is whole.
         drifted: whether that is for good, because of its scores.
         alarms, watched: checkpoints since burn-in that were over, and that could have been.
     """
 
-    def __init__(
-        self, stream: IndicatorStream, terms: Terms, *, burn_in: int, drift: Drift | None
-    ) -> None:
-        self.needs = stream.indicator.needs
-        self.stream = stream
-        self.terms = terms
-        self.drift = drift
-        self.broken: str | None = None
-        self.since: int | None = None
-        self.drifted = False
-        self.alarms = 0
-        self.watched = 0
-        self._burn_in = burn_in
+    stream: IndicatorStream
+    terms: Terms
+    burn_in: int
+    drift: Drift | None
+    broken: str | None = None
+    since: int | None = None
+    drifted: bool = False
+    alarms: int = 0
+    watched: int = 0
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns that the indicator reads."""
+        return self.stream.indicator.needs
 
     def update(
         self, step: int, columns: Mapping[str, float], faults: Mapping[str, str], fault: str | None
@@ -252,7 +243,7 @@ class IndicatorMonitor:
         usable = columns if fault is None else dict.fromkeys(self.needs, math.nan)
         score = self.stream.update({name: usable[name] for name in self.needs})
         self._update_health(step, fault, score)
-        counts = self.broken is None and step >= self._burn_in
+        counts = self.broken is None and step >= self.burn_in
         over = counts and score >= self.terms.threshold
         self.watched += counts
         self.alarms += over

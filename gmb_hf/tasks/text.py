@@ -251,24 +251,22 @@ class HubText:
 
     def _rows(self, split: str) -> Iterator[str]:
         try:
-            for row in self._stream(split):
+            from datasets import load_dataset
+
+            load = partial(load_dataset, self.repository, self.config, split=split, streaming=True)
+            try:
+                rows: Any = load()
+            except RuntimeError as error:
+                if "scripts are no longer supported" not in str(error):
+                    raise
+                # The branch on which the Hub keeps what the script of an old dataset gave.
+                rows = load(revision="refs/convert/parquet")
+            for row in rows:
                 yield row["text"]
         except Exception as error:  # of the network, the Hub's client or the reader: many kinds
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             what = f"{self.source}: could not be read from the Hub ({reason})"
             raise InputError(f"{what}; give a local file: {self.name}=FILE") from None
-
-    def _stream(self, split: str) -> Any:
-        from datasets import load_dataset
-
-        load: Any = partial(load_dataset, self.repository, self.config, split=split, streaming=True)
-        try:
-            return load()
-        except RuntimeError as error:
-            if "scripts are no longer supported" not in str(error):
-                raise
-            # The branch on which the Hub keeps what the script of an old dataset gave.
-            return load(revision="refs/convert/parquet")
 
 
 Text = TextFile | HubText
