@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
@@ -79,7 +80,8 @@ class Replayed:
         self.alarm = 10**9
         for run in range(len(evaluated.held_out.runs)):
             monitor = evaluated.monitor(GAIN)
-            readings = (monitor.update(**row) for row in evaluated.rows(run))
+            earlier = takewhile(lambda row: row["step"] < self.alarm, evaluated.rows(run))
+            readings = (monitor.update(**row) for row in earlier)
             alarm = next((one.step for one in readings if one.state == "ALARM"), self.alarm)
             if alarm < self.alarm:
                 self.alarm = alarm
