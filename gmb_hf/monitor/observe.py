@@ -219,13 +219,13 @@ class LabelledRows:
             if self.attention_mask is not None:
                 inputs["attention_mask"] = self.attention_mask[some].to(device)
             inputs |= {"output_hidden_states": hidden, "use_cache": False}
-            said = functional_call(model, weights, (), inputs, tie_weights=tied)
+            outputs = functional_call(model, weights, (), inputs, tie_weights=tied)
             answers = self.labels[some, 1:].to(device)
             labelled = answers != IGNORED
             yield Answers(
-                said.logits[:, :-1][labelled].unsqueeze(0).float(),
+                outputs.logits[:, :-1][labelled].unsqueeze(0).float(),
                 answers[labelled].unsqueeze(0),
-                said.hidden_states[-1][:, :-1][labelled].unsqueeze(0) if hidden else None,
+                outputs.hidden_states[-1][:, :-1][labelled].unsqueeze(0) if hidden else None,
             )
 
 
@@ -256,7 +256,7 @@ def _tensor(cells: Any, name: str, where: str) -> Tensor:
         ) from None
 
 
-def said_of(model: Any, rows: LabelledRows, *, hidden: bool = False) -> dict[str, Tensor]:
+def answer_scores(model: Any, rows: LabelledRows, *, hidden: bool = False) -> dict[str, Tensor]:
     """Losses, margins and predictions of all answers, [1, m] each; the states, if asked for.
 
     Logits are not kept: they are as many numbers as the vocabulary for each answer.
@@ -272,10 +272,10 @@ def said_of(model: Any, rows: LabelledRows, *, hidden: bool = False) -> dict[str
     return {name: torch.cat([part[name] for part in parts], dim=1) for name in parts[0]}
 
 
-def quality(split: str, said: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def quality(split: str, outputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Loss, accuracy and margins over all answers, [1] each."""
-    loss = {f"{split}_loss": said["losses"].mean(1)}
-    return {**loss, **measures.answer_quality(split, said["margins"])}
+    loss = {f"{split}_loss": outputs["losses"].mean(1)}
+    return {**loss, **measures.answer_quality(split, outputs["margins"])}
 
 
 def gradients_on(model: nn.Module, rows: LabelledRows) -> dict[str, Tensor]:
@@ -287,20 +287,20 @@ def gradients_on(model: nn.Module, rows: LabelledRows) -> dict[str, Tensor]:
         for name, weight in weights.items()
     }
     count = 0
-    for said in rows.batches(model):
-        loss = measures.answer_losses(said.logits, said.answers).sum()
+    for outputs in rows.batches(model):
+        loss = measures.answer_losses(outputs.logits, outputs.answers).sum()
         made = torch.autograd.grad(loss, list(weights.values()), allow_unused=True)
         for name, gradient in zip(weights, made, strict=True):
             if gradient is not None:
                 total[name] += gradient
-        count += said.answers.shape[1]
+        count += outputs.answers.shape[1]
     return {name: (gradient / count).unsqueeze(0) for name, gradient in total.items()}
 
 
 def loss_on(model: nn.Module, rows: LabelledRows, changed: Mapping[str, Tensor]) -> Tensor:
     """The mean loss over all answers with these weights, [1, ...] each, changed; [1]."""
     answers = rows.batches(model, changed={name: weight[0] for name, weight in changed.items()})
-    losses = [measures.answer_losses(said.logits, said.answers) for said in answers]
+    losses = [measures.answer_losses(outputs.logits, outputs.answers) for outputs in answers]
     return torch.cat(losses, dim=1).mean(1)
 
 
@@ -457,10 +457,10 @@ class ModelObserver:
         self, model: nn.Module, weights: ModelWeights, rows: LabelledRows
     ) -> dict[str, Tensor]:
         states = "participation_ratio" in self._needs
-        said = said_of(model, rows, hidden=states)
-        found, predictions = quality("test", said), said["predictions"]
+        outputs = answer_scores(model, rows, hidden=states)
+        found, predictions = quality("test", outputs), outputs["predictions"]
         if states:
-            found["participation_ratio"] = measures.participation_ratio(said["hidden"])
+            found["participation_ratio"] = measures.participation_ratio(outputs["hidden"])
         if "disagreement" in self._needs:
             found["disagreement"] = self._disagreement(model, weights, rows, predictions)
         before = predictions if self.predictions is None else self.predictions
@@ -486,7 +486,7 @@ class ModelObserver:
     ) -> dict[str, Tensor]:
         bends = "curvature" in self._needs
         with torch.no_grad():
-            found = quality("train", said_of(model, rows))
+            found = quality("train", answer_scores(model, rows))
         if not bends and "gradient_norm" not in self._needs:
             return found
         gradients = gradients_on(model, rows)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gmb_hf.errors import InputError, first_of, nearest, repeated
 from gmb_hf.runs.columns import RUN, SEED, STEP, Wanted
-from gmb_hf.runs.metadata import EXTERNAL, JOINED, JUDGE
+from gmb_hf.runs.metadata import EXTERNAL, JOINED, JUDGE, with_entries
 from gmb_hf.runs.readers import reader_of
 from gmb_hf.runs.runlog import RunLog
 
@@ -127,9 +127,7 @@ def _described(log: RunLog, names: Sequence[str], path: Path) -> dict[str, Any]:
     is_judge = made_by is not None and made_by.startswith(JUDGE)
     made = {"family": JUDGE if is_judge else EXTERNAL, "source": path.name}
     entry = made if made_by is None else {**made, MADE_BY: made_by}
-    held = log.metadata.get(JOINED)
-    kept = held if isinstance(held, dict) else {}
-    return {**log.metadata, JOINED: {**kept, **dict.fromkeys(names, entry)}}
+    return with_entries(log.metadata, JOINED, dict.fromkeys(names, entry))
 
 
 def _made_by(path: Path) -> str | None:

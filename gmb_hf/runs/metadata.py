@@ -48,6 +48,14 @@ def from_json(raw: bytes | None, where: str) -> dict[str, Any]:
     return found
 
 
+def with_entries(
+    metadata: Mapping[str, Any], key: str, entries: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The metadata with more entries in the object at a key."""
+    held = metadata.get(key)
+    return {**metadata, key: {**(held if isinstance(held, dict) else {}), **entries}}
+
+
 def column_family(metadata: Mapping[str, Any], column: str) -> str:
     """The family of a column that is no indicator: "judge" where the metadata say so."""
     return JUDGE if JUDGE in _lookup(metadata, [JOINED, column, "family"]) else EXTERNAL
@@ -130,9 +138,7 @@ def with_hub_runs(
     metadata: Mapping[str, Any], sources: Sequence[Mapping[str, str]]
 ) -> dict[str, Any]:
     """The metadata with a note of where the runs were pulled from."""
-    held = metadata.get(HUB)
-    kept = held if isinstance(held, dict) else {}
-    return {**metadata, HUB: {**kept, **hub_entry("runs", sources)[HUB]}}
+    return with_entries(metadata, HUB, hub_entry("runs", sources)[HUB])
 
 
 def hub_sources(metadata: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -395,9 +395,8 @@ def unigram_score(train_counts: ArrayLike, counts: ArrayLike, documents: int) ->
         documents: of the text to predict.
     """
     seen = np.asarray(train_counts, dtype=np.float64) + 1
-    asked = np.asarray(counts, dtype=np.int64)
-    nats = float(-(asked * np.log(seen / seen.sum())).sum())
-    total = int(asked.sum())
+    nats = float(-(np.asarray(counts) * np.log(seen / seen.sum())).sum())
+    total = int(np.sum(counts))
     return TextScore(nats, total, total, documents)
 
 
