@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -36,29 +36,15 @@ from gmb_hf.training.launch import chosen_device, silence_transformers
 BATCH = 16
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """A language model and its tokenizer, as transformers saves both in one folder.
+class Checkpoint(NamedTuple):
+    """A causal language model in evaluation mode, its tokenizer, and what it was trained on.
 
-    Attributes:
-        place: the folder, or a name on the Hub.
-        model: a causal language model, in evaluation mode.
-        tokenizer: of its vocabulary.
-        training_text: what `training_text.json` says; None where there is none.
+    `training_text` is what `training_text.json` says; None where there is none.
     """
 
-    place: str
     model: nn.Module
     tokenizer: Any
     training_text: Mapping[str, Any] | None
-
-    @property
-    def block(self) -> int:
-        """The longest input, in tokens; an InputError where the model's config does not say."""
-        longest = getattr(self.model.config, "max_position_embeddings", None)
-        if longest is None:
-            raise InputError(f"{self.place}: its config has no max_position_embeddings")
-        return int(longest)
 
 
 def load_checkpoint(place: str) -> Checkpoint:
@@ -95,7 +81,7 @@ def load_checkpoint(place: str) -> Checkpoint:
     check_together(place, model.config, tokenizer)
     note = folder / TRAINING_TEXT
     training_text = json.loads(note.read_text(encoding="utf-8")) if note.is_file() else None
-    return Checkpoint(place, model.eval(), tokenizer, training_text)
+    return Checkpoint(model.eval(), tokenizer, training_text)
 
 
 @dataclass(frozen=True)
@@ -370,25 +356,27 @@ def evaluate_heldout(
     tallies: dict[str, Tally] = {}
     baselines: dict[str, list[int]] = {}
     for name, place in _named(checkpoints).items():
-        checkpoint = load_checkpoint(place)
-        cut = Windows.of(checkpoint.block, block, stride)
-        model = checkpoint.model.to(chosen)
-        held = checkpoint.training_text or {}
+        model, tokenizer, training_text = load_checkpoint(place)
+        longest = getattr(model.config, "max_position_embeddings", None)
+        if longest is None:
+            raise InputError(f"{place}: its config has no max_position_embeddings")
+        cut = Windows.of(int(longest), block, stride)
+        model, held = model.to(chosen), training_text or {}
         models[name] = {
             "checkpoint": place,
             # Shared ones count once.
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "block": cut.block,
             "stride": cut.stride,
-            "tokenizer_hash": tokenizer_hash(checkpoint.tokenizer),
-            "vocabulary": len(checkpoint.tokenizer),
+            "tokenizer_hash": tokenizer_hash(tokenizer),
+            "vocabulary": len(tokenizer),
             "training_text": {key: held[key] for key in held if key != "byte_counts"} or None,
         }
         for text in texts:
             tallies[text.name] = Tally()
             score = score_text(
                 model,
-                checkpoint.tokenizer,
+                tokenizer,
                 text.pieces(),
                 cut,
                 batch=BATCH if batch is None else batch,

@@ -14,6 +14,7 @@ Variants and seeds are no part of the design: the same command with others adds 
 from __future__ import annotations
 
 import glob
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,6 +63,17 @@ class SequentialFolder:
     def states(self, config: SequentialConfig, variant: Variant) -> States:
         """The training states of a variant's unfinished seeds."""
         return States(self.path / "state" / variant.name, f"{config.hash()} {variant.name}")
+
+    def pending_groups(
+        self, config: SequentialConfig, variant: Variant, seeds: Sequence[int]
+    ) -> list[tuple[int, ...]]:
+        """The seeds of a variant that are not finished, as they are trained together.
+
+        Raises:
+            InputError: a state in the folder is of another design.
+        """
+        done, at_once = self.finished_seeds(variant.name), config.training.seeds_at_once
+        return self.states(config, variant).pending(seeds, done, at_once=at_once)
 
     def model(self, variant: str, seed: int, phase: int) -> Path:
         """Where the model of a seed after a phase is saved."""

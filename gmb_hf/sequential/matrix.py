@@ -94,14 +94,18 @@ _EXPECTED = {
 }
 
 
-class _Cell(NamedTuple):
+class _Row(NamedTuple):
     line: int
+    variant: str
+    seed: int
+    phase: int
     trained_on: str
+    task: str
     loss: float
     accuracy: float
 
 
-_Cells = dict[tuple[int, int, str], _Cell]  # by seed, phase and task
+_Cells = dict[tuple[int, int, str], _Row]  # by seed, phase and task
 
 
 def read_matrix(path: str | Path) -> dict[str, RetentionMatrix]:
@@ -115,22 +119,20 @@ def read_matrix(path: str | Path) -> dict[str, RetentionMatrix]:
             cell that is missing, or variants with other tasks or another order of them.
     """
     found: dict[str, _Cells] = {}
-    for line, row in _rows(read_text(path), str(path)):
-        where = f"{path}: line {line}"
-        cell = {name: _value(row, name, where) for name in COLUMNS if name != "trained_on"}
-        key = (cell["seed"], cell["phase"], cell["task"])
-        if (not row["trained_on"] and key[1]) or (row["trained_on"] and not key[1]):
+    for row in _rows(read_text(path), str(path)):
+        where, key = f"{path}: line {row.line}", (row.seed, row.phase, row.task)
+        if bool(row.trained_on) != bool(row.phase):
             raise InputError(
-                f"{where}: phase {key[1]} is trained on {row['trained_on'] or 'nothing'!r}; phase "
+                f"{where}: phase {row.phase} is trained on {row.trained_on or 'nothing'!r}; phase "
                 "0 is the untrained model and trained on nothing, every other on one task"
             )
-        cells = found.setdefault(cell["variant"], {})
+        cells = found.setdefault(row.variant, {})
         if key in cells:
             raise InputError(
-                f"{where}: variant {row['variant']!r}, seed {key[0]}, phase {key[1]}, task "
-                f"{key[2]!r} stands already in line {cells[key].line}; delete one of the rows"
+                f"{where}: variant {row.variant!r}, seed {row.seed}, phase {row.phase}, task "
+                f"{row.task!r} stands already in line {cells[key].line}; delete one of the rows"
             )
-        cells[key] = _Cell(line, row["trained_on"], cell["loss"], cell["accuracy"])
+        cells[key] = row
     if not found:
         raise InputError(f"{path}: no rows below the header; has any phase finished?")
     matrices = {variant: _matrix(variant, cells, str(path)) for variant, cells in found.items()}
@@ -197,8 +199,8 @@ def _matrix(variant: str, cells: _Cells, where: str) -> RetentionMatrix:
         raise InputError(f"{where}: {error}") from None
 
 
-def _rows(text: str, where: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Each row that is not blank with the number of its line."""
+def _rows(text: str, where: str) -> Iterator[_Row]:
+    """Each row that is not blank."""
     reader = csv.reader(io.StringIO(text, newline=""))
     header = [name.strip() for name in next(reader, [])]
     twice = repeated(header)
@@ -217,12 +219,13 @@ def _rows(text: str, where: str) -> Iterator[tuple[int, dict[str, str]]]:
                 f"{where}: line {reader.line_num} has {len(cells)} cells where the header has "
                 f"{len(header)}; complete or delete the line"
             )
-        yield reader.line_num, dict(zip(header, (cell.strip() for cell in cells), strict=True))
+        row = dict(zip(header, (cell.strip() for cell in cells), strict=True))
+        at = f"{where}: line {reader.line_num}"
+        yield _Row(reader.line_num, *(_value(name, row[name], at) for name in COLUMNS))
 
 
-def _value(row: Mapping[str, str], column: str, where: str) -> Any:
-    """A cell: a whole number of at least 0, a finite number, or a name that is not empty."""
-    text = row[column]
+def _value(column: str, text: str, where: str) -> Any:
+    """A cell: a whole number of at least 0, a finite number, or a name."""
     if column in ("seed", "phase"):
         if not text.isdecimal():
             raise InputError(
@@ -237,7 +240,7 @@ def _value(row: Mapping[str, str], column: str, where: str) -> Any:
         if not math.isfinite(value):
             raise InputError(f"{where}: {column} is {text!r}; {_EXPECTED[column]}")
         return value
-    if not text:
+    if not text and column != "trained_on":
         raise InputError(f"{where}: {column} is empty; give its name")
     return text
 

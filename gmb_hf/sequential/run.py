@@ -182,19 +182,6 @@ def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, int | float 
     return flat
 
 
-def pending_groups(
-    config: SequentialConfig, variant: Variant, seeds: Sequence[int], folder: SequentialFolder
-) -> list[tuple[int, ...]]:
-    """The seeds of a variant that the folder does not hold yet, as they are trained together.
-
-    Raises:
-        InputError: a state in the folder is of another design.
-    """
-    done = folder.finished_seeds(variant.name)
-    at_once = config.training.seeds_at_once
-    return folder.states(config, variant).pending(seeds, done, at_once=at_once)
-
-
 def train_group(
     config: SequentialConfig,
     variant: Variant,
@@ -206,7 +193,7 @@ def train_group(
     save_models: str = "last",
     trackers: Sequence[str] = (),
 ) -> None:
-    """Train one of the `pending_groups` through all phases, or from where it stopped.
+    """Train one of the pending groups of a folder through all phases, or from where it stopped.
 
     Args:
         config, variant, seeds: what is trained, seeds together.
@@ -480,8 +467,8 @@ def run_sequential(
         own = list(own_share(own, accelerator))
     steps = sum(config.steps)
     total = len(variants) * len(own) * steps
-    finished = [folder.finished_seeds(variant.name) for variant in variants]
-    done = sum(len(seeds_there.intersection(own)) for seeds_there in finished) * steps
+    finished = (folder.finished_seeds(variant.name) for variant in variants)
+    done = sum(len(there.intersection(own)) for there in finished) * steps
     shown: AbstractContextManager[PhaseBar | None] = nullcontext()
     if main_process and done < total:
         shown = PhaseBar(total, done)
@@ -494,7 +481,7 @@ def run_sequential(
             trackers=trackers if main_process else [],
         )
         for variant in variants
-        for group in pending_groups(config, variant, own, folder)
+        for group in folder.pending_groups(config, variant, own)
     ]
     if jobs is None:
         jobs = torch.get_num_threads() if accelerator is None and place == "cpu" else 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gmb_hf.sequential.config import SequentialConfig, preset
 from gmb_hf.sequential.folder import SequentialFolder
-from gmb_hf.sequential.run import pending_groups, train_group
+from gmb_hf.sequential.run import train_group
 from gmb_hf.training.variants import parse_variant
 
 TINY = (
@@ -30,7 +30,7 @@ def trained(config, out, seeds, variant="dense", callbacks=(), **options) -> Seq
     folder = SequentialFolder(out)
     folder.claim(config)
     architecture = parse_variant(variant)
-    for group in pending_groups(config, architecture, seeds, folder):
+    for group in folder.pending_groups(config, architecture, seeds):
         train_group(config, architecture, group, folder, callbacks, **options)
     folder.merge()
     return folder

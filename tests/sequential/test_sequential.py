@@ -197,7 +197,7 @@ def test_another_design_in_the_folder_is_refused(tmp_path):
 
 
 def test_stopped_seeds_keep_their_weights_and_no_seed_depends_on_another(tmp_path):
-    config = tiny("formal", "suite.order=copy_8,majority_9", "training.steps=20")
+    config = tiny("formal", "suite.order=copy_8,parity_8", "training.steps=20")
     free = trained(config, tmp_path / "free", [0, 1, 2])
     curves = RunLog.read(next((free.path / "logs/dense").glob("phase-1-*"))).panel("test_loss")
     enough = float(np.median(curves.values[:, -2]))  # some seed reaches it before the end
@@ -261,7 +261,7 @@ def test_a_band_that_disconnects_a_unit_is_refused():
 
 
 def test_a_phase_that_some_seeds_have_ended_goes_on_exactly(tmp_path):
-    config = tiny("formal", "suite.order=copy_8,majority_9", "training.steps=30")
+    config = tiny("formal", "suite.order=copy_8,parity_8", "training.steps=30")
 
     def begun():
         phases = Phases(config, parse_variant("hebbian-2"), [0, 1, 2])
