@@ -26,8 +26,8 @@ def t6() -> Line:
 
     def all_at_once() -> None:
         found = Similarities.of_flat(values, offsets, positive)
-        margin_stats(found)
-        rank_stats(found)
+        margin_stats(margins(found))
+        rank_stats(ranks(found))
 
     spent = median([_seconds(all_at_once) for _ in range(_ROUNDS)])
     expected: list[tuple[float, int, int]] = []

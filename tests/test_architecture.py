@@ -323,7 +323,7 @@ def test_the_plan_is_read_from_below():
     assert not may_import("gmb_hf.runs.panel", "runs", "benchmark")
     assert not may_import("gmb_hf.errors", "errors", "runs")
     assert may_import("gmb_hf.crucible.grokking", "crucible", "training")
-    assert not may_import("gmb_hf.crucible.tiers", "crucible", "training")
+    assert not may_import("gmb_hf.crucible.margins", "crucible", "training")
 
 
 def _circle(graph: dict[str, list[str]]) -> list[str] | None:

@@ -21,8 +21,7 @@ from gmb_hf.apps.page import (
     number,
     page_figure,
 )
-from gmb_hf.crucible.margins import Similarities, margins, ranks
-from gmb_hf.crucible.tiers import TIERS
+from gmb_hf.crucible.margins import TIERS, Similarities, margins, ranks
 from gmb_hf.errors import InputError, unknown
 from gmb_hf.fingerprints import content_hash
 from gmb_hf.report import style

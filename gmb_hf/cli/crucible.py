@@ -358,8 +358,8 @@ def assign(
     ),
 ) -> None:
     """Write the bundles with their tiers: the set that every later model is scored on."""
+    from gmb_hf.crucible.margins import Tiers
     from gmb_hf.crucible.scores import ItemScores, assign_to_file
-    from gmb_hf.crucible.tiers import Tiers
 
     found = assign_to_file(Tiers.read(tiers), ItemScores.read(scores), bundles, out)
     screen.say(f"items: {_counts(found.counts)}.")

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gmb_hf.crucible.margins import OnEmpty, Similarities, listed
-from gmb_hf.crucible.tiers import check_names
+from gmb_hf.crucible.margins import OnEmpty, Similarities, check_names, listed
 from gmb_hf.errors import InputError, nearest
 from gmb_hf.files import check_file, parse_json
 from gmb_hf.fingerprints import ContentHash, item_hash

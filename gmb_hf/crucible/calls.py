@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import functools
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,63 +17,53 @@ from gmb_hf.crucible.margins import (
     HITS,
     PLACE,
     Similarities,
+    margin_stats,
     margins,
+    rank_stats,
     ranks,
-    summarize,
-    summarize_ranks,
 )
 from gmb_hf.crucible.scoreboard import SEED, make_scoreboard
 from gmb_hf.errors import InputError, right_call, unknown
 
-_ITEMS = "predictions=[[0.9, 0.2, 0.4], ...], references=[0, ...]"
-CALLS = {
-    "crucible_margin": _ITEMS,
-    "crucible_rank": _ITEMS,
-    "crucible_scoreboard": f"{_ITEMS}, eval_file='eval.jsonl', version='v1'",
-    "crucible_compare": (
-        "predictions1=[[0.9, 0.2, 0.4], ...], predictions2=[[0.8, 0.3, 0.1], ...], "
-        "references=[0, ...]"
-    ),
-    "crucible_exposure": (
-        "data=['legacy', 'organic'], sizes=[454, 1200], ratios=[0.75, 0.25], steps=10000, "
-        "batch_size=32, probability=0.1"
-    ),
-}
-"""The arguments with which each metric may be called."""
+Flat = dict[str, Any]
+KEYWORDS: dict[str, dict[str, Any]] = {}
+"""The keywords of each metric besides its data, with their defaults."""
 
-KEYWORDS: dict[str, tuple[str, ...]] = {
-    "crucible_margin": ("ids", "empty", "return_per_item"),
-    "crucible_rank": ("ids", "empty", "hits", "return_per_item"),
-    "crucible_scoreboard": (
-        "eval_file",
-        "source_hash",
-        "content_hash",
-        "tiers",
-        "version",
-        "seed",
-        "checkpoint_path",
-        "timestamp",
-    ),
-    "crucible_compare": ("tiers", "ids", "permutations", "seed"),
-    "crucible_exposure": ("steps", "batch_size", "probability"),
-}
-"""The keywords of each metric besides its data."""
+_CALLS: dict[str, str] = {}
+_ITEMS = "predictions=[[0.9, 0.2, 0.4], ...], references=[0, ...]"
+
+
+def _metric(
+    arguments: str, **keywords: Any
+) -> Callable[[Callable[..., Flat]], Callable[..., Flat]]:
+    """Register a metric; it refuses unknown keywords, and its errors show a right call.
+
+    Args:
+        arguments: those of a right call.
+        keywords: what the metric takes besides its data, with the defaults.
+    """
+
+    def register(function: Callable[..., Flat]) -> Callable[..., Flat]:
+        name, data = f"crucible_{function.__name__}", inspect.signature(function).parameters
+        KEYWORDS[name], _CALLS[name] = keywords, arguments
+
+        @functools.wraps(function)
+        def call(*values: Any, **named: Any) -> Flat:
+            check(name, {key: value for key, value in named.items() if key not in data})
+            with right_call(name, arguments):
+                return function(*values, **{**keywords, **named})
+
+        return call
+
+    return register
 
 
 def check(metric: str, settings: Mapping[str, Any]) -> None:
     """Refuse keywords that a metric does not have; raises InputError."""
-    with called(metric, settings):
-        pass
-
-
-@contextmanager
-def called(metric: str, settings: Mapping[str, Any]) -> Iterator[None]:
-    """Check the keywords; an error names the metric and shows a right call."""
-    with right_call(metric, CALLS[metric]):
+    with right_call(metric, _CALLS[metric]):
         for name in settings:
             if name not in KEYWORDS[metric]:
                 raise unknown("keyword", name, KEYWORDS[metric])
-        yield
 
 
 def given(name: str, value: Any) -> Any:
@@ -91,7 +82,7 @@ def listed(name: str, value: Any) -> list[Any]:
 
 def _tiers(settings: Mapping[str, Any]) -> list[Any] | None:
     """The tier of each item, where tiers were given."""
-    return None if settings.get("tiers") is None else listed("tiers", settings["tiers"])
+    return None if settings["tiers"] is None else listed("tiers", settings["tiers"])
 
 
 def _size(given: Any) -> Any:
@@ -99,9 +90,7 @@ def _size(given: Any) -> Any:
     return int(given) if isinstance(given, (float, np.integer)) and given == given // 1 else given
 
 
-Flat = dict[str, Any]
-
-
+@_metric(_ITEMS, ids=None, empty="error", return_per_item=False)
 def margin(predictions: Any, references: Any, **settings: Any) -> Flat:
     """Margins: `mean_margin`, `mean_danger`, three quantiles, `pass_rate`, `tie_rate`, `n`.
 
@@ -111,13 +100,13 @@ def margin(predictions: Any, references: Any, **settings: Any) -> Flat:
         settings: `ids`; `empty`, "error" or "skip" (items without negatives are left out, and
             `n_skipped` counts them); `return_per_item` adds `margins`.
     """
-    with called("crucible_margin", settings):
-        items = _items(predictions, references, settings)
-        found = margins(items)
-        flat = summarize(found, n_skipped=items.n_skipped).to_dict()
-        return _finished(flat, settings, {"margins": found})
+    items = _items(predictions, references, settings)
+    found = margins(items)
+    flat = margin_stats(found, n_skipped=items.n_skipped).to_dict()
+    return _finished(flat, settings, {"margins": found})
 
 
+@_metric(_ITEMS, ids=None, empty="error", hits=HITS, return_per_item=False)
 def rank(predictions: Any, references: Any, **settings: Any) -> Flat:
     """Ranks: three means, `adjusted_mean_rank_index`, `chance_pass_rate`, `mrr`, `hits@k`.
 
@@ -126,22 +115,27 @@ def rank(predictions: Any, references: Any, **settings: Any) -> Flat:
         settings: as in `margin`, and `hits`, the depths k. `return_per_item` adds `ranks`,
             `ranks_realistic` and `ranks_pessimistic`.
     """
-    with called("crucible_rank", settings):
-        items = _items(predictions, references, settings)
-        found = ranks(items)
-        hits = settings.get("hits", HITS)
-        if not isinstance(hits, (list, tuple)):
-            raise InputError(f"hits must be a list of depths such as [1, 5], got {hits!r}")
-        flat = summarize_ranks(found, hits=hits, n_skipped=items.n_skipped).to_dict()
-        del flat["n"]  # crucible_margin has it, and the two are combined
-        per_item = {
-            "ranks": found.strict,
-            "ranks_realistic": found.realistic,
-            "ranks_pessimistic": found.pessimistic,
-        }
-        return _finished(flat, settings, per_item)
+    items, hits = _items(predictions, references, settings), settings["hits"]
+    found = ranks(items)
+    if not isinstance(hits, (list, tuple)):
+        raise InputError(f"hits must be a list of depths such as [1, 5], got {hits!r}")
+    flat = rank_stats(found, hits=hits, n_skipped=items.n_skipped).to_dict()
+    del flat["n"]  # crucible_margin has it, and the two are combined
+    per_item = {
+        "ranks": found.strict,
+        "ranks_realistic": found.realistic,
+        "ranks_pessimistic": found.pessimistic,
+    }
+    return _finished(flat, settings, per_item)
 
 
+@_metric(
+    f"{_ITEMS}, eval_file='eval.jsonl', version='v1'",
+    **dict.fromkeys(("eval_file", "source_hash", "content_hash", "tiers", "version")),
+    seed=SEED,
+    checkpoint_path="",
+    timestamp=None,
+)
 def scoreboard(predictions: Any, references: Any, **settings: Any) -> Flat:
     """A scoreboard of the spec's schema: `eval_header`, `overall`, `by_tier`, and what it is of.
 
@@ -151,22 +145,43 @@ def scoreboard(predictions: Any, references: Any, **settings: Any) -> Flat:
             the content hash and, where it has them, the tiers; or `source_hash`. `tiers`, a name
             an item; `seed` [42], `checkpoint_path`, `timestamp`, `content_hash`.
     """
-    with called("crucible_scoreboard", settings):
-        if not settings.get("version"):
-            raise InputError("version is missing; name the version of the evaluation set")
-        items = _items(predictions, references, {})
-        made = make_scoreboard(
-            margins(items),
-            ranks(items).strict,
-            **_evaluation_set(items, settings),
-            seed=settings.get("seed", SEED),
-            version=str(settings["version"]),
-            checkpoint_path=str(settings.get("checkpoint_path", "")),
-            timestamp=settings.get("timestamp"),
+    if not settings["version"]:
+        raise InputError("version is missing; name the version of the evaluation set")
+    items, labels = _items(predictions, references, {}), _tiers(settings)
+    hashes = {name: settings[name] for name in ("source_hash", "content_hash")}
+    if settings["eval_file"] is not None:
+        file = read_bundles(settings["eval_file"])
+        if len(file.bundles) != items.n:
+            raise InputError(
+                f"eval_file {file.path} holds {len(file.bundles)} items, predictions {items.n}; "
+                "give all of them, in the order of the file"
+            )
+        hashes = {"source_hash": file.source_hash, "content_hash": file.content_hash}
+        labels = file.tiers if labels is None else labels
+    elif not hashes["source_hash"]:
+        raise InputError(
+            "eval_file is missing: the fingerprint is that of the evaluation set's file; name it, "
+            "or give its source_hash"
         )
-        return made.to_dict()
+    return make_scoreboard(
+        margins(items),
+        ranks(items).strict,
+        labels,
+        **hashes,
+        seed=settings["seed"],
+        version=str(settings["version"]),
+        checkpoint_path=str(settings["checkpoint_path"]),
+        timestamp=settings["timestamp"],
+    ).to_dict()
 
 
+@_metric(
+    "predictions1=[[0.9, 0.2, 0.4], ...], predictions2=[[0.8, 0.3, 0.1], ...], references=[0, ...]",
+    tiers=None,
+    ids=None,
+    permutations=9999,
+    seed=0,
+)
 def compare(predictions1: Any, predictions2: Any, references: Any, **settings: Any) -> Flat:
     """Paired tests of two models on the same items, second - first.
 
@@ -179,40 +194,46 @@ def compare(predictions1: Any, predictions2: Any, references: Any, **settings: A
         references: place of the positive, from 0.
         settings: `tiers`, `ids`, `permutations` [9999], `seed` [0].
     """
-    with called("crucible_compare", settings):
-        first = _items(predictions1, references, settings, name="predictions1")
-        second = _items(predictions2, references, settings, name="predictions2")
-        for place in np.flatnonzero(first.counts != second.counts).tolist():
-            raise InputError(
-                f"predictions2, item {second.names()[place]!r}: {second.counts[place]} candidates, "
-                f"but {first.counts[place]} in predictions1; both must be of the same ones"
-            )
-        tests = paired_tests(
-            margins(first),
-            margins(second),
-            _tiers(settings),
-            permutations=settings.get("permutations", 9999),
-            seed=settings.get("seed", 0),
+    first = _items(predictions1, references, settings, name="predictions1")
+    second = _items(predictions2, references, settings, name="predictions2")
+    for place in np.flatnonzero(first.counts != second.counts).tolist():
+        raise InputError(
+            f"predictions2, item {second.names()[place]!r}: {second.counts[place]} candidates, "
+            f"but {first.counts[place]} in predictions1; both must be of the same ones"
         )
-        flat: Flat = {}
-        for test in tests:
-            at = "" if test.group == OVERALL else f"@{test.group}"
-            only_first, only_second = test.mcnemar.only_first, test.mcnemar.only_second
-            flat |= {
-                f"n{at}": test.n,
-                f"pass_rate_difference{at}": (only_second - only_first) / test.n,
-                f"mean_margin_difference{at}": test.permutation.difference,
-                f"only_first{at}": only_first,
-                f"only_second{at}": only_second,
-                f"p_mcnemar{at}": test.mcnemar.p_value,
-                f"p_permutation{at}": test.permutation.p_value,
-            }
-            if len(tests) > 1:
-                flat[f"p_mcnemar_adjusted{at}"] = test.mcnemar_adjusted
-                flat[f"p_permutation_adjusted{at}"] = test.permutation_adjusted
-        return flat
+    tests = paired_tests(
+        margins(first),
+        margins(second),
+        _tiers(settings),
+        permutations=settings["permutations"],
+        seed=settings["seed"],
+    )
+    flat: Flat = {}
+    for test in tests:
+        at = "" if test.group == OVERALL else f"@{test.group}"
+        only_first, only_second = test.mcnemar.only_first, test.mcnemar.only_second
+        flat |= {
+            f"n{at}": test.n,
+            f"pass_rate_difference{at}": (only_second - only_first) / test.n,
+            f"mean_margin_difference{at}": test.permutation.difference,
+            f"only_first{at}": only_first,
+            f"only_second{at}": only_second,
+            f"p_mcnemar{at}": test.mcnemar.p_value,
+            f"p_permutation{at}": test.permutation.p_value,
+        }
+        if len(tests) > 1:
+            flat[f"p_mcnemar_adjusted{at}"] = test.mcnemar_adjusted
+            flat[f"p_permutation_adjusted{at}"] = test.permutation_adjusted
+    return flat
 
 
+@_metric(
+    "data=['legacy', 'organic'], sizes=[454, 1200], ratios=[0.75, 0.25], steps=10000, "
+    "batch_size=32, probability=0.1",
+    steps=None,
+    batch_size=None,
+    probability=None,
+)
 def exposure(data: Any, sizes: Any, ratios: Any, **settings: Any) -> Flat:
     """Expected exposures of each item, pool by pool.
 
@@ -225,32 +246,25 @@ def exposure(data: Any, sizes: Any, ratios: Any, **settings: Any) -> Flat:
         ratios: share of the draws that goes to each; they add up to 1.
         settings: `steps`, `batch_size` and `probability`, all required.
     """
-    with called("crucible_exposure", settings):
-        lists = {"data": data, "sizes": sizes, "ratios": ratios}
-        names, counts, shares = (list(given(name, value)) for name, value in lists.items())
-        if not len(names) == len(counts) == len(shares):
-            raise InputError(
-                f"{len(names)} pools are named, but there are {len(counts)} sizes and "
-                f"{len(shares)} ratios; give one of each for every pool"
-            )
-        for name in KEYWORDS["crucible_exposure"]:
-            given(name, settings.get(name))
-        pools = [
-            Pool(str(name), _size(size), share)
-            for name, size, share in zip(names, counts, shares, strict=True)
-        ]
-        found = expected_exposures(
-            steps=settings["steps"],
-            batch_size=settings["batch_size"],
-            probability=settings["probability"],
-            pools=pools,
+    lists = {"data": data, "sizes": sizes, "ratios": ratios}
+    names, counts, shares = (list(given(name, value)) for name, value in lists.items())
+    if not len(names) == len(counts) == len(shares):
+        raise InputError(
+            f"{len(names)} pools are named, but there are {len(counts)} sizes and {len(shares)} "
+            "ratios; give one of each for every pool"
         )
-        flat: Flat = {}
-        for pool in found:
-            for key in ("expected", "status", "draws", "low", "high"):
-                flat[f"{key}@{pool.name}"] = getattr(pool, key)
-        worst = min((pool.expected, pool.status) for pool in found if pool.expected is not None)
-        return {**flat, "status": worst[1]}
+    pools = zip(map(str, names), map(_size, counts), shares, strict=True)
+    found = expected_exposures(
+        **{name: given(name, value) for name, value in settings.items()},
+        pools=[Pool(*pool) for pool in pools],
+    )
+    flat: Flat = {
+        f"{key}@{pool.name}": getattr(pool, key)
+        for pool in found
+        for key in ("expected", "status", "draws", "low", "high")
+    }
+    worst = min((pool.expected, pool.status) for pool in found if pool.expected is not None)
+    return {**flat, "status": worst[1]}
 
 
 def _items(
@@ -277,39 +291,12 @@ def _items(
         raise InputError(f"{argument}, {error}") from None
 
 
-def _evaluation_set(items: Similarities, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Hashes and tiers, of the file where there is one."""
-    if settings.get("eval_file") is None:
-        source = settings.get("source_hash")
-        if not source:
-            raise InputError(
-                "eval_file is missing: the fingerprint is that of the evaluation set's file; name "
-                "it, or give its source_hash"
-            )
-        return {
-            "source_hash": source,
-            "content_hash": settings.get("content_hash"),
-            "tiers": _tiers(settings),
-        }
-    file = read_bundles(settings["eval_file"])
-    if len(file.bundles) != items.n:
-        raise InputError(
-            f"eval_file {file.path} holds {len(file.bundles)} items, predictions {items.n}; give "
-            "all of them, in the order of the file"
-        )
-    return {
-        "source_hash": file.source_hash,
-        "content_hash": file.content_hash,
-        "tiers": file.tiers if settings.get("tiers") is None else _tiers(settings),
-    }
-
-
 def _finished(
     flat: Flat, settings: Mapping[str, Any], per_item: Mapping[str, NDArray[Any]]
 ) -> Flat:
     """Leave out a count that can only be 0; add the lists per item where they are wanted."""
-    if settings.get("empty") != "skip":
+    if settings["empty"] != "skip":
         del flat["n_skipped"]
-    if settings.get("return_per_item"):
+    if settings["return_per_item"]:
         flat |= {name: values.tolist() for name, values in per_item.items()}
     return flat

@@ -19,6 +19,7 @@ from gmb_hf.crucible.exposure import (
     check_q10_margin,
     worst,
 )
+from gmb_hf.crucible.margins import HARDEST, TIERS, check_names
 from gmb_hf.crucible.scoreboard import (
     EvalHeader,
     Scoreboard,
@@ -27,7 +28,6 @@ from gmb_hf.crucible.scoreboard import (
     scores_behind,
 )
 from gmb_hf.crucible.scores import ItemScores
-from gmb_hf.crucible.tiers import HARDEST, TIERS, check_names
 from gmb_hf.documents import Record, plain_data
 from gmb_hf.errors import InputError, choose
 from gmb_hf.files import read_json, write_json

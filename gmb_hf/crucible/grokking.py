@@ -26,10 +26,16 @@ from torch import Tensor
 
 from gmb_hf.benchmark.events import find_events
 from gmb_hf.crucible.bundles import read_bundles
-from gmb_hf.crucible.margins import QUANTILES
+from gmb_hf.crucible.margins import (
+    HARDEST,
+    QUANTILES,
+    EmptyTierWarning,
+    Tiers,
+    assign_tiers,
+    fit_tiers,
+)
 from gmb_hf.crucible.scoreboard import Scoreboard, scoreboard_of
 from gmb_hf.crucible.scores import ItemScores
-from gmb_hf.crucible.tiers import HARDEST, EmptyTierWarning, Tiers, assign_tiers, fit_tiers
 from gmb_hf.errors import InputError, positive_int
 from gmb_hf.files import read_jsonl, write_jsonl
 from gmb_hf.fingerprints import content_hash

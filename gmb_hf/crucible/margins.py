@@ -1,4 +1,4 @@
-"""Similarities of many items, the margins and ranks of their positives, and statistics of both.
+"""Similarities of many items, the margins and ranks of their positives, and tiers by margin.
 
 Items have different numbers of candidates, so their similarities are stored one after another in
 one flat array, and every function here works on that array at once.
@@ -6,19 +6,23 @@ one flat array, and every function here works on that array at once.
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from numbers import Real
-from typing import Any, Literal, Self
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pydantic import Field, FiniteFloat, model_validator
 
-from gmb_hf.documents import Record, plain_data
-from gmb_hf.errors import InputError, choose, first_of, positive_int
+from gmb_hf.documents import Many, Record, Section, plain_data
+from gmb_hf.errors import InputError, choose, first_of, positive_int, unknown
+from gmb_hf.files import read_json, write_json
 
 OnEmpty = Literal["error", "skip"]
 
@@ -92,28 +96,23 @@ class Similarities:
         """
         choose("empty", empty, ("error", "skip"))
         flat = np.asarray(values, dtype=np.float64)
-        places = _whole_numbers("offsets", offsets)
-        index = _whole_numbers(PLACE, positive)
+        places, index = _whole_numbers("offsets", offsets), _whole_numbers(PLACE, positive)
         names = None if ids is None else tuple(str(item) for item in ids)
-        scored = np.diff(places) >= 2 if places.ndim == 1 else np.array([])
-        skipped = int((~scored).sum()) if len(scored) == len(index) else 0
-        if empty == "error" or not skipped:
+        counts = np.diff(places) if places.ndim == 1 else np.array([], dtype=np.int64)
+        scored = counts >= 2
+        if empty == "error" or len(scored) != len(index) or scored.all():
             return cls(flat, places, index, names)
         # The ids of all items are checked, also of those that are left out.
         _refuse_repeated(names)
-        counts = np.diff(places)
-        fits = places[0] == 0 and places[-1] == len(flat) and bool((counts >= 0).all())
-        if not fits:
+        if places[0] != 0 or places[-1] != len(flat) or (counts < 0).any():
             return cls(flat, places, index, names)  # which says what is wrong
-        numbers = np.flatnonzero(scored)
-        if names is None:
-            names = tuple(map(str, range(len(index))))
+        names = names or tuple(map(str, range(len(index))))
         return cls(
             flat[np.repeat(scored, counts)],
             np.concatenate([[0], np.cumsum(counts[scored])]),
             index[scored],
-            tuple(names[number] for number in numbers),
-            skipped,
+            tuple(names[number] for number in np.flatnonzero(scored)),
+            int((~scored).sum()),
         )
 
     @classmethod
@@ -217,20 +216,18 @@ def listed(names: Sequence[str | int]) -> str:
 
 
 def _check_shapes(given: Similarities) -> None:
-    values, offsets, positive = given.values, given.offsets, given.positive
-    if values.ndim != 1 or offsets.ndim != 1 or positive.ndim != 1:
+    values, offsets, n = given.values, given.offsets, len(given.positive)
+    if not values.ndim == offsets.ndim == given.positive.ndim == 1:
         raise InputError("values, offsets and positive must each have one dimension")
-    if len(offsets) != len(positive) + 1:
-        raise InputError(
-            f"{len(positive)} items need {len(positive) + 1} offsets, got {len(offsets)}"
-        )
+    if len(offsets) != n + 1:
+        raise InputError(f"{n} items need {n + 1} offsets, got {len(offsets)}")
     if offsets[0] != 0 or offsets[-1] != len(values) or (np.diff(offsets) < 0).any():
         raise InputError(
             f"offsets must rise from 0 to the number of similarities, {len(values)}; they go from "
             f"{offsets[0]} to {offsets[-1]}"
         )
-    if given.ids is not None and len(given.ids) != len(positive):
-        raise InputError(f"{len(positive)} items but {len(given.ids)} ids; give one for each")
+    if given.ids is not None and len(given.ids) != n:
+        raise InputError(f"{n} items but {len(given.ids)} ids; give one for each")
     _refuse_repeated(given.ids)
 
 
@@ -297,19 +294,17 @@ def margins(similarities: Similarities) -> NDArray[np.float64]:
     return similarities.of_positive - similarities.hardest_negative
 
 
-def dangers(similarities: Similarities) -> NDArray[np.float64]:
-    """Minus the margin, float64 [N]; above 0 a negative is closer than the positive.
+def margin_stats(margin: NDArray[np.float64], *, n_skipped: int = 0) -> MarginStats:
+    """Margins [N] summed up.
 
-    Spec: Crucible metrics, "Danger Score".
+    >>> found = Similarities.of_lists([[0.75, 0.5], [0.25, 0.5, 0.125]], [0, 0])
+    >>> stats = margin_stats(margins(found))
+    >>> stats.pass_rate, stats.mean_margin, stats.n
+    (0.5, 0.0, 2)
     """
-    return similarities.hardest_negative - similarities.of_positive
-
-
-def summarize(margin: NDArray[np.float64], *, n_skipped: int = 0) -> MarginStats:
-    """The statistics of given margins [N]."""
     n = len(margin)
     if not n:
-        return MarginStats(None, None, None, None, None, None, None, 0, n_skipped)
+        return MarginStats(*[None] * 7, n=0, n_skipped=n_skipped)
     q10, median, q90 = np.quantile(margin, QUANTILES).tolist()
     mean = float(margin.mean())
     return MarginStats(
@@ -323,17 +318,6 @@ def summarize(margin: NDArray[np.float64], *, n_skipped: int = 0) -> MarginStats
         n=n,
         n_skipped=n_skipped,
     )
-
-
-def margin_stats(similarities: Similarities) -> MarginStats:
-    """Margins summed up.
-
-    >>> found = Similarities.of_lists([[0.75, 0.5], [0.25, 0.5, 0.125]], [0, 0])
-    >>> stats = margin_stats(found)
-    >>> stats.pass_rate, stats.mean_margin, stats.n
-    (0.5, 0.0, 2)
-    """
-    return summarize(margins(similarities), n_skipped=similarities.n_skipped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -402,24 +386,18 @@ def ranks(similarities: Similarities) -> Ranks:
     )
 
 
-def rank_stats(similarities: Similarities, *, hits: Sequence[int] = HITS) -> RankStats:
+def rank_stats(found: Ranks, *, hits: Sequence[int] = HITS, n_skipped: int = 0) -> RankStats:
     """Ranks summed up.
 
     >>> found = Similarities.of_lists([[0.9, 0.4], [0.2, 0.7, 0.2]], [0, 0])
-    >>> stats = rank_stats(found)
+    >>> stats = rank_stats(ranks(found))
     >>> stats.mean_rank, stats.mean_rank_pessimistic, stats.hits[1]
     (1.5, 2.0, 0.5)
     """
-    return summarize_ranks(ranks(similarities), hits=hits, n_skipped=similarities.n_skipped)
-
-
-def summarize_ranks(found: Ranks, *, hits: Sequence[int] = HITS, n_skipped: int = 0) -> RankStats:
-    """The statistics of given ranks."""
     depths = [positive_int("k of hits@k", k) for k in hits]
     n = len(found.strict)
     if not n:
-        nothing = dict.fromkeys(depths)
-        return RankStats(None, None, None, None, None, None, nothing, 0, n_skipped)
+        return RankStats(*[None] * 6, hits=dict.fromkeys(depths), n=0, n_skipped=n_skipped)
     # A random ranking has the mean rank 1 + K / 2.
     excess = float((found.realistic - 1).sum())
     by_chance = float(found.n_negatives.sum()) / 2
@@ -434,3 +412,163 @@ def summarize_ranks(found: Ranks, *, hits: Sequence[int] = HITS, n_skipped: int 
         n=n,
         n_skipped=n_skipped,
     )
+
+
+# Tiers: items grouped by how hard they were for one frozen encoder. Cutoffs are fitted once and
+# frozen, with the encoder and the corpus that they come from. Fitted again for each model, a tier
+# would hold other items each time and every model would look alike. Spec: Crucible metrics, "Tier
+# Assignment".
+
+TIERS = ("tier1_easy", "tier2_robust", "tier3_adversarial")
+HARDEST = TIERS[-1]
+THRESHOLDS = (0.70, 0.90)
+
+Method = Literal["inverted_cdf", "spec"]
+
+
+class EmptyTierWarning(UserWarning):
+    """A tier has no items, and so no statistics."""
+
+
+class Tiers(Section):
+    """Frozen cutoffs."""
+
+    format: Literal["crucible tiers"] = Field("crucible tiers", description="what this file is")
+    encoder: str = Field(description="what made the similarities")
+    corpus_hash: str = Field(description="content hash of the items that were fitted on")
+    method: Method = Field(description="how the quantiles were taken")
+    thresholds: Many[float] = Field(description="quantiles of the danger at the two cutoffs")
+    t1_cutoff: FiniteFloat = Field(description="largest danger of tier1_easy")
+    t2_cutoff: FiniteFloat = Field(description="largest danger of tier2_robust")
+    n: Annotated[int, Field(ge=1)] = Field(description="items that were fitted on")
+    counts: dict[str, int] = Field(description="how many of them are in each tier")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        check_thresholds(self.thresholds)
+        if self.t1_cutoff > self.t2_cutoff:
+            raise ValueError(f"t1_cutoff {self.t1_cutoff} is above t2_cutoff {self.t2_cutoff}")
+        check_names(self.counts)
+        if sum(self.counts.values()) != self.n:
+            raise ValueError(f"counts add up to {sum(self.counts.values())}, not to n, {self.n}")
+        return self
+
+    @property
+    def notes(self) -> list[str]:
+        """A sentence for each tier that holds no item."""
+        return [
+            f"{name} holds none of the {self.n} items (few items, or dangers tie)"
+            for name, count in self.counts.items()
+            if not count
+        ]
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Read a JSON file that `write` left."""
+        return cls.parse(read_json(path), where=str(path))
+
+    def write(self, path: str | Path) -> Path:
+        """Write as JSON, atomically."""
+        return write_json(path, self.plain())
+
+
+def fit_tiers(
+    dangers: ArrayLike,
+    *,
+    encoder: str,
+    corpus_hash: str,
+    thresholds: Sequence[float] = THRESHOLDS,
+    method: Method = "inverted_cdf",
+) -> Tiers:
+    """Freeze the cutoffs of a corpus.
+
+    Args:
+        dangers: danger of each item, [N], N >= 1.
+        encoder: what made the similarities; `assign_tiers` refuses those of another one.
+        corpus_hash: content hash of the items.
+        thresholds: 0 < t1 < t2 <= 1.
+        method: "inverted_cdf" puts ceil(N t1) items into tier 1, more where dangers tie; "spec"
+            takes the element at int(N t) of the sorted dangers, one further up, as the
+            reference's algorithm does (its index clipped to the last).
+
+    Warns:
+        EmptyTierWarning: a tier holds no item of the corpus.
+    """
+    values = _checked(dangers)
+    if not len(values):
+        raise InputError("no items to fit tiers on; at least one is needed")
+    low, high = check_thresholds(thresholds)
+    choose("method", method, ("inverted_cdf", "spec"))
+    if method == "inverted_cdf":
+        t1, t2 = np.quantile(values, (low, high), method="inverted_cdf").tolist()
+    else:
+        last = len(values) - 1
+        ranked = np.sort(values).tolist()
+        t1, t2 = (ranked[min(int(len(values) * share), last)] for share in (low, high))
+    counts = np.bincount(_codes(values, t1, t2), minlength=3).tolist()
+    fitted = Tiers(
+        encoder=encoder,
+        corpus_hash=corpus_hash,
+        method=method,
+        thresholds=(low, high),
+        t1_cutoff=t1,
+        t2_cutoff=t2,
+        n=len(values),
+        counts=dict(zip(TIERS, counts, strict=True)),
+    )
+    for note in fitted.notes:
+        warnings.warn(note, EmptyTierWarning, stacklevel=2)
+    return fitted
+
+
+def assign_tiers(
+    tiers: Tiers, dangers: ArrayLike, *, encoder: str | None = None
+) -> NDArray[np.str_]:
+    """The tier of each item by frozen cutoffs, [N]; a danger at a cutoff goes to the easier tier.
+
+    Args:
+        tiers: what `fit_tiers` froze.
+        dangers: danger of each item, [N].
+        encoder: what made these similarities, if it is known.
+
+    Raises:
+        InputError: the encoder is another one, or a danger is not finite.
+    """
+    if encoder is not None and encoder != tiers.encoder:
+        raise InputError(
+            f"the tiers were fitted with encoder {tiers.encoder!r}, these dangers come from "
+            f"{encoder!r}; their cutoffs do not fit each other, fit tiers for this encoder"
+        )
+    return np.array(TIERS)[_codes(_checked(dangers), tiers.t1_cutoff, tiers.t2_cutoff)]
+
+
+def check_names(names: Sequence[str] | dict[str, int], *, where: str = "") -> None:
+    """Refuse a name that is not in `TIERS`."""
+    for name in names:
+        if name not in TIERS:
+            raise unknown("tier", str(name), TIERS, where=where)
+
+
+def check_thresholds(thresholds: Sequence[float]) -> tuple[float, float]:
+    """Two quantiles in order, else an `InputError`."""
+    if len(thresholds) == 2:
+        low, high = thresholds
+        if 0 < low < high <= 1:
+            return float(low), float(high)
+    shown = ", ".join(f"{value:g}" for value in thresholds)
+    raise InputError(f"thresholds must be two numbers with 0 < t1 < t2 <= 1, got {shown}")
+
+
+def _codes(values: NDArray[np.float64], t1: float, t2: float) -> NDArray[np.int64]:
+    """Place in `TIERS` of each danger; one at a cutoff belongs to the easier tier."""
+    return (values > t1).astype(np.int64) + (values > t2)
+
+
+def _checked(dangers: ArrayLike) -> NDArray[np.float64]:
+    values = np.asarray(dangers, dtype=np.float64)
+    if values.ndim != 1:
+        raise InputError("dangers must have one dimension, a number per item")
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if len(wrong):
+        raise InputError(f"the danger of item {wrong[0]} is {values[wrong[0]]}; it must be finite")
+    return values

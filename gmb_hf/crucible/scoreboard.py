@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, FiniteFloat, model_validator
 
-from gmb_hf.crucible.margins import summarize
+from gmb_hf.crucible.margins import TIERS, check_names, margin_stats
 from gmb_hf.crucible.scores import ItemScores
-from gmb_hf.crucible.tiers import TIERS, check_names
 from gmb_hf.documents import Section
 from gmb_hf.errors import InputError
 from gmb_hf.files import read_json, write_json
@@ -149,7 +148,7 @@ class Scoreboard(Section):
 
 def tier_stats(margin: NDArray[np.float64], rank: NDArray[np.int64]) -> TierStats:
     """Statistics of given items: margins and strict ranks, [n] each."""
-    found = summarize(margin)
+    found = margin_stats(margin)
     return TierStats(
         n=len(margin),
         correct=int((margin > 0).sum()),
@@ -271,7 +270,7 @@ def scores_behind(path: str | Path, board: Scoreboard) -> ItemScores | None:
     if not place.exists():
         return None
     scores = ItemScores.read(place)
-    stats, found = board.overall, summarize(scores.margin)
+    stats, found = board.overall, margin_stats(scores.margin)
     same = (scores.n, int((scores.margin > 0).sum())) == (stats.n, stats.correct)
     if same and scores.origin.source_hash == board.eval_header.source_hash:
         mean, stored = found.mean_margin, stats.mean_margin

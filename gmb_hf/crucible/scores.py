@@ -26,26 +26,24 @@ from pydantic import Field
 
 from gmb_hf.crucible.bundles import BundleFile, Vectors, read_bundles, read_vectors, similarities_of
 from gmb_hf.crucible.margins import (
+    THRESHOLDS,
+    TIERS,
+    EmptyTierWarning,
     MarginStats,
+    Method,
     OnEmpty,
     Ranks,
     RankStats,
     Similarities,
-    listed,
-    margins,
-    ranks,
-    summarize,
-    summarize_ranks,
-)
-from gmb_hf.crucible.tiers import (
-    THRESHOLDS,
-    TIERS,
-    EmptyTierWarning,
-    Method,
     Tiers,
     assign_tiers,
     check_names,
     fit_tiers,
+    listed,
+    margin_stats,
+    margins,
+    rank_stats,
+    ranks,
 )
 from gmb_hf.documents import Section
 from gmb_hf.errors import InputError, nearest, repeated
@@ -134,8 +132,8 @@ class ItemScores:
         """Statistics of the margins and of the ranks."""
         skipped = self.origin.n_skipped
         return (
-            summarize(self.margin, n_skipped=skipped),
-            summarize_ranks(self.ranks, n_skipped=skipped),
+            margin_stats(self.margin, n_skipped=skipped),
+            rank_stats(self.ranks, n_skipped=skipped),
         )
 
     def rows_of(self, other: Self) -> NDArray[np.int64]:

@@ -17,9 +17,9 @@ from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
 
 from gmb_hf import Lock
 from gmb_hf.crucible.bundles import read_bundles
+from gmb_hf.crucible.margins import Tiers
 from gmb_hf.crucible.scoreboard import Scoreboard
 from gmb_hf.crucible.scores import ItemScores
-from gmb_hf.crucible.tiers import Tiers
 from gmb_hf.design.design import Design
 from gmb_hf.indicators import catalogue as registry
 from gmb_hf.runs.runlog import RunLog

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from gmb_hf.crucible.margins import Similarities
+from gmb_hf.crucible.margins import Similarities, margin_stats, margins, rank_stats, ranks
 
 
 @dataclass(frozen=True)
@@ -71,3 +71,13 @@ def linear_quantile(values: Sequence[float], share: float) -> float:
     low = ranked[math.floor(place)]
     high = ranked[math.ceil(place)]
     return low + (high - low) * (place - math.floor(place))
+
+
+def margin_stats_of(items: Similarities):
+    """The margins of items, summed up."""
+    return margin_stats(margins(items), n_skipped=items.n_skipped)
+
+
+def rank_stats_of(items: Similarities, hits=(1, 5)):
+    """The ranks of items, summed up."""
+    return rank_stats(ranks(items), hits=hits, n_skipped=items.n_skipped)

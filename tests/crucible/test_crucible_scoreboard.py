@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmb_hf.crucible.compare import FingerprintMismatchError, compare_scoreboards, mismatches
-from gmb_hf.crucible.margins import margins, ranks
+from gmb_hf.crucible.margins import TIERS, margins, ranks
 from gmb_hf.crucible.scoreboard import EvalHeader, Scoreboard, make_scoreboard
-from gmb_hf.crucible.tiers import TIERS
 from gmb_hf.errors import InputError
 
 ABOUT = {

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.crucible.tiers import TIERS, EmptyTierWarning, Tiers, assign_tiers, fit_tiers
+from gmb_hf.crucible.margins import TIERS, EmptyTierWarning, Tiers, assign_tiers, fit_tiers
 from gmb_hf.errors import InputError
 
 ORIGIN = {"encoder": "model", "corpus_hash": "0" * 64}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gmb_hf.cli import main
-from gmb_hf.crucible.margins import summarize
+from gmb_hf.crucible.margins import margin_stats
 from gmb_hf.crucible.scores import Encoder, ItemScores, score_bundles
 from gmb_hf.errors import InputError
 
@@ -165,4 +165,4 @@ def test_pass_rate_is_the_triplet_accuracy_of_sentence_transformers(tmp_path):
     assert main([str(word) for word in typed]) == 0
     scores = ItemScores.read(out)
     assert scores.origin.encoder == str(tmp_path / "model")
-    assert summarize(scores.margin).pass_rate == pytest.approx(theirs)
+    assert margin_stats(scores.margin).pass_rate == pytest.approx(theirs)

@@ -6,12 +6,13 @@ import json
 
 import numpy as np
 import pytest
+from crucible_oracles import margin_stats_of, rank_stats_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gmb_hf.crucible.bundles import read_bundles
 from gmb_hf.crucible.grokking import bundle_lines, draw_bundles, margin_observables
-from gmb_hf.crucible.margins import Similarities, margin_stats, rank_stats
+from gmb_hf.crucible.margins import Similarities
 from gmb_hf.errors import InputError
 from gmb_hf.tasks.modular import ModularTask
 
@@ -117,7 +118,7 @@ def test_all_seeds_at_once_are_each_seed_by_itself(values):
     found = margin_observables(array)
     for place, rows in enumerate(array.tolist()):
         item = Similarities.of_lists(rows, [0] * len(rows))
-        margins, ranks = margin_stats(item), rank_stats(item)
+        margins, ranks = margin_stats_of(item), rank_stats_of(item)
         assert {name: column[place] for name, column in found.items()} == {
             "crucible_margin_q10": margins.q10_margin,
             "crucible_margin_median": margins.median_margin,

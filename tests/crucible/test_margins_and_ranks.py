@@ -6,13 +6,21 @@ import math
 
 import numpy as np
 import pytest
-from crucible_oracles import Item, flat, items, linear_quantile, mean
+from crucible_oracles import (
+    Item,
+    flat,
+    items,
+    linear_quantile,
+    margin_stats_of,
+    mean,
+    rank_stats_of,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import rankdata
 from sklearn.metrics import label_ranking_average_precision_score
 
-from gmb_hf.crucible.margins import Similarities, dangers, margin_stats, margins, rank_stats, ranks
+from gmb_hf.crucible.margins import Similarities, margins, ranks
 from gmb_hf.errors import InputError
 
 HAND = [Item([0.75, 0.5, 0.25], 0), Item([0.5, 0.25, 0.5], 1), Item([0.5, 0.5], 0)]
@@ -20,7 +28,7 @@ HAND = [Item([0.75, 0.5, 0.25], 0), Item([0.5, 0.25, 0.5], 1), Item([0.5, 0.5], 
 
 
 def test_margins_by_hand():
-    found = margin_stats(flat(HAND))
+    found = margin_stats_of(flat(HAND))
     assert margins(flat(HAND)).tolist() == [0.25, -0.25, 0.0]
     assert found.to_dict() == {
         "mean_margin": 0.0,
@@ -37,7 +45,7 @@ def test_margins_by_hand():
 
 
 def test_ranks_by_hand():
-    found = rank_stats(flat(HAND))
+    found = rank_stats_of(flat(HAND))
     assert found.to_dict() == {
         "mean_rank": pytest.approx(5 / 3),
         "mean_rank_realistic": pytest.approx(5.5 / 3),
@@ -54,13 +62,13 @@ def test_ranks_by_hand():
 
 
 def test_a_margin_of_zero_fails_and_is_a_tie():
-    found = margin_stats(Similarities.of_lists([[0.5, 0.5, 0.1]], [0]))
+    found = margin_stats_of(Similarities.of_lists([[0.5, 0.5, 0.1]], [0]))
     assert (found.pass_rate, found.tie_rate) == (0.0, 1.0)
 
 
 def test_without_items_every_statistic_is_none():
     empty = Similarities.of_lists([[0.1]], [0], empty="skip")
-    margin, rank = margin_stats(empty).to_dict(), rank_stats(empty).to_dict()
+    margin, rank = margin_stats_of(empty).to_dict(), rank_stats_of(empty).to_dict()
     assert (margin.pop("n"), margin.pop("n_skipped")) == (0, 1)
     assert (rank.pop("n"), rank.pop("n_skipped")) == (0, 1)
     assert set(margin.values()) == set(rank.values()) == {None}
@@ -70,8 +78,7 @@ def test_without_items_every_statistic_is_none():
 def test_margins_are_the_formula(drawn: list[Item]):
     similarities = flat(drawn)
     assert margins(similarities).tolist() == [one.margin for one in drawn]
-    assert dangers(similarities).tolist() == [one.danger for one in drawn]
-    found, expected = margin_stats(similarities), [one.margin for one in drawn]
+    found, expected = margin_stats_of(similarities), [one.margin for one in drawn]
     scale = max(1.0, *map(abs, expected))
     assert found.mean_margin == pytest.approx(mean(expected), abs=1e-12 * scale)
     assert found.mean_danger == -found.mean_margin
@@ -100,7 +107,7 @@ def test_ranks_are_the_formula_and_those_of_scipy(drawn: list[Item]):
 @given(items)
 def test_rank_statistics_are_the_formulas(drawn: list[Item]):
     similarities = flat(drawn)
-    found = rank_stats(similarities, hits=(1, 3))
+    found = rank_stats_of(similarities, hits=(1, 3))
     realistic = [(one.strict + one.pessimistic) / 2 for one in drawn]
     by_chance = [1 + len(one.negatives) / 2 for one in drawn]
     index = 1 - (mean(realistic) - 1) / (mean(by_chance) - 1)
@@ -112,7 +119,7 @@ def test_rank_statistics_are_the_formulas(drawn: list[Item]):
     assert found.mrr == pytest.approx(mean([1 / one.pessimistic for one in drawn]))
     assert found.hits[3] == pytest.approx(mean([one.pessimistic <= 3 for one in drawn]))
     # An item passes if and only if its pessimistic rank is 1.
-    assert found.hits[1] == margin_stats(similarities).pass_rate
+    assert found.hits[1] == margin_stats_of(similarities).pass_rate
 
 
 @given(items)
@@ -125,7 +132,7 @@ def test_mrr_is_the_label_ranking_of_scikit_learn(drawn: list[Item]):
         scores[row, : len(one.candidates)] = one.candidates
         labels[row, one.positive] = 1
     theirs = label_ranking_average_precision_score(labels, scores)
-    assert rank_stats(flat(drawn)).mrr == pytest.approx(theirs)
+    assert rank_stats_of(flat(drawn)).mrr == pytest.approx(theirs)
 
 
 @given(items, st.randoms())
@@ -143,7 +150,7 @@ def test_the_order_of_items_and_candidates_does_not_matter(drawn: list[Item], ra
 @pytest.mark.parametrize("k", [0, -1, 1.5, True])
 def test_hits_need_a_whole_k(k):
     with pytest.raises(InputError, match="k of hits@k must be a whole number"):
-        rank_stats(flat(HAND), hits=(k,))
+        rank_stats_of(flat(HAND), hits=(k,))
 
 
 def test_a_random_model_has_an_adjusted_index_near_zero_and_passes_by_chance():
@@ -151,6 +158,6 @@ def test_a_random_model_has_an_adjusted_index_near_zero_and_passes_by_chance():
     counts = rng.integers(2, 12, 20_000)
     offsets = np.concatenate([[0], np.cumsum(counts)])
     found = Similarities.of_flat(rng.normal(size=counts.sum()), offsets, rng.integers(0, counts))
-    stats = rank_stats(found)
+    stats = rank_stats_of(found)
     assert stats.adjusted_mean_rank_index == pytest.approx(0, abs=0.02)
-    assert margin_stats(found).pass_rate == pytest.approx(stats.chance_pass_rate, abs=0.01)
+    assert margin_stats_of(found).pass_rate == pytest.approx(stats.chance_pass_rate, abs=0.01)
