@@ -100,19 +100,13 @@ def paired_tests(
         paired_permutation(a[rows], b[rows], permutations=permutations, seed=seed)
         for rows in groups.values()
     ]
-    by_passes = holm([found.p_value for found in passes])
-    by_margin = holm([found.p_value for found in shifts])
-    return [
-        PairedTest(
-            group=name,
-            n=int(rows.sum()),
-            mcnemar=passes[place],
-            mcnemar_adjusted=float(by_passes[place] or 0.0),
-            permutation=shifts[place],
-            permutation_adjusted=float(by_margin[place] or 0.0),
-        )
-        for place, (name, rows) in enumerate(groups.items())
-    ]
+    by_passes, by_margin = (
+        [float(p or 0.0) for p in holm([one.p_value for one in tests])]
+        for tests in (passes, shifts)
+    )
+    sizes = [int(rows.sum()) for rows in groups.values()]
+    cells = zip(groups, sizes, passes, by_passes, shifts, by_margin, strict=True)
+    return [PairedTest(*row) for row in cells]
 
 
 def _rows_of_groups(
@@ -215,9 +209,8 @@ def mismatches(first: EvalHeader, second: EvalHeader) -> list[str]:
     else the hashes of the files' bytes do, as far as both are stored.
     """
     found = []
-    if first.content_hash is not None and second.content_hash is not None:
-        name, one, other = "content", first.content_hash, second.content_hash
-    else:
+    name, one, other = "content", first.content_hash, second.content_hash
+    if one is None or other is None:
         name, one, other = "file", first.source_hash, second.source_hash
     shared = min(len(one), len(other))
     if one[:shared] != other[:shared]:
@@ -284,11 +277,10 @@ def compare_files(
     if before.eval_header.version != after.eval_header.version:
         versions = f"{before.eval_header.version} and {after.eval_header.version}"
         notes.append(f"the evaluation sets are called {versions}")
+    boards = (before, after)
     tiered = bool(before.by_tier and after.by_tier)
     hardest = [
-        board.by_tier[HARDEST].pass_rate if HARDEST in board.by_tier else None
-        for board in (before, after)
-        if tiered
+        board.by_tier[HARDEST].pass_rate if HARDEST in board.by_tier else None for board in boards
     ]
     guardrails = [
         check_fingerprints(found),
@@ -301,7 +293,7 @@ def compare_files(
         differ = mismatches(one.eval_header, other.eval_header)
         if differ:
             guardrails.append(check_fingerprints([f"organic: {reason}" for reason in differ]))
-        frozen = hardest or [board.overall.pass_rate for board in (before, after)]
+        frozen = hardest if tiered else [board.overall.pass_rate for board in boards]
         rates = (one.overall.pass_rate, other.overall.pass_rate)
         guardrails.append(check_organic((frozen[0], frozen[1]), rates))
     return replace(
@@ -434,9 +426,10 @@ def aggregate_files(
         groups=_aggregated(mine, kind),
         against=_aggregated(theirs, kind) if other_files else None,
         separated={
-            name: _separated(mine[name]["pass_rate"], theirs[name]["pass_rate"])
+            name: None if one is None or other is None else meets_separation_rule(one, other)
             for name in mine
             if name in theirs
+            for one, other in [(mine[name]["pass_rate"], theirs[name]["pass_rate"])]
         },
         bootstrap=bootstrap,
         notes=tuple(notes),
@@ -483,10 +476,6 @@ def _aggregated(
         }
         for name, metrics in values.items()
     }
-
-
-def _separated(mine: list[float] | None, theirs: list[float] | None) -> bool | None:
-    return None if mine is None or theirs is None else meets_separation_rule(mine, theirs)
 
 
 def _bootstrap(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,7 +15,7 @@ from typing import Any, Literal
 from scipy.stats import poisson
 
 from gmb_hf.documents import Record
-from gmb_hf.errors import InputError, fraction, positive_int
+from gmb_hf.errors import InputError, fraction, positive_int, repeated
 
 Status = Literal["healthy", "warning", "critical", "severe"]
 
@@ -100,7 +99,14 @@ def expected_exposures(
     for pool in pools:
         ratio = 0.0 if not pool.size else pool.ratio / filled if given_away else pool.ratio
         draws = steps * batch_size * probability * ratio
-        found.append(_exposure(pool, ratio, draws))
+        if not pool.size:
+            found.append(PoolExposure(pool.name, 0, ratio, draws, None, None, None, None))
+            continue
+        expected = draws / pool.size
+        # Of the mean 0, which is certain, scipy's quantile is -1 below the first step.
+        low, high = (int(poisson.ppf(share, expected)) if expected else 0 for share in _RANGE)
+        status = dilution_status(expected)
+        found.append(PoolExposure(pool.name, pool.size, ratio, draws, expected, low, high, status))
     return found
 
 
@@ -115,22 +121,12 @@ def dilution_status(expected: float) -> Status:
     return next((status for least, status in _LEAST if expected >= least), "severe")
 
 
-def _exposure(pool: Pool, ratio: float, draws: float) -> PoolExposure:
-    if not pool.size:
-        return PoolExposure(pool.name, 0, ratio, draws, None, None, None, None)
-    expected = draws / pool.size
-    # Of the mean 0, which is certain, scipy's quantile is -1 below the first step.
-    low, high = (int(poisson.ppf(share, expected)) if expected else 0 for share in _RANGE)
-    status = dilution_status(expected)
-    return PoolExposure(pool.name, pool.size, ratio, draws, expected, low, high, status)
-
-
 def _check(pools: Sequence[Pool]) -> None:
     if not pools:
         raise InputError("no pools given; name at least one, such as legacy")
-    for name, count in Counter(pool.name for pool in pools).items():
-        if count > 1:
-            raise InputError(f"pool {name!r} is given twice")
+    twice = repeated(pool.name for pool in pools)
+    if twice is not None:
+        raise InputError(f"pool {twice!r} is given twice")
     for pool in pools:
         if not pool.name:
             raise InputError("a pool has no name; give it one, such as legacy")
@@ -192,18 +188,15 @@ _DILUTION = {
 }
 
 
-def check_dilution(expected: float, *, pool: str = "legacy") -> Finding:
-    """Expected exposures per item against the spec's thresholds of 50, 30 and 10."""
-    level, action = _DILUTION[dilution_status(expected)]
-    message = f"{pool}: {expected:.1f} expected exposures an item; {action}"
-    return Finding("dilution", level, message, expected, _LEAST[0][0])
-
-
 def check_pools(pools: Sequence[PoolExposure]) -> list[Finding]:
-    """`check_dilution` of every pool that has items."""
-    return [
-        check_dilution(pool.expected, pool=pool.name) for pool in pools if pool.expected is not None
-    ]
+    """Expected exposures of every pool that has items, against the spec's 50, 30 and 10."""
+    found = []
+    for pool in pools:
+        if pool.expected is not None and pool.status is not None:
+            level, action = _DILUTION[pool.status]
+            message = f"{pool.name}: {pool.expected:.1f} expected exposures an item; {action}"
+            found.append(Finding("dilution", level, message, pool.expected, _LEAST[0][0]))
+    return found
 
 
 def check_frozen_tier3(before: float | None, after: float | None) -> Finding:
@@ -212,8 +205,8 @@ def check_frozen_tier3(before: float | None, after: float | None) -> Finding:
     Args:
         before, after: pass rates; None (an empty tier) cannot be checked and is a WARNING.
     """
-    rates = (_rate(before), _rate(after))
-    return _fall("frozen tier3", "pass rate of frozen tier3", rates, TIER3_DROP, Level.CRITICAL)
+    rates, what = (_rate(before), _rate(after)), "pass rate of frozen tier3"
+    return _fall("frozen tier3", what, rates, TIER3_DROP, Level.CRITICAL)
 
 
 def check_q10_margin(before: float | None, after: float | None) -> Finding:
@@ -230,11 +223,11 @@ def check_organic(
         frozen: pass rate on the frozen set, before and after.
         organic: pass rate on the organic holdout, before and after.
     """
-    rates = [_rate(value) for value in (*frozen, *organic)]
     name = "organic against frozen"
-    if any(rate is None for rate in rates):
+    rates = [rate for rate in map(_rate, (*frozen, *organic)) if rate is not None]
+    if len(rates) < 4:
         return _unchecked(name, None)
-    f_before, f_after, o_before, o_after = (float(rate or 0.0) for rate in rates)
+    f_before, f_after, o_before, o_after = rates
     change = o_after - o_before
     fires = change < 0 and f_after > f_before
     message = (

@@ -19,13 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from gmb_hf.benchmark.events import find_events
-from gmb_hf.crucible.bundles import read_bundles
+from gmb_hf.crucible.bundles import item_content, read_bundles
 from gmb_hf.crucible.margins import (
     HARDEST,
     QUANTILES,
@@ -58,8 +57,7 @@ TRAIN_Q10 = "crucible_train_margin_q10"
 TIER3_RATE = "crucible_tier3_pass_rate"
 
 
-@dataclass(frozen=True, eq=False)
-class EquationBundles:
+class EquationBundles(NamedTuple):
     """Bundles as indices of the rows that they were drawn from.
 
     Attributes:
@@ -339,13 +337,12 @@ class MarginCallback(TrainingCallback):
     def finish(self) -> None:
         """Fit tiers for the seeds that never memorised, and write the bundles of each seed."""
         for place, seed in enumerate(self._ensemble.seeds):
-            tiers = self._tiers[place]
-            if tiers is None:
-                margin = margins_of(self._similarities[place])
-                tiers = self._fit(place, margin, f"not memorised, step {self._ensemble.step}")
-            RunBundles(seed, self._lines(place), self._labels[place].tolist(), tiers).write(
-                self._folder
+            margin = margins_of(self._similarities[place])
+            tiers = self._tiers[place] or self._fit(
+                place, margin, f"not memorised, step {self._ensemble.step}"
             )
+            labels = self._labels[place].tolist()
+            RunBundles(seed, self._lines(place), labels, tiers).write(self._folder)
 
     def _lines(self, place: int) -> list[dict[str, Any]]:
         """The held-out bundles of a seed with their last similarities, as lines of JSONL."""
@@ -358,28 +355,22 @@ class MarginCallback(TrainingCallback):
         self._fit(place, margin, f"memorised at step {step}")
 
     def _fit(self, place: int, margin: NDArray[np.float64], when: str) -> Tiers:
-        items = [
-            {key: value for key, value in line.items() if key != "similarities"}
-            for line in self._lines(place)
-        ]
-        seed = self._ensemble.seeds[place]
+        items = map(item_content, self._lines(place))
+        encoder = f"seed_{self._ensemble.seeds[place]}, {when}"
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EmptyTierWarning)  # the notes of `from_runs` say it
-            tiers = fit_tiers(
-                -margin, encoder=f"seed_{seed}, {when}", corpus_hash=content_hash(items)
-            )
-        self._tiers[place] = tiers
-        self._labels[place] = assign_tiers(tiers, -margin)
+            tiers = fit_tiers(-margin, encoder=encoder, corpus_hash=content_hash(items))
+        self._tiers[place], self._labels[place] = tiers, assign_tiers(tiers, -margin)
         return tiers
 
 
-def _indices(bundles: list[EquationBundles], device: torch.device) -> tuple[Tensor, Tensor]:
-    anchors = np.stack([one.anchors for one in bundles])
-    candidates = np.stack([one.candidates for one in bundles])
-    return torch.from_numpy(anchors).to(device), torch.from_numpy(candidates).to(device)
+def _indices(bundles: list[EquationBundles], device: torch.device) -> tuple[Tensor, ...]:
+    """Indices of the anchors [S, N] and of the candidates [S, N, 1 + K]."""
+    stacked = (np.stack(arrays) for arrays in zip(*bundles, strict=True))
+    return tuple(torch.from_numpy(indices).to(device) for indices in stacked)
 
 
-def _cosines(hidden: Tensor, indices: tuple[Tensor, Tensor]) -> NDArray[np.float64]:
+def _cosines(hidden: Tensor, indices: tuple[Tensor, ...]) -> NDArray[np.float64]:
     found: NDArray[np.float64] = cosines(hidden, *indices).double().cpu().numpy()
     return found
 
@@ -584,28 +575,20 @@ def from_runs(
 
 
 def _notes(log: RunLog, runs: Sequence[RunBundles]) -> list[str]:
-    accuracy = log.panel("train_acc").values.max(axis=1)
-    late = sorted(
-        seed
-        for seed, best in zip(log.seeds, accuracy.tolist(), strict=True)
-        if seed is not None and not best >= MEMORISED
-    )
+    best = zip(log.seeds, log.panel("train_acc").values.max(axis=1), strict=True)
+    late = [seed for seed, accuracy in best if seed is not None and not accuracy >= MEMORISED]
     empty = [run.seed for run in runs if run.tiers.notes]
     notes = []
     if late:
         notes.append(
-            f"seeds {format_seeds(late)} never memorised their rows; their tiers are those of "
-            "their last checkpoint and show no progress"
+            f"seeds {format_seeds(sorted(late))} never memorised their rows; their tiers are those "
+            "of their last checkpoint and show no progress"
         )
     if empty:
         notes.append(
             f"seeds {format_seeds(empty)} have a tier without items (few bundles, or dangers tie)"
         )
     return notes
-
-
-_DASHED = (0, (4, 1.6))
-_DOTTED = (0, (1, 1.2))
 
 
 def margin_curves(log: RunLog, events: NDArray[np.float64]) -> Figure:
@@ -618,42 +601,41 @@ def margin_curves(log: RunLog, events: NDArray[np.float64]) -> Figure:
     Returns:
         A figure of 7.2 by 4.8 inches; bold lines are medians over runs, thin lines are runs.
     """
-
-    def values(name: str) -> NDArray[np.float64]:
-        return log.panel(name).values
-
     steps = log.panel("train_acc").steps
-    q10, pass_rate = values(Q10), values("crucible_pass_rate")
+    names = (Q10, "crucible_margin_median", "crucible_margin_q90", "crucible_pass_rate", "test_acc")
+    q10, middle, q90, pass_rate, accuracy = (log.panel(name).values for name in names)
     # Not as a panel, which refuses a run that has no value: it never memorised.
     tier3 = log.table[TIER3_RATE].to_numpy().reshape(steps.shape)
+    solid, dashed, dotted = "solid", style.DASHED, style.DOTTED
+    found, at = events[np.isfinite(events)], steps == events[:, None]
     with style.house_style():
         figure = style.new_figure(7.2, 4.8)
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1.25, 1])
         top.axhline(0, color=style.MUTED, linewidth=0.7, zorder=0)
-        _line(top, steps, values("crucible_margin_q90"), "q90", style.GREEN, _DOTTED)
-        _line(top, steps, values("crucible_margin_median"), "median", style.ORANGE, _DASHED)
-        _thin_lines(top, steps, q10)
-        _line(top, steps, q10, "q10, the hardest tenth", style.BLUE, "solid")
-        _events(top, steps, q10, events)
+        _line(top, steps, q90, "q90", style.GREEN, dotted)
+        _line(top, steps, middle, "median", style.ORANGE, dashed)
+        _line(top, steps, q10, "q10, the hardest tenth", style.BLUE, solid)
         top.set_ylabel("margin (difference of cosines)")
-        _line(bottom, steps, values("test_acc"), "held-out accuracy", style.BLACK, _DOTTED)
-        _line(bottom, steps, tier3, "pass rate, tier3", style.VERMILION, _DASHED)
-        _thin_lines(bottom, steps, pass_rate)
-        _line(bottom, steps, pass_rate, "pass rate", style.BLUE, "solid")
-        _events(bottom, steps, pass_rate, events)
+        _line(bottom, steps, accuracy, "held-out accuracy", style.BLACK, dotted)
+        _line(bottom, steps, tier3, "pass rate, tier3", style.VERMILION, dashed)
+        _line(bottom, steps, pass_rate, "pass rate", style.BLUE, solid)
         bottom.set_ylabel("share")
         bottom.set_ylim(-0.02, 1.03)
         style.rate_axis(bottom.yaxis)
         bottom.set_xlim(0, max(int(steps.max()), 1))
         style.step_axis(bottom, "training step")
-        n, found = len(steps), events[np.isfinite(events)]
+        n = len(steps)
         runs = f"{n:,} run" + ("" if n == 1 else "s")
         top.set_title(f"Margins of held-out bundles, {runs}, {len(found):,} with an event")
-        for axes in (top, bottom):
+        dot: Any = {"markersize": 4, "markeredgewidth": 0, "label": "a run's event t*", "zorder": 4}
+        for axes, values in ((top, q10), (bottom, pass_rate)):
+            style.thin_lines(axes, steps, values, style.BLUE, most=0.45)
+            if at.any():
+                axes.plot(steps[at], values[at], ".", color=style.INK, **dot)
             if len(found):
-                middle = float(np.median(found))
-                label = f"median t*, {middle:,.0f} steps"
-                axes.axvline(middle, color=style.INK, linewidth=0.9, label=label, zorder=0)
+                t_star = float(np.median(found))
+                label = f"median t*, {t_star:,.0f} steps"
+                axes.axvline(t_star, color=style.INK, linewidth=0.9, label=label, zorder=0)
             axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
         return figure
 
@@ -664,44 +646,9 @@ def _line(
     values: NDArray[np.float64],
     label: str,
     colour: str,
-    dashes: str | tuple[int, tuple[float, float]],
+    dashes: style.Dashes,
 ) -> None:
     """The median over runs."""
     if np.isfinite(values).any():
-        grid, median = median_over_runs(steps, values)
-        axes.plot(
-            grid, median, color=colour, linestyle=dashes, linewidth=1.9, label=label, zorder=3
-        )
-
-
-def _thin_lines(axes: Axes, steps: NDArray[np.int64], values: NDArray[np.float64]) -> None:
-    """Each run as a thin line."""
-    lines = [np.column_stack(pair) for pair in zip(steps, values, strict=True)]
-    alpha = float(np.clip(20 / len(lines), 0.07, 0.45))
-    # Hundreds of lines as vectors would make the SVG megabytes large.
-    axes.add_collection(
-        LineCollection(
-            lines, colors=style.BLUE, linewidths=0.6, alpha=alpha, rasterized=True, zorder=1
-        )
-    )
-
-
-def _events(
-    axes: Axes,
-    steps: NDArray[np.int64],
-    values: NDArray[np.float64],
-    events: NDArray[np.float64],
-) -> None:
-    """Each event as a point on the curve of its run."""
-    at = steps == events[:, None]
-    if at.any():
-        axes.plot(
-            steps[at],
-            values[at],
-            ".",
-            color=style.INK,
-            markersize=4,
-            markeredgewidth=0,
-            label="a run's event t*",
-            zorder=4,
-        )
+        look: Any = {"color": colour, "linestyle": dashes, "label": label}
+        axes.plot(*median_over_runs(steps, values), linewidth=1.9, zorder=3, **look)

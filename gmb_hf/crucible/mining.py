@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.stats import binomtest
 
 from gmb_hf.crucible.bundles import read_bundles, read_rows, read_vectors, unit_rows
 from gmb_hf.crucible.scores import Encoder, encode_bundles
@@ -95,7 +95,7 @@ class Mined(Record):
 
 @dataclass(frozen=True)
 class MiningResult(Record):
-    """All candidates, and the mining pass rate (spec) with its 95% Wilson interval.
+    """All candidates, and the mining pass rate (spec) with its 95% interval (Wilson 1927).
 
     Attributes:
         settings: how they were tested.
@@ -177,9 +177,11 @@ def mine(
         found.append(_tested(ids[place], lineups, danger, given))
     tested = int((earlier < 0).sum())
     accepted = sum(item.outcome == "accepted" for item in found)
-    low, high = wilson_interval(accepted, tested)
-    rate = accepted / tested if tested else None
-    return MiningResult(given, tuple(found), accepted, tested, rate, low, high)
+    if not tested:
+        return MiningResult(given, tuple(found), accepted, tested, None, None, None)
+    interval = binomtest(accepted, tested).proportion_ci(method="wilson")
+    ends = float(interval.low), float(interval.high)
+    return MiningResult(given, tuple(found), accepted, tested, accepted / tested, *ends)
 
 
 def pass_strength(passes: int, lineups: int) -> Strength:
@@ -195,27 +197,6 @@ def pass_strength(passes: int, lineups: int) -> Strength:
         raise InputError(f"passes must be from 0 to {lineups}, got {passes}")
     # Whole numbers: a share of .8 in float64 might be just below .8.
     return next((name for tenths, name in _TENTHS if 10 * passes >= tenths * lineups), "none")
-
-
-def wilson_interval(successes: int, trials: int) -> tuple[float | None, float | None]:
-    """95% interval of a proportion (Wilson 1927); None without trials.
-
-    >>> [round(value, 4) for value in wilson_interval(14, 1000)]
-    [0.0084, 0.0234]
-    """
-    if not 0 <= successes <= trials:
-        raise InputError(f"successes must be from 0 to {trials}, got {successes}")
-    if not trials:
-        return None, None
-    z = float(ndtri(0.975))
-    share = successes / trials
-    centre = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
-    variance = share * (1 - share) / trials + z**2 / (4 * trials**2)
-    reach = z * math.sqrt(variance) / (1 + z**2 / trials)
-    # Exactly 0 and 1 at the ends, whatever rounding says.
-    low = 0.0 if successes == 0 else centre - reach
-    high = 1.0 if successes == trials else centre + reach
-    return low, high
 
 
 def near_duplicates(rows: NDArray[np.float64], threshold: float) -> NDArray[np.int64]:
@@ -344,12 +325,12 @@ def mine_files(
             "positive": bundle.positive,
             "negatives": [texts[number] for number in item.lineup],
         }
-        passes = {"passes": item.passes, "strength": item.strength, "danger": item.danger}
+        found = {"passes": item.passes, "strength": item.strength, "danger": item.danger}
         if item.outcome == "accepted":
             counts = {"passes": item.passes, "lineups": settings.lineups}
-            accepted.append({**mined, "mining": {**counts, **passes}})
+            accepted.append({**mined, "mining": {**counts, **found}})
         elif item.outcome == "quarantined":
-            why = {"reason": item.reason, **passes, "duplicate_of": item.duplicate_of}
+            why = {"reason": item.reason, **found, "duplicate_of": item.duplicate_of}
             quarantined.append({**mined, "quarantine": why})
     folder = Path(out)
     return result, [

@@ -12,7 +12,7 @@ from scipy.stats import poisson
 from gmb_hf.crucible.exposure import (
     Level,
     Pool,
-    check_dilution,
+    PoolExposure,
     check_fingerprints,
     check_frozen_tier3,
     check_organic,
@@ -23,6 +23,12 @@ from gmb_hf.crucible.exposure import (
     worst,
 )
 from gmb_hf.errors import InputError
+
+
+def check_dilution(expected):
+    pool = PoolExposure("legacy", 1, 1.0, expected, expected, 0, 0, dilution_status(expected))
+    return check_pools([pool])[0]
+
 
 TRAINING = {"steps": 10_000, "batch_size": 32, "probability": 0.10}
 
@@ -190,4 +196,4 @@ def test_margins_and_exposures_that_are_none():
     with pytest.raises(InputError, match="q10 margin: needs finite numbers"):
         check_q10_margin(math.inf, 0.5)
     with pytest.raises(InputError, match="expected exposures must be a number of at least 0"):
-        check_dilution(-1.0)
+        dilution_status(-1.0)

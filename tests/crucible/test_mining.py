@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
 
 from gmb_hf.crucible.bundles import unit_rows
-from gmb_hf.crucible.mining import Settings, mine, near_duplicates, pass_strength, wilson_interval
+from gmb_hf.crucible.mining import Settings, mine, near_duplicates, pass_strength
 from gmb_hf.errors import InputError
 
 NAMES = [f"c{number}" for number in range(60)]
@@ -109,19 +108,6 @@ def test_pass_strength_by_share(lineups, data):
     else:
         expected = "low" if passes * 5 >= lineups else "none"
     assert pass_strength(passes, lineups) == expected
-
-
-@given(st.integers(1, 500), st.data())
-def test_wilson_interval_is_that_of_scipy(trials, data):
-    successes = data.draw(st.integers(0, trials))
-    theirs = binomtest(successes, trials).proportion_ci(0.95, method="wilson")
-    low, high = wilson_interval(successes, trials)
-    assert low == pytest.approx(theirs.low, abs=1e-12)
-    assert high == pytest.approx(theirs.high, abs=1e-12)
-
-
-def test_no_trials_have_no_interval():
-    assert wilson_interval(0, 0) == (None, None)
 
 
 def test_near_duplicates_point_at_the_first_kept_row(monkeypatch):
