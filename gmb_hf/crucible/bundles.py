@@ -12,7 +12,7 @@ import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -69,14 +69,22 @@ def parse_bundle(data: Any, line: int, *, where: str) -> Bundle:
         InputError: it is not understood.
     """
     if not isinstance(data, dict):
-        raise InputError(f"{where}: a bundle is a JSON object, got {reprlib.repr(data)}")
-    name, tier = _id(data, line, where), data.get("tier")
+        raise _wrong(where, "a bundle is a JSON object", data)
+    name, tier, given = data.get("id", line), data.get("tier"), data.get("similarities")
+    if isinstance(name, bool) or not isinstance(name, (str, int)) or name == "":
+        raise _wrong(where, "id must be text or a whole number", name)
     if tier is not None:
         check_names([tier if isinstance(tier, str) else repr(tier)], where=where)
-    given = data.get("similarities")
-    anchor, positive, negatives = _texts(data, required=given is None, where=where)
-    values: tuple[float, ...] | None = None
-    index: int | None = None
+    missing = [key for key in _ROLES if key not in data]
+    if given is None and missing:
+        raise _missing(missing[0], data, where)
+    anchor = positive = values = index = None
+    negatives: tuple[str, ...] = ()
+    if "anchor" in data:
+        anchor, other = _text(data["anchor"], "anchor", where), data.get("positive")
+        if given is None or not (other is None or _is_int(other)):
+            positive = _text(other, "positive", where)
+        negatives = tuple(_negatives(data.get("negatives", []), where))
     if given is not None:
         values, index = _similarities(data, given, where)
         texts = 1 + len(negatives)
@@ -86,7 +94,7 @@ def parse_bundle(data: Any, line: int, *, where: str) -> Bundle:
                 f"{texts - 1} negatives)"
             )
     digest = item_hash(item_content(data), where=where).hex()
-    return Bundle(name, line, anchor, positive, negatives, values, index, tier, digest)
+    return Bundle(str(name), line, anchor, positive, negatives, values, index, tier, digest)
 
 
 def item_content(data: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -99,29 +107,8 @@ def item_content(data: Mapping[str, Any]) -> Mapping[str, Any]:
     return data
 
 
-def _id(data: Mapping[str, Any], line: int, where: str) -> str:
-    name = data.get("id", line)
-    if isinstance(name, bool) or not isinstance(name, (str, int)) or name == "":
-        raise InputError(f"{where}: id must be text or a whole number, got {reprlib.repr(name)}")
-    return str(name)
-
-
-def _texts(
-    data: Mapping[str, Any], *, required: bool, where: str
-) -> tuple[str | None, str | None, tuple[str, ...]]:
-    if not required and "anchor" not in data:
-        return None, None, ()
-    if required:
-        for key in _ROLES:
-            if key not in data:
-                raise _missing(key, data, where)
-    positive = data.get("positive")
-    by_index = not required and (positive is None or _is_int(positive))
-    return (
-        _text(data["anchor"], "anchor", where),
-        None if by_index else _text(positive, "positive", where),
-        tuple(_negatives(data.get("negatives", []), where)),
-    )
+def _wrong(where: str, what: str, value: Any) -> InputError:
+    return InputError(f"{where}: {what}, got {reprlib.repr(value)}")
 
 
 def _missing(key: str, data: Mapping[str, Any], where: str) -> InputError:
@@ -139,9 +126,7 @@ def _text(value: Any, what: str, where: str) -> str:
         value = value["text"]
     if isinstance(value, str):
         return value
-    raise InputError(
-        f"{where}: {what} must be text or an object with 'text', got {reprlib.repr(value)}"
-    )
+    raise _wrong(where, f"{what} must be text or an object with 'text'", value)
 
 
 def _negatives(value: Any, where: str) -> Iterator[str]:
@@ -152,10 +137,8 @@ def _negatives(value: Any, where: str) -> Iterator[str]:
         for name, item in _entries(value):
             yield _text(item, f"negatives[{name!r}]", where)
     else:
-        raise InputError(
-            f"{where}: negatives must be a list of texts or a mapping of names to texts, got "
-            f"{reprlib.repr(value)}"
-        )
+        what = "negatives must be a list of texts or a mapping of names to texts"
+        raise _wrong(where, what, value)
 
 
 def _similarities(
@@ -163,10 +146,8 @@ def _similarities(
 ) -> tuple[tuple[float, ...], int | None]:
     if isinstance(given, Mapping):
         if "positive" not in given or "negatives" not in given:
-            raise InputError(
-                f"{where}: similarities as an object need 'positive' and 'negatives', got "
-                f"{reprlib.repr(dict(given))}"
-            )
+            what = "similarities as an object need 'positive' and 'negatives'"
+            raise _wrong(where, what, dict(given))
         rest, texts = given["negatives"], data.get("negatives")
         if isinstance(rest, Mapping) and isinstance(texts, Mapping) and rest.keys() != texts.keys():
             wrong = sorted(map(repr, rest.keys() ^ texts.keys()))
@@ -177,23 +158,15 @@ def _similarities(
         if isinstance(rest, Mapping):
             rest = [entry for _, entry in _entries(rest)]
         if not isinstance(rest, list):
-            raise InputError(
-                f"{where}: the negatives' similarities must be a list of numbers, got "
-                f"{reprlib.repr(rest)}"
-            )
+            raise _wrong(where, "the negatives' similarities must be a list of numbers", rest)
         return _numbers([given["positive"], *rest], where), 0
     if not isinstance(given, list):
-        raise InputError(
-            f"{where}: similarities must be a list of numbers or an object with 'positive' and "
-            f"'negatives', got {reprlib.repr(given)}"
-        )
-    values = _numbers(given, where)
-    positive = data.get("positive")
+        what = "similarities must be a list of numbers or an object with 'positive' and 'negatives'"
+        raise _wrong(where, what, given)
+    values, positive = _numbers(given, where), data.get("positive")
     index = data.get("positive_index", positive if _is_int(positive) else 0)
     if not _is_int(index):
-        raise InputError(
-            f"{where}: positive_index must be a whole number, got {reprlib.repr(index)}"
-        )
+        raise _wrong(where, "positive_index must be a whole number", index)
     if values and not 0 <= index < len(values):
         raise InputError(
             f"{where}: the positive is said to be at {index}, but there are {len(values)} "
@@ -212,7 +185,7 @@ def _entries(mapping: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def _numbers(values: list[Any], where: str) -> tuple[float, ...]:
     for value in values:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise InputError(f"{where}: a similarity must be a number, got {reprlib.repr(value)}")
+            raise _wrong(where, "a similarity must be a number", value)
     try:
         return tuple(map(float, values))
     except OverflowError:
@@ -243,11 +216,6 @@ class BundleFile:
     def ids(self) -> tuple[str, ...]:
         """The items' names."""
         return tuple(bundle.id for bundle in self.bundles)
-
-    @property
-    def has_similarities(self) -> bool:
-        """Whether every item has similarities."""
-        return all(bundle.similarities is not None for bundle in self.bundles)
 
     @property
     def tiers(self) -> tuple[str, ...] | None:
@@ -330,18 +298,24 @@ def _lines(path: Path, digest: Any) -> Iterator[tuple[int, str]]:
 # From embeddings to similarities: the cosine of each candidate with its anchor, in float64.
 
 
-@dataclass(frozen=True, eq=False)
-class Vectors:
-    """Embeddings of bundles, [rows, D] each.
+class Vectors(NamedTuple):
+    """Embeddings of N bundles.
 
     Attributes:
-        anchor, positive: a row per bundle, [N, D].
-        negatives: of all bundles, one after another, [sum of K, D].
+        anchors: [N, D].
+        candidates: of all bundles, one after another, the positive of each first,
+            [sum of (1 + K), D].
+        counts: 1 + K, the candidates of each, int64 [N].
     """
 
-    anchor: NDArray[np.floating]
-    positive: NDArray[np.floating]
-    negatives: NDArray[np.floating]
+    anchors: NDArray[np.floating]
+    candidates: NDArray[np.floating]
+    counts: NDArray[np.int64]
+
+    @property
+    def positives(self) -> NDArray[np.floating]:
+        """[N, D]."""
+        return self.candidates[np.cumsum(self.counts) - self.counts]
 
 
 def similarities_of(
@@ -350,55 +324,18 @@ def similarities_of(
     """Cosine similarities of a file's bundles; the positive is each item's first candidate.
 
     Raises:
-        InputError: the rows do not fit the bundles, or a vector is zero or not finite.
+        InputError: an item without negatives, or a vector that is zero or not finite.
     """
-    counts = np.array([len(bundle.negatives) for bundle in file.bundles], dtype=np.int64)
-    n = len(counts)
-    wanted = {"anchor": n, "positive": n, "negatives": int(counts.sum())}
-    for role, rows in wanted.items():
-        found = getattr(vectors, role).shape
-        if len(found) != 2 or found[0] != rows:
-            raise InputError(
-                f"{file.path} needs {rows} {role} embeddings, got an array of shape {found}"
-            )
-    offsets = np.concatenate([[0], np.cumsum(counts + 1)])
-    values = np.empty(offsets[-1])
-    first = offsets[:-1]
-    owner = np.repeat(np.arange(n), counts)
-    rest = np.ones(len(values), dtype=bool)
-    rest[first] = False
-    values[first] = cosine(vectors.anchor, vectors.positive, np.arange(n), file.ids)
-    values[rest] = cosine(vectors.anchor, vectors.negatives, owner, file.ids)
-    return Similarities.of_flat(values, offsets, np.zeros(n, dtype=np.int64), file.ids, empty=empty)
-
-
-def cosine(
-    anchors: NDArray[np.floating],
-    candidates: NDArray[np.floating],
-    owner: NDArray[np.int64],
-    ids: Sequence[str],
-) -> NDArray[np.float64]:
-    """Cosine of each candidate with its anchor, float64 [C].
-
-    Args:
-        anchors: [N, D].
-        candidates: [C, D].
-        owner: whose candidate each is, int [C].
-        ids: names of the anchors, for messages.
-    """
-    if anchors.shape[1] != candidates.shape[1]:
-        raise InputError(
-            f"embeddings differ in width: anchors {anchors.shape[1]}, candidates "
-            f"{candidates.shape[1]}"
-        )
-    found = np.empty(len(candidates))
+    anchors, candidates, counts = vectors
+    ids, owner = file.ids, np.repeat(np.arange(len(counts)), counts)
+    values = np.empty(len(candidates))
     for start in range(0, len(candidates), _CHUNK):
         part = slice(start, start + _CHUNK)
         names = [ids[place] for place in owner[part].tolist()]
-        one = unit_rows(anchors[owner[part]], names)
-        other = unit_rows(candidates[part], names)
-        found[part] = np.einsum("ij,ij->i", one, other)
-    return found
+        pair = unit_rows(anchors[owner[part]], names), unit_rows(candidates[part], names)
+        values[part] = np.einsum("ij,ij->i", *pair)
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    return Similarities.of_flat(values, offsets, np.zeros_like(counts), ids, empty=empty)
 
 
 def unit_rows(rows: ArrayLike, ids: Sequence[str]) -> NDArray[np.float64]:
@@ -426,24 +363,37 @@ def read_vectors(path: str | Path, file: BundleFile) -> Vectors:
         InputError: no such file, no such format, other arrays than these, or too few rows.
     """
     arrays = read_arrays(path)
+    counts = np.array([1 + len(bundle.negatives) for bundle in file.bundles], dtype=np.int64)
+    n, total = len(counts), int(counts.sum())
     if set(arrays) == set(_ROLES):
-        return Vectors(*(arrays[role] for role in _ROLES))
+        for role, rows in zip(_ROLES, (n, n, total - n), strict=True):
+            shape = arrays[role].shape
+            if len(shape) != 2 or shape[0] != rows:
+                raise InputError(
+                    f"{file.path} needs {rows} {role} embeddings, got an array of shape {shape}"
+                )
+            width = arrays["anchor"].shape[1]
+            if shape[1] != width:
+                raise InputError(
+                    f"embeddings differ in width: anchors {width}, candidates {shape[1]}"
+                )
+        kind = np.result_type(*arrays.values())
+        anchors, positives, negatives = (arrays[role].astype(kind, copy=False) for role in _ROLES)
+        begins = np.cumsum(counts - 1) - (counts - 1)
+        return Vectors(anchors, np.insert(negatives, begins, positives, axis=0), counts)
     if set(arrays) != {"embeddings"}:
         raise InputError(
             f"{path}: holds {', '.join(sorted(arrays)) or 'nothing'}; expected anchor, positive "
             "and negatives, or embeddings"
         )
     rows = arrays["embeddings"]
-    counts = np.array([2 + len(bundle.negatives) for bundle in file.bundles], dtype=np.int64)
-    if rows.ndim != 2 or len(rows) != counts.sum():
+    if rows.ndim != 2 or len(rows) != n + total:
         raise InputError(
-            f"{path}: {file.path} needs {counts.sum()} rows (anchor, positive and negatives of "
-            f"each bundle), got an array of shape {rows.shape}"
+            f"{path}: {file.path} needs {n + total} rows (anchor, positive and negatives of each "
+            f"bundle), got an array of shape {rows.shape}"
         )
-    starts = np.cumsum(counts) - counts
-    rest = np.ones(len(rows), dtype=bool)
-    rest[starts] = rest[starts + 1] = False
-    return Vectors(rows[starts], rows[starts + 1], rows[rest])
+    begins = np.cumsum(counts + 1) - (counts + 1)
+    return Vectors(rows[begins], np.delete(rows, begins, axis=0), counts)
 
 
 def read_rows(path: str | Path, n: int, what: str) -> NDArray[np.floating]:

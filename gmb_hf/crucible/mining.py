@@ -311,8 +311,8 @@ def mine_files(
         vectors = encode_bundles(file, model, on_done)
         rows = model.encode(texts, on_done)
     result = mine(
-        unit_rows(vectors.anchor, file.ids),
-        unit_rows(vectors.positive, file.ids),
+        unit_rows(vectors.anchors, file.ids),
+        unit_rows(vectors.positives, file.ids),
         unit_rows(rows, [f"pool line {number}" for number in range(1, len(texts) + 1)]),
         file.ids,
         settings,

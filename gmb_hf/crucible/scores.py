@@ -11,8 +11,8 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,7 +47,7 @@ from gmb_hf.crucible.margins import (
 )
 from gmb_hf.documents import Section
 from gmb_hf.errors import InputError, nearest, repeated
-from gmb_hf.files import atomic_path, check_file, parse_json, read_text, write_jsonl
+from gmb_hf.files import atomic_path, check_file, parse_json, read_jsonl, write_jsonl
 
 _KEY = b"gmb_crucible"
 _TYPES = {
@@ -162,14 +162,13 @@ class ItemScores:
             "n_negatives": self.ranks.n_negatives,
             "item_hash": list(self.item_hashes),
         }
-        fields = dict(_TYPES)
         if self.tiers is not None:
-            columns["tier"], fields["tier"] = list(self.tiers), pa.string()
-        schema = pa.schema(fields).with_metadata(
-            {_KEY: json.dumps(self.origin.model_dump(), ensure_ascii=False).encode()}
-        )
+            columns["tier"] = list(self.tiers)
+        schema = pa.schema({name: _TYPES.get(name, pa.string()) for name in columns})
+        origin = json.dumps(self.origin.model_dump(), ensure_ascii=False).encode()
         with atomic_path(path) as temporary:
-            pq.write_table(pa.table(columns, schema=schema), temporary)
+            table = pa.table(columns, schema=schema.with_metadata({_KEY: origin}))
+            pq.write_table(table, temporary)
         return Path(path)
 
     @classmethod
@@ -201,16 +200,12 @@ class ItemScores:
             raise InputError(f"{path}: id {twice!r} occurs more than once")
         tiers = table["tier"].to_pylist() if "tier" in table.column_names else None
         check_names(sorted({str(name) for name in tiers or ()}), where=str(path))
+        ranks = ("rank", "rank_realistic", "rank_pessimistic", "n_negatives")
         return cls(
             origin=Origin.parse(origin, where=str(path)),
             ids=tuple(ids),
             margin=table["margin"].to_numpy(),
-            ranks=Ranks(
-                strict=table["rank"].to_numpy(),
-                realistic=table["rank_realistic"].to_numpy(),
-                pessimistic=table["rank_pessimistic"].to_numpy(),
-                n_negatives=table["n_negatives"].to_numpy(),
-            ),
+            ranks=Ranks(*(table[name].to_numpy() for name in ranks)),
             item_hashes=tuple(table["item_hash"].to_pylist()),
             tiers=None if tiers is None else tuple(tiers),
         )
@@ -308,13 +303,9 @@ def assign_to_file(
         )
     labels = assign_tiers(tiers, scores.danger, encoder=scores.origin.encoder).tolist()
     tier = dict(zip(scores.ids, labels, strict=True))
-    lines = read_text(bundles).split("\n")
     tiered = [
-        {
-            **parse_json(lines[bundle.line - 1], where=f"{bundles}:{bundle.line}"),
-            "tier": tier[bundle.id],
-        }
-        for bundle in file.bundles
+        {**line, "tier": tier[bundle.id]}
+        for bundle, (_, line) in zip(file.bundles, read_jsonl(bundles), strict=True)
         if bundle.id in tier
     ]
     counts = {name: labels.count(name) for name in TIERS}
@@ -349,13 +340,18 @@ class Encoder:
         source, offline = _model_source(name)
         from sentence_transformers import SentenceTransformer
 
+        # The Hub client would report each retry; the error says what matters.
+        logger = logging.getLogger("huggingface_hub")
+        level = logger.level
+        logger.setLevel(logging.ERROR)
         try:
-            with _quiet_hub():
-                self._model: Any = SentenceTransformer(source, local_files_only=offline)
+            self._model: Any = SentenceTransformer(source, local_files_only=offline)
         except Exception as error:  # unknown, gated, or no such model: each has its own
             raise InputError(
                 f"encoder {name!r} cannot be found or loaded: {_first_line(error)}"
             ) from None
+        finally:
+            logger.setLevel(level)
 
     def encode(
         self, texts: Sequence[str], on_done: Callable[[str], None] = lambda _: None
@@ -382,24 +378,13 @@ def encode_bundles(
     file: BundleFile, encoder: Encoder, on_done: Callable[[str], None] = lambda _: None
 ) -> Vectors:
     """Embeddings of the texts of a file's bundles."""
-    n = len(file.bundles)
     anchors = [bundle.anchor or "" for bundle in file.bundles]
-    positives = [bundle.positive or "" for bundle in file.bundles]
-    negatives = [text for bundle in file.bundles for text in bundle.negatives]
-    rows = encoder.encode([*anchors, *positives, *negatives], on_done)
-    return Vectors(rows[:n], rows[n : 2 * n], rows[2 * n :])
-
-
-@contextmanager
-def _quiet_hub() -> Iterator[None]:
-    """Silence the Hub client's report of each retry; the error says what matters."""
-    logger = logging.getLogger("huggingface_hub")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
+    candidates = [
+        text for bundle in file.bundles for text in (bundle.positive or "", *bundle.negatives)
+    ]
+    rows, n = encoder.encode([*anchors, *candidates], on_done), len(anchors)
+    counts = np.array([1 + len(bundle.negatives) for bundle in file.bundles], dtype=np.int64)
+    return Vectors(rows[:n], rows[n:], counts)
 
 
 def _model_source(name: str) -> tuple[str, bool]:

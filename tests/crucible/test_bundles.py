@@ -61,7 +61,6 @@ def test_forms_of_similarities(tmp_path, texts, fields, expected):
     file = read_bundles(written(tmp_path, {**texts, **fields}))
     found = file.bundles[0]
     assert (found.similarities, found.positive_index) == expected
-    assert file.has_similarities
     assert margins(file.similarities())[0] == pytest.approx(
         expected[0][expected[1]]
         - max(value for place, value in enumerate(expected[0]) if place != expected[1])
@@ -267,6 +266,19 @@ def test_roles_with_too_few_rows(tmp_path):
     save_file(parts, tmp_path / "parts.safetensors")
     with pytest.raises(InputError, match=r"needs 3 positive embeddings, got .* \(2, 5\)"):
         similarities_of(file, read_vectors(tmp_path / "parts.safetensors", file))
+
+
+def test_roles_of_different_widths_and_types(tmp_path):
+    file = read_bundles(written(tmp_path, *THREE))
+    rows = rows_of()
+    parts = {"anchor": rows[:3], "positive": rows[:3], "negatives": rows[:3, :4].copy()}
+    save_file(parts, tmp_path / "parts.safetensors")
+    with pytest.raises(InputError, match="differ in width: anchors 5, candidates 4"):
+        read_vectors(tmp_path / "parts.safetensors", file)
+    parts["negatives"] = rows[:3].astype(np.float16)
+    save_file(parts, tmp_path / "parts.safetensors")
+    found = read_vectors(tmp_path / "parts.safetensors", file)
+    assert np.array_equal(found.positives, rows[:3])
 
 
 def test_files_that_hold_no_arrays(tmp_path):
