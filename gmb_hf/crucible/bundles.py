@@ -315,7 +315,8 @@ class Vectors(NamedTuple):
     @property
     def positives(self) -> NDArray[np.floating]:
         """[N, D]."""
-        return self.candidates[np.cumsum(self.counts) - self.counts]
+        positives: NDArray[np.floating] = self.candidates[np.cumsum(self.counts) - self.counts]
+        return positives
 
 
 def similarities_of(
@@ -366,11 +367,11 @@ def read_vectors(path: str | Path, file: BundleFile) -> Vectors:
     counts = np.array([1 + len(bundle.negatives) for bundle in file.bundles], dtype=np.int64)
     n, total = len(counts), int(counts.sum())
     if set(arrays) == set(_ROLES):
-        for role, rows in zip(_ROLES, (n, n, total - n), strict=True):
+        for role, needed in zip(_ROLES, (n, n, total - n), strict=True):
             shape = arrays[role].shape
-            if len(shape) != 2 or shape[0] != rows:
+            if len(shape) != 2 or shape[0] != needed:
                 raise InputError(
-                    f"{file.path} needs {rows} {role} embeddings, got an array of shape {shape}"
+                    f"{file.path} needs {needed} {role} embeddings, got an array of shape {shape}"
                 )
             width = arrays["anchor"].shape[1]
             if shape[1] != width:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -147,7 +147,8 @@ def scoreboard(predictions: Any, references: Any, **settings: Any) -> Flat:
     """
     if not settings["version"]:
         raise InputError("version is missing; name the version of the evaluation set")
-    items, labels = _items(predictions, references, {}), _tiers(settings)
+    items = _items(predictions, references, {})
+    labels: Sequence[str] | None = _tiers(settings)
     hashes = {name: settings[name] for name in ("source_hash", "content_hash")}
     if settings["eval_file"] is not None:
         file = read_bundles(settings["eval_file"])

@@ -29,7 +29,7 @@ from gmb_hf.crucible.scoreboard import (
 )
 from gmb_hf.crucible.scores import ItemScores
 from gmb_hf.documents import Record, plain_data
-from gmb_hf.errors import InputError, choose
+from gmb_hf.errors import InputError, choose, repeated
 from gmb_hf.files import read_json, write_json
 from gmb_hf.fingerprints import SHOWN, FingerprintMismatchError, missing_items
 from gmb_hf.stats import (
@@ -190,14 +190,13 @@ def compare_scoreboards(
     found = mismatches(previous.eval_header, following.eval_header)
     if found and not allow_fingerprint_mismatch:
         raise _not_comparable(found)
+    both = [name for name in TIERS if name in previous.by_tier and name in following.by_tier]
     return Comparison(
         comparable=not found,
         mismatches=tuple(found),
         overall=_differences(previous.overall, following.overall),
         by_tier={
-            name: _differences(previous.by_tier[name], following.by_tier[name])
-            for name in TIERS
-            if name in previous.by_tier and name in following.by_tier
+            name: _differences(previous.by_tier[name], following.by_tier[name]) for name in both
         },
     )
 
@@ -312,11 +311,8 @@ def _not_comparable(reasons: Sequence[str]) -> FingerprintMismatchError:
 
 
 def _differences(previous: TierStats, following: TierStats) -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
-    for name in COMPARED:
-        before, after = getattr(previous, name), getattr(following, name)
-        found[name] = None if before is None or after is None else after - before
-    return found
+    pairs = {name: (getattr(previous, name), getattr(following, name)) for name in COMPARED}
+    return {name: None if None in pair else pair[1] - pair[0] for name, pair in pairs.items()}
 
 
 def _growth(first: ItemScores, second: ItemScores) -> str:
@@ -389,11 +385,10 @@ def aggregate_files(
     kind = cast("IntervalMethod", choose("method", method, ("t", "normal")))
     files = [Path(path) for path in paths]
     other_files = _scoreboards_in(against) if against is not None else []
-    seen: set[Path] = set()
-    for path in (*files, *other_files):
-        if path.resolve() in seen:
-            raise InputError(f"{path}: is named twice; one scoreboard is one seed")
-        seen.add(path.resolve())
+    twice = repeated(path.resolve() for path in (*files, *other_files))
+    if twice is not None:
+        named = [path for path in (*files, *other_files) if path.resolve() == twice]
+        raise InputError(f"{named[1]}: is named twice; one scoreboard is one seed")
     boards = {path: Scoreboard.read(path) for path in (*files, *other_files)}
     notes = []
     for path, board in boards.items():
@@ -413,13 +408,13 @@ def aggregate_files(
     bootstrap: dict[str, HierarchicalBootstrap] = {}
     if other_files and comparable:
         sides = [
-            [scores_behind(path, boards[path]) for path in side] for side in (other_files, files)
+            [table for path in side if (table := scores_behind(path, boards[path])) is not None]
+            for side in (other_files, files)
         ]
-        stored = [[table for table in side if table is not None] for side in sides]
-        if stored != sides:
+        if sum(map(len, sides)) < len(boards):
             notes.append("no bootstrap: the item scores behind the scoreboards are not there")
         else:
-            bootstrap = _bootstrap(stored, draws, seed)
+            bootstrap = _bootstrap(sides, draws, seed)
     return Aggregate(
         scoreboards=tuple(files),
         method=kind,
@@ -453,16 +448,13 @@ _Values = dict[str, dict[str, list[float] | None]]
 
 def _values(boards: Sequence[Scoreboard]) -> _Values:
     """Group -> metric -> its value of each seed; None where a seed has none."""
+    shared = [name for name in TIERS if all(name in board.by_tier for board in boards)]
     groups = {OVERALL: [board.overall for board in boards]}
-    for name in TIERS:
-        if all(name in board.by_tier for board in boards):
-            groups[name] = [board.by_tier[name] for board in boards]
+    groups |= {name: [board.by_tier[name] for board in boards] for name in shared}
     found: _Values = {}
     for name, stats in groups.items():
         columns = {metric: [getattr(one, metric) for one in stats] for metric in COMPARED}
-        found[name] = {
-            metric: None if None in values else values for metric, values in columns.items()
-        }
+        found[name] = {key: None if None in values else values for key, values in columns.items()}
     return found
 
 

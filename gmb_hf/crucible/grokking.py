@@ -248,20 +248,14 @@ class RunBundles:
         bundles, cutoffs = self.paths(folder, self.seed)
         self.tiers.write(cutoffs)
         pairs = zip(self.lines, self.labels, strict=True)
-        write_jsonl(bundles, [{**line, "tier": label} for line, label in pairs])
+        write_jsonl(bundles, ({**line, "tier": label} for line, label in pairs))
 
     @classmethod
     def read(cls, folder: Path, seed: int) -> RunBundles:
-        """Read what `write` left.
-
-        Raises:
-            InputError: it is not there, or is not as it was written.
-        """
+        """Read what `write` left; raises InputError where it is not as it was written."""
         bundles, cutoffs = cls.paths(folder, seed)
         try:
-            if not bundles.is_file():
-                raise KeyError(bundles)
-            lines = [line for _, line in read_jsonl(bundles)]
+            lines = [line for _, line in read_jsonl(bundles)] if bundles.is_file() else [{}]
             labels = [line.pop("tier") for line in lines]
         except (AttributeError, KeyError, TypeError):
             raise InputError(
@@ -283,12 +277,12 @@ class MarginCallback(TrainingCallback):
     def __init__(self, ensemble: Ensemble, sampling: Sampling, folder: Path) -> None:
         self._ensemble, self._folder = ensemble, folder
         task = ensemble.config.task
-        drawn = [(task.data_seed_of(seed), task_data(task, seed)) for seed in ensemble.seeds]
-        self._held_out = [sampling.held_out(data, number) for number, data in drawn]
-        training = [sampling.training(data, number) for number, data in drawn]
+        drawn = [(task_data(task, seed), task.data_seed_of(seed)) for seed in ensemble.seeds]
+        self._held_out = [sampling.held_out(*pair) for pair in drawn]
         self._indices = _indices(self._held_out, ensemble.device)
+        training = [sampling.training(*pair) for pair in drawn]
         self._training_indices = _indices(training, ensemble.device)
-        self._texts = [held_out_texts(task, data) for _, data in drawn]
+        self._texts = [held_out_texts(task, data) for data, _ in drawn]
         shape = len(ensemble), sampling.bundles
         self._similarities = np.empty((*shape, 1 + sampling.negatives))
         self._tiers: list[Tiers | None] = [None] * len(ensemble)

@@ -304,7 +304,7 @@ def margin_stats(margin: NDArray[np.float64], *, n_skipped: int = 0) -> MarginSt
     """
     n = len(margin)
     if not n:
-        return MarginStats(*[None] * 7, n=0, n_skipped=n_skipped)
+        return MarginStats(None, None, None, None, None, None, None, 0, n_skipped)
     q10, median, q90 = np.quantile(margin, QUANTILES).tolist()
     mean = float(margin.mean())
     return MarginStats(
@@ -397,7 +397,8 @@ def rank_stats(found: Ranks, *, hits: Sequence[int] = HITS, n_skipped: int = 0) 
     depths = [positive_int("k of hits@k", k) for k in hits]
     n = len(found.strict)
     if not n:
-        return RankStats(*[None] * 6, hits=dict.fromkeys(depths), n=0, n_skipped=n_skipped)
+        nothing = dict.fromkeys(depths)
+        return RankStats(None, None, None, None, None, None, nothing, 0, n_skipped)
     # A random ranking has the mean rank 1 + K / 2.
     excess = float((found.realistic - 1).sum())
     by_chance = float(found.n_negatives.sum()) / 2

@@ -97,10 +97,9 @@ def coordinates(
     columns = []
     for key in (RETENTION, GENERALIZATION):
         for number, result in enumerate(results):
-            value = result.get(key)
+            value, name = result.get(key), result.get("name")
             good = isinstance(value, (int, float)) and not isinstance(value, bool)
             if not good or not math.isfinite(value):  # type: ignore[arg-type]
-                name = result.get("name")
                 who = f"result {number}" + (f" ({name})" if name is not None else "")
                 shown = repr(value) if key in result else "missing"
                 raise InputError(f"{who}: {key} must be a finite number, it is {shown}")
@@ -170,11 +169,9 @@ class Frontier(Record):
 
     def beaten_by(self, name: str) -> tuple[str, float] | None:
         """The configuration that dominates this one in most resamples, and their share."""
-        shares = [
-            (other, of[name]) for other, of in self.dominance_probability.items() if name in of
-        ]
-        most = max(shares, key=lambda pair: pair[1], default=None)
-        return most if most and most[1] else None
+        shares = {other: of.get(name, 0.0) for other, of in self.dominance_probability.items()}
+        most = max(shares.items(), key=lambda pair: pair[1], default=("", 0.0))
+        return most if most[1] else None
 
     def write(self, stem: str | Path, *, figures: bool = True) -> list[Path]:
         """Write STEM.json and, with `figures`, STEM.png and STEM.svg; STEM may have such an ending.
@@ -263,7 +260,7 @@ def pareto_plot(configurations: Sequence[Configuration]) -> Figure:
     """A point per configuration; those on the frontier are filled, with a line beyond them."""
     frozen = np.array([one.frozen_tier3 for one in configurations])
     organic = np.array([one.organic_holdout for one in configurations])
-    on_frontier = np.array([one.on_frontier for one in configurations], dtype=bool)
+    on = np.array([one.on_frontier for one in configurations], dtype=bool)
     with style.house_style():
         figure = style.new_figure(5.2, 4.0)
         axes = figure.subplots()
@@ -272,58 +269,30 @@ def pareto_plot(configurations: Sequence[Configuration]) -> Figure:
         axes.margins(0.12)
         style.rate_axis(axes.xaxis)
         style.rate_axis(axes.yaxis)
-        off = ~on_frontier
-        axes.scatter(
-            frozen[off],
-            organic[off],
-            s=22,
-            facecolors="none",
-            edgecolors=style.MUTED,
-            label="dominated",
-            zorder=2,
-        )
+        hollow: Any = {"facecolors": "none", "edgecolors": style.MUTED, "label": "dominated"}
+        axes.scatter(frozen[~on], organic[~on], s=22, zorder=2, **hollow)
         order = np.lexsort((-organic, frozen))
-        order = order[on_frontier[order]]
+        order = order[on[order]]
         x, y = frozen[order], organic[order]
         axes.scatter(x, y, s=30, color=style.BLUE, label="on the frontier", zorder=3)
         (left, right), (low, top) = axes.get_xlim(), axes.get_ylim()
         # What is dominated lies below and to the left of this staircase.
-        axes.step(
-            np.concatenate([[left], x, x[-1:]]),
-            np.concatenate([y[:1], y, [low]]),
-            where="pre",
-            color=style.BLUE,
-            linewidth=1.1,
-            alpha=0.5,
-            zorder=1,
-        )
+        stairs = np.concatenate([[left], x, x[-1:]]), np.concatenate([y[:1], y, [low]])
+        axes.step(*stairs, where="pre", color=style.BLUE, linewidth=1.1, alpha=0.5, zorder=1)
         # Above and to the right of its point a name crosses no line; the last ones need space.
         axes.set(xlim=(left, right + _MARGIN * (right - left)), ylim=(low, top))
-        for point, same in _named_points(configurations).items():
-            on = same[0].on_frontier
+        # Of many configurations only those on the frontier are named, one for each point.
+        named = configurations
+        if len(configurations) > _MOST_NAMES:
+            named = [one for one in configurations if one.on_frontier][:_MOST_NAMES]
+        points: dict[tuple[float, float], list[Configuration]] = {}
+        for one in named:
+            points.setdefault((one.frozen_tier3, one.organic_holdout), []).append(one)
+        for point, same in points.items():
             more = f" and {len(same) - 1} more" if len(same) > 1 else ""
-            axes.annotate(
-                style.shorten(same[0].name, 22) + more,
-                point,
-                xytext=(6, 4),
-                textcoords="offset points",
-                fontsize=7 if on else 6.5,
-                color=style.INK if on else style.MUTED,
-                path_effects=style.HALO,
-                zorder=4,
-            )
+            size, colour = (7, style.INK) if same[0].on_frontier else (6.5, style.MUTED)
+            name = style.shorten(same[0].name, 22) + more
+            look: Any = {"fontsize": size, "color": colour, "path_effects": style.HALO}
+            style.note(axes, name, point, (6, 4), zorder=4, **look)
         figure.legend(loc="outside upper left", ncols=2)
         return figure
-
-
-def _named_points(
-    configurations: Sequence[Configuration],
-) -> dict[tuple[float, float], list[Configuration]]:
-    """The configurations to name, by their point; only the frontier's where there are many."""
-    shown = configurations
-    if len(configurations) > _MOST_NAMES:
-        shown = [one for one in configurations if one.on_frontier][:_MOST_NAMES]
-    found: dict[tuple[float, float], list[Configuration]] = {}
-    for one in shown:
-        found.setdefault((one.frozen_tier3, one.organic_holdout), []).append(one)
-    return found

@@ -192,17 +192,16 @@ def make_scoreboard(
         InputError: arrays of different lengths, an unknown tier, or an empty version.
     """
     margins, places = np.asarray(margin, dtype=np.float64), np.asarray(rank, dtype=np.int64)
-    labels = None if tiers is None else np.asarray(tiers, dtype=np.str_)
-    lengths = {len(margins), len(places), *([] if labels is None else [len(labels)])}
+    labels = np.asarray([] if tiers is None else tiers, dtype=np.str_)
+    lengths = {len(margins), len(places), len(margins if tiers is None else labels)}
     if len(lengths) > 1:
         raise InputError(f"margins, ranks and tiers differ in length: {sorted(lengths)}")
     if not np.isfinite(margins).all():
         raise InputError("a margin is not finite; leave out items without one")
-    if labels is not None:
-        check_names(np.unique(labels).tolist())
+    check_names(np.unique(labels).tolist())
     by_tier = {
         name: tier_stats(margins[labels == name], places[labels == name])
-        for name in (TIERS if labels is not None else ())
+        for name in (() if tiers is None else TIERS)
     }
     header = EvalHeader.of(
         source_hash=source_hash,

@@ -124,7 +124,7 @@ class Answer:
         if self.supported:
             best = _best(self.supported, self.target)
             return f"{len(self.supported)} of {total} may raise an alarm at {budget}{best}."
-        counts = Counter(item.label for item in subject)
+        counts: Counter[str] = Counter(item.label for item in subject)
         words = {
             "INCONCLUSIVE": f"not decided by {self.n_runs:,} held-out runs",
             "RANK_ONLY": "no more than a ranking",

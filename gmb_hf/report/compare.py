@@ -21,7 +21,7 @@ from gmb_hf.documents import canonical_hash
 from gmb_hf.errors import InputError
 from gmb_hf.files import write_text
 from gmb_hf.report.answer import primary_target, shown_p
-from gmb_hf.tables import Column, Table
+from gmb_hf.tables import Column, Table, follow
 
 Value = str | float | None
 
@@ -95,41 +95,32 @@ def compare(a: Results, b: Results) -> Comparison:
     named = {item.name: item for item in b.indicators}
     pairs = [_pair(item, named.pop(item.name, None), target) for item in a.indicators]
     pairs += [_pair(None, item, target) for item in named.values()]
-    differences = [*_different_fingerprints(a, b)]
-    unknown = [*_unknown_fingerprints(a, b)]
+    differences, unknown = [], []
+    for what in _FINGERPRINTED:
+        first, second = _fingerprints(a, b, what)
+        silent = [name for name, known in (("A", first), ("B", second)) if not known]
+        if silent:
+            verb = "have" if len(silent) > 1 else "has"
+            unknown.append(f"{' and '.join(silent)} {verb} no fingerprint of the {what}")
+        elif first and second and first != second:
+            differences.append(f"{what} ({first[:_SHOWN]} and {second[:_SHOWN]})")
     if unknown:
         differences += _different_statements(a, b)
     pairs.sort(key=lambda pair: not pair.changed)
     return Comparison(target, tuple(differences), tuple(unknown), tuple(pairs))
 
 
-def _different_fingerprints(a: Results, b: Results) -> Iterator[str]:
-    for what in _FINGERPRINTED:
-        first, second = _fingerprints(a, b, what)
-        if first and second and first != second:
-            yield f"{what} ({first[:_SHOWN]} and {second[:_SHOWN]})"
-
-
-def _unknown_fingerprints(a: Results, b: Results) -> Iterator[str]:
-    for what in _FINGERPRINTED:
-        sides = zip(("A", "B"), _fingerprints(a, b, what), strict=True)
-        silent = [name for name, fingerprint in sides if not fingerprint]
-        if silent:
-            verb = "have" if len(silent) > 1 else "has"
-            yield f"{' and '.join(silent)} {verb} no fingerprint of the {what}"
-
-
 def _different_statements(a: Results, b: Results) -> Iterator[str]:
     """What files without fingerprints say about their runs; what is left open is not compared."""
-    stated = {
-        "event.type": (a.event.type, b.event.type),
-        "event.t_event_by_seed": (a.event.t_event_by_seed, b.event.t_event_by_seed),
-        "boundary.task": (a.boundary.task, b.boundary.task),
-        "boundary.model": (a.boundary.model, b.boundary.model),
-        "boundary.seeds_eval": (a.boundary.seeds_eval, b.boundary.seeds_eval),
-        "x_protocol": (a.x_protocol, b.x_protocol),
-    }
-    for field, (first, second) in stated.items():
+    for field in (
+        "event.type",
+        "event.t_event_by_seed",
+        "boundary.task",
+        "boundary.model",
+        "boundary.seeds_eval",
+        "x_protocol",
+    ):
+        first, second = follow(a, field), follow(b, field)
         if first and second and first != second:
             yield field
 
@@ -138,9 +129,7 @@ def _fingerprints(a: Results, b: Results, what: str) -> tuple[str | None, str | 
     if what == "preregistration" and a.x_prereg is not None and b.x_prereg is not None:
         return _design(a.x_prereg), _design(b.x_prereg)
     field = "prereg_hash" if what == "preregistration" else "evaluation_fingerprint"
-    first, second = (
-        None if side.x_provenance is None else getattr(side.x_provenance, field) for side in (a, b)
-    )
+    first, second = (follow(side, f"x_provenance.{field}") for side in (a, b))
     return first, second
 
 
@@ -162,12 +151,11 @@ def _pair(a: IndicatorRecord | None, b: IndicatorRecord | None, target: float) -
 def _values(item: IndicatorRecord | None, target: float) -> dict[str, Value]:
     if item is None:
         return dict.fromkeys(QUANTITIES)
-    achieved, point = item.achieved(target), item.point(target)
     return {
         "label": item.label,
         "AUC": item.layer_A.auc,
-        "FPR": None if achieved is None else achieved.achieved,
-        "coverage": None if point is None else point.coverage,
+        "FPR": follow(item.achieved(target), "achieved"),
+        "coverage": follow(item.point(target), "coverage"),
         "p": shown_p(item, target),
     }
 

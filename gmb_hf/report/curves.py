@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -89,7 +90,7 @@ def _distribution(axes: Axes, events: NDArray[np.float64], last: int, n_runs: in
     axes.set_ylabel("t*", rotation=0, ha="right", va="center")
     if not len(events):
         text = f"no event in {n_runs:,} runs"
-        middle = {"ha": "center", "va": "center", "transform": axes.transAxes}
+        middle: Any = {"ha": "center", "va": "center", "transform": axes.transAxes}
         axes.text(0.5, 0.5, text, color=MUTED, **middle)
         return
     counts, edges = np.histogram(events, bins=50, range=(0, last))

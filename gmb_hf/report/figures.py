@@ -107,7 +107,7 @@ def fpr_control(
         label = "target false positive rate (share of negative windows)"
         figure.supxlabel(label, fontsize=8.5, y=0.005)
         figure.supylabel(f"achieved on {measured_on}", fontsize=8.5, x=0.005)
-        place = {"loc": "upper left", "bbox_to_anchor": (0.06, 1.0)}
+        place: Any = {"loc": "upper left", "bbox_to_anchor": (0.06, 1.0)}
         figure.legend(handles=entries, ncols=across, columnspacing=1.4, **place)
         return figure
 
@@ -149,11 +149,11 @@ def _highlight(axes: Axes, item: IndicatorRecord) -> None:
     low, high = np.maximum(intervals[ranged], _LOWEST).T
     axes.vlines(targets[ranged], low, high, color=BLUE, linewidth=1.6, alpha=0.45, zorder=3)
     axes.plot(targets[answered], shown[answered], color=BLUE, linewidth=1.4, zorder=4)
-    dot = {"markersize": 4.2, "markeredgewidth": 1.1, "zorder": 5}
+    dot: Any = {"markersize": 4.2, "markeredgewidth": 1.1, "zorder": 5}
     for chosen, face in ((answered & ~missed, BLUE), (answered & missed, _WHITE)):
         axes.plot(targets[chosen], shown[chosen], "o", color=BLUE, markerfacecolor=face, **dot)
     abstained = targets[~answered]
-    cross = {"markersize": 4.5, "markeredgewidth": 1.2, "zorder": 5, "clip_on": False}
+    cross: Any = {"markersize": 4.5, "markeredgewidth": 1.2, "zorder": 5, "clip_on": False}
     axes.plot(abstained, np.full(len(abstained), _LOWEST), "x", color=INK, **cross)
     floor = _floor(item)
     if floor is not None:
@@ -179,7 +179,7 @@ def _fpr_keys(items: Sequence[IndicatorRecord], cap: bool) -> list[Artist]:
     answered = [row for row in rows if _answers(row)]
     ranged = any(math.isfinite(ends(row.x_interval)[0]) for row in answered)
     met = "target met, 95% interval" if ranged else "target met"
-    dot = {"color": BLUE, "marker": "o", "markersize": 4}
+    dot: Any = {"color": BLUE, "marker": "o", "markersize": 4}
     floor = "floor: least cost of any alarm"
     entries: list[tuple[bool, Artist]] = [
         (True, line_key(met, **dot)),
@@ -269,7 +269,7 @@ def lead_time_distribution(
             line_key("lead target", color=GREEN, linestyle=style.LONG_DASHED),
             line_key("horizon", color=MUTED, linestyle=(0, (1, 1.4))),
         ]
-        place = {"loc": "upper left", "bbox_to_anchor": (0.0, 1.0)}
+        place: Any = {"loc": "upper left", "bbox_to_anchor": (0.0, 1.0)}
         figure.legend(handles=handles, ncols=6, columnspacing=1.2, handlelength=1.6, **place)
         above = f"events warned of\nat a budget of {rate_text(target)}"
         look: Any = {"transform": axes.transAxes, "va": "bottom", "fontsize": 6.8}
@@ -293,11 +293,11 @@ def _lead_row(
     if leads:
         median = float(np.median(leads))
         axes.plot([median, median], [base, base + 0.88], color=INK, linewidth=1.8, zorder=3)
-    y, look = base + 0.4, {"transform": axes.get_yaxis_transform(), "va": "center"}
+    look: Any = {"y": base + 0.4, "transform": axes.get_yaxis_transform(), "va": "center"}
     share, count = f"{len(leads) / max(1, n_events):.0%}", f"{len(leads):,} of {n_events:,}"
-    axes.text(-0.015, y, shorten(item.name, 27), ha="right", fontsize=7, **look)
-    axes.text(1.02, y, share, fontsize=7, weight="bold", **look)
-    axes.text(1.12, y, count, fontsize=6.8, color=MUTED, **look)
+    axes.text(-0.015, s=shorten(item.name, 27), ha="right", fontsize=7, **look)
+    axes.text(1.02, s=share, fontsize=7, weight="bold", **look)
+    axes.text(1.12, s=count, fontsize=6.8, color=MUTED, **look)
 
 
 # The one-page answer: which scores may raise an alarm, at what cost, and why the rest may not.
@@ -420,7 +420,7 @@ def _draw_false_alarms(axes: Axes, y: float, item: IndicatorRecord, target: floa
         floor = max(least, _LOWEST)
         axes.plot([floor, 1.3], [y, y], color=VERMILION, lw=1.1, ls=(0, (2, 1)), zorder=3)
         axes.plot([floor], [y], "|", color=VERMILION, markersize=8, markeredgewidth=1.8, zorder=4)
-        text, look = f"floor {rate_text(round(least, 2))}", {"path_effects": style.HALO, **beside}
+        text, look = f"floor {rate_text(round(least, 2))}", beside | {"path_effects": style.HALO}
         note(axes, text, (floor, y), (-4, 0), ha="right", color=VERMILION, **look)
     if row is None or not _answers(row):
         axes.plot([_LOWEST], [y], "x", color=INK, markersize=4, markeredgewidth=1.1, zorder=4)
@@ -475,7 +475,7 @@ def _summary_keys() -> list[Artist]:
 def _text(page: Axes, y: float, item: IndicatorRecord, target: float, *, shade: bool) -> None:
     if shade:
         low, high = y - _ROW_HEIGHT / 2, y + _ROW_HEIGHT / 2
-        across = {"xmin": _NAME / _WIDTH, "xmax": 1 - 0.14 / _WIDTH}
+        across: Any = {"xmin": _NAME / _WIDTH, "xmax": 1 - 0.14 / _WIDTH}
         page.axhspan(low, high, color=FAINT, linewidth=0, zorder=0, **across)
     page.text(_NAME + 0.08, y, shorten(shown_name(item), 27), fontsize=7.4, va="center_baseline")
     page.add_patch(
