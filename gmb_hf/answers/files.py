@@ -65,8 +65,7 @@ class Answer:
         return json.dumps(held, ensure_ascii=False)
 
 
-Checkpoint = tuple[str, int]
-"""Run and step."""
+Checkpoint = tuple[str, int]  # run and step
 
 
 def read_answers(path: str | Path) -> tuple[Answer, ...]:

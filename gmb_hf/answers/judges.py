@@ -42,14 +42,9 @@ HOWS = ("label", "likelihood", "yes-no")
 PLAIN = "{prompt}{answer}"
 ASK = "{prompt}{answer}\n\nIs this a good continuation? Answer yes or no:"
 
-ADVICE = "shorten the answers or the template, or choose another judge"
-"""What to do where an answer does not fit a judge."""
-
-Pair = tuple[str, str]
-"""Prompt and answer."""
-
-Batches = Iterator[tuple[list[int], NDArray[np.float64]]]
-"""Places of pairs, and their scores."""
+ADVICE = "shorten the answers or the template, or choose another judge"  # where one does not fit
+Pair = tuple[str, str]  # prompt and answer
+Batches = Iterator[tuple[list[int], NDArray[np.float64]]]  # places of pairs, and their scores
 
 
 class Judge(Protocol):

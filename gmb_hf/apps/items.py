@@ -11,16 +11,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from gmb_hf.apps.page import (
-    Answer,
-    Setting,
-    csv_rows,
-    json_rows,
-    metric_page,
-    noise,
-    number,
-    page_figure,
-)
+from gmb_hf.apps import page
+from gmb_hf.apps.page import Answer, Setting, metric_page, number, page_figure
 from gmb_hf.crucible.margins import TIERS, Similarities, margins, ranks
 from gmb_hf.errors import InputError, unknown
 from gmb_hf.fingerprints import content_hash
@@ -91,15 +83,13 @@ def draw_exposure(pools: list[str], results: dict[str, Any]) -> Figure:
     """Expected exposures of each pool with their Poisson range, and the thresholds."""
     filled = [name for name in pools if results[f"expected@{name}"] is not None]
     expected = np.array([results[f"expected@{name}"] for name in filled])
-    reach = [
-        expected - [results[f"low@{name}"] for name in filled],
-        np.array([results[f"high@{name}"] for name in filled]) - expected,
-    ]
+    low, high = ([results[f"{end}@{name}"] for name in filled] for end in ("low", "high"))
+    reach = np.maximum([expected - low, high - expected], 0)
     with page_figure() as figure:
         axes = figure.subplots()
         place = np.arange(len(filled))
         axes.bar(place, expected, width=0.5, color=BLUE)
-        axes.errorbar(place, expected, yerr=np.maximum(reach, 0), fmt="none", ecolor=INK, capsize=5)
+        axes.errorbar(place, expected, yerr=reach, fmt="none", ecolor=INK, capsize=5)
         for status, least in _LEAST.items():
             axes.axhline(least, color=VERMILION, lw=0.8, ls="--")
             shown = f"{status} from {least}"
@@ -247,7 +237,7 @@ def read_items(
         InputError: no items, or a line that is not understood; it names the line.
     """
     lists = ["similarities", *(["similarities2"] if paired else [])]
-    rows = json_rows(text, "item", lists, "positive")
+    rows = page.json_rows(text, "item", lists, "positive")
     names = ("predictions1", "predictions2") if paired else ("predictions",)
     data: dict[str, Any] = {
         name: [row[key] for row in rows] for name, key in zip(names, lists, strict=True)
@@ -266,7 +256,7 @@ def read_items(
 def read_pools(text: str) -> dict[str, Any]:
     """Pools from CSV, as data of `crucible_exposure`; an `InputError` names the line."""
     data: dict[str, Any] = {"data": [], "sizes": [], "ratios": []}
-    for where, row in csv_rows(text, ("pool", "size", "ratio")):
+    for where, row in page.csv_rows(text, ("pool", "size", "ratio")):
         data["data"].append(row["pool"])
         data["sizes"].append(number(row["size"], f"{where}, size"))
         data["ratios"].append(number(row["ratio"], f"{where}, ratio"))
@@ -275,7 +265,7 @@ def read_pools(text: str) -> dict[str, Any]:
 
 def read_documents(text: str) -> dict[str, list[Any]]:
     """Documents from JSON lines, as data of the metric; an `InputError` names the line."""
-    rows = json_rows(text, "document", ("logprobs",), "bytes")
+    rows = page.json_rows(text, "document", ("logprobs",), "bytes")
     return {
         "predictions": [row["logprobs"] for row in rows],
         "references": [row["bytes"] for row in rows],
@@ -290,7 +280,7 @@ def read_phases(text: str) -> tuple[dict[str, list[Any]], list[str]]:
     """
     data: dict[str, list[Any]] = {"predictions": [], "references": []}
     tasks: list[str] = []
-    for where, row in csv_rows(text, (_TRAINED_ON,)):
+    for where, row in page.csv_rows(text, (_TRAINED_ON,)):
         tasks = [name for name in row if name != _TRAINED_ON]
         trained_on = (row[_TRAINED_ON] or "").strip()
         if trained_on and trained_on not in tasks:
@@ -305,7 +295,7 @@ def read_phases(text: str) -> tuple[dict[str, list[Any]], list[str]]:
 def items_example(paired: bool) -> str:
     """Sixty made-up items of five candidates, the last ten of them hard."""
     lines = []
-    random = noise(1)
+    random = page.noise(1)
     for item in range(60):
         scores = [round(next(random), 3) for _ in range(10)]
         hard = item >= 50

@@ -213,7 +213,16 @@ def read_series(text: str) -> dict[str, Any]:
     """
     if not text.strip():
         raise InputError("there are no data; paste a table, or upload a file")
-    return _from_json(text) if text.lstrip().startswith("{") else _from_csv(text)
+    if not text.lstrip().startswith("{"):
+        return _from_csv(text)
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"line {error.lineno}: is not JSON: {error.msg}") from None
+    except RecursionError:
+        raise InputError("the data are nested too deeply") from None
+    page.checked_columns(list(data), _NAMES[:2], where="JSON")
+    return {name: data[name] for name in _NAMES if name in data}
 
 
 def example() -> str:
@@ -227,17 +236,6 @@ def example() -> str:
             score = next(random) + (0.9 if warned else 0.0)
             lines.append(f"run {run},{step},{score:.3f},{event}")
     return "\n".join(lines)
-
-
-def _from_json(text: str) -> dict[str, Any]:
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"line {error.lineno}: is not JSON: {error.msg}") from None
-    except RecursionError:
-        raise InputError("the data are nested too deeply") from None
-    page.checked_columns(list(data), _NAMES[:2], where="JSON")
-    return {name: data[name] for name in _NAMES if name in data}
 
 
 def _from_csv(text: str) -> dict[str, Any]:

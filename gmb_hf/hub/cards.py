@@ -19,19 +19,12 @@ import pyarrow.parquet as pq
 import yaml
 from pydantic import Field
 
-from gmb_hf import escape
+from gmb_hf import escape, fingerprints
 from gmb_hf._version import __version__
 from gmb_hf.documents import Section, parse_yaml
 from gmb_hf.errors import InputError, choose, first_of
 from gmb_hf.files import shipped
-from gmb_hf.fingerprints import (
-    HASH_LENGTH,
-    SHOWN,
-    ContentHash,
-    fingerprint,
-    missing_items,
-    source_hash,
-)
+from gmb_hf.fingerprints import HASH_LENGTH, SHOWN, ContentHash, fingerprint
 from gmb_hf.runs.runlog import RunItems
 
 CARD = "README.md"
@@ -274,7 +267,7 @@ def bytes_hash(files: Mapping[str, Sequence[Path]]) -> str:
     total = hashlib.sha256()
     for shards in files.values():
         for shard in shards:
-            total.update(f"{shard.name} {source_hash(shard)}\n".encode())
+            total.update(f"{shard.name} {fingerprints.source_hash(shard)}\n".encode())
     return total.hexdigest()
 
 
@@ -483,7 +476,7 @@ def refuse_unfrozen(
         if same:
             continue
         kept = frozen.content(name).items.item_hashes()
-        lost = missing_items(kept, content(name).items.item_hashes())
+        lost = fingerprints.missing_items(kept, content(name).items.item_hashes())
         if lost:
             raise InputError(
                 f"{folder}: config {name!r}: {lost:,} of the {old.item_count:,} {old.item}s of "

@@ -197,14 +197,7 @@ def _card_text(
         cards.KEY: {name: entry.entry() for name, entry in entries.items()},
     }
     return cards.render_card(
-        "dataset",
-        header,
-        title=about.title,
-        summary=about.summary,
-        configs=configs,
-        first=configs[0],
-        contents=contents,
-        entries=entries,
+        "dataset", header, about=about, configs=configs, contents=contents, entries=entries
     )
 
 
