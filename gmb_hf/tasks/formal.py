@@ -17,17 +17,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gmb_hf.errors import InputError, choose, positive_int
-from gmb_hf.tasks.task import Task, Vocabulary, check_row_count
+from gmb_hf.tasks.task import Ints, Task, Vocabulary, check_row_count
 
 FORMAL_SEP = 97
 FORMAL_VOCABULARY = Vocabulary(size=101, bos=99, eos=100, eq=98)
 BLOCK_SIZE = 24
 """Of the protocol's models; rows are shorter."""
-
-Bits = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -40,7 +37,7 @@ class Language:
         protocol_length: n in the evaluation protocol.
     """
 
-    answer: Callable[[Bits], Bits]
+    answer: Callable[[Ints], Ints]
     per_bit: bool = False
     protocol_length: int = 8
 
@@ -113,14 +110,14 @@ class FormalTask(Task):
         first = self.input_length + 1
         return tuple(range(first, first + self.n_answers))
 
-    def operands(self) -> dict[str, NDArray[np.int64]]:
+    def operands(self) -> dict[str, Ints]:
         """The column `bits`, int64 [2^n, n]: all inputs, the last bit running fastest."""
         number = np.arange(2**self.input_length, dtype=np.int64)
         place = np.arange(self.input_length - 1, -1, -1, dtype=np.int64)
-        bits: NDArray[np.int64] = (number[:, None] >> place) & 1
+        bits: Ints = (number[:, None] >> place) & 1
         return {"bits": bits}
 
-    def rows(self) -> NDArray[np.int64]:
+    def rows(self) -> Ints:
         """Every input with its answer, int64 [2^n, sequence_length]."""
         bits = self.operands()["bits"]
         words = self.vocabulary

@@ -19,14 +19,13 @@ from gmb_hf.errors import InputError, choose, positive_int
 from gmb_hf.errors import fraction as checked_fraction
 from gmb_hf.tasks.task import (
     EquationTokens,
+    Ints,
     Task,
     Vocabulary,
     check_row_count,
     corrupt,
     split_pairs,
 )
-
-Residues = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -41,16 +40,16 @@ class Operation:
         group: see `EquationTokens`.
     """
 
-    result: Callable[[Residues, Residues, int], Residues]
+    result: Callable[[Ints, Ints, int], Ints]
     text: str
     commutes: bool = False
     divides: bool = False
     group: str | None = None
 
 
-def _quotient(a: Residues, b: Residues, prime: int) -> Residues:
+def _quotient(a: Ints, b: Ints, prime: int) -> Ints:
     inverse = [0] + [pow(i, -1, prime) for i in range(1, prime)]
-    quotient: Residues = a * np.array(inverse, dtype=np.int64)[b]
+    quotient: Ints = a * np.array(inverse, dtype=np.int64)[b]
     return quotient
 
 
@@ -195,14 +194,14 @@ class ModularTask(Task):
             form.format(a=x, b=y, c=c, p=self.prime) for x, y, c in zip(a, b, answers, strict=True)
         ]
 
-    def operands(self) -> dict[str, NDArray[np.int64]]:
+    def operands(self) -> dict[str, Ints]:
         """The columns `a` and `b`, a outer and b inner; a division leaves out b = 0."""
         a, b = (axis.ravel() for axis in np.indices((self.prime, self.prime), dtype=np.int64))
         if OPERATIONS[self.operation].divides:
             a, b = a[b != 0], b[b != 0]
         return {"a": a, "b": b}
 
-    def rows(self) -> NDArray[np.int64]:
+    def rows(self) -> Ints:
         """`BOS a OP b EQ c EOS EOS` as int64 [p*p, 8]; for `div`, which has no b = 0, [p*(p-1), 8].
 
         c is the true answer; the two EOS end the row and pad it.
@@ -219,9 +218,7 @@ class ModularTask(Task):
         rows[:, 6:] = words.eos
         return rows
 
-    def split(
-        self, fraction: float = 0.5, data_seed: int = 42
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def split(self, fraction: float = 0.5, data_seed: int = 42) -> tuple[Ints, Ints]:
         """Indices of the training rows and of the held-out rows; see `split_indices`."""
         if not self.keep_pairs_together:
             return super().split(fraction, data_seed)
@@ -229,7 +226,7 @@ class ModularTask(Task):
         return split_pairs(b * self.prime + a, fraction, data_seed)
 
     def _corrupted_answers(
-        self, answers: NDArray[np.int64], train: NDArray[np.int64], data_seed: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        self, answers: Ints, train: Ints, data_seed: int
+    ) -> tuple[Ints, NDArray[np.bool_]]:
         noisy, mask = corrupt(answers[:, 0], train, self.corruption_rate, self.prime, data_seed)
         return noisy[:, None], mask

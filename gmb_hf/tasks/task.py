@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from datasets import DatasetDict
 
+Ints = NDArray[np.int64]
+
 
 @dataclass(frozen=True)
 class Vocabulary:
@@ -82,9 +84,7 @@ def train_rows(n_rows: int, fraction: float) -> int:
     return count
 
 
-def split_indices(
-    n_rows: int, fraction: float, data_seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def split_indices(n_rows: int, fraction: float, data_seed: int) -> tuple[Ints, Ints]:
     """Indices of the training rows and of the held-out rows.
 
     The rows are permuted by `RandomState(data_seed)`, with a seed in [0, 2**32), and cut (see
@@ -99,9 +99,7 @@ def split_indices(
     return order[:count], order[count:]
 
 
-def split_pairs(
-    partner: NDArray[np.int64], fraction: float, data_seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def split_pairs(partner: Ints, fraction: float, data_seed: int) -> tuple[Ints, Ints]:
     """Like `split_indices`, with every row and its partner on the same side.
 
     The number of training rows is the same as without pairing, for every seed, so that runs of
@@ -136,12 +134,8 @@ def split_pairs(
 
 
 def corrupt(
-    answers: NDArray[np.int64],
-    train_index: NDArray[np.int64],
-    rate: float,
-    n_answers: int,
-    data_seed: int,
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    answers: Ints, train_index: Ints, rate: float, n_answers: int, data_seed: int
+) -> tuple[Ints, NDArray[np.bool_]]:
     """Answers with a share of the training rows' made wrong, and which rows those are.
 
     A corrupted answer is drawn uniformly from the wrong ones, so it is wrong for certain and in
@@ -168,10 +162,10 @@ def corrupt(
     return noisy, corrupted
 
 
-def _with_partners(first: NDArray[np.int64], partner: NDArray[np.int64]) -> NDArray[np.int64]:
+def _with_partners(first: Ints, partner: Ints) -> Ints:
     both = np.stack([first, partner[first]], axis=1).astype(np.int64)  # [pairs, 2]
     twice = both[:, 1] == both[:, 0]
-    kept: NDArray[np.int64] = both[~np.stack([np.zeros_like(twice), twice], axis=1)]
+    kept: Ints = both[~np.stack([np.zeros_like(twice), twice], axis=1)]
     return kept
 
 
@@ -200,13 +194,13 @@ class TaskData:
         answer_positions: the positions, from 0, whose next token is an answer.
     """
 
-    input_ids: NDArray[np.int64]
-    labels: NDArray[np.int64]
-    answers: NDArray[np.int64]
-    true_answers: NDArray[np.int64]
+    input_ids: Ints
+    labels: Ints
+    answers: Ints
+    true_answers: Ints
     corrupted: NDArray[np.bool_]
-    train_index: NDArray[np.int64]
-    test_index: NDArray[np.int64]
+    train_index: Ints
+    test_index: Ints
     vocab_size: int
     answer_positions: tuple[int, ...]
 
@@ -251,11 +245,11 @@ class Task(ABC):
         """The positions, from 0, whose next token is an answer."""
 
     @abstractmethod
-    def rows(self) -> NDArray[np.int64]:
+    def rows(self) -> Ints:
         """Every row with its true answer, int64 [N, T]."""
 
     @abstractmethod
-    def operands(self) -> dict[str, NDArray[np.int64]]:
+    def operands(self) -> dict[str, Ints]:
         """What each row is asked: columns of int64 [N] or [N, length], in the order of `rows`."""
 
     @property
@@ -282,13 +276,11 @@ class Task(ABC):
         """Every row as people write it, in the order of `rows`; here its tokens."""
         return [" ".join(map(str, row)) for row in self.rows().tolist()]
 
-    def answers(self) -> NDArray[np.int64]:
+    def answers(self) -> Ints:
         """The true answer tokens of every row, int64 [N, A]."""
         return self.rows()[:, self._answer_columns]
 
-    def split(
-        self, fraction: float = 0.5, data_seed: int = 42
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def split(self, fraction: float = 0.5, data_seed: int = 42) -> tuple[Ints, Ints]:
         """Indices of the training rows and of the held-out rows; see `split_indices`."""
         return split_indices(len(self.rows()), fraction, data_seed)
 
@@ -319,7 +311,7 @@ class Task(ABC):
         """SHA-256 (64 hex digits) of the rows' content, independent of any split."""
         return self.fingerprint_of(self.rows())
 
-    def fingerprint_of(self, rows: NDArray[np.int64]) -> str:
+    def fingerprint_of(self, rows: Ints) -> str:
         """What `fingerprint` would be if the task had these rows [N, T], in this order."""
         return _content_hash("gmb-task-1", self.vocab_size, self.answer_positions, rows)
 
@@ -361,20 +353,20 @@ class Task(ABC):
     def _answer_columns(self) -> list[int]:
         return [position + 1 for position in self.answer_positions]
 
-    def _labels(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _labels(self, rows: Ints) -> Ints:
         """The rows with -100 everywhere but at the answer tokens [N, T]."""
         labels = np.full_like(rows, IGNORED)
         labels[:, self._answer_columns] = rows[:, self._answer_columns]
         return labels
 
-    def _columns(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    def _columns(self, rows: Ints) -> dict[str, NDArray[Any]]:
         answer = _scalar(rows[:, self._answer_columns])
         known = {"input_ids": rows, "labels": self._labels(rows)}
         return {**known, **self.operands(), "answer": answer}
 
     def _corrupted_answers(
-        self, answers: NDArray[np.int64], train: NDArray[np.int64], data_seed: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        self, answers: Ints, train: Ints, data_seed: int
+    ) -> tuple[Ints, NDArray[np.bool_]]:
         """The answers trained on [N, A] and the mask of wrong ones [N]; here: all are true."""
         return answers.copy(), np.zeros(len(answers), dtype=np.bool_)
 
@@ -385,7 +377,7 @@ def check_row_count(task: str, n_rows: int) -> None:
         raise InputError(f"{task} has {n_rows} rows, at most {MAX_ROWS} are possible; choose less")
 
 
-def _scalar(answers: NDArray[np.int64]) -> NDArray[np.int64]:
+def _scalar(answers: Ints) -> Ints:
     return answers[:, 0] if answers.shape[1] == 1 else answers
 
 
@@ -401,7 +393,7 @@ def _table(columns: Mapping[str, NDArray[Any]]) -> pa.Table:
 
 
 def _content_hash(
-    kind: str, vocab_size: int, answer_positions: tuple[int, ...], *arrays: NDArray[np.int64]
+    kind: str, vocab_size: int, answer_positions: tuple[int, ...], *arrays: Ints
 ) -> str:
     header = {
         "format": kind,
