@@ -250,10 +250,8 @@ def _tensor(cells: Any, name: str, where: str) -> Tensor:
     try:
         return torch.stack([torch.as_tensor(row, dtype=torch.int64) for row in cells])
     except (RuntimeError, TypeError, ValueError):
-        raise InputError(
-            f"{where}: column {name!r} holds no rows of equally many whole numbers; pad them, "
-            "with an attention_mask"
-        ) from None
+        what = f"column {name!r} holds no rows of equally many whole numbers"
+        raise InputError(f"{where}: {what}; pad them, with an attention_mask") from None
 
 
 def answer_scores(model: Any, rows: LabelledRows, *, hidden: bool = False) -> dict[str, Tensor]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -113,7 +112,7 @@ class Reading:
 
     def to_dict(self) -> dict[str, Any]:
         """The reading as plain data."""
-        return dataclasses.asdict(self)
+        return asdict(self)
 
 
 def decide(

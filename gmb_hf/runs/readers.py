@@ -11,13 +11,12 @@ files, and what other packages register under the entry point group `gmb_hf.read
 from __future__ import annotations
 
 import csv
-import dataclasses
 import glob
 import json
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count, islice
 from math import isnan
@@ -413,7 +412,7 @@ def from_wandb_history(raw: RawTable, wanted: Wanted) -> RawTable:
     own = [name for name in _CLOCKS if name in raw.names and name != step]
     what = "is W&B's own clock, no observable"
     aside = {name: f"{raw.where}: column {name!r} {what}" for name in own}
-    return dataclasses.replace(raw, aside={**raw.aside, **aside})
+    return replace(raw, aside={**raw.aside, **aside})
 
 
 def from_wandb_chart(raw: RawTable, wanted: Wanted) -> RawTable:
@@ -422,7 +421,7 @@ def from_wandb_chart(raw: RawTable, wanted: Wanted) -> RawTable:
     series = _series(raw.names)
     if not raw.table.num_rows:
         empty = {RUN: pa.array([], pa.string()), STEP: pa.array([], pa.int64())}
-        return dataclasses.replace(raw, table=pa.table(empty), names=(RUN, STEP))
+        return replace(raw, table=pa.table(empty), names=(RUN, STEP))
     tables, origins = [], []
     for run, metrics in series.items():
         columns = {metric: raw.table[column] for metric, column in metrics.items()}
@@ -435,7 +434,7 @@ def from_wandb_chart(raw: RawTable, wanted: Wanted) -> RawTable:
         origins.append(rows)
     joined = pa.concat_tables(tables, promote_options="default")
     origin = np.concatenate(origins)
-    return dataclasses.replace(
+    return replace(
         raw,
         table=joined,
         names=tuple(joined.column_names),
@@ -506,7 +505,7 @@ def from_trackio(raw: RawTable, wanted: Wanted) -> RawTable:
     kept = [name for name in raw.names if name not in dropped]
     names = [RUN if name == named and wanted.run == RUN else name for name in kept]
     table = raw.table.select(kept).rename_columns(names)
-    return dataclasses.replace(raw, table=table, names=tuple(names), chart=_SERIES in raw.names)
+    return replace(raw, table=table, names=tuple(names), chart=_SERIES in raw.names)
 
 
 def export_adapter(names: Sequence[str]) -> Callable[[RawTable, Wanted], RawTable] | None:
@@ -570,15 +569,16 @@ def reader_of(path: Path) -> Reader | None:
     return next((reader for reader in readers().values() if reader.reads(path.name)), None)
 
 
-# From what a user names (files, folders, globs) to the files of each run, and their raw tables.
-
-
 def known_endings() -> str:
     """What files of run logs are known by, for messages."""
     return ", ".join(ending for reader in readers().values() for ending in reader.known_by)
 
 
-def find_files(sources: str | Path | Sequence[str | Path]) -> list[Path]:
+Sources = str | Path | Sequence[str | Path]
+"""What a user names: files, folders, globs."""
+
+
+def find_files(sources: Sources) -> list[Path]:
     """Every run log file that `sources` name, in their order, each once.
 
     A folder stands for the run log files directly in it (hidden files are passed over); where it
@@ -665,9 +665,7 @@ def _of_trainings(folders: Iterable[Path]) -> list[Path]:
     return [file for folder in inside for file in _of_training(folder)]
 
 
-def read_sources(
-    sources: str | Path | Sequence[str | Path], wanted: Wanted
-) -> Iterator[tuple[str, RawTable]]:
+def read_sources(sources: Sources, wanted: Wanted) -> Iterator[tuple[str, RawTable]]:
     """For each file, or each run's files, the run's name where they do not say it, and the table.
 
     Raises:
@@ -734,4 +732,4 @@ def keep_last_rows(raw: RawTable, count: int, run_column: str) -> RawTable:
     ends = np.searchsorted(run[by_run], run[by_run], side="right")
     rows = np.sort(by_run[ends - np.arange(n) <= count])
     table = raw.table.take(pa.array(rows))
-    return dataclasses.replace(raw, table=table, place=lambda row: raw.place(int(rows[row])))
+    return replace(raw, table=table, place=lambda row: raw.place(int(rows[row])))
