@@ -13,10 +13,9 @@ import datetime
 import platform
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
@@ -84,20 +83,19 @@ class EventRecord(OpenSection):
 
         Runs go by their seeds, by their names where seeds do not tell them apart.
         """
-        apart = excluded or {}
         keys = [run if seed is None else str(seed) for run, seed in zip(runs, seeds, strict=True)]
         if len(set(keys)) < len(keys):
             keys = list(runs)
         steps: dict[str, int | float | None] = {}
-        without = {}
+        without, left_out = {}, {}
         for key, run, step, last in zip(keys, runs, event_steps, last_steps, strict=True):
+            steps[key] = None
             if step == step:
                 steps[key] = int(step) if step == int(step) else float(step)
-                continue
-            steps[key] = None
-            if run not in apart:
+            elif run not in (excluded or {}):
                 without[key] = f"no event by step {int(last)}"
-        left_out = {key: apart[run] for key, run in zip(keys, runs, strict=True) if run in apart}
+            if excluded and run in excluded:
+                left_out[key] = excluded[run]
         content = {"type": kind, "t_event_by_seed": steps}
         return cls.parse(
             {**content, "x_without_event": without, "x_excluded": left_out}, where="results: event"
@@ -167,15 +165,10 @@ class ProvenanceRecord(OpenSection):
 Location = tuple[int | str, ...]
 
 
-@dataclass(frozen=True)
-class Checked:
-    """A document beside its schema.
-
-    Attributes:
-        faults: one line each, beginning with the path; empty where it matches.
-        set_aside: paths of extensions that are not ours and do not read as ours.
-        content: the document without those, and without unknown keys.
-    """
+class Checked(NamedTuple):
+    """A document beside its schema: faults, one line each, that begin with the path; paths of
+    extensions that are not ours and do not read as ours; the document without those, and without
+    unknown keys."""
 
     faults: tuple[str, ...]
     set_aside: tuple[str, ...]
@@ -318,8 +311,7 @@ class Results(OpenSection):
 
     def plain(self) -> dict[str, Any]:
         """The whole file as plain data; nulls stay, since they say that a number is missing."""
-        plain: dict[str, Any] = json_like(self.model_dump(mode="python"))
-        return plain
+        return dict(json_like(self.model_dump(mode="python")))
 
     @property
     def design(self) -> Design | None:
@@ -454,15 +446,10 @@ def _loaded_versions() -> dict[str, str]:
 _SLACK = 1e-9  # a mean of rates may pass 1 by a rounding error
 
 
-@dataclass(frozen=True)
-class FileCheck:
-    """A results file beside the schema.
-
-    Attributes:
-        violations: one line each, beginning with the path of the field.
-        set_aside: extensions of others that do not read as ours, which they need not.
-        results: what the file says; None where it does not match the schema.
-    """
+class FileCheck(NamedTuple):
+    """A results file beside the schema: violations, one line each, that begin with the path of the
+    field; extensions of others that do not read as ours, which they need not; and what the file
+    says, None where it does not match the schema."""
 
     violations: tuple[str, ...]
     set_aside: tuple[str, ...]
@@ -537,8 +524,7 @@ def _of_indicator(item: IndicatorRecord) -> Iterator[str]:
 _EVENTS_SUGGESTED = 30
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(NamedTuple):
     """One requirement, whether it holds, and by which numbers."""
 
     requirement: str
@@ -617,10 +603,8 @@ def _summary_table(
     path: str | None, folder: str | Path | None, names: Sequence[str]
 ) -> tuple[bool, str]:
     """Whether the summary table is there with a row for each indicator, and the detail."""
-    if path is None:
-        return False, "no path is given"
-    if folder is None:
-        return True, path
+    if path is None or folder is None:
+        return path is not None, path or "no path is given"
     table = Path(folder) / path
     if not table.is_file():
         return False, f"{path} is not there"

@@ -18,51 +18,28 @@ from gmb_hf.runs.panel import Panel
 
 
 @dataclass(frozen=True, eq=False)
-class Scores:
-    """A score s(t), higher meaning higher risk, of R runs at T checkpoints.
+class Scores(Panel):
+    """A score s(t), higher meaning higher risk, of R runs at T checkpoints, and their events.
 
     Attributes:
-        name: the score, as it is called in messages.
-        runs: R run names.
-        values: float64 [R, T]; NaN inside a run is a score that was logged as NaN.
-        steps: int64 [R, T], strictly increasing within a run.
-        present: bool [R, T], True on the checkpoints that the run has, a prefix of its row.
         event_step: float64 [R], the step t* of the event, NaN where the run had none.
-        last_step: int64 [R], the last step that was logged, with or without a score.
     """
 
-    name: str
-    runs: tuple[str, ...]
-    values: NDArray[np.float64]
-    steps: NDArray[np.int64]
-    present: NDArray[np.bool_]
     event_step: NDArray[np.float64]
-    last_step: NDArray[np.int64]
 
     def __post_init__(self) -> None:
-        if self.event_step.shape != (self.n_runs,) or self.last_step.shape != (self.n_runs,):
+        super().__post_init__()
+        if self.event_step.shape != (self.n_runs,):
             raise InputError(
-                f"score {self.name!r}: {self.n_runs} runs need {self.n_runs} event steps and last "
-                f"steps, got {self.event_step.shape} and {self.last_step.shape}"
+                f"score {self.name!r}: {self.n_runs} runs need {self.n_runs} event steps, got "
+                f"{self.event_step.shape}"
             )
 
     @classmethod
     def from_panel(cls, panel: Panel, event_step: ArrayLike) -> Scores:
         """The scores of a panel whose run i has its event at `event_step[i]` (NaN: none)."""
-        return cls(
-            panel.name,
-            panel.runs,
-            panel.values,
-            panel.steps,
-            panel.present,
-            np.asarray(event_step, dtype=np.float64),
-            panel.last_step,
-        )
-
-    @property
-    def n_runs(self) -> int:
-        """R, the number of runs."""
-        return len(self.runs)
+        steps = np.asarray(event_step, dtype=np.float64)
+        return cls(panel.name, panel.runs, panel.values, panel.steps, panel.present, steps)
 
     @property
     def has_event(self) -> NDArray[np.bool_]:
@@ -70,7 +47,7 @@ class Scores:
         return ~np.isnan(self.event_step)
 
     def select(self, indices: Sequence[int] | NDArray[Any]) -> Scores:
-        """The scores of the runs at these row numbers, in this order."""
+        """The scores of the runs at these row numbers, in this order, at all T checkpoints."""
         rows = np.asarray(indices, dtype=np.int64)
         return Scores(
             self.name,
@@ -79,7 +56,6 @@ class Scores:
             self.steps[rows],
             self.present[rows],
             self.event_step[rows],
-            self.last_step[rows],
         )
 
     def smooth(self, checkpoints: int) -> Scores:

@@ -23,7 +23,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from gmb_hf.errors import InputError, unknown
-from gmb_hf.indicators.causal import Values
+from gmb_hf.indicators.causal import Values, trailing_mean
 from gmb_hf.plugins import load_plugins
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog
@@ -41,14 +41,7 @@ Family = Literal[
     "oracle",
 ]
 FAMILIES: tuple[str, ...] = get_args(Family)
-_MODULES = (
-    "dynamics",
-    "spectral",
-    "process",
-    "hierarchical",
-    "crucible",
-    "oracles",
-)
+_MODULES = ("dynamics", "spectral", "process", "hierarchical", "crucible", "oracles")
 
 
 class Observables:
@@ -228,6 +221,15 @@ def register_column(name: str, *, column: str | None = None, **declared: Any) ->
     """
     read = column or name
     register(name, needs=(read,), **declared)(lambda seen: seen[read])
+
+
+def register_mean(name: str, *, column: str | None = None, **declared: Any) -> None:
+    """Enter the trailing mean of a column of the run log; see `register_column`."""
+    read = column or name
+
+    @register(name, needs=(read,), window_parameter="window", **declared)
+    def mean(seen: Observables, *, window: int = 100) -> Values:
+        return trailing_mean(seen[read], seen.checkpoints(window))
 
 
 def names() -> tuple[str, ...]:

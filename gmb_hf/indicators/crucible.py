@@ -13,7 +13,6 @@ register_column(
     source="CRUCIBLE metrics; Bartlett et al. (2017), Spectrally-normalized margin bounds",
 )
 
-
 # The typical training row.
 register_column(
     "train_margin_q50",
@@ -45,9 +44,7 @@ register_column(
     sees_test_labels=True,  # the truth behind a wrong label is what a monitor does not have
 )
 
-
 _BUNDLES = "CRUCIBLE metrics (margin), over the equations of `gmb crucible from-runs`"
-
 
 # Do even the hardest training equations lie nearer to those with the same answer?
 register_column(
@@ -56,7 +53,6 @@ register_column(
     summary="10% quantile of the bundles' margins, training equations",
     source=_BUNDLES,
 )
-
 
 # The same of equations that the model has never seen.
 register_column(

@@ -20,73 +20,49 @@ _NORMS = "Liu et al. (2023), Omnigrok: grokking beyond algorithmic data, ICLR"
 _CLEANUP = "Nanda et al. (2023), Progress measures for grokking via mechanistic interpretability"
 
 
-@register(
-    "csd_autocorrelation",
-    family="dynamics",
-    summary="lag-1 autocorrelation of the log training loss, detrended in a trailing window",
-    needs=("train_loss",),
-    source=f"{_SLOWING}; {_DETRENDED}",
-    minimum_checkpoints={"window": 4},
-    window_parameter="window",
-)
-def csd_autocorrelation(seen: Observables, *, window: int = 100) -> Values:
-    """Critical slowing down: near a transition, fluctuations decay ever more slowly."""
-    width = seen.checkpoints(window)
-    return detrended_moments(log_floored(seen["train_loss"]), width)[1]
+def _register_slowing(name: str, statistic: str, place: int) -> None:
+    """Critical slowing down: near a transition, fluctuations grow and decay ever more slowly."""
+
+    @register(
+        name,
+        family="dynamics",
+        summary=f"{statistic} of the log training loss, detrended in a trailing window",
+        needs=("train_loss",),
+        source=f"{_SLOWING}; {_DETRENDED}",
+        minimum_checkpoints={"window": 4},
+        window_parameter="window",
+    )
+    def slowing(seen: Observables, *, window: int = 100) -> Values:
+        moments = detrended_moments(log_floored(seen["train_loss"]), seen.checkpoints(window))
+        return moments[place]
 
 
-@register(
-    "csd_variance",
-    family="dynamics",
-    summary="variance of the log training loss, detrended in a trailing window",
-    needs=("train_loss",),
-    source=f"{_SLOWING}; {_DETRENDED}",
-    minimum_checkpoints={"window": 4},
-    window_parameter="window",
-)
-def csd_variance(seen: Observables, *, window: int = 100) -> Values:
-    """Critical slowing down: near a transition, fluctuations grow."""
-    width = seen.checkpoints(window)
-    return detrended_moments(log_floored(seen["train_loss"]), width)[0]
+_register_slowing("csd_autocorrelation", "lag-1 autocorrelation", 1)
+_register_slowing("csd_variance", "variance", 0)
 
 
-@register(
-    "gradient_variance_explosion",
-    family="dynamics",
-    summary="variance explosion index of the log gradient norm: short over long window variance",
-    needs=("gradient_norm",),
-    source="GMB v0.4, section 3 (VEI)",
-    minimum_checkpoints={"window": 2, "short_window": 2},
-    window_parameter="window",
-)
-def gradient_variance_explosion(
-    seen: Observables, *, window: int = 100, short_window: int = 50
-) -> Values:
-    """Log of the ratio of the two variances, each with a floor that lets 0 over 0 be 0."""
-    return _variance_explosion(seen, log_floored(seen["gradient_norm"]), window, short_window)
+def _register_variance_explosion(part: str) -> None:
+    """Log of the ratio of two variances, each with a floor that lets 0 over 0 be 0."""
+    column = f"{part}_norm"
+
+    @register(
+        f"{part}_variance_explosion",
+        family="dynamics",
+        summary=f"variance explosion index of the log {part} norm: short over long window variance",
+        needs=(column,),
+        source="GMB v0.4, section 3 (VEI)",
+        minimum_checkpoints={"window": 2, "short_window": 2},
+        window_parameter="window",
+    )
+    def explosion(seen: Observables, *, window: int = 100, short_window: int = 50) -> Values:
+        x = log_floored(seen[column])
+        long = trailing_variance(x, seen.checkpoints(window))
+        short = trailing_variance(x, seen.checkpoints(short_window, name="short_window"))
+        return log_floored(short) - log_floored(long)
 
 
-@register(
-    "weight_variance_explosion",
-    family="dynamics",
-    summary="variance explosion index of the log weight norm: short over long window variance",
-    needs=("weight_norm",),
-    source="GMB v0.4, section 3 (VEI)",
-    minimum_checkpoints={"window": 2, "short_window": 2},
-    window_parameter="window",
-)
-def weight_variance_explosion(
-    seen: Observables, *, window: int = 100, short_window: int = 50
-) -> Values:
-    """The same of the log weight norm."""
-    return _variance_explosion(seen, log_floored(seen["weight_norm"]), window, short_window)
-
-
-def _variance_explosion(seen: Observables, x: Values, window: int, short_window: int) -> Values:
-    long = trailing_variance(x, seen.checkpoints(window))
-    short = trailing_variance(x, seen.checkpoints(short_window, name="short_window"))
-    return log_floored(short) - log_floored(long)
-
+_register_variance_explosion("gradient")
+_register_variance_explosion("weight")
 
 register_column(
     "curvature",
@@ -96,28 +72,22 @@ register_column(
 )
 
 
-@register(
-    "gradient_norm",
-    family="dynamics",
-    summary="log of the gradient norm",
-    needs=("gradient_norm",),
-    source="Thilak et al. (2022), The slingshot mechanism",
-)
-def gradient_norm(seen: Observables) -> Values:
+def _register_log(column: str, what: str) -> None:
     """The logarithm, so that a preregistered smoothing averages orders of magnitude."""
-    return log_floored(seen["gradient_norm"])
+
+    @register(
+        column,
+        family="dynamics",
+        summary=f"log of the {what}",
+        needs=(column,),
+        source="Thilak et al. (2022), The slingshot mechanism",
+    )
+    def log_norm(seen: Observables) -> Values:
+        return log_floored(seen[column])
 
 
-@register(
-    "update_norm",
-    family="dynamics",
-    summary="log of the norm of the last weight update",
-    needs=("update_norm",),
-    source="Thilak et al. (2022), The slingshot mechanism",
-)
-def update_norm(seen: Observables) -> Values:
-    """The logarithm, so that a preregistered smoothing averages orders of magnitude."""
-    return log_floored(seen["update_norm"])
+_register_log("gradient_norm", "gradient norm")
+_register_log("update_norm", "norm of the last weight update")
 
 
 @register(
@@ -171,7 +141,6 @@ _register_norm_drop("embedding", "the embedding", f"cleanup precedes the jump: {
 _register_norm_drop("unembedding", "the unembedding", f"cleanup precedes the jump: {_CLEANUP}")
 _register_norm_drop("attention", "the attention weights", _CLEANUP)
 _register_norm_drop("mlp", "the MLP weights", _CLEANUP)
-
 
 # The textbook failure: it ranks well, and cannot be an alarm.
 register_column(

@@ -42,26 +42,21 @@ def external(
     )
 
 
-def locked_score(name: str, family: str | None, sees_test_labels: bool | None) -> Indicator:
-    """The score that a lock records by name and family: a column, or a registered indicator.
-
-    Raises:
-        InputError: it is no column, and no indicator has this name.
-    """
-    if family in COLUMN_FAMILIES:
-        return external(name, sees_test_labels, family=family)
-    return get(name)
-
-
 def squashed(values: Values, center: float | Values, scale: float | Values) -> Values:
     """Members' scores as the log-odds see them."""
     return np.asarray(np.arcsinh((values - center) / scale))
 
 
 def member_indicators(locked: LockedEnsemble) -> list[Indicator]:
-    """The members, in the order of the lock: registered indicators, or columns."""
+    """The members, in the order of the lock: registered indicators, or columns.
+
+    Raises:
+        InputError: one is no column, and no indicator has its name.
+    """
     return [
-        locked_score(member.name, member.family, member.sees_test_labels)
+        external(member.name, member.sees_test_labels, family=member.family)
+        if member.family in COLUMN_FAMILIES
+        else get(member.name)
         for member in locked.members
     ]
 

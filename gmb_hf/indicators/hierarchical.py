@@ -13,16 +13,12 @@ more dimensions than the fast ones (Wang et al. 2025, figures 3 and 8).
 from __future__ import annotations
 
 from gmb_hf.errors import InputError
-from gmb_hf.indicators.catalogue import Observables, register
+from gmb_hf.indicators.catalogue import Observables, register, register_mean
 from gmb_hf.indicators.causal import Values, log_floored, trailing_mean
 from gmb_hf.runs.metadata import LEVELS, at_level
 
 _SPEC = "GMB v0.4, section 3 ({}); Wang et al. (2025), Hierarchical Reasoning Model"
 _HALTING = "GMB v0.4, section 3 (HC-5); Banino et al. (2021), PonderNet; Graves (2016)"
-
-
-def _smooth(seen: Observables, column: str, window: int) -> Values:
-    return trailing_mean(seen[column], seen.checkpoints(window))
 
 
 def _counted(seen: Observables, column: str, window: int, **level: float) -> Values:
@@ -36,7 +32,7 @@ def _counted(seen: Observables, column: str, window: int, **level: float) -> Val
     if share not in columns:
         known = ", ".join(f"{one:g}" for one in columns)
         raise InputError(f"{name} must be one of {known}, at which logs are counted; got {share:g}")
-    return _smooth(seen, columns[share], window)
+    return trailing_mean(seen[columns[share]], seen.checkpoints(window))
 
 
 def _needs(column: str) -> tuple[str, ...]:
@@ -84,45 +80,32 @@ def reset_share(seen: Observables, *, window: int = 100, theta: float = 0.1) -> 
     return _counted(seen, "reset_share", window, theta=theta)
 
 
-@register(
+# Median of d(k) over rows and cycles from the second on.
+register_mean(
     "reset_spike",
     family="hierarchical_convergence",
     summary="HC-2: median spike of the fast update where a cycle begins",
-    needs=("reset_spike",),
     source=_SPEC.format("HC-2"),
-    window_parameter="window",
 )
-def reset_spike(seen: Observables, *, window: int = 100) -> Values:
-    """Median of d(k) over rows and cycles from the second on."""
-    return _smooth(seen, "reset_spike", window)
 
-
-@register(
+# Median of |z_H(k) - z_L(k,T)|: both projections are the identity.
+register_mean(
     "state_distance",
+    column="state_distance_q50",
     family="hierarchical_convergence",
     summary="HC-3: median distance of slow and fast state, low meaning risk",
-    needs=("state_distance_q50",),
     source=_SPEC.format("HC-3"),
     orientation=-1,
-    window_parameter="window",
 )
-def state_distance(seen: Observables, *, window: int = 100) -> Values:
-    """Median of |z_H(k) - z_L(k,T)|: both projections are the identity."""
-    return _smooth(seen, "state_distance_q50", window)
 
-
-@register(
+# The farthest tenth of rows and cycles.
+register_mean(
     "state_distance_q90",
     family="hierarchical_convergence",
     summary="HC-3: 90% quantile of the distance of slow and fast state, low meaning risk",
-    needs=("state_distance_q90",),
     source=_SPEC.format("HC-3"),
     orientation=-1,
-    window_parameter="window",
 )
-def state_distance_q90(seen: Observables, *, window: int = 100) -> Values:
-    """The farthest tenth of rows and cycles."""
-    return _smooth(seen, "state_distance_q90", window)
 
 
 @register(
@@ -139,42 +122,28 @@ def dimension_ratio(seen: Observables, *, window: int = 100) -> Values:
     return trailing_mean(slow - fast, seen.checkpoints(window))
 
 
-@register(
+# What is answered by a rule needs less thought than what is not known.
+register_mean(
     "halting_steps",
     family="hierarchical_convergence",
     summary="HC-5: mean cycle at which a held-out row halts, low meaning risk",
-    needs=("halting_steps",),
     source=_HALTING,
     orientation=-1,
-    window_parameter="window",
 )
-def halting_steps(seen: Observables, *, window: int = 100) -> Values:
-    """What is answered by a rule needs less thought than what is not known."""
-    return _smooth(seen, "halting_steps", window)
 
-
-@register(
+# Over rows and all cycles but the last.
+register_mean(
     "halting_margin",
     family="hierarchical_convergence",
     summary="HC-5: mean logit of halting against going on",
-    needs=("halting_margin",),
     source=_HALTING,
-    window_parameter="window",
 )
-def halting_margin(seen: Observables, *, window: int = 100) -> Values:
-    """Over rows and all cycles but the last."""
-    return _smooth(seen, "halting_margin", window)
 
-
-@register(
+# Over rows and over the chance of halting: small where all rows halt at one cycle.
+register_mean(
     "halting_variance",
     family="hierarchical_convergence",
     summary="HC-5: variance of the cycle at which a held-out row halts, low meaning risk",
-    needs=("halting_variance",),
     source=_HALTING,
     orientation=-1,
-    window_parameter="window",
 )
-def halting_variance(seen: Observables, *, window: int = 100) -> Values:
-    """Over rows and over the chance of halting: small where all rows halt at one cycle."""
-    return _smooth(seen, "halting_variance", window)

@@ -45,7 +45,6 @@ _MECHANISM = (
     "of each checkpoint"
 )
 
-
 register_column(
     "test_loss",
     family="oracle",
@@ -56,19 +55,24 @@ register_column(
 )
 
 
-@register(
-    "test_loss_drop",
-    family="oracle",
-    summary="log of the held-out loss's largest value so far over its present one",
-    needs=("test_loss",),
-    source=f"{_LABELS}; Nanda et al. (2023)",
-    sees_test_labels=True,
-)
-def test_loss_drop(seen: Observables) -> Values:
-    """Held-out loss against its own past: it begins to fall before accuracy rises."""
-    loss = log_floored(seen["test_loss"])
-    return running_max(loss) - loss
+def _register_drop(which: str, what: str, source: str) -> None:
+    """A loss against its own past: it begins to fall before accuracy rises."""
+    column = f"{which}_loss"
 
+    @register(
+        f"{column}_drop",
+        family="oracle",
+        summary=f"log of the {what} loss's largest value so far over its present one",
+        needs=(column,),
+        source=source,
+        sees_test_labels=True,
+    )
+    def drop(seen: Observables) -> Values:
+        loss = log_floored(seen[column])
+        return running_max(loss) - loss
+
+
+_register_drop("test", "held-out", f"{_LABELS}; Nanda et al. (2023)")
 
 # The event's own metric, before the jump.
 register_column(
@@ -80,7 +84,6 @@ register_column(
     sees_test_labels=True,
 )
 
-
 # The hardest tenth of the held-out rows.
 register_column(
     "test_margin_q10",
@@ -90,7 +93,6 @@ register_column(
     sees_test_labels=True,
 )
 
-
 # The easiest tenth of the held-out rows: the first to be answered by the rule.
 register_column(
     "test_margin_q90",
@@ -99,7 +101,6 @@ register_column(
     source=_LABELS,
     sees_test_labels=True,
 )
-
 
 # it falls once the Fourier algorithm alone gives answers.
 register_column(
@@ -111,20 +112,7 @@ register_column(
     sees_test_labels=True,
 )
 
-
-@register(
-    "restricted_loss_drop",
-    family="oracle",
-    summary="log of the restricted loss's largest value so far over its present one",
-    needs=("restricted_loss",),
-    source=_MECHANISM,
-    sees_test_labels=True,
-)
-def restricted_loss_drop(seen: Observables) -> Values:
-    """Restricted loss against its own past."""
-    loss = log_floored(seen["restricted_loss"])
-    return running_max(loss) - loss
-
+_register_drop("restricted", "restricted", _MECHANISM)
 
 # it rises once the training rows, too, are answered by the Fourier algorithm.
 register_column(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gmb_hf.indicators.catalogue import Observables, register, register_column
+from gmb_hf.indicators.catalogue import Observables, register, register_column, register_mean
 from gmb_hf.indicators.causal import Values, difference, gain, running_max, trailing_mean
 
 # A general solution holds under perturbation where a memorised one breaks.
@@ -31,19 +31,14 @@ def disagreement_drop(seen: Observables, *, window: int = 100) -> Values:
     return running_max(smooth) - smooth
 
 
-@register(
+# Answers settle where a general rule takes over.
+register_mean(
     "prediction_change",
     family="process",
     summary="mean share of held-out answers that changed per checkpoint, low meaning risk",
-    needs=("prediction_change",),
     source="GMB v0.4, section 3 (step instability)",
     orientation=-1,
-    window_parameter="window",
 )
-def prediction_change(seen: Observables, *, window: int = 100) -> Values:
-    """Answers settle where a general rule takes over."""
-    return trailing_mean(seen["prediction_change"], seen.checkpoints(window))
-
 
 # Samples of a language model agree where it has found a rule.
 register_column(

@@ -23,54 +23,44 @@ _SHRINKING = (
 _RATIO = "Gao et al. (2017), A theory of multineuronal dimensionality"
 
 
-def _entropy_drop(seen: Observables, column: str, window: int, epsilon: float) -> Values:
-    """max(0, -MA(dH) / epsilon), dH the change of the entropy from checkpoint to checkpoint."""
-    width = seen.checkpoints(window)
-    return (-trailing_mean(difference(seen[column]), width) / epsilon).clip(min=0)
+def _register_entropy_drop(part: str, name: str, summary: str, source: str) -> None:
+    """Enter max(0, -MA(dH) / epsilon), dH the change of the entropy from checkpoint to checkpoint.
+
+    epsilon is a unit (nats per checkpoint) and moves no verdict.
+    """
+    column = f"{part}_entropy"
+
+    @register(
+        name,
+        family="spectral",
+        summary=summary,
+        needs=(column,),
+        source=f"GMB v0.4 reference implementation{source}",
+        window_parameter="window",
+    )
+    def drop(seen: Observables, *, window: int = 100, epsilon: float = 1e-3) -> Values:
+        change = trailing_mean(difference(seen[column]), seen.checkpoints(window))
+        return (-change / epsilon).clip(min=0)
 
 
-@register(
+_register_entropy_drop(
+    "unembedding",
     "spectral_entropy_drop",
-    family="spectral",
-    summary="the reference baseline: mean fall of the unembedding's spectral entropy, cut at 0",
-    needs=("unembedding_entropy",),
-    source="GMB v0.4 reference implementation",
-    window_parameter="window",
+    "the reference baseline: mean fall of the unembedding's spectral entropy, cut at 0",
+    "",
 )
-def spectral_entropy_drop(seen: Observables, *, window: int = 100, epsilon: float = 1e-3) -> Values:
-    """max(0, -MA_w(dH) / epsilon); epsilon is a unit (nats per checkpoint) and moves no verdict."""
-    return _entropy_drop(seen, "unembedding_entropy", window, epsilon)
-
-
-@register(
+_register_entropy_drop(
+    "embedding",
     "embedding_entropy_drop",
-    family="spectral",
-    summary="mean fall of the embedding's spectral entropy, cut at 0",
-    needs=("embedding_entropy",),
-    source="GMB v0.4 reference implementation, applied to the embedding",
-    window_parameter="window",
+    "mean fall of the embedding's spectral entropy, cut at 0",
+    ", applied to the embedding",
 )
-def embedding_entropy_drop(
-    seen: Observables, *, window: int = 100, epsilon: float = 1e-3
-) -> Values:
-    """The baseline's formula on the embedding."""
-    return _entropy_drop(seen, "embedding_entropy", window, epsilon)
-
-
-@register(
+_register_entropy_drop(
+    "attention",
     "attention_entropy_drop",
-    family="spectral",
-    summary="mean fall of the attention weights' spectral entropy, cut at 0",
-    needs=("attention_entropy",),
-    source="GMB v0.4 reference implementation, applied to the attention weights",
-    window_parameter="window",
+    "mean fall of the attention weights' spectral entropy, cut at 0",
+    ", applied to the attention weights",
 )
-def attention_entropy_drop(
-    seen: Observables, *, window: int = 100, epsilon: float = 1e-3
-) -> Values:
-    """The baseline's formula on the attention weights."""
-    return _entropy_drop(seen, "attention_entropy", window, epsilon)
-
 
 # A general solution needs few frequencies, and so few directions.
 register_column(
@@ -104,7 +94,6 @@ register_column(
     source=_FOURIER,
 )
 
-
 register_column(
     "unembedding_gini",
     family="spectral",
@@ -113,31 +102,24 @@ register_column(
 )
 
 
-@register(
-    "embedding_gini_gain",
-    family="spectral",
-    summary="rise of the smoothed embedding Gini above its smallest value so far",
-    needs=("embedding_gini",),
-    source=_FOURIER,
-    window_parameter="window",
-)
-def embedding_gini_gain(seen: Observables, *, window: int = 100) -> Values:
+def _register_gini_gain(part: str) -> None:
     """Structure that grew in this run, whatever the split and the initialisation began with."""
-    return gain(seen["embedding_gini"], seen.checkpoints(window))
+    column = f"{part}_gini"
+
+    @register(
+        f"{column}_gain",
+        family="spectral",
+        summary=f"rise of the smoothed {part} Gini above its smallest value so far",
+        needs=(column,),
+        source=_FOURIER,
+        window_parameter="window",
+    )
+    def gini_gain(seen: Observables, *, window: int = 100) -> Values:
+        return gain(seen[column], seen.checkpoints(window))
 
 
-@register(
-    "unembedding_gini_gain",
-    family="spectral",
-    summary="rise of the smoothed unembedding Gini above its smallest value so far",
-    needs=("unembedding_gini",),
-    source=_FOURIER,
-    window_parameter="window",
-)
-def unembedding_gini_gain(seen: Observables, *, window: int = 100) -> Values:
-    """The same of the unembedding."""
-    return gain(seen["unembedding_gini"], seen.checkpoints(window))
-
+_register_gini_gain("embedding")
+_register_gini_gain("unembedding")
 
 # generalising states fill fewer dimensions than memorised ones.
 register_column(

@@ -58,8 +58,7 @@ def scores(name: str, values: NDArray[np.float64], event: NDArray[np.float64]) -
     n_runs = len(values)
     steps = np.tile(np.arange(LENGTH), (n_runs, 1))
     runs = tuple(f"run_{number}" for number in range(n_runs))
-    last = np.full(n_runs, LENGTH - 1)
-    return Scores(name, runs, values, steps, np.ones(steps.shape, dtype=bool), event, last)
+    return Scores(name, runs, values, steps, np.ones(steps.shape, dtype=bool), event)
 
 
 def outcome(judgement: Judgement) -> tuple[float, bool]:

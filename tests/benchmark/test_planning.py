@@ -36,7 +36,7 @@ def panel(
     hit = np.flatnonzero((rng.random(n) < hits) & ~np.isnan(event))
     values[hit, at[hit] - 2] += 20
     runs = tuple(f"run_{i}" for i in range(n))
-    return Scores("made", runs, values, steps, np.ones(steps.shape, bool), event, steps[:, -1])
+    return Scores("made", runs, values, steps, np.ones(steps.shape, bool), event)
 
 
 def design(target: float) -> Design:

@@ -101,7 +101,7 @@ def judged(design: Design, n_runs: int = 40, with_events: bool = True) -> Result
     def score(name: str, series: NDArray[np.float64]) -> Scores:
         present = np.ones(steps.shape, dtype=bool)
         runs = tuple(f"seed_{i}" for i in range(n_runs))
-        return Scores(name, runs, series, steps, present, event, steps[:, -1])
+        return Scores(name, runs, series, steps, present, event)
 
     scores = {name: score(name, series) for name, series in values.items()}
     judgements = {name: Judgement(each, each, design) for name, each in scores.items()}

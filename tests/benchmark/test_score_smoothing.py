@@ -68,5 +68,5 @@ def test_select_keeps_runs_and_events_together() -> None:
 
 def test_an_event_for_each_run_is_required() -> None:
     scores = scores_of([[1.0], [2.0]], [None, None])
-    with pytest.raises(InputError, match=r"2 runs need 2 event steps and last steps, got \(1,\)"):
+    with pytest.raises(InputError, match=r"2 runs need 2 event steps, got \(1,\)"):
         dataclasses.replace(scores, event_step=np.array([1.0]))

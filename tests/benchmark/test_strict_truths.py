@@ -68,9 +68,7 @@ def with_shared_events(rng: np.random.Generator, count: int, n_runs: int) -> lis
     for _ in range(count):
         judgement = noise(rng, n_runs)
         raw = judgement.evaluation
-        shared = Scores(
-            raw.name, raw.runs, raw.values, raw.steps, raw.present, events, raw.last_step
-        )
+        shared = Scores.from_panel(raw, events)
         found.append(Judgement(shared, judgement.calibration, judgement.design))
     return found
 

@@ -6,6 +6,7 @@ which noise covers many events, a small minimum of coverage, one target that mus
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -126,19 +127,8 @@ def test_a_two_valued_score_shows_its_floor(law: Law, share: float) -> None:
     cut = np.nanquantile(raw[256].values, 1 - share)
 
     def two_valued(scores: Scores) -> Scores:
-        return raised(
-            Scores(
-                scores.name,
-                scores.runs,
-                np.where(scores.values > cut, 7.0, 3.0),
-                scores.steps,
-                scores.present,
-                scores.event_step,
-                scores.last_step,
-            ),
-            0.0,
-            over=1,
-        )
+        values = np.where(scores.values > cut, 7.0, 3.0)
+        return raised(dataclasses.replace(scores, values=values), 0.0, over=1)
 
     judgement = Judgement(two_valued(raw[256]), two_valued(raw[136]), settings())
     parts = judge(judgement)

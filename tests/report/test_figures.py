@@ -116,7 +116,6 @@ def around(name: str, offsets: NDArray[np.int64], values: NDArray[np.float64]) -
         steps,
         np.ones(values.shape, dtype=bool),
         np.full(runs, 1000.0),
-        steps[:, -1],
     )
 
 
