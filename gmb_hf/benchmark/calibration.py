@@ -115,10 +115,9 @@ def calibrate(
     """
     n_runs = len(evaluation.counts)
     if locked is not None:
-        missing = [target for target in targets if target not in locked]
-        if missing:
+        for target in (target for target in targets if target not in locked):
             raise InputError(
-                f"no locked threshold for the target {missing[0]:g}; there are thresholds for "
+                f"no locked threshold for the target {target:g}; there are thresholds for "
                 f"{', '.join(f'{known:g}' for known in locked)}"
             )
         chosen = {target: float(locked[target]) for target in targets}
@@ -295,14 +294,9 @@ class Judgement:
         """
         chosen = replace(self, evaluation=self.evaluation.select(rows))
         # A run's labels do not depend on its company: carry them over, since layer D selects often.
-        known: dict[str, Any] = {
-            "windows": self.windows.select(rows),
-            "negatives": self.negatives.select(rows),
-            "risk_sets": self.risk_sets.select(rows),
-        }
+        for name in ("windows", "negatives", "risk_sets"):
+            chosen.__dict__[name] = getattr(self, name).select(rows)
         if self.calibrated.method != "in_sample":
             thresholds = {f: tau[rows] for f, tau in self.calibrated.thresholds.items()}
-            carried = replace(self.calibrated, thresholds=thresholds)
-            known["calibrated"] = carried
-        chosen.__dict__.update(known)
+            chosen.__dict__["calibrated"] = replace(self.calibrated, thresholds=thresholds)
         return chosen

@@ -354,43 +354,30 @@ _SLACK = 1e-12
 _NO_EVENT = "no run has an event"
 _NOT_COMPUTED = "compat repeats the reference, which does not compute it"
 _NO_FAMILY = "the reference has no robustness family"
-_NO_TARGETS = "thresholds were given without target rates"
 
-# Field -> why it may be null in this protocol; every other null was not computed.
-_REASONS = {
-    "auc": "the windows are of one class only",
-    "ap": "no window is positive",
-    "x_auc_run_mean": "no run has windows of both classes",
-    "x_auc_run_sd": "no run has windows of both classes",
-    "x_ap_run_mean": "no run has windows of both classes",
-    "x_ap_run_sd": "no run has windows of both classes",
-    "roc_auc": "the run's windows are of one class only",
-    "average_precision": "no window of the run is positive",
-    "n_eff": "the score is constant over the run's negative windows",
-    "n_eff_ratio": "the score is constant over the run's negative windows",
-    "k_eff": "the run has no negative window",
-    "tie_dom": "the run has no negative window",
-    "x_n_eff_ratio_mean": "the score is constant over every run's negative windows",
-    "x_n_eff_ratio_sd": "the score is constant over every run's negative windows",
-    "family": "not declared",
-    "x_sees_test_labels": "not declared",
-    "ok_targets": _NO_TARGETS,
-    "controllability_pass": _NO_TARGETS,
-    "x_met": _NO_TARGETS,
-    "x_state": _NO_TARGETS,
-    "x_budget_used": _NO_TARGETS,
-    "fpr_floor_detected": "thresholds were given, and no other was searched",
-    "x_passed": "thresholds were given, and no other was searched",
-    "tied_value": "the highest negative score is not tied",
-    "coverage": _NO_EVENT,
-    "x_abstain_rate": _NO_EVENT,
-    "lead_time_success": _NO_EVENT,
-    "family_size": _NO_FAMILY,
-    "pass_rate": _NO_FAMILY,
-    "label_flip_rate": _NO_FAMILY,
-    "x_central_label": _NO_FAMILY,
-    "x_runs_to_settle": "no number of runs makes compat decide for an alarm",
+# Why fields may be null in this protocol; every other null was not computed.
+_NULL_FIELDS = {
+    "the windows are of one class only": "auc",
+    "no window is positive": "ap",
+    "no run has windows of both classes": "x_auc_run_mean x_auc_run_sd x_ap_run_mean x_ap_run_sd",
+    "the run's windows are of one class only": "roc_auc",
+    "no window of the run is positive": "average_precision",
+    "the score is constant over the run's negative windows": "n_eff n_eff_ratio",
+    "the run has no negative window": "k_eff tie_dom",
+    "the score is constant over every run's negative windows": (
+        "x_n_eff_ratio_mean x_n_eff_ratio_sd"
+    ),
+    "not declared": "family x_sees_test_labels",
+    "thresholds were given without target rates": (
+        "ok_targets controllability_pass x_met x_state x_budget_used"
+    ),
+    "thresholds were given, and no other was searched": "fpr_floor_detected x_passed",
+    "the highest negative score is not tied": "tied_value",
+    _NO_EVENT: "coverage x_abstain_rate lead_time_success",
+    _NO_FAMILY: "family_size pass_rate label_flip_rate x_central_label",
+    "no number of runs makes compat decide for an alarm": "x_runs_to_settle",
 }
+_REASONS = {field: why for why, fields in _NULL_FIELDS.items() for field in fields.split()}
 _LEADS = ("lead_time_median", "lead_time_iqr", "x_lead_time_mean")
 
 

@@ -168,7 +168,7 @@ def _achievable(negatives: NegativeScores, *, per_run: bool) -> tuple[tuple[floa
     nearer = np.where(
         np.abs(rates[before] - _CURVE) <= np.abs(rates[after] - _CURVE), before, after
     )
-    return tuple((f, float(rate)) for f, rate in zip(_CURVE, rates[nearer], strict=True))
+    return tuple(zip(_CURVE, rates[nearer].tolist(), strict=True))
 
 
 def _top_counts(values: NDArray[np.float64], quantile: float) -> NDArray[np.int64]:

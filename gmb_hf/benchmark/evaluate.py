@@ -226,15 +226,14 @@ def _refuse_explore(explore: RunLog, log: RunLog) -> None:
 def _ensemble_notes(lock: Lock) -> list[str]:
     """What each ensemble was made on, and which members it leans on most."""
     notes = []
-    for name, item in lock.x_lock.candidates.items():
-        if item.ensemble is None:
-            continue
-        weights = {member.name: member.coefficient for member in item.ensemble.members}
-        most = sorted(weights, key=lambda member: -abs(weights[member]))[:_LEANS_ON]
+    fitted = {name: item.ensemble for name, item in lock.x_lock.candidates.items() if item.ensemble}
+    for name, ensemble in fitted.items():
+        most = sorted(ensemble.members, key=lambda member: -abs(member.coefficient))[:_LEANS_ON]
         notes.append(
-            f"{name} was fitted on {len(item.ensemble.fit_runs)} explore runs; its thresholds come "
-            f"from {item.ensemble.n_calibration_runs} others, where those of single scores come "
-            f"from {lock.x_lock.n_calibration_runs}. Its largest coefficients of {len(weights)}: "
-            f"{', '.join(f'{member} {weights[member]:+.2g}' for member in most)}."
+            f"{name} was fitted on {len(ensemble.fit_runs)} explore runs; its thresholds come from "
+            f"{ensemble.n_calibration_runs} others, where those of single scores come from "
+            f"{lock.x_lock.n_calibration_runs}. Its largest coefficients of "
+            f"{len(ensemble.members)}: "
+            f"{', '.join(f'{member.name} {member.coefficient:+.2g}' for member in most)}."
         )
     return notes

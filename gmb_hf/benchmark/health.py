@@ -210,13 +210,12 @@ def _lock_drift(
         LockedSide(scale=max(int(scale), 1), maxima=tuple(most))
         for scale, most in zip(scales, maxima.T.tolist(), strict=True)
     )
-    knots = tuple(tuple(row) for row in reference.knots.tolist())
-    drift = LockedDrift(knots=knots, up=up, down=down)
+    drift = LockedDrift(knots=tuple(map(tuple, reference.knots.tolist())), up=up, down=down)
     bound = conformal_bound(largest_drifts([drift]), alpha)
     part = np.searchsorted(begins, reference_runs.steps, side="right")
     scores = reference_runs.values
-    within = [scores[usable & (part == number)] for number in np.unique(part[usable])]
     # About the mean of each part of the training.
+    within = [scores[usable & (part == number)] for number in np.unique(part[usable])]
     sd = math.sqrt(sum(x.size * x.var() for x in within) / usable.sum())
     delays = [_delay(reference, calibration, shift, bound, drift) for shift in (sd, -sd)]
     up, down = (

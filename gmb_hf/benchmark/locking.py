@@ -325,12 +325,12 @@ def _explored(entry: Entry, sign: int, judgement: Judgement) -> Explored:
 def write_explored(rows: Sequence[Explored], path: str | Path) -> Path:
     """Write the rows as CSV, atomically; a number that does not exist is an empty cell."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv.writer(text, lineterminator="\n")  # None is an empty cell
     names = [entry.name for entry in dataclasses.fields(Explored)]
     at = names.index("nulls")
     writer.writerow([*names[:at], *(f"{null}_null" for null in NULLS), *names[at + 1 :]])
     for row in rows:
         values = [getattr(row, name) for name in names]
-        values[at : at + 1] = [row.nulls.get(null) for null in NULLS]
-        writer.writerow(["" if value is None else value for value in values])
+        values[at : at + 1] = map(row.nulls.get, NULLS)
+        writer.writerow(values)
     return write_text(path, text.getvalue())

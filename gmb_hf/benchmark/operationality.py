@@ -258,18 +258,14 @@ def _floor(
     if not negatives.n_windows:
         return None, None
     rates = negatives.rates(per_run=per_run)
-    gaps: dict[str, float | None] = {}
-    nearest = []
-    for target in targets:
-        distance = np.abs(rates - target)
-        gaps[repr(float(target))] = float(distance.min())
-        # `rates` ascends, so that the first of equal distances is the smaller rate.
-        nearest.append(float(rates[np.argmax(distance <= distance.min() + _SLACK)]))
+    distances = {target: np.abs(rates - target) for target in targets}
+    # `rates` ascends, so that the first of equal distances is the smaller rate.
+    nearest = [rates[np.argmax(x <= x.min() + _SLACK)] for x in distances.values()]
     tied = int(negatives.windows_at_or_above[0])
     certificate = FloorRecord(
         f_min_pos=float(rates[0]),
-        gaps=gaps,
+        gaps={repr(float(target)): float(x.min()) for target, x in distances.items()},
         tied_value=float(negatives.distinct[0]) if tied > 1 else None,
         tied_windows=tied,
     )
-    return certificate, min(nearest)
+    return certificate, float(min(nearest))
