@@ -3,8 +3,8 @@
     prepared = prepare("runs/quick/logs", design)
     prepared.events.step, prepared.scores(prepared.entries[0]).values
 
-Explore, lock, evaluate, plan and the monitor all begin here, so that they agree on which rows of a
-log count, where its events are, and which score a candidate's name means.
+Explore, lock, evaluate, plan, the `evaluate` modules and the monitor all begin here, so that they
+agree on which rows of a log count, where its events are, and which score a name means.
 """
 
 from __future__ import annotations
