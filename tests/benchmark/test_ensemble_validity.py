@@ -82,7 +82,7 @@ def simulated(seed: int) -> list[list[tuple[float, bool]]]:
         for number, name in enumerate(NAMES)
     ]
     members = MemberScores(ENTRY, tuple(one[0] for one in singles), PREREG)
-    fit, others = split_runs(members.runs, DESIGN)
+    fit, others = split_runs(members.scores[0].runs, DESIGN)
     log_odds = members.fit(fit).log_odds
     combined, judged = (
         scores("all", log_odds(values[part]), event[part]) for part in (seen, fresh)
