@@ -14,7 +14,7 @@ import math
 import re
 import reprlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
@@ -33,7 +33,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from gmb_hf.errors import InputError, nearest, unknown
-from gmb_hf.files import each_key_once, write_text
+from gmb_hf.files import each_key_once, read_text, write_text
 
 _KINDS = {
     "int_type": "a whole number",
@@ -50,6 +50,9 @@ _KINDS = {
 _BRANCHES = ("int", "float", "str", "bool")  # how pydantic names the branches of a union
 
 
+_CODES = {"extra_forbidden": "unknown_field", "missing": "missing_field"}  # else bad_value
+
+
 def faults(error: ValidationError, model: type[Section]) -> list[str]:
     """Every fault of a document in a line that begins with its path."""
     return _lines(error.errors(include_url=False), model)
@@ -59,10 +62,16 @@ def _lines(errors: Sequence[Any], model: type[Section]) -> list[str]:
     return list(dict.fromkeys(_explain_one(item, model) for item in _one_for_each_place(errors)))
 
 
-def _first(lines: Sequence[str]) -> str:
-    """The first faults in one line."""
+def _refusal(errors: Sequence[Any], model: type[Section], where: str) -> InputError:
+    """The first faults in one line, with the code and the path of the first."""
+    lines, first = _lines(errors, model), errors[0]
     more = f" (and {len(lines) - 3} more)" if len(lines) > 3 else ""
-    return "; ".join(lines[:3]) + more
+    return InputError(
+        f"{where}: {'; '.join(lines[:3])}{more}",
+        code=_CODES.get(first["type"], "bad_value"),
+        where=where,
+        field=path_text(first["loc"]) or None,
+    )
 
 
 def _one_for_each_place(errors: Sequence[Any]) -> list[dict[str, Any]]:
@@ -130,31 +139,32 @@ def section_in(annotation: Any) -> type[Section] | None:
     return None
 
 
-def scalar_in(annotation: Any) -> type | None:
-    """bool, int, float or str where a field takes just that, or None; None where it does not."""
+def _bare(annotation: Any) -> Any:
+    """An annotation without its constraints, and without `| None`."""
     if get_origin(annotation) is Annotated:
-        return scalar_in(get_args(annotation)[0])
-    if get_origin(annotation) is Literal:
-        kinds = {type(value) for value in get_args(annotation)}
-    elif get_origin(annotation) in (Union, UnionType):
+        return _bare(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
         inner = [part for part in get_args(annotation) if part is not type(None)]
-        return scalar_in(inner[0]) if len(inner) == 1 else None
-    else:
-        kinds = {annotation}
-    kind = kinds.pop()
-    return kind if not kinds and kind in (bool, int, float, str) else None
-
-
-def items_in(annotation: Any) -> type | None:
-    """The same of the items of a list."""
-    if get_origin(annotation) is Annotated:
-        return items_in(get_args(annotation)[0])
-    return scalar_in(get_args(annotation)[0]) if get_origin(annotation) is tuple else None
+        return _bare(inner[0]) if len(inner) == 1 else annotation
+    return annotation
 
 
 def choices_in(annotation: Any) -> tuple[Any, ...]:
     """The values that a field may take, where they are listed; else nothing."""
     return get_args(annotation) if get_origin(annotation) is Literal else ()
+
+
+def scalar_in(annotation: Any) -> type | None:
+    """bool, int, float or str where a field takes just that, or None; None where it does not."""
+    bare = _bare(annotation)
+    kinds = {type(value) for value in choices_in(bare)} or {bare}
+    return kinds.pop() if len(kinds) == 1 and kinds < {bool, int, float, str} else None
+
+
+def items_in(annotation: Any) -> type | None:
+    """The same of the items of a list."""
+    bare = _bare(annotation)
+    return scalar_in(get_args(bare)[0]) if get_origin(bare) is tuple else None
 
 
 T = TypeVar("T")
@@ -180,7 +190,7 @@ class Section(BaseModel):
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            raise InputError(f"{where}: {_first(faults(error, cls))}") from None
+            raise _refusal(error.errors(include_url=False), cls, where) from None
 
     @classmethod
     def fields_at(cls, location: tuple[int | str, ...]) -> list[str]:
@@ -193,21 +203,17 @@ class Section(BaseModel):
         return list(current.model_fields)
 
     def plain(self) -> dict[str, Any]:
-        """The document as dicts, lists, strings and numbers; optional fields that are unset
-        (None) are left out."""
-        plain: dict[str, Any] = json_like(self.model_dump(mode="python", exclude_none=True))
-        return plain
-
-
-def _allow_extensions(schema: dict[str, Any]) -> None:
-    schema["additionalProperties"] = False
-    schema["patternProperties"] = {"^x_": {}}
+        """The document as dicts, lists, strings and numbers; what is unset (None) is left out."""
+        return dict(json_like(self.model_dump(mode="python", exclude_none=True)))
 
 
 class OpenSection(Section):
     """A section that anybody may extend: unknown keys are kept if they begin with `x_`."""
 
-    model_config = ConfigDict(extra="allow", json_schema_extra=_allow_extensions)
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={"additionalProperties": False, "patternProperties": {"^x_": {}}},
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -243,19 +249,7 @@ def load_yaml(path: str | Path) -> Any:
     Raises:
         InputError: the file is missing, empty, not UTF-8, no YAML, or repeats a key.
     """
-    source = Path(path)
-    return parse_yaml(_read(source), where=str(source))
-
-
-def _read(source: Path) -> str:
-    try:
-        return source.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError(f"{source}: there is no such file") from None
-    except IsADirectoryError:
-        raise InputError(f"{source}: this is a folder; name the YAML file in it") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{source}: is not UTF-8 text (byte {error.start})") from None
+    return parse_yaml(read_text(path), where=str(path))
 
 
 def load_document(path: str | Path) -> Any:
@@ -264,18 +258,17 @@ def load_document(path: str | Path) -> Any:
     Raises:
         InputError: as `load_yaml`; or it is no JSON, or repeats a key.
     """
-    source = Path(path)
-    if source.suffix != ".json":
-        return load_yaml(source)
-    text = _read(source)
+    if Path(path).suffix != ".json":
+        return load_yaml(path)
+    text = read_text(path)
     try:
         return json.loads(text, object_pairs_hook=each_key_once)
     except json.JSONDecodeError as error:
-        raise InputError(f"{source}: line {error.lineno}: is not JSON: {error.msg}") from None
+        raise _unreadable(str(path), f" line {error.lineno}: is not JSON: {error.msg}") from None
     except RecursionError:
-        raise InputError(f"{source}: is nested too deeply") from None
+        raise _unreadable(str(path), " is nested too deeply") from None
     except InputError as error:
-        raise InputError(f"{source}: {error}") from None
+        raise _unreadable(str(path), f" {error}") from None
 
 
 def parse_yaml(text: str, *, where: str) -> Any:
@@ -285,12 +278,16 @@ def parse_yaml(text: str, *, where: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f" line {mark.line + 1}:" if mark else ""
-        raise InputError(f"{where}:{line} {error.problem or 'is not YAML'}") from None
+        raise _unreadable(where, f"{line} {error.problem or 'is not YAML'}") from None
     except yaml.YAMLError as error:
-        raise InputError(f"{where}: is not YAML: {str(error).splitlines()[0]}") from None
+        raise _unreadable(where, f" is not YAML: {str(error).splitlines()[0]}") from None
     if data is None:
-        raise InputError(f"{where}: is empty")
+        raise _unreadable(where, " is empty")
     return data
+
+
+def _unreadable(where: str, reason: str) -> InputError:
+    return InputError(f"{where}:{reason}", code="unreadable", where=where)
 
 
 def dump_yaml(data: Any) -> str:
@@ -305,13 +302,13 @@ def write_yaml(path: str | Path, data: Any, *, heading: str = "") -> Path:
     return write_text(path, comment + dump_yaml(data))
 
 
-def json_like(value: Any) -> Any:
-    """The value with tuples as lists and keys as strings, recursively."""
+def json_like(value: Any, *, number: Callable[[float], Any] = float) -> Any:
+    """The value with tuples as lists and keys as strings, recursively; `number` of each float."""
     if isinstance(value, Mapping):
-        return {str(key): json_like(item) for key, item in value.items()}
+        return {str(key): json_like(item, number=number) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [json_like(item) for item in value]
-    return value
+        return [json_like(item, number=number) for item in value]
+    return number(value) if isinstance(value, float) else value
 
 
 def canonical_hash(data: Any) -> str:
@@ -323,20 +320,15 @@ def canonical_hash(data: Any) -> str:
     Raises:
         InputError: a value is NaN.
     """
-    text = json.dumps(_finite(data), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    plain = json_like(data, number=_finite)
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        if math.isnan(value):
-            raise InputError("a document holds NaN where a number or .inf is needed")
-        return ".inf" if value > 0 else "-.inf"
-    return value
+def _finite(value: float) -> float | str:
+    if math.isnan(value):
+        raise InputError("a document holds NaN where a number or .inf is needed", code="bad_value")
+    return value if math.isfinite(value) else ".inf" if value > 0 else "-.inf"
 
 
 class _StrictLoader(Loader):  # type: ignore[misc]
@@ -449,8 +441,8 @@ class Document(Section):
         fields: dict[str, Any] = {}
         wrong: list[dict[str, Any]] = []
         names = {place: name for name, place in cls.places().items()}
-        inner = {place.rpartition(".")[0] for place in names}
-        sections = {part for place in inner for part in _outward(place)}
+        parts = [place.split(".") for place in names]
+        sections = {".".join(path[:end]) for path in parts for end in range(1, len(path))}
 
         def visit(section: Mapping[Any, Any], at: tuple[str, ...]) -> None:
             for key, value in section.items():
@@ -466,9 +458,7 @@ class Document(Section):
                     wrong.append({"loc": location, "type": "model_type", "input": value})
 
         if not isinstance(data, Mapping):
-            raise InputError(
-                f"{where}: {_explain_one({'loc': (), 'type': 'model_type', 'input': data}, cls)}"
-            )
+            raise _refusal([{"loc": (), "type": "model_type", "input": data}], cls, where)
         visit(data, ())
         return cls._checked(fields, wrong, data, where)
 
@@ -491,8 +481,7 @@ class Document(Section):
                     wrong.append({**item, "loc": location})
         if not wrong:
             return found
-        lines = _lines(sorted(wrong, key=cls._rank), cls)
-        raise InputError(f"{where}: {_first(lines)}")
+        raise _refusal(sorted(wrong, key=cls._rank), cls, where)
 
     @classmethod
     def _location(
@@ -588,13 +577,6 @@ class Document(Section):
         return "\n".join(lines) + "\n"
 
 
-def _outward(path: str) -> Iterator[str]:
-    """A dotted path and those of the sections around it."""
-    while path:
-        yield path
-        path = path.rpartition(".")[0]
-
-
 _COLUMN = 44  # of the comments
 
 
@@ -602,7 +584,10 @@ def _yaml_lines(key: str, field: FieldInfo, indent: str) -> list[str]:
     """A field as it stands in a template; a list of sections holds one of them as an example."""
     inner = section_in(field.annotation)
     if inner is None or field.examples == [()]:  # a list that is best begun empty
-        return [_with_comment(f"{indent}{key}: {_example(field)}", field.description)]
+        value: Any = field.get_default(call_default_factory=False)
+        if field.is_required() or field.default_factory is not None:
+            value = (field.examples or [None])[0]
+        return [_with_comment(f"{indent}{key}: {_inline(value)}", field.description)]
     item = [
         line
         for name, part in inner.model_fields.items()
@@ -615,13 +600,6 @@ def _yaml_lines(key: str, field: FieldInfo, indent: str) -> list[str]:
 def _with_comment(text: str, comment: str | None) -> str:
     gap = " " * max(2, _COLUMN - len(text))
     return f"{text}{gap}# {comment}" if comment else text
-
-
-def _example(field: FieldInfo) -> str:
-    value: Any = field.get_default(call_default_factory=False)
-    if field.is_required() or field.default_factory is not None:
-        value = (field.examples or [None])[0]
-    return _inline(value)
 
 
 def _inline(value: Any) -> str:
@@ -640,17 +618,13 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as dicts, lists and Python numbers; NaN becomes None, infinity stays."""
-        plain: dict[str, Any] = plain_data(self)
-        return plain
+        return dict(plain_data(self))
 
 
 def plain_data(value: Any) -> Any:
     """`value` as dicts, lists and Python scalars, ready for YAML or JSON."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            field.name: plain_data(getattr(value, field.name))
-            for field in dataclasses.fields(value)
-        }
+        return {one.name: plain_data(getattr(value, one.name)) for one in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {_key(key): plain_data(item) for key, item in value.items()}
     if isinstance(value, (tuple, list, np.ndarray)):

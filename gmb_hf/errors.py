@@ -109,32 +109,37 @@ def repeated(items: Iterable[_Item]) -> _Item | None:
     return next((item for item, count in Counter(items).items() if count > 1), None)
 
 
+def _bad_value(name: str, must: str, value: Any, where: str = "") -> InputError:
+    message = f"{where}: {name}" if where else name
+    return InputError(
+        f"{message} must be {must}, got {value!r}", code="bad_value", where=where or None, name=name
+    )
+
+
+def _is_finite(value: Any) -> bool:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return is_number and math.isfinite(value)
+
+
 def positive_int(name: str, value: Any, *, where: str = "") -> int:
     """Return `value` as an int of at least 1, else raise `InputError`."""
-    prefix = f"{where}: " if where else ""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        message = f"{prefix}{name} must be a whole number of at least 1, got {value!r}"
-        raise InputError(message, code="bad_value", where=where or None, name=name)
+        raise _bad_value(name, "a whole number of at least 1", value, where)
     return value
 
 
 def fraction(name: str, value: Any, *, where: str = "", closed: bool = False) -> float:
     """Return `value` as a float in (0, 1), or in [0, 1] when `closed`, else raise `InputError`."""
-    prefix = f"{where}: " if where else ""
-    bounds = "[0, 1]" if closed else "(0, 1)"
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    if not good or not (0 <= value <= 1 if closed else 0 < value < 1):
-        message = f"{prefix}{name} must be a number in {bounds}, got {value!r}"
-        raise InputError(message, code="bad_value", where=where or None, name=name)
+    if not _is_finite(value) or not (0 <= value <= 1 if closed else 0 < value < 1):
+        bounds = "[0, 1]" if closed else "(0, 1)"
+        raise _bad_value(name, f"a number in {bounds}", value, where)
     return float(value)
 
 
 def not_negative(name: str, value: Any) -> float:
     """Return a finite number of at least 0, or raise `InputError`."""
-    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    if not good or value < 0:
-        message = f"{name} must be a finite number of at least 0, got {value!r}"
-        raise InputError(message, code="bad_value", name=name)
+    if not _is_finite(value) or value < 0:
+        raise _bad_value(name, "a finite number of at least 0", value)
     return float(value)
 
 

@@ -62,7 +62,9 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             yield temporary
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())
-            os.chmod(temporary, 0o666 & ~_umask())
+            mask = os.umask(0)  # it can be read only by setting it
+            os.umask(mask)
+            os.chmod(temporary, 0o666 & ~mask)
             os.replace(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
@@ -98,9 +100,10 @@ def claim(path: str | Path, taken: str) -> IO[str]:
 def check_file(path: str | Path) -> None:
     """Refuse a path that is no file."""
     if Path(path).is_dir():
-        raise InputError(f"{path}: this is a folder; name a file in it")
+        message = f"{path}: this is a folder; name a file in it"
+        raise InputError(message, code="not_a_file", where=str(path))
     if not Path(path).exists():
-        raise InputError(f"{path}: there is no such file")
+        raise InputError(f"{path}: there is no such file", code="no_such_file", where=str(path))
 
 
 def write_bytes(path: str | Path, content: bytes) -> Path:
@@ -131,12 +134,6 @@ def shipped(packaged: str, top_level: str, *, holding: str) -> Path:
         if (place / holding).is_file():
             return place
     raise InputError(f"{package}: {top_level}/ is missing from this installation; install it again")
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 # JSON files, written atomically and read strictly: no key twice, no NaN, no infinity.

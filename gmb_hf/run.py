@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,19 +82,21 @@ def run(
             folder cannot be written to.
     """
     config = preset(config) if isinstance(config, str) else config
-    counting = counting or _count_silently
+    counting = counting or (lambda what, count: nullcontext(lambda done: None))
     folder = Path(out)
     lock_path, table = folder / "lock.yaml", folder / "explore.csv"
     lock = _lock_in(lock_path, config)
     _refuse_unsound(config)
     held_out_seeds = parse_seeds(config.seeds.evaluate)
     shown = held_out_seeds[0]
+    place = model_folder(folder, shown)
     train_seeds(
         config,
         [*parse_seeds(config.seeds.explore), *held_out_seeds],
         folder,
         device=device,
-        keep=[shown] if _can_have_model(folder, shown) else (),
+        # Log files written by an earlier version have no model beside them.
+        keep=[shown] if place.is_dir() or shown not in finished_seeds(folder) else (),
     )
     data = write_data(config, folder / "data")
     log = RunLog.read(folder / "logs")
@@ -118,41 +120,28 @@ def run(
     with counting("judging", count) as done:
         held_out, _ = part_of(log, design, "held-out")
         evaluation = evaluate_lock(lock, held_out, lock_path="lock.yaml", on_done=done)
-    note = _note(config, evaluation)
+    note = None
+    if config.preset == "quick":  # it leaves verdicts open; what settles them is said
+        more = len(parse_seeds(preset("standard").seeds.evaluate))
+        note = (
+            f"With {evaluation.results.summary.n_seeds} held-out runs an honest interval is wide, "
+            f"so most verdicts stay INCONCLUSIVE. `{_FOLLOWING['quick']}` judges the same scores "
+            f"on {more} held-out runs, enough to conclude on many of them."
+        )
     following = _FOLLOWING.get(
         config.preset, f"gmb lock --explain --lock {shlex.quote(str(lock_path))}"
     )
     written = publish(evaluation, folder, note=note, next_command=following, figures=figures)
-    card = _card(folder, shown, evaluation, figures=figures)
-    paths = [*written, lock_path, table, *data, *card]
+    paths = [*written, lock_path, table, *data]
+    if place.is_dir():
+        paths += write_model_card(
+            read_saved_model(place),
+            folder / "card",
+            results=evaluation.results,
+            place=str(place.relative_to(folder)),
+            figures=figures,
+        )
     return Finished(evaluation, paths, warnings, note, following)
-
-
-@contextmanager
-def _count_silently(what: str, count: int | None) -> Iterator[Callable[[str], None]]:
-    yield lambda done: None
-
-
-def _can_have_model(folder: Path, seed: int) -> bool:
-    """Whether the model of a seed is there or will be.
-
-    Log files written by an earlier version have none beside them.
-    """
-    return model_folder(folder, seed).is_dir() or seed not in finished_seeds(folder)
-
-
-def _card(folder: Path, seed: int, evaluation: Evaluation, *, figures: bool) -> list[Path]:
-    """The model card of the first held-out seed, where its model was kept."""
-    place = model_folder(folder, seed)
-    if not place.is_dir():
-        return []
-    return write_model_card(
-        read_saved_model(place),
-        folder / "card",
-        results=evaluation.results,
-        place=str(place.relative_to(folder)),
-        figures=figures,
-    )
 
 
 def _refuse_unsound(config: RunConfig) -> None:
@@ -169,8 +158,8 @@ def _refuse_unsound(config: RunConfig) -> None:
         n_explore_with_negatives=explored,
         n_eval=len(parse_seeds(config.seeds.evaluate)),
     )
-    prereg = config.design_on(boundary={"checkpoint_every_steps": cadence}, candidates=[])
-    refuse_unsound(lint(prereg, facts))
+    design = config.design_on(boundary={"checkpoint_every_steps": cadence}, candidates=[])
+    refuse_unsound(lint(design, facts))
 
 
 def _lock_in(path: Path, config: RunConfig) -> Lock | None:
@@ -190,16 +179,3 @@ def _lock_in(path: Path, config: RunConfig) -> Lock | None:
             "held-out runs are judged once, by the design locked first"
         )
     return lock
-
-
-def _note(config: RunConfig, evaluation: Evaluation) -> str | None:
-    """Why the quick preset leaves verdicts open, and what settles them."""
-    if config.preset != "quick":
-        return None
-    runs = evaluation.results.summary.n_seeds
-    more = len(parse_seeds(preset("standard").seeds.evaluate))
-    return (
-        f"With {runs} held-out runs an honest interval is wide, so most verdicts stay "
-        f"INCONCLUSIVE. `{_FOLLOWING['quick']}` judges the same scores on {more} held-out runs, "
-        "enough to conclude on many of them."
-    )

@@ -79,6 +79,21 @@ class Line:
 Row = Sequence[Any]
 
 
+def section(
+    rows: Sequence[Row | Line], heading: str = "", most: int | None = None, rest: str = ""
+) -> list[Row | Line]:
+    """Rows under a heading; of more than `most` the first ones, and how many more (`rest`) are.
+
+    >>> section([[1], [2], [3]], "numbers", most=1, rest=" numbers")
+    [Line(text='numbers'), [1], Line(text='and 2 more numbers')]
+    """
+    lines: list[Row | Line] = [Line(heading)] if heading and rows else []
+    lines += rows[:most]
+    if most is not None and len(rows) > most:
+        lines.append(Line(f"and {len(rows) - most} more{rest}"))
+    return lines
+
+
 @dataclass(frozen=True)
 class Table:
     """A table of plain values.

@@ -44,13 +44,13 @@ def draw(metric: str, call: dict[str, Any], results: dict[str, Any]) -> Figure:
 
 
 def _scores(axes: Axes, judgement: Judgement) -> None:
-    scores, prereg = judgement.evaluation, judgement.design
+    scores, design = judgement.evaluation, judgement.design
     axes.set_title("Scores before the event")
     if not judgement.n_events:
         axes.text(0.5, 0.5, "no run has an event", ha="center", transform=axes.transAxes)
         axes.set_axis_off()
         return
-    reach = 2 * prereg.safe_gap
+    reach = 2 * design.safe_gap
     offsets, values = align(
         scores.values, scores.steps, scores.present, scores.event_step, reach=reach
     )
@@ -58,14 +58,14 @@ def _scores(axes: Axes, judgement: Judgement) -> None:
     for row in values[:, before]:
         known = np.isfinite(row)
         axes.plot(offsets[before][known], row[known], color=style.SKY, lw=0.6, alpha=0.55)
-    axes.axvspan(-reach, -prereg.safe_gap, color=_QUIET, zorder=0, lw=0)
-    axes.axvspan(-prereg.horizon, 0, color=_HORIZON, zorder=0, lw=0)
+    axes.axvspan(-reach, -design.safe_gap, color=_QUIET, zorder=0, lw=0)
+    axes.axvspan(-design.horizon, 0, color=_HORIZON, zorder=0, lw=0)
     axes.set_xlim(-reach, 0)
-    target = prereg.primary_fpr
+    target = design.primary_fpr
     tau = judgement.calibrated.deployed[target]
     if np.isfinite(tau):
         axes.axhline(tau, color=VERMILION, lw=1.2)
-    for at, label in (((-reach - prereg.safe_gap) / 2, "quiet"), (-prereg.horizon / 2, "horizon")):
+    for at, label in (((-reach - design.safe_gap) / 2, "quiet"), (-design.horizon / 2, "horizon")):
         axes.text(
             at, 1.0, label, ha="center", va="bottom", fontsize=7, color=style.MUTED,
             transform=axes.get_xaxis_transform(),
@@ -91,17 +91,17 @@ def _discrimination(axes: Axes, judgement: Judgement, results: dict[str, Any]) -
 
 
 def _operationality(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> None:
-    prereg = judgement.design
-    targets = np.array(prereg.fpr_targets)
-    achieved = [results[f"fpr@{target!r}"] for target in prereg.fpr_targets]
+    design = judgement.design
+    targets = np.array(design.fpr_targets)
+    achieved = [results[f"fpr@{target!r}"] for target in design.fpr_targets]
     place = np.arange(len(targets))
     axes.set(title="Target and achieved false positive rate", xlabel="target")
     axes.bar(place, achieved, width=0.55, color=BLUE, label="achieved")
     axes.errorbar(
-        place, targets, yerr=prereg.fpr_eps, label="target and tolerance",
+        place, targets, yerr=design.fpr_eps, label="target and tolerance",
         fmt="_", ms=26, color=style.INK, ecolor=style.MUTED, capsize=4,
     )  # fmt: skip
-    axes.set_xticks(place, [rate_text(target) for target in prereg.fpr_targets])
+    axes.set_xticks(place, [rate_text(target) for target in design.fpr_targets])
     rate_axis(axes.yaxis)
     axes.legend(loc="upper left")
     axes.margins(y=0.25)

@@ -142,7 +142,7 @@ class Drift:
 
 
 def lock_health(
-    prereg: Design,
+    design: Design,
     scores: Mapping[str, Panel],
     *,
     fitted_on: Mapping[str, Sequence[str]] | None = None,
@@ -155,7 +155,7 @@ def lock_health(
     alpha is left out instead.
 
     Args:
-        prereg: its burn-in, and the share of runs in which a monitor may abstain for nothing.
+        design: its burn-in, and the share of runs in which a monitor may abstain for nothing.
         scores: candidate -> its score on the explore runs, the same runs for all.
         fitted_on: candidate -> the runs that its score was fitted on, where it was fitted.
 
@@ -163,7 +163,7 @@ def lock_health(
         None where there are not two runs, or no checkpoint after burn-in.
     """
     some = next(iter(scores.values()))
-    n_runs, alpha = some.n_runs, prereg.abstention_rate
+    n_runs, alpha = some.n_runs, design.abstention_rate
     seen: set[str] = set()
     for fitted, runs in (fitted_on or {}).items():
         if n_runs - len(seen.union(runs)) < runs_needed(alpha):
@@ -171,7 +171,7 @@ def lock_health(
         else:
             seen.update(runs)
     last = int(some.last_step.max())
-    first = max(prereg.burn_in, int(some.first_step.min()))
+    first = max(design.burn_in, int(some.first_step.min()))
     if n_runs < 2 or last < first:
         return None
     spare = n_runs - runs_needed(alpha)

@@ -61,14 +61,14 @@ class Pilot:
         little too good where the pilot is small. How runs differ is seen at the targets
         themselves: at the rates that few runs buy, too few of a pilot's runs alarm.
         """
-        prereg = self.judgement.design
-        primary = prereg.primary_fpr
+        design = self.judgement.design
+        primary = design.primary_fpr
         bought = self._at(effective_budget(primary, m))
         covered = int(warnings_at(bought, primary).covered.sum())
         nulls = chance(bought, primary, covered)
         return Assumed(
             coverage=covered / self.n_events,
-            windows={target: self._independent_windows(target) for target in prereg.fpr_targets},
+            windows={target: self._independent_windows(target) for target in design.fpr_targets},
             event_share=self.n_events / self.n_runs,
             negative_share=self.judgement.negatives.n_runs / self.n_runs,
             chance=max((null.mean_coverage for null in nulls.values()), default=None),

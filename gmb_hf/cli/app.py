@@ -21,7 +21,7 @@ Start with `gmb run --preset quick --out runs/quick`, or judge a column of your 
 _COMMANDS: dict[str, tuple[str, str | None]] = {
     "run": ("run.run", "run.RunCommand"),
     "train": ("run.train", None),
-    "indicators": ("indicators.indicators", None),
+    "indicators": ("catalogue.indicators", None),
     "plan": ("plan.plan", "plan.PlanCommand"),
     "explore": ("lock.explore", "options.DesignCommand"),
     "lock": ("lock.lock", "options.DesignCommand"),
@@ -38,8 +38,8 @@ _GROUPS = {
     "data": ("data.app", "Datasets: build, verify, export."),
     "runs": ("runs.app", "Anybody's logs to one table, and a look at them."),
     "judge": ("judge.app", "Answers of checkpoints, rated by a model."),
-    "model": ("model.app", "Trained models on the Hub."),
-    "metrics": ("metrics.app", "Metrics as `evaluate` modules."),
+    "model": ("run.app", "Trained models on the Hub."),
+    "metrics": ("catalogue.app", "Metrics as `evaluate` modules."),
     "prereg": ("lock.app", "Begin a preregistration."),
     "results": ("results.app", "Check results files, and compare two."),
 }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from gmb_hf.cli import screen as show
+from gmb_hf.cli.options import MoreRuns, RunColumn, Runs, StepColumn, option, sources
+from gmb_hf.tables import Column, Line, Row, Table, section
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.events import Audit
@@ -18,32 +19,24 @@ _MOST_RUNS = 12
 
 
 def audit(
-    runs: Annotated[
-        list[str],
-        typer.Option(help="Run logs: files, folders, globs, or hf://datasets/ORG/NAME@REV."),
-    ],
-    more_runs: Annotated[
-        list[str] | None, typer.Argument(hidden=True, help="What an unquoted glob leaves.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Where to write the labels.")] = Path("audit.json"),
+    runs: Runs,
+    more_runs: MoreRuns = None,
+    out: Annotated[Path, option("Where to write the labels.")] = Path("audit.json"),
     quantile: Annotated[
-        float, typer.Option(help="A signal moves where it is at this quantile of its run.")
+        float, option("A signal moves where it is at this quantile of its run.")
     ] = 0.99,
-    radius: Annotated[int, typer.Option(help="Signals this many steps from t move together.")] = 20,
-    tolerance: Annotated[
-        int, typer.Option(help="Steps by which the alternate signals may differ in t.")
-    ] = 15,
-    step_column: Annotated[str, typer.Option(help="Column of steps.")] = "step",
-    run_column: Annotated[str, typer.Option(help="Column that tells runs apart.")] = "run",
+    radius: Annotated[int, option("Signals this many steps from t move together.")] = 20,
+    tolerance: Annotated[int, option("Steps by which the alternate signals may differ in t.")] = 15,
+    step_column: StepColumn = "step",
+    run_column: RunColumn = "run",
 ) -> None:
     """Say of each run whether force, info and constraint move together: PT-MSS, per run."""
     from gmb_hf.benchmark.events import audit_runs
-    from gmb_hf.cli import screen as show
     from gmb_hf.hub.sources import read_runs
 
-    sources = [*runs, *(more_runs or [])]
+    given = sources(runs, more_runs)
     found = audit_runs(
-        sources,
+        given,
         quantile=quantile,
         radius=radius,
         tolerance=tolerance,
@@ -54,15 +47,11 @@ def audit(
     path = found.write(out)
     _print(found, path)
     settings = f"--event E_regime --quantile {quantile:g} --radius {radius}".split()
-    judging = [*settings, "--score", "COLUMN", "--horizon", "H", "--safe-gap", "G"]
-    following = shlex.join(["gmb", "evaluate", "--runs", *sources, *judging])
-    show.written([path], following=following)
+    judging = (*settings, "--score", "COLUMN", "--horizon", "H", "--safe-gap", "G")
+    show.written([path], following=show.command("evaluate", "--runs", *given, *judging))
 
 
 def _print(found: Audit, path: Path) -> None:
-    from gmb_hf.cli import screen as show
-    from gmb_hf.tables import Column, Line, Row, Table
-
     columns = (
         Column("run", shrinks_to=12),
         Column("t", "{:,}".format),
@@ -71,16 +60,13 @@ def _print(found: Audit, path: Path) -> None:
     )
     rows: list[Row | Line] = []
     for label in _LABELS:
-        items = [item for item in found.runs if item.label == label]
-        if not items:
-            continue
-        rows.append(Line(f"{label}, {len(items)} of {len(found.runs)} runs"))
-        rows += [
-            (item.run, item.step, " ".join(item.order), item.reason) for item in items[:_MOST_RUNS]
+        items = [
+            (item.run, item.step, " ".join(item.order), item.reason)
+            for item in found.runs
+            if item.label == label
         ]
-        if len(items) > _MOST_RUNS:
-            rows.append(Line(f"and {len(items) - _MOST_RUNS} more in {path}"))
+        heading = f"{label}, {len(items)} of {len(found.runs)} runs"
+        rows += section(items, heading, _MOST_RUNS, f" in {path}")
     show.table(Table(columns, rows))
     show.say(f"Signals: {', '.join(found.columns)}.", style="dim")
-    for note in found.notes:
-        show.say(f"note: {note}")
+    show.notes(found.notes)

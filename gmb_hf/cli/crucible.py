@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,14 +11,16 @@ import typer
 from rich.text import Text
 
 from gmb_hf.cli import screen
-from gmb_hf.cli.options import Figures
+from gmb_hf.cli.options import Changes, Device, Figures, RunPreset, argument, option
+from gmb_hf.errors import CheckFailed, InputError
 from gmb_hf.escape import number, p_value
 from gmb_hf.escape import steps as thousands
-from gmb_hf.tables import Column, Line, Row, Table, follow
+from gmb_hf.files import write_json
+from gmb_hf.tables import Column, Line, Row, Table, follow, section
 
 if TYPE_CHECKING:
     from gmb_hf.crucible.compare import Aggregate, Comparison
-    from gmb_hf.crucible.exposure import Finding, Pool, PoolExposure
+    from gmb_hf.crucible.exposure import Finding, Pool
     from gmb_hf.crucible.grokking import TrackedRuns
     from gmb_hf.crucible.scoreboard import Scoreboard
     from gmb_hf.crucible.scores import ItemScores
@@ -27,43 +29,28 @@ app = typer.Typer(no_args_is_help=True)
 tiers_app = typer.Typer(no_args_is_help=True)
 app.add_typer(tiers_app, name="tiers", help="Freeze cutoffs of difficulty, and apply them.")
 
-Out = Annotated[Path, typer.Option(help="Where to write it.")]
-Folder = Annotated[Path, typer.Option(help="A folder.")]
-Scores = Annotated[Path, typer.Option(help="What gmb crucible score wrote.")]
-Encoder = Annotated[
-    str | None, typer.Option(help="A sentence-transformers model, by name or path.")
-]
+Out = Annotated[Path, option("Where to write it.")]
+Folder = Annotated[Path, option("A folder.")]
+Scores = Annotated[Path, option("What gmb crucible score wrote.")]
+Encoder = Annotated[str | None, option("A sentence-transformers model, by name or path.")]
 
 
-@app.callback()
-def _crucible() -> None:
-    """Does the model still rank its hardest known cases right?"""
-
-
-@tiers_app.callback()
-def _tiers() -> None:
-    """Freeze cutoffs of difficulty, and apply them."""
+_command = partial(screen.command, "crucible")
 
 
 @app.command()
 def exposure(
-    steps: Annotated[int, typer.Option(help="Training steps.")],
-    batch_size: Annotated[int, typer.Option(help="Slots in a batch.")],
-    probability: Annotated[
-        float, typer.Option(help="That a slot is filled from these pools (p_tier3).")
-    ],
+    steps: Annotated[int, option("Training steps.")],
+    batch_size: Annotated[int, option("Slots in a batch.")],
+    probability: Annotated[float, option("That a slot is filled from these pools (p_tier3).")],
     pool: Annotated[
-        list[str], typer.Option(help="NAME=SIZE:RATIO, e.g. legacy=454:0.75; ratios add up to 1.")
+        list[str], option("NAME=SIZE:RATIO, e.g. legacy=454:0.75; ratios add up to 1.")
     ],
-    gate: Annotated[
-        bool, typer.Option("--gate", help="Exit with 1 if a pool is critical or severe.")
-    ] = False,
+    gate: Annotated[bool, option("Exit with 1 if a pool is critical or severe.", "--gate")] = False,
     out: Out = Path("exposure.json"),
 ) -> None:
     """How often each item of a pool will be seen, and whether that is too rarely."""
     from gmb_hf.crucible.exposure import Level, check_pools, expected_exposures, worst
-    from gmb_hf.errors import CheckFailed
-    from gmb_hf.files import write_json
 
     found = expected_exposures(
         steps=steps,
@@ -80,7 +67,11 @@ def exposure(
         Column("ratio", number, take="ratio"),
         Column("draws", thousands, take="draws"),
         Column("expected", lambda value: number(value, 1), take="expected"),
-        Column("5% to 95%", take=_poisson_range, align="r"),
+        Column(
+            "5% to 95%",
+            take=lambda one: None if one.low is None else f"{one.low:,} to {one.high:,}",
+            align="r",
+        ),
         Column("status", take="status", null="empty", align="r"),
     )
     screen.table(Table.of(found, columns))
@@ -93,14 +84,12 @@ def exposure(
 
 @app.command()
 def pareto(
-    results: Annotated[
-        Path, typer.Argument(help="CSV, JSON or JSONL: name, frozen_tier3, organic_holdout.")
-    ],
-    draws: Annotated[int, typer.Option(help="Bootstrap resamples of the items.")] = 2000,
-    seed: Annotated[int, typer.Option(help="Of the resamples.")] = 0,
-    out: Annotated[
-        Path, typer.Option(help="Where to write: this name with .json, .png and .svg.")
-    ] = Path("pareto"),
+    results: Annotated[Path, argument("CSV, JSON or JSONL: name, frozen_tier3, organic_holdout.")],
+    draws: Annotated[int, option("Bootstrap resamples of the items.")] = 2000,
+    seed: Annotated[int, option("Of the resamples.")] = 0,
+    out: Annotated[Path, option("Where to write: this name with .json, .png and .svg.")] = Path(
+        "pareto"
+    ),
     figures: Figures = True,
 ) -> None:
     """Which configurations no other one beats in both retention and generalization."""
@@ -116,12 +105,13 @@ def pareto(
     )
     rows: list[Row | Line] = []
     for heading, on_frontier in (("on the frontier", True), ("dominated", False)):
-        members = [one for one in found.configurations if one.on_frontier == on_frontier]
-        rows += [Line(heading)] if members else []
-        for one in members:
+        members = []
+        for one in found.configurations:
             by = found.beaten_by(one.name)
             beaten = "" if by is None else f"{by[0]} ({by[1]:.0%})"
-            rows.append((one.name, one.frozen_tier3, one.organic_holdout, beaten))
+            if one.on_frontier == on_frontier:
+                members.append((one.name, one.frozen_tier3, one.organic_holdout, beaten))
+        rows += section(members, heading)
     screen.table(Table(columns, rows))
     if not found.dominance_probability:
         screen.say(
@@ -133,18 +123,16 @@ def pareto(
 
 @app.command()
 def aggregate(
-    boards: Annotated[list[Path], typer.Argument(help="Scoreboards, one per training seed.")],
+    boards: Annotated[list[Path], argument("Scoreboards, one per training seed.")],
     against: Annotated[
-        Path | None, typer.Option(help="What this command left of another configuration.")
+        Path | None, option("What this command left of another configuration.")
     ] = None,
-    method: Annotated[
-        str, typer.Option(help="t (Student's interval) or normal (the spec's 1.96).")
-    ] = "t",
+    method: Annotated[str, option("t (Student's interval) or normal (the spec's 1.96).")] = "t",
     allow_fingerprint_mismatch: Annotated[
-        bool, typer.Option("--allow-fingerprint-mismatch", help="Take different data all the same.")
+        bool, option("Take different data all the same.", "--allow-fingerprint-mismatch")
     ] = False,
-    draws: Annotated[int, typer.Option(help="Bootstrap resamples of seeds and items.")] = 2000,
-    seed: Annotated[int, typer.Option(help="Of the resamples.")] = 0,
+    draws: Annotated[int, option("Bootstrap resamples of seeds and items.")] = 2000,
+    seed: Annotated[int, option("Of the resamples.")] = 0,
     out: Out = Path("aggregate.json"),
 ) -> None:
     """Mean, spread and interval over training seeds, overall and by tier."""
@@ -166,21 +154,21 @@ def aggregate(
 
 @app.command()
 def mine(
-    candidates: Annotated[Path, typer.Argument(help="JSONL of bundles: anchor and positive.")],
-    pool: Annotated[Path, typer.Option(help="JSONL of texts that negatives are drawn from.")],
+    candidates: Annotated[Path, argument("JSONL of bundles: anchor and positive.")],
+    pool: Annotated[Path, option("JSONL of texts that negatives are drawn from.")],
     encoder: Encoder = None,
     embeddings: Annotated[
-        Path | None, typer.Option(help="Of the candidates: .npy or .safetensors, a row per text.")
+        Path | None, option("Of the candidates: .npy or .safetensors, a row per text.")
     ] = None,
-    pool_embeddings: Annotated[Path | None, typer.Option(help="The same of the pool.")] = None,
-    lineups: Annotated[int, typer.Option(help="Lineups that each candidate meets.")] = 10,
-    lineup_size: Annotated[int, typer.Option(help="Negatives in a lineup.")] = 10,
-    threshold: Annotated[float, typer.Option(help="Least danger that passes.")] = 0.0,
-    min_passes: Annotated[int, typer.Option(help="Least passes that are accepted.")] = 3,
+    pool_embeddings: Annotated[Path | None, option("The same of the pool.")] = None,
+    lineups: Annotated[int, option("Lineups that each candidate meets.")] = 10,
+    lineup_size: Annotated[int, option("Negatives in a lineup.")] = 10,
+    threshold: Annotated[float, option("Least danger that passes.")] = 0.0,
+    min_passes: Annotated[int, option("Least passes that are accepted.")] = 3,
     near_duplicate: Annotated[
-        float, typer.Option(help="Cosine from which two texts count as the same.")
+        float, option("Cosine from which two texts count as the same.")
     ] = 0.95,
-    seed: Annotated[int, typer.Option(help="Of the lineups.")] = 0,
+    seed: Annotated[int, option("Of the lineups.")] = 0,
     out: Folder = Path("mined"),
 ) -> None:
     """Try each candidate in seeded lineups; keep the dangerous ones, set doubtful ones apart."""
@@ -221,29 +209,23 @@ def mine(
 @app.command()
 def from_runs(
     out: Folder,
-    preset: Annotated[
-        str, typer.Option(help="smoke, quick, standard, hierarchical, paper or reference.")
-    ] = "quick",
-    seeds: Annotated[str, typer.Option(help="Of the runs, e.g. 0:4 or 3,7.")] = "0:4",
-    changes: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a field: training.lr=3e-3.")
-    ] = None,
+    preset: RunPreset = "quick",
+    seeds: Annotated[str, option("Of the runs, e.g. 0:4 or 3,7.")] = "0:4",
+    changes: Changes = None,
     every: Annotated[
-        int | None, typer.Option(help="Steps between checkpoints; the preset's by default.")
+        int | None, option("Steps between checkpoints; the preset's by default.")
     ] = None,
-    bundles: Annotated[int, typer.Option(help="Bundles of each seed.")] = 512,
-    negatives: Annotated[int, typer.Option(help="Negatives in a bundle.")] = 16,
-    bundle_seed: Annotated[int, typer.Option(help="Of the drawing of the bundles.")] = 0,
+    bundles: Annotated[int, option("Bundles of each seed.")] = 512,
+    negatives: Annotated[int, option("Negatives in a bundle.")] = 16,
+    bundle_seed: Annotated[int, option("Of the drawing of the bundles.")] = 0,
     model: Annotated[
-        Path | None,
-        typer.Option(help="Ask this saved model instead of training; --seeds is its seed."),
+        Path | None, option("Ask this saved model instead of training; --seeds is its seed.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     figures: Figures = True,
 ) -> None:
     """Train seeds and ask each the same at every checkpoint: which equations have one answer?"""
     from gmb_hf.crucible import grokking
-    from gmb_hf.errors import InputError
     from gmb_hf.training.config import parse_seeds
     from gmb_hf.training.presets import preset as named
 
@@ -259,14 +241,13 @@ def from_runs(
         )
         _print_progress(found)
         _print_board(found.scored.board)
-        for note in found.notes:
-            screen.say(f"note: {note}")
+        screen.notes(found.notes)
         screen.say_whole("compare", comparing)
         design = config.benchmark.design()
-        following = ["gmb", "evaluate", "--runs", str(out / "logs"), "--metric", "test_acc"]
-        following += ["--score", "crucible_margin_q10", "--horizon", str(design.horizon)]
-        following += ["--safe-gap", str(design.safe_gap)]
-        screen.written(list(found.paths), following=shlex.join(following))
+        judging = ("evaluate", "--runs", out / "logs", "--metric", "test_acc", "--score")
+        lengths = ("--horizon", design.horizon, "--safe-gap", design.safe_gap)
+        following = screen.command(*judging, "crucible_margin_q10", *lengths)
+        screen.written(list(found.paths), following=following)
         return
     if len(wanted) != 1:
         raise InputError(
@@ -279,20 +260,16 @@ def from_runs(
 
 @app.command()
 def score(
-    bundles: Annotated[Path, typer.Argument(help="JSONL: anchor, positive, negatives a line.")],
-    embeddings: Annotated[
-        Path | None, typer.Option(help=".npy or .safetensors with a row per text.")
-    ] = None,
+    bundles: Annotated[Path, argument("JSONL: anchor, positive, negatives a line.")],
+    embeddings: Annotated[Path | None, option(".npy or .safetensors with a row per text.")] = None,
     encoder: Encoder = None,
     name: Annotated[
-        str | None, typer.Option(help="What made the similarities; the encoder by default.")
+        str | None, option("What made the similarities; the encoder by default.")
     ] = None,
     skip_empty: Annotated[
-        bool, typer.Option("--skip-empty", help="Leave out items without negatives.")
+        bool, option("Leave out items without negatives.", "--skip-empty")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Where to write the items' scores.")] = Path(
-        "scores.parquet"
-    ),
+    out: Annotated[Path, option("Where to write the items' scores.")] = Path("scores.parquet"),
 ) -> None:
     """Margin and rank of each item, by the similarities in the file or by embeddings."""
     from gmb_hf.crucible.scores import score_bundles
@@ -318,17 +295,16 @@ def score(
 def fit(
     scores: Scores,
     thresholds: Annotated[
-        tuple[float, float], typer.Option(help="Quantiles of the danger at the two cutoffs.")
+        tuple[float, float], option("Quantiles of the danger at the two cutoffs.")
     ] = (0.7, 0.9),
     method: Annotated[
-        str, typer.Option(help="inverted_cdf, or spec for the reference's algorithm.")
+        str, option("inverted_cdf, or spec for the reference's algorithm.")
     ] = "inverted_cdf",
-    out: Annotated[Path, typer.Option(help="Where to freeze them.")] = Path("tiers.json"),
-    force: Annotated[bool, typer.Option("--force", help="Replace tiers that are there.")] = False,
+    out: Annotated[Path, option("Where to freeze them.")] = Path("tiers.json"),
+    force: Annotated[bool, option("Replace tiers that are there.", "--force")] = False,
 ) -> None:
     """Freeze the cutoffs of a corpus, with the encoder and the corpus that they come from."""
     from gmb_hf.crucible.scores import ItemScores, fit_to_scores
-    from gmb_hf.errors import InputError
 
     if out.exists() and not force:
         raise InputError(
@@ -342,20 +318,17 @@ def fit(
         f"danger up to {tiers.t1_cutoff:.6g} is tier1_easy, up to "
         f"{tiers.t2_cutoff:.6g} tier2_robust; items: {_counts(tiers.counts)}."
     )
-    for note in tiers.notes:
-        screen.say(f"note: {note}")
+    screen.notes(tiers.notes)
     files = ("--tiers", path, "--scores", scores, "--bundles", table.origin.bundles)
     screen.written([path], following=_command("tiers", "assign", *files))
 
 
 @tiers_app.command()
 def assign(
-    tiers: Annotated[Path, typer.Option(help="Frozen cutoffs.")],
+    tiers: Annotated[Path, option("Frozen cutoffs.")],
     scores: Scores,
-    bundles: Annotated[Path, typer.Option(help="The bundles that were scored.")],
-    out: Annotated[Path, typer.Option(help="Where to write bundles with their tiers.")] = Path(
-        "tiered.jsonl"
-    ),
+    bundles: Annotated[Path, option("The bundles that were scored.")],
+    out: Annotated[Path, option("Where to write bundles with their tiers.")] = Path("tiered.jsonl"),
 ) -> None:
     """Write the bundles with their tiers: the set that every later model is scored on."""
     from gmb_hf.crucible.margins import Tiers
@@ -371,10 +344,10 @@ def assign(
 @app.command()
 def scoreboard(
     scores: Scores,
-    eval_version: Annotated[str, typer.Option(help="Version of the evaluation set, e.g. v23.")],
-    seed: Annotated[int, typer.Option(help="Seed of the evaluation.")] = 42,
+    eval_version: Annotated[str, option("Version of the evaluation set, e.g. v23.")],
+    seed: Annotated[int, option("Seed of the evaluation.")] = 42,
     checkpoint: Annotated[
-        str | None, typer.Option(help="The model; what made the similarities by default.")
+        str | None, option("The model; what made the similarities by default.")
     ] = None,
     out: Out = Path("scoreboard.json"),
 ) -> None:
@@ -388,29 +361,26 @@ def scoreboard(
 
 @app.command()
 def compare(
-    previous: Annotated[Path, typer.Argument(help="The older scoreboard.")],
-    following: Annotated[Path, typer.Argument(help="The newer scoreboard.")],
+    previous: Annotated[Path, argument("The older scoreboard.")],
+    following: Annotated[Path, argument("The newer scoreboard.")],
     organic_before: Annotated[
-        Path | None, typer.Option(help="Scoreboard of the organic holdout, before.")
+        Path | None, option("Scoreboard of the organic holdout, before.")
     ] = None,
-    organic_after: Annotated[Path | None, typer.Option(help="The same, after.")] = None,
+    organic_after: Annotated[Path | None, option("The same, after.")] = None,
     allow_fingerprint_mismatch: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Show numbers of different data all the same; they are not comparable.",
             "--allow-fingerprint-mismatch",
-            help="Show numbers of different data all the same; they are not comparable.",
         ),
     ] = False,
-    gate: Annotated[
-        bool, typer.Option("--gate", help="Exit with 1 from a CRITICAL guardrail on.")
-    ] = False,
-    permutations: Annotated[int, typer.Option(help="Sign flips of a permutation test.")] = 9999,
-    seed: Annotated[int, typer.Option(help="Of the sign flips.")] = 0,
+    gate: Annotated[bool, option("Exit with 1 from a CRITICAL guardrail on.", "--gate")] = False,
+    permutations: Annotated[int, option("Sign flips of a permutation test.")] = 9999,
+    seed: Annotated[int, option("Of the sign flips.")] = 0,
     out: Out = Path("comparison.json"),
 ) -> None:
     """What changed between two scoreboards of the same data, with guardrails and paired tests."""
     from gmb_hf.crucible.compare import compare_files
-    from gmb_hf.errors import CheckFailed, InputError
 
     if (organic_before is None) != (organic_after is None):
         raise InputError("--organic-before and --organic-after go together; give both")
@@ -435,14 +405,8 @@ def compare(
 # What the commands print.
 
 
-def _command(*words: str | Path) -> str:
-    """A `gmb crucible` command to type next."""
-    return shlex.join(["gmb", "crucible", *map(str, words)])
-
-
 def _pool(text: str) -> Pool:
     from gmb_hf.crucible.exposure import Pool
-    from gmb_hf.errors import InputError
 
     name, _, rest = text.partition("=")
     size, _, ratio = rest.partition(":")
@@ -456,10 +420,6 @@ def _pool(text: str) -> Pool:
 
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items())
-
-
-def _poisson_range(pool: PoolExposure) -> str | None:
-    return None if pool.low is None else f"{pool.low:,} to {pool.high:,}"
 
 
 def _print_guardrails(findings: Sequence[Finding]) -> None:
@@ -535,8 +495,7 @@ def _print_comparison(found: Comparison) -> None:
         screen.say("NOT COMPARABLE: " + "; ".join(found.mismatches), style="bold red")
     screen.table(Table(columns, rows))
     _print_guardrails(found.guardrails)
-    for note in found.notes:
-        screen.say(f"note: {note}")
+    screen.notes(found.notes)
     if found.paired_tests:
         screen.say(
             "gained, lost: items that only the newer, only the older model passes. p: exact "
@@ -572,8 +531,7 @@ def _print_aggregate(found: Aggregate) -> None:
             screen.say(
                 f"{name}: the pass rate {word} two points apart (the spec's rule for 3 seeds)"
             )
-    for note in found.notes:
-        screen.say(f"note: {note}")
+    screen.notes(found.notes)
 
 
 def _print_progress(found: TrackedRuns) -> None:

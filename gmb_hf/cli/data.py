@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gmb_hf.cli.options import Several
+from gmb_hf.cli import screen
+from gmb_hf.cli.options import Private, Repo, Several, argument, option
+from gmb_hf.errors import CheckFailed, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,27 +21,22 @@ if TYPE_CHECKING:
 
 build_app = typer.Typer()
 
-Out = Annotated[Path, typer.Option(help="Folder to write to.")]
-Version = Annotated[
-    str, typer.Option(help="Of the set; a later one may only add to what the folder holds.")
-]
-Tasks = Annotated[
-    list[str] | None, typer.Option("--task", help="Only this task; may be given several times.")
-]
-Seed = Annotated[int, typer.Option(help="Seed of the splits train and test.")]
-Fraction = Annotated[float, typer.Option(help="Share of rows to train on.")]
+Out = Annotated[Path, option("Folder to write to.")]
+Version = Annotated[str, option("Of the set; a later one may only add to what the folder holds.")]
+Tasks = Annotated[list[str] | None, option("Only this task; may be given several times.", "--task")]
+Seed = Annotated[int, option("Seed of the splits train and test.")]
+Fraction = Annotated[float, option("Share of rows to train on.")]
 
 Texts = Annotated[
     list[str] | None,
-    typer.Option("--text", help="NAME=FILE, or tinystories, shakespeare, wikitext2 of the Hub."),
+    option("NAME=FILE, or tinystories, shakespeare, wikitext2 of the Hub.", "--text"),
 ]
 TextLicense = Annotated[
-    list[str] | None,
-    typer.Option("--license", help="[NAME=]LICENCE of texts that are none of the three."),
+    list[str] | None, option("[NAME=]LICENCE of texts that are none of the three.", "--license")
 ]
-Runs = Annotated[list[str] | None, typer.Option("--runs", help="Run logs: FOLDER, or NAME=FOLDER.")]
+Runs = Annotated[list[str] | None, option("Run logs: FOLDER, or NAME=FOLDER.", "--runs")]
 _RUNS_LICENSE = "[NAME=]LICENCE of run logs, as the Hub names it; Apache-2.0 for what gmb trained."
-RunsLicense = Annotated[list[str] | None, typer.Option("--license", help=_RUNS_LICENSE)]
+RunsLicense = Annotated[list[str] | None, option(_RUNS_LICENSE, "--license")]
 
 
 class _Heldout(Several):
@@ -53,19 +50,17 @@ class _Runs(Several):
 @build_app.callback(invoke_without_command=True)
 def everything(
     context: typer.Context,
-    all_: Annotated[bool, typer.Option("--all", help="Every dataset, each in its folder.")] = False,
-    out: Annotated[Path, typer.Option(help="Folder of the folders.")] = Path("out"),
+    all_: Annotated[bool, option("Every dataset, each in its folder.", "--all")] = False,
+    out: Annotated[Path, option("Folder of the folders.")] = Path("out"),
     text: Texts = None,
     license: TextLicense = None,
     runs: Runs = None,
-    runs_license: Annotated[list[str] | None, typer.Option(help=_RUNS_LICENSE)] = None,
+    runs_license: Annotated[list[str] | None, option(_RUNS_LICENSE)] = None,
     version: Version = "v1",
 ) -> None:
     """Write datasets: one kind (below), or `--all`, texts and run logs where they are given."""
     if context.invoked_subcommand is not None:
         return
-    from gmb_hf.errors import InputError
-
     if not all_:
         raise InputError("say what to build: modular, formal, heldout, runs, or --all")
     modular(out / "gmb-modular", version=version)
@@ -83,7 +78,7 @@ def modular(
     seed: Seed = 42,
     fraction: Fraction = 0.5,
     op_token: Annotated[
-        str, typer.Option(help="distinct: one token for each operation; shared: one for all.")
+        str, option("distinct: one token for each operation; shared: one for all.")
     ] = "distinct",
     version: Version = "v1",
 ) -> None:
@@ -96,11 +91,7 @@ def modular(
 
 @build_app.command()
 def formal(
-    out: Out,
-    task: Tasks = None,
-    seed: Seed = 42,
-    fraction: Fraction = 0.5,
-    version: Version = "v1",
+    out: Out, task: Tasks = None, seed: Seed = 42, fraction: Fraction = 0.5, version: Version = "v1"
 ) -> None:
     """Formal languages over bits: a config for each task, `parity_8` and so on."""
     from gmb_hf.hub.datasets import FORMAL, formal_configs
@@ -114,7 +105,7 @@ def heldout(
     text: Texts = None,
     license: TextLicense = None,
     separator: Annotated[
-        str, typer.Option(help="What stands between the documents of a file.")
+        str, option("What stands between the documents of a file.")
     ] = "<|endoftext|>",
     version: Version = "v1",
 ) -> None:
@@ -128,10 +119,7 @@ def heldout(
 
 @build_app.command("runs", cls=_Runs)
 def runs_(
-    out: Out,
-    runs: Runs = None,
-    license: RunsLicense = None,
-    version: Version = "v1",
+    out: Out, runs: Runs = None, license: RunsLicense = None, version: Version = "v1"
 ) -> None:
     """Run logs: a config for each source, from which anybody may judge a score again."""
     from gmb_hf.hub.datasets import RUNS, runs_configs
@@ -140,38 +128,30 @@ def runs_(
 
 
 def _build(configs: Sequence[Config], out: Path, about: About, version: str) -> None:
-    from gmb_hf.cli import screen
     from gmb_hf.hub.datasets import build
 
     card = build(configs, out, about, version=version)
     for config in configs:
         screen.say_whole("config", config.name)
-    screen.written([card], following=shlex.join(["gmb", "data", "verify", str(out)]))
+    screen.written([card], following=screen.command("data", "verify", out))
 
 
 app = typer.Typer(no_args_is_help=True)
 app.add_typer(build_app, name="build", help="Write datasets as Parquet with a card.")
 
 
-@app.callback()
-def _data() -> None:
-    """Tasks, texts and run logs as datasets."""
-
-
 @app.command()
 def export(
-    task: Annotated[str, typer.Option(help="A task, e.g. modular_add or parity_8.")],
-    out: Annotated[Path, typer.Option(help="Folder for train.bin and val.bin.")],
-    prime: Annotated[int | None, typer.Option(help="Modulus of a modular task.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the split and the order.")] = 42,
-    fraction: Annotated[float, typer.Option(help="Share of rows to train on.")] = 0.5,
+    task: Annotated[str, option("A task, e.g. modular_add or parity_8.")],
+    out: Annotated[Path, option("Folder for train.bin and val.bin.")],
+    prime: Annotated[int | None, option("Modulus of a modular task.")] = None,
+    seed: Annotated[int, option("Seed of the split and the order.")] = 42,
+    fraction: Annotated[float, option("Share of rows to train on.")] = 0.5,
     op_token: Annotated[
-        str, typer.Option(help="shared: one token for all operations; distinct: one each.")
+        str, option("shared: one token for all operations; distinct: one each.")
     ] = "shared",
 ) -> None:
     """Write a task as binary shards in the llm.c format, byte for byte as the protocol's."""
-    from gmb_hf.cli.screen import written
-    from gmb_hf.errors import InputError
     from gmb_hf.tasks.shards import export_shards
 
     try:
@@ -182,22 +162,20 @@ def export(
         if not way_out:
             raise
         raise InputError(f"{message}; shards have rows of the protocol's length") from error
-    written(paths, following=f"train on {paths[0]} with any llm.c style trainer")
+    screen.written(paths, following=f"train on {paths[0]} with any llm.c style trainer")
 
 
 @app.command()
 def verify(
     dataset: Annotated[
-        str, typer.Argument(help="A dataset: a folder with its card, or ORG/NAME@REV of the Hub.")
+        str, argument("A dataset: a folder with its card, or ORG/NAME@REV of the Hub.")
     ],
-    config: Annotated[str | None, typer.Option(help="Only this config.")] = None,
+    config: Annotated[str | None, option("Only this config.")] = None,
     previous: Annotated[
-        str | None, typer.Option(help="An earlier version, every item of which must be here.")
+        str | None, option("An earlier version, every item of which must be here.")
     ] = None,
 ) -> None:
     """Hash a dataset anew and compare it with its card; exit 1 where they differ."""
-    from gmb_hf.cli import screen
-    from gmb_hf.errors import CheckFailed
     from gmb_hf.hub import cards
     from gmb_hf.hub.sources import dataset_folder
 
@@ -228,15 +206,12 @@ def verify(
 
 @app.command()
 def push(
-    folder: Annotated[Path, typer.Argument(help="What `gmb data build` wrote.")],
-    repo: Annotated[str, typer.Argument(metavar="ORG/NAME", help="Repository of the Hub.")],
-    private: Annotated[
-        bool, typer.Option("--private", help="Make a new repository private.")
-    ] = False,
+    folder: Annotated[Path, argument("What `gmb data build` wrote.")],
+    repo: Repo,
+    private: Private = False,
 ) -> None:
     """Publish a dataset in one commit, if it is what its card says and nothing frozen changes."""
-    from gmb_hf.cli.screen import pushed
     from gmb_hf.hub.sources import push_dataset
 
     done = push_dataset(folder, repo, private=private)
-    pushed(done, following=f"gmb data verify {repo}@{done.commit}")
+    screen.pushed(done, following=f"gmb data verify {repo}@{done.commit}")

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import re
-import shlex
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gmb_hf.cli import screen as show
 from gmb_hf.cli.options import (
     Figures,
+    MoreRuns,
+    RunColumn,
+    Runs,
+    StepColumn,
     check_event,
     check_sign,
     design_fields,
     in_options,
     numbers,
+    option,
+    sources,
     typed,
 )
+from gmb_hf.errors import CheckFailed, InputError, choose, positive_int
+from gmb_hf.escape import number, steps
+from gmb_hf.tables import Column, Line, Row, Table
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.compat import CompatSettings
@@ -26,7 +35,18 @@ if TYPE_CHECKING:
     from gmb_hf.benchmark.results import Results
     from gmb_hf.runs.runlog import RunLog
 
+# Which options go with what: a lock fixes the design, and the reference has settings of its own.
 
+_ALWAYS = {"runs", "more_runs", "out", "step_column", "run_column", "require_supported", "figures"}
+_OF_BOTH = {"score", "fpr_targets", "sign", "sees_test_labels", "protocol"}
+_ONLY_COMPAT = {
+    "jump_checkpoints",
+    "hold_checkpoints",
+    "fall_back",
+    "smoothing",
+    "thresholds",
+    "last_rows",
+}
 # Field of the design, or parameter of the command -> the reference's setting; what is not typed
 # keeps its published value.
 _SETTINGS = {
@@ -40,24 +60,6 @@ _SETTINGS = {
     "smoothing": "smoothing",
     "lead_time_target": "lead_time_target",
 }
-OWN = ("jump_checkpoints", "hold_checkpoints", "fall_back", "smoothing", "thresholds", "last_rows")
-"""Parameters that no other protocol has."""
-
-_SHARED = {
-    "runs",
-    "more_runs",
-    "out",
-    "score",
-    "fpr_targets",
-    "sign",
-    "sees_test_labels",
-    "protocol",
-    "step_column",
-    "run_column",
-    "require_supported",
-    "figures",
-    "help",
-}
 _WHY_NOT = {
     "lock": "a lock freezes a design and thresholds of strict or v0.4; judge by it without "
     "--protocol compat",
@@ -67,231 +69,77 @@ _WHY_NOT = {
     "w_event": "the reference's jump is counted in checkpoints; say --jump-checkpoints",
     "nan": "the reference has no rule for NaN; mend the column",
 }
-
-
-def reproduce(context: typer.Context) -> None:
-    """Run the command by its parsed parameters."""
-    from gmb_hf.benchmark.prepare import own_score
-    from gmb_hf.cli import screen as show
-    from gmb_hf.errors import CheckFailed, InputError, positive_int
-    from gmb_hf.hub.sources import read_runs
-    from gmb_hf.report import report as reproducing
-
-    _refuse_foreign(context)
-    given = context.params
-    scores, sign, last_rows = given["score"], given["sign"], given["last_rows"]
-    if not scores:
-        raise InputError("--score missing: say which column to judge, e.g. --score COLUMN")
-    check_sign(sign)
-    if last_rows is not None:
-        positive_int("--last-rows", last_rows)
-    settings = _settings(context)
-    log = read_runs(
-        [*given["runs"], *(given["more_runs"] or [])],
-        step_column=given["step_column"],
-        run_column=given["run_column"],
-        on_duplicate="sort",
-        last_rows=last_rows,
-    )
-    notes = () if last_rows is None else (f"Only the last {last_rows} rows of each log were read.",)
-    found = reproducing.reproduce(
-        log,
-        [
-            own_score(name, log, sign=sign, sees_test_labels=given["sees_test_labels"])
-            for name in scores
-        ],
-        settings,
-        notes=notes,
-    )
-    following = "gmb prereg init --out prereg.yaml"
-    paths = reproducing.publish_reproduction(
-        found, given["out"], next_command=following, figures=given["figures"]
-    )
-    _show(found.results, given["out"] / "report.md")
-    show.checklist(found.results, given["out"])
-    for note in found.results.summary.x_notes:
-        show.say(f"note: {note}")
-    show.written(paths, following=following)
-    if given["require_supported"]:
-        raise CheckFailed("no score is SUPPORTED_FOR_ALARM; with --protocol compat none ever is")
-
-
-def refuse_own(context: typer.Context) -> None:
-    """With another protocol, an option of this one must not be passed over."""
-    from gmb_hf.errors import InputError
-
-    wrong = [option for name, option in typed(context).items() if name in OWN]
-    if wrong:
-        shown = ", ".join(wrong)
-        raise InputError(f"only --protocol compat has {shown}; add it, or leave that out")
-
-
-def _refuse_foreign(context: typer.Context) -> None:
-    from gmb_hf.errors import InputError
-
-    for name, option in typed(context).items():
-        if name not in _SHARED | {*_SETTINGS, *OWN}:
-            why = _WHY_NOT.get(name, "the reference knows nothing of the kind")
-            raise InputError(f"--protocol compat does not go with {option}: {why}")
-
-
-def _settings(context: typer.Context) -> CompatSettings:
-    from gmb_hf.benchmark.compat import CompatSettings
-    from gmb_hf.errors import InputError
-
-    on_line = typed(context)
-    given = {**context.params, **design_fields(context)}
-    chosen = {setting: given[name] for name, setting in _SETTINGS.items() if name in on_line}
-    chosen.setdefault("metric", "test_acc")
-    targets: tuple[float, ...] = ()
-    if given["thresholds"] is not None:
-        chosen["thresholds"] = numbers(
-            "--thresholds", given["thresholds"], example="0.1776,0.0984443"
-        )
-    if given["thresholds"] is None or "fpr_targets" in on_line:
-        targets = tuple(given.get("fpr_targets", (0.01, 0.05, 0.10)))
-    try:
-        return CompatSettings(fpr_targets=targets, min_targets_ok=min(2, len(targets)), **chosen)
-    except InputError as error:
-        options = {setting: on_line.get(name, f"--{name}") for name, setting in _SETTINGS.items()}
-        options |= {"fpr_targets": "--fpr", "thresholds": "--thresholds"}
-        names = "|".join(options)
-        message = re.sub(rf"\b({names})\b", lambda match: options[match.group()], str(error))
-        raise InputError(message) from error
-
-
-def _show(results: Results, report: Path) -> None:
-    """The answer, then what each threshold of each score costs and covers."""
-    from gmb_hf.cli import screen as show
-    from gmb_hf.escape import number, steps
-    from gmb_hf.report.answer import answer
-    from gmb_hf.report.tables import abstain_rate, lead_time_mean, operating_points
-    from gmb_hf.tables import Column, Line, Row, Table
-
-    columns = [
-        Column("target", "{:.4g}".format, take="worth.fpr"),
-        Column("threshold", "{:.6g}".format, take="worth.x_threshold"),
-        Column("FPR", partial(number, digits=4), take="cost.achieved"),
-        Column(
-            "covered",
-            align="r",
-            take=lambda at: f"{at.worth.x_n_covered} of {at.worth.x_n_events}",
-        ),
-        Column("cover", partial(number, digits=2), take="worth.coverage"),
-        Column("abstain", partial(number, digits=2), take=abstain_rate),
-        Column("lead", steps, take=lead_time_mean),
-    ]
-    rows: list[Row | Line] = []
-    for item in results.indicators:
-        ranking = f"AUC {number(item.layer_A.auc)}, AP {number(item.layer_A.ap)}"
-        rows.append(Line(f"{show.signed(item.name, item.x_sign)}: {item.label}, {ranking}"))
-        rows += Table.of(operating_points(item), columns).rows
-    screen = show.console()
-    screen.print()
-    show.say(answer(results).sentence, style="bold")
-    if len(results.indicators) > 1:
-        show.say("compat repeats the published computation and never supports an alarm.")
-    screen.print()
-    show.table(Table(columns, rows))
-    show.say(
-        "FPR: share of all windows but the positive ones. covered: events warned of. lead: mean, "
-        f"in steps. Every run: tables/per_run.csv; every word: {report}.",
-        style="dim",
-    )
-
-
 _COMPAT = "Protocol compat"
-_BESIDE_A_LOCK = {
-    "runs",
-    "more_runs",
-    "lock",
-    "out",
-    "step_column",
-    "run_column",
-    "require_supported",
-    "figures",
-    "help",
-}
 
 
 def evaluate(
     context: typer.Context,
-    runs: Annotated[
-        list[str],
-        typer.Option(help="Run logs: files, folders, globs, or hf://datasets/ORG/NAME@REV."),
-    ],
-    more_runs: Annotated[
-        list[str] | None, typer.Argument(hidden=True, help="What an unquoted glob leaves.")
-    ] = None,
-    lock: Annotated[Path | None, typer.Option(help="Judge held-out runs by this lock.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results"),
+    runs: Runs,
+    more_runs: MoreRuns = None,
+    lock: Annotated[Path | None, option("Judge held-out runs by this lock.")] = None,
+    out: Annotated[Path, option("Folder for the results.")] = Path("results"),
     score: Annotated[
-        list[str] | None,
-        typer.Option(help="A column, or an indicator, to judge; may be given several times."),
+        list[str] | None, option("A column, or an indicator, to judge; may be given several times.")
     ] = None,
-    sign: Annotated[int, typer.Option(help="+1: high scores mean risk; -1: low ones do.")] = 1,
+    sign: Annotated[int, option("+1: high scores mean risk; -1: low ones do.")] = 1,
     sees_test_labels: Annotated[
         bool | None,
-        typer.Option(
+        option(
+            "Whether held-out labels went into these columns.",
             "--sees-test-labels/--no-test-labels",
-            help="Whether held-out labels went into these columns.",
         ),
     ] = None,
-    explore_runs: Annotated[
-        list[str] | None, typer.Option(help="Find the thresholds on these runs.")
-    ] = None,
+    explore_runs: Annotated[list[str] | None, option("Find the thresholds on these runs.")] = None,
     protocol: Annotated[
-        str, typer.Option(help="strict, v0.4, or compat (the reference's own numbers).")
+        str, option("strict, v0.4, or compat (the reference's own numbers).")
     ] = "strict",
-    step_column: Annotated[str, typer.Option(help="Column of steps.")] = "step",
-    run_column: Annotated[str, typer.Option(help="Column that tells runs apart.")] = "run",
+    step_column: StepColumn = "step",
+    run_column: RunColumn = "run",
     require_supported: Annotated[
-        bool, typer.Option("--require-supported", help="Exit 1 unless a score is supported.")
+        bool, option("Exit 1 unless a score is supported.", "--require-supported")
     ] = False,
     figures: Figures = True,
     thresholds: Annotated[
-        str | None,
-        typer.Option(help="Thresholds from outside, one a target.", rich_help_panel=_COMPAT),
+        str | None, option("Thresholds from outside, one a target.", rich_help_panel=_COMPAT)
     ] = None,
     last_rows: Annotated[
-        int | None, typer.Option(help="Keep the end of each log.", rich_help_panel=_COMPAT)
+        int | None, option("Keep the end of each log.", rich_help_panel=_COMPAT)
     ] = None,
     jump_checkpoints: Annotated[
-        int, typer.Option(help="The jump, and the mean before it.", rich_help_panel=_COMPAT)
+        int, option("The jump, and the mean before it.", rich_help_panel=_COMPAT)
     ] = 2,
     hold_checkpoints: Annotated[
-        int, typer.Option(help="How long the level must hold.", rich_help_panel=_COMPAT)
+        int, option("How long the level must hold.", rich_help_panel=_COMPAT)
     ] = 5,
     fall_back: Annotated[
-        float, typer.Option(help="How far it may fall back.", rich_help_panel=_COMPAT)
+        float, option("How far it may fall back.", rich_help_panel=_COMPAT)
     ] = 0.03,
     smoothing: Annotated[
-        int, typer.Option(help="Checkpoints to average a score over.", rich_help_panel=_COMPAT)
+        int, option("Checkpoints to average a score over.", rich_help_panel=_COMPAT)
     ] = 1,
 ) -> None:
     """Judge scores on held-out runs: may any of them raise an alarm?"""
     from gmb_hf.benchmark.prepare import own_score
-    from gmb_hf.cli import screen as show
     from gmb_hf.design.lock import looks_path
-    from gmb_hf.errors import CheckFailed, InputError
     from gmb_hf.hub.sources import read_runs
     from gmb_hf.report.answer import answer
     from gmb_hf.report.report import publish
 
-    def read(sources: list[str]) -> RunLog:
-        return read_runs(sources, step_column=step_column, run_column=run_column)
+    def read(names: list[str]) -> RunLog:
+        return read_runs(names, step_column=step_column, run_column=run_column)
 
-    protocol = _one_of("--protocol", protocol, ("strict", "v0.4", "compat"))
+    choose("value", protocol, ("strict", "v0.4", "compat"), where="--protocol")
     if protocol == "compat":
-        reproduce(context)
+        _reproduce(context)
         return
-    sources = [*runs, *(more_runs or [])]
+    on_line, given = typed(context), sources(runs, more_runs)
     if lock is not None:
-        _refuse_design_options(context)
-        evaluation = _by_lock(lock, read(sources))
-        following = shlex.join(["gmb", "lock", "--explain", "--lock", str(lock)])
+        wrong = [flag for name, flag in on_line.items() if name not in {*_ALWAYS, "lock"}]
+        if wrong:
+            raise InputError(f"--lock fixes the design; leave out {', '.join(wrong)}")
+        evaluation = _by_lock(lock, read(given))
+        following = show.command("lock", "--explain", lock=lock)
     else:
-        on_line = typed(context)
         flags = {"score": "--score", "horizon": "--horizon", "safe_gap": "--safe-gap"}
         lacking = [flag for name, flag in flags.items() if name not in on_line]
         if lacking:
@@ -299,27 +147,29 @@ def evaluate(
                 f"{', '.join(lacking)} missing: without --lock say what to judge, e.g. "
                 "--score COLUMN --metric COLUMN --horizon 2000 --safe-gap 4000"
             )
-        refuse_own(context)
+        wrong = [flag for name, flag in on_line.items() if name in _ONLY_COMPAT]
+        if wrong:
+            shown = ", ".join(wrong)
+            raise InputError(f"only --protocol compat has {shown}; add it, or leave that out")
         design = {"protocol": protocol, **design_fields(context)}
-        check_event(context, design.get("event_type", "E_jump"))
+        check_event(context, design.get("event_type"))
         if "fpr_targets" in design:
             design.setdefault("min_targets_ok", min(2, len(design["fpr_targets"])))
         check_sign(sign)
-        log, earlier = read(sources), read(explore_runs) if explore_runs else None
+        log, earlier = read(given), read(explore_runs) if explore_runs else None
         design["candidates"] = [
             own_score(name, log, sign=sign, sees_test_labels=sees_test_labels)
             for name in score or ()
         ]
         evaluation = _by_options(design, log, earlier)
-        following = "gmb prereg init --out prereg.yaml"
+        following = show.command("prereg", "init", out="prereg.yaml")
     paths = publish(evaluation, out, next_command=following, figures=figures)
     if lock is not None:
         paths.append(looks_path(lock))
     show.verdicts(evaluation.results, out / "report.md")
     show.checklist(evaluation.results, out)
     if lock is None:
-        for note in evaluation.results.summary.x_notes:
-            show.say(f"note: {in_options(note)}")
+        show.notes(map(in_options, evaluation.results.summary.x_notes))
         show.say("For a claim, fix the design and lock it before you look at held-out runs.")
     show.written(paths, following=following)
     if require_supported and not answer(evaluation.results).may_alarm:
@@ -328,7 +178,6 @@ def evaluate(
 
 def _by_lock(path: Path, log: RunLog) -> Evaluation:
     from gmb_hf.benchmark.evaluate import evaluate_lock
-    from gmb_hf.cli import screen as show
     from gmb_hf.design.lock import Lock
     from gmb_hf.hub.sources import part_of
 
@@ -343,9 +192,7 @@ def _by_lock(path: Path, log: RunLog) -> Evaluation:
 def _by_options(design: dict[str, Any], log: RunLog, earlier: RunLog | None) -> Evaluation:
     from gmb_hf.benchmark.evaluate import evaluate_runs
     from gmb_hf.benchmark.prepare import CONTROLS
-    from gmb_hf.cli import screen as show
     from gmb_hf.design.design import Design
-    from gmb_hf.errors import InputError
 
     try:
         fixed = Design.of(design)
@@ -356,16 +203,100 @@ def _by_options(design: dict[str, Any], log: RunLog, earlier: RunLog | None) -> 
         raise error.reworded(in_options(str(error))) from error
 
 
-def _refuse_design_options(context: typer.Context) -> None:
-    """A lock fixes the design; an option that would change it must not be passed over."""
-    from gmb_hf.errors import InputError
-
-    wrong = [option for name, option in typed(context).items() if name not in _BESIDE_A_LOCK]
-    if wrong:
-        raise InputError(f"--lock fixes the design; leave out {', '.join(wrong)}")
+# Protocol `compat`: the reference's computation, on these runs.
 
 
-def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
-    from gmb_hf.errors import choose
+def _reproduce(context: typer.Context) -> None:
+    from gmb_hf.benchmark.prepare import own_score
+    from gmb_hf.hub.sources import read_runs
+    from gmb_hf.report.report import publish_reproduction, reproduce
 
-    return choose("value", value, known, where=option)
+    for name, flag in typed(context).items():
+        if name not in {*_ALWAYS, *_OF_BOTH, *_SETTINGS, *_ONLY_COMPAT}:
+            why = _WHY_NOT.get(name, "the reference knows nothing of the kind")
+            raise InputError(f"--protocol compat does not go with {flag}: {why}")
+    given = context.params
+    out, sign, last_rows = given["out"], given["sign"], given["last_rows"]
+    if not given["score"]:
+        raise InputError("--score missing: say which column to judge, e.g. --score COLUMN")
+    check_sign(sign)
+    if last_rows is not None:
+        positive_int("--last-rows", last_rows)
+    settings = _compat_settings(context)
+    log = read_runs(
+        sources(given["runs"], given["more_runs"]),
+        step_column=given["step_column"],
+        run_column=given["run_column"],
+        on_duplicate="sort",
+        last_rows=last_rows,
+    )
+    notes = () if last_rows is None else (f"Only the last {last_rows} rows of each log were read.",)
+    scores = [
+        own_score(name, log, sign=sign, sees_test_labels=given["sees_test_labels"])
+        for name in given["score"]
+    ]
+    found = reproduce(log, scores, settings, notes=notes)
+    following = show.command("prereg", "init", out="prereg.yaml")
+    paths = publish_reproduction(found, out, next_command=following, figures=given["figures"])
+    _show_reproduction(found.results, out / "report.md")
+    show.checklist(found.results, out)
+    show.notes(found.results.summary.x_notes)
+    show.written(paths, following=following)
+    if given["require_supported"]:
+        raise CheckFailed("no score is SUPPORTED_FOR_ALARM; with --protocol compat none ever is")
+
+
+def _compat_settings(context: typer.Context) -> CompatSettings:
+    from gmb_hf.benchmark.compat import CompatSettings
+
+    on_line = typed(context)
+    given = {**context.params, **design_fields(context)}
+    chosen = {setting: given[name] for name, setting in _SETTINGS.items() if name in on_line}
+    targets: tuple[float, ...] = ()
+    if given["thresholds"] is not None:
+        example = "0.1776,0.0984443"
+        chosen["thresholds"] = numbers("--thresholds", given["thresholds"], example=example)
+    if given["thresholds"] is None or "fpr_targets" in on_line:
+        targets = tuple(given.get("fpr_targets", (0.01, 0.05, 0.10)))
+    try:
+        return CompatSettings(fpr_targets=targets, min_targets_ok=min(2, len(targets)), **chosen)
+    except InputError as error:
+        options = {setting: on_line.get(name, f"--{name}") for name, setting in _SETTINGS.items()}
+        options |= {"fpr_targets": "--fpr", "thresholds": "--thresholds"}
+        names = "|".join(options)
+        message = re.sub(rf"\b({names})\b", lambda match: options[match.group()], str(error))
+        raise error.reworded(message) from error
+
+
+def _show_reproduction(results: Results, report: Path) -> None:
+    """The answer, then what each threshold of each score costs and covers."""
+    from gmb_hf.report.answer import answer
+    from gmb_hf.report.tables import abstain_rate, lead_time_mean, operating_points
+
+    columns = [
+        Column("target", "{:.4g}".format, take="worth.fpr"),
+        Column("threshold", "{:.6g}".format, take="worth.x_threshold"),
+        Column("FPR", partial(number, digits=4), take="cost.achieved"),
+        Column(
+            "covered", align="r", take=lambda at: f"{at.worth.x_n_covered} of {at.worth.x_n_events}"
+        ),
+        Column("cover", partial(number, digits=2), take="worth.coverage"),
+        Column("abstain", partial(number, digits=2), take=abstain_rate),
+        Column("lead", steps, take=lead_time_mean),
+    ]
+    rows: list[Row | Line] = []
+    for item in results.indicators:
+        ranking = f"AUC {number(item.layer_A.auc)}, AP {number(item.layer_A.ap)}"
+        rows.append(Line(f"{show.signed(item.name, item.x_sign)}: {item.label}, {ranking}"))
+        rows += Table.of(operating_points(item), columns).rows
+    show.console().print()
+    show.say(answer(results).sentence, style="bold")
+    if len(results.indicators) > 1:
+        show.say("compat repeats the published computation and never supports an alarm.")
+    show.console().print()
+    show.table(Table(columns, rows))
+    show.say(
+        "FPR: share of all windows but the positive ones. covered: events warned of. lead: mean, "
+        f"in steps. Every run: tables/per_run.csv; every word: {report}.",
+        style="dim",
+    )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from gmb_hf.cli.options import Figures, Several
+from gmb_hf.cli import screen as show
+from gmb_hf.cli.options import Device, Figures, Several, option
+from gmb_hf.escape import number
+from gmb_hf.tables import Column, Line, Row, Table
 
 if TYPE_CHECKING:
     from gmb_hf.language.heldout import Heldout
@@ -22,35 +22,31 @@ class HeldoutCommand(Several):
 
 def heldout(
     checkpoint: Annotated[
-        list[str], typer.Option(help="Folders of saved models with tokenizers: [NAME=]FOLDER ...")
+        list[str], option("Folders of saved models with tokenizers: [NAME=]FOLDER ...")
     ],
     text: Annotated[
-        list[str],
-        typer.Option(help="NAME=FILE ..., or tinystories, shakespeare, wikitext2 from the Hub."),
+        list[str], option("NAME=FILE ..., or tinystories, shakespeare, wikitext2 from the Hub.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the table, the figure and heldout.json.")],
+    out: Annotated[Path, option("Folder for the table, the figure and heldout.json.")],
     stride: Annotated[
-        int | None, typer.Option(help="Tokens between windows; half of a block by default.")
+        int | None, option("Tokens between windows; half of a block by default.")
     ] = None,
     block: Annotated[
-        int | None, typer.Option(help="Tokens of a window; the model's longest input by default.")
+        int | None, option("Tokens of a window; the model's longest input by default.")
     ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Windows computed at once; 16 by default.")
-    ] = None,
+    batch_size: Annotated[int | None, option("Windows computed at once; 16 by default.")] = None,
     separator: Annotated[
-        str | None, typer.Option(help="Between documents of a file; <|endoftext|> by default.")
+        str | None, option("Between documents of a file; <|endoftext|> by default.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     figures: Figures = True,
 ) -> None:
     """Loss, perplexity and bits per byte of language models on text held out."""
-    from gmb_hf.cli.screen import counting, written
     from gmb_hf.language.heldout import evaluate_heldout, write_heldout
     from gmb_hf.tasks.text import SEPARATOR, read_sources
 
     texts = read_sources(text, separator=SEPARATOR if separator is None else separator)
-    with counting("held out") as done:
+    with show.counting("held out") as done:
         found = evaluate_heldout(
             checkpoint,
             texts,
@@ -62,15 +58,12 @@ def heldout(
         )
     paths = write_heldout(found, out, figures=figures)
     _show(found)
-    again = ["gmb", "heldout", "--checkpoint", *checkpoint, "OTHER=FOLDER", "--text", *text]
-    written(paths, following=shlex.join([*again, "--out", str(out)]))
+    again = ("heldout", "--checkpoint", *checkpoint, "OTHER=FOLDER", "--text", *text)
+    show.written(paths, following=show.command(*again, out=out))
 
 
 def _show(found: Heldout) -> None:
     """The table on the screen, a group for each text."""
-    from gmb_hf.cli import screen as show
-    from gmb_hf.escape import number
-    from gmb_hf.tables import Column, Line, Row, Table
 
     heads = ("loss", "perplexity", "bits/byte", "tokens")
     columns = (Column("model", shrinks_to=16), *(Column(head, align="r") for head in heads))

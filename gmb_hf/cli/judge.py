@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gmb_hf.cli.options import Several
+from gmb_hf.cli import screen as show
+from gmb_hf.cli.options import Device, Several, argument, option
+from gmb_hf.escape import number
+from gmb_hf.tables import Column, Table, section
 
 if TYPE_CHECKING:
     from gmb_hf.answers.files import Scores
@@ -25,37 +27,29 @@ class AnswerCommand(Several):
     several = ("--checkpoints",)
 
 
-Trust = Annotated[
-    bool, typer.Option("--trust-remote-code", help="Run code that comes with a model.")
-]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Answers = Annotated[Path, typer.Argument(help="A file of answers, JSON lines.")]
-Out = Annotated[Path, typer.Option(help="The scores: .parquet, .csv or .jsonl.")]
+Trust = Annotated[bool, option("Run code that comes with a model.", "--trust-remote-code")]
+Answers = Annotated[Path, argument("A file of answers, JSON lines.")]
+Out = Annotated[Path, option("The scores: .parquet, .csv or .jsonl.")]
 
 
 @app.command("answer", cls=AnswerCommand)
 def answer(
     checkpoints: Annotated[
-        list[str],
-        typer.Option(help="Folders of checkpoints, of runs, or RUN:STEP=FOLDER; several."),
+        list[str], option("Folders of checkpoints, of runs, or RUN:STEP=FOLDER; several.")
     ],
-    prompts: Annotated[
-        Path, typer.Option(help='A prompt a line; or .jsonl with {"prompt": text} a line.')
-    ],
-    out: Annotated[Path, typer.Option(help="The file of answers.")] = Path("answers.jsonl"),
-    samples: Annotated[
-        int | None, typer.Option(help="Continuations of each prompt; 8 by default.")
-    ] = None,
-    new_tokens: Annotated[int, typer.Option(help="Tokens of a continuation, at most.")] = 32,
-    temperature: Annotated[float, typer.Option(help="Of the sampling.")] = 0.7,
+    prompts: Annotated[Path, option('A prompt a line; or .jsonl with {"prompt": text} a line.')],
+    out: Annotated[Path, option("The file of answers.")] = Path("answers.jsonl"),
+    samples: Annotated[int | None, option("Continuations of each prompt; 8 by default.")] = None,
+    new_tokens: Annotated[int, option("Tokens of a continuation, at most.")] = 32,
+    temperature: Annotated[float, option("Of the sampling.")] = 0.7,
     greedy: Annotated[
-        bool, typer.Option("--greedy", help="One answer, the likeliest token each time.")
+        bool, option("One answer, the likeliest token each time.", "--greedy")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of the draws, the same at every checkpoint.")] = 0,
+    seed: Annotated[int, option("Of the draws, the same at every checkpoint.")] = 0,
     tokenizer: Annotated[
-        str | None, typer.Option(help="Where the checkpoints have none: a folder or a name.")
+        str | None, option("Where the checkpoints have none: a folder or a name.")
     ] = None,
-    batch_size: Annotated[int, typer.Option(help="Continuations made at once.")] = 64,
+    batch_size: Annotated[int, option("Continuations made at once.")] = 64,
     device: Device = "auto",
     trust_remote_code: Trust = False,
 ) -> None:
@@ -63,7 +57,6 @@ def answer(
     from gmb_hf.answers.files import read_prompts
     from gmb_hf.answers.generating import Sampling, about_path, generate
     from gmb_hf.answers.models import find_checkpoints
-    from gmb_hf.cli import screen as show
 
     sampling = Sampling(
         samples=(1 if greedy else 8) if samples is None else samples,
@@ -91,34 +84,30 @@ def answer(
         f"{len(found)} checkpoints of {runs} runs, {len(texts)} prompts, {sampling.samples} "
         f"answers each; {answered} checkpoints were asked now."
     )
-    following = ["gmb", "judge", "rate", str(out), "--judge", "MODEL"]
-    show.written([out, about_path(out)], following=shlex.join(following))
+    following = show.command("judge", "rate", out, judge="MODEL")
+    show.written([out, about_path(out)], following=following)
 
 
 @app.command("rate")
 def rate(
     answers: Answers,
-    judge: Annotated[str, typer.Option(help="A folder, or a repository of the Hub.")],
-    revision: Annotated[
-        str | None, typer.Option(help="Branch, tag or commit of a repository.")
-    ] = None,
-    how: Annotated[
-        str | None, typer.Option(help="label (classifier), likelihood or yes-no (causal).")
-    ] = None,
+    judge: Annotated[str, option("A folder, or a repository of the Hub.")],
+    revision: Annotated[str | None, option("Branch, tag or commit of a repository.")] = None,
+    how: Annotated[str | None, option("label (classifier), likelihood or yes-no (causal).")] = None,
     label: Annotated[
-        str | None, typer.Option(help="Of a classifier: the label whose probability counts.")
+        str | None, option("Of a classifier: the label whose probability counts.")
     ] = None,
     template: Annotated[
-        str | None, typer.Option(help="What the judge reads, with {answer} and {prompt}.")
+        str | None, option("What the judge reads, with {answer} and {prompt}.")
     ] = None,
-    yes: Annotated[str, typer.Option(help="yes-no: the word that means good.")] = " yes",
-    no: Annotated[str, typer.Option(help="yes-no: the word that means bad.")] = " no",
+    yes: Annotated[str, option("yes-no: the word that means good.")] = " yes",
+    no: Annotated[str, option("yes-no: the word that means bad.")] = " no",
     out: Out = Path("scores.parquet"),
-    name: Annotated[str, typer.Option(help="Column of the score.")] = "judge",
+    name: Annotated[str, option("Column of the score.")] = "judge",
     cache: Annotated[
-        Path | None, typer.Option(help="Scores paid for before; in the user's cache by default.")
+        Path | None, option("Scores paid for before; in the user's cache by default.")
     ] = None,
-    batch_size: Annotated[int, typer.Option(help="Answers rated at once.")] = 32,
+    batch_size: Annotated[int, option("Answers rated at once.")] = 32,
     device: Device = "auto",
     trust_remote_code: Trust = False,
 ) -> None:
@@ -126,7 +115,6 @@ def rate(
     from gmb_hf.answers import judges
     from gmb_hf.answers.files import check_scores_path, read_answers
     from gmb_hf.answers.models import find_model
-    from gmb_hf.cli import screen as show
 
     check_scores_path(out, name)
     asking = judges.Asking(how=how, label=label, template=template, yes=yes, no=no)
@@ -139,12 +127,7 @@ def rate(
         show.counting("answers", distinct) as done,
     ):
         found = judges.rate(
-            given,
-            model,
-            known,
-            name=name,
-            batch=batch_size,
-            on_rated=lambda count: done("", count),
+            given, model, known, name=name, batch=batch_size, on_rated=lambda count: done("", count)
         )
     empty = f"; {found.empty} empty ones have no score" if found.empty else ""
     show.say(
@@ -158,10 +141,10 @@ def rate(
 def consistency(
     answers: Answers,
     first_words: Annotated[
-        int | None, typer.Option(help="Compare so many words of an answer; all by default.")
+        int | None, option("Compare so many words of an answer; all by default.")
     ] = None,
     any_case: Annotated[
-        bool, typer.Option("--any-case", help="Capitals are as good as small letters.")
+        bool, option("Capitals are as good as small letters.", "--any-case")
     ] = False,
     out: Out = Path("consistency.parquet"),
 ) -> None:
@@ -176,20 +159,14 @@ def consistency(
 def _finish(out: Path, scores: Scores) -> None:
     """Write the scores, show those of the first run, and say how they come into a log."""
     from gmb_hf.answers.files import write_scores
-    from gmb_hf.cli import screen as show
 
     path = write_scores(out, scores)
     _show(scores)
     show.say(scores.made_by)
-    following = ["gmb", "runs", "join", "--runs", "LOGS", "--scores", str(path)]
-    show.written([path], following=shlex.join(following))
+    show.written([path], following=show.command("runs", "join", runs="LOGS", scores=path))
 
 
 def _show(scores: Scores) -> None:
-    from gmb_hf.cli import screen as show
-    from gmb_hf.escape import number
-    from gmb_hf.tables import Column, Line, Row, Table
-
     columns = (
         Column("run", shrinks_to=12),
         Column("checkpoints", align="r"),
@@ -198,12 +175,10 @@ def _show(scores: Scores) -> None:
     by_run: dict[str, list[tuple[int, float]]] = {}
     for row in scores.rows:
         by_run.setdefault(row.run, []).append((row.step, row.score))
-    rows: list[Row | Line] = []
-    for run, points in list(by_run.items())[:_MOST_RUNS]:
+    rows = []
+    for run, points in by_run.items():
         values = [value for _, value in sorted(points)]
         ends = (values[0], min(values), max(values), values[-1])
         rows.append((run, len(values), *(number(value, 4) for value in ends)))
-    if len(by_run) > _MOST_RUNS:
-        rows.append(Line(f"and {len(by_run) - _MOST_RUNS} more runs"))
     show.console().print()
-    show.table(Table(columns, rows))
+    show.table(Table(columns, section(rows, most=_MOST_RUNS, rest=" runs")))

@@ -13,9 +13,10 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.text import Text
 
-from gmb_hf.cli.screen import console, say_whole
+from gmb_hf.cli import screen as show
+from gmb_hf.cli.options import StepColumn, option
 from gmb_hf.escape import number, one_line, steps
-from gmb_hf.tables import Column, Line, Row, Table
+from gmb_hf.tables import Column, Line, Row, Table, section
 
 if TYPE_CHECKING:
     from gmb_hf.monitor.reading import IndicatorReading, Reading
@@ -43,7 +44,7 @@ class LivePanel:
         self._lowest: dict[str, float] = {}
         self._reading: Reading | None = None
         self._silent = 0.0
-        self._screen = console()
+        self._screen = show.console()
         self._live = Live(console=self._screen, get_renderable=self.draw, refresh_per_second=4)
 
     def __enter__(self) -> Self:
@@ -84,10 +85,7 @@ class LivePanel:
         shown = [item for item in reading.indicators if not item.acts]
         rows: list[Row | Line] = []
         for some, heading in ((acting, "may raise the alarm"), (shown, "shown only")):
-            rows += [Line(heading)] if some else []
-            rows += [self._row(item) for item in some[:_MOST_SHOWN]]
-            if len(some) > _MOST_SHOWN:
-                rows.append(Line(f"and {len(some) - _MOST_SHOWN} more"))
+            rows += section([self._row(item) for item in some], heading, _MOST_SHOWN)
         return Panel(
             Stack(
                 head,
@@ -137,11 +135,11 @@ class PlainLines:
         """Print it where the state is another one."""
         if reading.state != self._state:
             self._state = reading.state
-            say_whole(reading.state, f"step {reading.step}: {reading.reason}")
+            show.say_whole(reading.state, f"step {reading.step}: {reading.reason}")
 
     def note(self, text: str) -> None:
         """Print it."""
-        say_whole("note", text)
+        show.say_whole("note", text)
 
     def waiting(self, seconds: float) -> None:
         """Say nothing: a line each second would hide the others."""
@@ -149,46 +147,38 @@ class PlainLines:
 
 def viewer(log: str) -> LivePanel | PlainLines:
     """The panel in a terminal, lines elsewhere."""
-    return LivePanel(log) if console().is_terminal else PlainLines()
+    return LivePanel(log) if show.console().is_terminal else PlainLines()
 
 
 ALARM_CODE = 3
 
 
 def monitor(
-    lock: Annotated[Path, typer.Option(help="The lock, from gmb lock.")],
-    follow: Annotated[
-        Path, typer.Option(help="Log of one run, .jsonl or .csv; it may still be to come.")
-    ],
+    lock: Annotated[Path, option("The lock, from gmb lock.")],
+    follow: Annotated[Path, option("Log of one run, .jsonl or .csv; it may still be to come.")],
     results: Annotated[
-        Path | None,
-        typer.Option(help="Held-out verdicts by the lock; results.yaml beside it by default."),
+        Path | None, option("Held-out verdicts by the lock; results.yaml beside it by default.")
     ] = None,
     act: Annotated[
-        str | None,
-        typer.Option(help="Which indicators may raise the alarm, with commas; all eligible ones."),
+        str | None, option("Which indicators may raise the alarm, with commas; all eligible ones.")
     ] = None,
     target: Annotated[
-        float | None,
-        typer.Option(help="False alarm budget, one that the lock has; its primary one."),
+        float | None, option("False alarm budget, one that the lock has; its primary one.")
     ] = None,
     until: Annotated[
-        int | None,
-        typer.Option(help="The run ends at this step; where explore runs did by default."),
+        int | None, option("The run ends at this step; where explore runs did by default.")
     ] = None,
-    pid: Annotated[int | None, typer.Option(help="The run ends with this process.")] = None,
+    pid: Annotated[int | None, option("The run ends with this process.")] = None,
     idle: Annotated[
-        float | None,
-        typer.Option(help="It ends after so many seconds without a line; 0: read what is there."),
+        float | None, option("It ends after so many seconds without a line; 0: read what is there.")
     ] = None,
     state: Annotated[
-        Path | None, typer.Option(help="Where the monitor is kept; beside the log by default.")
+        Path | None, option("Where the monitor is kept; beside the log by default.")
     ] = None,
-    run: Annotated[str | None, typer.Option(help="Which run, where a log holds several.")] = None,
-    step_column: Annotated[str, typer.Option(help="Column of steps.")] = "step",
+    run: Annotated[str | None, option("Which run, where a log holds several.")] = None,
+    step_column: StepColumn = "step",
 ) -> None:
     """Watch a growing log; exit 3 at the first ALARM, 0 when the run has ended without one."""
-    from gmb_hf.cli import screen as show
     from gmb_hf.monitor.follow import ENDED_BY, Ending, LogWatch, begin_monitor, ending_of
 
     names = None if act is None else [name.strip() for name in act.split(",")]

@@ -10,13 +10,37 @@ from typing import Annotated, Any, ClassVar
 import typer
 from typer.core import TyperCommand
 
-Figures = Annotated[bool, typer.Option("--figures/--no-figures", help="Draw the figures.")]
+from gmb_hf.errors import InputError, choose, fraction
+
+
+def option(help: str, *names: str, **more: Any) -> Any:
+    """An option with its help text; the name is that of the parameter unless given."""
+    return typer.Option(*names, help=help, **more)
+
+
+def argument(help: str, **more: Any) -> Any:
+    """An argument with its help text."""
+    return typer.Argument(help=help, **more)
+
+
+Runs = Annotated[
+    list[str], option("Run logs: files, folders, globs, or hf://datasets/ORG/NAME@REV.", "--runs")
+]
+MoreRuns = Annotated[list[str] | None, argument("What an unquoted glob leaves.", hidden=True)]
+StepColumn = Annotated[str, option("Column of steps.")]
+RunColumn = Annotated[str, option("Column that tells runs apart.")]
+RunPreset = Annotated[str, option("smoke, quick, standard, hierarchical, paper or reference.")]
+Changes = Annotated[list[str] | None, option("Change a field: training.lr=3e-3.", "--set")]
+Device = Annotated[str, option("auto, cpu or cuda.")]
+Repo = Annotated[str, argument("Repository of the Hub.", metavar="ORG/NAME")]
+Private = Annotated[bool, option("Make a new repository private.", "--private")]
+Figures = Annotated[bool, option("Draw the figures.", "--figures/--no-figures")]
 
 DifferentData = Annotated[
     bool,
-    typer.Option(
+    option(
+        "Compare runs on different data all the same; every table says so.",
         "--allow-fingerprint-mismatch",
-        help="Compare runs on different data all the same; every table says so.",
     ),
 ]
 
@@ -61,16 +85,12 @@ def typed(context: typer.Context) -> dict[str, str]:
 
 def check_sign(sign: int) -> None:
     """Refuse any sign but +1 and -1."""
-    from gmb_hf.errors import InputError
-
     if sign not in (1, -1):
         raise InputError(f"--sign must be +1 or -1, got {sign}")
 
 
 def numbers(option: str, text: str, *, kind: str = "numbers", example: str) -> tuple[float, ...]:
     """Numbers from text with commas between them; `kind` says what they are, for the error."""
-    from gmb_hf.errors import InputError
-
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError:
@@ -121,6 +141,11 @@ def spelled(name: str) -> str | None:
 
     option = Design.views(name).get("option", name.replace("_", "-"))
     return option and f"--{option}"
+
+
+def sources(runs: Sequence[str] | None, more_runs: Sequence[str] | None) -> list[str]:
+    """What `--runs` names, and what an unquoted glob leaves behind it."""
+    return [*(runs or []), *(more_runs or [])]
 
 
 def _design_parameters(without: Sequence[str], also: Mapping[str, str]) -> list[Any]:
@@ -177,7 +202,6 @@ def _value(name: str, value: Any) -> Any:
     """What was typed for a field: text stands for lists and for whatever else is no scalar."""
     from gmb_hf.design.design import Design
     from gmb_hf.documents import choices_in, items_in, parse_yaml, scalar_in
-    from gmb_hf.errors import choose, fraction
 
     annotation, option = Design.model_fields[name].annotation, str(spelled(name))
     choices = choices_in(annotation)
@@ -198,8 +222,6 @@ def _value(name: str, value: Any) -> Any:
 
 def _whole_numbers(option: str, text: str) -> list[int]:
     """Whole numbers from text such as `0:32,40`, where a:b is a, ..., b - 1."""
-    from gmb_hf.errors import InputError
-
     found: list[int] = []
     for part in text.split(","):
         first, colon, last = part.partition(":")
@@ -212,15 +234,15 @@ def _whole_numbers(option: str, text: str) -> list[int]:
     return found
 
 
-def check_event(context: typer.Context, event: str) -> None:
-    """Refuse an option that belongs to another type of event than this one.
+def check_event(context: typer.Context, event: str | None) -> None:
+    """Refuse an option that belongs to another type of event than this one (None: the default).
 
     Raises:
         InputError: an option that would be passed over must not look as if it counted.
     """
     from gmb_hf.design.design import Design
-    from gmb_hf.errors import InputError
 
+    event = event or Design.model_fields["event_type"].default
     for name in context.meta.get(_TYPED, {}):
         other = Design.views(name).get("only", event)
         if other != event:
@@ -234,7 +256,6 @@ def check_event(context: typer.Context, event: str) -> None:
 def said_in_options() -> Iterator[None]:
     """What is wrong with a design that was made inside is said in options."""
     from gmb_hf.design.design import Design
-    from gmb_hf.errors import InputError
 
     try:
         yield
@@ -248,7 +269,8 @@ def in_options(message: str) -> str:
     """A message about fields of a design, by their places, in the options that set them."""
     from gmb_hf.design.design import Design
 
-    def option(name: str, value: str | None) -> str | None:
+    def worded(name: str, value: str | None) -> str | None:
         return f"{spelled(name)} {value}" if value not in (None, "true") else spelled(name)
 
-    return Design.reworded(message.replace("candidates: the name", "--score: the name"), option)
+    message = message.replace("candidates: the name", "--score: the name")
+    return Design.reworded(message, worded)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -12,13 +11,17 @@ from rich.text import Text
 from gmb_hf.cli import screen as show
 from gmb_hf.cli.options import (
     DesignCommand,
+    MoreRuns,
     check_event,
     check_sign,
     design_fields,
     in_options,
+    option,
     said_in_options,
+    sources,
     typed,
 )
+from gmb_hf.errors import CheckFailed, InputError
 from gmb_hf.escape import number
 from gmb_hf.tables import Column, Table
 
@@ -64,8 +67,15 @@ def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
         "–: no number of runs is enough.",
         style="dim",
     )
-    if found.chosen is not None:
-        show.say(_advice(found), style="bold")
+    best = found.chosen
+    if best is not None:
+        show.say(
+            f"Train {best.explore:,} explore runs, of which {best.calibration:,} should have "
+            f"negative windows and buy an expected rate of {best.budgets[goal.primary]:.3f} at "
+            f"{goal.primary:g}, and {best.held_out:,} held-out runs: a score as good as supposed "
+            f"is then supported with a probability of about {goal.power:.0%}.",
+            style="bold",
+        )
     enough = (
         f"{null_draws:,} are enough"
         if null_draws >= found.null_draws
@@ -105,18 +115,6 @@ def _suppositions(found: Plan, measured: Pilot | None) -> str:
     )
 
 
-def _advice(found: Plan) -> str:
-    goal, row = found.goal, found.chosen
-    if row is None or row.held_out is None:
-        return ""
-    return (
-        f"Train {row.explore:,} explore runs, of which {row.calibration:,} should have negative "
-        f"windows and buy an expected rate of {row.budgets[goal.primary]:.3f} at {goal.primary:g}, "
-        f"and {row.held_out:,} held-out runs: a score as good as supposed is then supported with "
-        f"a probability of about {goal.power:.0%}."
-    )
-
-
 # Without a pilot nothing is read from the other fields of the design.
 _OF_THE_GOAL = {
     "fpr_targets",
@@ -144,66 +142,60 @@ class PlanCommand(DesignCommand):
 def plan(
     context: typer.Context,
     coverage: Annotated[
-        float | None,
-        typer.Option(help="Share of events that the score warns of, at the rate it is given."),
+        float | None, option("Share of events that the score warns of, at the rate it is given.")
     ] = None,
     power: Annotated[
-        float, typer.Option(help="Probability of a conclusive verdict, if the score is so good.")
+        float, option("Probability of a conclusive verdict, if the score is so good.")
     ] = 0.8,
     candidates: Annotated[
-        int | None, typer.Option(help="Scores in the lock; 1, or those of --prereg.")
+        int | None, option("Scores in the lock; 1, or those of --prereg.")
     ] = None,
     assume_windows: Annotated[
         float | None,
-        typer.Option(
-            help="Independent negative windows a run: runs' rates vary by f(1-f)/this. [10]"
-        ),
+        option("Independent negative windows a run: runs' rates vary by f(1-f)/this. [10]"),
     ] = None,
     assume_events: Annotated[
-        float | None, typer.Option(help="Share of runs that have an event. [0.9]")
+        float | None, option("Share of runs that have an event. [0.9]")
     ] = None,
     assume_negatives: Annotated[
-        float | None, typer.Option(help="Share of runs that have negative windows. [0.75]")
+        float | None, option("Share of runs that have negative windows. [0.75]")
     ] = None,
     assume_chance: Annotated[
-        float | None, typer.Option(help="Coverage by chance at equal cost; left out unless given.")
+        float | None, option("Coverage by chance at equal cost; left out unless given.")
     ] = None,
-    prereg: Annotated[
-        Path | None, typer.Option(help="Take the design from this preregistration.")
-    ] = None,
+    prereg: Annotated[Path | None, option("Take the design from this preregistration.")] = None,
     pilot: Annotated[
-        list[str] | None, typer.Option(help="Measure instead of assume: logs of pilot runs.")
+        list[str] | None, option("Measure instead of assume: logs of pilot runs.")
     ] = None,
-    more_runs: Annotated[
-        list[str] | None, typer.Argument(hidden=True, help="What an unquoted glob leaves.")
-    ] = None,
-    score: Annotated[str | None, typer.Option(help="Pilot: a column, or an indicator.")] = None,
-    sign: Annotated[int, typer.Option(help="Pilot: +1, or -1 where low scores mean risk.")] = 1,
-    step_column: Annotated[str, typer.Option(help="Pilot: column of steps.")] = "step",
-    run_column: Annotated[str, typer.Option(help="Pilot: column that tells runs apart.")] = "run",
+    more_runs: MoreRuns = None,
+    score: Annotated[str | None, option("Pilot: a column, or an indicator.")] = None,
+    sign: Annotated[int, option("Pilot: +1, or -1 where low scores mean risk.")] = 1,
+    step_column: Annotated[str, option("Pilot: column of steps.")] = "step",
+    run_column: Annotated[str, option("Pilot: column that tells runs apart.")] = "run",
     out: Annotated[
-        Path | None, typer.Option(help="Write the plan, as .json or .yaml; else nothing is.")
+        Path | None, option("Write the plan, as .json or .yaml; else nothing is.")
     ] = None,
 ) -> None:
     """Say how many explore and held-out runs to train for a verdict, and what each number buys."""
     from gmb_hf.benchmark.planning import check_ending, plan_runs, write_plan
-    from gmb_hf.cli import screen as show
     from gmb_hf.design.design import Design
-    from gmb_hf.errors import CheckFailed, InputError
     from gmb_hf.hub.sources import read_runs
 
     if out is not None:
         check_ending(out)
-    sources = [*(pilot or []), *(more_runs or [])]
+    given = sources(pilot, more_runs)
     fields = design_fields(context)
-    if not sources:
-        _refuse(context, {*_OF_THE_PILOT, *fields} - _OF_THE_GOAL)
+    if not given:
+        # Options that describe a pilot would be passed over.
+        for name, flag in typed(context).items():
+            if name in {*_OF_THE_PILOT, *fields} - _OF_THE_GOAL:
+                raise InputError(f"{flag} describes a pilot: give its logs with --pilot")
     if prereg is not None:
         design = Design.read(prereg)
         with said_in_options():
             design = design.replace(**fields)
     else:
-        if sources and not (score and fields.get("horizon") and fields.get("safe_gap")):
+        if given and not (score and fields.get("horizon") and fields.get("safe_gap")):
             raise InputError(
                 "--pilot needs --score COLUMN, --horizon H and --safe-gap G (and --metric COLUMN), "
                 "or --prereg FILE"
@@ -216,8 +208,8 @@ def plan(
             design = Design.of({"horizon": 1, "safe_gap": 2, **fields})
     check_event(context, design.event_type)
     measured = None
-    if sources:
-        log = read_runs(sources, step_column=step_column, run_column=run_column)
+    if given:
+        log = read_runs(given, step_column=step_column, run_column=run_column)
         measured = _pilot(log, design, score, sign, typed_design=prereg is None)
     found = plan_runs(
         design,
@@ -231,9 +223,9 @@ def plan(
         chance=assume_chance,
     )
     show_plan(found, measured, design.null_draws)
-    following = shlex.join(["gmb", "prereg", "init", "--out", "prereg.yaml"])
+    following = show.command("prereg", "init", out="prereg.yaml")
     if prereg is not None:
-        following = shlex.join(["gmb", "lock", "--prereg", str(prereg), "--runs", "EXPLORE_RUNS"])
+        following = show.command("lock", prereg=prereg, runs="EXPLORE_RUNS")
     show.written([write_plan(found, out)] if out is not None else [], following=following)
     if found.chosen is None:
         most = found.rows[-1].calibration
@@ -248,7 +240,6 @@ def _pilot(
 ) -> Pilot:
     from gmb_hf.benchmark.planning import pilot
     from gmb_hf.benchmark.prepare import own_score
-    from gmb_hf.errors import InputError
 
     check_sign(sign)
     try:
@@ -257,12 +248,3 @@ def _pilot(
         return pilot(design, log)
     except InputError as error:
         raise error.reworded(in_options(str(error)) if typed_design else str(error)) from error
-
-
-def _refuse(context: typer.Context, names: set[str]) -> None:
-    """Without a pilot, options that describe one would be passed over: they are refused."""
-    from gmb_hf.errors import InputError
-
-    for name, option in typed(context).items():
-        if name in names:
-            raise InputError(f"{option} describes a pilot: give its logs with --pilot")

@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.text import Text
+
+from gmb_hf.cli import screen
+from gmb_hf.cli.options import argument, option
+from gmb_hf.errors import InputError
+from gmb_hf.tables import Column, Line, Row, Table, section
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from gmb_hf.report.compare import Comparison, IndicatorPair
-    from gmb_hf.tables import Line, Row
-
 
 app = typer.Typer(no_args_is_help=True)
 
 _HEADS = {"label": "label", "AUC": "AUC", "FPR": "FPR", "coverage": "cover", "p": "p"}
 
 
-@app.callback()
-def _results() -> None:
-    """Check results files, and compare two."""
-
-
 @app.command()
-def validate(
-    file: Annotated[Path, typer.Argument(help="A results file of anybody's, YAML or JSON.")],
-) -> None:
+def validate(file: Annotated[Path, argument("A results file of anybody's, YAML or JSON.")]) -> None:
     """Say whether a file is results of schema v0.4, naming every violation by its path.
 
     Exit code 0: it is; 2: it violates the schema, or cannot be read. Keys that begin with x_ are
     extensions, which any writer may add.
     """
     from gmb_hf.benchmark.results import check_results
-    from gmb_hf.cli import screen
-    from gmb_hf.errors import InputError
 
     found = check_results(file)
     for path in found.set_aside:
@@ -54,29 +46,24 @@ def validate(
         f"{file} matches the results schema v0.4: {indicators:,} "
         f"indicator{'' if indicators == 1 else 's'}, {summary.n_seeds:,} runs, {events} events."
     )
-    following = shlex.join(["gmb", "results", "compare", str(file), "OTHER.yaml"])
-    screen.written([], following=following)
+    screen.written([], following=screen.command("results", "compare", file, "OTHER.yaml"))
 
 
 @app.command()
 def compare(
-    a: Annotated[Path, typer.Argument(help="A results file.", metavar="A")],
-    b: Annotated[Path, typer.Argument(help="Another one.", metavar="B")],
-    out: Annotated[
-        Path | None, typer.Option(help="Write the comparison, as .md, .csv or .json.")
-    ] = None,
+    a: Annotated[Path, argument("A results file.", metavar="A")],
+    b: Annotated[Path, argument("Another one.", metavar="B")],
+    out: Annotated[Path | None, option("Write the comparison, as .md, .csv or .json.")] = None,
     allow_fingerprint_mismatch: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Show files of different runs or designs as well; they are not comparable.",
             "--allow-fingerprint-mismatch",
-            help="Show files of different runs or designs as well; they are not comparable.",
         ),
     ] = False,
 ) -> None:
     """Put two evaluations side by side, indicator by indicator; what changed is marked."""
     from gmb_hf.benchmark.results import Results
-    from gmb_hf.cli import screen
-    from gmb_hf.errors import InputError
     from gmb_hf.report.compare import check_ending, write_comparison
     from gmb_hf.report.compare import compare as side_by_side
 
@@ -90,13 +77,11 @@ def compare(
         )
     _print(found, a, b)
     paths = [] if out is None else [write_comparison(found, str(a), str(b), out)]
-    screen.written(paths, following=shlex.join(["gmb", "results", "validate", str(b)]))
+    screen.written(paths, following=screen.command("results", "validate", b))
 
 
 def _print(found: Comparison, a: Path, b: Path) -> None:
-    from gmb_hf.cli import screen
     from gmb_hf.report.compare import count_changes, verdict
-    from gmb_hf.tables import Column, Line, Table
 
     columns = (
         Column("score", shrinks_to=12),
@@ -105,9 +90,8 @@ def _print(found: Comparison, a: Path, b: Path) -> None:
     )
     rows: list[Row | Line] = []
     for heading, changed in (("Different", True), ("The same", False)):
-        items = [item for item in found.indicators if item.changed == changed]
-        rows += [Line(heading)] if items else []
-        rows += [row for item in items for row in _rows(item)]
+        items = [row for item in found.indicators if item.changed == changed for row in _rows(item)]
+        rows += section(items, heading)
     screen.say_whole("A", str(a))
     screen.say_whole("B", str(b))
     screen.console().print()
@@ -122,8 +106,6 @@ def _print(found: Comparison, a: Path, b: Path) -> None:
 
 def _rows(item: IndicatorPair) -> list[Row]:
     """A line for each file; one line where they agree or only one has it."""
-    from rich.text import Text
-
     from gmb_hf.report.compare import shown
 
     def cells(side: str) -> list[Text]:

@@ -1,4 +1,4 @@
-"""`gmb run`: everything, from seeds to a verdict."""
+"""`gmb run`: everything, from seeds to a verdict; `gmb train`: run logs; `gmb model push`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,20 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from gmb_hf.cli.options import DesignCommand, Figures, check_event, design_fields
+from gmb_hf.cli import screen as show
+from gmb_hf.cli.options import (
+    Changes,
+    DesignCommand,
+    Device,
+    Figures,
+    Private,
+    Repo,
+    RunPreset,
+    argument,
+    check_event,
+    design_fields,
+    option,
+)
 
 
 class RunCommand(DesignCommand):
@@ -20,18 +33,13 @@ class RunCommand(DesignCommand):
 
 def run(
     context: typer.Context,
-    out: Annotated[Path, typer.Option(help="Folder for all of it; an earlier start resumes.")],
-    preset: Annotated[
-        str, typer.Option(help="smoke, quick, standard, hierarchical, paper or reference.")
-    ] = "quick",
-    changes: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a field: training.lr=3e-3.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    out: Annotated[Path, option("Folder for all of it; an earlier start resumes.")],
+    preset: RunPreset = "quick",
+    changes: Changes = None,
+    device: Device = "auto",
     figures: Figures = True,
 ) -> None:
     """Train, explore, lock, evaluate and report; the same command goes on where it stopped."""
-    from gmb_hf.cli import screen as show
     from gmb_hf.run import run as run_all
     from gmb_hf.training.presets import preset as named
 
@@ -53,29 +61,20 @@ def run(
 
 
 def train(
-    out: Annotated[Path, typer.Option(help="Folder for the run logs; an earlier start resumes.")],
-    preset: Annotated[
-        str, typer.Option(help="smoke, quick, standard, hierarchical, paper or reference.")
-    ] = "quick",
-    seeds: Annotated[
-        str | None, typer.Option(help="E.g. 0:64 or 3,7; the preset's seeds by default.")
-    ] = None,
-    changes: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a field: training.lr=3e-3.")
-    ] = None,
+    out: Annotated[Path, option("Folder for the run logs; an earlier start resumes.")],
+    preset: RunPreset = "quick",
+    seeds: Annotated[str | None, option("E.g. 0:64 or 3,7; the preset's seeds by default.")] = None,
+    changes: Changes = None,
     engine: Annotated[
-        str, typer.Option(help="stacked: many seeds at once; single: one model at a time.")
+        str, option("stacked: many seeds at once; single: one model at a time.")
     ] = "stacked",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    data: Annotated[
-        str | None, typer.Option(help="The task's rows from the Hub: ORG/NAME@REV.")
-    ] = None,
+    device: Device = "auto",
+    data: Annotated[str | None, option("The task's rows from the Hub: ORG/NAME@REV.")] = None,
     save_models: Annotated[
-        str | None, typer.Option(help="Keep the models of these seeds, e.g. 0:4, in OUT/models.")
+        str | None, option("Keep the models of these seeds, e.g. 0:4, in OUT/models.")
     ] = None,
 ) -> None:
     """Train many seeds of a preset and log what happens inside them."""
-    from gmb_hf.cli.screen import written
     from gmb_hf.hub.sources import data_source
     from gmb_hf.training.config import parse_seeds
     from gmb_hf.training.presets import preset as named
@@ -86,4 +85,31 @@ def train(
     keep = parse_seeds(save_models) if save_models else ()
     about = data_source(data, config.task) if data else None
     paths = train_seeds(config, wanted, out, engine=engine, device=device, about=about, keep=keep)
-    written(paths, following=shlex.join(["gmb", "explore", "--runs", str(out / "logs")]))
+    show.written(paths, following=show.command("explore", runs=out / "logs"))
+
+
+# `gmb model`: models that a training kept.
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command()
+def push(
+    checkpoint: Annotated[
+        Path, argument("What --save-models kept, e.g. runs/quick/models/seed_1000.")
+    ],
+    repo: Repo,
+    results: Annotated[
+        Path | None, option("A results.yaml, for the card's table of verdicts.")
+    ] = None,
+    private: Private = False,
+) -> None:
+    """Publish a checkpoint with its log and a card, in one commit."""
+    from gmb_hf.hub.models import push_model
+
+    done = push_model(checkpoint, repo, results=results, private=private)
+    call = (
+        "import gmb_hf.modeling, transformers as t; "
+        f"t.AutoModelForCausalLM.from_pretrained({repo!r}, revision={done.commit!r})"
+    )
+    show.pushed(done, following=f"python -c {shlex.quote(call)}")

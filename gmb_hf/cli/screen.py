@@ -6,10 +6,12 @@ control characters.
 
 from __future__ import annotations
 
+import itertools
 import os
+import shlex
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -19,7 +21,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gmb_hf.escape import number, one_line, p_value, steps
-from gmb_hf.tables import Column, Line, Row, Table
+from gmb_hf.tables import Column, Line, Row, Table, section
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.locking import Explored
@@ -80,6 +82,18 @@ def say(text: str, style: str = "") -> None:
 def say_whole(label: str, text: str) -> None:
     """Print a line that somebody may copy: it is folded by the terminal, never broken."""
     console().print(Text(f"{label:<8}{one_line(text)}"), soft_wrap=True)
+
+
+def notes(texts: Iterable[str]) -> None:
+    """Print remarks, each as a paragraph."""
+    for text in texts:
+        say(f"note: {text}")
+
+
+def command(*words: object, **options: object) -> str:
+    """A command to type next, quoted for a shell; options that are None are left out."""
+    given = [(f"--{name}", value) for name, value in options.items() if value is not None]
+    return shlex.join(map(str, ["gmb", *words, *itertools.chain(*given)]))
 
 
 def table(shown: Table) -> None:
@@ -147,12 +161,8 @@ def verdicts(results: Results, report: Path) -> None:
     target = found.target
     rows: list[Row | Line] = []
     for name, heading in GROUPS.items():
-        items = found.group(name)
-        shown = items[: _MOST_SCORES[name]]
-        rows += [Line(heading)] if items else []
-        rows += [_verdict(item, target) for item in shown]
-        if len(items) > len(shown):
-            rows.append(Line(f"and {len(items) - len(shown)} more in {report}"))
+        scores = [_verdict(item, target) for item in found.group(name)]
+        rows += section(scores, heading, _MOST_SCORES[name], f" in {report}")
     console().print()
     say(found.sentence, style="bold")
     console().print()
@@ -215,10 +225,8 @@ def explored(rows: Sequence[Explored], path: Path) -> None:
     """The best of both signs, and the warning that a search proves nothing."""
     from gmb_hf.design.design import ENSEMBLE
 
-    found: list[Row | Line] = [*Table.of(rows[:_MOST_EXPLORED], _EXPLORED).rows]
-    if len(rows) > _MOST_EXPLORED:
-        found.append(Line(f"and {len(rows) - _MOST_EXPLORED} more in {path}"))
-    table(Table(_EXPLORED, found))
+    every = Table.of(rows, _EXPLORED).rows
+    table(Table(_EXPLORED, section(every, most=_MOST_EXPLORED, rest=f" in {path}")))
     say(
         "Explore: nothing here is a claim. Both signs were tried on the runs that are shown; only "
         "held-out runs, judged by a lock, can support an alarm."

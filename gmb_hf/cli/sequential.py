@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gmb_hf.cli import screen
-from gmb_hf.cli.options import DifferentData, Figures
+from gmb_hf.cli.options import Changes, Device, DifferentData, Figures, argument, option
+from gmb_hf.errors import InputError
 from gmb_hf.escape import number, p_value
 from gmb_hf.tables import Column, Table
 
@@ -20,73 +20,58 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 
-Suite = Annotated[str, typer.Option(help="modular or formal.")]
-LossPositions = Annotated[str | None, typer.Option(help="answer or all.")]
-DataSeed = Annotated[int | None, typer.Option(help="Draws the split; 42.")]
-Prime = Annotated[int | None, typer.Option(help="Modulus of the modular suite.")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Suite = Annotated[str, option("modular or formal.")]
+LossPositions = Annotated[str | None, option("answer or all.")]
+DataSeed = Annotated[int | None, option("Draws the split; 42.")]
+Prime = Annotated[int | None, option("Modulus of the modular suite.")]
 Baseline = Annotated[
-    str | None,
-    typer.Option(help="Which variant the others are held against; dense, or the first."),
+    str | None, option("Which variant the others are held against; dense, or the first.")
 ]
-
-
-@app.callback()
-def _sequential() -> None:
-    """Train tasks one after the other, and measure what is kept."""
 
 
 @app.command()
 def run(
     context: typer.Context,
     suite: Suite,
-    out: Annotated[Path, typer.Option(help="Folder for all of it; an earlier start resumes.")],
-    preset: Annotated[str, typer.Option(help="replication or quick.")] = "quick",
+    out: Annotated[Path, option("Folder for all of it; an earlier start resumes.")],
+    preset: Annotated[str, option("replication or quick.")] = "quick",
     variants: Annotated[
-        str,
-        typer.Option(help="E.g. dense,banded-256,sort-4,blend-8,hebbian-4; + joins two in one."),
+        str, option("E.g. dense,banded-256,sort-4,blend-8,hebbian-4; + joins two in one.")
     ] = "dense",
-    seeds: Annotated[str, typer.Option(help="E.g. 0:8 or 1337,42,7.")] = "0:8",
-    order: Annotated[
-        str | None, typer.Option(help="Tasks in the order of training, with commas.")
-    ] = None,
+    seeds: Annotated[str, option("E.g. 0:8 or 1337,42,7.")] = "0:8",
+    order: Annotated[str | None, option("Tasks in the order of training, with commas.")] = None,
     steps: Annotated[
-        str | None, typer.Option(help="Updates in each phase, or one number a phase: 500,1000,...")
+        str | None, option("Updates in each phase, or one number a phase: 500,1000,...")
     ] = None,
     stop_loss: Annotated[
-        float | None,
-        typer.Option(help="Held-out loss at which a seed's phase ends; --set can say none."),
+        float | None, option("Held-out loss at which a seed's phase ends; --set can say none.")
     ] = None,
     stop_early: Annotated[
-        str | None, typer.Option(help="In which phases, e.g. 1,2; all if not given.")
+        str | None, option("In which phases, e.g. 1,2; all if not given.")
     ] = None,
     carry_optimizer: Annotated[
-        bool, typer.Option("--carry-optimizer", help="Keep AdamW's moments from phase to phase.")
+        bool, option("Keep AdamW's moments from phase to phase.", "--carry-optimizer")
     ] = False,
     op_token: Annotated[
-        str | None,
-        typer.Option(help="shared: one token for all operations, as published; or distinct."),
+        str | None, option("shared: one token for all operations, as published; or distinct.")
     ] = None,
     loss_positions: Annotated[
-        str | None, typer.Option(help="answer, or all: the loss over every token of the rows.")
+        str | None, option("answer, or all: the loss over every token of the rows.")
     ] = None,
     compat_batch: Annotated[
-        bool, typer.Option("--compat-batch", help="Drop the last training row, as published.")
+        bool, option("Drop the last training row, as published.", "--compat-batch")
     ] = False,
     data_seed: DataSeed = None,
     prime: Prime = None,
-    changes: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a field: training.lr=3e-3.")
-    ] = None,
+    changes: Changes = None,
     save_models: Annotated[
-        str, typer.Option(help="Keep models after the last phase, after all, or none.")
+        str, option("Keep models after the last phase, after all, or none.")
     ] = "last",
     track: Annotated[
-        list[str] | None, typer.Option(help="tensorboard, trackio or wandb; several are possible.")
+        list[str] | None, option("tensorboard, trackio or wandb; several are possible.")
     ] = None,
     jobs: Annotated[
-        int | None,
-        typer.Option(help="Groups of seeds trained at a time; on a CPU one a core if not given."),
+        int | None, option("Groups of seeds trained at a time; on a CPU one a core if not given.")
     ] = None,
     device: Device = "auto",
     figures: Figures = True,
@@ -110,28 +95,27 @@ def run(
     )
     assert finished is not None  # this is the only process
     _print_summary(finished.summary)
-    _print_notes(finished.notes)
+    screen.notes(finished.notes)
     screen.written(finished.paths, following=shlex.join(finished.following))
 
 
 @app.command("eval")
 def evaluate(
     context: typer.Context,
-    checkpoint: Annotated[Path, typer.Option(help="A folder that save_pretrained left.")],
+    checkpoint: Annotated[Path, option("A folder that save_pretrained left.")],
     suite: Suite,
     preset: Annotated[
-        str | None,
-        typer.Option(help="replication or quick; if not given, that of the checkpoint's own run."),
+        str | None, option("replication or quick; if not given, that of the checkpoint's own run.")
     ] = None,
-    op_token: Annotated[str | None, typer.Option(help="shared or distinct.")] = None,
+    op_token: Annotated[str | None, option("shared or distinct.")] = None,
     prime: Prime = None,
     loss_positions: LossPositions = None,
     data_seed: DataSeed = None,
     changes: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a field: suite.train_fraction=0.6.")
+        list[str] | None, option("Change a field: suite.train_fraction=0.6.", "--set")
     ] = None,
     device: Device = "auto",
-    out: Annotated[Path, typer.Option(help="Where to write it.")] = Path("evaluation.json"),
+    out: Annotated[Path, option("Where to write it.")] = Path("evaluation.json"),
 ) -> None:
     """Held-out loss and accuracy of a checkpoint on every task, through the model itself."""
     from gmb_hf.sequential.run import evaluate_checkpoint
@@ -154,25 +138,23 @@ def evaluate(
         Column("accuracy", number, take="accuracy"),
     )
     screen.table(Table.of(found.results, columns))
-    following = ["cat", str(found.path)]
+    following = shlex.join(["cat", str(found.path)])
     if found.design is not None:
-        following = ["gmb", "sequential", "report", str(found.design.parent)]
-    screen.written([found.path], following=shlex.join(following))
+        following = screen.command("sequential", "report", found.design.parent)
+    screen.written([found.path], following=following)
 
 
 @app.command()
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of gmb sequential run.")],
+    runs: Annotated[list[Path], argument("Folders of gmb sequential run.")],
     out: Annotated[
-        Path | None,
-        typer.Option(help="Where to write; of one run its own folder, if not given."),
+        Path | None, option("Where to write; of one run its own folder, if not given.")
     ] = None,
     baseline: Baseline = None,
     allow_fingerprint_mismatch: DifferentData = False,
     figures: Figures = True,
 ) -> None:
     """Matrices, retention, forgetting and paired tests: retention.json, tables and figures."""
-    from gmb_hf.errors import InputError
     from gmb_hf.sequential.report import sequential_report
 
     if out is None and len(runs) > 1:
@@ -186,24 +168,24 @@ def report(
         figures=figures,
     )
     _print_summary(made.summary)
-    _print_notes(made.summary.notes)
-    matrix = shlex.quote(str(target / "tables" / "matrix_loss.md"))
-    screen.written(list(made.files), following=f"cat {matrix}")
+    screen.notes(made.summary.notes)
+    matrix = target / "tables" / "matrix_loss.md"
+    screen.written(list(made.files), following=shlex.join(["cat", str(matrix)]))
 
 
 def generalization(
     logs: Annotated[
         list[str],
-        typer.Argument(
+        argument(
+            "Run logs of each variant: files, folders or globs; a name may come again.",
             metavar="NAME=PATH...",
-            help="Run logs of each variant: files, folders or globs; a name may come again.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Where to write.")] = Path("generalization"),
+    out: Annotated[Path, option("Where to write.")] = Path("generalization"),
     baseline: Baseline = None,
-    train: Annotated[str | None, typer.Option(help="Column of the training loss.")] = None,
-    validation: Annotated[str | None, typer.Option(help="Column of the validation loss.")] = None,
-    points: Annotated[int, typer.Option(help="Training losses that are looked at.")] = 32,
+    train: Annotated[str | None, option("Column of the training loss.")] = None,
+    validation: Annotated[str | None, option("Column of the validation loss.")] = None,
+    points: Annotated[int, option("Training losses that are looked at.")] = 32,
     allow_fingerprint_mismatch: DifferentData = False,
     figures: Figures = True,
 ) -> None:
@@ -220,9 +202,9 @@ def generalization(
     )
     files = write_generalised(found, curves, out, figures=figures)
     _print_generalisation(found)
-    _print_notes(found.notes)
-    table = shlex.quote(str(out / "tables" / "generalization_losses.md"))
-    screen.written(files, following=f"cat {table}")
+    screen.notes(found.notes)
+    table = out / "tables" / "generalization_losses.md"
+    screen.written(files, following=shlex.join(["cat", str(table)]))
 
 
 # What the commands print.
@@ -288,8 +270,3 @@ def _print_generalisation(found: Generalisation) -> None:
     if found.matched:
         screen.console().print()
         screen.table(Table.of(found.matched, pairs))
-
-
-def _print_notes(notes: Sequence[str]) -> None:
-    for note in notes:
-        screen.say(f"note: {note}")

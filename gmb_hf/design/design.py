@@ -241,7 +241,6 @@ Facts = Mapping[str, NDArray[np.float64]]
 _COMPARISON = re.compile(
     r"\s*(?P<name>[A-Za-z_][\w./-]*)\s*(?P<sign><=|>=|==|!=|<|>)\s*(?P<number>\S+)\s*"
 )
-_AND = re.compile(r"\s+and\s+")
 _COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -271,10 +270,10 @@ def parse(where: str) -> tuple[Comparison, ...]:
     Comparison(name='seed', sign='<', number=100.0)
     """
     found = []
-    for part in _AND.split(where):
+    for part in re.split(r"\s+and\s+", where):
         match = _COMPARISON.fullmatch(part)
-        number = _number(match["number"]) if match else None
-        if match is None or number is None:
+        number = _as_number(match["number"]) if match else None
+        if match is None or not isinstance(number, float) or not np.isfinite(number):
             raise ValueError(
                 f"{where!r} is no predicate: write comparisons of a name with a number, joined by "
                 f"'and', e.g. {EVENT_STEP} > 1000 and weight_decay >= 0.5"
@@ -332,14 +331,6 @@ def event_facts(event_step: NDArray[np.float64]) -> dict[str, NDArray[np.float64
     return {EVENT_STEP: np.where(np.isnan(event_step), np.inf, event_step)}
 
 
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if np.isfinite(number) else None
-
-
 # The design itself.
 
 
@@ -389,11 +380,7 @@ class Design(Document):
     seeds_eval: Many[int] = at("boundary.seeds_eval", (), "held out: looked at once, by evaluate")
 
     event_type: EventType = at(
-        "event.type",
-        "E_jump",
-        f"{', '.join(_FIRST)} or {_LAST}",
-        option="event",
-        preset="event",
+        "event.type", "E_jump", f"{', '.join(_FIRST)} or {_LAST}", option="event", preset="event"
     )
     metric: str = at("event.metric", "test_acc", "the observable that jumps or settles")
     w_event: Steps = at(
@@ -552,9 +539,7 @@ class Design(Document):
     )
 
     protocol: Literal["strict", "v0.4"] = at(
-        "x_protocol",
-        "strict",
-        "strict: locked conformal thresholds and chance nulls; or v0.4",
+        "x_protocol", "strict", "strict: locked conformal thresholds and chance nulls; or v0.4"
     )
     burn_in: Count = at("x_burn_in", 0, "windows before this step are ignored")
     primary_fpr: Share = at("x_primary_fpr", 0.05, "the operating point that the verdict is about")
@@ -589,9 +574,7 @@ class Design(Document):
         example=(),
     )
     looks: Positive = at(
-        "x_looks",
-        1,
-        "how often held-out runs may be judged, runs added in between; splits alpha",
+        "x_looks", 1, "how often held-out runs may be judged, runs added in between; splits alpha"
     )
     max_eval_seeds: Positive | None = at(
         "x_max_eval_seeds", None, "most held-out runs over all looks", example=400
@@ -615,7 +598,7 @@ class Design(Document):
         return seeds
 
     @model_validator(mode="after")
-    def _event_is_whole(self) -> Self:
+    def _sound(self) -> Self:
         required = EVENT_TYPES[self.event_type].required
         if any(getattr(self, name) is None for name in required):
             keys = " and ".join(self.places()[name].rpartition(".")[2] for name in required)
@@ -626,10 +609,6 @@ class Design(Document):
                 f"event: x_plateau_regression {self.plateau_regression} must be less than "
                 f"x_plateau_checkpoints {length}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _targets_are_reachable(self) -> Self:
         targets = self.fpr_targets
         if len(set(targets)) != len(targets) or not targets:
             raise ValueError("operating_points: fpr_targets must name at least one rate, each once")
@@ -638,10 +617,6 @@ class Design(Document):
                 f"operating_points: min_targets_ok is {self.min_targets_ok}, but there are only "
                 f"{len(targets)} fpr_targets"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
         twice = repeated(candidate.name for candidate in self.candidates)
         if twice is not None:
             raise ValueError(f"candidates: the name {twice!r} is used twice")
@@ -660,10 +635,6 @@ class Design(Document):
             )
         if not self.smoothing_sweep:
             raise ValueError("x_smoothing_sweep must name at least one length; 1 is no smoothing")
-        return self
-
-    @model_validator(mode="after")
-    def _strata_and_looks(self) -> Self:
         twice = repeated(stratum.name for stratum in self.strata)
         if twice is not None:
             raise ValueError(f"x_strata: the name {twice!r} is used twice")

@@ -30,6 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtrc, bdtrik, betaincinv, gammainc
 
+from gmb_hf.stats import runs_for_zero
+
 # 1/f and 5(1-f)/f of round targets are whole numbers that floats may miss from above.
 _SLACK = 1e-9
 
@@ -209,7 +211,7 @@ def power_of_budget(goal: Goal, target: float, windows: float, m: int, n: int) -
         m, n: calibration and held-out runs with negative windows.
     """
     line = goal.line(target)
-    if m < runs_needed(target) or n < runs_for_silence(line):
+    if m < runs_needed(target) or n < runs_for_zero(line):
         return 0.0
     mean = target - (1 - target) * (1 - 1 / windows) / m
     spread = mean * (1 - mean) / windows
@@ -242,11 +244,6 @@ def power_of(goal: Goal, assumed: Assumed, m: int, n: int) -> float:
     if m < runs_needed(goal.primary):
         return 0.0
     return float(met[goal.min_targets_ok :].sum()) * power_of_coverage(goal, assumed, n)
-
-
-def runs_for_silence(line: float) -> int:
-    """Runs that must be silent before the exact 95% bound on the share that alarm is `line`."""
-    return math.ceil(math.log(_TAIL) / math.log1p(-line))
 
 
 def _row(goal: Goal, assumed: Assumed, m: int) -> Row:

@@ -154,9 +154,9 @@ def answer(results: Results) -> Answer:
 
 def primary_target(results: Results) -> float:
     """The operating point that the verdict is about; the nearest to .05 where none is stored."""
-    prereg = results.design
-    if prereg is not None:
-        return prereg.primary_fpr
+    design = results.design
+    if design is not None:
+        return design.primary_fpr
     targets = {point.fpr for item in results.indicators for point in item.layer_C.at_fpr}
     return min(targets, key=lambda fpr: abs(fpr - _DEFAULT_TARGET), default=_DEFAULT_TARGET)
 

@@ -21,8 +21,8 @@ from gmb_hf.design.power import (
     power_of_budget,
     power_of_coverage,
     runs_for,
-    runs_for_silence,
 )
+from gmb_hf.stats import runs_for_zero
 
 
 def assumed(**changes: Any) -> Assumed:
@@ -42,9 +42,9 @@ def test_the_draws_that_holm_asks_for() -> None:
 
 
 def test_silence_of_so_many_runs_bounds_their_rate() -> None:
-    assert [runs_for_silence(line) for line in (0.015, 0.06, 0.11)] == [245, 60, 32]
+    assert [runs_for_zero(line) for line in (0.015, 0.06, 0.11)] == [245, 60, 32]
     for line in (0.015, 0.06, 0.11):
-        n = runs_for_silence(line)
+        n = runs_for_zero(line)
         assert 1 - 0.025 ** (1 / n) <= line < 1 - 0.025 ** (1 / (n - 1))
 
 
@@ -109,7 +109,7 @@ def test_a_probability_is_one_and_more_runs_never_hurt(
     k: float, m: int, n: int, eps: float
 ) -> None:
     goal = Goal(eps=eps)
-    n += runs_for_silence(goal.line(0.05))
+    n += runs_for_zero(goal.line(0.05))
     power = power_of_budget(goal, 0.05, k, m, n)
     assert 0 <= power <= 1
     assert power_of_budget(goal, 0.05, k, m, 2 * n) >= power - 1e-9

@@ -1,0 +1,120 @@
+"""`gmb indicators`, and `gmb metrics`: the `evaluate` modules, here and on the Hub."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated
+
+import typer
+from rich.padding import Padding
+from rich.text import Text
+
+from gmb_hf.cli import screen
+from gmb_hf.cli.options import argument, option
+from gmb_hf.tables import Column, Table
+
+
+def indicators(
+    name: Annotated[str | None, argument("Show one indicator in full.")] = None,
+    runs: Annotated[list[str] | None, option("List only those that these logs can feed.")] = None,
+) -> None:
+    """List the indicators, a line each; with a name, everything about one."""
+    if name is not None:
+        _one(name)
+    else:
+        _list(runs)
+
+
+def _one(name: str) -> None:
+    from gmb_hf.indicators.catalogue import get
+
+    entry = get(name)
+    facts = {
+        "family": entry.family,
+        "needs": ", ".join(entry.needs),
+        "sees test labels": "yes: an oracle, no monitor" if entry.sees_test_labels else "no",
+        "orientation": f"{entry.orientation:+d}",
+        "parameters": ", ".join(f"{k}={v}" for k, v in entry.parameters.items()) or "none",
+        "source": entry.source,
+    }
+    console = screen.console()
+    console.print(Text.assemble((entry.name, "bold"), f": {entry.summary}"))
+    for key, value in facts.items():
+        console.print(Padding(Text(f"{key}: {value}"), (0, 0, 0, 2)))
+    screen.say_whole("next", f"gmb evaluate --runs RUNS --score {name} --horizon H --safe-gap G")
+
+
+def _list(runs: list[str] | None) -> None:
+    from gmb_hf.indicators.catalogue import available, get, names
+
+    known = names()
+    if runs:
+        from gmb_hf.hub.sources import read_runs
+
+        known = available(read_runs(runs))
+    columns = (
+        Column("indicator", take="name"),
+        Column("family", take="family"),
+        Column("labels", take=lambda entry: "test" if entry.sees_test_labels else ""),
+        Column("what it is", take="summary", shrinks_to=12),
+    )
+    entries = [get(one) for one in known]
+    screen.table(Table.of(entries, columns))
+    screen.say(
+        f"{len(entries)} indicators; 'test' marks scores that see held-out labels: oracles to "
+        "compare with, no monitors."
+    )
+    screen.say_whole("next", "gmb indicators NAME")
+
+
+# `gmb metrics`.
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command("list")
+def list_() -> None:
+    """Every module with its kind and what it answers."""
+    from gmb_hf.metrics import module, names
+
+    modules = [module(name) for name in names()]
+    width = max(len(one.name) for one in modules)
+    for one in modules:
+        print(f"{one.name:<{width}}  {one.kind:<11}  {one.summary}")
+    screen.say_whole("next", "gmb metrics install")
+
+
+@app.command()
+def install() -> None:
+    """Make `evaluate.load("gmb_operationality")` work from any folder, without the Hub."""
+    from gmb_hf.metrics import install as install_all
+
+    paths = install_all()
+    # The folder between is named by a hash, which helps nobody.
+    screen.say_whole("wrote", str(paths[0].parents[2]))
+    for path in paths:
+        screen.say_whole("", path.stem)
+    screen.say_whole("next", "python -c 'import evaluate; evaluate.load(\"gmb_operationality\")'")
+
+
+@app.command()
+def push(
+    org: Annotated[str, option("User or organisation of the Hub.")],
+    name: Annotated[
+        list[str] | None, option("Only this module; may be given several times.")
+    ] = None,
+    requirement: Annotated[
+        str | None, option("How a Space installs this package, e.g. 'gmb-hf[apps] @ git+https://…'")
+    ] = None,
+    private: Annotated[bool, option("Make new Spaces private.", "--private")] = False,
+) -> None:
+    """Publish each module as a Space, from which `evaluate.load("ORG/NAME")` loads it."""
+    from gmb_hf.hub.client import push_space
+    from gmb_hf.metrics import module, names
+
+    modules = [module(one) for one in name or names()]
+    for one in modules:
+        done = push_space(one.folder, f"{org}/{one.name}", requirement=requirement, private=private)
+        screen.say_whole("pushed", f"{done.url} ({done.commit[:8]})")
+    call = f"import evaluate; evaluate.load({f'{org}/{modules[0].name}'!r})"
+    screen.say_whole("next", f"python -c {shlex.quote(call)}")
