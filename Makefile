@@ -13,7 +13,7 @@ demo: $(INSTALLED)
 	$(VENV)/bin/gmb run --preset quick --out runs/quick
 
 test: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 --dist worksteal
 
 lint: $(INSTALLED)
 	$(VENV)/bin/ruff check .

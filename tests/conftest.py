@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -15,18 +17,34 @@ from pyarrow import csv
 from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
 
 from gmb_hf import Design, RunLog
+from gmb_hf.report import style
 
 _HUB = the_only_hub()  # before its clients are imported
 
 # The same examples on every machine, however slow: a failure here is a failure there.
 settings.register_profile(
     "suite",
-    max_examples=40,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("suite")
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was loaded so far to itself: the collector of garbage need not look at it."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def full_dpi() -> Iterator[int]:
+    """The resolution of figures; the tests render them coarsely, since it takes their time."""
+    full, style.DPI = style.DPI, 100
+    yield full
+    style.DPI = full
+
 
 DATA = Path(__file__).parent / "data"
 

@@ -7,6 +7,7 @@ a string, and one that an `__init__` loads when it is first asked (`lazy_names`)
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import shutil
 import subprocess
@@ -146,9 +147,19 @@ def _submodule(base: str, name: str) -> str:
 
 
 FILES = sorted((ROOT / PACKAGE).rglob("*.py"))
-IMPORTS = [found for path in FILES for found in imports_of(path)]
 MODULES = {module_of(path) for path in FILES}
-OURS = [found for found in IMPORTS if found.module in MODULES]
+
+
+@functools.cache
+def imports() -> list[Import]:
+    """Every import of the package."""
+    return [found for path in FILES for found in imports_of(path)]
+
+
+@functools.cache
+def ours() -> list[Import]:
+    """The imports of modules of the package itself."""
+    return [found for found in imports() if found.module in MODULES]
 
 
 def show(faults: list[str]) -> str:
@@ -172,20 +183,20 @@ def test_every_folder_has_its_place_in_the_plan():
 def test_imports_go_down_the_house_only():
     faults = [
         found.at(f"{found.home} lies below {room(found.module)}")
-        for found in OURS
+        for found in ours()
         if not may_import(found.importer, found.home, room(found.module))
     ]
     assert not faults, show(faults)
 
 
 def test_no_exception_is_left_over():
-    used = {(found.importer, room(found.module)) for found in OURS}
+    used = {(found.importer, room(found.module)) for found in ours()}
     assert used >= EXCEPTIONS
 
 
 def test_no_circles_between_files():
     graph: dict[str, list[str]] = {}
-    for found in OURS:
+    for found in ours():
         if found.module != found.importer:
             graph.setdefault(found.importer, []).append(found.module)
     circle = _circle(graph)
@@ -196,19 +207,19 @@ def test_no_honest_protocol_knows_the_quirks_of_compat():
     judging = {"design", "indicators", "benchmark", "crucible", "metrics"}
     faults = [
         found.at(f"the rules of compat stay in {COMPAT}")
-        for found in OURS
+        for found in ours()
         if found.home in judging
         and found.module.startswith(COMPAT)
         and not found.importer.startswith(COMPAT)
     ]
-    assert any(found.module.startswith(COMPAT) for found in OURS), "the file has moved"
+    assert any(found.module.startswith(COMPAT) for found in ours()), "the file has moved"
     assert not faults, show(faults)
 
 
 def test_no_torch_up_to_crucible():
     faults = [
         found.at(f"up to crucible there is no {', '.join(sorted(TORCH))}")
-        for found in IMPORTS
+        for found in imports()
         if found.home in WITHOUT_TORCH
         and found.module.split(".")[0] in TORCH
         and found.importer not in {importer for importer, _ in EXCEPTIONS}
@@ -219,7 +230,7 @@ def test_no_torch_up_to_crucible():
 def test_datasets_only_inside_functions_of_tasks():
     faults = [
         found.at("up to crucible only tasks may, inside a function")
-        for found in IMPORTS
+        for found in imports()
         if found.home in WITHOUT_TORCH
         and found.module.split(".")[0] == "datasets"
         and (found.home != "tasks" or not found.deferred)
@@ -230,7 +241,7 @@ def test_datasets_only_inside_functions_of_tasks():
 def test_scripts_on_top_are_never_imported_from_below():
     faults = [
         found.at("scripts stand on top of the package")
-        for found in IMPORTS
+        for found in imports()
         if found.module.split(".")[0] in ON_TOP
     ]
     assert not faults, show(faults)
@@ -239,7 +250,7 @@ def test_scripts_on_top_are_never_imported_from_below():
 def test_command_line_holds_no_numerics():
     faults = [
         found.at("cli parses, calls and prints; it computes nothing")
-        for found in IMPORTS
+        for found in imports()
         if found.home == "cli" and found.module.split(".")[0] in NUMERICS
     ]
     assert not faults, show(faults)

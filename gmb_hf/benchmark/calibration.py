@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -191,6 +191,9 @@ class Judgement:
     smoothed_thresholds: Mapping[int, Mapping[float, float]] = field(default_factory=dict)
     calibration_runs: int | None = None
     cross_fit: bool = False
+    _part_of: ClassVar[tuple[Judgement, NDArray[Any]] | None] = (
+        None  # of the part that `select` made
+    )
 
     @property
     def strict(self) -> bool:
@@ -215,7 +218,10 @@ class Judgement:
     @cached_property
     def risk_sets(self) -> RiskSets:
         """For each event, the held-out runs that were still at risk."""
-        return RiskSets.of(self.evaluation, self.design)
+        if self._part_of is None:
+            return RiskSets.of(self.evaluation, self.design)
+        whole, rows = self._part_of
+        return whole.risk_sets.select(rows)
 
     @cached_property
     def calibrated(self) -> Calibration:
@@ -294,8 +300,9 @@ class Judgement:
         """
         chosen = replace(self, evaluation=self.evaluation.select(rows))
         # A run's labels do not depend on its company: carry them over, since layer D selects often.
-        for name in ("windows", "negatives", "risk_sets"):
+        for name in ("windows", "negatives"):
             chosen.__dict__[name] = getattr(self, name).select(rows)
+        chosen.__dict__["_part_of"] = self, rows  # few come as far as to need their risk sets
         if self.calibrated.method != "in_sample":
             thresholds = {f: tau[rows] for f, tau in self.calibrated.thresholds.items()}
             chosen.__dict__["calibrated"] = replace(self.calibrated, thresholds=thresholds)

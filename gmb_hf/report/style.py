@@ -69,6 +69,9 @@ LABEL_COLOURS = {
 }
 LABEL_INKS = {"SUPPORTED_FOR_ALARM": "#FFFFFF"}
 
+DPI = 200
+"""Of the PNG files."""
+
 _STYLE: Any = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
@@ -161,7 +164,7 @@ def panel_grid(
 def save_figure(
     figure: Figure, path: str | Path, *, formats: tuple[str, ...] = ("png", "svg")
 ) -> list[Path]:
-    """Write `path`.png (200 dpi) and `path`.svg atomically; equal figures give equal bytes.
+    """Write `path`.png (`DPI`) and `path`.svg atomically; equal figures give equal bytes.
 
     Args:
         figure: what a function of this folder returned.
@@ -180,7 +183,7 @@ def save_figure(
             with atomic_path(target) as temporary, warnings.catch_warnings():
                 # A name in a script that the font lacks is drawn as boxes; the tables spell it.
                 warnings.filterwarnings("ignore", message="Glyph .* missing from")
-                figure.savefig(temporary, format=suffix, dpi=200, metadata=metadata)
+                figure.savefig(temporary, format=suffix, dpi=DPI, metadata=metadata)
             written.append(target)
     return written
 

@@ -1,4 +1,7 @@
-"""Tiny models with random weights and tokenizers made here; answers, and files of them."""
+"""Tiny models with random weights and tokenizers made here; answers, and files of them.
+
+Their classes are imported where they are used: BERT alone takes seconds.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import (
-    BertConfig,
-    BertForSequenceClassification,
-    ByT5Tokenizer,
-    GPT2Config,
-    GPT2ForSequenceClassification,
-    GPT2LMHeadModel,
-    PreTrainedTokenizerFast,
-)
+import transformers
 
 from gmb_hf.answers.files import Answer
 from gmb_hf.training.launch import silence_transformers
@@ -29,10 +24,10 @@ LONGEST = 48
 
 def save_causal(folder: Path, seed: int = 0) -> Path:
     """A GPT-2 over bytes."""
-    tokenizer = ByT5Tokenizer(extra_ids=0)
+    tokenizer = transformers.ByT5Tokenizer(extra_ids=0)
     torch.manual_seed(seed)
-    model = GPT2LMHeadModel(
-        GPT2Config(
+    model = transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(
             vocab_size=len(tokenizer),
             n_positions=LONGEST,
             n_embd=16,
@@ -46,7 +41,7 @@ def save_causal(folder: Path, seed: int = 0) -> Path:
     return save(folder, model, tokenizer)
 
 
-def word_tokenizer() -> PreTrainedTokenizerFast:
+def word_tokenizer() -> transformers.PreTrainedTokenizerFast:
     """Words and full stops, between [CLS] and [SEP]."""
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
@@ -56,7 +51,7 @@ def word_tokenizer() -> PreTrainedTokenizerFast:
     made.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
-    return PreTrainedTokenizerFast(
+    return transformers.PreTrainedTokenizerFast(
         tokenizer_object=made,
         unk_token="[UNK]",
         pad_token="[PAD]",
@@ -66,7 +61,7 @@ def word_tokenizer() -> PreTrainedTokenizerFast:
     )
 
 
-def spaced_tokenizer() -> PreTrainedTokenizerFast:
+def spaced_tokenizer() -> transformers.PreTrainedTokenizerFast:
     """Words that begin with their space, as SentencePiece does it: one is put before every text."""
     from tokenizers import Tokenizer, decoders, models, normalizers
 
@@ -78,7 +73,9 @@ def spaced_tokenizer() -> PreTrainedTokenizerFast:
     made.decoder = decoders.Sequence(
         [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )
-    return PreTrainedTokenizerFast(tokenizer_object=made, unk_token="<unk>", eos_token="</s>")
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, unk_token="<unk>", eos_token="</s>"
+    )
 
 
 def save_spaced(folder: Path) -> Path:
@@ -86,15 +83,17 @@ def save_spaced(folder: Path) -> Path:
     tokenizer = spaced_tokenizer()
     torch.manual_seed(3)
     shape = {"n_positions": LONGEST, "n_embd": 16, "n_layer": 1, "n_head": 2}
-    config = GPT2Config(vocab_size=len(tokenizer), eos_token_id=1, initializer_range=0.5, **shape)
-    return save(folder, GPT2LMHeadModel(config), tokenizer)
+    config = transformers.GPT2Config(
+        vocab_size=len(tokenizer), eos_token_id=1, initializer_range=0.5, **shape
+    )
+    return save(folder, transformers.GPT2LMHeadModel(config), tokenizer)
 
 
 def save_classifier(folder: Path, labels: Sequence[str] = ("bad", "good"), **more: Any) -> Path:
     """A BERT over words."""
     tokenizer = word_tokenizer()
     torch.manual_seed(1)
-    config = BertConfig(
+    config = transformers.BertConfig(
         vocab_size=len(tokenizer),
         hidden_size=16,
         num_hidden_layers=1,
@@ -106,17 +105,17 @@ def save_classifier(folder: Path, labels: Sequence[str] = ("bad", "good"), **mor
         label2id={label: place for place, label in enumerate(labels)},
         **more,
     )
-    return save(folder, BertForSequenceClassification(config), tokenizer)
+    return save(folder, transformers.BertForSequenceClassification(config), tokenizer)
 
 
 def save_causal_classifier(folder: Path) -> Path:
     """A GPT-2 with a classifier's head, which names no padding."""
-    tokenizer = ByT5Tokenizer(extra_ids=0)
+    tokenizer = transformers.ByT5Tokenizer(extra_ids=0)
     torch.manual_seed(2)
-    config = GPT2Config(
+    config = transformers.GPT2Config(
         vocab_size=len(tokenizer), n_positions=LONGEST, n_embd=16, n_layer=1, n_head=2, num_labels=1
     )
-    return save(folder, GPT2ForSequenceClassification(config), tokenizer)
+    return save(folder, transformers.GPT2ForSequenceClassification(config), tokenizer)
 
 
 def save(folder: Path, model: Any, tokenizer: Any) -> Path:

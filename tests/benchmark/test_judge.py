@@ -28,7 +28,6 @@ def any_scores(rng: np.random.Generator, prefix: str) -> Scores:
     return scores_of(values, events, prefix=prefix)
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     protocol=st.sampled_from(["strict", "v0.4"]),

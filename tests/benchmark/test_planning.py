@@ -17,7 +17,7 @@ from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import Design
 from gmb_hf.design.power import Assumed, Goal, effective_budget, plan
 
-PANELS = 120
+PANELS = 60
 POWER = 0.8
 HORIZON, GAP = 4, 8  # checkpoints
 

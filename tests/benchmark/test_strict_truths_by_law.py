@@ -22,7 +22,7 @@ from gmb_hf.benchmark.utility import operating_point
 from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import Design
 
-PANELS = 40
+PANELS = 20
 CHECKPOINTS = 80
 DRAWS = 199
 
@@ -58,10 +58,14 @@ def noise_panel(law: Law, seed: int, **overrides: Any) -> Judgement:
     return Judgement(noise(law, 64, CHECKPOINTS, rng), explore, prereg)
 
 
-@by_law
-def test_noise_is_supported_in_no_more_than_a_twentieth_of_panels(law: Law) -> None:
-    verdicts = [judge(noise_panel(law, seed)) for seed in range(PANELS)]
-    assert sum(verdict.x_alarm_eligible for verdict in verdicts) <= bound(PANELS)
+def test_noise_is_supported_in_no_more_than_a_twentieth_of_panels() -> None:
+    """Of each law, and of all of them together, where little is left to chance."""
+    supported = {
+        name: sum(judge(noise_panel(law, seed)).x_alarm_eligible for seed in range(PANELS))
+        for name, law in LAWS.items()
+    }
+    assert max(supported.values()) <= bound(PANELS), supported
+    assert sum(supported.values()) <= bound(PANELS * len(LAWS)), supported
 
 
 def test_nothing_but_the_chance_nulls_stands_against_that_noise() -> None:
@@ -148,7 +152,7 @@ def test_a_two_valued_score_shows_its_floor(law: Law, share: float) -> None:
 @by_law
 @pytest.mark.parametrize("m", [19, 32, 100])
 def test_a_threshold_keeps_its_budget_on_fresh_runs(law: Law, m: int) -> None:
-    rng, target, repeats = np.random.default_rng([15, m]), 0.05, 60
+    rng, target, repeats = np.random.default_rng([15, m]), 0.05, 30
     prereg, achieved = settings(burn_in=0, horizon=60, safe_gap=80), []
     for _ in range(repeats):
         # Early events leave no negatives; m runs that have some are wanted.

@@ -16,6 +16,8 @@ SMOKE = (
     "--set=seeds.explore=0:22",
     "--set=seeds.evaluate=1000:1006",
     "--set=training.compile=never",
+    "--set=benchmark.run_groups=3",
+    "--set=benchmark.smoothing_sweep=1,3",
 )
 """`gmb run`, as small as it passes its own linter."""
 

@@ -20,6 +20,7 @@ from unittest import mock
 
 import numpy as np
 import yaml
+from drawing import empty_figures
 from golden_text import DIGITS, comparable
 
 from gmb_hf.cli import main
@@ -54,7 +55,7 @@ def workplace(inputs: list[str]) -> Iterator[Path]:
             copy(INPUTS / item, folder / item)
         os.chdir(folder)
         try:
-            with _plain_terminal(), _empty_figures():
+            with _plain_terminal(), empty_figures():
                 yield folder
         finally:
             os.chdir(before)
@@ -83,21 +84,6 @@ def _parsers() -> Iterator[list[Any]]:
     main = typer.core.TyperGroup.main
     with mock.patch.object(typer.core.TyperGroup, "main", parse):
         yield found
-
-
-@contextlib.contextmanager
-def _empty_figures() -> Iterator[None]:
-    """Figures are drawn and saved as empty files: rendering takes most of the time."""
-    from matplotlib.figure import Figure
-
-    def save(_: Figure, target: Any, **__: Any) -> None:
-        if hasattr(target, "write"):
-            target.write(b"")
-        else:
-            Path(target).touch()
-
-    with mock.patch.object(Figure, "savefig", save):
-        yield
 
 
 @functools.cache

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # what all tests share
 
 from golden_cases import ALONE, EXPECTED, played, scenarios
 

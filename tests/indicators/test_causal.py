@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -66,7 +66,6 @@ def test_what_a_line_leaves() -> None:
     np.testing.assert_allclose(correlation[0, 4], (left[1:] * left[:-1]).sum() / (left**2).sum())
 
 
-@settings(max_examples=40)
 @given(values, widths)
 def test_against_one_window_at_a_time(x: Values, width: int) -> None:
     pairs = [
@@ -81,7 +80,6 @@ def test_against_one_window_at_a_time(x: Values, width: int) -> None:
         np.testing.assert_allclose(fast(x, width), naive(x, width, slow), rtol=1e-9, atol=1e-8)
 
 
-@settings(max_examples=40)
 @given(values, st.integers(3, 8))
 def test_autocorrelation_against_one_window_at_a_time(x: Values, width: int) -> None:
     def slow(window: np.ndarray) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gmb_oracle import Oracle
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import synthetic_runlog
 
@@ -32,7 +32,6 @@ runs = st.lists(
 )
 
 
-@settings(max_examples=40)
 @given(runs=runs, horizon=st.integers(1, 8), gap=st.integers(1, 6), burn_in=st.integers(0, 3))
 def test_every_number_is_that_of_the_oracle(
     runs: list[tuple[list[float], int | None]], horizon: int, gap: int, burn_in: int

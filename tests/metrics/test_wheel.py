@@ -97,7 +97,7 @@ def test_the_wheel_holds_each_file_of_each_metric(wheel: Path) -> None:
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("installed")
-    pip("install", "--no-deps", "--no-index", "--target", target, wheel)
+    pip("install", "--no-deps", "--no-index", "--no-compile", "--target", target, wheel)
     return target
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.errors import InputError
+from gmb_hf.report import style
 from gmb_hf.report.answer import Answer, answer
 from gmb_hf.report.curves import align, grokking_curves, median_over_runs, scores_around_event
 from gmb_hf.report.figures import fpr_control, label_summary, lead_time_distribution
@@ -204,6 +206,14 @@ def test_figures_save_the_same_bytes_and_leave_no_trace(tmp_path: Path) -> None:
     assert b"<dc:date>" not in (tmp_path / "a.svg").read_bytes()
     assert dict(mpl.rcParams) == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "a.svg", "b.png", "b.svg"]
+
+
+def test_a_png_has_200_dots_an_inch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full_dpi: int
+) -> None:
+    monkeypatch.setattr(style, "DPI", full_dpi)
+    (path,) = save_figure(Figure(figsize=(2, 1)), tmp_path / "figure", formats=("png",))
+    assert struct.unpack(">2I", path.read_bytes()[16:24]) == (400, 200)  # its header
 
 
 def test_a_figure_that_cannot_be_written_says_so(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gmb_hf.errors import InputError
@@ -18,7 +18,6 @@ def test_the_bytes_of_a_shard_by_hand(tmp_path):
     assert content[1024:] == bytes.fromhex("0100 0201 ffff")
 
 
-@settings(max_examples=50)
 @given(tokens=st.lists(st.integers(0, 65535), min_size=1))
 def test_what_is_written_is_read_back(tokens, tmp_path_factory):
     path = tmp_path_factory.mktemp("shard") / "x.bin"

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from training_builders import (
     EQUALS,
-    VARIANT_TOLERANCE,
     assert_variants_same,
     difference,
     equations,
@@ -44,8 +43,10 @@ def variant_config(text, *, task=None, training=None, **model):
     return small_config(task=task, model={**model, **fields}, training=training)
 
 
-@pytest.mark.parametrize("dtype", VARIANT_TOLERANCE, ids=str)
-@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("layers", "dtype"),
+    [(1, torch.float64), (2, torch.float64), (3, torch.float64), (2, torch.float32)],
+)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_variant_gives_the_models_own_loss_and_gradients(variant, layers, dtype):
     assert_variants_same(variant_config(variant, layers=layers), SEEDS, dtype)
@@ -156,9 +157,9 @@ def test_a_variant_without_numbers_of_its_own_begins_as_the_dense_model_of_its_s
 @pytest.mark.parametrize("variant", ["hebbian-4@0.1", "sort-4+blend-8+banded-4+hebbian-2"])
 def test_a_seed_is_the_same_run_alone_and_in_company(variant):
     config = variant_config(variant, task={"prime": 7})
-    together = train_together(Ensemble(config, (5, 0, 9), dtype=torch.float64), 40)
+    together = train_together(Ensemble(config, (5, 0, 9), dtype=torch.float64), 20)
     for column, seed in ((0, 5), (2, 9)):
-        alone = train_together(Ensemble(config, [seed], dtype=torch.float64), 40)
+        alone = train_together(Ensemble(config, [seed], dtype=torch.float64), 20)
         torch.testing.assert_close(alone[:, 0], together[:, column], rtol=1e-6, atol=0)
 
 
