@@ -191,9 +191,8 @@ class Judgement:
     smoothed_thresholds: Mapping[int, Mapping[float, float]] = field(default_factory=dict)
     calibration_runs: int | None = None
     cross_fit: bool = False
-    _part_of: ClassVar[tuple[Judgement, NDArray[Any]] | None] = (
-        None  # of the part that `select` made
-    )
+    # Of what `select` made: the whole, and its rows.
+    _part_of: ClassVar[tuple[Judgement, NDArray[Any]] | None] = None
 
     @property
     def strict(self) -> bool:
