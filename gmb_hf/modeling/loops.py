@@ -86,6 +86,13 @@ def halting_shares(logits: Sequence[Tensor]) -> list[Tensor]:
     return [*shares, left]
 
 
+def halting_mean(logits: Sequence[Tensor], ends: Sequence[Tensor]) -> Tensor:
+    """The mean of the states of all cycles by the probability of halting there, [..., C]."""
+    shares = halting_shares(logits)
+    terms = [share.unsqueeze(-1) * end for share, end in zip(shares, ends, strict=True)]
+    return torch.stack(terms).sum(0)
+
+
 class Halting(nn.Module):
     """The halting unit: one number for each state, the logit of halting there.
 
@@ -100,9 +107,8 @@ class Halting(nn.Module):
 
     def forward(self, ends: Sequence[Tensor]) -> Tensor:
         """The mean of the states [..., C] over cycles by the probability of halting there."""
-        shares = halting_shares([(end * self.weight).sum(-1) + self.bias for end in ends[:-1]])
-        terms = [share.unsqueeze(-1) * end for share, end in zip(shares, ends, strict=True)]
-        return torch.stack(terms).sum(0)
+        logits = [(end * self.weight).sum(-1) + self.bias for end in ends[:-1]]
+        return halting_mean(logits, ends)
 
 
-__all__ = ["Halting", "halting_shares", "looped"]
+__all__ = ["Halting", "halting_mean", "halting_shares", "looped"]

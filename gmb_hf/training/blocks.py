@@ -14,16 +14,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from gmb_hf.modeling import GrokkingTransformerConfig
-from gmb_hf.modeling.loops import halting_shares
+from gmb_hf.modeling.loops import halting_mean
 
 LAYER_NORM_EPSILON = 1e-5
+
+Weights = Mapping[str, Tensor]
+"""A model's state dict with a leading axis of models on every tensor."""
 
 
 class Workspace:
@@ -62,6 +65,15 @@ def folded(
     """
     moved = torch.bmm(shift.unsqueeze(1), weight.transpose(1, 2))
     return weight * gain.unsqueeze(1), moved if bias is None else moved + bias.unsqueeze(1)
+
+
+def norm_gradient(gradient: Tensor, x: Tensor, mean: Tensor, inverse: Tensor) -> Tensor:
+    """The gradient by the input of `torch.native_layer_norm` without gain and shift."""
+    only_input = [True, False, False]
+    dx: Tensor = torch.ops.aten.native_layer_norm_backward(
+        gradient, x, x.shape[-1:], mean, inverse, None, None, only_input
+    )[0]
+    return dx
 
 
 class _MLPBlock(torch.autograd.Function):
@@ -110,11 +122,7 @@ class _MLPBlock(torch.autograd.Function):
                 hidden, before, approximate="tanh", grad_input=hidden
             )
         d_up = torch.bmm(hidden.transpose(1, 2), normed)
-        d_normed = torch.bmm(hidden, up)
-        dx = torch.ops.aten.native_layer_norm_backward(
-            d_normed, x, x.shape[-1:], mean, inverse, None, None, [True, False, False]
-        )[0]
-        dx.add_(dy)
+        dx = norm_gradient(torch.bmm(hidden, up), x, mean, inverse).add_(dy)
         d_up_bias, d_down_bias = hidden.sum(1, keepdim=True), dy.sum(1, keepdim=True)
         return dx, d_up, d_up_bias, d_down, d_down_bias, None, None, None
 
@@ -183,6 +191,14 @@ def weighted_mean(sums: Tensor, heads: int) -> Tensor:
     return mean
 
 
+def head_gradients(
+    d_logits: Tensor, head: Tensor, x: Tensor, normed: Tensor, mean: Tensor, inverse: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients by the residual stream, the head and its bias, from that by the logits."""
+    dx = norm_gradient(torch.bmm(d_logits, head), x, mean, inverse)
+    return dx, torch.bmm(d_logits.transpose(1, 2), normed), d_logits.sum(1, keepdim=True)
+
+
 class _AnswerLoss(torch.autograd.Function):
     """Mean cross-entropy of every seed; its gradient is formed in the forward pass."""
 
@@ -205,14 +221,9 @@ class _AnswerLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x, normed, mean, inverse, d_logits, head = ctx.saved_tensors
+        *norm, d_logits, head = ctx.saved_tensors
         scaled = d_logits.mul_(gradients[0].view(-1, 1, 1))
-        d_normed = torch.bmm(scaled, head)
-        dx = torch.ops.aten.native_layer_norm_backward(
-            d_normed, x, x.shape[-1:], mean, inverse, None, None, [True, False, False]
-        )[0]
-        d_head = torch.bmm(scaled.transpose(1, 2), normed)
-        return dx, d_head, scaled.sum(1, keepdim=True), None, None
+        return *head_gradients(scaled, head, *norm), None, None
 
 
 def answer_loss(
@@ -241,21 +252,12 @@ def answer_loss(
     return losses, logits
 
 
-# What every stacked forward does alike: the weights of a block and of the head, norms folded in.
-
-
-Weights = Mapping[str, Tensor]
-
-
 def normed_linear(
     weights: Weights, norm: str, weight: str, bias: str | None = None
 ) -> tuple[Tensor, Tensor]:
     """The weight [S, out, d] and bias [S, 1, out] of a linear layer, acting on normalised rows.
 
-    Args:
-        weights: the model's state dict with a leading axis of models on every tensor.
-        norm: name of the norm before the layer.
-        weight, bias: names in `weights`.
+    `norm`, `weight` and `bias` are names in `weights`, the first one of the norm before the layer.
     """
     return folded(
         weights[weight],
@@ -271,7 +273,7 @@ def query_key_value(
     """A layer's queries [S, q, d], and its keys and values side by side [S, m, 2d].
 
     Args:
-        weights: as in `normed_linear`.
+        weights: of the models.
         layer: its name in `weights`.
         normed: all rows, normalised, [S, m, d].
         asking: those rows of it that have a query, [S, q, d]; all when absent.
@@ -304,13 +306,12 @@ def after_attention(
     residual: Tensor,
     activation: str,
     workspace: Workspace,
-    *,
     application: int = 0,
 ) -> Tensor:
     """The rest of a block: attention joins the residual stream, then the MLP; [S, m, d].
 
     Args:
-        weights: as in `normed_linear`.
+        weights: of the models.
         layer: its name in `weights`.
         mixed, residual: the mixed values and the states that they are added to, [S, m, d] each.
         activation: of the MLP.
@@ -320,7 +321,7 @@ def after_attention(
     out = weights[f"{layer}.attention.out.weight"].transpose(1, 2)
     bias = weights[f"{layer}.attention.out.bias"].unsqueeze(1)
     states = torch.baddbmm(residual + bias, mixed, out)
-    return feed_forward(weights, layer, states, activation, workspace, application=application)
+    return feed_forward(weights, layer, states, activation, workspace, application)
 
 
 def feed_forward(
@@ -329,7 +330,6 @@ def feed_forward(
     states: Tensor,
     activation: str,
     workspace: Workspace,
-    *,
     application: int = 0,
 ) -> Tensor:
     """The MLP of a block with its residual, [S, m, d]; the arguments are as above."""
@@ -348,10 +348,9 @@ def feed_forward(
     )
 
 
-# Rows picked out of stacked tables, with a gradient that adds up in a fixed order.
-
-
 class _Take(torch.autograd.Function):
+    """Rows picked out of stacked tables; the gradient adds up in a fixed order."""
+
     @staticmethod
     def forward(ctx: Any, table: Tensor, index: Tensor) -> Tensor:
         ctx.save_for_backward(index)
@@ -402,6 +401,43 @@ def take(table: Tensor, index: Tensor) -> Tensor:
     return taken
 
 
+@torch.no_grad()
+def head_logits(weights: Weights, states: Tensor) -> tuple[Tensor, Tensor]:
+    """Logits [S, m, V] and states after the final norm [S, m, d], of those before it."""
+    normed = normalise(states)
+    gain, shift = (weights[f"model.norm.{name}"].unsqueeze(1) for name in ("weight", "bias"))
+    head, bias = output_head(weights)
+    logits = torch.baddbmm(bias, normed, head.transpose(1, 2))
+    return logits, torch.addcmul(shift, normed, gain)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """What a forward must know of the models beside their weights.
+
+    Attributes:
+        layers, heads: of the transformer.
+        activation: of the MLP, "relu" or "gelu_new".
+        loops: how often the layers are applied, None where it is once.
+    """
+
+    layers: int
+    heads: int
+    activation: str
+    loops: Loops | None = None
+
+    @classmethod
+    def of_shape(cls, shape: GrokkingTransformerConfig, **fields: Any) -> Self:
+        """That of models of this shape, with the fields of a subclass."""
+        return cls(
+            layers=shape.num_hidden_layers,
+            heads=shape.num_attention_heads,
+            activation=shape.hidden_act,
+            loops=Loops.of(shape),
+            **fields,
+        )
+
+
 class Forward(ABC):
     """The exact forward of S models over one table of a task's rows.
 
@@ -429,13 +465,6 @@ class Forward(ABC):
         losses = logits.logsumexp(-1) - right.squeeze(-1)
         alone = (logits >= right).sum(-1) == 1
         return losses.double().mean(1), alone.double().mean(1)
-
-
-# The blocks one after the other, or the fast one in cycles of the slow one. What
-# `gmb_hf.modeling` does to one model, as short as it can be: the slow block of the last cycle, and
-# the halting unit of every cycle, see the query rows alone.
-
-HALTING = "model.halting"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -492,28 +521,25 @@ class Rows(Protocol):
 
 
 def final_states(
-    weights: Weights,
-    loops: Loops | None,
-    layers: int,
-    first: Tensor,
-    rows: Rows,
-    trace: Trace | None = None,
+    weights: Weights, layout: Layout, first: Tensor, rows: Rows, trace: Trace | None = None
 ) -> Tensor:
     """The state that the answer is read from, before the final norm: [S, n, d].
 
+    It does to all models what `gmb_hf.modeling` does to one, as short as it can be: the slow block
+    of the last cycle, and the halting unit of every cycle, see the query rows alone.
+
     Args:
-        weights: the model's state dict with a leading axis of models on every tensor.
-        loops: how often each block is applied; None for once each.
-        layers: their number, at least 2 with loops.
+        weights: of the models.
+        layout: of the models, with at least 2 layers where there are loops.
         first: the embedding, in the form in which the first layer takes it.
         rows: what applies a layer to them.
         trace: is given the states of all steps of a model with loops.
     """
+    loops, slow_layer = layout.loops, layout.layers - 1
     if loops is None:
-        for layer in range(layers):
-            first = rows.block(layer, 0, first, asked_alone=layer == layers - 1)
+        for layer in range(layout.layers):
+            first = rows.block(layer, 0, first, asked_alone=layer == slow_layer)
         return first
-    slow_layer = layers - 1
     embedded, states, ends = rows.embedded(), first, list[Tensor]()
     slow: Tensor | float = 0.0
     for cycle in range(loops.cycles):
@@ -533,22 +559,13 @@ def final_states(
             states = embedded + fast + slow
     if trace is not None:
         trace.slow.extend(ends)
-    return halted(weights, ends) if loops.halting else ends[-1]
+    return halting_mean(halting_logits(weights, ends), ends) if loops.halting else ends[-1]
 
 
 def halting_logits(weights: Weights, ends: Sequence[Tensor]) -> list[Tensor]:
     """The logit of halting at the end of every cycle but the last, N - 1 of [S, n].
 
-    Args:
-        weights: as in `final_states`.
-        ends: z_H after every cycle, N of [S, n, d].
+    `ends` are z_H after every cycle, N of [S, n, d].
     """
-    weight, bias = weights[f"{HALTING}.weight"], weights[f"{HALTING}.bias"]
+    weight, bias = (weights[f"model.halting.{name}"] for name in ("weight", "bias"))
     return [(end @ weight.unsqueeze(-1)).squeeze(-1) + bias.unsqueeze(-1) for end in ends[:-1]]
-
-
-def halted(weights: Weights, ends: Sequence[Tensor]) -> Tensor:
-    """The mean of the states over cycles, by the probability of halting there: [S, n, d]."""
-    shares = halting_shares(halting_logits(weights, ends))
-    terms = [share.unsqueeze(-1) * end for share, end in zip(shares, ends, strict=True)]
-    return torch.stack(terms).sum(0)

@@ -77,6 +77,8 @@ def read_config_file(path: Path) -> dict[str, Any]:
 
 _PREDICTIONS = "predictions"
 _ROW = "row."
+LOG = "log.parquet"
+"""Of a saved model, beside its weights."""
 
 
 @dataclass
@@ -263,12 +265,6 @@ class States:
                 "delete it"
             )
         return about
-
-
-# Saved models, each as `save_pretrained` leaves it and with its own log.
-
-
-LOG = "log.parquet"
 
 
 def model_folder(folder: Path, seed: int) -> Path:

@@ -189,9 +189,6 @@ def _alternatives(hint: Any) -> tuple[Any, ...]:
     return tuple(kind for part in typing.get_args(hint) for kind in _alternatives(part))
 
 
-# Seeds as people write them: `0:32`, `7`, `1,2,5`, `0:32,100:104`.
-
-
 MAX_SEED = 2**32  # the split's random stream takes 32 bits
 MOST_SEEDS = 10**6  # more are a slip of the keyboard
 
@@ -248,9 +245,6 @@ def format_seeds(seeds: Sequence[int]) -> str:
     return ",".join(parts)
 
 
-# The sections of a config that say what is trained: task, model, training, seeds.
-
-
 ACTIVATIONS = ("gelu_new", "relu")
 ENGINES = ("stacked", "single")
 COMPILE_MODES = ("auto", "always", "never")
@@ -301,11 +295,8 @@ class TaskSettings(Settings):
         except InputError as error:
             raise InputError(f"task.name: {error}") from None
         if isinstance(task, ModularTask):
-            for field_name, value in (
-                ("name", None),
-                ("operation", task.operation),
-                ("prime", task.prime),
-            ):
+            said = {"name": None, "operation": task.operation, "prime": task.prime}
+            for field_name, value in said.items():
                 object.__setattr__(self, field_name, value)
         for option, off in (("corruption_rate", 0.0), ("keep_pairs_together", False)):
             if self.name is not None and getattr(self, option) != off:
@@ -472,9 +463,6 @@ class SeedSettings(Settings):
                 f"seeds.explore and seeds.evaluate overlap in {shared[:5]}; held-out seeds must "
                 "be ones that nobody has looked at"
             )
-
-
-# The section of a config that says how its runs are to be judged.
 
 
 # What the presets share, where it is not the default of `Design`.
@@ -682,11 +670,7 @@ class RunConfig(Config):
         return self.benchmark.design(candidates=list(candidates), **{**system, **seeds, **fields})
 
     def changed(self, assignments: Iterable[str]) -> RunConfig:
-        """A config with some fields changed by `section.field=value`.
-
-        Raises:
-            InputError: an assignment without `=`, an unknown section or field, or a bad value.
-        """
+        """As of every config; and a field that `task.name` decides is not set beside it."""
         given = tuple(assignments)
         names = {assignment.partition("=")[0].strip() for assignment in given}
         config = Config.changed(self, given)

@@ -24,13 +24,21 @@ from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCau
 from gmb_hf.modeling.mixers import neighbour_sums, own_parameter_names
 from gmb_hf.modeling.modeling_grokking import BandedLinear
 from gmb_hf.tasks.task import Task, TaskData
-from gmb_hf.training.attention import Equations, TrunkLayout
 from gmb_hf.training.blocks import Forward, Weights, Workspace
 from gmb_hf.training.config import ModelSettings, RunConfig, TaskSettings, TrainingSettings
+from gmb_hf.training.equations import (
+    EquationForward,
+    EquationLayout,
+    Equations,
+    answer_losses,
+)
 from gmb_hf.training.rows import RowForward, RowLayout, row_tree
-from gmb_hf.training.trunk import EquationForward, answer_losses
 
 MIXER_LR = 10.0  # times the learning rate, for the few numbers that a mixer learns
+WORTH_COMPILING = 1e12  # multiply-adds: about a minute of two CPU cores
+_EMBEDDING = "model.embed_tokens.weight"
+_UNPULLED = "unpulled"
+_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 def adamw(
@@ -62,14 +70,6 @@ def adamw(
         weight_decay=training.weight_decay,
         fused=fused,
     )
-
-
-# Many models of one shape, their weights stacked, and one AdamW over all of them.
-
-
-_EMBEDDING = "model.embed_tokens.weight"
-_UNPULLED = "unpulled"
-_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 def seeded_model(shape: GrokkingTransformerConfig, seed: int) -> GrokkingTransformerForCausalLM:
@@ -244,14 +244,11 @@ class StackedModel:
             mean = state["exp_avg"] / (1 - training.beta1**step)
             scale = (state["exp_avg_sq"] / (1 - training.beta2**step)).sqrt_().add_(training.eps)
             move = mean.div_(scale).mul_(lr)
-            after = self._after_step(name, weight.detach())
+            after = weight.detach()
+            if name == _EMBEDDING and self._unpulled and self._unpulled[0] == self.step:
+                after = self._unpulled[1]  # what the last step left, before this step's pull
             updates[name] = after - (after + move) / (1 - lr * decay)
         return updates
-
-    def _after_step(self, name: str, weight: Tensor) -> Tensor:
-        """The weight that the last step left, before this step's pull."""
-        held = self._unpulled
-        return held[1] if name == _EMBEDDING and held and held[0] == self.step else weight
 
     def state(self) -> dict[str, Tensor]:
         """Everything that training needs to go on: weights, moments and the step."""
@@ -282,12 +279,6 @@ class StackedModel:
 def _parameters(model: torch.nn.Module) -> dict[str, Tensor]:
     # A tied head appears once, as the embedding.
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
-
-
-# The losses of a step through torch.compile, where that pays, with a fallback that says so.
-
-
-WORTH_COMPILING = 1e12  # multiply-adds: about a minute of two CPU cores
 
 
 def pays(config: RunConfig, n_seeds: int) -> bool:
@@ -413,31 +404,23 @@ def exact_forward(
 
     Args:
         task: of the rows.
-        shape: of the models.
-        rows: int64 [n, T], read by all models, or [S, n, T], for each model its own.
-        positions: those, from 0, whose next token counts.
-        models: S.
-        all_rows: as in `row_tree`.
+        shape: of the models, of which there are S = `models`.
+        rows, positions, all_rows: as in `row_tree`.
         device, dtype: of the models' weights.
     """
     equation = task.equation
     known = set(shape.mixer_windows) <= set(EquationForward.MIXERS)
     if equation is None or not known or positions != task.answer_positions:
-        tree = row_tree(
-            rows,
-            positions,
-            vocab_size=shape.vocab_size,
-            all_rows=all_rows,
-            device=device,
-            dtype=dtype,
-        )
+        of_weights: Any = {"device": device, "dtype": dtype}
+        words = shape.vocab_size
+        tree = row_tree(rows, positions, vocab_size=words, all_rows=all_rows, **of_weights)
         return RowForward(RowLayout.of(shape), tree, models)
     each = np.broadcast_to(rows, (models, *rows.shape[-2:]))
     first, second, answers = (
         torch.from_numpy(each[:, :, column].copy()).to(device) for column in (1, 3, 5)
     )
     return EquationForward(
-        TrunkLayout.of(shape, task.vocabulary.bos, equation),
+        EquationLayout.of(shape, task.vocabulary.bos, equation),
         Equations.from_operands(first, second, answers, residues=equation.residues, dtype=dtype),
     )
 
@@ -477,37 +460,6 @@ class Ensemble(StackedModel):
         self.config = config
         self.seeds = tuple(seeds)
         self.task, self.shape = config.task.build(), models[0].config
-        self._load_data(dtype)
-        self._compiled = (
-            CompiledLosses(self.train)
-            if compiled and isinstance(self.train, EquationForward)
-            else None
-        )
-
-    def __len__(self) -> int:
-        return len(self.seeds)
-
-    def gradients(self, *, keep_logits: bool = False) -> tuple[Tensor, Tensor]:
-        """Set every parameter's gradient; the losses [S] and, on request, the logits [S, n, V]."""
-        if self._pulls is not None:
-            self.pull(self._pulls)
-        losses, logits = self._losses(keep_logits)
-        self.backward(losses)
-        return losses.detach(), logits
-
-    def _losses(self, keep_logits: bool) -> tuple[Tensor, Tensor]:
-        if self._compiled is not None and self._compiled.works:
-            found = self._compiled(self.weights)
-            if found is not None:
-                return found
-        return self.train.losses(self.weights, keep_logits=keep_logits)
-
-    def losses_at(self, weights: Mapping[str, Tensor]) -> Tensor:
-        """Training losses [S] at other weights, without gradients."""
-        with torch.no_grad():
-            return self.train.losses(weights)[0]
-
-    def _load_data(self, dtype: torch.dtype) -> None:
         data = [task_data(self.config.task, seed) for seed in self.seeds]
         self.fingerprints = tuple(item.fingerprint() for item in data)
         train = [item.train_index for item in data]
@@ -537,3 +489,29 @@ class Ensemble(StackedModel):
         wrong = np.repeat(of_every_seed("corrupted", train), truth.shape[2], axis=1)
         self.truth = torch.from_numpy(truth.reshape(len(data), -1)).to(self.device)
         self.corrupted = torch.from_numpy(wrong).to(self.device)
+        self._compiled: CompiledLosses | None = None
+        if compiled and isinstance(self.train, EquationForward):
+            self._compiled = CompiledLosses(self.train)
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+    def gradients(self, *, keep_logits: bool = False) -> tuple[Tensor, Tensor]:
+        """Set every parameter's gradient; the losses [S] and, on request, the logits [S, n, V]."""
+        if self._pulls is not None:
+            self.pull(self._pulls)
+        losses, logits = self._losses(keep_logits)
+        self.backward(losses)
+        return losses.detach(), logits
+
+    def _losses(self, keep_logits: bool) -> tuple[Tensor, Tensor]:
+        if self._compiled is not None and self._compiled.works:
+            found = self._compiled(self.weights)
+            if found is not None:
+                return found
+        return self.train.losses(self.weights, keep_logits=keep_logits)
+
+    def losses_at(self, weights: Mapping[str, Tensor]) -> Tensor:
+        """Training losses [S] at other weights, without gradients."""
+        with torch.no_grad():
+            return self.train.losses(weights)[0]

@@ -33,6 +33,14 @@ if TYPE_CHECKING:
 
 MEMORISED = 0.99  # training accuracy
 GROKKED = 0.9  # held-out accuracy
+INTERRUPTED = 128 + signal.SIGINT
+STOPPED = 128 + signal.SIGTERM
+_PEER_GONE = ("closed by peer", "reset by peer", "connection refused", "broken pipe")
+# Processes wait for the slowest one at the end; the default gives up after minutes.
+_PATIENCE = timedelta(days=30)
+_SAVING = "accelerate.utils.other"  # remarks that tied weights are stored once
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # M_TRIM_THRESHOLD and M_MMAP_MAX of malloc.h
+_NEVER = 2**31 - 1
 
 
 class Listener:
@@ -119,11 +127,6 @@ class Bar(TrainingBar, Listener):
         self.show(f"memorised {len(self._memorised)} grokked {len(self._grokked)}")
 
 
-INTERRUPTED = 128 + signal.SIGINT
-STOPPED = 128 + signal.SIGTERM
-_PEER_GONE = ("closed by peer", "reset by peer", "connection refused", "broken pipe")
-
-
 class Stopped(BaseException):
     """This process was asked to stop, or another one of its training is gone."""
 
@@ -178,13 +181,6 @@ def ending_together() -> Iterator[None]:
 
 def _stop(number: int, frame: FrameType | None) -> NoReturn:
     raise Stopped("the launcher asked, as it does when another process has died")
-
-
-# Several processes of one training: whether they know of each other, and who trains what.
-
-
-# Processes wait for the slowest one at the end; the default gives up after minutes.
-_PATIENCE = timedelta(days=30)
 
 
 def make_accelerator(*, cpu: bool, **settings: Any) -> Accelerator:
@@ -251,9 +247,6 @@ def on_main(accelerator: Accelerator, work: Callable[[], Any]) -> None:
         raise InputError(fault)
 
 
-# Where to train: what a person asked for, and what the machine has.
-
-
 def chosen_device(device: str, *, option: str = "--device") -> str:
     """ "cpu" or "cuda", for "auto", "cpu" or "cuda".
 
@@ -267,12 +260,6 @@ def chosen_device(device: str, *, option: str = "--device") -> str:
     if device == "cuda" and not has_cuda:
         raise InputError(f"{option} cuda: torch sees no CUDA device here; use {option} cpu")
     return "cuda" if has_cuda and device != "cpu" else "cpu"
-
-
-# Libraries that load and save models, without their progress bars and remarks.
-
-
-_SAVING = "accelerate.utils.other"  # remarks that tied weights are stored once
 
 
 @contextmanager
@@ -295,16 +282,11 @@ def silence_transformers() -> Iterator[None]:
             remarks.enable_progress_bar()
 
 
-# Let the C library keep freed memory, so that a training step does not fault in fresh pages.
-
-
-_TRIM_THRESHOLD = -1  # M_TRIM_THRESHOLD and M_MMAP_MAX of malloc.h
-_MMAP_MAX = -4
-_NEVER = 2**31 - 1
-
-
 def keep_freed_memory() -> bool:
-    """Ask glibc to reuse freed memory; returns whether it agreed. The process stays so."""
+    """Ask glibc to reuse freed memory, so that a step does not fault in fresh pages.
+
+    Returns whether it agreed. The process stays so.
+    """
     try:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):

@@ -44,7 +44,11 @@ from gmb_hf.runs.metadata import LEVELS, at_level
 from gmb_hf.training.blocks import Loops, Trace, halting_logits, take
 from gmb_hf.training.ensemble import Ensemble
 
+EMBEDDING = "model.embed_tokens.weight"
+HEAD = "lm_head.weight"
 QUANTILES = (0.1, 0.5, 0.9)
+LOOP_QUANTILES = (50, 90)  # per cent
+KEY_FREQUENCIES = 5  # as many as the network of Nanda (2023) has
 NOISE_PASSES = 1
 NOISE_SCALE = 0.25  # of the embedding's root mean square
 CURVATURE_STEP = 2.0**-9  # of the weight norm, and no further than
@@ -190,12 +194,6 @@ def curvature(
     return torch.where(slope > 0, bent, 0.0)
 
 
-# What the states of a looped model show at a checkpoint, as functions of stacked tensors.
-
-
-LOOP_QUANTILES = (50, 90)  # per cent
-
-
 def loop_observables(
     trace: Trace, loops: Loops, logits: Sequence[Tensor] | None = None
 ) -> dict[str, Tensor]:
@@ -218,9 +216,17 @@ def loop_observables(
     found |= {
         f"slow_update_{cycle + 1}": slow_updates[:, cycle].mean(-1) for cycle in range(loops.cycles)
     }
-    found |= _settling(fast_updates)
+    lowest = fast_updates.cummin(dim=2).values
+    for level in LEVELS:
+        # The first hitting time: one more than the steps before the first that lies below.
+        first = 1 + (lowest > level / 100).sum(2).to(lowest.dtype)
+        found |= _quantiles(at_level("settling_q{}", level), first)
     if loops.cycles > 1:
-        found |= _resets(fast_updates[:, 1:, 0] - fast_updates[:, 1:, -1])
+        spikes = (fast_updates[:, 1:, 0] - fast_updates[:, 1:, -1]).flatten(1)
+        for level in LEVELS:
+            share = (spikes >= level / 100).to(spikes.dtype).mean(1)
+            found[at_level("reset_share", level)] = share
+        found["reset_spike"] = torch.quantile(spikes, 0.5, dim=1)
     ends = fast[:, :, -1]  # [S, N, m, d]
     found |= _quantiles("state_distance_q{}", _lengths(slow - ends))
     found["slow_participation"] = participation_ratio(slow.flatten(1, 2))
@@ -261,27 +267,6 @@ def _quantiles(name: str, values: Tensor) -> dict[str, Tensor]:
     return {name.format(percent): found[i] for i, percent in enumerate(LOOP_QUANTILES)}
 
 
-def _settling(updates: Tensor) -> dict[str, Tensor]:
-    """First hitting times of [S, N, T, m], by level and quantile."""
-    lowest = updates.cummin(dim=2).values
-    found: dict[str, Tensor] = {}
-    for level in LEVELS:
-        # One more than the steps before the first that lies below.
-        first = 1 + (lowest > level / 100).sum(2).to(updates.dtype)
-        found |= _quantiles(at_level("settling_q{}", level), first)
-    return found
-
-
-def _resets(spikes: Tensor) -> dict[str, Tensor]:
-    """Shares and median of [S, N - 1, m]."""
-    spikes = spikes.flatten(1)
-    shares = {
-        at_level("reset_share", level): (spikes >= level / 100).to(spikes.dtype).mean(1)
-        for level in LEVELS
-    }
-    return {**shares, "reset_spike": torch.quantile(spikes, 0.5, dim=1)}
-
-
 def _halting(logits: Sequence[Tensor]) -> dict[str, Tensor]:
     shares = torch.stack(halting_shares(logits), dim=1)  # [S, N, m]
     cycle = torch.arange(1, shares.shape[1] + 1, dtype=shares.dtype, device=shares.device)
@@ -292,12 +277,6 @@ def _halting(logits: Sequence[Tensor]) -> dict[str, Tensor]:
         "halting_variance": (chance * (cycle - mean.unsqueeze(1)).square()).sum(1),
         "halting_margin": torch.stack(list(logits), dim=1).mean((1, 2)),
     }
-
-
-# Restricted and excluded loss: how much of the answers the Fourier algorithm gives already.
-
-
-KEY_FREQUENCIES = 5  # as many as the paper's network has
 
 
 class FourierLosses:
@@ -400,7 +379,9 @@ def places(group: str | None, prime: int) -> list[int] | None:
         return list(range(prime))
     if group is None or prime == 2:
         return None
-    root = next(g for g in range(2, prime) if _is_primitive_root(g, prime))
+    root = next(  # whose powers are all residues but 0
+        g for g in range(2, prime) if len({pow(g, e, prime) for e in range(prime - 1)}) == prime - 1
+    )
     logarithms = [-1] * prime
     power = 1
     for exponent in range(prime - 1):
@@ -441,13 +422,6 @@ def key_waves(means: Tensor, waves: Tensor) -> Tensor:
     return flat.T @ (amplitudes * chosen[:, None, :, None]).flatten(1, 2)
 
 
-def _is_primitive_root(candidate: int, prime: int) -> bool:
-    return len({pow(candidate, exponent, prime) for exponent in range(prime - 1)}) == prime - 1
-
-
-# How alike a model holds two rows: the cosine of its hidden states where the answer is asked.
-
-
 @torch.no_grad()
 def model_hidden(model: GrokkingTransformerForCausalLM, input_ids: Tensor, position: int) -> Tensor:
     """The final hidden states of one model by its own forward, [m, d].
@@ -479,10 +453,6 @@ def cosines(hidden: Tensor, anchors: Tensor, candidates: Tensor) -> Tensor:
     places = candidates.reshape(seeds, count * each, 1).expand(-1, -1, width)
     candidate = unit.gather(1, places).view(seeds, count, each, width)
     return torch.einsum("snd,sncd->snc", anchor, candidate)
-
-
-EMBEDDING = "model.embed_tokens.weight"
-HEAD = "lm_head.weight"
 
 
 class Observer:

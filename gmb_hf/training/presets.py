@@ -189,6 +189,3 @@ def preset(name: str) -> RunConfig:
         InputError: the name is unknown; the nearest is named.
     """
     return PRESETS[choose("preset", name, tuple(PRESETS))]()
-
-
-# The design of an evaluation that a config fixes.

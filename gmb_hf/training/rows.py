@@ -35,12 +35,14 @@ from gmb_hf.modeling.mixers import Mixer, mixers_of
 from gmb_hf.training.blocks import (
     LAYER_NORM_EPSILON,
     Forward,
-    Loops,
+    Layout,
     Trace,
     Weights,
     Workspace,
     after_attention,
     final_states,
+    head_gradients,
+    head_logits,
     normalise,
     output_head,
     query_key_value,
@@ -135,7 +137,20 @@ def row_tree(
         InputError: there are no rows or positions, a position has no next token, or a token is
             outside the vocabulary.
     """
-    _check(rows, positions, vocab_size)
+    if rows.ndim not in (2, 3) or not rows.size:
+        raise InputError(f"rows must be tokens [n, T] or [S, n, T], got the shape {rows.shape}")
+    length = rows.shape[-1]
+    bad = [position for position in positions if not 0 <= position < length - 1]
+    if bad or not positions:
+        raise InputError(
+            f"positions must be of tokens that another one follows, 0 .. {length - 2} in rows of "
+            f"{length} tokens; got {bad[0] if bad else 'none'}"
+        )
+    if rows.min() < 0 or rows.max() >= vocab_size:
+        raise InputError(
+            f"rows hold tokens {rows.min()} .. {rows.max()}, the model knows 0 .. "
+            f"{vocab_size - 1}; take a model of the task's vocabulary"
+        )
     asked = sorted(set(positions))
     found = [_Prefixes(own, asked[-1] + 1) for own in rows.reshape(-1, *rows.shape[-2:])]
     # All models have one shape: what one lacks is filled with nodes that nobody asks or sees.
@@ -265,26 +280,6 @@ def _stack(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return whole
 
 
-def _check(rows: NDArray[np.int64], positions: Sequence[int], vocab_size: int) -> None:
-    if rows.ndim not in (2, 3) or not rows.size:
-        raise InputError(f"rows must be tokens [n, T] or [S, n, T], got the shape {rows.shape}")
-    length = rows.shape[-1]
-    bad = [position for position in positions if not 0 <= position < length - 1]
-    if bad or not positions:
-        raise InputError(
-            f"positions must be of tokens that another one follows, 0 .. {length - 2} in rows of "
-            f"{length} tokens; got {bad[0] if bad else 'none'}"
-        )
-    if rows.min() < 0 or rows.max() >= vocab_size:
-        raise InputError(
-            f"rows hold tokens {rows.min()} .. {rows.max()}, the model knows 0 .. "
-            f"{vocab_size - 1}; take a model of the task's vocabulary"
-        )
-
-
-# Attention of a tree's nodes: those of rows over their own row, shared ones over what they see.
-
-
 def attend_in_rows(query: Tensor, key_value: Tensor, heads: int) -> Tensor:
     """Attention of each row's last q positions over its k positions, causal: [S, n, q, d].
 
@@ -319,9 +314,6 @@ def attend_visible(query: Tensor, key_value: Tensor, visible: Tensor, heads: int
     return mixed.transpose(1, 2).flatten(-2)
 
 
-# Cross-entropy and accuracy of nodes that several rows share, so that each has several targets.
-
-
 class _TargetLoss(torch.autograd.Function):
     """The weighted cross-entropy of every model; its gradient is formed in the forward pass."""
 
@@ -337,20 +329,9 @@ class _TargetLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x, normed, mean, inverse, d_logits, head = ctx.saved_tensors
+        *norm, d_logits, head = ctx.saved_tensors
         scaled = d_logits * gradients[0].view(-1, 1, 1)
-        dx = torch.ops.aten.native_layer_norm_backward(
-            torch.bmm(scaled, head),
-            x,
-            x.shape[-1:],
-            mean,
-            inverse,
-            None,
-            None,
-            [True, False, False],
-        )[0]
-        d_head = torch.bmm(scaled.transpose(1, 2), normed)
-        return dx, d_head, scaled.sum(1, keepdim=True), None
+        return *head_gradients(scaled, head, *norm), None
 
 
 def target_loss(x: Tensor, head: Tensor, head_bias: Tensor, targets: Tensor) -> Tensor:
@@ -380,47 +361,20 @@ def target_results(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowLayout:
-    """What the forward must know beside the weights.
+class RowLayout(Layout):
+    """A layout with mixers: those after the embedding and those after every block."""
 
-    Attributes:
-        layers, heads: of the transformer.
-        activation: of the MLP, "relu" or "gelu_new".
-        embedding_mixers, block_mixers: those after the embedding and those after every block.
-        loops: how often the layers are applied, None where it is once.
-    """
-
-    layers: int
-    heads: int
-    activation: str
     embedding_mixers: tuple[Mixer, ...] = ()
     block_mixers: tuple[Mixer, ...] = ()
-    loops: Loops | None = None
 
     @classmethod
     def of(cls, config: GrokkingTransformerConfig) -> RowLayout:
         """That of a model with this config."""
-        return cls(
-            layers=config.num_hidden_layers,
-            heads=config.num_attention_heads,
-            activation=config.hidden_act,
+        return cls.of_shape(
+            config,
             embedding_mixers=tuple(mixers_of(config, after_every_block=False).values()),
             block_mixers=tuple(mixers_of(config, after_every_block=True).values()),
-            loops=Loops.of(config),
         )
-
-
-def row_losses(weights: Weights, layout: RowLayout, tree: RowTree, workspace: Workspace) -> Tensor:
-    """Mean cross-entropy of every model over rows and asked positions, in nats: [S].
-
-    Args:
-        weights: the model's state dict with a leading axis of models on every tensor.
-        layout: the model's shape.
-        tree: the rows, and the positions whose next token counts.
-        workspace: buffers that the caller keeps between steps.
-    """
-    states = asked_states(weights, layout, tree, workspace)
-    return target_loss(states, *output_head(weights), tree.targets)
 
 
 def asked_states(
@@ -432,12 +386,19 @@ def asked_states(
 ) -> Tensor:
     """The residual stream at the asked nodes, before the final norm: [S, K, d].
 
-    The arguments are those of `row_losses`; `trace` is given the states of all steps of a model
-    with loops, at the same nodes.
+    Args:
+        weights: of the models.
+        layout: their shape.
+        tree: the rows, and the positions whose next token counts.
+        workspace: buffers that the caller keeps between steps.
+        trace: is given the states of all steps of a model with loops, at the same nodes.
     """
-    states = _mix(weights, "model", layout.embedding_mixers, _embed(weights, tree), tree)
+    tokens = take(weights["model.embed_tokens.weight"], tree.tokens)
+    positions = take(weights["model.embed_positions.weight"], tree.positions)
+    states = take(tokens + positions, tree.pair)  # [S, N, d]
+    states = _mix(weights, "model", layout.embedding_mixers, states, tree)
     rows = _Nodes(weights, layout, tree, workspace, states)
-    return final_states(weights, layout.loops, layout.layers, states, rows, trace)
+    return final_states(weights, layout, states, rows, trace)
 
 
 class RowForward(Forward):
@@ -456,28 +417,35 @@ class RowForward(Forward):
 
     def losses(self, weights: Weights, *, keep_logits: bool = False) -> tuple[Tensor, Tensor]:
         states = asked_states(weights, self.layout, self.tree, self._workspace)
-        head, bias = output_head(weights)
-        losses = target_loss(states, head, bias, self.tree.targets)
+        losses = target_loss(states, *output_head(weights), self.tree.targets)
         if not keep_logits:
             return losses, losses.new_empty(0)
-        with torch.no_grad():
-            logits = torch.baddbmm(bias, normalise(states), head.transpose(1, 2))
-            return losses, take(logits, self.tree.answer_nodes)
+        return losses, take(head_logits(weights, states.detach())[0], self.tree.answer_nodes)
 
     @torch.no_grad()
     def logits(self, weights: Weights, trace: Trace | None = None) -> tuple[Tensor, Tensor]:
         nodes = self.tree.answer_nodes
-        normed = normalise(asked_states(weights, self.layout, self.tree, Workspace(), trace))
-        gain, shift = (weights[f"model.norm.{name}"].unsqueeze(1) for name in ("weight", "bias"))
-        head, bias = output_head(weights)
-        logits = torch.baddbmm(bias, normed, head.transpose(1, 2))
+        states = asked_states(weights, self.layout, self.tree, Workspace(), trace)
         if trace is not None:
             trace.fast = [take(states, nodes) for states in trace.fast]
             trace.slow = [take(states, nodes) for states in trace.slow]
-        return take(logits, nodes), take(torch.addcmul(shift, normed, gain), nodes)
+        logits, hidden = head_logits(weights, states)
+        return take(logits, nodes), take(hidden, nodes)
 
+    @torch.no_grad()
     def results(self, weights: Weights) -> tuple[Tensor, Tensor]:
-        return row_results(weights, self.layout, self.tree)
+        """Loss [S] and share of right answers [S], no gradient; a tie is not right.
+
+        Models are taken one by one, so that it takes no more memory than one of them needs.
+        """
+        results = []
+        for index in range(len(self.answers)):
+            one = {name: weight[index : index + 1] for name, weight in weights.items()}
+            tree = self.tree.of_model(index)
+            states = asked_states(one, self.layout, tree, Workspace())
+            results.append(target_results(states, *output_head(one), tree.targets))
+        losses, accuracies = zip(*results, strict=True)
+        return torch.cat(losses), torch.cat(accuracies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -495,15 +463,21 @@ class _Nodes:
         weights, layout, tree = self.weights, self.layout, self.tree
         prefix = f"model.layers.{layer}"
         few = asked_alone and not layout.block_mixers
-        mixed, residual = _attend(weights, prefix, states, tree, layout.heads, few)
+        normed = normalise(states)
+        asking = asked_nodes(normed, tree) if few else None
+        residual = asked_nodes(states, tree) if few else states
+        query, key_value = query_key_value(weights, prefix, normed, asking)
+        shared = tree.shared if tree.asks_shared or not few else 0
+        of_shared, of_own = query.split([shared, query.shape[1] - shared], dim=1)
+        own_query = of_own.unflatten(1, (tree.rows, -1))
+        mixed = attend_in_rows(own_query, along_rows(key_value, tree), layout.heads).flatten(1, 2)
+        if shared:
+            seen = key_value[:, : tree.shared]
+            of_shared = attend_visible(of_shared, seen, tree.visible, layout.heads)
+            mixed = torch.cat([of_shared, mixed], dim=1)
+        activation = layout.activation
         states = after_attention(
-            weights,
-            prefix,
-            mixed,
-            residual,
-            layout.activation,
-            self.workspace,
-            application=application,
+            weights, prefix, mixed, residual, activation, self.workspace, application
         )
         states = _mix(weights, prefix, layout.block_mixers, states, tree)
         return asked_nodes(states, tree) if asked_alone and not few else states
@@ -515,31 +489,6 @@ class _Nodes:
     def asked(self, states: Tensor) -> Tensor:
         """Those of the asked nodes, [S, K, d]."""
         return asked_nodes(states, self.tree)
-
-
-def _embed(weights: Weights, tree: RowTree) -> Tensor:
-    """The state of every node before the first layer, [S, N, d]."""
-    tokens = take(weights["model.embed_tokens.weight"], tree.tokens)
-    positions = take(weights["model.embed_positions.weight"], tree.positions)
-    return take(tokens + positions, tree.pair)
-
-
-def _attend(
-    weights: Weights, prefix: str, states: Tensor, tree: RowTree, heads: int, asked_alone: bool
-) -> tuple[Tensor, Tensor]:
-    """Mixed values and the states that they are added to, of all nodes or of the asked ones."""
-    normed = normalise(states)
-    asking = asked_nodes(normed, tree) if asked_alone else None
-    residual = asked_nodes(states, tree) if asked_alone else states
-    query, key_value = query_key_value(weights, prefix, normed, asking)
-    shared = tree.shared if tree.asks_shared or not asked_alone else 0
-    of_shared, of_own = query.split([shared, query.shape[1] - shared], dim=1)
-    own_query = of_own.unflatten(1, (tree.rows, -1))
-    mixed = attend_in_rows(own_query, along_rows(key_value, tree), heads).flatten(1, 2)
-    if shared:
-        seen = key_value[:, : tree.shared]
-        mixed = torch.cat([attend_visible(of_shared, seen, tree.visible, heads), mixed], dim=1)
-    return mixed, residual
 
 
 def _mix(
@@ -574,24 +523,3 @@ def from_rows(x: Tensor, tree: RowTree) -> Tensor:
     """One of each node's copies, all of which are equal: [S, n, T, c] -> [S, N, c]."""
     shared = take(x.flatten(1, 2), tree.example)
     return torch.cat([shared, x[:, :, tree.path.shape[2] :].flatten(1, 2)], dim=1)
-
-
-@torch.no_grad()
-def row_results(weights: Weights, layout: RowLayout, tree: RowTree) -> tuple[Tensor, Tensor]:
-    """Loss [S] and accuracy [S] of every model, without gradients.
-
-    The accuracy is the share of asked tokens that score highest; a tie is not right. Models are
-    taken one by one, so that it takes no more memory than one of them needs.
-
-    Args:
-        weights, layout, tree: as in `row_losses`.
-    """
-    count = len(weights["model.norm.weight"])
-    results = []
-    for index in range(count):
-        one = {name: weight[index : index + 1] for name, weight in weights.items()}
-        own = tree.of_model(index)
-        states = asked_states(one, layout, own, Workspace())
-        results.append(target_results(states, *output_head(one), own.targets))
-    losses, accuracies = zip(*results, strict=True)
-    return torch.cat(losses), torch.cat(accuracies)

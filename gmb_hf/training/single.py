@@ -9,9 +9,10 @@ the model, or to train on several devices at once.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -23,15 +24,20 @@ from gmb_hf.errors import InputError, choose
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
 from gmb_hf.modeling.mixers import own_parameter_names
 from gmb_hf.tasks.task import IGNORED
+from gmb_hf.training import stacked
 from gmb_hf.training.checkpoints import Rows, keep_model, refuse_gone
 from gmb_hf.training.config import ENGINES, RunConfig
 from gmb_hf.training.ensemble import Ensemble, adamw, initial_model
-from gmb_hf.training.launch import Listener, chosen_device
+from gmb_hf.training.launch import Bar, Listener, chosen_device, make_accelerator
 from gmb_hf.training.observables import Observer
-from gmb_hf.training.stacked import check_folder, finished_seeds, group_log, log_paths, write_log
-
-if TYPE_CHECKING:
-    from gmb_hf.training.stacked import Callbacks
+from gmb_hf.training.stacked import (
+    Callbacks,
+    check_folder,
+    finished_seeds,
+    group_log,
+    log_paths,
+    write_log,
+)
 
 
 def train(
@@ -174,9 +180,6 @@ def _endless(loader: DataLoader[dict[str, Tensor]]) -> Iterator[dict[str, Tensor
         yield from loader
 
 
-# Train seeds with a progress bar, by either engine.
-
-
 def train_seeds(
     config: RunConfig,
     seeds: Sequence[int],
@@ -210,34 +213,15 @@ def train_seeds(
     chosen = chosen_device(device)
     if callbacks is not None and engine == "single":
         raise ValueError("only the stacked engine measures something beside the observables")
-    from gmb_hf.training import stacked
-    from gmb_hf.training.launch import Bar, make_accelerator
-    from gmb_hf.training.stacked import Callbacks
-
-    steps = config.training.steps
-    folder = Path(out)
+    folder, steps = Path(out), config.training.steps
     callbacks = callbacks or Callbacks()
     callbacks = replace(callbacks, about={**callbacks.about, **(about or {})})
-    stacked.check_folder(folder, config, callbacks.about)
-
-    def work(listener: Listener | None) -> list[Path]:
-        if engine == "single":
-            accelerator = make_accelerator(cpu=chosen == "cpu")
-            return train(
-                config,
-                seeds,
-                folder,
-                accelerator=accelerator,
-                listener=listener,
-                about=callbacks.about,
-                keep=keep,
-            )
-        return stacked.train(
-            config, seeds, folder, listener=listener, device=chosen, callbacks=callbacks, keep=keep
-        )
-
-    done = len(set(seeds) & stacked.finished_seeds(folder))
-    if done == len(seeds):
-        return work(None)
-    with Bar(len(seeds) * steps, done * steps) as bar:
-        return work(bar)
+    check_folder(folder, config, callbacks.about)
+    done = len(set(seeds) & finished_seeds(folder))
+    left = done < len(seeds)
+    with Bar(len(seeds) * steps, done * steps) if left else nullcontext(Listener()) as listener:
+        given: Any = {"listener": listener, "keep": keep}
+        if engine == "stacked":
+            return stacked.train(config, seeds, folder, device=chosen, callbacks=callbacks, **given)
+        accelerator = make_accelerator(cpu=chosen == "cpu")
+        return train(config, seeds, folder, accelerator=accelerator, about=callbacks.about, **given)

@@ -12,10 +12,10 @@ from gmb_hf.tasks.formal import FormalTask
 from gmb_hf.tasks.registry import TASKS
 from gmb_hf.training.config import RunConfig, TaskSettings
 from gmb_hf.training.ensemble import Ensemble, model_config, wanted
+from gmb_hf.training.equations import EquationForward
 from gmb_hf.training.observables import Observer
 from gmb_hf.training.presets import preset
 from gmb_hf.training.rows import RowForward
-from gmb_hf.training.trunk import EquationForward
 
 SEEDS = (3, 5)
 

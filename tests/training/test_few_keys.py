@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gmb_hf.training.attention import attend_few
+from gmb_hf.training.equations import attend_few
 
 HEADS = 2
 

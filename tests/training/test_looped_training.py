@@ -23,10 +23,9 @@ from gmb_hf.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import stacked as engine
-from gmb_hf.training.blocks import Workspace
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.ensemble import Ensemble, StackedModel
-from gmb_hf.training.rows import RowLayout, row_losses, row_results, row_tree
+from gmb_hf.training.rows import RowForward, RowLayout, row_tree
 from gmb_hf.training.variants import parse_variant
 
 VARIANTS = [
@@ -125,9 +124,10 @@ def test_rows_of_any_tokens_give_the_models_own_loss_and_gradients(variant):
     table = torch.randint(5, (7, 6), generator=torch.Generator().manual_seed(2))
     asked = (1, 3, 4)
     tree = row_tree(table.numpy(), asked, vocab_size=5, dtype=torch.float64)
-    losses = row_losses(together.weights, RowLayout.of(shape), tree, Workspace())
+    forward = RowForward(RowLayout.of(shape), tree, len(models))
+    losses, _ = forward.losses(together.weights)
     together.backward(losses)
-    found, _ = row_results(together.weights, RowLayout.of(shape), tree)
+    found, _ = forward.results(together.weights)
     for index, model in enumerate(models):
         logits = model(table).logits[:, asked, :]
         targets = table[:, [position + 1 for position in asked]]

@@ -4,8 +4,8 @@ import pytest
 import torch
 from training_builders import difference, lively_model, small_config, stacked
 
-from gmb_hf.training import trunk
-from gmb_hf.training.attention import PairSum
+from gmb_hf.training import equations
+from gmb_hf.training.equations import PairSum
 
 CONFIG = small_config(task={"train_fraction": 0.8}, model={"blend_window": 3})
 ALL, NONE = float("inf"), 0.0
@@ -16,7 +16,7 @@ def test_pairs_and_rows_give_the_same_loss_and_gradients(dtype, monkeypatch):
     models = {seed: lively_model(CONFIG, seed, dtype) for seed in (0, 3)}
     found = []
     for most in (ALL, NONE):
-        monkeypatch.setattr(trunk, "MAX_PAIRS", most)
+        monkeypatch.setattr(equations, "MAX_PAIRS", most)
         ensemble = stacked(CONFIG, models, dtype)
         losses, logits = ensemble.gradients(keep_logits=True)
         gradients = {name: weight.grad for name, weight in ensemble.weights.items()}
@@ -28,8 +28,8 @@ def test_pairs_and_rows_give_the_same_loss_and_gradients(dtype, monkeypatch):
 
 def test_which_way_is_taken_depends_on_shapes_alone():
     ensemble = stacked(CONFIG, {0: lively_model(CONFIG, 0)})
-    assert trunk._by_pairs(ensemble.train.layout, ensemble.train.equations)  # 20 of 25 pairs
-    assert not trunk._by_pairs(ensemble.test.layout, ensemble.test.equations)  # 5 of them
+    assert equations._by_pairs(ensemble.train.layout, ensemble.train.equations)  # 20 of 25 pairs
+    assert not equations._by_pairs(ensemble.test.layout, ensemble.test.equations)  # 5 of them
 
 
 def test_deviations_are_those_of_the_sums():

@@ -10,10 +10,9 @@ from training_builders import difference
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.tasks.registry import get_task
 from gmb_hf.tasks.task import loss_positions
-from gmb_hf.training.blocks import Workspace
 from gmb_hf.training.config import TrainingSettings
 from gmb_hf.training.ensemble import StackedModel
-from gmb_hf.training.rows import RowLayout, row_losses, row_results, row_tree
+from gmb_hf.training.rows import RowForward, RowLayout, row_tree
 
 TASKS = (
     *("add_p5", "sub_p5", "mul_p5", "sq_sum_p5"),
@@ -63,11 +62,11 @@ def assert_same(models, rows, positions, tolerance=1e-10):
     """Losses, accuracies and all gradients agree; rows [n, T], or [S, n, T] for each its own."""
     config = models[0].config
     stacked = StackedModel(models, TrainingSettings(), dtype=torch.float64)
-    layout = RowLayout.of(config)
     tree = row_tree(rows, positions, vocab_size=config.vocab_size, dtype=torch.float64)
-    losses = row_losses(stacked.weights, layout, tree, Workspace())
+    forward = RowForward(RowLayout.of(config), tree, len(models))
+    losses, _ = forward.losses(stacked.weights)
     stacked.backward(losses)
-    judged, accuracy = row_results(stacked.weights, layout, tree)
+    judged, accuracy = forward.results(stacked.weights)
     for index, model in enumerate(models):
         own = rows if rows.ndim == 2 else rows[index]
         loss, right = own_results(model, own, positions)
@@ -141,7 +140,7 @@ def test_single_precision_is_near():
     rows = data.input_ids[data.train_index]
     stacked = StackedModel(models, TrainingSettings())
     tree = row_tree(rows, data.answer_positions, vocab_size=101)
-    losses = row_losses(stacked.weights, RowLayout.of(models[0].config), tree, Workspace())
+    losses, _ = RowForward(RowLayout.of(models[0].config), tree, 2).losses(stacked.weights)
     for index, model in enumerate(models):
         assert (
             difference(losses[index].detach(), own_results(model, rows, data.answer_positions)[0])
@@ -157,6 +156,6 @@ def test_a_tie_is_not_right():
     stacked = StackedModel([model], TrainingSettings(), dtype=torch.float64)
     data = get_task("parity_4").data()
     tree = row_tree(data.input_ids, (5,), vocab_size=101, dtype=torch.float64)
-    loss, accuracy = row_results(stacked.weights, RowLayout.of(model.config), tree)
+    loss, accuracy = RowForward(RowLayout.of(model.config), tree, 1).results(stacked.weights)
     assert float(loss) == pytest.approx(np.log(101))
     assert float(accuracy) == 0

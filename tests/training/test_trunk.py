@@ -17,7 +17,7 @@ from training_builders import (
 
 from gmb_hf.tasks.modular import OPERATIONS
 from gmb_hf.training.blocks import Workspace
-from gmb_hf.training.trunk import answer_losses
+from gmb_hf.training.equations import answer_losses
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
 SEEDS = (0, 17, 4)

@@ -1,9 +1,27 @@
-"""Attention and mixers over the few distinct rows of `BOS a OP b EQ`, for many seeds at once.
+"""The exact short forward for `BOS a OP b EQ answer`, over many seeds at once.
 
-`Equations` holds the rows of every seed, `TrunkLayout` the shape of the model; `trunk` puts the
-parts together and says what is left out.
+A full forward of the eight tokens computes much that no answer depends on. In exact arithmetic
+the following give the same loss and the same gradients, and that is all that is left out:
 
-Shapes: S seeds, n equations, p residues, m queries, d width, h heads, k keys per query.
+- positions after EQ: causal attention never reads them;
+- all but one query in the last layer: only the state at EQ reaches the answer;
+- repeated states: BOS, OP and EQ are one row each before the first layer, `a` and `b` one row per
+  residue; after it BOS is still one row, `a` and OP depend on `a` alone. Only `b` and EQ have one
+  row per equation.
+
+In the first layer an attention weight depends on `a` or on `b` alone (EQ) or on the pair (b), so
+that numerator and denominator of the softmax are sums of table rows (`attend_tables`).
+
+Variants: embeddings that are blended have one row per equation at `b` and EQ from the start, and no
+tables (in a model of one layer they stay sums of table rows, `attend_pairs`); states that are
+sorted are needed at every position of the last layer too (`sort`). Layers that are looped
+have tables at their very first application, and EQ alone at their very last (`loops`). Bands are
+zeros in the weights, and the pull of neighbours acts on the embeddings before a step: neither
+changes the forward.
+
+Shapes: S seeds, n equations, p residues, m queries, d width, h heads, k keys per query,
+V vocabulary.
+Equality with the model's own forward: `tests/training/test_trunk.py`.
 """
 
 from __future__ import annotations
@@ -21,53 +39,67 @@ from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.tasks.task import EquationTokens
 from gmb_hf.training.blocks import (
     LAYER_NORM_EPSILON,
-    Loops,
+    Forward,
+    Layout,
+    Trace,
     Weights,
+    Workspace,
+    after_attention,
+    answer_loss,
+    feed_forward,
+    final_states,
+    head_logits,
     normalise,
     normed_linear,
+    output_head,
+    query_key_value,
+    take,
     weighted_mean,
 )
 
+POSITIONS = 5
+MAX_PAIRS = 2.5  # pairs of operands per equation up to which all of them cost less than rows do
+# In float32 sums of exp(60) are finite and exp(-80) is not yet zero, so the score of an operand may
+# stand 140 above those of BOS, OP and EQ.
+MAX_EXPONENT = 60.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrunkLayout:
-    """What the forward must know beside the weights.
+class EquationLayout(Layout):
+    """A layout with the task's tokens, and the mixers that equations have formulas for.
 
     Attributes:
-        layers, heads: of the transformer.
-        activation: of the MLP, "relu" or "gelu_new".
         residues: p, the number of operand tokens; their ids are 0..p-1.
         bos, operation, equals: token ids.
         sort_window, blend_window: of the model's mixers, None where it has none.
-        loops: how often its layers are applied, None where it is once.
     """
 
-    layers: int
-    heads: int
-    activation: str
     residues: int
     bos: int
     operation: int
     equals: int
     sort_window: int | None = None
     blend_window: int | None = None
-    loops: Loops | None = None
 
     @classmethod
-    def of(cls, shape: GrokkingTransformerConfig, bos: int, tokens: EquationTokens) -> TrunkLayout:
+    def of(
+        cls, shape: GrokkingTransformerConfig, bos: int, tokens: EquationTokens
+    ) -> EquationLayout:
         """That of a model of this shape which learns equations of these tokens."""
-        return cls(
-            layers=shape.num_hidden_layers,
-            heads=shape.num_attention_heads,
-            activation=shape.hidden_act,
+        return cls.of_shape(
+            shape,
             residues=tokens.residues,
             bos=bos,
             operation=tokens.operation,
             equals=tokens.equals,
             sort_window=shape.sort_window,
             blend_window=shape.blend_window,
-            loops=Loops.of(shape),
         )
+
+    @property
+    def sorts(self) -> bool:
+        """Whether states are sorted; one that sees itself alone stays as it is."""
+        return (self.sort_window or 1) > 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +199,6 @@ def _pick(table: Tensor, rows: Tensor, one_hot: Tensor) -> Tensor:
     return picked
 
 
-# Softmax attention of every query over its own few keys, with a hand-written gradient. Autograd
-# would keep a product of the queries' size for every key and walk over memory three times as
-# often; this accumulates in place. Checked against autograd in `tests/training/test_few_keys.py`.
-
-
 def _per_head(x: Tensor, heads: int) -> Tensor:
     return x.view(*x.shape[:-1], heads, -1)  # [S, rows, d] -> [S, rows, h, d/h]
 
@@ -182,6 +209,12 @@ def _like(gradient: Tensor, shape: torch.Size) -> Tensor:
 
 
 class _FewKeys(torch.autograd.Function):
+    """Softmax attention of every query over its own few keys, with a hand-written gradient.
+
+    Autograd would keep a product of the queries' size for every key and walk over memory three
+    times as often; this accumulates in place. Checked in `tests/training/test_few_keys.py`.
+    """
+
     @staticmethod
     def forward(ctx: Any, heads: int, query: Tensor, *rows: Tensor) -> Tensor:
         count = len(rows) // 2
@@ -248,9 +281,6 @@ def attend_few(
     weights = torch.stack(scores, dim=-1).softmax(-1).unbind(-1)
     terms = [w.unsqueeze(-1) * _per_head(v, heads) for w, v in zip(weights, values, strict=True)]
     return torch.stack(terms).sum(0).flatten(2)
-
-
-# Attention at EQ over blended embeddings, for all pairs of operands at once.
 
 
 class PairSum(NamedTuple):
@@ -375,13 +405,7 @@ def _dots(x: Tensor, y: Tensor) -> Tensor:
     return (x * y).sum(-1)
 
 
-# The mixers of `gmb_hf.modeling` over the few distinct rows of `BOS a OP b EQ`.
-
-
-POSITIONS = 5
-
-
-def row_counts(layout: TrunkLayout, equations: Equations) -> list[int]:
+def row_counts(layout: EquationLayout, equations: Equations) -> list[int]:
     """How many rows each of the five positions has once its state depends on those before it."""
     p, n = layout.residues, equations.answers.shape[1]
     return [1, p, p, n, n]
@@ -467,30 +491,18 @@ def sort(
     return [parts[0], *by_first, *(mixed(position, for_equations) for position in (3, 4))]
 
 
-# Attention over the few distinct rows of `BOS a OP b EQ`; see `trunk` for what is left out.
-
-
-# In float32 sums of exp(60) are finite and exp(-80) is not yet zero, so the score of an operand may
-# stand 140 above those of BOS, OP and EQ.
-MAX_EXPONENT = 60.0
-
-
 Rows = tuple[Tensor, ...]  # one tensor per position: BOS, a, OP, b, EQ
 QueryKeyValue = tuple[Tensor, Tensor, Tensor]
 
 
-def _split(x: Tensor, heads: int) -> Tensor:
-    return x.view(*x.shape[:-1], heads, x.shape[-1] // heads)  # [S, rows, h, d/h]
-
-
 def _scaled_heads(scalars: Tensor, vectors: Tensor) -> Tensor:
     """Scale each head of `vectors` [S, m, d] by `scalars` [S, m, h]."""
-    return (scalars.unsqueeze(-1) * _split(vectors, scalars.shape[-1])).flatten(2)
+    return (scalars.unsqueeze(-1) * _per_head(vectors, scalars.shape[-1])).flatten(2)
 
 
 def _scaled_scores(query: Tensor, key: Tensor, heads: int) -> Tensor:
     """Scaled inner products per head, [S, m, d] x [S, m or 1, d] -> [S, m, h]."""
-    product = _split(query * key, heads).sum(-1)
+    product = _per_head(query * key, heads).sum(-1)
     return product / math.sqrt(query.shape[-1] // heads)
 
 
@@ -508,7 +520,7 @@ def _anchor(always: Tensor, sometimes: Tensor) -> Tensor:
 def attend_tables(
     query_key_value: QueryKeyValue,
     states: Tensor,
-    layout: TrunkLayout,
+    layout: EquationLayout,
     equations: Equations,
     last: bool,
 ) -> tuple[Tensor, Tensor]:
@@ -540,7 +552,7 @@ def attend_tables(
     return mixed, table_rows(states, layout, equations)
 
 
-def table_rows(states: Tensor, layout: TrunkLayout, equations: Equations) -> Tensor:
+def table_rows(states: Tensor, layout: EquationLayout, equations: Equations) -> Tensor:
     """The rows of a later layer, out of tables: [S, 2p + 3, d] -> [S, 1 + 2p + 2n, d]."""
     p, n = layout.residues, equations.answers.shape[1]
     bos, a, operation, b, equals = states.split([1, p, 1, p, 1], dim=1)
@@ -568,7 +580,7 @@ def _attend_second(
     always = torch.stack(
         [_scaled_scores(query, keys[i], heads) for i in (0, 2, 3)], dim=1
     )  # [S, 3, p, h]
-    left, right = (_split(x, heads).transpose(1, 2) for x in (query, keys[1]))
+    left, right = (_per_head(x, heads).transpose(1, 2) for x in (query, keys[1]))
     pair_score = left @ right.transpose(-1, -2) / math.sqrt(left.shape[-1])  # [S, h, b, a]
     pair_score = pair_score.permute(0, 2, 3, 1)  # [S, b, a, h]
     anchor = _anchor(always, pair_score.transpose(1, 2)).squeeze(1)  # [S, p, h]
@@ -589,7 +601,7 @@ def _attend_second(
 def attend_rows(
     query_key_value: QueryKeyValue,
     states: Tensor,
-    layout: TrunkLayout,
+    layout: EquationLayout,
     equations: Equations,
     last: bool,
 ) -> tuple[Tensor, Tensor]:
@@ -610,3 +622,145 @@ def attend_rows(
     at_equals = attend_few(queries[4], seen_keys, seen_values, h)
     mixed = torch.cat([values[0], at_first, at_operation, at_second, at_equals], dim=1)
     return mixed, states
+
+
+def answer_states(
+    weights: Weights,
+    layout: EquationLayout,
+    equations: Equations,
+    workspace: Workspace,
+    trace: Trace | None = None,
+) -> Tensor:
+    """The residual stream at EQ after the last layer, before the final norm: [S, n, d].
+
+    Args:
+        weights: of the models.
+        layout: their shape and the task's tokens.
+        equations: of every seed.
+        workspace: buffers that the caller keeps between steps.
+        trace: is given the states of all steps of a model with loops.
+    """
+    embedded = _embedded(weights, layout)
+    if layout.blend_window:
+        blending = weights["model.blend.alpha"], weights["model.blend.offsets"]
+        if _by_pairs(layout, equations):
+            blended, layer = blend_sums(*blending, embedded), "model.layers.0"
+            states = attend_pairs(weights, layer, layout.heads, *blended)
+            states = take(states, equations.pair)
+            return feed_forward(weights, layer, states, layout.activation, workspace)
+        embedded = blend(*blending, embedded, equations)
+    # [S, 2p + 3, d] or, where embeddings are blended, the rows of a later layer.
+    states = torch.cat(embedded, dim=1)
+    rows = _Rows(weights, layout, equations, workspace, states)
+    return final_states(weights, layout, states, rows, trace)
+
+
+def _by_pairs(layout: EquationLayout, equations: Equations) -> bool:
+    """Whether EQ alone attends to blended embeddings, and most pairs are asked for."""
+    few = layout.residues**2 > MAX_PAIRS * equations.answers.shape[1]
+    return bool(layout.blend_window) and layout.layers == 1 and not layout.sorts and not few
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of the five positions, and the blocks over them; EQ is asked."""
+
+    weights: Weights
+    layout: EquationLayout
+    equations: Equations
+    workspace: Workspace
+    start: Tensor  # the embedding, as the first layer takes it
+
+    def block(self, layer: int, application: int, states: Tensor, *, asked_alone: bool) -> Tensor:
+        """The states after a layer, [S, 1 + 2p + 2n, d], or those at EQ, [S, n, d]."""
+        weights, layout, equations = self.weights, self.layout, self.equations
+        prefix = f"model.layers.{layer}"
+        # A layer that is mixed afterwards is needed at every position, also if it is the last.
+        equals_alone = asked_alone and not layout.sorts
+        by_tables = layer == application == 0 and not layout.blend_window
+        normed, asking = normalise(states), None
+        if equals_alone and not by_tables:
+            asking = normed[:, -equations.answers.shape[1] :]
+        query, key_value = query_key_value(weights, prefix, normed, asking)
+        projected = query, *key_value.split(states.shape[2], dim=-1)
+        attend = attend_tables if by_tables else attend_rows
+        mixed, residual = attend(projected, states, layout, equations, equals_alone)
+        activation = layout.activation
+        states = after_attention(
+            weights, prefix, mixed, residual, activation, self.workspace, application
+        )
+        if layout.sorts:
+            alpha, tau = weights[f"{prefix}.sort.alpha"], weights[f"{prefix}.sort.tau"]
+            parts = states.split(row_counts(layout, equations), dim=1)
+            window = layout.sort_window or 1
+            states = torch.cat(sort(alpha, tau, parts, window, equations, asked_alone), dim=1)
+        return states
+
+    def embedded(self) -> Tensor:
+        """The embedding of all rows, [S, 1 + 2p + 2n, d]."""
+        if self.layout.blend_window:
+            return self.start
+        return table_rows(self.start, self.layout, self.equations)
+
+    def asked(self, states: Tensor) -> Tensor:
+        """Those at EQ, [S, n, d]."""
+        equals: Tensor = states.split(row_counts(self.layout, self.equations), dim=1)[4]
+        return equals
+
+
+def answer_losses(
+    weights: Weights,
+    layout: EquationLayout,
+    equations: Equations,
+    workspace: Workspace,
+    *,
+    keep_logits: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """Mean cross-entropy [S] of every seed at its answers, and the logits [S, n, V] on request."""
+    states = answer_states(weights, layout, equations, workspace)
+    head, bias = output_head(weights)
+    return answer_loss(states, head, bias, equations.answers, keep_logits=keep_logits)
+
+
+class EquationForward(Forward):
+    """The short forward over the equations of every seed.
+
+    Attributes:
+        layout: the model's shape and the task's tokens.
+        equations: of every seed.
+    """
+
+    MIXERS = ("sort", "blend")
+    """Those that it has formulas for."""
+
+    def __init__(self, layout: EquationLayout, equations: Equations) -> None:
+        self.layout, self.equations = layout, equations
+        self.answers = equations.answers
+        self._workspace = Workspace()
+
+    def losses(self, weights: Weights, *, keep_logits: bool = False) -> tuple[Tensor, Tensor]:
+        return answer_losses(
+            weights, self.layout, self.equations, self._workspace, keep_logits=keep_logits
+        )
+
+    @torch.no_grad()
+    def logits(self, weights: Weights, trace: Trace | None = None) -> tuple[Tensor, Tensor]:
+        states = answer_states(weights, self.layout, self.equations, Workspace(), trace)
+        return head_logits(weights, states)
+
+
+def _embedded(weights: Weights, layout: EquationLayout) -> list[Tensor]:
+    """Token and position of BOS, a (p rows), OP, b (p rows) and EQ, [S, rows, d] each."""
+    tokens, positions = (
+        weights["model.embed_tokens.weight"],
+        weights["model.embed_positions.weight"],
+    )
+    residues = tokens[:, : layout.residues]
+    rows = [
+        tokens[:, layout.bos : layout.bos + 1],
+        residues,
+        tokens[:, layout.operation : layout.operation + 1],
+        residues,
+        tokens[:, layout.equals : layout.equals + 1],
+    ]
+    return [row + positions[:, i : i + 1] for i, row in enumerate(rows)]
