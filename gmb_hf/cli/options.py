@@ -29,7 +29,9 @@ Runs = Annotated[
 MoreRuns = Annotated[list[str] | None, argument("What an unquoted glob leaves.", hidden=True)]
 StepColumn = Annotated[str, option("Column of steps.")]
 RunColumn = Annotated[str, option("Column that tells runs apart.")]
-RunPreset = Annotated[str, option("smoke, quick, standard, hierarchical, paper or reference.")]
+RunPreset = Annotated[
+    str, option("smoke, quick, standard, hierarchical, formal, paper or reference.")
+]
 Changes = Annotated[list[str] | None, option("Change a field: training.lr=3e-3.", "--set")]
 Device = Annotated[str, option("auto, cpu or cuda.")]
 Repo = Annotated[str, argument("Repository of the Hub.", metavar="ORG/NAME")]

@@ -6,6 +6,7 @@
 | quick        | the whole story in minutes; most honest verdicts stay INCONCLUSIVE           |
 | standard     | the same task with runs enough for conclusive verdicts                       |
 | hierarchical | a recurrent model, a fast block in cycles of a slow one, as quick            |
+| formal       | a formal language, learned soon: short runs and windows                      |
 | paper        | p = 97, two layers, width 128, the evaluation protocol's hyperparameters     |
 | reference    | as the reference project's published runs: noisy labels, little weight decay |
 """
@@ -107,6 +108,23 @@ def hierarchical() -> RunConfig:
     )
 
 
+def formal() -> RunConfig:
+    """Reversing eight symbols, by the model of `smoke`; learned within some hundred steps.
+
+    Another language is `--set task.name=copy_8`. The windows are as short as the runs.
+    """
+    base = smoke()
+    return replace(
+        base,
+        preset="formal",
+        task=TaskSettings(name="reverse_8", train_fraction=0.8),
+        training=replace(base.training, lr=2e-3),
+        benchmark=base.benchmark.replace(
+            horizon=30, safe_gap=40, burn_in=0, lead_time_target=20, lead_time_median_min=10
+        ),
+    )
+
+
 def paper() -> RunConfig:
     """The evaluation protocol's addition task, hyperparameters and split (phase 2a)."""
     return RunConfig(
@@ -178,7 +196,7 @@ def design_of(
 
 PRESETS: dict[str, Callable[[], RunConfig]] = {
     function.__name__: function
-    for function in (smoke, quick, standard, hierarchical, paper, reference)
+    for function in (smoke, quick, standard, hierarchical, formal, paper, reference)
 }
 
 

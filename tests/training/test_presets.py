@@ -9,7 +9,8 @@ from gmb_hf.training.presets import PRESETS, preset
 
 
 def test_the_names():
-    assert list(PRESETS) == ["smoke", "quick", "standard", "hierarchical", "paper", "reference"]
+    names = ["smoke", "quick", "standard", "hierarchical", "formal", "paper", "reference"]
+    assert list(PRESETS) == names
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -22,7 +23,7 @@ def test_a_preset_builds_its_task_and_its_model(name):
     assert model.config.num_hidden_layers == config.model.layers
 
 
-@pytest.mark.parametrize("name", ["smoke", "quick", "hierarchical"])
+@pytest.mark.parametrize("name", ["smoke", "quick", "hierarchical", "formal"])
 def test_a_small_preset_trains(name):
     config = preset(name).changed(["training.steps=10", "training.checkpoint_every=10"])
     ensemble = Ensemble(config, [0, 1])
