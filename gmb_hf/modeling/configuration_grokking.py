@@ -196,9 +196,7 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
     def grokking(cls, prime: int = 97, **overrides: Any) -> GrokkingTransformerConfig:
         """The protocol's preset for modular arithmetic: block 8, vocabulary p+4, 2 x 4 x 128.
 
-        Args:
-            prime: the modulus; the special tokens follow from it.
-            overrides: any field, e.g. `vocab_size=prime + 7` for distinct operation tokens.
+        Any field may be given, e.g. `vocab_size=prime + 7` for distinct operation tokens.
         """
         special = {"bos_token_id": prime + 2, "eos_token_id": prime + 3, "pad_token_id": prime + 3}
         shape = {"vocab_size": prime + 4, "max_position_embeddings": 8}
@@ -206,11 +204,7 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
 
     @classmethod
     def formal(cls, **overrides: Any) -> GrokkingTransformerConfig:
-        """The protocol's preset for formal languages: block 24, vocabulary 101, 2 x 4 x 128.
-
-        Args:
-            overrides: any field.
-        """
+        """The protocol's preset for formal languages: block 24, vocabulary 101, 2 x 4 x 128."""
         special = {"bos_token_id": 99, "eos_token_id": 100, "pad_token_id": 100}
         shape = {"vocab_size": 101, "max_position_embeddings": 24}
         return cls(**{**shape, **special, **overrides})
@@ -223,22 +217,16 @@ def least_band(width: int, hidden_units: int) -> int:
     |w - ratio n| <= band / 2, with the ratio of their widths.
     """
     narrow, wide = sorted((width, hidden_units))
-    # In units of 1 / narrow the distances are whole numbers; the nearest lies to either side.
-    from_wide = (
-        min(
-            abs(w * narrow - n * wide)
-            for n in (w * narrow // wide + k for k in (0, 1))
-            if n < narrow
-        )
-        for w in range(wide)
-    )
-    from_narrow = (
-        min(
-            abs(w * narrow - n * wide) for w in (n * wide // narrow + k for k in (0, 1)) if w < wide
-        )
-        for n in range(narrow)
-    )
-    return max(1, math.ceil(2 * max(*from_wide, *from_narrow) / narrow))
 
+    def farthest(units: int, others: int) -> int:
+        """The largest distance from a unit to the nearest other one, in units of 1 / narrow."""
+        return max(
+            min(
+                abs(unit * others - other * units)
+                for other in (unit * others // units, unit * others // units + 1)
+                if other < others
+            )
+            for unit in range(units)
+        )
 
-__all__ = ["GrokkingTransformerConfig", "least_band"]
+    return max(1, math.ceil(2 * max(farthest(wide, narrow), farthest(narrow, wide)) / narrow))

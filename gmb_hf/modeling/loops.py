@@ -109,6 +109,3 @@ class Halting(nn.Module):
         """The mean of the states [..., C] over cycles by the probability of halting there."""
         logits = [(end * self.weight).sum(-1) + self.bias for end in ends[:-1]]
         return halting_mean(logits, ends)
-
-
-__all__ = ["Halting", "halting_mean", "halting_shares", "looped"]

@@ -53,10 +53,8 @@ class Mixer(nn.Module, ABC):
     def average(self, hidden: Tensor, weights: Mapping[str, Tensor], within: Tensor) -> Tensor:
         """The matrix A, [..., T, T]: row i weighs the states that i averages.
 
-        Args:
-            hidden: the states, [..., T, C].
-            weights: the own parameters, as `start` names them.
-            within: bool [..., T, T], true where i may read j; always true where j is i.
+        `hidden` and `weights` are as in `mix`; `within`, bool [..., T, T], is true where i may read
+        j, and always where j is i.
         """
 
     def mix(
@@ -155,9 +153,6 @@ def own_parameter_names(model: nn.Module) -> list[str]:
     ]
 
 
-# The Hebbian pull: before a training forward, tokens that stand together grow more alike.
-
-
 def neighbour_sums(
     embedding: Tensor, input_ids: Tensor, window: int, present: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -214,16 +209,3 @@ def hebbian_pull(
         torch.distributed.all_reduce(sums)
         torch.distributed.all_reduce(counts)
     embedding.add_(sums / counts.clamp(min=1)[:, None], alpha=rate)
-
-
-__all__ = [
-    "MIXERS",
-    "Blend",
-    "Mixer",
-    "Sort",
-    "distances",
-    "hebbian_pull",
-    "mixers_of",
-    "neighbour_sums",
-    "own_parameter_names",
-]

@@ -159,18 +159,15 @@ class GrokkingTransformerMLP(nn.Module):
 
     def __init__(self, config: GrokkingTransformerConfig) -> None:
         super().__init__()
-        width, hidden_units = config.hidden_size, config.intermediate_size
-        self.up = (
-            nn.Linear(width, hidden_units)
-            if config.band_fc1 is None
-            else BandedLinear(width, hidden_units, config.band_fc1)
-        )
+        up, band_up = (config.hidden_size, config.intermediate_size), config.band_fc1
+        down, band_down = (config.intermediate_size, config.hidden_size), config.band_fc2
+        self.up = nn.Linear(*up) if band_up is None else BandedLinear(*up, band_up)
         # torch's tanh GELU is GPT-2's formula in one kernel.
         self.act = nn.ReLU() if config.hidden_act == "relu" else nn.GELU(approximate="tanh")
-        self.down = (
-            ResidualProjection(hidden_units, width)
-            if config.band_fc2 is None
-            else BandedResidualProjection(hidden_units, width, config.band_fc2)
+        self.down: ResidualProjection = (
+            ResidualProjection(*down)
+            if band_down is None
+            else BandedResidualProjection(*down, band_down)
         )
 
     def forward(self, hidden_states: Tensor) -> Tensor:
@@ -217,14 +214,9 @@ def token_positions(
     position_ids: Tensor | None,
     past_key_values: Cache | None,
 ) -> Tensor:
-    """The position of every token, int64 [B, T] or [1, T], checked against the limit.
+    """The position of every token, int64 [B, T] or [1, T]; padding takes up none.
 
-    Args:
-        config: says the longest input.
-        inputs_embeds: [B, T, C].
-        attention_mask: [B, K], 0 for padding, which takes up no position.
-        position_ids: taken as they are where they are given.
-        past_key_values: keys and values of the tokens before these.
+    The arguments are those of the model's forward.
 
     Raises:
         ValueError: the input is longer than `max_position_embeddings`.
@@ -249,15 +241,10 @@ def token_positions(
 
 
 def present_tokens(attention_mask: Tensor | None, length: int, reader: str) -> Tensor | None:
-    """Which tokens are no padding, bool [B, T]; None: all are.
-
-    Args:
-        attention_mask: [B, K], 0 for padding.
-        length: T.
-        reader: what in the model must know, for the message.
+    """Which of the last `length` tokens are no padding, bool [B, T]; None: all are.
 
     Raises:
-        ValueError: the mask has other than two dimensions, and tells tokens from padding no more.
+        ValueError: the mask is not [B, K], as `reader`, a part of the model, needs it.
     """
     if attention_mask is None:
         return None
@@ -306,8 +293,8 @@ class GrokkingTransformerPreTrainedModel(PreTrainedModel):  # type: ignore[misc]
             for name, value in module.start().items():
                 init.copy_(module.get_parameter(name), value)
         if isinstance(module, Halting):
-            init.zeros_(module.weight)
-            init.zeros_(module.bias)
+            for value in module.parameters():
+                init.zeros_(value)
 
 
 class GrokkingTransformerModel(GrokkingTransformerPreTrainedModel):
@@ -345,8 +332,8 @@ class GrokkingTransformerModel(GrokkingTransformerPreTrainedModel):
 
         Args:
             input_ids: int64 [B, T]; or give `inputs_embeds`.
-            attention_mask: [B, K], 1 for a token and 0 for padding on either side. Padding takes
-                up no position, so a padded sequence gives what it gives alone.
+            attention_mask: [B, K], 1 for a token and 0 for padding on either side; a padded
+                sequence gives what it gives alone.
             position_ids: int64 [B, T] or [1, T]; counted from the mask and the cache when absent.
             past_key_values: keys and values of the tokens before these.
             inputs_embeds: [B, T, C] in place of `input_ids`.
@@ -364,7 +351,14 @@ class GrokkingTransformerModel(GrokkingTransformerPreTrainedModel):
                 "whole input, without past_key_values (use_cache=False)"
             )
         if self.training and self.config.hebbian_window is not None:
-            self._pull(input_ids, attention_mask, self.config.hebbian_window)
+            if input_ids is None:
+                raise ValueError(
+                    "hebbian_window pulls the embeddings of tokens in training; give input_ids, "
+                    "not inputs_embeds"
+                )
+            embedding, window = self.embed_tokens.weight, self.config.hebbian_window
+            present = present_tokens(attention_mask, input_ids.shape[1], "hebbian_window")
+            hebbian_pull(embedding, input_ids, window, self.config.hebbian_rate, present)
         if inputs_embeds is None:
             inputs_embeds = self.embed_tokens(input_ids)  # [B, T, C]
         if use_cache and past_key_values is None and not (self.training or self.uncached):
@@ -412,17 +406,6 @@ class GrokkingTransformerModel(GrokkingTransformerPreTrainedModel):
         return BaseModelOutputWithPast(
             last_hidden_state=self.norm(hidden_states), past_key_values=past_key_values
         )
-
-    def _pull(self, input_ids: Tensor | None, attention_mask: Tensor | None, window: int) -> None:
-        """Pull together, in place, the embeddings of tokens that stand within the window."""
-        if input_ids is None:
-            raise ValueError(
-                "hebbian_window pulls the embeddings of tokens in training; give input_ids, not "
-                "inputs_embeds"
-            )
-        present = present_tokens(attention_mask, input_ids.shape[1], "hebbian_window")
-        rate = self.config.hebbian_rate
-        hebbian_pull(self.embed_tokens.weight, input_ids, window, rate, present)
 
 
 class GrokkingTransformerForCausalLM(GrokkingTransformerPreTrainedModel, GenerationMixin):  # type: ignore[misc]
@@ -520,10 +503,3 @@ def next_token_loss(
     if isinstance(num_items_in_batch, Tensor):
         num_items_in_batch = num_items_in_batch.to(loss.device)
     return loss / num_items_in_batch
-
-
-__all__ = [
-    "GrokkingTransformerForCausalLM",
-    "GrokkingTransformerModel",
-    "GrokkingTransformerPreTrainedModel",
-]

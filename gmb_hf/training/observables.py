@@ -506,7 +506,12 @@ class Observer:
             weight_norm=found["weight_norm"],
             gradient_norm=found["gradient_norm"],
         )
-        found |= self._process(test_logits.argmax(-1)) | self._of_loops(trace)
+        found |= self._process(test_logits.argmax(-1))
+        loops = Loops.of(ensemble.shape)
+        if loops is not None:
+            slow = trace.slow
+            halting = halting_logits(ensemble.weights, slow) if loops.halting else None
+            found |= loop_observables(trace, loops, halting)
         if self._fourier_losses is not None:
             found |= self._fourier_losses.measure(logits, test_logits)
         if bool(ensemble.corrupted.any()):
@@ -569,13 +574,6 @@ class Observer:
             for part, matrix in (("embedding", embedding), ("unembedding", unembedding)):
                 found[f"{part}_gini"] = fourier_gini(matrix[:, :residues], self._fourier)
         return found
-
-    def _of_loops(self, trace: Trace) -> dict[str, Tensor]:
-        weights, loops = self.ensemble.weights, Loops.of(self.ensemble.shape)
-        if loops is None:
-            return {}
-        logits = halting_logits(weights, trace.slow) if loops.halting else None
-        return loop_observables(trace, loops, logits)
 
     def _process(self, predictions: Tensor) -> dict[str, Tensor]:
         ensemble = self.ensemble

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,23 +51,15 @@ def train(
     about: Mapping[str, Any] | None = None,
     keep: Sequence[int] = (),
 ) -> list[Path]:
-    """Train the seeds one after the other; a seed whose log exists is left as it is.
+    """As `stacked.train`, the seeds one after the other; one that was interrupted starts anew.
 
     Args:
-        config: what to train.
-        seeds: which seeds the folder shall hold at the end.
-        out: the folder, as that of `stacked`.
+        config, seeds, out, listener, keep: as there.
         accelerator: of the processes that train together.
-        listener: hears of the progress.
         about: what else decides the logs, for their metadata.
-        keep: seeds whose models are kept.
-
-    Returns:
-        The files of all logs in `out/logs`. A seed that was interrupted starts anew.
 
     Raises:
-        InputError: the folder belongs to another config or cannot be written to, or a model to
-            keep is gone.
+        InputError: as there.
     """
     folder = Path(out)
     if accelerator.is_main_process:
@@ -75,9 +68,8 @@ def train(
     done = finished_seeds(folder)
     refuse_gone(folder, keep, done)
     for seed in [seed for seed in seeds if seed not in done]:
-        rows, model = train_seed(
-            config, seed, accelerator=accelerator, listener=listener or Listener()
-        )
+        hearing = listener or Listener()
+        rows, model = train_seed(config, seed, accelerator=accelerator, listener=hearing)
         if accelerator.is_main_process:
             log = group_log(config, [seed], rows, about)
             if seed in keep:
@@ -102,8 +94,8 @@ def full_batches(dataset: Dataset, processes: int) -> DataLoader[dict[str, Tenso
     """
     missing = -len(dataset) % processes
     if missing:
-        blank = dataset.select([0] * missing).map(_blank)
-        dataset = concatenate_datasets([dataset.map(_present), blank])
+        blank = dataset.select([0] * missing).map(partial(_masked, present=False))
+        dataset = concatenate_datasets([dataset.map(_masked), blank])
     return DataLoader(dataset, batch_size=len(dataset))
 
 
@@ -118,12 +110,21 @@ def train_seed(
     loader = full_batches(dataset, accelerator.num_processes)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     model.train()
-    probe = _Probe(config, seed)
-    rows = Rows()
-    batches = _endless(loader)
+    # An ensemble of one, whose observables are taken of the model.
+    ensemble = Ensemble(config, [seed])
+    observer = Observer(ensemble)
+    before = {name: weight[0].detach().clone() for name, weight in ensemble.weights.items()}
+    rows, batches = Rows(), _endless(loader)
     for step in range(settings.steps + 1):
         if step % settings.checkpoint_every == 0 and accelerator.is_main_process:
-            probe.measure(step, accelerator.unwrap_model(model), rows, listener)
+            ensemble.load_member(0, accelerator.unwrap_model(model))
+            ensemble.step = step
+            updates = {
+                name: weight.detach() - before[name] for name, weight in ensemble.weights.items()
+            }
+            found = observer.measure(*ensemble.gradients(keep_logits=True), updates)
+            rows.add(step, found)
+            listener.measured([seed], found)
         if step == settings.steps:
             break
         # Each process sums over its rows; the gradients are then averaged over the processes.
@@ -131,47 +132,18 @@ def train_seed(
         optimizer.zero_grad()
         accelerator.backward(loss * accelerator.num_processes)
         if (step + 1) % settings.checkpoint_every == 0:
-            probe.remember(accelerator.unwrap_model(model))
+            parameters = accelerator.unwrap_model(model).named_parameters()
+            before = {name: value.detach().cpu().clone() for name, value in parameters}
         optimizer.step()
         listener.advanced(1)
     trained: GrokkingTransformerForCausalLM = accelerator.unwrap_model(model)
     return rows, trained
 
 
-class _Probe:
-    """Measures a single model with the observables of an ensemble of one."""
-
-    def __init__(self, config: RunConfig, seed: int) -> None:
-        self._ensemble = Ensemble(config, [seed])
-        self._observer = Observer(self._ensemble)
-        self._before: dict[str, Tensor] = {}
-
-    def remember(self, model: torch.nn.Module) -> None:
-        """Keep the weights before an update, so that its norm can be measured after it."""
-        self._before = {
-            name: value.detach().cpu().clone() for name, value in model.named_parameters()
-        }
-
-    def measure(self, step: int, model: torch.nn.Module, rows: Rows, listener: Listener) -> None:
-        """Add the row of this checkpoint."""
-        self._ensemble.load_member(0, model)
-        self._ensemble.step = step
-        updates = {
-            name: weight.detach() - self._before.get(name, weight[0].detach())
-            for name, weight in self._ensemble.weights.items()
-        }
-        losses, logits = self._ensemble.gradients(keep_logits=True)
-        found = self._observer.measure(losses, logits, updates)
-        rows.add(step, found)
-        listener.measured(self._ensemble.seeds, found)
-
-
-def _present(row: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {"attention_mask": torch.ones_like(row["input_ids"])}
-
-
-def _blank(row: dict[str, Tensor]) -> dict[str, Tensor]:
+def _masked(row: dict[str, Tensor], *, present: bool = True) -> dict[str, Tensor]:
     ids, labels = row["input_ids"], row["labels"]
+    if present:
+        return {"attention_mask": torch.ones_like(ids)}
     return {"attention_mask": torch.zeros_like(ids), "labels": torch.full_like(labels, IGNORED)}
 
 

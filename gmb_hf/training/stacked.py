@@ -107,32 +107,17 @@ def train(
     folder, callbacks = Path(out), callbacks or Callbacks()
     check_folder(folder, config, callbacks.about)
     refuse_gone(folder, keep, finished_seeds(folder) if keep else ())
-    listener = listener or Listener()
-    compiled = wanted(config, len(seeds))
+    each: Any = {"listener": listener or Listener(), "device": device, "keep": keep}
+    each |= {"compiled": wanted(config, len(seeds)), "callbacks": callbacks}
     for group in pending_groups(config, seeds, folder):
-        train_group(
-            config,
-            group,
-            folder,
-            listener=listener,
-            device=device,
-            compiled=compiled,
-            callbacks=callbacks,
-            keep=keep,
-        )
-    saved_states(folder, config).waiting(
-        finished_seeds(folder)
-    )  # drops those of overlapping groups
+        train_group(config, group, folder, **each)
+    # Groups may overlap; this removes the states of those whose seeds have all finished.
+    saved_states(folder, config).waiting(finished_seeds(folder))
     return log_paths(folder)
 
 
 def check_folder(folder: Path, config: RunConfig, about: Mapping[str, Any] | None = None) -> None:
-    """Note in the folder what is trained there, or check that it is the same.
-
-    Args:
-        folder: of the logs.
-        config: what is trained.
-        about: what is measured beside it, if anything.
+    """Note in the folder what is trained and measured there, or check that it is the same.
 
     Raises:
         InputError: the folder holds runs of another config, of which the first difference is
