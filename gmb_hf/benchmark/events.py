@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,8 +19,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from gmb_hf.design.design import Design
-from gmb_hf.errors import InputError, fraction, nearest, positive_int
+from gmb_hf.design.design import EVENT_TYPES, Design, EventDefinition
+from gmb_hf.errors import InputError, choose, fraction, nearest, positive_int
 from gmb_hf.files import write_text
 from gmb_hf.indicators.causal import difference, trailing_mean
 from gmb_hf.runs.metadata import hub_sources
@@ -87,13 +88,33 @@ EVENTS: dict[str, EventKind] = {}
 
 
 def register_event(
-    name: str, *, absent: str, ahead: Callable[[Design], int], **flags: bool
+    name: str,
+    definition: EventDefinition | None = None,
+    *,
+    absent: str,
+    ahead: Callable[[Design], int],
+    **flags: bool,
 ) -> Callable[[Find], Find]:
-    """Register a kind of event: decorates the function that finds it; see `EventKind`."""
+    """Register a kind of event: decorates the function that finds it; see `EventKind`.
+
+    Args:
+        name: its name in a design, E_ and a word.
+        definition: what a design must know of it; those of this package are declared there.
+        absent, ahead, flags: as `EventKind` has them.
+
+    Raises:
+        InputError: the name is taken or is none, or a field is none of a design's.
+    """
 
     def register(find: Find) -> Find:
         if name in EVENTS:
             raise InputError(f"event {name!r} is registered already; choose another name")
+        if definition is not None:
+            if not re.fullmatch(r"E_\w+", name):
+                raise InputError(f"event {name!r}: the name must be E_ and a word, e.g. E_drop")
+            for one in (*definition.fields, *definition.required, *definition.published):
+                choose("field", one, tuple(Design.model_fields), where=f"event {name!r}")
+            EVENT_TYPES[name] = definition
         EVENTS[name] = EventKind(find, absent, ahead, **flags)
         return find
 

@@ -22,7 +22,7 @@ from pydantic import Field, FiniteFloat, ValidationError, model_validator
 from gmb_hf._version import __version__
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.design.design import Design, EventType
+from gmb_hf.design.design import Design
 from gmb_hf.design.lock import Lock
 from gmb_hf.documents import (
     Count,
@@ -64,7 +64,7 @@ class BoundaryRecord(OpenSection):
 class EventRecord(OpenSection):
     """The event, and t* of each run in steps (null: none was registered)."""
 
-    type: EventType
+    type: str
     t_event_by_seed: dict[str, int | FiniteFloat | None] = Field(default_factory=dict)
     x_without_event: dict[str, str] = Field(default_factory=dict)
     x_excluded: dict[str, str] = Field(default_factory=dict)

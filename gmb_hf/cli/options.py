@@ -206,9 +206,9 @@ def _value(name: str, value: Any) -> Any:
     from gmb_hf.documents import choices_in, items_in, parse_yaml, scalar_in
 
     annotation, option = Design.model_fields[name].annotation, str(spelled(name))
-    choices = choices_in(annotation)
+    choices = Design.views(name).get("choices") or choices_in(annotation)
     if choices:
-        return choose("value", value, choices, where=option)
+        return choose("value", value, tuple(choices), where=option)
     if scalar_in(annotation) is not None:
         return value
     items, kind = items_in(annotation), Design.views(name).get("items", "numbers")
@@ -246,8 +246,8 @@ def check_event(context: typer.Context, event: str | None) -> None:
 
     event = event or Design.model_fields["event_type"].default
     for name in context.meta.get(_TYPED, {}):
-        other = Design.views(name).get("only", event)
-        if other != event:
+        other = Design.other_event(name, event)
+        if other is not None:
             raise InputError(
                 f"{spelled(name)} belongs to {other}; leave it out with --event {event}, or choose "
                 f"--event {other}"

@@ -14,11 +14,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from gmb_hf.documents import Document, Many, Section, at, load_yaml, write_yaml
 from gmb_hf.errors import InputError, repeated, unknown
@@ -41,13 +42,13 @@ class EventDefinition:
 
     Attributes:
         tell: which step t* is.
-        settings: what to check in the document where no run has such an event.
-        required: fields of the design that must be given.
+        fields: the fields of the design that it reads; check them where no run has such an event.
+        required: those of them that must be given.
         published: values of fields that are written into the design where none is given.
     """
 
     tell: Callable[[Design], str]
-    settings: tuple[str, ...]
+    fields: tuple[str, ...]
     required: tuple[str, ...] = ()
     published: Mapping[str, Any] = field(default_factory=dict)
 
@@ -78,27 +79,22 @@ def _tell_regime(design: Design) -> str:
     )
 
 
-EVENT_TYPES: Mapping[str, EventDefinition] = {
-    "E_jump": EventDefinition(_tell_jump, ("event.metric", "jump_threshold", "window_W_event")),
+EVENT_TYPES: dict[str, EventDefinition] = {
+    "E_jump": EventDefinition(_tell_jump, ("metric", "jump_threshold", "w_event")),
     "E_plateau": EventDefinition(
         _tell_plateau,
-        ("event.metric", "x_plateau_threshold", "x_plateau_checkpoints"),
+        ("metric", "plateau_threshold", "plateau_checkpoints"),
         required=("plateau_checkpoints", "plateau_threshold"),
     ),
     "E_regime": EventDefinition(
         _tell_regime,
-        ("x_regime_quantile", "x_regime_radius"),
+        ("regime_quantile", "regime_radius"),
         required=("regime_radius",),
         published={"regime_quantile": 0.99, "regime_tolerance": 15},
     ),
 }
-"""Every type by its name in a design."""
+"""Every type by its name in a design; `register_event` of `benchmark/events.py` adds to them."""
 *_FIRST, _LAST = EVENT_TYPES
-
-if TYPE_CHECKING:
-    EventType = str
-else:
-    EventType = Literal[tuple(EVENT_TYPES)]
 
 
 # What asks to be an alarm: one score, or several that are combined into one.
@@ -342,6 +338,7 @@ class Design(Document):
     - `option`: how the commands spell it; its name unless given, None where it has no option;
     - `preset`: its key in the `benchmark` section of a run's config; its name unless given;
     - `only`: the type of event that it belongs to;
+    - `choices`: every value that it may take, where others can be registered;
     - `items`: what a list holds, for messages.
 
     `gmb lock --explain` tells a field by its help text until `explain.py` has a sentence for it.
@@ -379,8 +376,13 @@ class Design(Document):
     )
     seeds_eval: Many[int] = at("boundary.seeds_eval", (), "held out: looked at once, by evaluate")
 
-    event_type: EventType = at(
-        "event.type", "E_jump", f"{', '.join(_FIRST)} or {_LAST}", option="event", preset="event"
+    event_type: str = at(
+        "event.type",
+        "E_jump",
+        f"{', '.join(_FIRST)} or {_LAST}",
+        option="event",
+        preset="event",
+        choices=EVENT_TYPES,
     )
     metric: str = at("event.metric", "test_acc", "the observable that jumps or settles")
     w_event: Steps = at(
@@ -589,6 +591,15 @@ class Design(Document):
             return data
         return {**data, **{k: v for k, v in kind.published.items() if data.get(k) is None}}
 
+    @field_validator("event_type", mode="before")
+    @classmethod
+    def _registered(cls, name: Any) -> Any:
+        if isinstance(name, str) and name in EVENT_TYPES:
+            return name
+        *others, last = map(repr, EVENT_TYPES)
+        known = {"expected": f"{', '.join(others)} or {last}"}
+        raise PydanticCustomError("literal_error", "Input should be {expected}", known)
+
     @field_validator("seeds_explore", "seeds_eval")
     @classmethod
     def _each_seed_once(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
@@ -650,6 +661,12 @@ class Design(Document):
                 "x_max_eval_seeds, or list boundary.seeds_eval"
             )
         return self
+
+    @classmethod
+    def other_event(cls, name: str, event_type: str) -> str | None:
+        """The type of event that a field belongs to, where events of this type pass it over."""
+        owner = cls.views(name).get("only", event_type)
+        return None if owner == event_type or name in EVENT_TYPES[event_type].fields else owner
 
     @classmethod
     def minimal(cls, *, horizon: int, safe_gap: int, **fields: Any) -> Self:

@@ -132,9 +132,9 @@ def _settings(design: Design, facts: DesignFacts) -> Iterator[Finding]:
     cadence = facts.cadence
     # Settings that one type of event has and the others pass over.
     foreign = [
-        f"{place.rpartition('.')[2]} ({design.views(name)['only']})"
+        f"{place.rpartition('.')[2]} ({other})"
         for name, place in design.places().items()
-        if design.views(name).get("only", design.event_type) != design.event_type
+        if (other := design.other_event(name, design.event_type))
         and type(design).model_fields[name].get_default() in (None, False)
         and getattr(design, name) not in (None, False)
     ]
@@ -179,10 +179,13 @@ def _occurrences(design: Design, facts: DesignFacts) -> Iterator[Finding]:
         if not math.isnan(event)
     ]
     if facts.event_steps and not events:
+        places = [design.places()[name] for name in EVENT_TYPES[design.event_type].fields]
+        # A bare word such as "metric" is not taken for a field.
+        keys = [place.removeprefix("event.") if "_" in place else place for place in places]
         yield warning(
             "no_events",
-            f"none of {len(facts.event_steps)} runs has an event; check "
-            f"{', '.join(EVENT_TYPES[design.event_type].settings)}, or train longer",
+            f"none of {len(facts.event_steps)} runs has an event; check {', '.join(keys)}, or "
+            "train longer",
         )
     if facts.excluded:
         labels = ", ".join(f"{count} {label}" for label, count in facts.excluded.items())

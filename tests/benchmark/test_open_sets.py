@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-from score_builders import design, null_paths, scores_of
+from score_builders import design as small_design
+from score_builders import null_paths, scores_of
 
+import gmb_hf
 from gmb_hf.benchmark import events, nulls
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.nulls import NullsRecord, register_null
 from gmb_hf.benchmark.results import CalibrationRecord, Results
 from gmb_hf.benchmark.scores import registrable_until
 from gmb_hf.benchmark.verdict import judge
-from gmb_hf.design.design import EVENT_TYPES
+from gmb_hf.design.design import EVENT_TYPES, Design, EventDefinition
+from gmb_hf.design.explain import explain_design
+from gmb_hf.design.lint import DesignFacts, lint
 from gmb_hf.errors import InputError
 from gmb_hf.report.report import render_report
 from gmb_hf.report.tables import utility_at_fpr
+from gmb_hf.runs.runlog import RunLog
 
 
 @pytest.fixture
@@ -36,7 +42,7 @@ def rising(n_runs: int = 40) -> Judgement:
     """A score that rises before every event."""
     values = np.random.default_rng(0).random((n_runs, 34))
     values[:, 28:30] += 2
-    prereg = design(smoothing_sweep=[1], null_draws=99, bootstrap_draws=99)
+    prereg = small_design(smoothing_sweep=[1], null_draws=99, bootstrap_draws=99)
     return Judgement(scores_of(values, [300.0] * n_runs), None, prereg)
 
 
@@ -98,12 +104,65 @@ def test_every_event_of_a_design_can_be_found() -> None:
     assert set(events.EVENTS) == set(EVENT_TYPES)
 
 
-def test_a_kind_of_event_says_how_far_it_looks_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "EVENTS", dict(events.EVENTS))
-    monkeypatch.setattr("gmb_hf.benchmark.scores.EVENTS", events.EVENTS)
-    events.register_event("E_peak", absent="no peak", ahead=lambda _: 2, in_checkpoints=True)(
-        lambda log, design: None
+@pytest.fixture
+def pass_event() -> Iterator[None]:
+    """A kind of event of another package: the metric reaches the level of a plateau."""
+    definition = EventDefinition(
+        lambda design: f"first step with {design.metric} at {design.plateau_threshold:g} or above",
+        ("metric", "plateau_threshold"),
+        required=("plateau_threshold",),
     )
-    peak = design().model_copy(update={"event_type": "E_peak"})
+
+    @events.register_event("E_pass", definition, absent="{metric} never passes", ahead=lambda _: 0)
+    def find(log: RunLog, design: Design) -> events.Events:
+        metric = log.panel(design.metric)
+        above = metric.present & (metric.values >= design.plateau_threshold)
+        first = metric.steps[np.arange(metric.n_runs), above.argmax(axis=1)]
+        step = np.where(above.any(axis=1), first, np.nan)
+        return events.Events(metric.runs, step, metric.steps[:, 0])
+
+    yield
+    for known in (events.EVENTS, EVENT_TYPES):
+        del known["E_pass"]
+
+
+def test_runs_are_judged_by_an_event_that_is_registered(
+    pass_event: None, design: Design, held_out_log: RunLog, tmp_path: Path
+) -> None:
+    asked = design.replace(event_type="E_pass", plateau_threshold=0.5)
+    found = gmb_hf.evaluate_runs(asked, held_out_log).results
+    plateau = {"event_type": "E_plateau", "plateau_checkpoints": 1, "plateau_threshold": 0.5}
+    as_plateau = gmb_hf.evaluate_runs(design.replace(**plateau), held_out_log).results
+    assert found.event.t_event_by_seed == as_plateau.event.t_event_by_seed
+    assert found.summary.n_events > 0
+    assert found.event.type == "E_pass"
+    assert "The event t* is the first step with test_acc at 0.5 or above." in explain_design(asked)
+    assert not [item for item in lint(asked) if item.code == "event_settings_unused"]
+    unmet = lint(asked, DesignFacts(event_steps=(np.nan,)))
+    assert "check event.metric, x_plateau_threshold, or" in str(unmet)
+    read = gmb_hf.Results.read(found.write(tmp_path / "results.yaml"))
+    assert read.event.type == "E_pass"
+
+
+def test_a_design_refuses_what_its_registered_event_cannot_be(pass_event: None) -> None:
+    lengths = {"horizon": 200, "safe_gap": 400}
+    with pytest.raises(InputError, match="event: E_pass needs x_plateau_threshold"):
+        Design.minimal(event_type="E_pass", **lengths)
+    known = "must be 'E_jump', 'E_plateau', 'E_regime' or 'E_pass', got 'E_pas'"
+    with pytest.raises(InputError, match=known):
+        Design.minimal(event_type="E_pas", **lengths)
+    field = EventDefinition(str, ("plateau_treshold",))
+    with pytest.raises(InputError, match="Did you mean 'plateau_threshold'"):
+        events.register_event("E_new", field, absent="", ahead=lambda _: 0)(lambda *_: None)
+    with pytest.raises(InputError, match="event 'new': the name must be E_ and a word"):
+        events.register_event("new", EventDefinition(str, ()), absent="", ahead=lambda _: 0)(
+            lambda *_: None
+        )
+
+
+def test_a_kind_of_event_says_how_far_it_looks_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = events.EventKind(lambda log, design: None, "no peak", lambda _: 2, in_checkpoints=True)
+    monkeypatch.setitem(events.EVENTS, "E_peak", kind)
+    peak = small_design().model_copy(update={"event_type": "E_peak"})
     scores = scores_of([[0.0] * 5, [0.0] * 2], [None, None])
     assert registrable_until(scores, peak).tolist() == [20, -1]
