@@ -8,9 +8,11 @@ date stays text.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
+import operator
 import re
 import reprlib
 from collections import Counter
@@ -28,6 +30,7 @@ from pydantic import (
     FiniteFloat,
     ValidationError,
     WithJsonSchema,
+    create_model,
     model_validator,
 )
 from pydantic.fields import FieldInfo
@@ -390,7 +393,7 @@ def at(place: str, default: Any, help: str = "", *, example: Any = None, **views
     Args:
         place: its dotted path in the document, e.g. `event.window_W_event`.
         default: its value where the document has none; `...` where it is required.
-        help: what it means, in one line.
+        help: what it means, in one line; the text below the field unless given.
         example: what a template shows in place of the default.
         views: what else is declared of it, see `Document.views`.
     """
@@ -408,6 +411,8 @@ class Document(Section):
     Fields are declared by `at`, in the order of the document. Errors name the path in the document.
     """
 
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     kind: ClassVar[str] = "document"
     """What messages call it."""
     sections: ClassVar[Mapping[str, str]] = {}
@@ -424,6 +429,12 @@ class Document(Section):
         return {name: cls.views(name)["place"] for name in cls.model_fields}
 
     @classmethod
+    @functools.cache
+    def nested(cls) -> type[Section]:
+        """The document as it is written, each section a model."""
+        return _nested({place: cls.model_fields[name] for name, place in cls.places().items()}, cls)
+
+    @classmethod
     def of(cls, fields: Mapping[str, Any], *, where: str = "") -> Self:
         """Build one from fields by their names; errors begin with `where`, else with the kind.
 
@@ -433,104 +444,24 @@ class Document(Section):
         for name in fields:
             if name not in cls.model_fields:
                 raise unknown(f"{cls.kind} field", name, cls.model_fields)
-        return cls._checked(dict(fields), [], {}, where or cls.kind)
+        try:
+            return cls.model_validate(dict(fields))
+        except ValidationError as error:
+            wrong, places = error.errors(include_url=False), cls.places()
+            for item in wrong:
+                if item["loc"]:
+                    name, *rest = item["loc"]
+                    item["loc"] = (*places[str(name)].split("."), *rest)
+            raise _refusal(wrong, cls.nested(), where or cls.kind) from None
 
     @classmethod
     def parse(cls, data: Any, *, where: str) -> Self:
         """Read a nested document; see `Section.parse`."""
-        fields: dict[str, Any] = {}
-        wrong: list[dict[str, Any]] = []
-        names = {place: name for name, place in cls.places().items()}
-        parts = [place.split(".") for place in names]
-        sections = {".".join(path[:end]) for path in parts for end in range(1, len(path))}
-
-        def visit(section: Mapping[Any, Any], at: tuple[str, ...]) -> None:
-            for key, value in section.items():
-                location = (*at, str(key))
-                path = ".".join(location)
-                if path in names:
-                    fields[names[path]] = value
-                elif path not in sections:
-                    wrong.append({"loc": location, "type": "extra_forbidden", "input": value})
-                elif isinstance(value, Mapping):
-                    visit(value, location)
-                else:
-                    wrong.append({"loc": location, "type": "model_type", "input": value})
-
-        if not isinstance(data, Mapping):
-            raise _refusal([{"loc": (), "type": "model_type", "input": data}], cls, where)
-        visit(data, ())
-        return cls._checked(fields, wrong, data, where)
-
-    @classmethod
-    def _checked(
-        cls,
-        fields: dict[str, Any],
-        wrong: list[dict[str, Any]],
-        data: Mapping[str, Any],
-        where: str,
-    ) -> Self:
-        """The model of these fields; `wrong` holds what is wrong with the document's structure."""
-        try:
-            found = cls.model_validate(fields)
-        except ValidationError as error:
-            for item in error.errors(include_url=False):
-                location = cls._location(item["loc"], item["type"] == "missing", data)
-                # What holds of all fields together is judged only where each is right.
-                if location is not None and (location or not wrong):
-                    wrong.append({**item, "loc": location})
-        if not wrong:
-            return found
-        raise _refusal(sorted(wrong, key=cls._rank), cls, where)
-
-    @classmethod
-    def _location(
-        cls, location: tuple[int | str, ...], missing: bool, data: Mapping[str, Any]
-    ) -> tuple[int | str, ...] | None:
-        """The place of a fault in the document; None where its section has been faulted."""
-        if not location:
-            return ()
-        place = tuple(cls.places()[str(location[0])].split("."))
-        if not missing or len(location) > 1:
-            return (*place, *location[1:])
-        section: Any = data
-        for depth, part in enumerate(place[:-1]):
-            if not data:
-                break
-            if part not in section:
-                return place[: depth + 1]
-            section = section[part]
-            if not isinstance(section, Mapping):
-                return None
-        return place
-
-    @classmethod
-    def _rank(cls, item: Mapping[str, Any]) -> float:
-        """Where a fault belongs: by the order of the document, unknown keys after their section."""
-        places = [tuple(place.split(".")) for place in cls.places().values()]
-        if item["type"] == "extra_forbidden":
-            section = item["loc"][:-1]
-            inside = [n for n, place in enumerate(places) if place[: len(section)] == section]
-            if inside:
-                return inside[-1] + 0.5
-        for number, place in enumerate(places):
-            shared = min(len(place), len(item["loc"]))
-            if place[:shared] == item["loc"][:shared]:
-                return number
-        return len(places)
-
-    @classmethod
-    def fields_at(cls, location: tuple[int | str, ...]) -> list[str]:
-        """The keys that the document has at a location."""
-        children: dict[str, None] = {}
-        for name, place in cls.places().items():
-            path = tuple(place.split("."))
-            if path[: len(location)] == location:
-                children[path[len(location)]] = None
-            elif location[: len(path)] == path:
-                inner = section_in(cls.model_fields[name].annotation)
-                return inner.fields_at(location[len(path) :]) if inner else []
-        return list(children)
+        if data == {}:  # no section is there that could lack something
+            return cls.of({}, where=where)
+        document = cls.nested().parse(data, where=where)
+        find = {name: operator.attrgetter(place) for name, place in cls.places().items()}
+        return cls.of({name: get(document) for name, get in find.items()}, where=where)
 
     def replace(self, **fields: Any) -> Self:
         """A copy with some fields changed, checked like a new document."""
@@ -563,21 +494,33 @@ class Document(Section):
 
         Fields without a default hold an example.
         """
-        lines: list[str] = []
-        opened: list[str] = []
-        for name, place in cls.places().items():
-            *sections, last = place.split(".")
-            for depth, section in enumerate(sections):
-                if opened[: depth + 1] != sections[: depth + 1]:
-                    about = cls.sections.get(".".join(sections[: depth + 1]))
-                    lines.append(_with_comment(f"{'  ' * depth}{section}:", about))
-                    opened = sections[: depth + 1]
-            opened = sections
-            lines += _yaml_lines(last, cls.model_fields[name], "  " * len(sections))
-        return "\n".join(lines) + "\n"
+        return "\n".join(_section_lines(cls.nested(), "")) + "\n"
+
+
+def _nested(fields: Mapping[str, FieldInfo], document: type[Document], path: str = "") -> Any:
+    """The model of a section of a document, from its fields by their dotted paths in it."""
+    inside: dict[str, dict[str, FieldInfo]] = {}
+    for place, field in fields.items():
+        key, _, rest = place.partition(".")
+        inside.setdefault(key, {})[rest] = field
+    made: dict[str, Any] = {}
+    for key, parts in inside.items():
+        if "" in parts:
+            made[key] = (parts[""].annotation, parts[""])
+            continue
+        inner = _nested(parts, document, f"{path}{key}.")
+        required = any(field.is_required() for field in inner.model_fields.values())
+        made[key] = (inner, Field(... if required else inner()))
+    about = document.sections.get(path.removesuffix("."))
+    return create_model(document.__name__, __base__=Section, __doc__=about, **made)
 
 
 _COLUMN = 44  # of the comments
+
+
+def _section_lines(section: type[Section], indent: str) -> list[str]:
+    fields = section.model_fields.items()
+    return [line for name, field in fields for line in _yaml_lines(name, field, indent)]
 
 
 def _yaml_lines(key: str, field: FieldInfo, indent: str) -> list[str]:
@@ -588,12 +531,10 @@ def _yaml_lines(key: str, field: FieldInfo, indent: str) -> list[str]:
         if field.is_required() or field.default_factory is not None:
             value = (field.examples or [None])[0]
         return [_with_comment(f"{indent}{key}: {_inline(value)}", field.description)]
-    item = [
-        line
-        for name, part in inner.model_fields.items()
-        for line in _yaml_lines(name, part, indent + "    ")
-    ]
     first = _with_comment(f"{indent}{key}:", inner.__doc__)
+    if field.annotation is inner:
+        return [first, *_section_lines(inner, f"{indent}  ")]
+    item = _section_lines(inner, f"{indent}    ")
     return [first, f"{indent}  - {item[0].strip()}", *item[1:]]
 
 

@@ -13,12 +13,22 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, FiniteFloat, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    FiniteFloat,
+    NonNegativeFloat,
+    PositiveFloat,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from gmb_hf.documents import Document, Many, Section, at, load_yaml, write_yaml
@@ -95,6 +105,24 @@ EVENT_TYPES: dict[str, EventDefinition] = {
 }
 """Every type by its name in a design; `register_event` of `benchmark/events.py` adds to them."""
 *_FIRST, _LAST = EVENT_TYPES
+
+
+def _registered(name: Any) -> Any:
+    if isinstance(name, str) and name in EVENT_TYPES:
+        return name
+    *others, last = map(repr, EVENT_TYPES)
+    known = {"expected": f"{', '.join(others)} or {last}"}
+    raise PydanticCustomError("literal_error", "Input should be {expected}", known)
+
+
+def _each_once(seeds: tuple[int, ...]) -> tuple[int, ...]:
+    twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+    if twice:
+        raise ValueError(f"seed {twice[0]} is listed twice")
+    return seeds
+
+
+Seeds = Annotated[Many[int], AfterValidator(_each_once)]
 
 
 # What asks to be an alarm: one score, or several that are combined into one.
@@ -330,6 +358,10 @@ def event_facts(event_step: NDArray[np.float64]) -> dict[str, NDArray[np.float64
 # The design itself.
 
 
+of_jump, of_plateau, of_regime = (partial(at, only=name) for name in EVENT_TYPES)
+"""Fields that belong to one type of event."""
+
+
 class Design(Document):
     """The design of an evaluation, a preregistration of GMB v0.4.
 
@@ -358,25 +390,33 @@ class Design(Document):
         "reporting": "What is shown, whatever comes out.",
     }
 
-    benchmark: Literal["GMB"] = at("meta.benchmark", "GMB", "always GMB")
-    version: Literal["v0.4"] = at("meta.version", "v0.4", "the schema's version")
-    date_locked: Text = at("meta.date_locked", None, "YYYY-MM-DD, the day this was fixed")
-    researcher: Text = at("meta.researcher", None, "who answers for it")
-    commit_hash: Text = at("meta.commit_hash", None, "the code that trained the runs")
+    benchmark: Literal["GMB"] = at("meta.benchmark", "GMB")
+    """always GMB"""
+    version: Literal["v0.4"] = at("meta.version", "v0.4")
+    """the schema's version"""
+    date_locked: Text = at("meta.date_locked", None)
+    """YYYY-MM-DD, the day this was fixed"""
+    researcher: Text = at("meta.researcher", None)
+    """who answers for it"""
+    commit_hash: Text = at("meta.commit_hash", None)
+    """the code that trained the runs"""
 
-    task: Text = at("boundary.task", None, "what is learned")
-    model: Text = at("boundary.model", None, "architecture, width and depth")
-    optimizer: Text = at("boundary.optimizer", None, "optimizer and regularization")
-    schedule: Text = at("boundary.schedule", None, "steps, batch and learning-rate schedule")
-    cadence: Steps | None = at(
-        "boundary.checkpoint_every_steps", None, "steps between two checkpoints", example=10
-    )
-    seeds_explore: Many[int] = at(
-        "boundary.seeds_explore", (), "free search happens on these seeds only"
-    )
-    seeds_eval: Many[int] = at("boundary.seeds_eval", (), "held out: looked at once, by evaluate")
+    task: Text = at("boundary.task", None)
+    """what is learned"""
+    model: Text = at("boundary.model", None)
+    """architecture, width and depth"""
+    optimizer: Text = at("boundary.optimizer", None)
+    """optimizer and regularization"""
+    schedule: Text = at("boundary.schedule", None)
+    """steps, batch and learning-rate schedule"""
+    cadence: Steps | None = at("boundary.checkpoint_every_steps", None, example=10)
+    """steps between two checkpoints"""
+    seeds_explore: Seeds = at("boundary.seeds_explore", ())
+    """free search happens on these seeds only"""
+    seeds_eval: Seeds = at("boundary.seeds_eval", ())
+    """held out: looked at once, by evaluate"""
 
-    event_type: str = at(
+    event_type: Annotated[str, BeforeValidator(_registered)] = at(
         "event.type",
         "E_jump",
         f"{', '.join(_FIRST)} or {_LAST}",
@@ -384,203 +424,119 @@ class Design(Document):
         preset="event",
         choices=EVENT_TYPES,
     )
-    metric: str = at("event.metric", "test_acc", "the observable that jumps or settles")
-    w_event: Steps = at(
-        "event.window_W_event",
-        50,
-        "steps over which it jumps; a multiple of the cadence",
-        option="window",
-        preset="jump_window",
-        only="E_jump",
+    metric: str = at("event.metric", "test_acc")
+    """the observable that jumps or settles"""
+    w_event: Steps = of_jump("event.window_W_event", 50, option="window", preset="jump_window")
+    """steps over which it jumps; a multiple of the cadence"""
+    jump_threshold: PositiveFloat = of_jump("event.jump_threshold", 0.15, option="jump")
+    """rise of the metric that makes an event"""
+    earliest_rule: Literal[True] = at("event.earliest_rule", True)
+    """the first time counts (spec 1.2)"""
+    event_t_min: Count | None = at("event.x_event_t_min", None, example=0, option="event-after")
+    """no event is registered before this step"""
+    theta_floor: float | None = of_jump(
+        "event.x_theta_floor", None, example=0.5, option="floor", preset="event_floor"
     )
-    jump_threshold: Annotated[float, Field(gt=0)] = at(
-        "event.jump_threshold",
-        0.15,
-        "rise of the metric that makes an event",
-        option="jump",
-        only="E_jump",
+    """level that the metric must reach after the jump"""
+    require_new_max: bool = of_jump("event.x_require_new_max", False, preset="event_new_max")
+    """true: a recovery from a dip is no event"""
+    plateau_checkpoints: Steps | None = of_plateau("event.x_plateau_checkpoints", None, example=5)
+    """E_plateau: consecutive checkpoints needed"""
+    plateau_threshold: FiniteFloat | None = of_plateau(
+        "event.x_plateau_threshold", None, example=0.95, option="plateau-level"
     )
-    earliest_rule: Literal[True] = at(
-        "event.earliest_rule", True, "the first time counts (spec 1.2)"
+    """E_plateau: level that they must hold"""
+    plateau_regression: Count | None = of_plateau("event.x_plateau_regression", None, example=0)
+    """E_plateau: so many in a row may lie below; null: 0"""
+    regime_quantile: Share | None = of_regime(
+        "event.x_regime_quantile", None, example=0.99, option="quantile"
     )
-    event_t_min: Count | None = at(
-        "event.x_event_t_min",
-        None,
-        "no event is registered before this step",
-        example=0,
-        option="event-after",
+    """E_regime: a signal moves at this quantile; null: 0.99"""
+    regime_radius: Steps | None = of_regime(
+        "event.x_regime_radius", None, example=20, option="radius"
     )
-    theta_floor: float | None = at(
-        "event.x_theta_floor",
-        None,
-        "level that the metric must reach after the jump",
-        example=0.5,
-        option="floor",
-        preset="event_floor",
-        only="E_jump",
+    """E_regime: steps from t to the signals, >= the cadence"""
+    regime_tolerance: Count | None = of_regime(
+        "event.x_regime_tolerance", None, example=15, option="tolerance"
     )
-    require_new_max: bool = at(
-        "event.x_require_new_max",
-        False,
-        "true: a recovery from a dip is no event",
-        preset="event_new_max",
-        only="E_jump",
-    )
-    plateau_checkpoints: Steps | None = at(
-        "event.x_plateau_checkpoints",
-        None,
-        "E_plateau: consecutive checkpoints needed",
-        example=5,
-        only="E_plateau",
-    )
-    plateau_threshold: FiniteFloat | None = at(
-        "event.x_plateau_threshold",
-        None,
-        "E_plateau: level that they must hold",
-        example=0.95,
-        option="plateau-level",
-        only="E_plateau",
-    )
-    plateau_regression: Count | None = at(
-        "event.x_plateau_regression",
-        None,
-        "E_plateau: so many in a row may lie below; null: 0",
-        example=0,
-        only="E_plateau",
-    )
-    regime_quantile: Share | None = at(
-        "event.x_regime_quantile",
-        None,
-        "E_regime: a signal moves at this quantile; null: 0.99",
-        example=0.99,
-        option="quantile",
-        only="E_regime",
-    )
-    regime_radius: Steps | None = at(
-        "event.x_regime_radius",
-        None,
-        "E_regime: steps from t to the signals, >= the cadence",
-        example=20,
-        option="radius",
-        only="E_regime",
-    )
-    regime_tolerance: Count | None = at(
-        "event.x_regime_tolerance",
-        None,
-        "E_regime: steps between both estimates; null: 15",
-        example=15,
-        option="tolerance",
-        only="E_regime",
-    )
+    """E_regime: steps between both estimates; null: 15"""
 
-    horizon: Steps = at(
-        "labels.positive_window.horizon_steps",
-        ...,
-        "required: 0 < t* - t <= this is positive",
-        example=2000,
-    )
+    horizon: Steps = at("labels.positive_window.horizon_steps", ..., example=2000)
+    """required: 0 < t* - t <= this is positive"""
     lead_time_target: Count = at(
-        "labels.positive_window.lead_time_target",
-        200,
-        "steps of warning that count as success",
-        option="lead-target",
+        "labels.positive_window.lead_time_target", 200, option="lead-target"
     )
-    safe_gap: Steps = at(
-        "labels.negative_window.safe_gap_steps",
-        ...,
-        "required: t <= t* - this is negative; larger than the horizon",
-        example=4000,
-    )
+    """steps of warning that count as success"""
+    safe_gap: Steps = at("labels.negative_window.safe_gap_steps", ..., example=4000)
+    """required: t <= t* - this is negative; larger than the horizon"""
 
     fpr_targets: Many[Share] = at(
-        "operating_points.fpr_targets",
-        (0.01, 0.05, 0.10),
-        "target rates",
-        option="fpr",
-        items="rates",
+        "operating_points.fpr_targets", (0.01, 0.05, 0.10), option="fpr", items="rates"
     )
+    """target rates"""
     fpr_eps: Annotated[float, Field(ge=0, lt=1)] = at(
-        "operating_points.fpr_eps", 0.01, "tolerance around a target", option="eps"
+        "operating_points.fpr_eps", 0.01, option="eps"
     )
-    fpr_floor_max: Rate = at(
-        "operating_points.fpr_floor_max", 0.20, "the lowest reachable rate must not exceed this"
-    )
-    min_targets_ok: Steps = at("operating_points.min_targets_ok", 2, "how many targets must be met")
+    """tolerance around a target"""
+    fpr_floor_max: Rate = at("operating_points.fpr_floor_max", 0.20)
+    """the lowest reachable rate must not exceed this"""
+    min_targets_ok: Steps = at("operating_points.min_targets_ok", 2)
+    """how many targets must be met"""
 
     candidates: Many[Candidate] = at("candidates", (), option=None)
 
-    coverage_min: Rate = at(
-        "decision_thresholds.coverage_at_0_05_min",
-        0.30,
-        "least coverage at the primary operating point",
+    coverage_min: Rate = at("decision_thresholds.coverage_at_0_05_min", 0.30)
+    """least coverage at the primary operating point"""
+    lead_time_median_min: NonNegativeFloat = at(
+        "decision_thresholds.lead_time_median_min", 50.0, option="lead-min"
     )
-    lead_time_median_min: Annotated[float, Field(ge=0)] = at(
-        "decision_thresholds.lead_time_median_min",
-        50.0,
-        "least median lead time, in steps",
-        option="lead-min",
-    )
+    """least median lead time, in steps"""
     window_sweep: Many[Steps] = at(
-        "decision_thresholds.robustness.window_sweep",
-        (100, 150, 200, 250),
-        "values of the candidate's own window, in steps",
+        "decision_thresholds.robustness.window_sweep", (100, 150, 200, 250)
     )
-    max_label_flip_rate: Rate = at(
-        "decision_thresholds.robustness.max_label_flip_rate",
-        0.20,
-        "share of the family that may get another label",
-    )
+    """values of the candidate's own window, in steps"""
+    max_label_flip_rate: Rate = at("decision_thresholds.robustness.max_label_flip_rate", 0.20)
+    """share of the family that may get another label"""
 
     required_tables: Many[str] = at(
-        "reporting.required_tables",
-        ("gate_summary", "utility_at_fpr", "robustness"),
-        "spec section 8",
+        "reporting.required_tables", ("gate_summary", "utility_at_fpr", "robustness")
     )
-    report_all_failures: Literal[True] = at(
-        "reporting.report_all_failures", True, "always true (spec 6.3)"
-    )
+    """spec section 8"""
+    report_all_failures: Literal[True] = at("reporting.report_all_failures", True)
+    """always true (spec 6.3)"""
 
-    protocol: Literal["strict", "v0.4"] = at(
-        "x_protocol", "strict", "strict: locked conformal thresholds and chance nulls; or v0.4"
-    )
-    burn_in: Count = at("x_burn_in", 0, "windows before this step are ignored")
-    primary_fpr: Share = at("x_primary_fpr", 0.05, "the operating point that the verdict is about")
-    event_count_min: Positive = at(
-        "x_event_count_min", 30, "fewer events: INCONCLUSIVE (spec 7)", option="events-min"
-    )
-    null_draws: Positive = at("x_null_draws", 2000, "draws of each chance null")
-    bootstrap_draws: Positive = at("x_bootstrap_draws", 2000, "draws of the run-cluster bootstrap")
-    alpha: Share = at("x_alpha", 0.05, "level of the tests, Holm-adjusted over candidates")
-    health_alpha: Share | None = at(
-        "x_health_alpha",
-        None,
-        "share of runs in which a monitor may abstain for nothing; null: x_alpha",
-    )
-    seed: Count = at("x_seed", 0, "seed of all draws")
-    smoothing_sweep: Many[Positive] = at(
-        "x_smoothing_sweep", (1, 3, 5), "layer D: trailing means over so many checkpoints"
-    )
-    run_groups: Annotated[int, Field(ge=2)] = at(
-        "x_run_groups", 5, "layer D: groups of runs, each left out once"
-    )
-    refractory: Steps | None = at(
-        "x_refractory_steps", None, "alarms closer than this are one episode; null: the horizon"
-    )
-    nan: Literal["error", "ignore"] = at(
-        "x_nan", "error", "NaN scores in labelled windows: error, or ignore"
-    )
-    strata: Many[Stratum] = at(
-        "x_strata",
-        (),
-        "parts of the runs judged as well, e.g. {name: late, where: event_step > 1000}",
-        example=(),
-    )
-    looks: Positive = at(
-        "x_looks", 1, "how often held-out runs may be judged, runs added in between; splits alpha"
-    )
-    max_eval_seeds: Positive | None = at(
-        "x_max_eval_seeds", None, "most held-out runs over all looks", example=400
-    )
+    protocol: Literal["strict", "v0.4"] = at("x_protocol", "strict")
+    """strict: locked conformal thresholds and chance nulls; or v0.4"""
+    burn_in: Count = at("x_burn_in", 0)
+    """windows before this step are ignored"""
+    primary_fpr: Share = at("x_primary_fpr", 0.05)
+    """the operating point that the verdict is about"""
+    event_count_min: Positive = at("x_event_count_min", 30, option="events-min")
+    """fewer events: INCONCLUSIVE (spec 7)"""
+    null_draws: Positive = at("x_null_draws", 2000)
+    """draws of each chance null"""
+    bootstrap_draws: Positive = at("x_bootstrap_draws", 2000)
+    """draws of the run-cluster bootstrap"""
+    alpha: Share = at("x_alpha", 0.05)
+    """level of the tests, Holm-adjusted over candidates"""
+    health_alpha: Share | None = at("x_health_alpha", None)
+    """share of runs in which a monitor may abstain for nothing; null: x_alpha"""
+    seed: Count = at("x_seed", 0)
+    """seed of all draws"""
+    smoothing_sweep: Many[Positive] = at("x_smoothing_sweep", (1, 3, 5))
+    """layer D: trailing means over so many checkpoints"""
+    run_groups: Annotated[int, Field(ge=2)] = at("x_run_groups", 5)
+    """layer D: groups of runs, each left out once"""
+    refractory: Steps | None = at("x_refractory_steps", None)
+    """alarms closer than this are one episode; null: the horizon"""
+    nan: Literal["error", "ignore"] = at("x_nan", "error")
+    """NaN scores in labelled windows: error, or ignore"""
+    strata: Many[Stratum] = at("x_strata", (), example=())
+    """parts of the runs judged as well, e.g. {name: late, where: event_step > 1000}"""
+    looks: Positive = at("x_looks", 1)
+    """how often held-out runs may be judged, runs added in between; splits alpha"""
+    max_eval_seeds: Positive | None = at("x_max_eval_seeds", None, example=400)
+    """most held-out runs over all looks"""
 
     @model_validator(mode="before")
     @classmethod
@@ -590,23 +546,6 @@ class Design(Document):
         if kind is None:
             return data
         return {**data, **{k: v for k, v in kind.published.items() if data.get(k) is None}}
-
-    @field_validator("event_type", mode="before")
-    @classmethod
-    def _registered(cls, name: Any) -> Any:
-        if isinstance(name, str) and name in EVENT_TYPES:
-            return name
-        *others, last = map(repr, EVENT_TYPES)
-        known = {"expected": f"{', '.join(others)} or {last}"}
-        raise PydanticCustomError("literal_error", "Input should be {expected}", known)
-
-    @field_validator("seeds_explore", "seeds_eval")
-    @classmethod
-    def _each_seed_once(cls, seeds: tuple[int, ...]) -> tuple[int, ...]:
-        twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
-        if twice:
-            raise ValueError(f"seed {twice[0]} is listed twice")
-        return seeds
 
     @model_validator(mode="after")
     def _sound(self) -> Self:
