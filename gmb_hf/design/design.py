@@ -339,15 +339,13 @@ class Stratum(Section):
         Raises:
             InputError: a name is not among the facts (the nearest is named).
         """
-        chosen: NDArray[np.bool_] | None = None
+        met = []
         for item in parse(self.where):
             if item.name not in facts:
                 raise unknown("number of a run", item.name, facts, where=f"stratum {self.name!r}")
             values = facts[item.name]
-            met = _COMPARE[item.sign](values, item.number) & ~np.isnan(values)
-            chosen = met if chosen is None else chosen & met
-        assert chosen is not None
-        return chosen
+            met.append(_COMPARE[item.sign](values, item.number) & ~np.isnan(values))
+        return np.logical_and.reduce(met)
 
 
 def event_facts(event_step: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:

@@ -281,12 +281,11 @@ def refuse_shared_runs(
 
 def _refuse_overlap(both: Collection[Any], where: str) -> None:
     if both:
-        raise InputError(
-            f"{where}: {len(both)} also used to explore ({first_of(sorted(both))}); a threshold "
-            "must not be judged on runs that it was found on, give other seeds",
-            code="runs_overlap",
-            where=where,
+        reason = (
+            f"{len(both)} also used to explore ({first_of(sorted(both))}); a threshold must not "
+            "be judged on runs that it was found on, give other seeds"
         )
+        raise InputError.at(where, "runs_overlap", reason)
 
 
 @dataclass(frozen=True)
@@ -329,22 +328,22 @@ class Lock:
         check_candidates(design, candidates, explore_runs)
         _refuse_overlap(set(seeds) & set(design.seeds_eval), "prereg: boundary.seeds_eval")
         record = {
-            "format": FORMAT,
             "created": created or datetime.now(UTC).isoformat(timespec="seconds"),
             "package_version": __version__,
             "explore_fingerprint": explore_fingerprint,
             "explore_runs": list(explore_runs),
-            "explore_seeds": list(seeds),
+            "explore_seeds": seeds,
             "n_calibration_runs": n_calibration_runs,
             "effective_budget": {
                 target_key(target): effective_budget(target, n_calibration_runs)
                 for target in design.fpr_targets
             },
-            "candidates": {name: item.plain() for name, item in candidates.items()},
-            "x_health": None if health is None else health.plain(),
+            "candidates": dict(candidates),
+            "x_health": health,
             "x_sources": [dict(source) for source in sources],
+            "hash": "",
         }
-        unsealed = cls(design, LockRecord.parse({**record, "hash": ""}, where="lock"))
+        unsealed = cls(design, LockRecord.parse(record, where="lock"))
         sealed = unsealed.x_lock.model_copy(update={"hash": _seal(unsealed.plain())})
         return cls(design, sealed)
 
@@ -358,17 +357,15 @@ class Lock:
         data = load_yaml(path)
         if not isinstance(data, dict) or not isinstance(data.get("x_lock"), dict):
             reason = "is no lock (there is no x_lock section); make one with gmb lock"
-            raise InputError(f"{path}: {reason}", code="not_a_lock", where=str(path))
+            raise InputError.at(path, "not_a_lock", reason)
         record = data["x_lock"]
-        found = record.get("format")
-        if found != FORMAT:
-            raise InputError(
-                f"{path}: lock format {found!r} written by gmb-hf "
+        if record.get("format") != FORMAT:
+            reason = (
+                f"lock format {record.get('format')!r} written by gmb-hf "
                 f"{record.get('package_version', '?')} is not readable by gmb-hf {__version__}, "
-                f"which reads format {FORMAT}; use that version, or lock again",
-                code="lock_format",
-                where=str(path),
+                f"which reads format {FORMAT}; use that version, or lock again"
             )
+            raise InputError.at(path, "lock_format", reason)
         # The content of the file is checked, not that of the parsed lock: a field that a later
         # version adds, with its default, must not make an honest lock look edited.
         design = {key: value for key, value in data.items() if key != "x_lock"}
@@ -452,41 +449,31 @@ class Lock:
         design, record = self.design, self.x_lock
         most = design.max_eval_seeds
         if most is not None and len(runs) > most:
-            raise InputError(
+            reason = (
                 f"{len(runs)} held-out runs are more than the lock's x_max_eval_seeds {most}; "
-                "leave some out, or lock again and judge new seeds alone",
-                code="too_many_runs",
-                field="x_max_eval_seeds",
+                "leave some out, or lock again and judge new seeds alone"
             )
-        if fingerprint is not None and fingerprint == record.explore_fingerprint:
-            raise InputError(
-                "held-out runs are the explore runs that this lock was made on; give new runs",
-                code="runs_overlap",
-            )
+            raise InputError(reason, code="too_many_runs", field="x_max_eval_seeds")
+        if fingerprint == record.explore_fingerprint:
+            reason = "held-out runs are the explore runs that this lock was made on; give new runs"
+            raise InputError(reason, code="runs_overlap")
         refuse_shared_runs(record.explore_runs, record.explore_seeds, runs, seeds, "held-out runs")
         for field, locked, found in differing(design, declared or {}):
-            raise InputError(
-                f"held-out runs differ from the lock's boundary.{field}: locked {locked!r}, "
-                f"found {found!r}; a verdict does not carry over, lock that system anew",
-                code="other_boundary",
-                field=f"boundary.{field}",
-            )
+            place, where = f"boundary.{field}", "held-out runs differ from the lock's"
+            reason = "a verdict does not carry over, lock that system anew"
+            message = f"{where} {place}: locked {locked!r}, found {found!r}; {reason}"
+            raise InputError(message, code="other_boundary", field=place)
         known, planned = {seed for seed in seeds if seed is not None}, set(design.seeds_eval)
         if planned and known - planned:
-            raise InputError(
+            reason = (
                 f"held-out seeds {first_of(sorted(known - planned))} are not among the lock's "
                 "boundary.seeds_eval; runs may not be added after the lock, give the declared "
-                "seeds only",
-                code="undeclared_seed",
-                field="boundary.seeds_eval",
+                "seeds only"
             )
+            raise InputError(reason, code="undeclared_seed", field="boundary.seeds_eval")
         missing = sorted(planned - known)
-        if not missing:
-            return ()
-        return (
-            f"{len(missing)} of {len(planned)} held-out seeds that the lock declares are missing: "
-            f"{first_of(missing)}",
-        )
+        what = "held-out seeds that the lock declares are missing"
+        return (f"{len(missing)} of {len(planned)} {what}: {first_of(missing)}",) * bool(missing)
 
 
 def _seal(content: Mapping[str, Any]) -> str:
@@ -497,12 +484,11 @@ def _seal(content: Mapping[str, Any]) -> str:
 def _check_seal(content: Mapping[str, Any], *, where: str) -> None:
     recorded, actual = str(content["x_lock"].get("hash")), _seal(content)
     if recorded != actual:
-        raise InputError(
-            f"{where}: was edited after it was locked (its hash is {recorded[:16]}, its content "
-            f"hashes to {actual[:16]}); restore the file, or lock again and judge on new seeds",
-            code="lock_edited",
-            where=where,
+        reason = (
+            f"was edited after it was locked (its hash is {recorded[:16]}, its content hashes to "
+            f"{actual[:16]}); restore the file, or lock again and judge on new seeds"
         )
+        raise InputError.at(where, "lock_edited", reason)
 
 
 def _as_typed(content: Any, parsed: Any) -> Any:
@@ -608,21 +594,19 @@ def next_look(lock: Lock, lock_path: str | Path, log: RunLog) -> Look:
     seen = dict.fromkeys(run for item in taken for run in item.runs)
     if taken and number > allowed:
         new = [run for run in runs if run not in seen]
-        raise InputError(
-            f"{lock_path}: allows {allowed} look{'s' * (allowed > 1)} at held-out runs (x_looks), "
-            f"taken on {', '.join(item.date for item in taken)}; {len(new)} runs are new "
-            f"({first_of(new)}). Lock again and judge new seeds alone",
-            code="no_look_left",
-            where=str(lock_path),
+        reason = (
+            f"allows {allowed} look{'s' * (allowed > 1)} at held-out runs (x_looks), taken on "
+            f"{', '.join(item.date for item in taken)}; {len(new)} runs are new ({first_of(new)}). "
+            "Lock again and judge new seeds alone"
         )
+        raise InputError.at(lock_path, "no_look_left", reason)
     missing = [run for run in seen if run not in set(runs)]
     if missing:
-        raise InputError(
-            f"{lock_path}: look {number} must keep every run of those before it, {len(missing)} "
-            f"are missing ({first_of(missing)}); give them along",
-            code="missing_runs",
-            where=str(lock_path),
+        reason = (
+            f"look {number} must keep every run of those before it, {len(missing)} are missing "
+            f"({first_of(missing)}); give them along"
         )
+        raise InputError.at(lock_path, "missing_runs", reason)
     record = LookRecord(
         lock_hash=lock.hash,
         look=number,

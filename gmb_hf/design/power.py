@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -184,16 +185,9 @@ def plan(goal: Goal, assumed: Callable[[int], Assumed]) -> Plan:
     rows = tuple(_row(goal, supposed[m], m) for m in sizes)
     enough = [row for row in rows if row.calibration >= advised and row.total is not None]
     chosen = min(enough, key=lambda row: row.total or 0, default=None)
-    last = chosen or rows[-1]
-    at = supposed[last.calibration]
-    return Plan(
-        goal=goal,
-        assumed=at,
-        rows=rows,
-        chosen=chosen,
-        alone=_alone(goal, at, last.calibration),
-        null_draws=draws_needed(goal.candidates, goal.alpha),
-    )
+    last = (chosen or rows[-1]).calibration
+    alone, draws = _alone(goal, supposed[last], last), draws_needed(goal.candidates, goal.alpha)
+    return Plan(goal, supposed[last], rows, chosen, alone, draws)
 
 
 def runs_for(count: int, share: float, power: float) -> int:
@@ -258,29 +252,25 @@ def _row(goal: Goal, assumed: Assumed, m: int) -> Row:
 
 def _alone(goal: Goal, assumed: Assumed, m: int) -> dict[str, int | None]:
     """Held-out runs for each requirement by itself."""
-    any_events = replace(goal, event_count_min=1)
-    unchallenged = replace(assumed, chance=None)
-    found = {
-        f"{goal.event_count_min} events": _fewest(
-            lambda n: _at_least(goal.event_count_min, n, assumed.event_share), goal.power
-        ),
-        f"coverage surely at least {goal.coverage_min:g}": _fewest(
-            lambda n: power_of_coverage(any_events, unchallenged, n), goal.power
+    one_event, least = replace(goal, event_count_min=1), goal.event_count_min
+    any_coverage, unchallenged = replace(one_event, coverage_min=0.0), replace(assumed, chance=None)
+
+    def budget(target: float, n: int) -> float:
+        known = math.floor(n * assumed.negative_share)
+        return power_of_budget(goal, target, assumed.windows[target], m, known)
+
+    powers: dict[str, Callable[[int], float]] = {
+        f"{least} events": lambda n: _at_least(least, n, assumed.event_share),
+        f"coverage surely at least {goal.coverage_min:g}": lambda n: power_of_coverage(
+            one_event, unchallenged, n
         ),
     }
     for target in goal.targets:
-
-        def held(n: int, target: float = target) -> float:
-            known = math.floor(n * assumed.negative_share)
-            return power_of_budget(goal, target, assumed.windows[target], m, known)
-
-        found[f"rate surely at most {goal.line(target):g}"] = _fewest(held, goal.power)
+        powers[f"rate surely at most {goal.line(target):g}"] = partial(budget, target)
     if assumed.chance is not None:
-        found[f"better than chance ({assumed.chance:.2f})"] = _fewest(
-            lambda n: power_of_coverage(replace(any_events, coverage_min=0.0), assumed, n),
-            goal.power,
-        )
-    return found
+        better = f"better than chance ({assumed.chance:.2f})"
+        powers[better] = partial(power_of_coverage, any_coverage, assumed)
+    return {name: _fewest(power, goal.power) for name, power in powers.items()}
 
 
 def _least_covered(goal: Goal, assumed: Assumed, events: NDArray[np.int64]) -> NDArray[np.float64]:
