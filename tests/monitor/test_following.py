@@ -263,7 +263,7 @@ def test_the_panel_fits_and_shows_what_matters(
 ) -> None:
     written = io.StringIO()
     screen = Console(file=written, width=100, force_terminal=True, color_system=None)
-    monkeypatch.setattr(monitor_panel, "console", lambda: screen)
+    monkeypatch.setattr(monitor_panel.show, "console", lambda: screen)
     monitor = AlarmMonitor(evaluated.lock, evaluated.results, act=[GAIN])
     with monitor_panel.viewer("run[bold].jsonl") as shown:
         assert isinstance(shown, monitor_panel.LivePanel)
