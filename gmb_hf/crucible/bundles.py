@@ -51,11 +51,6 @@ class Bundle:
     tier: str | None
     item_hash: str = field(repr=False)
 
-    @property
-    def has_texts(self) -> bool:
-        """Whether an encoder can look at it."""
-        return self.anchor is not None and self.positive is not None
-
 
 def parse_bundle(data: Any, line: int, *, where: str) -> Bundle:
     """A line's JSON as a bundle.
@@ -233,6 +228,15 @@ class BundleFile:
                 "one; assign tiers to all (gmb crucible tiers assign)"
             )
         return tuple(bundle.tier or "" for bundle in self.bundles)
+
+    def check_texts(self) -> None:
+        """Refuse an item that no encoder can look at, because it has only similarities."""
+        for bundle in self.bundles:
+            if bundle.anchor is None or bundle.positive is None:
+                raise InputError(
+                    f"{self.path}:{bundle.line}: item {bundle.id!r} has no texts to embed; it "
+                    "needs anchor, positive and negatives"
+                )
 
     def similarities(self, *, empty: OnEmpty = "error") -> Similarities:
         """The similarities in the file.

@@ -10,18 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gmb_hf.crucible import margins
 from gmb_hf.crucible.bundles import read_bundles
 from gmb_hf.crucible.compare import OVERALL, paired_tests
 from gmb_hf.crucible.exposure import Pool, expected_exposures
-from gmb_hf.crucible.margins import (
-    HITS,
-    PLACE,
-    Similarities,
-    margin_stats,
-    margins,
-    rank_stats,
-    ranks,
-)
 from gmb_hf.crucible.scoreboard import SEED, make_scoreboard
 from gmb_hf.errors import InputError, right_call, unknown
 
@@ -101,12 +93,12 @@ def margin(predictions: Any, references: Any, **settings: Any) -> Flat:
             `n_skipped` counts them); `return_per_item` adds `margins`.
     """
     items = _items(predictions, references, settings)
-    found = margins(items)
-    flat = margin_stats(found, n_skipped=items.n_skipped).to_dict()
+    found = margins.margins(items)
+    flat = margins.margin_stats(found, n_skipped=items.n_skipped).to_dict()
     return _finished(flat, settings, {"margins": found})
 
 
-@_metric(_ITEMS, ids=None, empty="error", hits=HITS, return_per_item=False)
+@_metric(_ITEMS, ids=None, empty="error", hits=margins.HITS, return_per_item=False)
 def rank(predictions: Any, references: Any, **settings: Any) -> Flat:
     """Ranks: three means, `adjusted_mean_rank_index`, `chance_pass_rate`, `mrr`, `hits@k`.
 
@@ -116,10 +108,10 @@ def rank(predictions: Any, references: Any, **settings: Any) -> Flat:
             `ranks_realistic` and `ranks_pessimistic`.
     """
     items, hits = _items(predictions, references, settings), settings["hits"]
-    found = ranks(items)
+    found = margins.ranks(items)
     if not isinstance(hits, (list, tuple)):
         raise InputError(f"hits must be a list of depths such as [1, 5], got {hits!r}")
-    flat = rank_stats(found, hits=hits, n_skipped=items.n_skipped).to_dict()
+    flat = margins.rank_stats(found, hits=hits, n_skipped=items.n_skipped).to_dict()
     del flat["n"]  # crucible_margin has it, and the two are combined
     per_item = {
         "ranks": found.strict,
@@ -165,8 +157,8 @@ def scoreboard(predictions: Any, references: Any, **settings: Any) -> Flat:
             "or give its source_hash"
         )
     return make_scoreboard(
-        margins(items),
-        ranks(items).strict,
+        margins.margins(items),
+        margins.ranks(items).strict,
         labels,
         **hashes,
         seed=settings["seed"],
@@ -203,8 +195,8 @@ def compare(predictions1: Any, predictions2: Any, references: Any, **settings: A
             f"but {first.counts[place]} in predictions1; both must be of the same ones"
         )
     tests = paired_tests(
-        margins(first),
-        margins(second),
+        margins.margins(first),
+        margins.margins(second),
         _tiers(settings),
         permutations=settings["permutations"],
         seed=settings["seed"],
@@ -270,7 +262,7 @@ def exposure(data: Any, sizes: Any, ratios: Any, **settings: Any) -> Flat:
 
 def _items(
     predictions: Any, references: Any, settings: Mapping[str, Any], *, name: str = "predictions"
-) -> Similarities:
+) -> margins.Similarities:
     rows, places = listed(name, predictions), listed("references", references)
     if not rows:
         raise InputError(f"{name} is empty; give the similarities of at least one item")
@@ -284,11 +276,11 @@ def _items(
             "positive for each"
         )
     try:
-        return Similarities.of_lists(
+        return margins.Similarities.of_lists(
             rows, places, settings.get("ids"), empty=settings.get("empty", "error")
         )
     except InputError as error:
-        argument = "references" if PLACE in str(error) else name
+        argument = "references" if margins.PLACE in str(error) else name
         raise InputError(f"{argument}, {error}") from None
 
 

@@ -10,15 +10,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gmb_hf.crucible.exposure import (
-    Finding,
-    Level,
-    check_fingerprints,
-    check_frozen_tier3,
-    check_organic,
-    check_q10_margin,
-    worst,
-)
+from gmb_hf import stats
+from gmb_hf.crucible import exposure
 from gmb_hf.crucible.margins import HARDEST, TIERS, check_names
 from gmb_hf.crucible.scoreboard import (
     EvalHeader,
@@ -32,20 +25,6 @@ from gmb_hf.documents import Record, plain_data
 from gmb_hf.errors import InputError, choose, repeated
 from gmb_hf.files import read_json, write_json
 from gmb_hf.fingerprints import SHOWN, FingerprintMismatchError, missing_items
-from gmb_hf.stats import (
-    AggregateStats,
-    HierarchicalBootstrap,
-    IntervalMethod,
-    McNemar,
-    Permutation,
-    aggregate,
-    checked_pairs,
-    hierarchical_bootstrap,
-    holm,
-    mcnemar,
-    meets_separation_rule,
-    paired_permutation,
-)
 
 OVERALL = "overall"
 COMPARED = ("pass_rate", "mean_margin", "median_margin", "q10_margin", "q90_margin", "mean_rank")
@@ -66,9 +45,9 @@ class PairedTest(Record):
 
     group: str
     n: int
-    mcnemar: McNemar
+    mcnemar: stats.McNemar
     mcnemar_adjusted: float
-    permutation: Permutation
+    permutation: stats.Permutation
     permutation_adjusted: float
 
 
@@ -91,20 +70,20 @@ def paired_tests(
     Raises:
         InputError: arrays that do not fit, no items, or a margin that is not finite.
     """
-    a, b = checked_pairs(first, second)
+    a, b = stats.checked_pairs(first, second)
     if tiers is not None and len(tiers) != len(a):
         raise InputError(f"{len(a)} items but {len(tiers)} tiers; give one for each")
     groups = _rows_of_groups(len(a), tiers)
-    passes = [mcnemar(a[rows] > 0, b[rows] > 0) for rows in groups.values()]
+    sizes = [int(rows.sum()) for rows in groups.values()]
+    pairs = [(a[rows], b[rows]) for rows in groups.values()]
+    passes = [stats.mcnemar(x > 0, y > 0) for x, y in pairs]
     shifts = [
-        paired_permutation(a[rows], b[rows], permutations=permutations, seed=seed)
-        for rows in groups.values()
+        stats.paired_permutation(x, y, permutations=permutations, seed=seed) for x, y in pairs
     ]
     by_passes, by_margin = (
-        [float(p or 0.0) for p in holm([one.p_value for one in tests])]
+        [float(p or 0.0) for p in stats.holm([one.p_value for one in tests])]
         for tests in (passes, shifts)
     )
-    sizes = [int(rows.sum()) for rows in groups.values()]
     cells = zip(groups, sizes, passes, by_passes, shifts, by_margin, strict=True)
     return [PairedTest(*row) for row in cells]
 
@@ -143,31 +122,25 @@ class Comparison(Record):
     overall: dict[str, float | None]
     by_tier: dict[str, dict[str, float | None]]
     paired_tests: tuple[PairedTest, ...] = ()
-    guardrails: tuple[Finding, ...] = ()
+    guardrails: tuple[exposure.Finding, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
     def passes(self) -> bool:
         """Whether a gate lets it through: the same data, and no guardrail from CRITICAL on."""
-        return self.comparable and worst(self.guardrails) < Level.CRITICAL
+        return self.comparable and exposure.worst(self.guardrails) < exposure.Level.CRITICAL
 
     @property
     def obstacles(self) -> list[str]:
         """The findings from CRITICAL on, which a gate names."""
-        return [one.message for one in self.guardrails if one.level >= Level.CRITICAL]
+        return [one.message for one in self.guardrails if one.level >= exposure.Level.CRITICAL]
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain data, ready for JSON."""
-        return {
-            "comparable": self.comparable,
-            "mismatches": list(self.mismatches),
-            "overall": self.overall,
-            "by_tier": self.by_tier,
-            "passes": self.passes,
-            "paired_tests": [test.to_dict() for test in self.paired_tests],
-            "guardrails": [finding.to_dict() for finding in self.guardrails],
-            "notes": list(self.notes),
-        }
+        plain = plain_data(self)
+        head = {key: plain.pop(key) for key in ("comparable", "mismatches", "overall", "by_tier")}
+        guardrails = [finding.to_dict() for finding in self.guardrails]
+        return {**head, "passes": self.passes, **plain, "guardrails": guardrails}
 
     def write(self, path: str | Path) -> Path:
         """Write as JSON, atomically."""
@@ -190,15 +163,9 @@ def compare_scoreboards(
     found = mismatches(previous.eval_header, following.eval_header)
     if found and not allow_fingerprint_mismatch:
         raise _not_comparable(found)
-    both = [name for name in TIERS if name in previous.by_tier and name in following.by_tier]
-    return Comparison(
-        comparable=not found,
-        mismatches=tuple(found),
-        overall=_differences(previous.overall, following.overall),
-        by_tier={
-            name: _differences(previous.by_tier[name], following.by_tier[name]) for name in both
-        },
-    )
+    groups = _groups([previous, following])
+    changes = {name: _differences(*pair) for name, pair in groups.items()}
+    return Comparison(not found, tuple(found), changes.pop(OVERALL), changes)
 
 
 def mismatches(first: EvalHeader, second: EvalHeader) -> list[str]:
@@ -276,25 +243,23 @@ def compare_files(
     if before.eval_header.version != after.eval_header.version:
         versions = f"{before.eval_header.version} and {after.eval_header.version}"
         notes.append(f"the evaluation sets are called {versions}")
-    boards = (before, after)
-    tiered = bool(before.by_tier and after.by_tier)
-    hardest = [
-        board.by_tier[HARDEST].pass_rate if HARDEST in board.by_tier else None for board in boards
-    ]
+    boards, tiered = (before, after), bool(before.by_tier and after.by_tier)
+    hardest = [getattr(board.by_tier.get(HARDEST), "pass_rate", None) for board in boards]
     guardrails = [
-        check_fingerprints(found),
-        check_q10_margin(before.overall.q10_margin, after.overall.q10_margin),
+        exposure.check_fingerprints(found),
+        exposure.check_q10_margin(before.overall.q10_margin, after.overall.q10_margin),
     ]
     if tiered and not moved:
-        guardrails.append(check_frozen_tier3(*hardest))
+        guardrails.append(exposure.check_frozen_tier3(*hardest))
     if organic is not None:
         one, other = (Scoreboard.read(path) for path in organic)
         differ = mismatches(one.eval_header, other.eval_header)
         if differ:
-            guardrails.append(check_fingerprints([f"organic: {reason}" for reason in differ]))
+            reasons = [f"organic: {reason}" for reason in differ]
+            guardrails.append(exposure.check_fingerprints(reasons))
         frozen = hardest if tiered else [board.overall.pass_rate for board in boards]
         rates = (one.overall.pass_rate, other.overall.pass_rate)
-        guardrails.append(check_organic((frozen[0], frozen[1]), rates))
+        guardrails.append(exposure.check_organic((frozen[0], frozen[1]), rates))
     return replace(
         compare_scoreboards(before, after, allow_fingerprint_mismatch=allow_fingerprint_mismatch),
         paired_tests=tuple(tests),
@@ -317,8 +282,7 @@ def _differences(previous: TierStats, following: TierStats) -> dict[str, float |
 
 def _growth(first: ItemScores, second: ItemScores) -> str:
     """Whether the newer set only grew, by the hashes of its items."""
-    hashes = [sorted(map(bytes.fromhex, one.item_hashes)) for one in (first, second)]
-    missing = missing_items(*hashes)
+    missing = missing_items(*(sorted(map(bytes.fromhex, s.item_hashes)) for s in (first, second)))
     if missing:
         return f"{missing} of {first.n} older items are gone or were changed"
     return f"the newer set was only appended to: all {first.n} older items are in it"
@@ -345,11 +309,11 @@ class Aggregate:
     """
 
     scoreboards: tuple[Path, ...]
-    method: IntervalMethod
-    groups: dict[str, dict[str, AggregateStats | None]]
-    against: dict[str, dict[str, AggregateStats | None]] | None
+    method: stats.IntervalMethod
+    groups: dict[str, dict[str, stats.AggregateStats | None]]
+    against: dict[str, dict[str, stats.AggregateStats | None]] | None
     separated: dict[str, bool | None]
-    bootstrap: dict[str, HierarchicalBootstrap]
+    bootstrap: dict[str, stats.HierarchicalBootstrap]
     notes: tuple[str, ...]
 
     def write(self, path: str | Path) -> Path:
@@ -382,7 +346,7 @@ def aggregate_files(
     """
     if not paths:
         raise InputError("no scoreboards given; name one per seed")
-    kind = cast("IntervalMethod", choose("method", method, ("t", "normal")))
+    kind = cast("stats.IntervalMethod", choose("method", method, ("t", "normal")))
     files = [Path(path) for path in paths]
     other_files = _scoreboards_in(against) if against is not None else []
     twice = repeated(path.resolve() for path in (*files, *other_files))
@@ -403,9 +367,8 @@ def aggregate_files(
     comparable = not notes
     if len(files) == 1:
         notes.append("one seed has no interval")
-    mine = _values([boards[path] for path in files])
-    theirs = _values([boards[path] for path in other_files]) if other_files else {}
-    bootstrap: dict[str, HierarchicalBootstrap] = {}
+    mine, theirs = (_groups([boards[path] for path in side]) for side in (files, other_files))
+    bootstrap: dict[str, stats.HierarchicalBootstrap] = {}
     if other_files and comparable:
         sides = [
             [table for path in side if (table := scores_behind(path, boards[path])) is not None]
@@ -421,10 +384,10 @@ def aggregate_files(
         groups=_aggregated(mine, kind),
         against=_aggregated(theirs, kind) if other_files else None,
         separated={
-            name: None if one is None or other is None else meets_separation_rule(one, other)
+            name: None if None in (one, other) else stats.meets_separation_rule(one, other)
             for name in mine
             if name in theirs
-            for one, other in [(mine[name]["pass_rate"], theirs[name]["pass_rate"])]
+            for one, other in [[_known(side[name], "pass_rate") for side in (mine, theirs)]]
         },
         bootstrap=bootstrap,
         notes=tuple(notes),
@@ -443,36 +406,35 @@ def _scoreboards_in(path: str | Path) -> list[Path]:
     return [Path(path).parent / name for name in named]
 
 
-_Values = dict[str, dict[str, list[float] | None]]
-
-
-def _values(boards: Sequence[Scoreboard]) -> _Values:
-    """Group -> metric -> its value of each seed; None where a seed has none."""
+def _groups(boards: Sequence[Scoreboard]) -> dict[str, list[TierStats]]:
+    """The whole and each tier that all have, of every scoreboard; {} of none."""
     shared = [name for name in TIERS if all(name in board.by_tier for board in boards)]
     groups = {OVERALL: [board.overall for board in boards]}
     groups |= {name: [board.by_tier[name] for board in boards] for name in shared}
-    found: _Values = {}
-    for name, stats in groups.items():
-        columns = {metric: [getattr(one, metric) for one in stats] for metric in COMPARED}
-        found[name] = {key: None if None in values else values for key, values in columns.items()}
-    return found
+    return groups if boards else {}
+
+
+def _known(seeds: Sequence[TierStats], metric: str) -> list[float] | None:
+    """A metric of every seed; None where a seed has none."""
+    values = [getattr(one, metric) for one in seeds]
+    return None if None in values else values
 
 
 def _aggregated(
-    values: _Values, method: IntervalMethod
-) -> dict[str, dict[str, AggregateStats | None]]:
+    groups: dict[str, list[TierStats]], method: stats.IntervalMethod
+) -> dict[str, dict[str, stats.AggregateStats | None]]:
+    def one(values: list[float] | None) -> stats.AggregateStats | None:
+        return None if values is None else stats.aggregate(values, method=method)
+
     return {
-        name: {
-            metric: None if known is None else aggregate(known, method=method)
-            for metric, known in metrics.items()
-        }
-        for name, metrics in values.items()
+        name: {metric: one(_known(seeds, metric)) for metric in COMPARED}
+        for name, seeds in groups.items()
     }
 
 
 def _bootstrap(
     sides: Sequence[Sequence[ItemScores]], draws: int, seed: int
-) -> dict[str, HierarchicalBootstrap]:
+) -> dict[str, stats.HierarchicalBootstrap]:
     """Pass rates of the second side less those of the first, by group."""
     frame = sides[0][0]
     first, second = (
@@ -480,6 +442,6 @@ def _bootstrap(
         for side in sides
     )
     return {
-        name: hierarchical_bootstrap(first[:, rows], second[:, rows], draws=draws, seed=seed)
+        name: stats.hierarchical_bootstrap(first[:, rows], second[:, rows], draws=draws, seed=seed)
         for name, rows in _rows_of_groups(frame.n, frame.tiers).items()
     }

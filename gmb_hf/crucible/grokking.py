@@ -24,15 +24,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from gmb_hf.benchmark.events import find_events
+from gmb_hf.crucible import margins
 from gmb_hf.crucible.bundles import item_content, read_bundles
-from gmb_hf.crucible.margins import (
-    HARDEST,
-    QUANTILES,
-    EmptyTierWarning,
-    Tiers,
-    assign_tiers,
-    fit_tiers,
-)
 from gmb_hf.crucible.scoreboard import Scoreboard, scoreboard_of
 from gmb_hf.crucible.scores import ItemScores
 from gmb_hf.errors import InputError, positive_int
@@ -164,7 +157,7 @@ def margin_observables(similarities: NDArray[np.floating]) -> dict[str, NDArray[
         similarities: of each seed's bundles, the positive first, [S, N, 1 + K].
     """
     margin = margins_of(similarities)
-    q10, median, q90 = np.quantile(margin, QUANTILES, axis=1)
+    q10, median, q90 = np.quantile(margin, margins.QUANTILES, axis=1)
     above = similarities[..., 1:] > similarities[..., :1]
     return {
         Q10: q10,
@@ -236,7 +229,7 @@ class RunBundles:
     seed: int
     lines: Sequence[dict[str, Any]]
     labels: Sequence[str]
-    tiers: Tiers
+    tiers: margins.Tiers
 
     @staticmethod
     def paths(folder: Path, seed: int) -> tuple[Path, Path]:
@@ -262,7 +255,7 @@ class RunBundles:
                 f"{bundles}: missing or changed, but {folder / 'logs'} holds its run; delete the "
                 "log of the run to train it again, or choose another --out"
             ) from None
-        return cls(seed, lines, labels, Tiers.read(cutoffs))
+        return cls(seed, lines, labels, margins.Tiers.read(cutoffs))
 
 
 class MarginCallback(TrainingCallback):
@@ -285,7 +278,7 @@ class MarginCallback(TrainingCallback):
         self._texts = [held_out_texts(task, data) for data, _ in drawn]
         shape = len(ensemble), sampling.bundles
         self._similarities = np.empty((*shape, 1 + sampling.negatives))
-        self._tiers: list[Tiers | None] = [None] * len(ensemble)
+        self._tiers: list[margins.Tiers | None] = [None] * len(ensemble)
         self._labels = np.full(shape, "", dtype="<U32")
         # Tiers are fitted to the margins of the step at which a seed has memorised; -1 before.
         self._frozen_step = np.full(len(ensemble), -1)
@@ -303,7 +296,7 @@ class MarginCallback(TrainingCallback):
         margin = margins_of(self._similarities)
         for place in np.flatnonzero((train_acc >= MEMORISED) & (self._frozen_step < 0)).tolist():
             self._freeze(place, margin[place], ensemble.step)
-        hard = self._labels == HARDEST
+        hard = self._labels == margins.HARDEST
         count = hard.sum(axis=1)
         passes = ((margin > 0) & hard).sum(axis=1)
         return {
@@ -348,13 +341,13 @@ class MarginCallback(TrainingCallback):
         self._frozen_step[place], self._frozen_margin[place] = step, margin
         self._fit(place, margin, f"memorised at step {step}")
 
-    def _fit(self, place: int, margin: NDArray[np.float64], when: str) -> Tiers:
+    def _fit(self, place: int, margin: NDArray[np.float64], when: str) -> margins.Tiers:
         items = map(item_content, self._lines(place))
         encoder = f"seed_{self._ensemble.seeds[place]}, {when}"
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", EmptyTierWarning)  # the notes of `from_runs` say it
-            tiers = fit_tiers(-margin, encoder=encoder, corpus_hash=content_hash(items))
-        self._tiers[place], self._labels[place] = tiers, assign_tiers(tiers, -margin)
+        with warnings.catch_warnings():  # the notes of `from_runs` say it
+            warnings.simplefilter("ignore", margins.EmptyTierWarning)
+            tiers = margins.fit_tiers(-margin, encoder=encoder, corpus_hash=content_hash(items))
+        self._tiers[place], self._labels[place] = tiers, margins.assign_tiers(tiers, -margin)
         return tiers
 
 

@@ -300,9 +300,7 @@ def mine_files(
     if (embeddings is None) == (encoder is None):
         raise InputError("give either --embeddings with --pool-embeddings, or --encoder")
     file, texts = read_bundles(candidates), _pool_texts(pool)
-    for bundle in file.bundles:
-        if not bundle.has_texts:
-            raise InputError(f"{candidates}:{bundle.line}: item {bundle.id!r} has no texts")
+    file.check_texts()
     if embeddings is not None and pool_embeddings is not None:
         vectors = read_vectors(embeddings, file)
         rows: NDArray[Any] = read_rows(pool_embeddings, len(texts), str(pool))

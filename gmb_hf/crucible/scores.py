@@ -24,41 +24,20 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import Field
 
+from gmb_hf.crucible import margins
 from gmb_hf.crucible.bundles import BundleFile, Vectors, read_bundles, read_vectors, similarities_of
-from gmb_hf.crucible.margins import (
-    THRESHOLDS,
-    TIERS,
-    EmptyTierWarning,
-    MarginStats,
-    Method,
-    OnEmpty,
-    Ranks,
-    RankStats,
-    Similarities,
-    Tiers,
-    assign_tiers,
-    check_names,
-    fit_tiers,
-    listed,
-    margin_stats,
-    margins,
-    rank_stats,
-    ranks,
-)
 from gmb_hf.documents import Section
 from gmb_hf.errors import InputError, nearest, repeated
 from gmb_hf.files import atomic_path, check_file, parse_json, read_jsonl, write_jsonl
 
 _KEY = b"gmb_crucible"
-_TYPES = {
-    "id": pa.string(),
-    "margin": pa.float64(),
+_RANKS = {
     "rank": pa.int64(),
     "rank_realistic": pa.float64(),
     "rank_pessimistic": pa.int64(),
     "n_negatives": pa.int64(),
-    "item_hash": pa.string(),
 }
+_TYPES = {"id": pa.string(), "margin": pa.float64(), **_RANKS, "item_hash": pa.string()}
 
 
 class Origin(Section):
@@ -87,12 +66,12 @@ class ItemScores:
     origin: Origin
     ids: tuple[str, ...]
     margin: NDArray[np.float64]
-    ranks: Ranks
+    ranks: margins.Ranks
     item_hashes: tuple[str, ...]
     tiers: tuple[str, ...] | None
 
     @classmethod
-    def of(cls, file: BundleFile, similarities: Similarities, encoder: str) -> Self:
+    def of(cls, file: BundleFile, similarities: margins.Similarities, encoder: str) -> Self:
         """Score the bundles of a file.
 
         Args:
@@ -100,22 +79,22 @@ class ItemScores:
             similarities: theirs, with their ids; some may have been skipped.
             encoder: what made the similarities.
         """
-        ids, tiers = similarities.names(), file.tiers
-        row = {name: number for number, name in enumerate(file.ids)}
-        rows = [row[name] for name in ids]
+        named = {bundle.id: bundle for bundle in file.bundles}
+        items = [named[name] for name in similarities.names()]
+        origin = Origin(
+            encoder=encoder,
+            bundles=str(file.path),
+            source_hash=file.source_hash,
+            content_hash=file.content_hash,
+            n_skipped=similarities.n_skipped,
+        )
         return cls(
-            origin=Origin(
-                encoder=encoder,
-                bundles=str(file.path),
-                source_hash=file.source_hash,
-                content_hash=file.content_hash,
-                n_skipped=similarities.n_skipped,
-            ),
-            ids=ids,
-            margin=margins(similarities),
-            ranks=ranks(similarities),
-            item_hashes=tuple(file.bundles[number].item_hash for number in rows),
-            tiers=None if tiers is None else tuple(tiers[number] for number in rows),
+            origin,
+            similarities.names(),
+            margins.margins(similarities),
+            margins.ranks(similarities),
+            tuple(item.item_hash for item in items),
+            None if file.tiers is None else tuple(item.tier or "" for item in items),
         )
 
     @property
@@ -128,13 +107,11 @@ class ItemScores:
         """Minus the margin, float64 [N]."""
         return 0.0 - self.margin  # never -0.0
 
-    def summaries(self) -> tuple[MarginStats, RankStats]:
+    def summaries(self) -> tuple[margins.MarginStats, margins.RankStats]:
         """Statistics of the margins and of the ranks."""
-        skipped = self.origin.n_skipped
-        return (
-            margin_stats(self.margin, n_skipped=skipped),
-            rank_stats(self.ranks, n_skipped=skipped),
-        )
+        n_skipped = self.origin.n_skipped
+        of_margins = margins.margin_stats(self.margin, n_skipped=n_skipped)
+        return of_margins, margins.rank_stats(self.ranks, n_skipped=n_skipped)
 
     def rows_of(self, other: Self) -> NDArray[np.int64]:
         """The row in this table of each item of `other`, int64 [N of other].
@@ -146,7 +123,7 @@ class ItemScores:
         absent = [name for name in other.ids if name not in row]
         absent += sorted(row.keys() - set(other.ids))
         if absent:
-            raise InputError(f"{listed(absent)}: scored in one of the two files only")
+            raise InputError(f"{margins.listed(absent)}: scored in one of the two files only")
         return np.array([row[name] for name in other.ids], dtype=np.int64)
 
     def write(self, path: str | Path) -> Path:
@@ -156,10 +133,7 @@ class ItemScores:
         columns: dict[str, Any] = {
             "id": list(self.ids),
             "margin": self.margin,
-            "rank": self.ranks.strict,
-            "rank_realistic": self.ranks.realistic,
-            "rank_pessimistic": self.ranks.pessimistic,
-            "n_negatives": self.ranks.n_negatives,
+            **dict(zip(_RANKS, vars(self.ranks).values(), strict=True)),
             "item_hash": list(self.item_hashes),
         }
         if self.tiers is not None:
@@ -198,16 +172,15 @@ class ItemScores:
         twice = repeated(ids)
         if twice is not None:
             raise InputError(f"{path}: id {twice!r} occurs more than once")
-        tiers = table["tier"].to_pylist() if "tier" in table.column_names else None
-        check_names(sorted({str(name) for name in tiers or ()}), where=str(path))
-        ranks = ("rank", "rank_realistic", "rank_pessimistic", "n_negatives")
+        tiers = tuple(table["tier"].to_pylist()) if "tier" in table.column_names else None
+        margins.check_names(sorted(set(map(str, tiers or ()))), where=str(path))
         return cls(
             origin=Origin.parse(origin, where=str(path)),
             ids=tuple(ids),
             margin=table["margin"].to_numpy(),
-            ranks=Ranks(*(table[name].to_numpy() for name in ranks)),
+            ranks=margins.Ranks(*(table[name].to_numpy() for name in _RANKS)),
             item_hashes=tuple(table["item_hash"].to_pylist()),
-            tiers=None if tiers is None else tuple(tiers),
+            tiers=tiers,
         )
 
 
@@ -217,7 +190,7 @@ def score_bundles(
     embeddings: str | Path | None = None,
     encoder: str | None = None,
     name: str | None = None,
-    empty: OnEmpty = "error",
+    empty: margins.OnEmpty = "error",
     on_done: Callable[[str], None] = lambda _: None,
 ) -> ItemScores:
     """Score a file of bundles by the similarities in it, by embeddings, or by an encoder.
@@ -239,12 +212,7 @@ def score_bundles(
     if embeddings is None and encoder is None:
         similarities = file.similarities(empty=empty)
     else:
-        for bundle in file.bundles:
-            if not bundle.has_texts:
-                raise InputError(
-                    f"{file.path}:{bundle.line}: item {bundle.id!r} has no texts to embed; it "
-                    "needs anchor, positive and negatives"
-                )
+        file.check_texts()
         vectors = (
             read_vectors(embeddings, file)
             if embeddings is not None
@@ -257,18 +225,18 @@ def score_bundles(
 def fit_to_scores(
     scores: ItemScores,
     *,
-    thresholds: tuple[float, float] = THRESHOLDS,
+    thresholds: tuple[float, float] = margins.THRESHOLDS,
     method: str = "inverted_cdf",
-) -> Tiers:
+) -> margins.Tiers:
     """Tiers of scored items, as `fit_tiers`; `Tiers.notes` name empty tiers, without a warning."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EmptyTierWarning)
-        return fit_tiers(
+        warnings.simplefilter("ignore", margins.EmptyTierWarning)
+        return margins.fit_tiers(
             scores.danger,
             encoder=scores.origin.encoder,
             corpus_hash=scores.origin.content_hash,
             thresholds=thresholds,
-            method=cast("Method", method),  # which refuses another word
+            method=cast("margins.Method", method),  # which refuses another word
         )
 
 
@@ -281,7 +249,7 @@ class TieredFile(NamedTuple):
 
 
 def assign_to_file(
-    tiers: Tiers, scores: ItemScores, bundles: str | Path, out: str | Path
+    tiers: margins.Tiers, scores: ItemScores, bundles: str | Path, out: str | Path
 ) -> TieredFile:
     """Write bundles with their tiers: the evaluation set that later models are scored on.
 
@@ -301,14 +269,11 @@ def assign_to_file(
         raise InputError(
             f"{bundles}: is not what was scored ({scores.origin.bundles}); score it again"
         )
-    labels = assign_tiers(tiers, scores.danger, encoder=scores.origin.encoder).tolist()
+    labels = margins.assign_tiers(tiers, scores.danger, encoder=scores.origin.encoder).tolist()
     tier = dict(zip(scores.ids, labels, strict=True))
-    tiered = [
-        {**line, "tier": tier[bundle.id]}
-        for bundle, (_, line) in zip(file.bundles, read_jsonl(bundles), strict=True)
-        if bundle.id in tier
-    ]
-    counts = {name: labels.count(name) for name in TIERS}
+    lines = zip(file.ids, read_jsonl(bundles), strict=True)
+    tiered = [{**line, "tier": tier[name]} for name, (_, line) in lines if name in tier]
+    counts = {name: labels.count(name) for name in margins.TIERS}
     return TieredFile(write_jsonl(out, tiered), counts, len(file.bundles) - len(tiered))
 
 
