@@ -125,15 +125,12 @@ def _text(value: Any, what: str, where: str) -> str:
 
 
 def _negatives(value: Any, where: str) -> Iterator[str]:
-    if isinstance(value, list):
-        for place, item in enumerate(value):
-            yield _text(item, f"negatives[{place}]", where)
-    elif isinstance(value, Mapping) and not isinstance(value.get("text"), str):
-        for name, item in _entries(value):
-            yield _text(item, f"negatives[{name!r}]", where)
-    else:
+    named = isinstance(value, Mapping) and not isinstance(value.get("text"), str)
+    if not named and not isinstance(value, list):
         what = "negatives must be a list of texts or a mapping of names to texts"
         raise _wrong(where, what, value)
+    for name, item in _entries(value) if named else enumerate(value):
+        yield _text(item, f"negatives[{name!r}]", where)
 
 
 def _similarities(
@@ -219,15 +216,14 @@ class BundleFile:
         Raises:
             InputError: some have one, others not.
         """
-        lacking = [bundle for bundle in self.bundles if bundle.tier is None]
-        if len(lacking) == len(self.bundles):
-            return None
-        if lacking:
+        tiers = tuple(bundle.tier for bundle in self.bundles if bundle.tier is not None)
+        if 0 < len(tiers) < len(self.bundles):
+            first = next(bundle for bundle in self.bundles if bundle.tier is None)
             raise InputError(
-                f"{self.path}:{lacking[0].line}: item {lacking[0].id!r} has no tier, others have "
-                "one; assign tiers to all (gmb crucible tiers assign)"
+                f"{self.path}:{first.line}: item {first.id!r} has no tier, others have one; "
+                "assign tiers to all (gmb crucible tiers assign)"
             )
-        return tuple(bundle.tier or "" for bundle in self.bundles)
+        return tiers or None
 
     def check_texts(self) -> None:
         """Refuse an item that no encoder can look at, because it has only similarities."""
@@ -270,12 +266,10 @@ def read_bundles(path: str | Path) -> BundleFile:
     for number, line in _lines(Path(path), source):
         where = f"{path}:{number}"
         bundle = parse_bundle(parse_json(line, where=where), number, where=where)
-        if bundle.id in lines:
-            raise InputError(
-                f"{where}: id {bundle.id!r} is that of line {lines[bundle.id]} already; ids must "
-                "differ"
-            )
-        lines[bundle.id] = number
+        first = lines.setdefault(bundle.id, number)
+        if first != number:
+            what = f"id {bundle.id!r} is that of line {first} already; ids must differ"
+            raise InputError(f"{where}: {what}")
         content.add_hash(bytes.fromhex(bundle.item_hash))
         bundles.append(bundle)
     if not bundles:
@@ -319,8 +313,7 @@ class Vectors(NamedTuple):
     @property
     def positives(self) -> NDArray[np.floating]:
         """[N, D]."""
-        positives: NDArray[np.floating] = self.candidates[np.cumsum(self.counts) - self.counts]
-        return positives
+        return np.asarray(self.candidates[np.cumsum(self.counts) - self.counts])
 
 
 def similarities_of(
@@ -357,8 +350,7 @@ def unit_rows(rows: ArrayLike, ids: Sequence[str]) -> NDArray[np.float64]:
         names = list(dict.fromkeys(ids[place] for place in bad.tolist()))
         raise InputError(f"{listed(names)}: an embedding is zero or not finite")
     scaled = array / largest[:, None]
-    unit: NDArray[np.float64] = scaled / np.sqrt((scaled**2).sum(axis=1, keepdims=True))
-    return unit
+    return np.asarray(scaled / np.sqrt((scaled**2).sum(axis=1, keepdims=True)))
 
 
 def read_vectors(path: str | Path, file: BundleFile) -> Vectors:
@@ -374,14 +366,12 @@ def read_vectors(path: str | Path, file: BundleFile) -> Vectors:
         for role, needed in zip(_ROLES, (n, n, total - n), strict=True):
             shape = arrays[role].shape
             if len(shape) != 2 or shape[0] != needed:
-                raise InputError(
-                    f"{file.path} needs {needed} {role} embeddings, got an array of shape {shape}"
-                )
+                what = f"needs {needed} {role} embeddings, got an array of shape {shape}"
+                raise InputError(f"{file.path} {what}")
             width = arrays["anchor"].shape[1]
             if shape[1] != width:
-                raise InputError(
-                    f"embeddings differ in width: anchors {width}, candidates {shape[1]}"
-                )
+                widths = f"anchors {width}, candidates {shape[1]}"
+                raise InputError(f"embeddings differ in width: {widths}")
         kind = np.result_type(*arrays.values())
         anchors, positives, negatives = (arrays[role].astype(kind, copy=False) for role in _ROLES)
         begins = np.cumsum(counts - 1) - (counts - 1)

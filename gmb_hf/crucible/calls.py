@@ -113,12 +113,9 @@ def rank(predictions: Any, references: Any, **settings: Any) -> Flat:
         raise InputError(f"hits must be a list of depths such as [1, 5], got {hits!r}")
     flat = margins.rank_stats(found, hits=hits, n_skipped=items.n_skipped).to_dict()
     del flat["n"]  # crucible_margin has it, and the two are combined
-    per_item = {
-        "ranks": found.strict,
-        "ranks_realistic": found.realistic,
-        "ranks_pessimistic": found.pessimistic,
-    }
-    return _finished(flat, settings, per_item)
+    names = ("ranks", "ranks_realistic", "ranks_pessimistic")
+    ranked = (found.strict, found.realistic, found.pessimistic)
+    return _finished(flat, settings, dict(zip(names, ranked, strict=True)))
 
 
 @_metric(
@@ -156,16 +153,10 @@ def scoreboard(predictions: Any, references: Any, **settings: Any) -> Flat:
             "eval_file is missing: the fingerprint is that of the evaluation set's file; name it, "
             "or give its source_hash"
         )
-    return make_scoreboard(
-        margins.margins(items),
-        margins.ranks(items).strict,
-        labels,
-        **hashes,
-        seed=settings["seed"],
-        version=str(settings["version"]),
-        checkpoint_path=str(settings["checkpoint_path"]),
-        timestamp=settings["timestamp"],
-    ).to_dict()
+    about: Flat = {name: str(settings[name]) for name in ("version", "checkpoint_path")}
+    about |= {name: settings[name] for name in ("seed", "timestamp")}
+    strict = margins.ranks(items).strict
+    return make_scoreboard(margins.margins(items), strict, labels, **hashes, **about).to_dict()
 
 
 @_metric(
@@ -194,13 +185,9 @@ def compare(predictions1: Any, predictions2: Any, references: Any, **settings: A
             f"predictions2, item {second.names()[place]!r}: {second.counts[place]} candidates, "
             f"but {first.counts[place]} in predictions1; both must be of the same ones"
         )
-    tests = paired_tests(
-        margins.margins(first),
-        margins.margins(second),
-        _tiers(settings),
-        permutations=settings["permutations"],
-        seed=settings["seed"],
-    )
+    flips = {name: settings[name] for name in ("permutations", "seed")}
+    found = (margins.margins(first), margins.margins(second))
+    tests = paired_tests(*found, _tiers(settings), **flips)
     flat: Flat = {}
     for test in tests:
         at = "" if test.group == OVERALL else f"@{test.group}"
@@ -246,16 +233,11 @@ def exposure(data: Any, sizes: Any, ratios: Any, **settings: Any) -> Flat:
             f"{len(names)} pools are named, but there are {len(counts)} sizes and {len(shares)} "
             "ratios; give one of each for every pool"
         )
-    pools = zip(map(str, names), map(_size, counts), shares, strict=True)
-    found = expected_exposures(
-        **{name: given(name, value) for name, value in settings.items()},
-        pools=[Pool(*pool) for pool in pools],
-    )
-    flat: Flat = {
-        f"{key}@{pool.name}": getattr(pool, key)
-        for pool in found
-        for key in ("expected", "status", "draws", "low", "high")
-    }
+    pools = list(map(Pool, map(str, names), map(_size, counts), shares))
+    wanted = {name: given(name, value) for name, value in settings.items()}
+    found = expected_exposures(**wanted, pools=pools)
+    keys = ("expected", "status", "draws", "low", "high")
+    flat: Flat = {f"{key}@{pool.name}": getattr(pool, key) for pool in found for key in keys}
     worst = min((pool.expected, pool.status) for pool in found if pool.expected is not None)
     return {**flat, "status": worst[1]}
 

@@ -384,7 +384,7 @@ def aggregate_files(
         groups=_aggregated(mine, kind),
         against=_aggregated(theirs, kind) if other_files else None,
         separated={
-            name: None if None in (one, other) else stats.meets_separation_rule(one, other)
+            name: None if one is None or other is None else stats.meets_separation_rule(one, other)
             for name in mine
             if name in theirs
             for one, other in [[_known(side[name], "pass_rate") for side in (mine, theirs)]]

@@ -99,13 +99,12 @@ def expected_exposures(
     for pool in pools:
         ratio = 0.0 if not pool.size else pool.ratio / filled if given_away else pool.ratio
         draws = steps * batch_size * probability * ratio
-        if not pool.size:
-            found.append(PoolExposure(pool.name, 0, ratio, draws, None, None, None, None))
-            continue
-        expected = draws / pool.size
-        # Of the mean 0, which is certain, scipy's quantile is -1 below the first step.
-        low, high = (int(poisson.ppf(share, expected)) if expected else 0 for share in _RANGE)
-        status = dilution_status(expected)
+        expected = low = high = status = None
+        if pool.size:
+            expected = draws / pool.size
+            # Of the mean 0, which is certain, scipy's quantile is -1 below the first step.
+            low, high = (int(poisson.ppf(share, expected)) if expected else 0 for share in _RANGE)
+            status = dilution_status(expected)
         found.append(PoolExposure(pool.name, pool.size, ratio, draws, expected, low, high, status))
     return found
 
@@ -192,7 +191,7 @@ def check_pools(pools: Sequence[PoolExposure]) -> list[Finding]:
     """Expected exposures of every pool that has items, against the spec's 50, 30 and 10."""
     found = []
     for pool in pools:
-        if pool.expected is not None and pool.status is not None:
+        if pool.status is not None:
             level, action = _DILUTION[pool.status]
             message = f"{pool.name}: {pool.expected:.1f} expected exposures an item; {action}"
             found.append(Finding("dilution", level, message, pool.expected, _LEAST[0][0]))
@@ -205,13 +204,14 @@ def check_frozen_tier3(before: float | None, after: float | None) -> Finding:
     Args:
         before, after: pass rates; None (an empty tier) cannot be checked and is a WARNING.
     """
-    rates, what = (_rate(before), _rate(after)), "pass rate of frozen tier3"
-    return _fall("frozen tier3", what, rates, TIER3_DROP, Level.CRITICAL)
+    _check_rates(before, after)
+    what = "pass rate of frozen tier3"
+    return _fall("frozen tier3", what, before, after, TIER3_DROP, Level.CRITICAL)
 
 
 def check_q10_margin(before: float | None, after: float | None) -> Finding:
     """WARNING if the 10% quantile of the margins fell by more than .05."""
-    return _fall("q10 margin", "q10 margin", (before, after), Q10_DROP, Level.WARNING)
+    return _fall("q10 margin", "q10 margin", before, after, Q10_DROP, Level.WARNING)
 
 
 def check_organic(
@@ -224,7 +224,8 @@ def check_organic(
         organic: pass rate on the organic holdout, before and after.
     """
     name = "organic against frozen"
-    rates = [rate for rate in map(_rate, (*frozen, *organic)) if rate is not None]
+    _check_rates(*frozen, *organic)
+    rates = [rate for rate in (*frozen, *organic) if rate is not None]
     if len(rates) < 4:
         return _unchecked(name, None)
     f_before, f_after, o_before, o_after = rates
@@ -250,13 +251,8 @@ def worst(findings: Iterable[Finding]) -> Level:
 
 
 def _fall(
-    check: str,
-    what: str,
-    values: tuple[float | None, float | None],
-    threshold: float,
-    level: Level,
+    check: str, what: str, before: float | None, after: float | None, threshold: float, level: Level
 ) -> Finding:
-    before, after = values
     if before is None or after is None:
         return _unchecked(check, threshold)
     if not (math.isfinite(before) and math.isfinite(after)):
@@ -275,7 +271,7 @@ def _unchecked(check: str, threshold: float | None) -> Finding:
     return Finding(check, Level.WARNING, message, None, threshold)
 
 
-def _rate(value: float | None) -> float | None:
-    if value is not None and not 0 <= value <= 1:
-        raise InputError(f"a pass rate must be in [0, 1], got {value!r}")
-    return value
+def _check_rates(*rates: float | None) -> None:
+    for value in rates:
+        if value is not None and not 0 <= value <= 1:
+            raise InputError(f"a pass rate must be in [0, 1], got {value!r}")

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
@@ -73,7 +72,7 @@ def draw_bundles(
     Args:
         answers: the answer of each row, [m].
         n: how many bundles.
-        negatives: K, how many negatives each of them has.
+        negatives: K, of each of them.
         rng: equal generators draw equal bundles.
 
     Raises:
@@ -111,17 +110,12 @@ def draw_bundles(
         [rng.choice(len(given) - count, negatives, replace=False) for count in width.tolist()]
     )
     others += (others >= first[:, None]) * width[:, None]  # past the anchor's group
-    candidates = order[np.column_stack([positives, others])]
-    return EquationBundles(order[anchors], candidates)
+    return EquationBundles(order[anchors], order[np.column_stack([positives, others])])
 
 
 def bundle_lines(
-    bundles: EquationBundles,
-    texts: list[str],
-    similarities: NDArray[np.floating],
-    *,
-    prefix: str,
-) -> Iterator[dict[str, Any]]:
+    bundles: EquationBundles, texts: list[str], similarities: NDArray[np.floating], *, prefix: str
+) -> list[dict[str, Any]]:
     """The bundles as `bundles.parse_bundle` reads them.
 
     Args:
@@ -130,17 +124,17 @@ def bundle_lines(
         similarities: of the candidates, [N, 1 + K].
         prefix: of the ids, e.g. `seed_3`.
     """
-    rows = zip(
-        bundles.anchors.tolist(), bundles.candidates.tolist(), similarities.tolist(), strict=True
-    )
-    for number, (anchor, (positive, *negatives), (near, *far)) in enumerate(rows):
-        yield {
+    rows = zip(*(array.tolist() for array in (*bundles, similarities)), strict=True)
+    return [
+        {
             "id": f"{prefix}/{number}",
             "anchor": texts[anchor],
             "positive": texts[positive],
             "negatives": [texts[place] for place in negatives],
             "similarities": {"positive": near, "negatives": far},
         }
+        for number, (anchor, (positive, *negatives), (near, *far)) in enumerate(rows)
+    ]
 
 
 def margins_of(similarities: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -205,8 +199,8 @@ class Sampling:
         try:
             return draw_bundles(answers[:, 0], self.bundles, self.negatives, rng)
         except InputError as error:
-            where = f"{rows} equations of data seed {stream // 2}"
-            raise error.reworded(f"{where}: {error}") from None
+            seed = stream // 2
+            raise error.reworded(f"{rows} equations of data seed {seed}: {error}") from None
 
 
 def held_out_texts(settings: TaskSettings, data: TaskData) -> list[str]:
@@ -215,20 +209,15 @@ def held_out_texts(settings: TaskSettings, data: TaskData) -> list[str]:
     return [every[row] for row in data.test_index.tolist()]
 
 
-@dataclass(frozen=True)
-class RunBundles:
+class RunBundles(NamedTuple):
     """The bundles of one run, scored by its last checkpoint; a part of `gmb crucible from-runs`.
 
     Attributes:
-        seed: of the run.
-        lines: N bundles as lines of JSONL, with similarities and without tiers.
-        labels: tier of each bundle, N.
-        tiers: the cutoffs behind the labels.
+        lines: N bundles as lines of JSONL, with similarities and tiers.
+        tiers: the cutoffs behind these.
     """
 
-    seed: int
-    lines: Sequence[dict[str, Any]]
-    labels: Sequence[str]
+    lines: list[dict[str, Any]]
     tiers: margins.Tiers
 
     @staticmethod
@@ -236,26 +225,25 @@ class RunBundles:
         """The files of a run: its bundles, and its cutoffs."""
         return folder / "parts" / f"seed_{seed}.jsonl", folder / "tiers" / f"seed_{seed}.json"
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Path, seed: int) -> None:
         """Write both files, each atomically; files that are there are replaced."""
-        bundles, cutoffs = self.paths(folder, self.seed)
+        bundles, cutoffs = self.paths(folder, seed)
         self.tiers.write(cutoffs)
-        pairs = zip(self.lines, self.labels, strict=True)
-        write_jsonl(bundles, ({**line, "tier": label} for line, label in pairs))
+        write_jsonl(bundles, self.lines)
 
     @classmethod
     def read(cls, folder: Path, seed: int) -> RunBundles:
         """Read what `write` left; raises InputError where it is not as it was written."""
         bundles, cutoffs = cls.paths(folder, seed)
-        try:
-            lines = [line for _, line in read_jsonl(bundles)] if bundles.is_file() else [{}]
-            labels = [line.pop("tier") for line in lines]
-        except (AttributeError, KeyError, TypeError):
+        lines: list[Any] = [None]
+        if bundles.is_file():
+            lines = [line for _, line in read_jsonl(bundles)]
+        if not all(isinstance(line, dict) and "tier" in line for line in lines):
             raise InputError(
                 f"{bundles}: missing or changed, but {folder / 'logs'} holds its run; delete the "
                 "log of the run to train it again, or choose another --out"
-            ) from None
-        return cls(seed, lines, labels, margins.Tiers.read(cutoffs))
+            )
+        return cls(lines, margins.Tiers.read(cutoffs))
 
 
 class MarginCallback(TrainingCallback):
@@ -278,18 +266,14 @@ class MarginCallback(TrainingCallback):
         self._texts = [held_out_texts(task, data) for data, _ in drawn]
         shape = len(ensemble), sampling.bundles
         self._similarities = np.empty((*shape, 1 + sampling.negatives))
-        self._tiers: list[margins.Tiers | None] = [None] * len(ensemble)
+        self._tiers: dict[int, margins.Tiers] = {}
         self._labels = np.full(shape, "", dtype="<U32")
         # Tiers are fitted to the margins of the step at which a seed has memorised; -1 before.
         self._frozen_step = np.full(len(ensemble), -1)
         self._frozen_margin = np.zeros(shape)
 
     def measure(self, train_acc: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-        """What the checkpoint adds to the run log, each [S].
-
-        Args:
-            train_acc: accuracies on training rows, [S].
-        """
+        """What the checkpoint adds to the run log, each [S]; accuracies on training rows, [S]."""
         ensemble = self._ensemble
         self._similarities = _cosines(ensemble.test.logits(ensemble.weights)[1], self._indices)
         training = _cosines(ensemble.train.logits(ensemble.weights)[1], self._training_indices)
@@ -297,8 +281,7 @@ class MarginCallback(TrainingCallback):
         for place in np.flatnonzero((train_acc >= MEMORISED) & (self._frozen_step < 0)).tolist():
             self._freeze(place, margin[place], ensemble.step)
         hard = self._labels == margins.HARDEST
-        count = hard.sum(axis=1)
-        passes = ((margin > 0) & hard).sum(axis=1)
+        count, passes = hard.sum(axis=1), ((margin > 0) & hard).sum(axis=1)
         return {
             **margin_observables(self._similarities),
             TRAIN_Q10: margin_observables(training)[Q10],
@@ -307,11 +290,8 @@ class MarginCallback(TrainingCallback):
 
     def state(self) -> dict[str, Tensor]:
         """The last similarities, and the margins that the tiers are fitted to."""
-        return {
-            "similarities": torch.from_numpy(self._similarities),
-            "frozen_step": torch.from_numpy(self._frozen_step),
-            "frozen_margin": torch.from_numpy(self._frozen_margin),
-        }
+        names = ("similarities", "frozen_step", "frozen_margin")
+        return {name: torch.from_numpy(getattr(self, f"_{name}")) for name in names}
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on from what `state` returned."""
@@ -323,32 +303,30 @@ class MarginCallback(TrainingCallback):
 
     def finish(self) -> None:
         """Fit tiers for the seeds that never memorised, and write the bundles of each seed."""
+        when = f"not memorised, step {self._ensemble.step}"
         for place, seed in enumerate(self._ensemble.seeds):
-            margin = margins_of(self._similarities[place])
-            tiers = self._tiers[place] or self._fit(
-                place, margin, f"not memorised, step {self._ensemble.step}"
-            )
-            labels = self._labels[place].tolist()
-            RunBundles(seed, self._lines(place), labels, tiers).write(self._folder)
+            if place not in self._tiers:
+                self._fit(place, margins_of(self._similarities[place]), when)
+            pairs = zip(self._lines(place), self._labels[place].tolist(), strict=True)
+            lines = [{**line, "tier": label} for line, label in pairs]
+            RunBundles(lines, self._tiers[place]).write(self._folder, seed)
 
     def _lines(self, place: int) -> list[dict[str, Any]]:
         """The held-out bundles of a seed with their last similarities, as lines of JSONL."""
-        name = f"seed_{self._ensemble.seeds[place]}"
-        found = self._similarities[place]
-        return list(bundle_lines(self._held_out[place], self._texts[place], found, prefix=name))
+        name, found = f"seed_{self._ensemble.seeds[place]}", self._similarities[place]
+        return bundle_lines(self._held_out[place], self._texts[place], found, prefix=name)
 
     def _freeze(self, place: int, margin: NDArray[np.float64], step: int) -> None:
         self._frozen_step[place], self._frozen_margin[place] = step, margin
         self._fit(place, margin, f"memorised at step {step}")
 
-    def _fit(self, place: int, margin: NDArray[np.float64], when: str) -> margins.Tiers:
+    def _fit(self, place: int, margin: NDArray[np.float64], when: str) -> None:
         items = map(item_content, self._lines(place))
         encoder = f"seed_{self._ensemble.seeds[place]}, {when}"
         with warnings.catch_warnings():  # the notes of `from_runs` say it
             warnings.simplefilter("ignore", margins.EmptyTierWarning)
             tiers = margins.fit_tiers(-margin, encoder=encoder, corpus_hash=content_hash(items))
         self._tiers[place], self._labels[place] = tiers, margins.assign_tiers(tiers, -margin)
-        return tiers
 
 
 def _indices(bundles: list[EquationBundles], device: torch.device) -> tuple[Tensor, ...]:
@@ -363,41 +341,31 @@ def _cosines(hidden: Tensor, indices: tuple[Tensor, ...]) -> NDArray[np.float64]
 
 
 class Scored(NamedTuple):
-    """Scored bundles, their scoreboard, and the files: scoreboard, scores and bundles."""
+    """The scoreboard of scored bundles, and the files: scoreboard, scores and bundles."""
 
-    scores: ItemScores
     board: Scoreboard
     paths: tuple[Path, ...]
 
 
-def write_scored(
+def _write_scored(
     folder: Path,
     lines: Sequence[dict[str, Any]],
     seed: int,
     encoder: str,
-    *,
     labels: Sequence[str] | None = None,
 ) -> Scored:
-    """Write bundles, scores and scoreboard.
+    """Write bundles, as drawn by this seed, with their scores and scoreboard.
 
-    The tiers stay out of the bundles, whose hash is the data's: two models that are scored on the
-    same equations have one content hash, and can be compared.
-
-    Args:
-        folder: where to.
-        lines: bundles with similarities.
-        seed: of their drawing.
-        encoder: the model that made the similarities.
-        labels: tier of each bundle.
+    The tiers (labels) stay out of the bundles, whose hash is the data's: two models that are scored
+    on the same equations have one content hash, and can be compared.
     """
-    path = write_jsonl(folder / "bundles.jsonl", lines)
-    file = read_bundles(path)
+    file = read_bundles(write_jsonl(folder / "bundles.jsonl", lines))
     scores = ItemScores.of(file, file.similarities(), encoder)
     if labels is not None:
         scores = dataclasses.replace(scores, tiers=tuple(labels))
     table, target = scores.write(folder / "scores.parquet"), folder / "scoreboard.json"
     board = scoreboard_of(table, target, version="1", seed=seed)
-    return Scored(scores, board, (target, table, path))
+    return Scored(board, (target, table, file.path))
 
 
 def score_model(
@@ -417,18 +385,18 @@ def score_model(
     """
     task, data = config.task, task_data(config.task, seed)
     loaded = load_model(model)
-    known, needed = loaded.config.vocab_size, data.vocab_size
-    if known != needed:
+    if loaded.config.vocab_size != data.vocab_size:
         raise InputError(
-            f"{model}: has {known} tokens, but {task.title} needs {needed}; say what it was "
-            "trained on, e.g. --set task.prime=97 --set task.operation=add"
+            f"{model}: has {loaded.config.vocab_size} tokens, but {task.title} needs "
+            f"{data.vocab_size}; say what it was trained on, e.g. --set task.prime=97 --set "
+            "task.operation=add"
         )
     bundles = sampling.held_out(data, task.data_seed_of(seed))
     rows = torch.from_numpy(data.input_ids[data.test_index])
     hidden = model_hidden(loaded, rows, data.answer_positions[0])
     found = _cosines(hidden[None], _indices([bundles], hidden.device))[0]
-    lines = list(bundle_lines(bundles, held_out_texts(task, data), found, prefix=f"seed_{seed}"))
-    return write_scored(Path(out), lines, sampling.seed, str(model))
+    lines = bundle_lines(bundles, held_out_texts(task, data), found, prefix=f"seed_{seed}")
+    return _write_scored(Path(out), lines, sampling.seed, str(model))
 
 
 @dataclass(frozen=True)
@@ -453,31 +421,21 @@ class MarginProgress:
 
 
 def margin_progress(log: RunLog, events: NDArray[np.float64]) -> MarginProgress:
-    """How q10 rises, and how much of that before the event.
-
-    Args:
-        log: with `crucible_margin_q10` and `train_acc`.
-        events: t* of each run, NaN where there is none, [R].
-    """
+    """How q10 rises, and how much of that before the events: t* of each run or NaN, [R]."""
     panel = log.panel(Q10)
     q10, steps, runs = panel.values, panel.steps, np.arange(len(panel.runs))
-    knows = log.panel("train_acc").values >= MEMORISED
-    first = knows.argmax(axis=1)
-    start = np.where(knows.any(axis=1), q10[runs, first], np.nan)
-    since = np.where(knows.any(axis=1), steps[runs, first], np.inf)
-    at = steps == events[:, None]
-    event = np.where(at.any(axis=1), q10[runs, at.argmax(axis=1)], np.nan)
+    knows, at = log.panel("train_acc").values >= MEMORISED, steps == events[:, None]
+    start, event = (
+        np.where(there.any(axis=1), q10[runs, there.argmax(axis=1)], np.nan)
+        for there in (knows, at)
+    )
+    since = np.where(knows.any(axis=1), steps[runs, knows.argmax(axis=1)], np.inf)
     last = q10[:, -1]
     rises = (since < events) & (last > start)
     share = np.divide(event - start, last - start, where=rises, out=np.full(len(runs), np.nan))
-    return MarginProgress(
-        n_runs=len(runs),
-        n_events=int(at.any(axis=1).sum()),
-        memorised=_median(start),
-        event=_median(event),
-        last=float(np.median(last)),
-        share=_median(share),
-    )
+    n_events, middle = int(at.any(axis=1).sum()), float(np.median(last))
+    medians = _median(start), _median(event), middle, _median(share)
+    return MarginProgress(len(runs), n_events, *medians)
 
 
 def _median(values: NDArray[np.float64]) -> float | None:
@@ -531,50 +489,42 @@ def from_runs(
     if not seeds:
         raise InputError("no seeds to train; give at least one, e.g. --seeds 0:4")
     for seed in seeds:  # before the first group is trained: has each seed enough equations?
-        data, number = task_data(config.task, seed), config.task.data_seed_of(seed)
-        sampling.held_out(data, number)
-        sampling.training(data, number)
+        drawn_from = task_data(config.task, seed), config.task.data_seed_of(seed)
+        sampling.held_out(*drawn_from)
+        sampling.training(*drawn_from)
     callbacks = Callbacks(
         lambda ensemble: MarginCallback(ensemble, sampling, folder),
         {"crucible": dataclasses.asdict(sampling)},
     )
     logs = train_seeds(config, seeds, folder, device=device, callbacks=callbacks)
-    runs = [RunBundles.read(folder, seed) for seed in sorted(finished_seeds(folder))]
-    scored = write_scored(
-        folder,
-        [line for run in runs for line in run.lines],
-        sampling.seed,
-        f"{config.preset}, step {config.training.steps}",
-        labels=[label for run in runs for label in run.labels],
-    )
+    runs = {seed: RunBundles.read(folder, seed) for seed in sorted(finished_seeds(folder))}
+    lines = [line for run in runs.values() for line in run.lines]
+    labels = [line.pop("tier") for line in lines]
+    encoder = f"{config.preset}, step {config.training.steps}"
+    scored = _write_scored(folder, lines, sampling.seed, encoder, labels)
     log = RunLog.read(folder / "logs")
-    notes = _notes(log, runs)
+    notes = _notes(log, [seed for seed, run in runs.items() if run.tiers.notes])
     try:
-        design = design_of(config, log)
-        events = find_events(log, design).step
+        events = find_events(log, design_of(config, log)).step
     except InputError as error:
         events = np.full(len(log.runs), np.nan)
         notes.append(f"no events: {error}")
     drawn = style.save_figure(margin_curves(log, events), folder / "margins") if figures else []
-    cutoffs = [RunBundles.paths(folder, run.seed)[1] for run in runs]
-    paths = (*drawn, *scored.paths, *logs, *cutoffs)
-    return TrackedRuns(log, events, scored, paths, tuple(notes))
+    cutoffs = [RunBundles.paths(folder, seed)[1] for seed in runs]
+    return TrackedRuns(log, events, scored, (*drawn, *scored.paths, *logs, *cutoffs), tuple(notes))
 
 
-def _notes(log: RunLog, runs: Sequence[RunBundles]) -> list[str]:
+def _notes(log: RunLog, empty: Sequence[int]) -> list[str]:
+    """Seeds that never memorised their rows, and those that have an empty tier."""
     best = zip(log.seeds, log.panel("train_acc").values.max(axis=1), strict=True)
     late = [seed for seed, accuracy in best if seed is not None and not accuracy >= MEMORISED]
-    empty = [run.seed for run in runs if run.tiers.notes]
     notes = []
     if late:
-        notes.append(
-            f"seeds {format_seeds(sorted(late))} never memorised their rows; their tiers are those "
-            "of their last checkpoint and show no progress"
-        )
+        why = "their tiers are those of their last checkpoint and show no progress"
+        notes.append(f"seeds {format_seeds(sorted(late))} never memorised their rows; {why}")
     if empty:
-        notes.append(
-            f"seeds {format_seeds(empty)} have a tier without items (few bundles, or dangers tie)"
-        )
+        why = "(few bundles, or dangers tie)"
+        notes.append(f"seeds {format_seeds(empty)} have a tier without items {why}")
     return notes
 
 
@@ -593,19 +543,23 @@ def margin_curves(log: RunLog, events: NDArray[np.float64]) -> Figure:
     q10, middle, q90, pass_rate, accuracy = (log.panel(name).values for name in names)
     # Not as a panel, which refuses a run that has no value: it never memorised.
     tier3 = log.table[TIER3_RATE].to_numpy().reshape(steps.shape)
-    solid, dashed, dotted = "solid", style.DASHED, style.DOTTED
     found, at = events[np.isfinite(events)], steps == events[:, None]
     with style.house_style():
         figure = style.new_figure(7.2, 4.8)
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1.25, 1])
         top.axhline(0, color=style.MUTED, linewidth=0.7, zorder=0)
-        _line(top, steps, q90, "q90", style.GREEN, dotted)
-        _line(top, steps, middle, "median", style.ORANGE, dashed)
-        _line(top, steps, q10, "q10, the hardest tenth", style.BLUE, solid)
+        for axes, label, values, colour, dashes in (
+            (top, "q90", q90, style.GREEN, style.DOTTED),
+            (top, "median", middle, style.ORANGE, style.DASHED),
+            (top, "q10, the hardest tenth", q10, style.BLUE, "solid"),
+            (bottom, "held-out accuracy", accuracy, style.BLACK, style.DOTTED),
+            (bottom, "pass rate, tier3", tier3, style.VERMILION, style.DASHED),
+            (bottom, "pass rate", pass_rate, style.BLUE, "solid"),
+        ):
+            if np.isfinite(values).any():  # the median over runs
+                look: Any = {"color": colour, "linestyle": dashes, "label": label}
+                axes.plot(*median_over_runs(steps, values), linewidth=1.9, zorder=3, **look)
         top.set_ylabel("margin (difference of cosines)")
-        _line(bottom, steps, accuracy, "held-out accuracy", style.BLACK, dotted)
-        _line(bottom, steps, tier3, "pass rate, tier3", style.VERMILION, dashed)
-        _line(bottom, steps, pass_rate, "pass rate", style.BLUE, solid)
         bottom.set_ylabel("share")
         bottom.set_ylim(-0.02, 1.03)
         style.rate_axis(bottom.yaxis)
@@ -625,17 +579,3 @@ def margin_curves(log: RunLog, events: NDArray[np.float64]) -> Figure:
                 axes.axvline(t_star, color=style.INK, linewidth=0.9, label=label, zorder=0)
             axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
         return figure
-
-
-def _line(
-    axes: Axes,
-    steps: NDArray[np.int64],
-    values: NDArray[np.float64],
-    label: str,
-    colour: str,
-    dashes: style.Dashes,
-) -> None:
-    """The median over runs."""
-    if np.isfinite(values).any():
-        look: Any = {"color": colour, "linestyle": dashes, "label": label}
-        axes.plot(*median_over_runs(steps, values), linewidth=1.9, zorder=3, **look)

@@ -1,7 +1,7 @@
 """Similarities of many items, the margins and ranks of their positives, and tiers by margin.
 
-Items have different numbers of candidates, so their similarities are stored one after another in
-one flat array, and every function here works on that array at once.
+Items differ in their numbers of candidates, so similarities are stored one after another in one
+flat array, and every function here works on that array at once.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ from gmb_hf.files import read_json, write_json
 
 OnEmpty = Literal["error", "skip"]
 
-# Sums and squares of similarities below this stay finite in float64.
-_LARGEST = 1e150
-_MOST_NAMED = 5
+_LARGEST = 1e150  # sums and squares of similarities below this stay finite in float64
 
 PLACE = "the index of the positive"
 """What error messages call the position of the positive."""
@@ -60,19 +58,15 @@ class Similarities:
     n_skipped: int = 0
 
     def __post_init__(self) -> None:
-        _check_shapes(self)
-        self._refuse(
-            self.counts < 2,
-            "no negatives; remove them, or have them left out (empty='skip', --skip-empty)",
-        )
+        _check_shapes(self.values, self.offsets, self.positive, self.ids)
+        why = "no negatives; remove them, or have them left out (empty='skip', --skip-empty)"
+        self._refuse(self.counts < 2, why)
         wrong = (self.positive < 0) | (self.positive >= self.counts)
         self._refuse(wrong, f"{PLACE} is out of range (it counts from 0)")
-        # NaN fails every comparison.
-        bad = ~(np.abs(self.values) < _LARGEST)
+        bad = ~(np.abs(self.values) < _LARGEST)  # NaN fails every comparison
         if bad.any():
-            self._refuse(
-                np.logical_or.reduceat(bad, self.starts), "a similarity is missing or not finite"
-            )
+            wrong = np.logical_or.reduceat(bad, self.starts)
+            self._refuse(wrong, "a similarity is missing or not finite")
 
     @classmethod
     def of_flat(
@@ -86,26 +80,20 @@ class Similarities:
     ) -> Self:
         """From flat arrays (see the attributes of the class).
 
-        Args:
-            values: [M].
-            offsets: [N + 1].
-            positive: [N].
-            ids: N names.
-            empty: what to do with items without negatives: "error" refuses them, "skip" leaves
-                them out and counts them.
+        `empty` says what to do with items without negatives: "error" refuses them, "skip" leaves
+        them out and counts them.
         """
         choose("empty", empty, ("error", "skip"))
         flat = np.asarray(values, dtype=np.float64)
         places, index = _whole_numbers("offsets", offsets), _whole_numbers(PLACE, positive)
-        names = None if ids is None else tuple(str(item) for item in ids)
-        counts = np.diff(places) if places.ndim == 1 else np.array([], dtype=np.int64)
-        scored = counts >= 2
-        if empty == "error" or len(scored) != len(index) or scored.all():
+        names = None if ids is None else tuple(map(str, ids))
+        if empty == "error":
             return cls(flat, places, index, names)
-        # The ids of all items are checked, also of those that are left out.
-        _refuse_repeated(names)
-        if places[0] != 0 or places[-1] != len(flat) or (counts < 0).any():
-            return cls(flat, places, index, names)  # which says what is wrong
+        _check_shapes(flat, places, index, names)  # also of items that are left out
+        counts = np.diff(places)
+        scored = counts >= 2
+        if scored.all():
+            return cls(flat, places, index, names)
         names = names or tuple(map(str, range(len(index))))
         return cls(
             flat[np.repeat(scored, counts)],
@@ -203,21 +191,24 @@ class Similarities:
         return self.ids if self.ids is not None else tuple(map(str, range(self.n)))
 
     def _refuse(self, wrong: NDArray[np.bool_], why: str) -> None:
-        where = np.flatnonzero(wrong)
-        if len(where):
-            ids = self.ids
-            raise InputError(f"{listed([ids[i] if ids else int(i) for i in where])}: {why}")
+        where = np.flatnonzero(wrong).tolist()
+        if where:
+            raise InputError(f"{listed([self.ids[i] if self.ids else i for i in where])}: {why}")
 
 
 def listed(names: Sequence[str | int]) -> str:
-    """Items by name, the first few of them: `items 'a', 'b'`."""
-    shown = first_of([repr(name) for name in names], _MOST_NAMED)
-    return f"{'item' if len(names) == 1 else 'items'} {shown}"
+    """Items by name, the first five of them: `items 'a', 'b'`."""
+    return f"{'item' if len(names) == 1 else 'items'} {first_of(list(map(repr, names)), 5)}"
 
 
-def _check_shapes(given: Similarities) -> None:
-    values, offsets, n = given.values, given.offsets, len(given.positive)
-    if not values.ndim == offsets.ndim == given.positive.ndim == 1:
+def _check_shapes(
+    values: NDArray[np.float64],
+    offsets: NDArray[np.int64],
+    positive: NDArray[np.int64],
+    ids: Sequence[str] | None,
+) -> None:
+    n = len(positive)
+    if not values.ndim == offsets.ndim == positive.ndim == 1:
         raise InputError("values, offsets and positive must each have one dimension")
     if len(offsets) != n + 1:
         raise InputError(f"{n} items need {n + 1} offsets, got {len(offsets)}")
@@ -226,27 +217,21 @@ def _check_shapes(given: Similarities) -> None:
             f"offsets must rise from 0 to the number of similarities, {len(values)}; they go from "
             f"{offsets[0]} to {offsets[-1]}"
         )
-    if given.ids is not None and len(given.ids) != n:
-        raise InputError(f"{n} items but {len(given.ids)} ids; give one for each")
-    _refuse_repeated(given.ids)
-
-
-def _refuse_repeated(ids: Sequence[str] | None) -> None:
-    if ids is None or len(set(ids)) == len(ids):
-        return
-    repeated = [name for name, count in Counter(ids).items() if count > 1]
-    raise InputError(f"{listed(repeated)}: the id occurs more than once; ids must differ")
+    if ids is not None and len(ids) != n:
+        raise InputError(f"{n} items but {len(ids)} ids; give one for each")
+    repeated = [name for name, count in Counter(ids or ()).items() if count > 1]
+    if repeated:
+        raise InputError(f"{listed(repeated)}: the id occurs more than once; ids must differ")
 
 
 def _whole_numbers(what: str, given: ArrayLike) -> NDArray[np.int64]:
     array = np.asarray(given)
     kind = array.dtype.kind
-    if array.size == 0 or kind in "iu" or (kind == "f" and bool((array % 1 == 0).all())):
-        return array.astype(np.int64, copy=False)
-    for item in array.ravel().tolist():
-        if isinstance(item, bool) or not isinstance(item, (int, float)) or item % 1 != 0:
-            raise InputError(f"{what} must be a whole number, got {item!r}")
-    return array.astype(np.int64)
+    if kind not in "iu" and not (kind == "f" and (array % 1 == 0).all()):
+        for item in array.ravel().tolist():
+            if isinstance(item, bool) or not isinstance(item, (int, float)) or item % 1 != 0:
+                raise InputError(f"{what} must be a whole number, got {item!r}")
+    return array.astype(np.int64, copy=False)
 
 
 def _refuse_text(candidates: Sequence[Any], ids: Sequence[str] | None) -> None:
@@ -306,18 +291,9 @@ def margin_stats(margin: NDArray[np.float64], *, n_skipped: int = 0) -> MarginSt
     if not n:
         return MarginStats(None, None, None, None, None, None, None, 0, n_skipped)
     q10, median, q90 = np.quantile(margin, QUANTILES).tolist()
-    mean = float(margin.mean())
-    return MarginStats(
-        mean_margin=mean,
-        mean_danger=0.0 - mean,  # never -0.0
-        q10_margin=q10,
-        median_margin=median,
-        q90_margin=q90,
-        pass_rate=float((margin > 0).mean()),
-        tie_rate=float((margin == 0).mean()),
-        n=n,
-        n_skipped=n_skipped,
-    )
+    mean, pass_rate, tie_rate = (float(x.mean()) for x in (margin, margin > 0, margin == 0))
+    # The danger is never -0.0.
+    return MarginStats(mean, 0.0 - mean, q10, median, q90, pass_rate, tie_rate, n, n_skipped)
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,23 +343,16 @@ class RankStats(Record):
     def to_dict(self) -> dict[str, Any]:
         """The fields as flat scalars, with `hits@k` for each k."""
         plain: dict[str, Any] = plain_data(self)
-        hits = plain.pop("hits")
-        n, skipped = plain.pop("n"), plain.pop("n_skipped")
-        named = {f"hits@{k}": value for k, value in hits.items()}
-        return {**plain, **named, "n": n, "n_skipped": skipped}
+        counts = {name: plain.pop(name) for name in ("n", "n_skipped")}
+        return plain | {f"hits@{k}": value for k, value in plain.pop("hits").items()} | counts
 
 
 def ranks(similarities: Similarities) -> Ranks:
     """The three ranks of each item."""
     against = np.repeat(similarities.of_positive, similarities.counts)
-    above = similarities.per_item(similarities.negatives > against)
+    strict = 1 + similarities.per_item(similarities.negatives > against)
     level = similarities.per_item(similarities.negatives == against)
-    return Ranks(
-        strict=1 + above,
-        realistic=1 + above + level / 2,
-        pessimistic=1 + above + level,
-        n_negatives=similarities.n_negatives,
-    )
+    return Ranks(strict, strict + level / 2, strict + level, similarities.n_negatives)
 
 
 def rank_stats(found: Ranks, *, hits: Sequence[int] = HITS, n_skipped: int = 0) -> RankStats:
@@ -399,13 +368,14 @@ def rank_stats(found: Ranks, *, hits: Sequence[int] = HITS, n_skipped: int = 0) 
     if not n:
         nothing = dict.fromkeys(depths)
         return RankStats(None, None, None, None, None, None, nothing, 0, n_skipped)
+    ranked = (found.strict, found.realistic, found.pessimistic)
+    strict, realistic, pessimistic = (float(rank.mean()) for rank in ranked)
     # A random ranking has the mean rank 1 + K / 2.
-    excess = float((found.realistic - 1).sum())
-    by_chance = float(found.n_negatives.sum()) / 2
+    excess, by_chance = float((found.realistic - 1).sum()), float(found.n_negatives.sum()) / 2
     return RankStats(
-        mean_rank=float(found.strict.mean()),
-        mean_rank_realistic=float(found.realistic.mean()),
-        mean_rank_pessimistic=float(found.pessimistic.mean()),
+        mean_rank=strict,
+        mean_rank_realistic=realistic,
+        mean_rank_pessimistic=pessimistic,
         adjusted_mean_rank_index=1 - excess / by_chance,
         chance_pass_rate=float((1 / (found.n_negatives + 1)).mean()),
         mrr=float((1 / found.pessimistic).mean()),
@@ -457,11 +427,9 @@ class Tiers(Section):
     @property
     def notes(self) -> list[str]:
         """A sentence for each tier that holds no item."""
-        return [
-            f"{name} holds none of the {self.n} items (few items, or dangers tie)"
-            for name, count in self.counts.items()
-            if not count
-        ]
+        empty = [name for name, count in self.counts.items() if not count]
+        why = f"holds none of the {self.n} items (few items, or dangers tie)"
+        return [f"{name} {why}" for name in empty]
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
@@ -535,7 +503,7 @@ def assign_tiers(
     Raises:
         InputError: the encoder is another one, or a danger is not finite.
     """
-    if encoder is not None and encoder != tiers.encoder:
+    if encoder not in (None, tiers.encoder):
         raise InputError(
             f"the tiers were fitted with encoder {tiers.encoder!r}, these dangers come from "
             f"{encoder!r}; their cutoffs do not fit each other, fit tiers for this encoder"

@@ -113,18 +113,14 @@ class MiningResult(Record):
     ci_low: float | None
     ci_high: float | None
 
-    def of(self, outcome: Outcome) -> list[Mined]:
-        """The candidates with this outcome."""
-        return [item for item in self.candidates if item.outcome == outcome]
-
     def summary(self) -> dict[str, Any]:
         """Everything but the single candidates, as plain data."""
         plain = self.to_dict()
         del plain["candidates"]
-        strengths = [item.strength for item in self.of("accepted")]
+        strengths = [item.strength for item in self.candidates if item.outcome == "accepted"]
         plain["strengths"] = {name: strengths.count(name) for name in ("ultra", "mid", "low")}
-        plain["quarantined"] = len(self.of("quarantined"))
-        return plain
+        outcomes = [item.outcome for item in self.candidates]
+        return {**plain, "quarantined": outcomes.count("quarantined")}
 
 
 def mine(
@@ -155,33 +151,31 @@ def mine(
     given = settings or Settings()
     _check(anchors, positives, pool, ids)
     earlier = near_duplicates(anchors, given.near_duplicate)
-    same = given.near_duplicate - _ROUNDING
+    same, size = given.near_duplicate - _ROUNDING, given.lineup_size
     found: list[Mined] = []
-    for place, similar, repeats, level in _against_pool(anchors, positives, pool):
+    against = _against_pool(anchors, positives, pool)
+    for place, (name, (similar, repeats, level)) in enumerate(zip(ids, against, strict=True)):
         if earlier[place] >= 0:
             original = ids[earlier[place]]
             reason = f"nearly repeats {original!r}"
-            found.append(Mined(ids[place], "quarantined", reason, 0, "none", None, (), original))
+            found.append(Mined(name, "quarantined", reason, 0, "none", None, (), original))
             continue
         allowed = np.flatnonzero((similar < same) & (repeats < same))
-        if len(allowed) < given.lineup_size:
+        if len(allowed) < size:
             raise InputError(
-                f"candidate {ids[place]!r}: the pool has {len(allowed)} negatives for it, a lineup "
-                f"needs {given.lineup_size}; give a larger pool or a smaller lineup"
+                f"candidate {name!r}: the pool has {len(allowed)} negatives for it, a lineup needs "
+                f"{size}; give a larger pool or a smaller lineup"
             )
         rng = generator(given.seed, place)
-        lineups = np.stack(
-            [rng.choice(allowed, given.lineup_size, replace=False) for _ in range(given.lineups)]
-        )
-        danger = similar[lineups].max(axis=1) - level
-        found.append(_tested(ids[place], lineups, danger, given))
+        lineups = np.stack([rng.choice(allowed, size, replace=False) for _ in range(given.lineups)])
+        found.append(_tested(name, lineups, similar[lineups].max(axis=1) - level, given))
     tested = int((earlier < 0).sum())
     accepted = sum(item.outcome == "accepted" for item in found)
-    if not tested:
-        return MiningResult(given, tuple(found), accepted, tested, None, None, None)
-    interval = binomtest(accepted, tested).proportion_ci(method="wilson")
-    ends = float(interval.low), float(interval.high)
-    return MiningResult(given, tuple(found), accepted, tested, accepted / tested, *ends)
+    rate = low = high = None
+    if tested:
+        interval = binomtest(accepted, tested).proportion_ci(method="wilson")
+        rate, low, high = accepted / tested, float(interval.low), float(interval.high)
+    return MiningResult(given, tuple(found), accepted, tested, rate, low, high)
 
 
 def pass_strength(passes: int, lineups: int) -> Strength:
@@ -228,20 +222,19 @@ def _tested(
     if passes < settings.min_passes:
         outcome = "rejected" if strength == "none" else "quarantined"
         reason = f"{passes} of {settings.lineups} lineups, {settings.min_passes} are needed"
-    stored = tuple(lineups[middle].tolist())
-    return Mined(name, outcome, reason, passes, strength, float(danger[middle]), stored)
+    lineup = tuple(lineups[middle].tolist())
+    return Mined(name, outcome, reason, passes, strength, float(danger[middle]), lineup)
 
 
 def _against_pool(
     anchors: NDArray[np.float64], positives: NDArray[np.float64], pool: NDArray[np.float64]
-) -> Iterator[tuple[int, NDArray[np.float64], NDArray[np.float64], float]]:
-    """Per candidate: its place; cosines of anchor and pool, of positive and pool [P]; of both."""
+) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64], float]]:
+    """Per candidate: cosines of anchor and pool, of positive and pool [P]; of both."""
     level = np.einsum("ij,ij->i", anchors, positives)
     for start in range(0, len(anchors), _CHUNK):
         part = slice(start, start + _CHUNK)
-        pairs = zip(anchors[part] @ pool.T, positives[part] @ pool.T, strict=True)
-        for place, (of_anchor, of_positive) in enumerate(pairs, start=start):
-            yield place, of_anchor, of_positive, float(level[place])
+        cosines = (anchors[part] @ pool.T, positives[part] @ pool.T, level[part].tolist())
+        yield from zip(*cosines, strict=True)
 
 
 def _check(
@@ -255,11 +248,10 @@ def _check(
             f"{len(ids)} candidates need as many anchors and positives, got {anchors.shape} and "
             f"{positives.shape}"
         )
-    if pool.ndim != 2 or pool.shape[1] != anchors.shape[1]:
-        raise InputError(
-            f"the pool's embeddings have shape {pool.shape}, the candidates' width is "
-            f"{anchors.shape[1]}"
-        )
+    width = anchors.shape[1]
+    if pool.ndim != 2 or pool.shape[1] != width:
+        what = f"the pool's embeddings have shape {pool.shape}"
+        raise InputError(f"{what}, the candidates' width is {width}")
     if len(set(ids)) != len(ids):
         raise InputError("ids of candidates must differ")
     if not all(np.isfinite(rows).all() for rows in (anchors, positives, pool)):
@@ -317,13 +309,11 @@ def mine_files(
     )
     accepted, quarantined = [], []
     for bundle, item in zip(file.bundles, result.candidates, strict=True):
-        mined = {
-            "id": bundle.id,
-            "anchor": bundle.anchor,
-            "positive": bundle.positive,
-            "negatives": [texts[number] for number in item.lineup],
+        mined: dict[str, Any] = {
+            name: getattr(bundle, name) for name in ("id", "anchor", "positive")
         }
-        found = {"passes": item.passes, "strength": item.strength, "danger": item.danger}
+        mined["negatives"] = [texts[number] for number in item.lineup]
+        found = {name: getattr(item, name) for name in ("passes", "strength", "danger")}
         if item.outcome == "accepted":
             counts = {"passes": item.passes, "lineups": settings.lineups}
             accepted.append({**mined, "mining": {**counts, **found}})

@@ -115,11 +115,9 @@ def _resampled(
     what: str,
 ) -> NDArray[np.float64]:
     """Sum of the differences in each resample, float64 [draws]."""
-    if len(first) != len(second):
-        raise InputError(
-            f"{what}: {len(first)} items against {len(second)}; the same items are needed"
-        )
-    n = len(first)
+    n, other = len(first), len(second)
+    if n != other:
+        raise InputError(f"{what}: {n} items against {other}; the same items are needed")
     if not n:
         raise InputError(f"{what}: no items")
     difference = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
@@ -170,8 +168,8 @@ class Frontier(Record):
     def beaten_by(self, name: str) -> tuple[str, float] | None:
         """The configuration that dominates this one in most resamples, and their share."""
         shares = {other: of.get(name, 0.0) for other, of in self.dominance_probability.items()}
-        most = max(shares.items(), key=lambda pair: pair[1], default=("", 0.0))
-        return most if most[1] else None
+        most = max(shares, key=shares.__getitem__, default="")
+        return (most, shares[most]) if shares.get(most) else None
 
     def write(self, stem: str | Path, *, figures: bool = True) -> list[Path]:
         """Write STEM.json and, with `figures`, STEM.png and STEM.svg; STEM may have such an ending.
@@ -216,7 +214,7 @@ def find_frontier(path: str | Path, *, draws: int = 2000, seed: int = 0) -> Fron
                 ((a.margin[a.rows_of(b)] > 0).astype(float), (b.margin > 0).astype(float))
                 for a, b in zip(tables[one], tables[other], strict=True)
             ]
-            found = dominance_probability(pairs[0], pairs[1], draws=draws, seed=seed)
+            found = dominance_probability(*pairs, draws=draws, seed=seed)
             dominance.setdefault(names[one], {})[names[other]] = found
     on_frontier = undominated(frozen, organic)
     columns = zip(names, frozen.tolist(), organic.tolist(), on_frontier.tolist(), strict=True)
@@ -226,11 +224,10 @@ def find_frontier(path: str | Path, *, draws: int = 2000, seed: int = 0) -> Fron
 def _read_results(path: Path) -> list[dict[str, Any]]:
     """The rows of a CSV, a JSON list or a JSONL file."""
     if path.suffix == ".csv":
-        table = csv.DictReader(io.StringIO(read_text(path)))
-        rows: list[Any] = [
-            {key: _cell(key, value) for key, value in row.items() if key is not None}
-            for row in table
-        ]
+        rows: list[Any] = list(csv.DictReader(io.StringIO(read_text(path))))
+        for row in rows:
+            row.pop(None, None)  # cells beyond the last column
+            row.update({key: _cell(key, value) for key, value in row.items()})
     elif path.suffix == ".jsonl":
         rows = [row for _, row in read_jsonl(path)]
     elif path.suffix == ".json":

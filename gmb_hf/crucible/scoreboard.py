@@ -111,15 +111,11 @@ class Scoreboard(Section):
     def _consistent(self) -> Self:
         check_names(dict.fromkeys(self.by_tier, 0))
         found = {name: stats.n for name, stats in self.by_tier.items()}
-        if found != self.eval_header.tier_distribution:
-            raise ValueError(
-                f"by_tier holds {found} items, tier_distribution says "
-                f"{self.eval_header.tier_distribution}"
-            )
-        if self.overall.n != self.eval_header.item_count:
-            raise ValueError(
-                f"overall.n is {self.overall.n}, item_count is {self.eval_header.item_count}"
-            )
+        said, total = self.eval_header.tier_distribution, self.eval_header.item_count
+        if found != said:
+            raise ValueError(f"by_tier holds {found} items, tier_distribution says {said}")
+        if self.overall.n != total:
+            raise ValueError(f"overall.n is {self.overall.n}, item_count is {total}")
         if self.by_tier and sum(s.correct for s in self.by_tier.values()) != self.overall.correct:
             raise ValueError("the tiers' correct items do not add up to overall.correct")
         try:
@@ -148,16 +144,11 @@ class Scoreboard(Section):
 
 def tier_stats(margin: NDArray[np.float64], rank: NDArray[np.int64]) -> TierStats:
     """Statistics of given items: margins and strict ranks, [n] each."""
-    found = margin_stats(margin)
+    found = margin_stats(margin).to_dict()
     return TierStats(
-        n=len(margin),
+        **{name: found[name] for name in TierStats.model_fields if name in found},
         correct=int((margin > 0).sum()),
-        accuracy=found.pass_rate,
-        pass_rate=found.pass_rate,
-        mean_margin=found.mean_margin,
-        median_margin=found.median_margin,
-        q10_margin=found.q10_margin,
-        q90_margin=found.q90_margin,
+        accuracy=found["pass_rate"],
         mean_rank=float(rank.mean()) if len(margin) else None,
     )
 
@@ -167,14 +158,11 @@ def make_scoreboard(
     rank: ArrayLike,
     tiers: Sequence[str] | NDArray[np.str_] | None = None,
     *,
-    source_hash: str,
-    content_hash: str | None,
-    seed: int,
-    version: str,
     checkpoint_path: str,
     timestamp: str | None = None,
     n_skipped: int = 0,
     scores: str | None = None,
+    **header: Any,
 ) -> Scoreboard:
     """Sum up the items of an evaluation set.
 
@@ -182,11 +170,11 @@ def make_scoreboard(
         margin: [N].
         rank: strict rank, [N].
         tiers: tier of each item; None where there are none.
-        source_hash, content_hash, seed, version: see `EvalHeader`.
         checkpoint_path: the model.
         timestamp: UTC, ISO 8601; now by default.
         n_skipped: items left out because they had no negatives.
         scores: file with the items' margins, beside the scoreboard.
+        header: `source_hash`, `content_hash`, `seed` and `version` (see `EvalHeader`).
 
     Raises:
         InputError: arrays of different lengths, an unknown tier, or an empty version.
@@ -203,16 +191,9 @@ def make_scoreboard(
         name: tier_stats(margins[labels == name], places[labels == name])
         for name in (() if tiers is None else TIERS)
     }
-    header = EvalHeader.of(
-        source_hash=source_hash,
-        content_hash=content_hash,
-        seed=seed,
-        item_count=len(margins),
-        tier_distribution={name: stats.n for name, stats in by_tier.items()},
-        version=version,
-    )
+    items = {name: stats.n for name, stats in by_tier.items()}
     data = {
-        "eval_header": header,
+        "eval_header": EvalHeader.of(**header, item_count=len(margins), tier_distribution=items),
         "overall": tier_stats(margins, places),
         "by_tier": by_tier,
         "timestamp": timestamp or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -241,16 +222,15 @@ def scoreboard_of(
         checkpoint: the model; what made the similarities by default.
     """
     scores = ItemScores.read(scores_path)
+    origin = scores.origin
     made = make_scoreboard(
         scores.margin,
         scores.ranks.strict,
         scores.tiers,
-        source_hash=scores.origin.source_hash,
-        content_hash=scores.origin.content_hash,
+        **origin.model_dump(include={"source_hash", "content_hash", "n_skipped"}),
         seed=seed,
         version=version,
-        checkpoint_path=checkpoint or scores.origin.encoder,
-        n_skipped=scores.origin.n_skipped,
+        checkpoint_path=checkpoint or origin.encoder,
         scores=relative_path(scores_path, Path(out).parent),
     )
     made.write(out)
@@ -263,10 +243,8 @@ def scores_behind(path: str | Path, board: Scoreboard) -> ItemScores | None:
     Raises:
         InputError: there is a file of that name, but the scoreboard was not made of it.
     """
-    if board.x_scores is None:
-        return None
-    place = Path(path).parent / board.x_scores
-    if not place.exists():
+    place = Path(path).parent / (board.x_scores or "")
+    if board.x_scores is None or not place.exists():
         return None
     scores = ItemScores.read(place)
     stats, found = board.overall, margin_stats(scores.margin)

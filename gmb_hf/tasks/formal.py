@@ -107,8 +107,7 @@ class FormalTask(Task):
     @property
     def answer_positions(self) -> tuple[int, ...]:
         """From the separator on, as many positions as the answer has tokens."""
-        first = self.input_length + 1
-        return tuple(range(first, first + self.n_answers))
+        return tuple(range(self.input_length + 1, self.input_length + 1 + self.n_answers))
 
     def operands(self) -> dict[str, Ints]:
         """The column `bits`, int64 [2^n, n]: all inputs, the last bit running fastest."""
@@ -119,9 +118,7 @@ class FormalTask(Task):
 
     def rows(self) -> Ints:
         """Every input with its answer, int64 [2^n, sequence_length]."""
-        bits = self.operands()["bits"]
-        words = self.vocabulary
-        n = self.input_length
+        bits, words, n = self.operands()["bits"], self.vocabulary, self.input_length
         rows = np.full((len(bits), self.sequence_length), words.eos, dtype=np.int64)
         rows[:, 0] = words.bos
         rows[:, 1 : n + 1] = bits

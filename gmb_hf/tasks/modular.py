@@ -17,15 +17,8 @@ from numpy.typing import NDArray
 
 from gmb_hf.errors import InputError, choose, positive_int
 from gmb_hf.errors import fraction as checked_fraction
-from gmb_hf.tasks.task import (
-    EquationTokens,
-    Ints,
-    Task,
-    Vocabulary,
-    check_row_count,
-    corrupt,
-    split_pairs,
-)
+from gmb_hf.tasks import task
+from gmb_hf.tasks.task import EquationTokens, Ints, Task, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -139,7 +132,7 @@ class ModularTask(Task):
         operation_id(self.operation, 0, self.op_token)
         positive_int("prime", self.prime)
         # The size first: trial division takes hours on what is too large anyway.
-        check_row_count(f"{self.operation} modulo {self.prime}", self.prime**2)
+        task.check_row_count(f"{self.operation} modulo {self.prime}", self.prime**2)
         if not is_prime(self.prime):
             guess = nearest_prime(self.prime)
             raise InputError(f"prime must be a prime number, got {self.prime}; {guess} is one")
@@ -189,10 +182,8 @@ class ModularTask(Task):
         """
         form = OPERATIONS[self.operation].text + " = {c} (mod {p})"
         a, b = (column.tolist() for column in self.operands().values())
-        answers = self.answers()[:, 0].tolist()
-        return [
-            form.format(a=x, b=y, c=c, p=self.prime) for x, y, c in zip(a, b, answers, strict=True)
-        ]
+        equations = zip(a, b, self.answers()[:, 0].tolist(), strict=True)
+        return [form.format(a=x, b=y, c=c, p=self.prime) for x, y, c in equations]
 
     def operands(self) -> dict[str, Ints]:
         """The columns `a` and `b`, a outer and b inner; a division leaves out b = 0."""
@@ -207,15 +198,12 @@ class ModularTask(Task):
         c is the true answer; the two EOS end the row and pad it.
         """
         a, b = self.operands().values()
-        words = self.vocabulary
-        rows = np.empty((len(a), self.sequence_length), dtype=np.int64)
-        rows[:, 0] = words.bos
-        rows[:, 1] = a
-        rows[:, 2] = self.equation.operation
-        rows[:, 3] = b
-        rows[:, 4] = words.eq
-        rows[:, 5] = OPERATIONS[self.operation].result(a, b, self.prime) % self.prime
-        rows[:, 6:] = words.eos
+        words, operation = self.vocabulary, self.equation.operation
+        c = OPERATIONS[self.operation].result(a, b, self.prime) % self.prime
+        rows = np.full((len(a), self.sequence_length), words.eos, dtype=np.int64)
+        columns: tuple[Ints | int, ...] = (words.bos, a, operation, b, words.eq, c)
+        for place, column in enumerate(columns):
+            rows[:, place] = column
         return rows
 
     def split(self, fraction: float = 0.5, data_seed: int = 42) -> tuple[Ints, Ints]:
@@ -223,10 +211,11 @@ class ModularTask(Task):
         if not self.keep_pairs_together:
             return super().split(fraction, data_seed)
         a, b = self.operands().values()
-        return split_pairs(b * self.prime + a, fraction, data_seed)
+        return task.split_pairs(b * self.prime + a, fraction, data_seed)
 
     def _corrupted_answers(
         self, answers: Ints, train: Ints, data_seed: int
     ) -> tuple[Ints, NDArray[np.bool_]]:
-        noisy, mask = corrupt(answers[:, 0], train, self.corruption_rate, self.prime, data_seed)
+        rate = self.corruption_rate
+        noisy, mask = task.corrupt(answers[:, 0], train, rate, self.prime, data_seed)
         return noisy[:, None], mask

@@ -40,9 +40,9 @@ def write_shard(path: str | Path, tokens: ArrayLike) -> Path:
         raise InputError(f"{path}: there is no token to write")
     if not np.issubdtype(ids.dtype, np.integer):
         raise InputError(f"{path}: tokens must be whole numbers, got {ids.dtype}")
-    if ids.min() < 0 or ids.max() > 0xFFFF:
-        found = f"{ids.min()} to {ids.max()}"
-        raise InputError(f"{path}: a shard holds ids from 0 to 65535, got {found}")
+    low, high = ids.min(), ids.max()
+    if low < 0 or high > 0xFFFF:
+        raise InputError(f"{path}: a shard holds ids from 0 to 65535, got {low} to {high}")
     header = np.zeros(HEADER_INTS, dtype="<i4")
     header[:3] = MAGIC, VERSION, ids.size
     return write_bytes(path, header.tobytes() + ids.astype("<u2").tobytes())
@@ -64,19 +64,20 @@ def read_shard(path: str | Path) -> NDArray[np.uint16]:
     magic = int.from_bytes(content[:4], "little")
     if len(content) >= 4 and magic != MAGIC:
         raise InputError(f"{path}: not a token shard: it starts with {magic}, a shard with {MAGIC}")
-    if len(content) < HEADER_BYTES:
+    body = len(content) - HEADER_BYTES
+    if body < 0:
         fault = f"truncated: {len(content)} bytes, the header alone takes {HEADER_BYTES}"
         raise InputError(f"{path}: {fault}; export it again")
     version, count = (int(v) for v in np.frombuffer(content, dtype="<i4", count=3)[1:])
     if version != VERSION:
         raise InputError(f"{path}: shard version {version} is unknown; this reads {VERSION}")
-    body = len(content) - HEADER_BYTES
+    fault = ""
     if body % 2:
         fault = f"{body} bytes of tokens, an odd number, where each takes two"
-        raise InputError(f"{path}: {fault}; export it again")
-    if count != body // 2:
+    elif count != body // 2:
         fault = "truncated" if count > body // 2 else "longer than its header says"
-        fault = f"{fault}: the header names {count} tokens, the file holds {body // 2}"
+        fault += f": the header names {count} tokens, the file holds {body // 2}"
+    if fault:
         raise InputError(f"{path}: {fault}; export it again")
     return np.frombuffer(content, dtype="<u2", offset=HEADER_BYTES).astype(np.uint16)
 

@@ -78,9 +78,8 @@ def train_rows(n_rows: int, fraction: float) -> int:
         # The slack gives 4000 of 9409 rows for the fraction 4000/9409, not 3999.
         count = int(n_rows * checked_fraction("fraction", fraction) + 1e-9)
     if not 0 < count < n_rows:
-        left = f"{count} to train on and {n_rows - count} held out"
-        hint = "both sides need at least one"
-        raise InputError(f"fraction {fraction!r} of {n_rows} rows leaves {left}; {hint}")
+        left = f"{count} to train on and {n_rows - count} held out; both sides need at least one"
+        raise InputError(f"fraction {fraction!r} of {n_rows} rows leaves {left}")
     return count
 
 
@@ -102,9 +101,8 @@ def split_indices(n_rows: int, fraction: float, data_seed: int) -> tuple[Ints, I
 def split_pairs(partner: Ints, fraction: float, data_seed: int) -> tuple[Ints, Ints]:
     """Like `split_indices`, with every row and its partner on the same side.
 
-    The number of training rows is the same as without pairing, for every seed, so that runs of
-    many seeds can be stacked; where a pair would straddle the cut, a row that is its own partner
-    makes up the difference.
+    There are as many training rows as without pairing, for every seed, so that runs can be stacked;
+    where a pair would straddle the cut, a row that is its own partner makes up the difference.
 
     Args:
         partner: int64 [N], the index of each row's partner; a row may be its own.
@@ -121,15 +119,14 @@ def split_pairs(partner: Ints, fraction: float, data_seed: int) -> tuple[Ints, I
     chosen = np.cumsum(sizes) <= count
     if sizes[chosen].sum() < count:
         # One row short: the next row is the first half of a pair.
-        spare = np.flatnonzero(single & ~chosen)
+        spare, taken = np.flatnonzero(single & ~chosen), np.flatnonzero(single & chosen)
         if spare.size:
             chosen[spare[0]] = True
-        else:
-            given_back = np.flatnonzero(single & chosen)
-            if not given_back.size:
-                raise InputError(f"{count} rows cannot be made of whole pairs; take one more")
-            chosen[given_back[-1]] = False
+        elif taken.size:
+            chosen[taken[-1]] = False
             chosen[np.flatnonzero(~single & ~chosen)[0]] = True
+        else:
+            raise InputError(f"{count} rows cannot be made of whole pairs; take one more")
     return _with_partners(first[chosen], partner), _with_partners(first[~chosen], partner)
 
 
@@ -164,9 +161,8 @@ def corrupt(
 
 def _with_partners(first: Ints, partner: Ints) -> Ints:
     both = np.stack([first, partner[first]], axis=1).astype(np.int64)  # [pairs, 2]
-    twice = both[:, 1] == both[:, 0]
-    kept: Ints = both[~np.stack([np.zeros_like(twice), twice], axis=1)]
-    return kept
+    again = both[:, 1] == both[:, 0]
+    return np.asarray(both[~np.stack([np.zeros_like(again), again], axis=1)])
 
 
 IGNORED = -100
@@ -206,15 +202,12 @@ class TaskData:
 
     def fingerprint(self) -> str:
         """SHA-256 (64 hex digits) of the training and held-out rows with their true answers."""
-        return _content_hash(
-            "gmb-task-data-1",
-            self.vocab_size,
-            self.answer_positions,
-            self.input_ids[self.train_index],
-            self.true_answers[self.train_index],
-            self.input_ids[self.test_index],
-            self.true_answers[self.test_index],
-        )
+        parts = [
+            rows[index]
+            for index in (self.train_index, self.test_index)
+            for rows in (self.input_ids, self.true_answers)
+        ]
+        return _content_hash("gmb-task-data-1", self.vocab_size, self.answer_positions, *parts)
 
 
 class Task(ABC):
@@ -295,17 +288,8 @@ class Task(ABC):
         true_answers = rows[:, self._answer_columns]
         answers, corrupted = self._corrupted_answers(true_answers, train, data_seed)
         rows[:, self._answer_columns] = answers
-        return TaskData(
-            input_ids=rows,
-            labels=self._labels(rows),
-            answers=answers,
-            true_answers=true_answers,
-            corrupted=corrupted,
-            train_index=train,
-            test_index=test,
-            vocab_size=self.vocab_size,
-            answer_positions=self.answer_positions,
-        )
+        made = (rows, self._labels(rows), answers, true_answers, corrupted, train, test)
+        return TaskData(*made, self.vocab_size, self.answer_positions)
 
     def fingerprint(self) -> str:
         """SHA-256 (64 hex digits) of the rows' content, independent of any split."""
@@ -339,10 +323,9 @@ class Task(ABC):
         if self.corrupts_labels:
             columns["true_answer"] = _scalar(data.true_answers)
             columns["corrupted"] = data.corrupted
-        splits = {"train": data.train_index, "test": data.test_index}
         return {
             split: _table({name: values[index] for name, values in columns.items()})
-            for split, index in splits.items()
+            for split, index in (("train", data.train_index), ("test", data.test_index))
         }
 
     def full_table(self) -> pa.Table:
@@ -360,9 +343,8 @@ class Task(ABC):
         return labels
 
     def _columns(self, rows: Ints) -> dict[str, NDArray[Any]]:
-        answer = _scalar(rows[:, self._answer_columns])
-        known = {"input_ids": rows, "labels": self._labels(rows)}
-        return {**known, **self.operands(), "answer": answer}
+        first = {"input_ids": rows, "labels": self._labels(rows)}
+        return {**first, **self.operands(), "answer": _scalar(rows[:, self._answer_columns])}
 
     def _corrupted_answers(
         self, answers: Ints, train: Ints, data_seed: int
@@ -395,12 +377,8 @@ def _table(columns: Mapping[str, NDArray[Any]]) -> pa.Table:
 def _content_hash(
     kind: str, vocab_size: int, answer_positions: tuple[int, ...], *arrays: Ints
 ) -> str:
-    header = {
-        "format": kind,
-        "vocab_size": vocab_size,
-        "answer_positions": list(answer_positions),
-        "shapes": [list(array.shape) for array in arrays],
-    }
+    about = {"format": kind, "vocab_size": vocab_size, "answer_positions": answer_positions}
+    header = {**about, "shapes": [array.shape for array in arrays]}  # lists in JSON, as tuples are
     digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode() + b"\n")
     for array in arrays:
         digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())

@@ -31,6 +31,7 @@ PIECE = 1 << 16
 """Characters of a document that are held at once, more or less."""
 
 _CHUNK = 1 << 16
+_EMPTY = "is empty; a text file with at least one document is needed"
 _BREAKS = "\r\n"
 _WORD_END = re.compile(r"(?<=\S)(?=\s)")
 _MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -58,12 +59,11 @@ def file_pieces(
         InputError: the file is missing, empty, holds nothing but separators, or is in another
             encoding.
     """
-    found = False
+    piece = None
     for piece in pieces(_decoded(Path(path)), separator, limit=limit):
-        found = True
         yield piece
-    if not found:
-        raise InputError(f"{path}: is empty; a text file with at least one document is needed")
+    if piece is None:
+        raise InputError(f"{path}: {_EMPTY}")
 
 
 def pieces(
@@ -115,8 +115,8 @@ def _cut(rest: str, limit: int) -> Iterator[Piece]:
 
 def _place(text: str, limit: int) -> int:
     """Where to cut: at the end of the last word before the limit."""
-    ends = [match.start() for match in _WORD_END.finditer(text, limit // 2, limit)]
-    return ends[-1] if ends else limit
+    ends = (match.start() for match in _WORD_END.finditer(text, limit // 2, limit))
+    return max(ends, default=limit)
 
 
 def _decoded(path: Path) -> Iterator[str]:
@@ -145,10 +145,8 @@ def _decoded(path: Path) -> Iterator[str]:
 
 
 def _another_encoding(path: Path, place: int, guess: str) -> InputError:
-    return InputError(
-        f"{path}: is not UTF-8 text (byte {place}); convert it, e.g. "
-        f"iconv -f {guess} -t UTF-8 {path}"
-    )
+    hint = f"convert it, e.g. iconv -f {guess} -t UTF-8 {path}"
+    return InputError(f"{path}: is not UTF-8 text (byte {place}); {hint}")
 
 
 class Tally:
@@ -161,8 +159,7 @@ class Tally:
     """
 
     def __init__(self) -> None:
-        self.n_bytes = 0
-        self.documents = 0
+        self.n_bytes = self.documents = 0
         self.byte_counts: NDArray[np.int64] = np.zeros(256, dtype=np.int64)
         self._digest = hashlib.sha256()
 
@@ -190,12 +187,9 @@ class Tally:
 
     def to_dict(self) -> dict[str, Any]:
         """Counts and hash as plain data."""
-        return {
-            "bytes": self.n_bytes,
-            "documents": self.documents,
-            "content_hash": self.content_hash,
-            "byte_counts": self.byte_counts.tolist(),
-        }
+        counts = {"bytes": self.n_bytes, "documents": self.documents}
+        byte_counts = self.byte_counts.tolist()
+        return {**counts, "content_hash": self.content_hash, "byte_counts": byte_counts}
 
 
 @dataclass(frozen=True)
@@ -272,20 +266,14 @@ class HubText:
 Text = TextFile | HubText
 """Documents under a `name`, that `pieces` reads, more than once, from `source`."""
 
+_STORIES = HubText("tinystories", "roneneldan/TinyStories", None, ("train",))
+_SHAKESPEARE = HubText("shakespeare", "karpathy/tiny_shakespeare", None, ("train",))
+_WIKITEXT = HubText("wikitext2", "Salesforce/wikitext", "wikitext-2-raw-v1", ("train",), False)
 DOMAINS = {
-    "tinystories": (
-        HubText("tinystories", "roneneldan/TinyStories", None, ("train",)),
-        ("validation",),
-    ),
+    "tinystories": (_STORIES, ("validation",)),
     # The protocol's held-out text is the whole of it.
-    "shakespeare": (
-        HubText("shakespeare", "karpathy/tiny_shakespeare", None, ("train",)),
-        ("train", "validation", "test"),
-    ),
-    "wikitext2": (
-        HubText("wikitext2", "Salesforce/wikitext", "wikitext-2-raw-v1", ("train",), False),
-        ("test",),
-    ),
+    "shakespeare": (_SHAKESPEARE, ("train", "validation", "test")),
+    "wikitext2": (_WIKITEXT, ("test",)),
 }
 """Known without a file: each with the splits to train on, and those that are held out."""
 
@@ -332,7 +320,7 @@ def _read_source(word: str, option: str, separator: str | None, held_out: bool) 
     path = Path(place)
     check_file(path)
     if not path.stat().st_size:
-        raise InputError(f"{path}: is empty; a text file with at least one document is needed")
+        raise InputError(f"{path}: {_EMPTY}")
     return TextFile(name.strip(), path, separator)
 
 
@@ -374,14 +362,9 @@ class TextScore:
 
     def to_dict(self) -> dict[str, Any]:
         """The three numbers and the three counts as plain data."""
-        return {
-            "loss": self.loss,
-            "perplexity": self.perplexity,
-            "bits_per_byte": self.bits_per_byte,
-            "tokens": self.tokens,
-            "bytes": self.n_bytes,
-            "documents": self.documents,
-        }
+        rates = ("loss", "perplexity", "bits_per_byte")
+        counts = {"tokens": self.tokens, "bytes": self.n_bytes, "documents": self.documents}
+        return {name: getattr(self, name) for name in rates} | counts
 
 
 def unigram_score(train_counts: ArrayLike, counts: ArrayLike, documents: int) -> TextScore:
@@ -417,24 +400,20 @@ def heldout_perplexity(predictions: Any, references: Any, **settings: Any) -> di
         check_settings(settings)
         if predictions is None or references is None:
             raise InputError(f"{'predictions' if predictions is None else 'references'} is missing")
-        if len(predictions) != len(references):
-            sizes = f"{len(references)} sizes in references"
-            raise InputError(
-                f"{len(predictions)} documents in predictions, {sizes}; give one for each"
-            )
-        if not len(predictions):
+        n, sizes = len(predictions), len(references)
+        if n != sizes:
+            what = f"{n} documents in predictions, {sizes} sizes in references"
+            raise InputError(f"{what}; give one for each")
+        if not n:
             raise InputError("there is no document")
-        each = list(map(_score, predictions, references, range(len(predictions))))
-        whole = TextScore(
-            math.fsum(score.nats for score in each),
-            sum(score.tokens for score in each),
-            sum(score.n_bytes for score in each),
-            len(each),
+        each = list(map(_score, predictions, references, range(n)))
+        tokens, n_bytes = (
+            sum(getattr(one, name) for one in each) for name in ("tokens", "n_bytes")
         )
-        found = whole.to_dict()
+        found = TextScore(math.fsum(one.nats for one in each), tokens, n_bytes, n).to_dict()
         if settings.get("return_per_document"):
-            found["loss_per_document"] = [score.loss for score in each]
-            found["bits_per_byte_per_document"] = [score.bits_per_byte for score in each]
+            for name in ("loss", "bits_per_byte"):
+                found[f"{name}_per_document"] = [getattr(one, name) for one in each]
         return found
 
 
@@ -476,14 +455,12 @@ def disagreement(samples: Sequence[Sequence[Hashable]]) -> float:
     >>> disagreement([["a", "a", "b", "a"], ["a", "b", "c", "d"]])
     0.5
     """
-    counts = {len(row) for row in samples}
-    if not counts or min(counts) < 2:
+    counts = [len(row) for row in samples]
+    k, most = min(counts, default=0), max(counts, default=0)
+    if k < 2:
         raise InputError("self-consistency needs prompts with at least 2 samples each")
-    if len(counts) > 1:
-        found = f"{min(counts)} to {max(counts)}"
-        raise InputError(
-            f"self-consistency needs equally many samples of every prompt, got {found}"
-        )
-    (k,) = counts
+    if k < most:
+        what = "self-consistency needs equally many samples of every prompt"
+        raise InputError(f"{what}, got {k} to {most}")
     agreeing = sum(Counter(row).most_common(1)[0][1] for row in samples)
     return 1 - agreeing / (k * len(samples))
