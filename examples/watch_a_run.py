@@ -34,7 +34,7 @@ from gmb_hf.monitor.callback import LOG_FILE, GMBCallback
 from gmb_hf.report import style
 from gmb_hf.training.ensemble import adamw, initial_model
 from gmb_hf.training.observables import spectral_entropy
-from gmb_hf.training.stacked import log_metadata
+from gmb_hf.training.seeds import log_metadata
 
 INDICATOR = "embedding_entropy_drop"
 FRESH_SEEDS = (50_001, 50_003)  # neither explored nor judged by any preset

@@ -29,8 +29,7 @@ from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training.checkpoints import model_folder
 from gmb_hf.training.config import RunConfig, first_difference, parse_seeds
 from gmb_hf.training.presets import design_of, preset
-from gmb_hf.training.single import train_seeds
-from gmb_hf.training.stacked import finished_seeds
+from gmb_hf.training.seeds import finished_seeds, train_seeds
 
 _FOLLOWING = {
     "smoke": "gmb run --preset quick --out runs/quick",

@@ -84,7 +84,7 @@ def together(target: Callable[..., None], *arguments: Any, processes: int) -> li
 def started(target: Callable[..., None], *arguments: Any) -> BaseProcess:
     """A process that runs `target(*arguments)`, with the environment and the paths of this one."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["gmb_hf.training.single", "gmb_hf.training.stacked"])
+    context.set_forkserver_preload(["gmb_hf.training.seeds"])
     process = context.Process(target=_begin, args=(dict(os.environ), target, arguments))
     process.start()
     return process

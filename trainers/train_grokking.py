@@ -67,28 +67,29 @@ def train(
     about: Mapping[str, Any],
 ) -> list[Path]:
     """Train this process's part; the files of all logs so far on the main process, else none."""
-    from gmb_hf.training import single, stacked
+    from gmb_hf.training import seeds as training
     from gmb_hf.training.launch import Bar, make_accelerator, own_share
-    from gmb_hf.training.stacked import Callbacks
 
     accelerator = make_accelerator(cpu=cpu)
     main_process = accelerator.is_main_process
     if engine == "stacked":
         seeds = own_share(seeds, accelerator)
-    done = len(set(seeds) & stacked.finished_seeds(out))
+    done = len(set(seeds) & training.finished_seeds(out))
     steps = config.training.steps
     # One bar is enough for a terminal; the other processes train alike.
     shown = Bar(len(seeds) * steps, done * steps) if main_process else contextlib.nullcontext()
     with shown as bar:
         if engine == "single":
-            paths = single.train(
-                config, seeds, out, accelerator=accelerator, listener=bar, about=about
-            )
+            given: Any = {"accelerator": accelerator, "about": about}
+            paths = training.train_single(config, seeds, out, listener=bar, **given)
         else:
-            device, callbacks = accelerator.device.type, Callbacks(about=about)
-            stacked.train(config, seeds, out, listener=bar, device=device, callbacks=callbacks)
+            given = {
+                "device": accelerator.device.type,
+                "callbacks": training.Callbacks(about=about),
+            }
+            training.train_stacked(config, seeds, out, listener=bar, **given)
             accelerator.wait_for_everyone()
-            paths = stacked.log_paths(out)
+            paths = training.log_paths(out)
     return paths if main_process else []
 
 

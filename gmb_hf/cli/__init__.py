@@ -9,6 +9,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+import gmb_hf.training  # noqa: F401  says how threads wait, before a command loads torch
+
 _INTERRUPTED = 130
 
 

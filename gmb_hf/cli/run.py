@@ -78,7 +78,7 @@ def train(
     from gmb_hf.hub.sources import data_source
     from gmb_hf.training.config import parse_seeds
     from gmb_hf.training.presets import preset as named
-    from gmb_hf.training.single import train_seeds
+    from gmb_hf.training.seeds import train_seeds
 
     config = named(preset).changed(changes or [])
     wanted = parse_seeds(seeds or f"{config.seeds.explore},{config.seeds.evaluate}")

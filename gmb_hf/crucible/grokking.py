@@ -41,8 +41,7 @@ from gmb_hf.training.ensemble import Ensemble, task_data
 from gmb_hf.training.launch import MEMORISED
 from gmb_hf.training.observables import cosines, model_hidden
 from gmb_hf.training.presets import design_of
-from gmb_hf.training.single import train_seeds
-from gmb_hf.training.stacked import Callbacks, TrainingCallback, finished_seeds
+from gmb_hf.training.seeds import Callbacks, TrainingCallback, finished_seeds, train_seeds
 
 Q10 = "crucible_margin_q10"
 TRAIN_Q10 = "crucible_train_margin_q10"

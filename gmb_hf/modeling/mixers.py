@@ -188,11 +188,7 @@ def neighbour_sums(
 
 @torch.no_grad()
 def hebbian_pull(
-    embedding: Tensor,
-    input_ids: Tensor,
-    window: int,
-    rate: float,
-    present: Tensor | None = None,
+    embedding: Tensor, input_ids: Tensor, window: int, rate: float, present: Tensor | None = None
 ) -> None:
     """Move each token's embedding, in place, by `rate` times the mean pull over its occurrences.
 

@@ -28,7 +28,7 @@ from gmb_hf.sequential.matrix import RetentionMatrix, read_matrix, write_matrix
 from gmb_hf.sequential.train import Phases
 from gmb_hf.training.checkpoints import States, check_config, group_name, read_config_file
 from gmb_hf.training.config import format_seeds, parse_seeds
-from gmb_hf.training.stacked import versions
+from gmb_hf.training.seeds import versions
 from gmb_hf.training.variants import DENSE, Variant
 
 DESIGN, MATRIX = "sequential.yaml", "matrix.csv"

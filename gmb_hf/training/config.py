@@ -701,10 +701,7 @@ class RunConfig(Config):
         benchmark = self.benchmark.to_dict()
         if not self.benchmark.combination:  # as before there was one, so that logs agree
             del benchmark["combination"]
-        return {
-            "benchmark": benchmark,
-            "seeds": dataclasses.asdict(self.seeds),
-        }
+        return {"benchmark": benchmark, "seeds": dataclasses.asdict(self.seeds)}
 
     def training_hash(self) -> str:
         """SHA-256 of `training_identity`, 64 hex digits."""

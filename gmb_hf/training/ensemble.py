@@ -26,12 +26,7 @@ from gmb_hf.modeling.modeling_grokking import BandedLinear
 from gmb_hf.tasks.task import Task, TaskData
 from gmb_hf.training.blocks import Forward, Weights, Workspace
 from gmb_hf.training.config import ModelSettings, RunConfig, TaskSettings, TrainingSettings
-from gmb_hf.training.equations import (
-    EquationForward,
-    EquationLayout,
-    Equations,
-    answer_losses,
-)
+from gmb_hf.training.equations import EquationForward, EquationLayout, Equations, answer_losses
 from gmb_hf.training.rows import RowForward, RowLayout, row_tree
 
 MIXER_LR = 10.0  # times the learning rate, for the few numbers that a mixer learns

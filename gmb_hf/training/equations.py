@@ -363,12 +363,7 @@ def attend_pairs(
 
 
 def _project(
-    weights: Weights,
-    layer: str,
-    heads: int,
-    alone: list[Tensor],
-    second: PairSum,
-    equals: PairSum,
+    weights: Weights, layer: str, heads: int, alone: list[Tensor], second: PairSum, equals: PairSum
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]:
     """What attention multiplies.
 
@@ -557,10 +552,7 @@ def table_rows(states: Tensor, layout: EquationLayout, equations: Equations) -> 
     p, n = layout.residues, equations.answers.shape[1]
     bos, a, operation, b, equals = states.split([1, p, 1, p, 1], dim=1)
     second = equations.pick_second(b)
-    return torch.cat(
-        [bos, a, operation.expand_as(a), second, equals.expand(-1, n, -1)],
-        dim=1,
-    )
+    return torch.cat([bos, a, operation.expand_as(a), second, equals.expand(-1, n, -1)], dim=1)
 
 
 def _attend_prefix(queries: Rows, keys: Rows, values: Rows, heads: int) -> tuple[Tensor, Tensor]:

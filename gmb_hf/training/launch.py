@@ -14,7 +14,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import timedelta
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -56,13 +55,9 @@ class Listener:
 class _Rate(ProgressColumn):
     """So many units a second."""
 
-    def __init__(self, unit: str) -> None:
-        super().__init__()
-        self._unit = unit
-
     def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        return Text("-" if speed is None else f"{speed:,.0f} {self._unit}/s", style="cyan")
+        speed, unit = task.finished_speed or task.speed, task.fields["unit"]
+        return Text("-" if speed is None else f"{speed:,.0f} {unit}/s", style="cyan")
 
 
 class TrainingBar:
@@ -84,14 +79,13 @@ class TrainingBar:
             TextColumn("[bold]training"),
             BarColumn(bar_width=12),
             TextColumn("{task.percentage:>3.0f}%"),
-            _Rate(self.unit),
+            _Rate(),
             TextColumn("{task.fields[shown]}"),
             TimeRemainingColumn(),
             console=console or Console(stderr=True),
         )
-        self._task = self._progress.add_task(
-            "training", total=total, completed=done, shown=self.shown
-        )
+        fields = {"unit": self.unit, "shown": self.shown}
+        self._task = self._progress.add_task("training", total=total, completed=done, **fields)
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -140,7 +134,13 @@ def exit_code(work: Callable[[], None]) -> int:
     try:
         with ending_together():
             work()
-            leave_together()
+            # Left to the interpreter's end, one process may still speak when the other is gone,
+            # and abort.
+            from torch import distributed
+
+            if distributed.is_available() and distributed.is_initialized():
+                distributed.barrier()
+                distributed.destroy_process_group()
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -153,22 +153,14 @@ def exit_code(work: Callable[[], None]) -> int:
     return 0
 
 
-def leave_together() -> None:
-    """Close the connections between processes, once all have come to their end.
-
-    Left to the interpreter's end, one process may still speak when the other is gone, and abort.
-    """
-    from torch import distributed
-
-    if distributed.is_available() and distributed.is_initialized():
-        distributed.barrier()
-        distributed.destroy_process_group()
-
-
 @contextlib.contextmanager
 def ending_together() -> Iterator[None]:
     """Turn the launcher's signal to stop, and the loss of another process, into `Stopped`."""
-    before = signal.signal(signal.SIGTERM, _stop)
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        raise Stopped("the launcher asked, as it does when another process has died")
+
+    before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     except RuntimeError as error:
@@ -177,10 +169,6 @@ def ending_together() -> Iterator[None]:
         raise Stopped("another process of this training is gone") from error
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _stop(number: int, frame: FrameType | None) -> NoReturn:
-    raise Stopped("the launcher asked, as it does when another process has died")
 
 
 def make_accelerator(*, cpu: bool, **settings: Any) -> Accelerator:
@@ -202,25 +190,13 @@ def make_accelerator(*, cpu: bool, **settings: Any) -> Accelerator:
         kwargs_handlers=[InitProcessGroupKwargs(timeout=_PATIENCE)],
         **settings,
     )
-    check_world(accelerator.num_processes)
-    return accelerator
-
-
-def check_world(processes: int) -> None:
-    """Refuse a launch whose processes do not know of each other.
-
-    Args:
-        processes: how many this process sees.
-
-    Raises:
-        InputError: WORLD_SIZE, which the launcher sets, is another number.
-    """
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    if world != processes:
+    world, seen = int(os.environ.get("WORLD_SIZE", "1")), accelerator.num_processes
+    if world != seen:
         raise InputError(
-            f"{world} processes were launched but each sees {processes}; on a CPU pass --cpu "
+            f"{world} processes were launched but each sees {seen}; on a CPU pass --cpu "
             "and launch with torchrun --nproc_per_node N"
         )
+    return accelerator
 
 
 def own_share(seeds: Sequence[int], accelerator: Accelerator) -> Sequence[int]:
@@ -262,7 +238,7 @@ def chosen_device(device: str, *, option: str = "--device") -> str:
     return "cuda" if has_cuda and device != "cpu" else "cpu"
 
 
-@contextmanager
+@contextlib.contextmanager
 def silence_transformers() -> Iterator[None]:
     """No progress bars and no warnings of transformers, and none of saving by Accelerate."""
     from transformers.utils import logging as remarks

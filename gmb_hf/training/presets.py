@@ -99,11 +99,7 @@ def hierarchical() -> RunConfig:
         model=replace(base.model, layers=2, cycles=2, inner_steps=2, halting=True),
         training=replace(base.training, steps=1500, weight_decay=2.0, beta2=0.99, seeds_at_once=12),
         benchmark=base.benchmark.replace(
-            horizon=100,
-            safe_gap=150,
-            burn_in=100,
-            lead_time_target=30,
-            lead_time_median_min=30,
+            horizon=100, safe_gap=150, burn_in=100, lead_time_target=30, lead_time_median_min=30
         ),
     )
 

@@ -148,7 +148,9 @@ class TestWords:
     def test_unknown_or_bad(
         self, arguments: tuple[str, ...], hint: str, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr("gmb_hf.training.stacked.train", lambda *_, **__: pytest.fail("began"))
+        monkeypatch.setattr(
+            "gmb_hf.training.seeds.train_stacked", lambda *_, **__: pytest.fail("began")
+        )
         if not hint:  # a bare group of commands shows its help
             done = gmb(*arguments)
             assert (done.code, done.err) == (2, "")

@@ -178,12 +178,12 @@ def memorised(tmp_path_factory):
     ("owner", "name", "call"),
     [
         ("gmb_hf.training.ensemble.Ensemble", "update", 395),  # of 2 x 200
-        ("gmb_hf.training.stacked", "write_log", 2),
+        ("gmb_hf.training.seeds", "write_log", 2),
         ("gmb_hf.crucible.grokking", "read_bundles", 1),
     ],
 )
 def test_an_interrupted_command_goes_on(memorised, tmp_path, monkeypatch, owner, name, call):
-    monkeypatch.setattr("gmb_hf.training.stacked.SAVE_EVERY_SECONDS", -1.0)
+    monkeypatch.setattr("gmb_hf.training.seeds.SAVE_EVERY_SECONDS", -1.0)
     asked = (*ASKED, *MEMORISING, "--seeds", "0:4", "--out", tmp_path / "out")
     with monkeypatch.context() as patch:
         stop_at(patch, pkgutil.resolve_name(owner), name, call)

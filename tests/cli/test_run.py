@@ -128,7 +128,7 @@ class TestUnsound:
         ],
     )
     def test_nothing_is_trained(self, change: str, named: str, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr("gmb_hf.training.stacked.train_group", _must_not_run)
+        monkeypatch.setattr("gmb_hf.training.seeds.train_group", _must_not_run)
         assert named in refused(*SMOKE, "--out=x", f"--set={change}")
         assert not Path("x").exists()
 
@@ -137,7 +137,7 @@ class TestResume:
     def test_trains_nothing_and_writes_the_same_bytes(
         self, copy: Path, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr("gmb_hf.training.stacked.train_group", _must_not_run)
+        monkeypatch.setattr("gmb_hf.training.seeds.train_group", _must_not_run)
         before = contents(copy)
         assert gmb(*SMOKE, "--out", copy).code == 0
         shows_figures = ("report.md", "card/README.md")
@@ -159,7 +159,7 @@ class TestResume:
     def test_another_config_or_design_is_refused_and_nothing_changes(
         self, copy: Path, change: str, named: str, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr("gmb_hf.training.stacked.train_group", _must_not_run)
+        monkeypatch.setattr("gmb_hf.training.seeds.train_group", _must_not_run)
         before = contents(copy)
         message = refused(*SMOKE, "--out", copy, f"--set={change}")
         assert named in message
@@ -249,7 +249,7 @@ class TestInterrupted:
     @pytest.fixture
     def interrupt(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
         """Press Ctrl-C after so many updates; states are saved at every checkpoint."""
-        monkeypatch.setattr("gmb_hf.training.stacked.SAVE_EVERY_SECONDS", 0.0)
+        monkeypatch.setattr("gmb_hf.training.seeds.SAVE_EVERY_SECONDS", 0.0)
         update = Ensemble.update
 
         def press_after(updates: int) -> None:

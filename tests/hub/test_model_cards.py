@@ -19,10 +19,10 @@ from gmb_hf.errors import InputError
 from gmb_hf.hub.cards import Card
 from gmb_hf.hub.models import SavedModel, evaluations, read_saved_model, write_model_card
 from gmb_hf.runs.metadata import hub_entry
-from gmb_hf.training import stacked
 from gmb_hf.training.checkpoints import keep_model, load_model, model_folder
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.presets import design_of, preset
+from gmb_hf.training.seeds import train_stacked
 
 SOURCE = {"repo": "acme/tasks", "revision": "5" * 40, "config": "add_p19", "fingerprint": "a|1|2"}
 STEPS = ["training.steps=300", "training.compile=never"]
@@ -45,10 +45,10 @@ def config() -> RunConfig:
 @pytest.fixture(scope="module")
 def trained(config: RunConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eight runs, the model of one of them saved."""
-    from gmb_hf.training.stacked import Callbacks
+    from gmb_hf.training.seeds import Callbacks
 
     folder = tmp_path_factory.mktemp("trained")
-    stacked.train(
+    train_stacked(
         config, range(8), folder, keep=[5], callbacks=Callbacks(about=hub_entry("data", [SOURCE]))
     )
     return folder
@@ -193,7 +193,7 @@ def test_what_is_no_kept_model_is_refused(
 
 
 def test_models_that_cannot_be_kept_are_named(config: RunConfig, trained: Path) -> None:
-    from gmb_hf.training.single import train_seeds
+    from gmb_hf.training.seeds import train_seeds
 
     sources = hub_entry("data", [SOURCE])
     with pytest.raises(InputError, match="--save-models: seed 9 is not trained here"):

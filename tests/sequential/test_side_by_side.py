@@ -42,7 +42,7 @@ def test_two_at_a_time_leave_what_one_after_the_other_leaves(tmp_path, monkeypat
     two.claim(config)
     heard = Heard()
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["gmb_hf.training.single", "gmb_hf.training.stacked"])
+    context.set_forkserver_preload(["gmb_hf.training.seeds"])
     monkeypatch.setattr("multiprocessing.get_context", lambda _: context)  # imports torch once
     groups = [group(config, two.path, variant) for variant in ("dense", "banded-4")]
     train_side_by_side(groups, heard, jobs=2, threads=1)

@@ -13,7 +13,7 @@ from launched import started, together
 
 import gmb_hf.files
 from gmb_hf.training import launch as processes
-from gmb_hf.training import single, stacked
+from gmb_hf.training import seeds as training
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.launch import Listener
 
@@ -64,20 +64,20 @@ def train_and_die(config: RunConfig, seeds: Sequence[int], out: Path, moment: st
     in its place), "log in place" (the state not yet dropped).
     """
     torch.set_num_threads(1)
-    stacked.SAVE_EVERY_SECONDS = -1.0
+    training.SAVE_EVERY_SECONDS = -1.0
     kind, *rest = moment.split()
     listener = Listener()
     if kind in ("step", "checkpoint"):
         call = "advanced" if kind == "step" else "measured"
         listener = Counting(call, int(rest[0]), die)
     elif moment == "log in place":
-        write_log = stacked.write_log
+        write_log = training.write_log
 
         def write_and_die(*arguments):
             write_log(*arguments)
             die()
 
-        stacked.write_log = write_and_die
+        training.write_log = write_and_die
     else:
         suffix = ".safetensors" if kind == "state" else ".parquet"
         left = int(rest[0]) if kind == "state" else 1
@@ -91,7 +91,7 @@ def train_and_die(config: RunConfig, seeds: Sequence[int], out: Path, moment: st
             replace(source, target)
 
         gmb_hf.files.os.replace = replace_or_die
-    stacked.train(config, seeds, out, listener=listener)
+    training.train_stacked(config, seeds, out, listener=listener)
 
 
 def killed_training(config: RunConfig, seeds: Sequence[int], out: Path, moment: str) -> int:
@@ -107,7 +107,7 @@ def train_data_parallel(
     torch.set_num_threads(1)
     accelerator = processes.make_accelerator(cpu=True)
     assert accelerator.num_processes == int(environment["WORLD_SIZE"])
-    single.train(config, seeds, out, accelerator=accelerator)
+    training.train_single(config, seeds, out, accelerator=accelerator)
 
 
 def data_parallel_training(

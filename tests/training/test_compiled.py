@@ -5,9 +5,9 @@ import torch
 from training_builders import small_config, train_together
 
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.training import stacked
 from gmb_hf.training.ensemble import WORTH_COMPILING, CompiledLosses, Ensemble, pays, wanted
 from gmb_hf.training.presets import preset
+from gmb_hf.training.seeds import train_stacked
 from gmb_hf.training.variants import parse_variant
 
 
@@ -111,7 +111,7 @@ def test_an_error_after_compiling_has_worked_is_not_hidden(monkeypatch):
 @pytest.mark.filterwarnings("ignore:torch.compile does not work here")
 def test_a_folder_trained_without_a_compiler_is_whole(broken, tmp_path):
     config = small_config(training={"compile": "always"})
-    stacked.train(config, [0, 1], tmp_path)
+    train_stacked(config, [0, 1], tmp_path)
     assert RunLog.read(tmp_path / "logs").seeds == (0, 1)
 
 

@@ -22,7 +22,7 @@ from training_builders import (
 from gmb_hf.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.training import stacked as engine
+from gmb_hf.training import seeds as engine
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.ensemble import Ensemble, StackedModel
 from gmb_hf.training.rows import RowForward, RowLayout, row_tree
@@ -223,7 +223,7 @@ def test_a_mistake_is_one_line(text, message):
 def test_what_makes_no_loops_is_refused_before_a_folder_is_touched(tmp_path, fields, message):
     config = small_config(model={"layers": 2, **fields})
     with pytest.raises(InputError, match=message) as caught:
-        engine.train(config, [0], tmp_path / "out")
+        engine.train_stacked(config, [0], tmp_path / "out")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()
 
@@ -236,13 +236,13 @@ def test_the_settings_refuse_what_is_no_number_of_times(name):
 
 def test_a_run_log_says_how_states_were_sampled(tmp_path):
     config = looped_config("loops-2x2-halting", training={"steps": 5}, model={"layers": 3})
-    (path,) = engine.train(config, SEEDS, tmp_path)
+    (path,) = engine.train_stacked(config, SEEDS, tmp_path)
     log = RunLog.read(path)
     assert log.metadata["model"] == "transformer-3x2x8, loops-2x2-halting"
     about = log.metadata["loops"]
     assert (about["fast_block"], about["slow_block"]) == ("layers 1 to 2", "layer 3")
     assert (about["projection"], about["levels_percent"]) == ("identity", [5, 10, 20, 50])
     assert {"fast_update_2_2", "slow_update_2", "halting_steps"} <= set(log.observables)
-    (dense,) = engine.train(small_config(training={"steps": 5}), SEEDS, tmp_path / "dense")
+    (dense,) = engine.train_stacked(small_config(training={"steps": 5}), SEEDS, tmp_path / "dense")
     assert "loops" not in RunLog.read(dense).metadata
     assert not {"fast_update_1_1", "reset_spike"} & set(RunLog.read(dense).observables)

@@ -9,9 +9,9 @@ from training_builders import small_config
 from gmb_hf.errors import InputError
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import launch as processes
-from gmb_hf.training import single, stacked
 from gmb_hf.training.ensemble import task_data
 from gmb_hf.training.launch import Listener
+from gmb_hf.training.seeds import full_batches, train_single, train_stacked, training_rows
 
 SEEDS = (3, 0)
 CASES = {
@@ -48,9 +48,9 @@ def test_both_engines_log_the_same(tmp_path, accelerator, sections):
     """
     training = {"steps": 20, "checkpoint_every": 10, **sections.get("training", {})}
     config = small_config(**{**sections, "training": training})
-    paths = single.train(config, SEEDS, tmp_path / "single", accelerator=accelerator)
+    paths = train_single(config, SEEDS, tmp_path / "single", accelerator=accelerator)
     assert [path.name for path in paths] == ["seeds-0-0-n1.parquet", "seeds-3-3-n1.parquet"]
-    stacked.train(config, SEEDS, tmp_path / "stacked")
+    train_stacked(config, SEEDS, tmp_path / "stacked")
     own, other = (RunLog.read(tmp_path / name / "logs") for name in ("single", "stacked"))
     assert own.runs == other.runs == ("seed_0", "seed_3")
     assert own.observables == other.observables
@@ -67,7 +67,7 @@ def test_both_engines_log_the_same(tmp_path, accelerator, sections):
 
 def test_a_seed_whose_log_exists_is_left_as_it_is(tmp_path, accelerator):
     config = small_config()
-    (path,) = single.train(config, [1], tmp_path, accelerator=accelerator)
+    (path,) = train_single(config, [1], tmp_path, accelerator=accelerator)
     before = path.read_bytes()
     heard = []
 
@@ -75,7 +75,7 @@ def test_a_seed_whose_log_exists_is_left_as_it_is(tmp_path, accelerator):
         def advanced(self, units):
             heard.append(units)
 
-    paths = single.train(config, [1, 2], tmp_path, accelerator=accelerator, listener=Hearing())
+    paths = train_single(config, [1, 2], tmp_path, accelerator=accelerator, listener=Hearing())
     assert len(paths) == 2
     assert path.read_bytes() == before
     assert heard == [1] * 20
@@ -83,31 +83,31 @@ def test_a_seed_whose_log_exists_is_left_as_it_is(tmp_path, accelerator):
 
 def test_the_engines_share_a_folder(tmp_path, accelerator):
     config = small_config()
-    stacked.train(config, [0, 1], tmp_path)
-    single.train(config, [0, 1, 2], tmp_path, accelerator=accelerator)
+    train_stacked(config, [0, 1], tmp_path)
+    train_single(config, [0, 1, 2], tmp_path, accelerator=accelerator)
     assert RunLog.read(tmp_path / "logs").seeds == (0, 1, 2)
 
 
 def test_another_config_in_the_same_folder(tmp_path, accelerator):
-    single.train(small_config(), [0], tmp_path, accelerator=accelerator)
+    train_single(small_config(), [0], tmp_path, accelerator=accelerator)
     other = small_config(model={"width": 16})
     with pytest.raises(InputError, match=r"another config \(model.width: 8 -> 16\)"):
-        single.train(other, [1], tmp_path, accelerator=accelerator)
+        train_single(other, [1], tmp_path, accelerator=accelerator)
 
 
 def test_a_loss_that_is_not_finite_names_seed_and_step(tmp_path, accelerator):
     wild = small_config(training={"lr": 1e30})
     with pytest.raises(InputError, match="seed 6: train_loss is not finite at step 5; lower"):
-        single.train(wild, [6], tmp_path, accelerator=accelerator)
+        train_single(wild, [6], tmp_path, accelerator=accelerator)
     assert not (tmp_path / "logs").exists()
 
 
 @pytest.mark.parametrize("processes", [1, 2, 4, 7])
 def test_a_batch_is_every_training_row_and_rows_that_count_for_nothing(processes):
     config = small_config(task={"corruption_rate": 0.2})  # 15 training rows
-    dataset = single.training_rows(config, 3)
+    dataset = training_rows(config, 3)
     data = task_data(config.task, 3)
-    (batch,) = list(single.full_batches(dataset, processes))
+    (batch,) = list(full_batches(dataset, processes))
     assert len(batch["input_ids"]) % processes == 0
     assert len(batch["input_ids"]) - 15 < processes
     np.testing.assert_array_equal(batch["input_ids"][:15], data.input_ids[data.train_index])
@@ -120,9 +120,9 @@ def test_two_processes_train_one_model_also_on_rows_that_two_does_not_divide(
     tmp_path, accelerator, window
 ):
     config = small_config(model={"hebbian_window": window, "hebbian_rate": 0.1})
-    assert len(single.training_rows(config, 2)) == 15
+    assert len(training_rows(config, 2)) == 15
     assert data_parallel_training(config, [2], tmp_path / "two", 2) == [0, 0]
-    single.train(config, [2], tmp_path / "one", accelerator=accelerator)
+    train_single(config, [2], tmp_path / "one", accelerator=accelerator)
     found, expected = (RunLog.read(tmp_path / name / "logs") for name in ("two", "one"))
     assert found.metadata == expected.metadata
     for name in ("train_loss", "test_loss", "weight_norm", "gradient_norm", "update_norm"):
@@ -133,6 +133,6 @@ def test_two_processes_train_one_model_also_on_rows_that_two_does_not_divide(
 
 def test_training_rows_may_be_fixed_for_all_seeds():
     config = small_config(task={"data_seed": 42, "train_rows": 11})
-    first, second = (single.training_rows(config, seed)["input_ids"][:] for seed in (0, 1))
+    first, second = (training_rows(config, seed)["input_ids"][:] for seed in (0, 1))
     assert len(first) == 11
     assert torch.equal(first, second)

@@ -17,10 +17,11 @@ from training_builders import small_config
 from gmb_hf.errors import InputError
 from gmb_hf.indicators.catalogue import available, get
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.training import stacked
+from gmb_hf.training import seeds as training
 from gmb_hf.training.ensemble import Ensemble
 from gmb_hf.training.observables import Observer
-from gmb_hf.training.stacked import pending_groups, train
+from gmb_hf.training.seeds import pending_groups
+from gmb_hf.training.seeds import train_stacked as train
 
 CONFIG = small_config(task={"corruption_rate": 0.2}, training={"seeds_at_once": 3})
 SEEDS = (4, 0, 9)
@@ -30,7 +31,7 @@ LOG = "logs/seeds-0-9-n3-08926557.parquet"
 @pytest.fixture
 def save_always(monkeypatch):
     """Save the state at every checkpoint."""
-    monkeypatch.setattr(stacked, "SAVE_EVERY_SECONDS", -1.0)
+    monkeypatch.setattr(training, "SAVE_EVERY_SECONDS", -1.0)
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +193,7 @@ def test_what_was_done_is_not_done_again(tmp_path, save_always):
         train(CONFIG, SEEDS, tmp_path, listener=interrupting("advanced", 7))
     steps = []
 
-    class Hearing(stacked.Listener):
+    class Hearing(training.Listener):
         def advanced(self, units):
             steps.append(units)
 

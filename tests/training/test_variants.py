@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from training_builders import small_config
 
 from gmb_hf.errors import InputError
-from gmb_hf.training import stacked
 from gmb_hf.training.config import ModelSettings, RunConfig, first_difference
 from gmb_hf.training.presets import preset
+from gmb_hf.training.seeds import train_stacked
 from gmb_hf.training.variants import SIZES, Variant, parse_variant
 
 
@@ -126,7 +126,7 @@ def test_a_variant_that_the_model_cannot_have_is_refused_before_a_folder_is_touc
 ):
     config = small_config(model=fields)
     with pytest.raises(InputError, match=message) as caught:
-        stacked.train(config, [0], tmp_path / "out")
+        train_stacked(config, [0], tmp_path / "out")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()
 

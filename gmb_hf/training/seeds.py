@@ -1,4 +1,4 @@
-"""Train the seeds of a config, group by group, into a folder of run logs; resume where it stopped.
+"""Train the seeds of a config into a folder of run logs; resume where it stopped.
 
     OUT/config.yaml                       what is trained; another config is refused
     OUT/logs/seeds-0-35-n36.parquet       the finished log of a group of seeds
@@ -12,19 +12,28 @@ state disappears only then, so nothing is lost or done twice whenever the proces
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import transformers
+from accelerate import Accelerator
+from datasets import Dataset, concatenate_datasets
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from gmb_hf._version import __version__
+from gmb_hf.errors import InputError, choose
+from gmb_hf.modeling import GrokkingTransformerForCausalLM
+from gmb_hf.modeling.mixers import own_parameter_names
 from gmb_hf.runs.runlog import RunLog
+from gmb_hf.tasks.task import IGNORED
 from gmb_hf.training.blocks import Loops
 from gmb_hf.training.checkpoints import (
     Rows,
@@ -34,9 +43,9 @@ from gmb_hf.training.checkpoints import (
     keep_model,
     refuse_gone,
 )
-from gmb_hf.training.config import RunConfig
-from gmb_hf.training.ensemble import Ensemble, model_config, wanted
-from gmb_hf.training.launch import Listener, keep_freed_memory
+from gmb_hf.training.config import ENGINES, RunConfig
+from gmb_hf.training.ensemble import Ensemble, adamw, initial_model, model_config, wanted
+from gmb_hf.training.launch import Bar, Listener, chosen_device, keep_freed_memory, make_accelerator
 from gmb_hf.training.observables import Observer, about
 
 
@@ -78,7 +87,7 @@ SAVE_EVERY_SECONDS = 15.0
 _CALLBACK = "companion."  # before the names of its tensors in a saved state
 
 
-def train(
+def train_stacked(
     config: RunConfig,
     seeds: Sequence[int],
     out: str | Path,
@@ -198,7 +207,7 @@ def train_group(
         ensemble.update()
         listener.advanced(len(seeds))
     callback.finish()
-    log = group_log(config, seeds, rows, callbacks.about)
+    log = rows.log(seeds, {**log_metadata(config), **callbacks.about})
     for index, seed in enumerate(seeds):
         if seed in keep:
             keep_model(ensemble.member(index), log, folder, seed)
@@ -210,16 +219,6 @@ def train_group(
 def write_log(log: RunLog, seeds: Sequence[int], folder: Path) -> Path:
     """Write the log of a group of seeds into a folder of logs, as one Parquet file."""
     return log.write(folder / "logs" / f"{group_name(seeds)}.parquet")
-
-
-def group_log(
-    config: RunConfig,
-    seeds: Sequence[int],
-    rows: Rows,
-    about: Mapping[str, Any] | None = None,
-) -> RunLog:
-    """The rows of a group as a run log; its metadata say what made it, and what `about` does."""
-    return rows.log(seeds, {**log_metadata(config), **(about or {})})
 
 
 def log_metadata(config: RunConfig) -> dict[str, Any]:
@@ -251,3 +250,168 @@ def versions() -> dict[str, str]:
         "transformers": transformers.__version__,
         "numpy": np.__version__,
     }
+
+
+def train_single(
+    config: RunConfig,
+    seeds: Sequence[int],
+    out: str | Path,
+    *,
+    accelerator: Accelerator,
+    listener: Listener | None = None,
+    about: Mapping[str, Any] | None = None,
+    keep: Sequence[int] = (),
+) -> list[Path]:
+    """As `train_stacked`, the seeds one after the other; one that was interrupted starts anew.
+
+    This is the plain loop that `accelerate launch` users know, all eight tokens of every row. It
+    starts from the same weights, sees the same rows, and gives the same losses to rounding; a test
+    holds them side by side. Use it to check the stacked engine, to try a change of the model, or to
+    train on several devices at once.
+
+    Args:
+        config, seeds, out, listener, keep: as there.
+        accelerator: of the processes that train together.
+        about: what else decides the logs, for their metadata.
+
+    Raises:
+        InputError: as there.
+    """
+    folder = Path(out)
+    if accelerator.is_main_process:
+        check_folder(folder, config, about)
+    accelerator.wait_for_everyone()
+    done = finished_seeds(folder)
+    refuse_gone(folder, keep, done)
+    given: Any = {"accelerator": accelerator, "listener": listener or Listener()}
+    for seed in [seed for seed in seeds if seed not in done]:
+        rows, model = train_seed(config, seed, **given)
+        if accelerator.is_main_process:
+            log = rows.log([seed], {**log_metadata(config), **(about or {})})
+            if seed in keep:
+                keep_model(model.cpu(), log, folder, seed)
+            write_log(log, [seed], folder)
+        accelerator.wait_for_everyone()
+    return log_paths(folder)
+
+
+def training_rows(config: RunConfig, seed: int) -> Dataset:
+    """The training rows of a seed: `input_ids` and `labels`, as tensors."""
+    task = config.task
+    splits = task.build().to_dataset_dict(task.share, task.data_seed_of(seed))
+    return splits["train"].select_columns(["input_ids", "labels"]).with_format("torch")
+
+
+def full_batches(dataset: Dataset, processes: int) -> DataLoader[dict[str, Tensor]]:
+    """A loader whose only batch is the whole dataset, made divisible by `processes`.
+
+    Accelerate gives each process equally many rows; those added for that are padding without
+    labels, which an `attention_mask` then tells from the others.
+    """
+    missing = -len(dataset) % processes
+    if missing:
+        blank = dataset.select([0] * missing).map(partial(_masked, present=False))
+        dataset = concatenate_datasets([dataset.map(_masked), blank])
+    return DataLoader(dataset, batch_size=len(dataset))
+
+
+def train_seed(
+    config: RunConfig, seed: int, *, accelerator: Accelerator, listener: Listener
+) -> tuple[Rows, GrokkingTransformerForCausalLM]:
+    """Train one seed; its log, and the model after the last step."""
+    settings = config.training
+    model = initial_model(config, seed)
+    optimizer = adamw(dict(model.named_parameters()), own_parameter_names(model), settings)
+    dataset = training_rows(config, seed)
+    loader = full_batches(dataset, accelerator.num_processes)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    model.train()
+    # An ensemble of one, whose observables are taken of the model.
+    ensemble = Ensemble(config, [seed])
+    observer = Observer(ensemble)
+    before = {name: weight[0].detach().clone() for name, weight in ensemble.weights.items()}
+    rows, batches = Rows(), _endless(loader)
+    for step in range(settings.steps + 1):
+        if step % settings.checkpoint_every == 0 and accelerator.is_main_process:
+            ensemble.load_member(0, accelerator.unwrap_model(model))
+            ensemble.step = step
+            updates = {
+                name: weight.detach() - before[name] for name, weight in ensemble.weights.items()
+            }
+            found = observer.measure(*ensemble.gradients(keep_logits=True), updates)
+            rows.add(step, found)
+            listener.measured([seed], found)
+        if step == settings.steps:
+            break
+        # Each process sums over its rows; the gradients are then averaged over the processes.
+        loss = model(**next(batches), num_items_in_batch=len(dataset)).loss
+        optimizer.zero_grad()
+        accelerator.backward(loss * accelerator.num_processes)
+        if (step + 1) % settings.checkpoint_every == 0:
+            parameters = accelerator.unwrap_model(model).named_parameters()
+            before = {name: value.detach().cpu().clone() for name, value in parameters}
+        optimizer.step()
+        listener.advanced(1)
+    trained: GrokkingTransformerForCausalLM = accelerator.unwrap_model(model)
+    return rows, trained
+
+
+def _masked(row: dict[str, Tensor], *, present: bool = True) -> dict[str, Tensor]:
+    ids, labels = row["input_ids"], row["labels"]
+    if present:
+        return {"attention_mask": torch.ones_like(ids)}
+    return {"attention_mask": torch.zeros_like(ids), "labels": torch.full_like(labels, IGNORED)}
+
+
+def _endless(loader: DataLoader[dict[str, Tensor]]) -> Iterator[dict[str, Tensor]]:
+    while True:
+        yield from loader
+
+
+def train_seeds(
+    config: RunConfig,
+    seeds: Sequence[int],
+    out: str | Path,
+    *,
+    engine: str = "stacked",
+    device: str = "auto",
+    callbacks: Callbacks | None = None,
+    about: Mapping[str, Any] | None = None,
+    keep: Sequence[int] = (),
+) -> list[Path]:
+    """Train what is missing in `out` and return the files of all logs; see `train_stacked`.
+
+    Args:
+        config, seeds, out, callbacks: as there.
+        engine: "stacked" or "single".
+        device: "auto", "cpu" or "cuda".
+        about: what else decides the logs, e.g. where the data came from; it stands in their
+            metadata and in the folder's config.
+        keep: seeds whose models are kept.
+
+    Raises:
+        ValueError: the single engine takes no callbacks.
+        InputError: no such engine or device, another config in the folder, it cannot be written
+            to, or a model to keep is of no seed or gone.
+    """
+    for seed in keep:
+        if seed not in seeds:
+            raise InputError(f"--save-models: seed {seed} is not trained here; see --seeds")
+    choose("engine", engine, ENGINES, where="--engine")
+    chosen = chosen_device(device)
+    if callbacks is not None and engine == "single":
+        raise ValueError("only the stacked engine measures something beside the observables")
+    folder, steps = Path(out), config.training.steps
+    callbacks = callbacks or Callbacks()
+    callbacks = replace(callbacks, about={**callbacks.about, **(about or {})})
+    check_folder(folder, config, callbacks.about)
+    done = len(set(seeds) & finished_seeds(folder))
+    left = done < len(seeds)
+    with Bar(len(seeds) * steps, done * steps) if left else nullcontext(Listener()) as listener:
+        given: Any = {"listener": listener, "keep": keep}
+        if engine == "stacked":
+            return train_stacked(config, seeds, folder, device=chosen, callbacks=callbacks, **given)
+        accelerator = make_accelerator(cpu=chosen == "cpu")
+        return train_single(
+            config, seeds, folder, accelerator=accelerator, about=callbacks.about, **given
+        )
