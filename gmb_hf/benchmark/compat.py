@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from gmb_hf.benchmark.diagnostics import DiagnosticsRecord, effective_support, tie_dominance
 from gmb_hf.benchmark.operationality import AchievedRecord, FloorRecord, LayerBRecord
+from gmb_hf.benchmark.prepare import namesakes, resolve
 from gmb_hf.benchmark.ranking import LayerARecord
 from gmb_hf.benchmark.records import INCONCLUSIVE, RANK_ONLY, Label
 from gmb_hf.benchmark.results import TABLES, CalibrationRecord, Results
@@ -25,9 +26,12 @@ from gmb_hf.benchmark.robustness import LayerDRecord
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import LayerCRecord, OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.design.design import Candidate
 from gmb_hf.documents import OpenSection
 from gmb_hf.errors import InputError, fraction, positive_int, repeated
+from gmb_hf.indicators.catalogue import compute
 from gmb_hf.runs.panel import Panel
+from gmb_hf.runs.runlog import RunLog
 
 # The reference's settings, its published values as defaults.
 
@@ -381,38 +385,11 @@ _REASONS = {field: why for why, fields in _NULL_FIELDS.items() for field in fiel
 _LEADS = ("lead_time_median", "lead_time_iqr", "x_lead_time_mean")
 
 
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """What the reference measures of one score: the scores, and their entry in a results file.
-
-    The entry has the reference's thresholds as `x_thresholds` and its table of diagnostics, a row
-    for each run, as `x_per_run`.
-    """
-
-    scores: Scores
-    record: IndicatorRecord
-
-    @property
-    def primary(self) -> OperatingPointRecord:
-        """The operating point whose target is nearest to .05, of which summaries speak."""
-        return min(self.record.layer_C.at_fpr, key=lambda point: abs(point.fpr - _PRIMARY))
-
-
-def measure(
-    scores: Scores,
-    settings: CompatSettings,
-    *,
-    family: str | None = None,
-    sign: int = 1,
-    sees_test_labels: bool | None = None,
-) -> Measured:
+def measure(scores: Scores, settings: CompatSettings) -> IndicatorRecord:
     """Measure one score, signed so that higher means higher risk.
 
-    Args:
-        scores: what is measured.
-        settings: the reference's settings.
-        family, sign, sees_test_labels: what is declared of the score, see
-            `IndicatorRecord.declared`.
+    The record has the reference's thresholds as `x_thresholds` and its table of diagnostics, a row
+    for each run, as `x_per_run`.
 
     Raises:
         InputError: no run has a negative window.
@@ -440,27 +417,28 @@ def measure(
         targets, thresholds.tolist(), rates.tolist(), np.sort(values[~positive]), rows, settings
     )
     label, reasons, sentence = _conclude(layer_a, layer_b, points[0].x_n_events or 0, settings)
-    primary = min(points, key=lambda point: abs(point.fpr - _PRIMARY))
-    extensions: dict[str, Any] = {"x_thresholds": thresholds.tolist(), "x_per_run": rows}
-    robustness: dict[str, Any] = {"family_size": None, "pass_rate": None, "label_flip_rate": None}
-    record = IndicatorRecord(
+    layers: dict[str, Any] = {"layer_A": layer_a, "layer_B": layer_b}
+    layers["layer_C"] = LayerCRecord(at_fpr=points)
+    not_measured: dict[str, Any] = dict.fromkeys(("family_size", "pass_rate", "label_flip_rate"))
+    not_measured["sensitivity_notes"] = f"not measured: {_NO_FAMILY}"
+    return IndicatorRecord(
         name=scores.name,
         family=None,
-        layer_A=layer_a,
-        layer_B=layer_b,
-        layer_C=LayerCRecord(at_fpr=points),
-        layer_D=LayerDRecord(**robustness, sensitivity_notes=f"not measured: {_NO_FAMILY}"),
+        **layers,
+        layer_D=LayerDRecord(**not_measured),
         label=label,
-        diagnostics=_diagnostics(rows, primary.coverage),
+        diagnostics=_diagnostics(rows, primary_point(points).coverage),
         x_alarm_eligible=False,
         x_reasons=reasons,
         x_sentence=sentence,
-        **extensions,
+        x_thresholds=thresholds.tolist(),
+        x_per_run=rows,
     )
-    declared = record.declared(
-        scores.name, family=family, sign=sign, sees_test_labels=sees_test_labels, why=_why_null
-    )
-    return Measured(scores, declared)
+
+
+def primary_point(points: Sequence[OperatingPointRecord]) -> OperatingPointRecord:
+    """The operating point whose target is nearest to .05, of which summaries speak."""
+    return min(points, key=lambda point: abs(point.fpr - _PRIMARY))
 
 
 def _row(scores: Scores, labels: NDArray[np.bool_], run: int) -> dict[str, Any]:
@@ -675,51 +653,92 @@ def _why_null(record: OpenSection, field: str) -> str:
     return _REASONS.get(field, _NOT_COMPUTED)
 
 
-# The results file.
+# A log through the reference's computation, and its results file.
 
 
-def compat_results(
-    indicators: Iterable[IndicatorRecord],
-    *,
+@dataclass(frozen=True, eq=False)
+class Reproduction:
+    """What the reference's computation gives, with all that its report needs.
+
+    Attributes:
+        results: what results.yaml will say.
+        scores: each score as it was judged, by name.
+        events: the step of each run's event, float64 [R], NaN where there is none.
+        log: the runs.
+        settings: the reference's settings.
+    """
+
+    results: Results
+    scores: Mapping[str, Scores]
+    events: NDArray[np.float64]
+    log: RunLog
+    settings: CompatSettings
+
+
+def reproduce(
+    log: RunLog,
+    candidates: Sequence[Mapping[str, Any]],
     settings: CompatSettings,
-    runs: Sequence[str],
-    seeds: Sequence[int | None],
-    event_steps: Sequence[float],
-    last_steps: Sequence[int],
-    fingerprint: str,
+    *,
     notes: Sequence[str] = (),
-    tables: Mapping[str, str] | None = None,
-) -> Results:
-    """Put a results file together; where one score was judged, its table stands at the top too.
+) -> Reproduction:
+    """Put scores through the reference's computation.
+
+    Where one score was judged, its extensions stand at the top of the results file too.
 
     Args:
-        indicators: one per score.
+        log: the runs, read with `on_duplicate="sort"`.
+        candidates: the scores, as `prepare.own_score` gives them.
         settings: the reference's settings, stored as `x_compat`.
-        runs, seeds, event_steps, last_steps, notes: see `Results.assemble`.
-        fingerprint: content hash of the runs.
-        tables: further tables by key, relative to the results file.
+        notes: what a reader must know beside what is found here.
+
+    Raises:
+        InputError: a score is unknown or given twice, a value is not finite, a run is too short,
+            or no window is negative.
     """
-    records = tuple(indicators)
-    alone = records[0].model_extra if len(records) == 1 else None
-    return Results.assemble(
+    entries = [resolve(Candidate.parse(item, where="score"), log) for item in candidates]
+    twice = repeated(entry.name for entry in entries)
+    if twice is not None:
+        raise InputError(f"score {twice!r} is given twice; name it once")
+    events = event_steps(log.panel(settings.metric), settings)
+    scores, records = {}, []
+    for entry in entries:
+        panel = compute(log, entry.indicator, sign=entry.sign)
+        refuse_gaps(panel, "score")
+        scores[entry.name] = Scores.from_panel(panel, events).smooth(settings.smoothing)
+        measured = measure(scores[entry.name], settings)
+        records.append(measured.declared(**entry.declaration, why=_why_null))
+    source: Literal["in_sample", "given"] = "in_sample" if settings.thresholds is None else "given"
+    results = Results.assemble(
         records,
+        log,
+        events.tolist(),
         design=None,
-        runs=runs,
-        seeds=seeds,
-        event_steps=event_steps,
-        last_steps=last_steps,
-        calibration=CalibrationRecord(
-            method="in_sample" if settings.thresholds is None else "given"
-        ),
-        evaluation_fingerprint=fingerprint,
-        run_id=f"compat_{fingerprint[:8]}",
-        notes=notes,
+        calibration=CalibrationRecord(method=source),
+        notes=[*notes, *namesakes(entries, log), *_repeats(log)],
         summary={"x_event_count_min": settings.event_count_min, "x_n_too_early": 0},
-        tables={**TABLES, **(tables or {})},
+        tables={
+            **TABLES,
+            "x_per_run_path": "tables/per_run.csv",
+            "x_tradeoff_path": "tables/tradeoff.csv",
+        },
         x_protocol="compat",
         x_compat=settings.plain(),
-        **(alone or {}),
+        **((records[0].model_extra or {}) if len(records) == 1 else {}),
     )
+    return Reproduction(results, scores, events, log, settings)
+
+
+def _repeats(log: RunLog) -> list[str]:
+    """A note on steps that were logged twice: the reference keeps every row."""
+    grid = log.panel("step")
+    again = ((np.diff(grid.steps, axis=1) == 0) & grid.present[:, 1:]).sum(axis=1)
+    runs = [f"{run} ({count})" for run, count in zip(log.runs, again, strict=True) if count]
+    if not runs:
+        return []
+    return [
+        f"{again.sum()} rows repeat a step and are kept, as the reference does: {', '.join(runs)}."
+    ]
 
 
 def settings_of(results: Results) -> CompatSettings | None:

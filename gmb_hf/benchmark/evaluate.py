@@ -19,7 +19,6 @@ from gmb_hf.design.lint import DesignFacts, lint, refuse_unsound
 from gmb_hf.design.lock import Lock, look_notes, next_look, refuse_shared_runs
 from gmb_hf.design.power import effective_budget
 from gmb_hf.errors import InputError
-from gmb_hf.runs.metadata import hub_sources
 from gmb_hf.runs.runlog import RunLog
 
 # With too few runs there is no verdict but INCONCLUSIVE, which says so itself.
@@ -169,15 +168,7 @@ def _evaluate(
     judged = judge_all(
         judgements, variants, controls=CONTROLS, facts=prepared.facts, on_done=on_done
     )
-    records = [
-        judged[entry.name].declared(
-            entry.name,
-            family=entry.indicator.family,
-            sign=entry.sign,
-            sees_test_labels=entry.indicator.sees_test_labels,
-        )
-        for entry in entries
-    ]
+    records = [judged[entry.name].declared(**entry.declaration) for entry in entries]
     # Of all scores but ensembles, which calibrate on fewer runs; the controls are among them.
     usual = next(entry.name for entry in entries if entry.indicator.family != ENSEMBLE)
     calibrated = judgements[usual].calibrated
@@ -185,28 +176,21 @@ def _evaluate(
     budgets: dict[str, float | None] = {}
     if m is not None and design.protocol == "strict":
         budgets = {f"{target:g}": effective_budget(target, m) for target in design.fpr_targets}
-    fingerprint = log.fingerprint()
-    # The task's name without what qualifies it.
-    task = (design.task or "runs").partition(",")[0].replace(" ", "_")
     step_of = dict(zip(events.runs, events.step.tolist(), strict=True))
     results = Results.assemble(
         records,
+        log,
+        [step_of.get(run, math.nan) for run in log.runs],
         design=design,
-        runs=log.runs,
-        seeds=log.seeds,
-        event_steps=[step_of.get(run, math.nan) for run in log.runs],
-        last_steps=[int(step) for step in log.panel("step").last_step],
-        excluded=events.excluded,
         calibration=CalibrationRecord(method=calibrated.method, n_runs=m, effective_budget=budgets),
         lock=lock,
         prereg_path=lock_path,
         look=look,
-        evaluation_fingerprint=fingerprint,
-        run_id=f"{task}_{fingerprint[:8]}",
         # A lock has its day; with it a run that is taken up again leaves equal bytes.
         date=None if lock is None else lock.x_lock.created.partition("T")[0],
         notes=[*notes, *prepared.notes],
-    ).pulled_from(hub_sources(log.metadata))
+        excluded=events.excluded,
+    )
     return Evaluation(results, judgements, events, prepared.judged, design, lock)
 
 

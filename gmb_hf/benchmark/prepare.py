@@ -63,6 +63,13 @@ class Entry:
         return self.indicator.name
 
     @property
+    def declaration(self) -> dict[str, Any]:
+        """What a results file states of the score beside its verdict."""
+        sees = self.indicator.sees_test_labels
+        score = {"name": self.name, "family": self.indicator.family, "sign": self.sign}
+        return {**score, "sees_test_labels": sees}
+
+    @property
     def window(self) -> int | None:
         """The indicator's own window in steps, None where it has none."""
         parameter = self.indicator.window_parameter

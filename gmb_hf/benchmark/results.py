@@ -12,7 +12,7 @@ import csv
 import datetime
 import platform
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
@@ -39,6 +39,8 @@ from gmb_hf.documents import (
     write_yaml,
 )
 from gmb_hf.errors import InputError, repeated
+from gmb_hf.runs.metadata import hub_sources
+from gmb_hf.runs.runlog import RunLog
 
 # The sections of the file, beside the indicators.
 
@@ -70,32 +72,29 @@ class EventRecord(OpenSection):
     x_excluded: dict[str, str] = Field(default_factory=dict)
 
     @classmethod
-    def of_runs(
-        cls,
-        kind: str,
-        runs: Sequence[str],
-        seeds: Sequence[int | None],
-        event_steps: Sequence[float],
-        last_steps: Sequence[int],
-        excluded: Mapping[str, str] | None = None,
+    def of_log(
+        cls, kind: str, log: RunLog, event_steps: Sequence[float], excluded: Mapping[str, str]
     ) -> Self:
-        """The events of runs in one order: an event step is NaN where there was no event.
+        """The events of the runs of a log: an event step is NaN where there was no event.
 
         Runs go by their seeds, by their names where seeds do not tell them apart.
         """
-        keys = [run if seed is None else str(seed) for run, seed in zip(runs, seeds, strict=True)]
+        keys = [
+            run if seed is None else str(seed)
+            for run, seed in zip(log.runs, log.seeds, strict=True)
+        ]
         if len(set(keys)) < len(keys):
-            keys = list(runs)
+            keys = list(log.runs)
         steps: dict[str, int | float | None] = {}
         without, left_out = {}, {}
-        for key, run, step, last in zip(keys, runs, event_steps, last_steps, strict=True):
-            steps[key] = None
-            if step == step:
-                steps[key] = int(step) if step == int(step) else float(step)
-            elif run not in (excluded or {}):
-                without[key] = f"no event by step {int(last)}"
-            if excluded and run in excluded:
+        last_steps = log.panel("step").last_step.tolist()
+        for key, run, step, last in zip(keys, log.runs, event_steps, last_steps, strict=True):
+            happened = step == step
+            steps[key] = (int(step) if step == int(step) else float(step)) if happened else None
+            if run in excluded:
                 left_out[key] = excluded[run]
+            elif not happened:
+                without[key] = f"no event by step {last}"
         content = {"type": kind, "t_event_by_seed": steps}
         return cls.parse(
             {**content, "x_without_event": without, "x_excluded": left_out}, where="results: event"
@@ -300,11 +299,6 @@ class Results(OpenSection):
         ours = isinstance(source, dict) and "package_version" in source
         return check(cls, data, ours=ours)
 
-    def pulled_from(self, sources: Iterable[Mapping[str, str]]) -> Self:
-        """The same results with what was pulled from the Hub for them, as `SourceRecord` has it."""
-        records = tuple(SourceRecord.parse(source, where="results") for source in sources)
-        return self.model_copy(update={"x_sources": records})
-
     def write(self, path: str | Path) -> Path:
         """Write the YAML atomically; equal results give equal bytes."""
         return write_yaml(path, self.plain(), heading=_HEADING)
@@ -339,18 +333,14 @@ class Results(OpenSection):
     @classmethod
     def assemble(
         cls,
-        indicators: Iterable[IndicatorRecord],
+        indicators: Sequence[IndicatorRecord],
+        log: RunLog,
+        event_steps: Sequence[float],
         *,
         design: Design | None,
-        runs: Sequence[str],
-        seeds: Sequence[int | None],
-        event_steps: Sequence[float],
-        last_steps: Sequence[int],
         calibration: CalibrationRecord,
         lock: Lock | None = None,
         prereg_path: str | None = None,
-        evaluation_fingerprint: str | None = None,
-        run_id: str | None = None,
         look: int | None = None,
         date: str | None = None,
         notes: Sequence[str] = (),
@@ -361,14 +351,12 @@ class Results(OpenSection):
 
         Args:
             indicators: every one that was judged, controls and failures included.
-            design: the design that they were judged by, if they were judged by one.
-            runs, seeds, event_steps, last_steps: the held-out runs in one order; an event step
-                is NaN where there was no event, a seed is None where it is not known.
+            log: the held-out runs.
+            event_steps: of each of them, NaN where there was no event.
+            design: what they were judged by; None under protocol compat, which has settings.
             calibration: where the thresholds come from.
             lock: the lock that was used, if any.
             prereg_path: where the design or the lock lies.
-            evaluation_fingerprint: content hash of the held-out log.
-            run_id: by default the task and the first characters of the fingerprint.
             look: which look at held-out runs this is, where a lock counts them.
             date: by default today, UTC.
             notes: what a reader must know, e.g. dropped rows or missing seeds.
@@ -376,31 +364,34 @@ class Results(OpenSection):
                 on them.
             more: other sections, and fields of `summary`.
         """
-        records = tuple(indicators)
-        kind = "E_jump" if design is None else design.event_type
-        event = EventRecord.of_runs(kind, runs, seeds, event_steps, last_steps, excluded)
-        first = records[0].layer_C.at_fpr[:1] if records else ()
+        kind, stem, task = "E_jump", "compat", None
+        if design is not None:
+            kind, task = design.event_type, design.task
+            # The task's name without what qualifies it.
+            stem = (task or "runs").partition(",")[0].replace(" ", "_")
+        event = EventRecord.of_log(kind, log, event_steps, excluded or {})
+        first = indicators[0].layer_C.at_fpr[:1] if indicators else ()
         summary: dict[str, Any] = {
-            "n_seeds": len(runs),
+            "n_seeds": len(log.runs),
             "n_events": event.n_events,
             "notes": " ".join(notes),
             "x_notes": list(notes),
             "x_n_too_early": first[0].x_n_too_early if first else None,
         }
+        sections: dict[str, Any] = {}
         if design is not None:
-            summary["x_event_count_min"] = design.event_count_min
             summary |= {
+                "x_event_count_min": design.event_count_min,
                 "x_look": look,
                 "x_looks": design.looks,
                 "x_n_excluded": len(excluded or ()),
             }
-            more = {"x_protocol": design.protocol, "x_prereg": design.plain(), **more}
+            sections = {"x_protocol": design.protocol, "x_prereg": design.plain()}
         summary |= more.pop("summary", {})
-        task = design.task if design else None
-        stem = (task or "runs").replace(" ", "_")
+        fingerprint, seeds = log.fingerprint(), zip(log.runs, log.seeds, strict=True)
         content = {
             "meta": {
-                "run_id": run_id or f"{stem}_{(evaluation_fingerprint or '0' * 8)[:8]}",
+                "run_id": f"{stem}_{fingerprint[:8]}",
                 "date": date or datetime.datetime.now(datetime.UTC).date().isoformat(),
                 "commit_hash": design.commit_hash if design else None,
                 "prereg_path": prereg_path,
@@ -408,13 +399,11 @@ class Results(OpenSection):
             "boundary": {
                 "task": task,
                 "model": design.model if design else None,
-                "seeds_eval": [
-                    run if seed is None else seed for run, seed in zip(runs, seeds, strict=True)
-                ],
+                "seeds_eval": [run if seed is None else seed for run, seed in seeds],
             },
             "event": event,
             "summary": summary,
-            "indicators": records,
+            "indicators": tuple(indicators),
             "tables": TABLES,
             "x_calibration": calibration,
             "x_provenance": {
@@ -424,11 +413,12 @@ class Results(OpenSection):
                 "prereg_hash": canonical_hash(design.plain()) if design else None,
                 "lock_hash": lock.hash if lock else None,
                 "explore_fingerprint": lock.x_lock.explore_fingerprint if lock else None,
-                "evaluation_fingerprint": evaluation_fingerprint,
+                "evaluation_fingerprint": fingerprint,
                 "seed_of_draws": design.seed if design else None,
             },
+            "x_sources": hub_sources(log.metadata),
         }
-        return cls.parse({**content, **more}, where="results")
+        return cls.parse({**content, **sections, **more}, where="results")
 
 
 def _loaded_versions() -> dict[str, str]:

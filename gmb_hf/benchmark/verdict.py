@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -205,7 +205,7 @@ def judge_all(
     """
     scores = {}
     for name, judgement in judgements.items():
-        scores[name] = _Measured(judgement, (variants or {}).get(name) or {}, facts or {})
+        scores[name] = Measured.of(judgement, (variants or {}).get(name) or {}, facts or {})
         if on_done is not None:
             on_done(name)
     family = [p for name, score in scores.items() if name not in controls for p in score.p_values]
@@ -216,123 +216,110 @@ def judge_all(
             own = holm([*family, *score.p_values])[len(family) :]
         else:
             own = [next(adjusted) for _ in score.p_values]
-        found[name] = score.conclude(own).declared(name)
+        found[name] = score.conclude(*own).declared(name)
     return found
-
-
-class _Measured:
-    """Every layer of one score; concluding waits for the p-values of the whole family.
-
-    `p_values` are those over all runs, then in each stratum; None without events.
-    """
-
-    def __init__(self, judgement: Judgement, variants: Variants, facts: Facts) -> None:
-        if not judgement.evaluation.n_runs:
-            raise InputError(f"score {judgement.evaluation.name!r}: there is no run to judge")
-        self.judgement, self.variants = judgement, variants
-        self.layer_a, self.layer_b = layer_a(judgement), layer_b(judgement)
-        self.layer_c, self.layer_d = layer_c(judgement), layer_d(judgement, variants)
-        primary = self.layer_c.at(judgement.design.primary_fpr)
-        self.diagnostics = diagnose(judgement, coverage=primary.coverage)
-        self.strata = measure_strata(judgement, facts)
-        self.p_values = [primary.x_p_value, *(part.p_value for part in self.strata)]
-
-    def conclude(self, adjusted: Sequence[float | None]) -> IndicatorRecord:
-        """Label the score by its adjusted p-values, in the order of `p_values`."""
-        overall, *others = adjusted
-        strata = tuple(
-            conclude_stratum(part, self.layer_a, self.variants, p_adjusted=p)
-            for part, p in zip(self.strata, others, strict=True)
-        )
-        return conclude(
-            self.judgement,
-            self.layer_a,
-            self.layer_b,
-            self.layer_c,
-            self.layer_d,
-            p_adjusted=overall,
-            strata=strata,
-            diagnostics=self.diagnostics,
-        )
 
 
 # The label, by the rules in their order.
 
 
-def conclude(
-    judgement: Judgement,
-    layer_a: LayerARecord,
-    layer_b: LayerBRecord,
-    layer_c: LayerCRecord,
-    layer_d: LayerDRecord,
-    *,
-    p_adjusted: float | None,
-    strata: Sequence[StratumRecord] = (),
-    diagnostics: DiagnosticsRecord | None = None,
-) -> IndicatorRecord:
-    """Label one score by its four layers, in the order of the rules.
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Every layer of one score; concluding waits for the p-values of the whole family."""
 
-    Args:
-        judgement: what was judged.
-        layer_a, layer_b, layer_c, layer_d: its layers.
-        p_adjusted: the p-value after adjustment over all candidates of the lock (`holm`).
-        strata: what came out in each stratum named in the lock, in its order; the first that
-            passes everything is the scope.
-        diagnostics: to be stored with the layers.
-    """
-    design, n_runs = judgement.design, judgement.evaluation.n_runs
-    case = Case(judgement, layer_a, layer_b, layer_c.at(design.primary_fpr), p_adjusted)
+    judgement: Judgement
+    layer_a: LayerARecord
+    layer_b: LayerBRecord
+    layer_c: LayerCRecord
+    layer_d: LayerDRecord
+    strata: tuple[MeasuredStratum, ...] = ()
+    variants: Variants = field(default_factory=dict)
 
-    def verdict(
-        label: Label, reasons: Sequence[str], sentence: str, **more: Any
-    ) -> IndicatorRecord:
-        return IndicatorRecord(
-            name=judgement.evaluation.name,
-            family=None,
-            layer_A=layer_a,
-            layer_B=layer_b,
-            layer_C=layer_c,
-            layer_D=layer_d,
-            label=label,
-            diagnostics=diagnostics or DiagnosticsRecord(),
-            x_alarm_eligible=label == SUPPORTED,
-            x_reasons=tuple(reasons),
-            x_sentence=sentence,
-            x_p_adjusted=p_adjusted,
-            x_strata=tuple(strata),
-            **more,
+    @classmethod
+    def of(cls, judgement: Judgement, variants: Variants, facts: Facts) -> Measured:
+        """Measure all layers of a score, and B and C in each stratum; see `judge`."""
+        if not judgement.evaluation.n_runs:
+            raise InputError(f"score {judgement.evaluation.name!r}: there is no run to judge")
+        layers = layer_a(judgement), layer_b(judgement), layer_c(judgement)
+        robust, strata = layer_d(judgement, variants), measure_strata(judgement, facts)
+        return cls(judgement, *layers, robust, strata, variants)
+
+    @property
+    def primary(self) -> OperatingPointRecord:
+        """Layer C at the primary operating point."""
+        return self.layer_c.at(self.judgement.design.primary_fpr)
+
+    @property
+    def p_values(self) -> list[float | None]:
+        """Over all runs, then in each stratum; None without events."""
+        return [self.primary.x_p_value, *(part.p_value for part in self.strata)]
+
+    def conclude(self, p_adjusted: float | None, *p_strata: float | None) -> IndicatorRecord:
+        """Label the score, in the order of the rules.
+
+        Args:
+            p_adjusted, p_strata: the `p_values`, adjusted over all candidates of the lock (`holm`).
+        """
+        judgement, layer_d = self.judgement, self.layer_d
+        design, n_runs = judgement.design, judgement.evaluation.n_runs
+        case = Case(judgement, self.layer_a, self.layer_b, self.primary, p_adjusted)
+        strata = tuple(
+            part.conclude(self.layer_a, self.variants, p)
+            for part, p in zip(self.strata, p_strata, strict=True)
         )
 
-    questions = open_questions(case)
-    if questions:
-        numbers = [question.runs for question in questions]
-        settles = None if None in numbers else max(n for n in numbers if n is not None)
-        sentence = f"Not decided: {'; '.join(dict.fromkeys(one.text for one in questions))}"
-        if settles is not None:
-            more = settles - n_runs
-            sentence += f"; about {settles} held-out runs ({more} more) would settle it"
-        reasons = tuple(dict.fromkeys(question.reason for question in questions))
-        return verdict(INCONCLUSIVE, reasons, f"{sentence}.", x_runs_to_settle=settles)
-
-    if (layer_d.label_flip_rate or 0.0) > design.max_label_flip_rate:
-        sentence = f"Not to be trusted either way: {flips(layer_d, design.max_label_flip_rate)}."
-        return verdict(UNSTABLE, ("label_flips",), sentence)
-
-    faults = case.faults()
-    if not faults:
-        return verdict(SUPPORTED, (), f"May raise an alarm: {case.supported()}.")
-    if not has_ranking_signal(layer_a):
-        faults = (*faults, "no_ranking_signal")
-    clauses = "; ".join(map(case.clause, faults))
-    for part in strata:
-        if part.passed:
-            sentence = (
-                f"Holds only where {part.where} ({part.name}: {part.n_runs} of {n_runs} runs): "
-                f"there, {part.sentence}. Over all runs it may not raise an alarm: {clauses}."
+        def verdict(
+            label: Label, reasons: Sequence[str], sentence: str, **more: Any
+        ) -> IndicatorRecord:
+            return IndicatorRecord(
+                name=judgement.evaluation.name,
+                family=None,
+                layer_A=self.layer_a,
+                layer_B=self.layer_b,
+                layer_C=self.layer_c,
+                layer_D=layer_d,
+                label=label,
+                diagnostics=diagnose(judgement, coverage=self.primary.coverage),
+                x_alarm_eligible=label == SUPPORTED,
+                x_reasons=tuple(reasons),
+                x_sentence=sentence,
+                x_p_adjusted=p_adjusted,
+                x_strata=strata,
+                **more,
             )
-            scope = ScopeRecord(name=part.name, where=part.where)
-            return verdict(SCOPE_LIMITED, faults, sentence, x_scope=scope)
-    return verdict(RANK_ONLY, faults, f"May not raise an alarm: {clauses}.")
+
+        questions = open_questions(case)
+        if questions:
+            numbers = [question.runs for question in questions]
+            settles = None if None in numbers else max(n for n in numbers if n is not None)
+            sentence = f"Not decided: {'; '.join(dict.fromkeys(one.text for one in questions))}"
+            if settles is not None:
+                more = settles - n_runs
+                sentence += f"; about {settles} held-out runs ({more} more) would settle it"
+            reasons = tuple(dict.fromkeys(question.reason for question in questions))
+            return verdict(INCONCLUSIVE, reasons, f"{sentence}.", x_runs_to_settle=settles)
+
+        allowed = design.max_label_flip_rate
+        if (layer_d.label_flip_rate or 0.0) > allowed:
+            sentence = f"Not to be trusted either way: {flips(layer_d, allowed)}."
+            return verdict(UNSTABLE, ("label_flips",), sentence)
+
+        faults = case.faults()
+        if not faults:
+            return verdict(SUPPORTED, (), f"May raise an alarm: {case.supported()}.")
+        if not has_ranking_signal(self.layer_a):
+            faults = (*faults, "no_ranking_signal")
+        clauses = "; ".join(map(case.clause, faults))
+        # The first stratum that passes everything is the scope.
+        for part in strata:
+            if part.passed:
+                sentence = (
+                    f"Holds only where {part.where} ({part.name}: {part.n_runs} of {n_runs} runs): "
+                    f"there, {part.sentence}. Over all runs it may not raise an alarm: {clauses}."
+                )
+                scope = ScopeRecord(name=part.name, where=part.where)
+                return verdict(SCOPE_LIMITED, faults, sentence, x_scope=scope)
+        return verdict(RANK_ONLY, faults, f"May not raise an alarm: {clauses}.")
 
 
 def has_ranking_signal(layer_a: LayerARecord) -> bool:
@@ -601,13 +588,59 @@ class MeasuredStratum:
         """Of the primary operating point; None without events."""
         return self.primary.x_p_value if self.primary else None
 
+    def conclude(
+        self, layer_a: LayerARecord, variants: Variants, p_adjusted: float | None
+    ) -> StratumRecord:
+        """Whether the stratum passes everything that a supported score must pass.
+
+        The rules are those of the verdict over all runs, in their order: events enough, nothing
+        left open, layers B and C. Layer D is measured only where all of that holds. Ranking
+        (`layer_a`, of all runs) is not asked for again; `variants` are of all runs, too.
+        """
+        part, gate, point = self.judgement, self.layer_b, self.primary
+        about: dict[str, Any] = {
+            "name": self.stratum.name,
+            "where": self.stratum.where,
+            "n_runs": len(self.rows),
+            "n_events": part.n_events,
+            "ok_targets": gate.ok_targets if gate else 0,
+            "p_value": self.p_value,
+            "p_adjusted": p_adjusted,
+        }
+        if gate is None or point is None:
+            reasons, sentence = ("few_events",), "no run belongs to it"
+            return StratumRecord(**about, passed=False, reasons=reasons, sentence=sentence)
+        case = Case(part, layer_a, gate, point, p_adjusted)
+        questions, rate = open_questions(case), None
+        if questions:
+            faults = tuple(dict.fromkeys(question.reason for question in questions))
+            sentence = "; ".join(question.text for question in questions)
+        elif faults := case.faults():
+            sentence = "; ".join(map(case.clause, faults))
+        else:
+            ours = {name: one.select(self.rows) for name, one in variants.items()}
+            robust, allowed = layer_d(part, ours), part.design.max_label_flip_rate
+            rate, sentence = robust.label_flip_rate or 0.0, case.supported()
+            if rate > allowed:
+                faults, sentence = ("label_flips",), flips(robust, allowed)
+        target = gate.at(part.design.primary_fpr)
+        return StratumRecord(
+            **about,
+            passed=not faults,
+            reasons=faults,
+            sentence=sentence,
+            achieved=target.achieved,
+            interval=target.x_interval,
+            coverage=point.coverage,
+            coverage_interval=point.x_coverage_interval,
+            chance=point.by_chance,
+            lead_time_median=point.lead_time_median,
+            label_flip_rate=rate,
+        )
+
 
 def measure_strata(judgement: Judgement, facts: Facts) -> tuple[MeasuredStratum, ...]:
-    """Layers B and C in each stratum of the design, in its order.
-
-    Args:
-        judgement: over all runs.
-        facts: numbers of each run by name; the step of the event is known without them.
+    """Layers B and C in each stratum of the design, in its order; see `judge` for `facts`.
 
     Raises:
         InputError: a predicate asks for a number that is not there.
@@ -621,63 +654,3 @@ def measure_strata(judgement: Judgement, facts: Facts) -> tuple[MeasuredStratum,
         layers = (layer_b(part), operating_point(part, primary)) if len(rows) else (None, None)
         found.append(MeasuredStratum(stratum, rows, part, *layers))
     return tuple(found)
-
-
-def conclude_stratum(
-    measured: MeasuredStratum,
-    layer_a: LayerARecord,
-    variants: Variants,
-    *,
-    p_adjusted: float | None,
-) -> StratumRecord:
-    """Whether a stratum passes everything that a supported score must pass.
-
-    The rules are those of the verdict over all runs, in their order: events enough, nothing left
-    open, layers B and C. Layer D is measured only where all of that holds.
-
-    Args:
-        measured: its layers.
-        layer_a: of all runs; ranking is not asked for again.
-        variants: the score with other values of its own window, over all runs.
-        p_adjusted: the stratum's p-value, adjusted over all candidates and strata of the lock.
-    """
-    part, gate, point = measured.judgement, measured.layer_b, measured.primary
-    target = gate.at(part.design.primary_fpr) if gate else None
-    record = StratumRecord(
-        name=measured.stratum.name,
-        where=measured.stratum.where,
-        n_runs=len(measured.rows),
-        n_events=part.n_events,
-        passed=False,
-        ok_targets=gate.ok_targets if gate else 0,
-        achieved=target.achieved if target else None,
-        interval=target.x_interval if target else None,
-        coverage=point.coverage if point else None,
-        coverage_interval=point.x_coverage_interval if point else None,
-        chance=point.by_chance if point else None,
-        lead_time_median=point.lead_time_median if point else None,
-        p_value=measured.p_value,
-        p_adjusted=p_adjusted,
-    )
-
-    def result(
-        reasons: Sequence[str], sentence: str, label_flip_rate: float | None = None
-    ) -> StratumRecord:
-        said = {"passed": not reasons, "reasons": tuple(reasons), "sentence": sentence}
-        return record.model_copy(update={**said, "label_flip_rate": label_flip_rate})
-
-    if gate is None or point is None:
-        return result(("few_events",), "no run belongs to it")
-    case = Case(part, layer_a, gate, point, p_adjusted)
-    questions = open_questions(case)
-    if questions:
-        codes = tuple(dict.fromkeys(question.reason for question in questions))
-        return result(codes, "; ".join(question.text for question in questions))
-    faults = case.faults()
-    if faults:
-        return result(faults, "; ".join(map(case.clause, faults)))
-    robust = layer_d(part, {name: one.select(measured.rows) for name, one in variants.items()})
-    rate, allowed = robust.label_flip_rate or 0.0, part.design.max_label_flip_rate
-    if rate > allowed:
-        return result(("label_flips",), flips(robust, allowed), rate)
-    return result((), case.supported(), rate)

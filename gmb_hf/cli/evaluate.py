@@ -207,9 +207,10 @@ def _by_options(design: dict[str, Any], log: RunLog, earlier: RunLog | None) -> 
 
 
 def _reproduce(context: typer.Context) -> None:
+    from gmb_hf.benchmark.compat import reproduce
     from gmb_hf.benchmark.prepare import own_score
     from gmb_hf.hub.sources import read_runs
-    from gmb_hf.report.report import publish_reproduction, reproduce
+    from gmb_hf.report.report import publish
 
     for name, flag in typed(context).items():
         if name not in {*_ALWAYS, *_OF_BOTH, *_SETTINGS, *_ONLY_COMPAT}:
@@ -237,7 +238,7 @@ def _reproduce(context: typer.Context) -> None:
     ]
     found = reproduce(log, scores, settings, notes=notes)
     following = show.command("prereg", "init", out="prereg.yaml")
-    paths = publish_reproduction(found, out, next_command=following, figures=given["figures"])
+    paths = publish(found, out, next_command=following, figures=given["figures"])
     _show_reproduction(found.results, out / "report.md")
     show.checklist(found.results, out)
     show.notes(found.results.summary.x_notes)

@@ -6,48 +6,38 @@ tasks, paths) is escaped, so that it reads as it was written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import median
-from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from gmb_hf import escape
 from gmb_hf.benchmark import nulls
 from gmb_hf.benchmark.compat import (
     CompatSettings,
-    Measured,
-    compat_results,
-    event_steps,
+    Reproduction,
     explain_settings,
-    measure,
-    refuse_gaps,
+    primary_point,
     settings_of,
 )
 from gmb_hf.benchmark.evaluate import Evaluation
 from gmb_hf.benchmark.operationality import pass_line
-from gmb_hf.benchmark.prepare import Entry, namesakes, resolve
 from gmb_hf.benchmark.results import Results, definition_of_done
-from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.design.design import Candidate, Design
+from gmb_hf.design.design import Design
 from gmb_hf.design.explain import explain_design
-from gmb_hf.errors import InputError, repeated
+from gmb_hf.errors import InputError
 from gmb_hf.escape import steps
 from gmb_hf.files import write_text
-from gmb_hf.indicators.catalogue import compute
 from gmb_hf.report.answer import GROUPS, Answer, answer, group_of
 from gmb_hf.report.curves import grokking_curves, scores_around_event
 from gmb_hf.report.figures import fpr_control, label_summary, lead_time_distribution
 from gmb_hf.report.style import save_figure
-from gmb_hf.report.tables import TABLES, budget_table, strata_table, verdict_table, write_tables
-from gmb_hf.runs.metadata import hub_sources
+from gmb_hf.report.tables import budget_table, strata_table, verdict_table, write_tables
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tables import follow
 
@@ -324,7 +314,7 @@ def subtitle(results: Results) -> str:
 
 
 def publish(
-    evaluation: Evaluation,
+    found: Evaluation | Reproduction,
     out: str | Path,
     *,
     note: str | None = None,
@@ -334,135 +324,35 @@ def publish(
     """Write everything that an evaluation leaves, and return the files, the report first.
 
     Args:
-        evaluation: what was judged.
+        found: what was judged, or put through the reference's computation.
         out: the folder; results.yaml, report.md, tables/ and figures/ go into it.
         note: a remark for the report in Markdown, e.g. that few runs leave verdicts open.
         next_command: what to type next, for the report.
         figures: whether to draw figures/.
     """
-    results, design, log = evaluation.results, evaluation.design, evaluation.log
-    drawn = draw(results, cadence=design.cadence) if figures else {}
+    drawn = draw_with_runs(found) if figures else {}
+    return write_evaluation(found.results, out, drawn, note=note, next_command=next_command)
+
+
+def draw_with_runs(found: Evaluation | Reproduction) -> dict[str, Figure]:
+    """Every figure of the results, and those that show the runs themselves."""
+    best = featured(answer(found.results))
+    settings: Design | CompatSettings
+    if isinstance(found, Evaluation):
+        settings, events, safe_gap = found.design, found.events.step, found.design.safe_gap
+        drawn, at = draw(found.results), settings.primary_fpr
+        shown = [(found.judgements[i.name].evaluation, i.layer_C.at(at)) for i in best]
+    else:
+        settings, events, safe_gap = found.settings, found.events, None
+        drawn = draw(found.results, cadence=_cadence(found.log))
+        shown = [(found.scores[i.name], primary_point(i.layer_C.at_fpr)) for i in best]
     # E_regime reads its event from other columns than the metric.
-    if figures and design.metric in log.observables:
-        drawn["curves"] = grokking_curves(log, design.metric, evaluation.events.step)
-    if figures and evaluation.events.n_events:
-        shown = [
-            (evaluation.judgements[item.name].evaluation, item.layer_C.at(design.primary_fpr))
-            for item in featured(answer(results))
-        ]
-        drawn["aligned"] = scores_around_event(
-            shown, horizon=design.horizon, safe_gap=design.safe_gap
-        )
-    return write_evaluation(results, out, drawn, note=note, next_command=next_command)
-
-
-# Runs through the reference's computation (protocol `compat`), and the files that it leaves.
-
-
-@dataclass(frozen=True, eq=False)
-class Reproduction:
-    """What the reference's computation gives, with all that its report needs.
-
-    Attributes:
-        results: what results.yaml will say.
-        measured: each score, by name.
-        events: the step of each run's event, float64 [R], NaN where there is none.
-        log: the runs.
-        settings: the reference's settings.
-    """
-
-    results: Results
-    measured: Mapping[str, Measured]
-    events: NDArray[np.float64]
-    log: RunLog
-    settings: CompatSettings
-
-
-def reproduce(
-    log: RunLog,
-    candidates: Sequence[Mapping[str, Any]],
-    settings: CompatSettings,
-    *,
-    notes: Sequence[str] = (),
-) -> Reproduction:
-    """Put scores through the reference's computation.
-
-    Args:
-        log: the runs, read with `on_duplicate="sort"`.
-        candidates: the scores, as `candidates.own_score` gives them.
-        settings: the reference's settings.
-        notes: what a reader must know beside what is found here.
-
-    Raises:
-        InputError: a score is unknown or given twice, a value is not finite, a run is too short,
-            or no window is negative.
-    """
-    entries = [resolve(Candidate.parse(item, where="score"), log) for item in candidates]
-    twice = repeated(entry.name for entry in entries)
-    if twice is not None:
-        raise InputError(f"score {twice!r} is given twice; name it once")
-    events = event_steps(log.panel(settings.metric), settings)
-    measured = {entry.name: _measured(entry, log, events, settings) for entry in entries}
-    steps = log.panel("step")
-    results = compat_results(
-        [one.record for one in measured.values()],
-        settings=settings,
-        runs=log.runs,
-        seeds=log.seeds,
-        event_steps=events.tolist(),
-        last_steps=steps.last_step.tolist(),
-        fingerprint=log.fingerprint(),
-        notes=[*notes, *namesakes(entries, log), *_repeats(log)],
-        tables=TABLES,
-    ).pulled_from(hub_sources(log.metadata))
-    return Reproduction(results, measured, events, log, settings)
-
-
-def publish_reproduction(
-    found: Reproduction,
-    out: str | Path,
-    *,
-    next_command: str | None = None,
-    figures: bool = True,
-) -> list[Path]:
-    """Write results.yaml, tables, figures and report.md; returns the files, the report first."""
-    results, settings = found.results, found.settings
-    drawn = draw(results, cadence=_cadence(found.log)) if figures else {}
-    if figures:
-        drawn["curves"] = grokking_curves(found.log, settings.metric, found.events)
-    if figures and np.isfinite(found.events).any():
-        shown = [found.measured[item.name] for item in featured(answer(results))]
-        drawn["aligned"] = scores_around_event(
-            [(one.scores, one.primary) for one in shown], horizon=settings.horizon
-        )
-    return write_evaluation(results, out, drawn, next_command=next_command)
-
-
-def _measured(
-    entry: Entry, log: RunLog, events: NDArray[np.float64], settings: CompatSettings
-) -> Measured:
-    panel = compute(log, entry.indicator, sign=entry.sign)
-    refuse_gaps(panel, "score")
-    scores = Scores.from_panel(panel, events)
-    return measure(
-        scores.smooth(settings.smoothing),
-        settings,
-        family=entry.indicator.family,
-        sign=entry.sign,
-        sees_test_labels=entry.indicator.sees_test_labels,
-    )
-
-
-def _repeats(log: RunLog) -> list[str]:
-    """A note on steps that were logged twice: the reference keeps every row."""
-    grid = log.panel("step")
-    again = ((np.diff(grid.steps, axis=1) == 0) & grid.present[:, 1:]).sum(axis=1)
-    runs = [f"{run} ({count})" for run, count in zip(log.runs, again, strict=True) if count]
-    if not runs:
-        return []
-    return [
-        f"{again.sum()} rows repeat a step and are kept, as the reference does: {', '.join(runs)}."
-    ]
+    if settings.metric in found.log.observables:
+        drawn["curves"] = grokking_curves(found.log, settings.metric, events)
+    if np.isfinite(events).any():
+        horizon = settings.horizon
+        drawn["aligned"] = scores_around_event(shown, horizon=horizon, safe_gap=safe_gap)
+    return drawn
 
 
 def _cadence(log: RunLog) -> int | None:

@@ -123,10 +123,6 @@ def robustness(results: Results) -> Table:
     return Table.of(results.indicators, columns, "robustness", caption)
 
 
-TABLES = {"x_per_run_path": "tables/per_run.csv", "x_tradeoff_path": "tables/tradeoff.csv"}
-"""Where the reference's own two tables lie, relative to a results file of protocol `compat`."""
-
-
 def per_run(results: Results) -> Table:
     """Protocol `compat`: windows, diagnostics and ranking of every run, as `x_per_run` has them."""
     columns = (

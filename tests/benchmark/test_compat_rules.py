@@ -14,7 +14,6 @@ from score_builders import null_paths
 from gmb_hf.benchmark.compat import (
     CompatSettings,
     average_precision,
-    compat_results,
     effective_sample_size,
     event_steps,
     explain_settings,
@@ -24,6 +23,7 @@ from gmb_hf.benchmark.compat import (
     nearest_thresholds,
     pooled,
     positive_windows,
+    reproduce,
     roc_auc,
     settings_of,
     trailing_mean,
@@ -33,6 +33,7 @@ from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.errors import InputError
 from gmb_hf.runs.panel import Panel
+from gmb_hf.runs.runlog import RunLog
 
 LEVELS = st.sampled_from([0.0, 0.5, 0.8, 0.84, 0.85, 0.86, 0.88, 0.9, 0.92, 1.0])
 TIED = st.sampled_from([-1.0, -0.0, 0.0, 0.25, 0.5, 2.0])
@@ -49,7 +50,7 @@ def settings(**changes: object) -> CompatSettings:
 
 def measured(*rows: list[float], events: list[float | None], **changes: object) -> IndicatorRecord:
     steps = [math.nan if event is None else event for event in events]
-    return measure(Scores.from_panel(panel(*rows), steps), settings(**changes)).record
+    return measure(Scores.from_panel(panel(*rows), steps), settings(**changes))
 
 
 class TestEvent:
@@ -303,15 +304,15 @@ class TestSettings:
 
 class TestRecord:
     def results(self, events: list[float | None], **changes: object) -> Results:
-        return compat_results(
-            [measured(*ramps(len(events)), events=events, **changes)],
-            settings=settings(**changes),
-            runs=[f"seed_{i}" for i in range(len(events))],
-            seeds=list(range(len(events))),
-            event_steps=[math.nan if event is None else event for event in events],
-            last_steps=[4900] * len(events),
-            fingerprint="0" * 64,
-        )
+        """Of runs whose accuracy rises, and stays, so that its mean over two holds at the event."""
+        steps = np.arange(50) * 100
+        accuracy = [np.where(steps < (event or math.inf) - 100, 0.5, 0.9) for event in events]
+        runs = [f"seed_{i}" for i in range(len(events))]
+        columns = {"test_acc": np.array(accuracy), "score": np.array(ramps(len(events)))}
+        log = RunLog.from_arrays(runs, steps, columns)
+        found = reproduce(log, [{"name": "score"}], settings(**changes))
+        assert list(found.events) == pytest.approx([e or math.nan for e in events], nan_ok=True)
+        return found.results
 
     @pytest.mark.parametrize(
         ("events", "changes"),

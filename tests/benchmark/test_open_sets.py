@@ -57,13 +57,12 @@ def test_every_place_has_a_null_that_is_registered(coin: None, tmp_path: Path) -
     assert point.by_chance == pytest.approx(max(n.mean_coverage for n in point.nulls.values()))
     assert record.x_null_reasons["layer_C.at_fpr[1].x_coin_null.fpr"]
 
+    scores = judgement.evaluation
     results = Results.assemble(
         [record],
+        RunLog.from_arrays(scores.runs, scores.steps[0], {"score": scores.values}),
+        [300.0] * 40,
         design=judgement.design,
-        runs=judgement.evaluation.runs,
-        seeds=range(40),
-        event_steps=[300.0] * 40,
-        last_steps=[330] * 40,
         calibration=CalibrationRecord(method="cross_run"),
     )
     read = Results.read(results.write(tmp_path / "results.yaml"))

@@ -19,6 +19,7 @@ from gmb_hf.benchmark.verdict import judge_all
 from gmb_hf.design.design import Design
 from gmb_hf.documents import parse_yaml
 from gmb_hf.errors import InputError
+from gmb_hf.runs.runlog import RunLog
 
 # The layout of a v0.4 results file as other people write it, with no extension at all.
 FOREIGN = """\
@@ -112,13 +113,10 @@ def judged(design: Design, n_runs: int = 40, with_events: bool = True) -> Result
     ]
     return Results.assemble(
         records,
+        RunLog.from_arrays(scores["rise"].runs, steps[0], values),
+        event.tolist(),
         design=design,
-        runs=scores["rise"].runs,
-        seeds=list(range(n_runs)),
-        event_steps=event.tolist(),
-        last_steps=steps[:, -1].tolist(),
         calibration=CalibrationRecord(method="explore", n_runs=n_runs),
-        evaluation_fingerprint="ab" * 32,
         date="2026-01-27",
         notes=["3 rows were dropped."],
     )
@@ -213,11 +211,9 @@ def test_events_are_told_by_seed_and_runs_without_one_say_so(results: Results) -
 def test_two_runs_of_one_seed_are_told_by_name() -> None:
     found = Results.assemble(
         [],
+        RunLog.from_arrays(["a_1", "b_1"], np.array([0, 500]), {"score": np.zeros((2, 2))}),
+        [100.0, math.nan],
         design=prereg(),
-        runs=["a_1", "b_1"],
-        seeds=[1, 1],
-        event_steps=[100.0, math.nan],
-        last_steps=[500, 500],
         calibration=CalibrationRecord(method="in_sample"),
         date="2026-01-27",
     )
@@ -227,12 +223,12 @@ def test_two_runs_of_one_seed_are_told_by_name() -> None:
 def test_provenance_says_what_made_the_numbers(results: Results) -> None:
     source = results.x_provenance
     assert source is not None
-    assert source.evaluation_fingerprint == "ab" * 32
+    fingerprint = str(source.evaluation_fingerprint)
     assert source.packages["numpy"] == np.__version__
     assert source.lock_hash is None
     assert len(str(source.prereg_hash)) == 64
     assert results.design == prereg()
-    assert results.meta.run_id == "toy_task_abababab"
+    assert results.meta.run_id == f"toy_task_{fingerprint[:8]}"
 
 
 @pytest.mark.parametrize(

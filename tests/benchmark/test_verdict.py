@@ -15,7 +15,7 @@ from gmb_hf.benchmark.ranking import LayerARecord
 from gmb_hf.benchmark.records import LABELS
 from gmb_hf.benchmark.verdict import (
     IndicatorRecord,
-    conclude,
+    Measured,
     has_ranking_signal,
     judge,
     judge_all,
@@ -40,6 +40,7 @@ def oracle(
 
 
 Case = tuple[Judgement, IndicatorRecord]
+LAYERS = ("layer_a", "layer_b", "layer_c", "layer_d")
 
 
 def interval(low: float, high: float) -> IntervalRecord:
@@ -57,16 +58,15 @@ def concluded(
 ) -> IndicatorRecord:
     """The verdict when some results of a supported score are replaced."""
     judgement, record = case
-    layers = {letter: getattr(record, f"layer_{letter.upper()}") for letter in "abcd"}
+    layers = {name: getattr(record, f"layer_{name[-1].upper()}") for name in LAYERS}
     for layer, values in changes.items():
-        letter = layer.removeprefix("layer_")
-        layers[letter] = layers[letter].model_copy(update=values)
+        layers[layer] = layers[layer].model_copy(update=values)
     points = tuple(
         point.model_copy(update=primary or {}) if point.fpr == 0.05 else point
         for point in record.layer_C.at_fpr
     )
-    layers["c"] = record.layer_C.model_copy(update={"at_fpr": points})
-    return conclude(judgement, layers["a"], layers["b"], layers["c"], layers["d"], p_adjusted=p)
+    layers["layer_c"] = record.layer_C.model_copy(update={"at_fpr": points})
+    return Measured(judgement, **layers).conclude(p)
 
 
 def targets_of(case: Case, *states: str) -> dict[str, Any]:

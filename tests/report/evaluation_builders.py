@@ -153,18 +153,15 @@ def indicator(name: str, rng: np.random.Generator, n_events: int = 244) -> Indic
 def results(names: list[str] | None = None, seed: int = 3, n_runs: int = 256) -> Results:
     """A whole made-up evaluation."""
     rng = np.random.default_rng(seed)
-    events = curves(n_runs, seed)[1]
+    log, events = curves(n_runs, seed)
     return Results.assemble(
         [indicator(name, rng) for name in (names or list(NAMES))],
+        log,
+        events.tolist(),
         design=prereg(),
-        runs=[f"seed_{i}" for i in range(n_runs)],
-        seeds=list(range(n_runs)),
-        event_steps=events.tolist(),
-        last_steps=[2500] * n_runs,
         calibration=CalibrationRecord(
             method="locked", n_runs=100, effective_budget={"0.01": 0.0001, "0.05": 0.0405}
         ),
-        evaluation_fingerprint="ab" * 32,
         date="2026-01-27",
     )
 
