@@ -86,32 +86,33 @@ class CompatSettings:
         for name in ("delta_jump", "theta_floor", "delta_back"):
             if not math.isfinite(getattr(self, name)):
                 raise InputError(f"{name} must be a finite number, got {getattr(self, name)}")
-        if self.delta_back < 0:
-            raise InputError(f"delta_back must not be negative, got {self.delta_back:g}")
         for target in self.fpr_targets:
             fraction("fpr_targets", target)
-        if repeated(self.fpr_targets) is not None:
-            raise InputError("fpr_targets names a rate twice; name each once")
-        if self.thresholds is None:
-            if not self.fpr_targets:
-                raise InputError("fpr_targets is empty; name at least one rate, or thresholds")
-            return
-        if not self.thresholds:
-            raise InputError("thresholds is empty; name at least one, or leave it out")
-        for threshold in self.thresholds:
+        thresholds = self.thresholds or ()
+        for threshold in thresholds:
             if not math.isfinite(threshold):
                 raise InputError(f"thresholds must be finite numbers, got {threshold}")
-        given, wanted = len(self.thresholds), len(self.fpr_targets)
-        if wanted and given != wanted:
-            raise InputError(
-                f"thresholds names {given} and fpr_targets {wanted}; give one threshold for each "
-                "target, or leave fpr_targets out"
-            )
+        search, given, wanted = self.thresholds is None, len(thresholds), len(self.fpr_targets)
+        faults = {
+            f"delta_back must not be negative, got {self.delta_back:g}": self.delta_back < 0,
+            "fpr_targets names a rate twice; name each once": len(set(self.fpr_targets)) < wanted,
+            "fpr_targets is empty; name at least one rate, or thresholds": search and not wanted,
+            "thresholds is empty; name at least one, or leave it out": not search and not given,
+            f"thresholds names {given} and fpr_targets {wanted}; give one threshold for each "
+            "target, or leave fpr_targets out": not search and bool(wanted) and given != wanted,
+        }
+        for fault in (fault for fault, holds in faults.items() if holds):
+            raise InputError(fault)
 
     @property
     def least_rows(self) -> int:
         """The fewest rows of a run in which an event can be found and the score be smoothed."""
         return max(self.w_jump + 2, self.smoothing)
+
+    @property
+    def source(self) -> Literal["in_sample", "given"]:
+        """Where thresholds come from."""
+        return "in_sample" if self.thresholds is None else "given"
 
     def plain(self) -> dict[str, object]:
         """The settings as a results file holds them."""
@@ -407,32 +408,42 @@ def measure(scores: Scores, settings: CompatSettings) -> IndicatorRecord:
         thresholds = np.asarray(settings.thresholds, dtype=np.float64)
         rates = false_positive_rates(positive, values, thresholds)
     targets = settings.fpr_targets or tuple(rates.tolist())
+    at = list(zip(targets, thresholds.tolist(), rates.tolist(), strict=True))
     rows = [_row(scores, labels, run) for run in range(scores.n_runs)]
-    points = tuple(
-        _point(scores, labels, target, tau, settings)
-        for target, tau in zip(targets, thresholds.tolist(), strict=True)
+    both = [row for row in rows if row["roc_auc"] is not None]
+    layer_a = LayerARecord(
+        auc=roc_auc(positive, values),
+        ap=average_precision(positive, values),
+        **_spread(both, "roc_auc", "x_auc_run_mean", "x_auc_run_sd"),
+        **_spread(both, "average_precision", "x_ap_run_mean", "x_ap_run_sd"),
+        x_n_runs=len(both),
     )
-    layer_a = _layer_a(positive, values, rows)
-    layer_b = _layer_b(
-        targets, thresholds.tolist(), rates.tolist(), np.sort(values[~positive]), rows, settings
-    )
+    n_runs = sum(row["n_neg"] > 0 for row in rows)
+    layer_b = _layer_b(at, np.sort(values[~positive]), n_runs, settings)
+    points = tuple(_point(scores, labels, target, tau, settings) for target, tau, _ in at)
     label, reasons, sentence = _conclude(layer_a, layer_b, points[0].x_n_events or 0, settings)
-    layers: dict[str, Any] = {"layer_A": layer_a, "layer_B": layer_b}
-    layers["layer_C"] = LayerCRecord(at_fpr=points)
+    coverage = primary_point(points).coverage
     not_measured: dict[str, Any] = dict.fromkeys(("family_size", "pass_rate", "label_flip_rate"))
-    not_measured["sensitivity_notes"] = f"not measured: {_NO_FAMILY}"
+    extensions: dict[str, Any] = {"x_thresholds": thresholds.tolist(), "x_per_run": rows}
     return IndicatorRecord(
         name=scores.name,
         family=None,
-        **layers,
-        layer_D=LayerDRecord(**not_measured),
+        layer_A=layer_a,
+        layer_B=layer_b,
+        layer_C=LayerCRecord(at_fpr=points),
+        layer_D=LayerDRecord(**not_measured, sensitivity_notes=f"not measured: {_NO_FAMILY}"),
         label=label,
-        diagnostics=_diagnostics(rows, primary_point(points).coverage),
+        diagnostics=DiagnosticsRecord(
+            **_spread(rows, "k_eff", "effective_support_size", "x_effective_support_size_sd"),
+            **_spread(rows, "tie_dom", "tie_dominance", "x_tie_dominance_sd"),
+            **_spread(rows, "n_eff_ratio", "x_n_eff_ratio_mean", "x_n_eff_ratio_sd"),
+            comments="means over runs, as published; x_per_run has each run's",
+            x_abstain_rate=None if coverage is None else 1 - coverage,
+        ),
         x_alarm_eligible=False,
         x_reasons=reasons,
         x_sentence=sentence,
-        x_thresholds=thresholds.tolist(),
-        x_per_run=rows,
+        **extensions,
     )
 
 
@@ -461,46 +472,36 @@ def _row(scores: Scores, labels: NDArray[np.bool_], run: int) -> dict[str, Any]:
     }
 
 
-def _layer_a(
-    positive: NDArray[np.bool_], values: NDArray[np.float64], rows: Sequence[Mapping[str, Any]]
-) -> LayerARecord:
-    both = [row for row in rows if row["roc_auc"] is not None]
-    (auc_mean, auc_sd), (ap_mean, ap_sd) = (
-        _spread(both, key) for key in ("roc_auc", "average_precision")
-    )
-    return LayerARecord(
-        auc=roc_auc(positive, values),
-        ap=average_precision(positive, values),
-        x_auc_run_mean=auc_mean,
-        x_auc_run_sd=auc_sd,
-        x_ap_run_mean=ap_mean,
-        x_ap_run_sd=ap_sd,
-        x_n_runs=len(both),
-    )
-
-
 def _layer_b(
-    targets: Sequence[float],
-    thresholds: Sequence[float],
-    rates: Sequence[float],
+    at: Sequence[tuple[float, float, float]],
     negatives: NDArray[np.float64],
-    rows: Sequence[Mapping[str, Any]],
+    n_runs: int,
     settings: CompatSettings,
 ) -> LayerBRecord:
     """Layer B by the specification's rules, in sample, on the reference's numbers.
 
-    Without targets nothing is met or missed; where thresholds were given there is no floor, since
-    what else the score could reach was not searched.
+    `at` has target, threshold and rate of each operating point. Without targets nothing is met or
+    missed; where thresholds were given there is no floor, since what else the score could reach
+    was not searched.
     """
-    met: list[bool | None] = [None] * len(targets)
+    achieved = []
+    for target, tau, rate in at:
+        held = abs(rate - target) <= settings.fpr_eps + _SLACK if settings.fpr_targets else None
+        record = AchievedRecord(
+            target=target,
+            achieved=rate,
+            x_threshold=tau,
+            x_answer="THRESHOLD",
+            x_achieved_pooled=rate,
+            x_budget_used=None if held is None else rate / target,
+            x_met=held,
+            x_state=None if held is None else "met" if held else "missed",
+        )
+        achieved.append(record)
     ok_targets, controllable, floor, passed = None, None, None, None
-    fpr_min = min(rates)
+    fpr_min = min(rate for _, _, rate in at)
     if settings.fpr_targets:
-        met = [
-            abs(rate - target) <= settings.fpr_eps + _SLACK
-            for target, rate in zip(targets, rates, strict=True)
-        ]
-        ok_targets = sum(bool(held) for held in met)
+        ok_targets = sum(bool(record.x_met) for record in achieved)
         controllable = ok_targets >= settings.min_targets_ok
     if settings.thresholds is None:
         floor = fpr_min > settings.fpr_floor_max + _SLACK
@@ -508,22 +509,12 @@ def _layer_b(
     tied = int((negatives == negatives[-1]).sum())
     alarmed = np.unique(np.searchsorted(-negatives[::-1], -negatives, side="right"))
     reachable = alarmed / len(negatives)
-    source = "in_sample" if settings.thresholds is None else "given"
+    gaps = {
+        repr(target): float(np.abs(reachable - target).min()) for target in settings.fpr_targets
+    }
     return LayerBRecord(
-        targets=tuple(targets),
-        achieved=tuple(
-            AchievedRecord(
-                target=target,
-                achieved=rate,
-                x_threshold=tau,
-                x_answer="THRESHOLD",
-                x_achieved_pooled=rate,
-                x_budget_used=None if held is None else rate / target,
-                x_met=held,
-                x_state=None if held is None else "met" if held else "missed",
-            )
-            for target, tau, rate, held in zip(targets, thresholds, rates, met, strict=True)
-        ),
+        targets=tuple(target for target, _, _ in at),
+        achieved=tuple(achieved),
         ok_targets=ok_targets,
         fpr_min=fpr_min,
         controllability_pass=controllable,
@@ -531,15 +522,12 @@ def _layer_b(
         x_passed=passed,
         x_floor_certificate=FloorRecord(
             f_min_pos=float(reachable[0]),
-            gaps={
-                repr(target): float(np.abs(reachable - target).min())
-                for target in settings.fpr_targets
-            },
+            gaps=gaps,
             tied_value=float(negatives[-1]) + 0.0 if tied > 1 else None,
             tied_windows=tied,
         ),
-        x_calibration=source,
-        x_n_runs=sum(row["n_neg"] > 0 for row in rows),
+        x_calibration=settings.source,
+        x_n_runs=n_runs,
         x_n_windows=len(negatives),
         x_dropped_windows=0,
     )
@@ -582,29 +570,14 @@ def _point(
     )
 
 
-def _diagnostics(rows: Sequence[Mapping[str, Any]], coverage: float | None) -> DiagnosticsRecord:
-    ratio_mean, ratio_sd = _spread(rows, "n_eff_ratio")
-    k_mean, k_sd = _spread(rows, "k_eff")
-    tie_mean, tie_sd = _spread(rows, "tie_dom")
-    extensions: dict[str, Any] = {
-        "x_effective_support_size_sd": k_sd,
-        "x_tie_dominance_sd": tie_sd,
-        "x_n_eff_ratio_mean": ratio_mean,
-        "x_n_eff_ratio_sd": ratio_sd,
-    }
-    return DiagnosticsRecord(
-        effective_support_size=k_mean,
-        tie_dominance=tie_mean,
-        comments="means over runs, as published; x_per_run has each run's",
-        x_abstain_rate=None if coverage is None else 1 - coverage,
-        **extensions,
-    )
-
-
-def _spread(rows: Sequence[Mapping[str, Any]], key: str) -> tuple[float | None, float | None]:
-    """Mean and standard deviation; the latter over n, not n - 1, as the reference's is."""
+def _spread(rows: Sequence[Mapping[str, Any]], key: str, mean: str, sd: str) -> dict[str, Any]:
+    """Mean and standard deviation by name; the latter over n, not n - 1, as the reference's is."""
     known = np.array([row[key] for row in rows if row[key] is not None])
-    return (float(known.mean()), float(known.std())) if len(known) else (None, None)
+    return (
+        {mean: float(known.mean()), sd: float(known.std())}
+        if len(known)
+        else {mean: None, sd: None}
+    )
 
 
 def _conclude(
@@ -708,13 +681,12 @@ def reproduce(
         scores[entry.name] = Scores.from_panel(panel, events).smooth(settings.smoothing)
         measured = measure(scores[entry.name], settings)
         records.append(measured.declared(**entry.declaration, why=_why_null))
-    source: Literal["in_sample", "given"] = "in_sample" if settings.thresholds is None else "given"
     results = Results.assemble(
         records,
         log,
         events.tolist(),
         design=None,
-        calibration=CalibrationRecord(method=source),
+        calibration=CalibrationRecord(method=settings.source),
         notes=[*notes, *namesakes(entries, log), *_repeats(log)],
         summary={"x_event_count_min": settings.event_count_min, "x_n_too_early": 0},
         tables={
