@@ -25,7 +25,7 @@ from gmb_hf.benchmark.results import TABLES, CalibrationRecord, Results
 from gmb_hf.benchmark.robustness import LayerDRecord
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import LayerCRecord, OperatingPointRecord
-from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.benchmark.verdict import IndicatorRecord, uncontrolled, unranked
 from gmb_hf.design.design import Candidate
 from gmb_hf.documents import OpenSection
 from gmb_hf.errors import InputError, fraction, positive_int, repeated
@@ -509,7 +509,7 @@ def _layer_b(
     tied = int((negatives == negatives[-1]).sum())
     alarmed = np.unique(np.searchsorted(-negatives[::-1], -negatives, side="right"))
     reachable = alarmed / len(negatives)
-    gaps = {
+    gaps: dict[str, float | None] = {
         repr(target): float(np.abs(reachable - target).min()) for target in settings.fpr_targets
     }
     return LayerBRecord(
@@ -592,15 +592,9 @@ def _conclude(
     if layer_b.fpr_floor_detected:
         faults["fpr_floor"] = f"no threshold has a false positive rate below {layer_b.fpr_min:.3f}"
     if layer_b.controllability_pass is False:
-        faults["fpr_uncontrolled"] = (
-            f"{layer_b.ok_targets} of {len(layer_b.targets)} false-alarm budgets hold, "
-            f"{settings.min_targets_ok} must"
-        )
+        faults["fpr_uncontrolled"] = uncontrolled(layer_b, settings.min_targets_ok)
     if faults and (layer_a.auc is None or layer_a.auc <= 0.5):
-        auc = "undefined" if layer_a.auc is None else f"{layer_a.auc:.2f}"
-        faults["no_ranking_signal"] = (
-            f"it does not rank the windows before an event higher (AUC {auc})"
-        )
+        faults["no_ranking_signal"] = unranked(layer_a)
     label = RANK_ONLY if faults else INCONCLUSIVE
     if n_events < settings.event_count_min:
         label = INCONCLUSIVE

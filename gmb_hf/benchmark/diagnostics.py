@@ -47,12 +47,7 @@ class DiagnosticsRecord(OpenSection):
 
 
 def diagnose(judgement: Judgement, *, coverage: float | None) -> DiagnosticsRecord:
-    """Diagnose the held-out negatives of a judgement.
-
-    Args:
-        judgement: what was judged.
-        coverage: at the primary operating point; 1 - coverage is the abstain rate.
-    """
+    """Diagnose the held-out negatives of a judgement; `coverage` is at the primary target."""
     abstain_rate = None if coverage is None else 1 - coverage
     negatives = judgement.negatives
     if not negatives.n_windows:

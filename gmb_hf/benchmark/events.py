@@ -260,10 +260,8 @@ def plateau_events(metric: Panel, design: Design) -> Events:
     broken = sliding_window_view(~held, dips + 1, axis=1).all(axis=2)
     lost = np.asarray(sliding_window_view(broken, length - dips, axis=1).any(axis=2))
     starts &= ~lost[:, : whole.shape[1]]
-    step = np.where(
-        starts.any(axis=1), metric.steps[np.arange(n_runs), starts.argmax(axis=1)], np.nan
-    )
-    return Events(metric.runs, step, first)
+    steps = metric.steps[np.arange(n_runs), starts.argmax(axis=1)]
+    return Events(metric.runs, np.where(starts.any(axis=1), steps, np.nan), first)
 
 
 # E_regime: the transition that PT-MSS registers, from force, info and constraint of a run log and
@@ -479,10 +477,9 @@ def _find_regimes(log: RunLog, design: Design) -> Events:
 
 
 def regime_events(signals: Signals, design: Design) -> Events:
-    """E_regime: the t of the runs with a REGISTERED_TRANSITION.
+    """E_regime: the t of the runs with a REGISTERED_TRANSITION; those `UNDECIDED` are excluded.
 
-    A run with NO_TRANSITION has no event; one that is INCONCLUSIVE or ESTIMATOR_UNSTABLE is
-    excluded. The quantile, radius and tolerance are `x_regime_quantile`, `x_regime_radius` and
+    The quantile, radius and tolerance are `x_regime_quantile`, `x_regime_radius` and
     `x_regime_tolerance`; `x_event_t_min` passes over transitions before that step.
 
     Raises:
@@ -524,11 +521,10 @@ class AuditedRun:
     """One run.
 
     Attributes:
-        run: its name.
-        label: what PT-MSS says of it.
+        run, label: its name, and what PT-MSS says of it.
         step: t in steps, whatever the label, None where there is none.
         order: force, info and constraint in the order of their members nearest to t; () without t.
-        reason: why the label is INCONCLUSIVE or ESTIMATOR_UNSTABLE, else "".
+        reason: why the label is one of `UNDECIDED`, else "".
     """
 
     run: str
@@ -556,27 +552,19 @@ class Audit:
     notes: tuple[str, ...]
     sources: tuple[dict[str, str], ...] = ()
 
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many runs have each label that occurs, by name."""
-        return dict(sorted(Counter(run.label for run in self.runs).items()))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The audit as plain data, ready for JSON."""
-        return {
+    def write(self, path: str | Path) -> Path:
+        """Write the audit as JSON, atomically."""
+        content = {
             "runs": {
                 run.run: {"label": run.label, "t": run.step, "order": list(run.order) or None}
                 for run in self.runs
             },
-            "counts": self.counts,
+            "counts": dict(sorted(Counter(run.label for run in self.runs).items())),
             "x_settings": {**self.settings, "columns": list(self.columns)},
             "x_notes": list(self.notes),
             "x_sources": list(self.sources),
         }
-
-    def write(self, path: str | Path) -> Path:
-        """Write the audit as JSON, atomically."""
-        return write_text(path, json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n")
+        return write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def audit_runs(
@@ -617,25 +605,13 @@ def audit_runs(
     signals = regime_signals(log, ignore_nan=True)
     settings: dict[str, Any] = {"quantile": quantile, "radius": radius, "tolerance": tolerance}
     regimes = label_regimes(signals.primary, signals.alternate, **settings)
-    audited = (
-        AuditedRun(
-            run,
-            label,
-            None if np.isnan(step) else int(step),
-            regimes.order_of(row),
-            _reason(regimes, row),
-        )
-        for row, (run, label, step) in enumerate(
-            zip(regimes.runs, regimes.labels, regimes.primary.step, strict=True)
-        )
-    )
-    return Audit(
-        tuple(audited),
-        signals.columns,
-        settings,
-        tuple(_notes(log, signals.columns, radius)),
-        tuple(hub_sources(log.metadata)),
-    )
+    found = zip(regimes.runs, regimes.labels, regimes.primary.step, strict=True)
+    audited = []
+    for row, (run, label, step) in enumerate(found):
+        at = None if np.isnan(step) else int(step)
+        audited.append(AuditedRun(run, label, at, regimes.order_of(row), _reason(regimes, row)))
+    notes, pulled = _notes(log, signals.columns, radius), hub_sources(log.metadata)
+    return Audit(tuple(audited), signals.columns, settings, tuple(notes), tuple(pulled))
 
 
 def _reason(regimes: Regimes, row: int) -> str:

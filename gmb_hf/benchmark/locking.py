@@ -331,6 +331,5 @@ def write_explored(rows: Sequence[Explored], path: str | Path) -> Path:
     writer.writerow([*names[:at], *(f"{null}_null" for null in NULLS), *names[at + 1 :]])
     for row in rows:
         values = [getattr(row, name) for name in names]
-        values[at : at + 1] = map(row.nulls.get, NULLS)
-        writer.writerow(values)
+        writer.writerow([*values[:at], *map(row.nulls.get, NULLS), *values[at + 1 :]])
     return write_text(path, text.getvalue())

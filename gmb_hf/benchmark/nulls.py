@@ -120,10 +120,7 @@ def register_null(
 def chance(judgement: Judgement, target: float, n_covered: int) -> dict[str, NullRecord]:
     """Every registered null at a target's thresholds, by name; empty without events.
 
-    Args:
-        judgement: what is judged.
-        target: a target rate.
-        n_covered: events that the score covers at it.
+    `n_covered` counts the events that the score covers there.
     """
     has_event, design = judgement.evaluation.has_event, judgement.design
     found = {}

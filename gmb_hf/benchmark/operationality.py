@@ -169,9 +169,7 @@ def rate_interval(
 def layer_b(judgement: Judgement, *, intervals: bool = True) -> LayerBRecord:
     """Measure every target's false positive rate on the held-out negatives.
 
-    Args:
-        judgement: what to judge.
-        intervals: find intervals and, from them, states; without, states follow the points.
+    Without `intervals` there are none, and the states follow the points.
     """
     design, negatives = judgement.design, judgement.negatives
     certificate, fpr_min = _floor(negatives, design.fpr_targets, per_run=judgement.strict)

@@ -39,9 +39,7 @@ ASSUMED: Mapping[str, Any] = {
 class Pilot:
     """A score on pilot runs, which says what it does at any false positive rate.
 
-    Attributes:
-        judgement: the score, its runs and their events; thresholds are chosen by `assumed`.
-        n_runs, n_events: how many runs the pilot has, and events.
+    `judgement` has the score, its runs and their events; thresholds are chosen by `assumed`.
     """
 
     judgement: Judgement

@@ -191,11 +191,9 @@ class Prepared:
         return self._panels[key]
 
     def scores(self, entry: Entry, *, window: int | None = None) -> Scores:
-        """A score on the runs that are judged, with their events.
+        """A score (an ensemble with its formula) on the runs that are judged, with their events.
 
-        Args:
-            entry: one of `entries`, a member of one, or an ensemble with its formula.
-            window: replaces the declared one; such a score is not kept.
+        `window` replaces the declared one; such a score is not kept.
         """
         if window is None or window == entry.window:
             panel = self.panel(entry)
@@ -217,10 +215,8 @@ class Prepared:
     ) -> Judgement:
         """A score as the layers judge it: by the lock's thresholds, where there is a lock.
 
-        Args:
-            entry, window: as in `scores`.
-            explore: runs to find the thresholds on.
-            thresholds, cross_fit: see `Judgement`.
+        `window` is as in `scores`; thresholds are found on the runs of `explore`; for `thresholds`
+        and `cross_fit` see `Judgement`.
         """
         found = Judgement(
             self.scores(entry, window=window),
@@ -339,14 +335,8 @@ def entries_of(design: Design, log: RunLog) -> list[Entry]:
 def locked_entry(lock: Lock, name: str, log: RunLog | None = None) -> Entry:
     """The score that a candidate of a lock is, as it was frozen.
 
-    Args:
-        lock: what was frozen.
-        name: of the candidate.
-        log: runs to judge by the lock; None where the run is live and its columns are still to
-            come.
-
-    Raises:
-        InputError: as `resolve`.
+    `log` has the runs to judge by the lock; None where the run is live and its columns are still
+    to come. Raises what `resolve` does.
     """
     frozen = lock.candidate(name)
     if frozen.ensemble is not None:

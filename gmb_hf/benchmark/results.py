@@ -175,13 +175,7 @@ class Checked(NamedTuple):
 
 
 def check(model: type[Section], data: Any, *, ours: bool) -> Checked:
-    """Hold a document against a model.
-
-    Args:
-        model: the schema.
-        data: plain data.
-        ours: whether this package wrote it; its extensions must then match as well.
-    """
+    """Hold plain data against a model; what is `ours` must match in its extensions as well."""
     content = copy.deepcopy(data)
     found: list[str] = []
     set_aside: list[str] = []
@@ -191,10 +185,8 @@ def check(model: type[Section], data: Any, *, ours: bool) -> Checked:
         except ValidationError as error:
             errors = error.errors(include_url=False)
             # In extensions of others nothing is looked for.
-            theirs = dict.fromkeys(
-                () if ours else map(_extension, (item["loc"] for item in errors))
-            )
-            aside = [at for at in theirs if at is not None and _removed(content, at)]
+            places = () if ours else [_extension(item["loc"]) for item in errors]
+            aside = [at for at in dict.fromkeys(places) if at and _removed(content, at)]
             set_aside += map(path_text, aside)
             unknown = [item for item in errors if _names_unknown_key(item, ours=ours)]
             for item in unknown:
@@ -436,20 +428,11 @@ def _loaded_versions() -> dict[str, str]:
 _SLACK = 1e-9  # a mean of rates may pass 1 by a rounding error
 
 
-class FileCheck(NamedTuple):
-    """A results file beside the schema: violations, one line each, that begin with the path of the
-    field; extensions of others that do not read as ours, which they need not; and what the file
-    says, None where it does not match the schema."""
-
-    violations: tuple[str, ...]
-    set_aside: tuple[str, ...]
-    results: Results | None
-
-
-def check_results(path: str | Path) -> FileCheck:
+def check_results(path: str | Path) -> Checked:
     """Every violation of a results file, in YAML or JSON.
 
-    A file without a single `x_` key is as good as ours; so is one whose `x_` keys are its own.
+    The content of what is returned is `Results`, or None where there are faults in the form. A file
+    without a single `x_` key is as good as ours; so is one whose `x_` keys are its own.
 
     Raises:
         InputError: the file cannot be read.
@@ -460,9 +443,9 @@ def check_results(path: str | Path) -> FileCheck:
     if isinstance(data, dict) and "schema_version" not in data:
         faults.insert(0, "schema_version is required; add it")
     if faults:
-        return FileCheck(tuple(faults), checked.set_aside, None)
+        return Checked(tuple(faults), checked.set_aside, None)
     results = Results.parse(checked.content, where=str(path))
-    return FileCheck(tuple(_disagreements(results)), checked.set_aside, results)
+    return Checked(tuple(_disagreements(results)), checked.set_aside, results)
 
 
 def _disagreements(results: Results) -> Iterator[str]:
@@ -480,17 +463,14 @@ def _disagreements(results: Results) -> Iterator[str]:
 
 def _of_indicator(item: IndicatorRecord) -> Iterator[str]:
     gate = item.layer_B
+    of = {"layer_A": "auc ap", "layer_B": "fpr_min", "layer_D": "pass_rate label_flip_rate"}
     shares = {
-        "layer_A.auc": item.layer_A.auc,
-        "layer_A.ap": item.layer_A.ap,
-        "layer_B.fpr_min": gate.fpr_min,
-        "layer_D.pass_rate": item.layer_D.pass_rate,
-        "layer_D.label_flip_rate": item.layer_D.label_flip_rate,
+        f"{layer}.{field}": getattr(getattr(item, layer), field)
+        for layer, fields in of.items()
+        for field in fields.split()
     }
     shares |= {f"layer_B.targets[{n}]": target for n, target in enumerate(gate.targets)}
-    shares |= {
-        f"layer_B.achieved[{n}].achieved": row.achieved for n, row in enumerate(gate.achieved)
-    }
+    shares |= {f"layer_B.achieved[{n}].achieved": at.achieved for n, at in enumerate(gate.achieved)}
     for field in ("fpr", "coverage", "lead_time_success"):
         for n, point in enumerate(item.layer_C.at_fpr):
             shares[f"layer_C.at_fpr[{n}].{field}"] = getattr(point, field)
@@ -525,21 +505,15 @@ class Check(NamedTuple):
 def definition_of_done(results: Results, folder: str | Path | None = None) -> tuple[Check, ...]:
     """The four requirements; a run is acceptable only if all of them hold.
 
-    Args:
-        results: what was found.
-        folder: where the results file lies; the summary table is then looked into. Without, a
-            stated path must do.
+    `folder` is where the results file lies, for a look into its summary table; without, a stated
+    path must do.
     """
     summary, names = results.summary, [item.name for item in results.indicators]
     least = summary.x_event_count_min
     least = _EVENTS_SUGGESTED if least is None else least
     counted = "an unknown number of" if summary.n_events is None else f"{summary.n_events:,}"
-    design = results.design
-    if design is not None:
-        points = design.fpr_targets
-    else:
-        stated = {point.fpr for item in results.indicators for point in item.layer_C.at_fpr}
-        points = tuple(sorted(stated))
+    stated = {point.fpr for item in results.indicators for point in item.layer_C.at_fpr}
+    points = results.design.fpr_targets if results.design else tuple(sorted(stated))
 
     def for_each(requirement: str, lacking: Sequence[str], what: str) -> Check:
         detail = f"{len(names) - len(lacking)} of {len(names)} indicators have {what}"

@@ -46,10 +46,8 @@ class LayerDRecord(OpenSection):
 def layer_d(judgement: Judgement, variants: Mapping[str, Judgement] | None = None) -> LayerDRecord:
     """Judge every member of the admissible family.
 
-    Args:
-        judgement: the central one.
-        variants: the same score with other values of its own window, by name such as
-            "window=150"; none for a score that has no window.
+    `variants` are the same score with other values of its own window, by name such as "window=150";
+    none for a score that has no window.
     """
     central = point_verdict("central", judgement)
     members = tuple(point_verdict(name, one) for name, one in family(judgement, variants or {}))

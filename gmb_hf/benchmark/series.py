@@ -370,13 +370,9 @@ def operationality(judgement: Judgement, per_run: bool) -> Flat:
     for result in measured.achieved:
         flat[_at("fpr", result.target)] = result.achieved
         flat[_at("threshold", result.target)] = result.x_threshold
-    flat |= {
-        "ok_targets": measured.ok_targets,
-        "controllability_pass": measured.controllability_pass,
-        "fpr_min": measured.fpr_min,
-        "fpr_floor_detected": measured.fpr_floor_detected,
-        "layer_b_pass": measured.x_passed,
-    }
+    for name in ("ok_targets", "controllability_pass", "fpr_min", "fpr_floor_detected"):
+        flat[name] = getattr(measured, name)
+    flat["layer_b_pass"] = measured.x_passed
     if per_run:
         for target, thresholds in judgement.calibrated.thresholds.items():
             known = judgement.negatives.counts > 0
@@ -416,9 +412,10 @@ def robustness(judgement: Judgement, per_run: bool) -> Flat:
     names = ("pass_rate", "label_flip_rate", "family_size")
     flat: Flat = {name: getattr(measured, name) for name in names}
     if per_run:
-        flat["members"] = [member.name for member in measured.x_members]
-        flat["member_labels"] = [member.label for member in measured.x_members]
-        flat["member_layer_b_pass"] = [member.layer_b_pass for member in measured.x_members]
+        members = measured.x_members
+        flat["members"] = [member.name for member in members]
+        flat["member_labels"] = [member.label for member in members]
+        flat["member_layer_b_pass"] = [member.layer_b_pass for member in members]
     return flat
 
 

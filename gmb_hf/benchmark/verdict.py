@@ -336,6 +336,17 @@ def has_ranking_signal(layer_a: LayerARecord) -> bool:
     return bool(mean - reach > 0.5)
 
 
+def uncontrolled(layer_b: LayerBRecord, least: int) -> str:
+    """How many budgets hold, and how many must."""
+    return f"{layer_b.ok_targets} of {len(layer_b.targets)} false-alarm budgets hold, {least} must"
+
+
+def unranked(layer_a: LayerARecord) -> str:
+    """That a score does not rank, with its AUC."""
+    auc = "undefined" if layer_a.auc is None else f"{layer_a.auc:.2f}"
+    return f"it does not rank the windows before an event higher (AUC {auc})"
+
+
 def flips(layer_d: LayerDRecord, allowed: float) -> str:
     """How often the label flips, and how often it may."""
     return (
@@ -363,18 +374,15 @@ class Case:
 
     def faults(self) -> tuple[str, ...]:
         """The reason codes for which layers B and C do not pass; empty if they do."""
-        found = []
-        if self.layer_b.fpr_floor_detected:
-            found.append("fpr_floor")
-        if not self.layer_b.controllability_pass:
-            found.append("fpr_uncontrolled")
-            if any(result.x_few_runs for result in self.layer_b.achieved):
-                found.append("few_runs")
-        point = self.primary
-        return (
-            *found,
-            *shortfalls(self.judgement, point.coverage, point.lead_time_median, self.p_adjusted),
-        )
+        gate, point = self.layer_b, self.primary
+        found = {
+            "fpr_floor": gate.fpr_floor_detected,
+            "fpr_uncontrolled": not gate.controllability_pass,
+            "few_runs": not gate.controllability_pass and any(x.x_few_runs for x in gate.achieved),
+        }
+        worth = point.coverage, point.lead_time_median, self.p_adjusted
+        reasons = (reason for reason, holds in found.items() if holds)
+        return (*reasons, *shortfalls(self.judgement, *worth))
 
     def supported(self) -> str:
         """What speaks for the score, at its primary operating point."""
@@ -397,10 +405,7 @@ class Case:
             least = f"{certificate.f_min_pos:.3f}"
             return f"it cannot alarm at a false positive rate below {least}{since}"
         if reason == "fpr_uncontrolled":
-            return (
-                f"{gate.ok_targets} of {len(gate.targets)} false-alarm budgets hold, "
-                f"{design.min_targets_ok} must"
-            )
+            return uncontrolled(gate, design.min_targets_ok)
         if reason == "few_runs":
             short = ", ".join(f"{result.target:g}" for result in gate.achieved if result.x_few_runs)
             return f"too few calibration runs for a threshold at {short}"
@@ -414,12 +419,11 @@ class Case:
             return f"it warns no better than chance{self._chance}{p_value}"
         if reason == "lead_short":
             lead = point.lead_time_median
-            known = "no event is warned of"
-            if lead is not None:
-                known = f"the median lead is {lead:g} steps"
+            known = (
+                "no event is warned of" if lead is None else f"the median lead is {lead:g} steps"
+            )
             return f"{known}, {design.lead_time_median_min:g} is the minimum"
-        auc = "undefined" if self.layer_a.auc is None else f"{self.layer_a.auc:.2f}"
-        return f"it does not rank the windows before an event higher (AUC {auc})"
+        return unranked(self.layer_a)
 
     @property
     def _warned(self) -> str:

@@ -33,15 +33,15 @@ def validate(file: Annotated[Path, argument("A results file of anybody's, YAML o
     found = check_results(file)
     for path in found.set_aside:
         screen.say(f"note: {path} is an extension of its writer, not ours of that name; set aside")
-    for violation in found.violations:
+    for violation in found.faults:
         screen.say(f"- {violation}")
-    if found.violations or found.results is None:
-        first, count = found.violations[0], len(found.violations) - 1
+    if found.faults or found.content is None:
+        first, count = found.faults[0], len(found.faults) - 1
         more = f" ({count} more, listed above)" if count else ""
         raise InputError(f"{file}: violates the results schema v0.4: {first}{more}")
-    summary = found.results.summary
+    summary = found.content.summary
     events = "an unknown number of" if summary.n_events is None else f"{summary.n_events:,}"
-    indicators = len(found.results.indicators)
+    indicators = len(found.content.indicators)
     screen.say(
         f"{file} matches the results schema v0.4: {indicators:,} "
         f"indicator{'' if indicators == 1 else 's'}, {summary.n_seeds:,} runs, {events} events."

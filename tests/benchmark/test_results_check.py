@@ -11,7 +11,7 @@ import pytest
 import yaml
 from results_layout import EMPTY, EXAMPLE
 
-from gmb_hf.benchmark.results import FileCheck, Results, check, check_results
+from gmb_hf.benchmark.results import Checked, Results, check, check_results
 from gmb_hf.documents import dump_yaml
 from gmb_hf.errors import InputError
 
@@ -22,7 +22,7 @@ def first(plain: Any) -> Any:
     return plain["indicators"][0]
 
 
-def checked(change: Change, tmp_path: Path, text: str = EXAMPLE) -> FileCheck:
+def checked(change: Change, tmp_path: Path, text: str = EXAMPLE) -> Checked:
     plain = yaml.safe_load(text)
     change(plain)
     path = tmp_path / "results.yaml"
@@ -35,14 +35,14 @@ def test_the_published_layout_matches(text: str, tmp_path: Path) -> None:
     path = tmp_path / "results.yaml"
     path.write_text(text)
     found = check_results(path)
-    assert (found.violations, found.set_aside) == ((), ())
-    assert found.results == Results.read(path)
+    assert (found.faults, found.set_aside) == ((), ())
+    assert found.content == Results.read(path)
 
 
 def test_json_is_as_good_as_yaml(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     path.write_text(json.dumps(yaml.safe_load(EXAMPLE), indent="\t"))
-    assert check_results(path).violations == ()
+    assert check_results(path).faults == ()
     assert Results.read(path).indicator("second").layer_C.at_fpr[0].coverage == 0.5
 
 
@@ -124,8 +124,8 @@ def test_json_is_as_good_as_yaml(tmp_path: Path) -> None:
 )
 def test_a_violation_is_named_with_its_path(change: Change, violation: str, tmp_path: Path) -> None:
     found = checked(change, tmp_path)
-    assert any(line.startswith(violation) for line in found.violations), found.violations
-    assert all("\n" not in line for line in found.violations)
+    assert any(line.startswith(violation) for line in found.faults), found.faults
+    assert all("\n" not in line for line in found.faults)
 
 
 def test_all_violations_are_named_at_once(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_all_violations_are_named_at_once(tmp_path: Path) -> None:
         plain["tables"] = []
 
     found = checked(spoil, tmp_path)
-    paths = [line.split(" ")[0] for line in found.violations]
+    paths = [line.split(" ")[0] for line in found.faults]
     assert sorted(paths) == [
         "boundary.model_name",
         "boundary.tsk",
@@ -148,7 +148,7 @@ def test_all_violations_are_named_at_once(tmp_path: Path) -> None:
         "indicators[1].label",
         "tables",
     ]
-    assert found.results is None
+    assert found.content is None
 
 
 def test_extensions_of_others_need_not_mean_what_ours_do(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_extensions_of_others_need_not_mean_what_ours_do(tmp_path: Path) -> None
         first(plain)["layer_A"]["x_auc_run_mean"] = 0.5
 
     found = checked(extend, tmp_path)
-    assert found.violations == ()
+    assert found.faults == ()
     assert set(found.set_aside) == {
         "x_provenance",
         "indicators[0].x_reasons",
@@ -168,7 +168,7 @@ def test_extensions_of_others_need_not_mean_what_ours_do(tmp_path: Path) -> None
         "indicators[0].layer_C.at_fpr[0].x_coverage_interval",
     }
     read = Results.read(tmp_path / "results.yaml")
-    assert read == found.results
+    assert read == found.content
     assert read.indicators[0].layer_A.x_auc_run_mean == 0.5
     assert read.plain()["x_theirs"] == [1]
 
@@ -179,7 +179,7 @@ def test_extensions_of_ours_must_be_right(tmp_path: Path) -> None:
         first(plain)["x_reasons"] = "many"
 
     found = checked(ours, tmp_path)
-    assert found.violations == ("indicators[0].x_reasons must be a list, got 'many'",)
+    assert found.faults == ("indicators[0].x_reasons must be a list, got 'many'",)
 
 
 @pytest.mark.parametrize("data", [[], "text", 3])
