@@ -235,25 +235,15 @@ class MemberScores:
         """
         chosen = self.fit(runs)
         odds = chosen.log_odds
-        fitted = zip(
-            odds.center.tolist(), odds.scale.tolist(), odds.coefficients.tolist(), strict=True
-        )
-        members = tuple(
-            LockedMember(
-                name=member.name,
-                family=member.indicator.family,
-                params=dict(member.indicator.with_defaults(member.parameters)),
-                sign=1 if member.sign == 1 else -1,
-                sees_test_labels=member.indicator.sees_test_labels,
-                center=center,
-                scale=scale,
-                coefficient=coefficient,
-            )
-            for member, (center, scale, coefficient) in zip(self.entry.members, fitted, strict=True)
-        )
+        units = odds.center.tolist(), odds.scale.tolist(), odds.coefficients.tolist()
+        members = []
+        for member, center, scale, coefficient in zip(self.entry.members, *units, strict=True):
+            fitted: dict[str, Any] = {"center": center, "scale": scale, "coefficient": coefficient}
+            fitted["params"] = dict(member.indicator.with_defaults(member.parameters))
+            members.append(LockedMember(**member.declaration, **fitted))
         others = self._rows(calibrate)
         return LockedEnsemble(
-            members=members,
+            members=tuple(members),
             intercept=odds.intercept,
             penalty=chosen.penalty,
             log_losses={repr(penalty): loss for penalty, loss in chosen.losses.items()},
@@ -394,12 +384,8 @@ def combination_of(prereg: Design, log: RunLog) -> list[dict[str, Any]]:
     ]
     if len(members) < 2:
         return []
-    candidate = {
-        "name": COMBINATION,
-        "family": ENSEMBLE,
-        "x_sees_test_labels": False,
-        "x_ensemble": {"members": members},
-    }
+    candidate = {"name": COMBINATION, "family": ENSEMBLE, "x_sees_test_labels": False}
+    candidate["x_ensemble"] = {"members": members}
     design = Candidate.parse(candidate, where=COMBINATION).x_ensemble
     assert design is not None
     seeds = set(prereg.seeds_explore)

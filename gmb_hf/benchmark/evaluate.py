@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.prepare import CONTROLS, Prepared, Runs, namesakes, prepare, statements_of
@@ -131,8 +129,8 @@ def evaluate_runs(
         n_explore_with_negatives=None if earlier is None else earlier.runs_with_negatives,
         n_eval=len(prepared.judged.runs),
         # That no run has an event, and what was dropped, is noted in any case.
-        event_steps=tuple(np.asarray(events.step).tolist()) if events.n_events else (),
-        first_steps=tuple(np.asarray(events.first_step).tolist()) if events.n_events else (),
+        event_steps=tuple(events.step.tolist()) if events.n_events else (),
+        first_steps=tuple(events.first_step.tolist()) if events.n_events else (),
         dip_recoveries=events.n_dip_recoveries,
         windowed=tuple(entry.name for entry in entries if entry.window is not None),
     )

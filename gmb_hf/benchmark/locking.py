@@ -168,19 +168,16 @@ def _facts_without_events(prepared: Prepared) -> DesignFacts:
 def _facts_of_events(known: DesignFacts, prepared: Prepared) -> DesignFacts:
     """The same with what the events say."""
     events = prepared.events
-    facts = {**event_facts(np.asarray(events.step)), **prepared.facts}
-    happened = np.isfinite(events.step)
+    facts, happened = {**event_facts(events.step), **prepared.facts}, np.isfinite(events.step)
+    held = {one.name: one.holds(facts) & happened for one in prepared.design.strata}
     return dataclasses.replace(
         known,
         n_explore_with_negatives=prepared.runs_with_negatives,
-        event_steps=tuple(np.asarray(events.step).tolist()),
-        first_steps=tuple(np.asarray(events.first_step).tolist()),
+        event_steps=tuple(events.step.tolist()),
+        first_steps=tuple(events.first_step.tolist()),
         dip_recoveries=events.n_dip_recoveries,
         excluded=Counter(events.excluded.values()),
-        stratum_events={
-            stratum.name: int((stratum.holds(facts) & happened).sum())
-            for stratum in prepared.design.strata
-        },
+        stratum_events={name: int(rows.sum()) for name, rows in held.items()},
     )
 
 
