@@ -82,12 +82,10 @@ def parse_bundle(data: Any, line: int, *, where: str) -> Bundle:
         negatives = tuple(_negatives(data.get("negatives", []), where))
     if given is not None:
         values, index = _similarities(data, given, where)
-        texts = 1 + len(negatives)
-        if anchor is not None and "negatives" in data and len(values) != texts:
-            raise InputError(
-                f"{where}: {len(values)} similarities for {texts} candidates (the positive and "
-                f"{texts - 1} negatives)"
-            )
+        n, others = len(values), len(negatives)
+        if anchor is not None and "negatives" in data and n != 1 + others:
+            what = f"{1 + others} candidates (the positive and {others} negatives)"
+            raise InputError(f"{where}: {n} similarities for {what}")
     digest = item_hash(item_content(data), where=where).hex()
     return Bundle(str(name), line, anchor, positive, negatives, values, index, tier, digest)
 
@@ -142,11 +140,9 @@ def _similarities(
             raise _wrong(where, what, dict(given))
         rest, texts = given["negatives"], data.get("negatives")
         if isinstance(rest, Mapping) and isinstance(texts, Mapping) and rest.keys() != texts.keys():
-            wrong = sorted(map(repr, rest.keys() ^ texts.keys()))
-            raise InputError(
-                f"{where}: negatives and their similarities name others: {', '.join(wrong[:5])} in "
-                "one of the two only"
-            )
+            wrong = ", ".join(sorted(map(repr, rest.keys() ^ texts.keys()))[:5])
+            what = "negatives and their similarities name others"
+            raise InputError(f"{where}: {what}: {wrong} in one of the two only")
         if isinstance(rest, Mapping):
             rest = [entry for _, entry in _entries(rest)]
         if not isinstance(rest, list):
@@ -160,10 +156,8 @@ def _similarities(
     if not _is_int(index):
         raise _wrong(where, "positive_index must be a whole number", index)
     if values and not 0 <= index < len(values):
-        raise InputError(
-            f"{where}: the positive is said to be at {index}, but there are {len(values)} "
-            "similarities (it counts from 0)"
-        )
+        found = f"there are {len(values)} similarities (it counts from 0)"
+        raise InputError(f"{where}: the positive is said to be at {index}, but {found}")
     return values, index
 
 
@@ -219,20 +213,16 @@ class BundleFile:
         tiers = tuple(bundle.tier for bundle in self.bundles if bundle.tier is not None)
         if 0 < len(tiers) < len(self.bundles):
             first = next(bundle for bundle in self.bundles if bundle.tier is None)
-            raise InputError(
-                f"{self.path}:{first.line}: item {first.id!r} has no tier, others have one; "
-                "assign tiers to all (gmb crucible tiers assign)"
-            )
+            hint = "assign tiers to all (gmb crucible tiers assign)"
+            raise self._lacks(first, f"has no tier, others have one; {hint}")
         return tiers or None
 
     def check_texts(self) -> None:
         """Refuse an item that no encoder can look at, because it has only similarities."""
         for bundle in self.bundles:
             if bundle.anchor is None or bundle.positive is None:
-                raise InputError(
-                    f"{self.path}:{bundle.line}: item {bundle.id!r} has no texts to embed; it "
-                    "needs anchor, positive and negatives"
-                )
+                hint = "it needs anchor, positive and negatives"
+                raise self._lacks(bundle, f"has no texts to embed; {hint}")
 
     def similarities(self, *, empty: OnEmpty = "error") -> Similarities:
         """The similarities in the file.
@@ -242,16 +232,14 @@ class BundleFile:
         """
         for bundle in self.bundles:
             if bundle.similarities is None:
-                raise InputError(
-                    f"{self.path}:{bundle.line}: item {bundle.id!r} has no similarities; add them, "
-                    "or give embeddings or an encoder"
-                )
-        return Similarities.of_lists(
-            [bundle.similarities or () for bundle in self.bundles],
-            [bundle.positive_index or 0 for bundle in self.bundles],
-            self.ids,
-            empty=empty,
-        )
+                hint = "add them, or give embeddings or an encoder"
+                raise self._lacks(bundle, f"has no similarities; {hint}")
+        values = [bundle.similarities or () for bundle in self.bundles]
+        positive = [bundle.positive_index or 0 for bundle in self.bundles]
+        return Similarities.of_lists(values, positive, self.ids, empty=empty)
+
+    def _lacks(self, bundle: Bundle, what: str) -> InputError:
+        return InputError(f"{self.path}:{bundle.line}: item {bundle.id!r} {what}")
 
 
 def read_bundles(path: str | Path) -> BundleFile:
@@ -286,9 +274,8 @@ def _lines(path: Path, digest: Any) -> Iterator[tuple[int, str]]:
             try:
                 text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
-                raise InputError(
-                    f"{path}:{number}: is not UTF-8 text (byte {error.start} of the line)"
-                ) from None
+                what = f"is not UTF-8 text (byte {error.start} of the line)"
+                raise InputError(f"{path}:{number}: {what}") from None
             if text.strip():
                 yield number, text
 
@@ -376,29 +363,27 @@ def read_vectors(path: str | Path, file: BundleFile) -> Vectors:
         anchors, positives, negatives = (arrays[role].astype(kind, copy=False) for role in _ROLES)
         begins = np.cumsum(counts - 1) - (counts - 1)
         return Vectors(anchors, np.insert(negatives, begins, positives, axis=0), counts)
-    if set(arrays) != {"embeddings"}:
-        raise InputError(
-            f"{path}: holds {', '.join(sorted(arrays)) or 'nothing'}; expected anchor, positive "
-            "and negatives, or embeddings"
-        )
-    rows = arrays["embeddings"]
-    if rows.ndim != 2 or len(rows) != n + total:
-        raise InputError(
-            f"{path}: {file.path} needs {n + total} rows (anchor, positive and negatives of each "
-            f"bundle), got an array of shape {rows.shape}"
-        )
+    wanted = f"{file.path} needs {n + total} rows (anchor, positive and negatives of each bundle)"
+    kinds = "anchor, positive and negatives, or embeddings"
+    rows = _only(arrays, path, n + total, wanted, kinds)
     begins = np.cumsum(counts + 1) - (counts + 1)
     return Vectors(rows[begins], np.delete(rows, begins, axis=0), counts)
 
 
 def read_rows(path: str | Path, n: int, what: str) -> NDArray[np.floating]:
     """One array of `n` embeddings from `.npy`, or `embeddings` from `.safetensors`."""
-    arrays = read_arrays(path)
+    return _only(read_arrays(path), path, n, f"{what} needs {n} rows", "embeddings")
+
+
+def _only(
+    arrays: Mapping[str, NDArray[np.floating]], path: str | Path, n: int, needed: str, kinds: str
+) -> NDArray[np.floating]:
     if set(arrays) != {"embeddings"}:
-        raise InputError(f"{path}: holds {', '.join(sorted(arrays))}; expected embeddings")
+        found = ", ".join(sorted(arrays)) or "nothing"
+        raise InputError(f"{path}: holds {found}; expected {kinds}")
     rows = arrays["embeddings"]
     if rows.ndim != 2 or len(rows) != n:
-        raise InputError(f"{path}: {what} needs {n} rows, got an array of shape {rows.shape}")
+        raise InputError(f"{path}: {needed}, got an array of shape {rows.shape}")
     return rows
 
 

@@ -229,10 +229,9 @@ def exposure(data: Any, sizes: Any, ratios: Any, **settings: Any) -> Flat:
     lists = {"data": data, "sizes": sizes, "ratios": ratios}
     names, counts, shares = (list(given(name, value)) for name, value in lists.items())
     if not len(names) == len(counts) == len(shares):
-        raise InputError(
-            f"{len(names)} pools are named, but there are {len(counts)} sizes and {len(shares)} "
-            "ratios; give one of each for every pool"
-        )
+        what = f"there are {len(counts)} sizes and {len(shares)} ratios"
+        hint = "give one of each for every pool"
+        raise InputError(f"{len(names)} pools are named, but {what}; {hint}")
     pools = list(map(Pool, map(str, names), map(_size, counts), shares))
     wanted = {name: given(name, value) for name, value in settings.items()}
     found = expected_exposures(**wanted, pools=pools)
@@ -249,18 +248,14 @@ def _items(
     if not rows:
         raise InputError(f"{name} is empty; give the similarities of at least one item")
     if not hasattr(rows[0], "__len__"):
-        raise InputError(
-            f"{name} must be a list of similarities per item, got numbers; [[...]] is one item"
-        )
+        what = "a list of similarities per item, got numbers; [[...]] is one item"
+        raise InputError(f"{name} must be {what}")
     if len(rows) != len(places):
-        raise InputError(
-            f"{name} holds {len(rows)} items, but references {len(places)}; give the place of the "
-            "positive for each"
-        )
+        what = f"{len(rows)} items, but references {len(places)}"
+        raise InputError(f"{name} holds {what}; give the place of the positive for each")
+    ids, empty = settings.get("ids"), settings.get("empty", "error")
     try:
-        return margins.Similarities.of_lists(
-            rows, places, settings.get("ids"), empty=settings.get("empty", "error")
-        )
+        return margins.Similarities.of_lists(rows, places, ids, empty=empty)
     except InputError as error:
         argument = "references" if margins.PLACE in str(error) else name
         raise InputError(f"{argument}, {error}") from None

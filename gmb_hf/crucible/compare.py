@@ -217,7 +217,8 @@ def compare_files(
     """
     before, after = Scoreboard.read(previous), Scoreboard.read(following)
     first, second = scores_behind(previous, before), scores_behind(following, after)
-    found = mismatches(before.eval_header, after.eval_header)
+    compared = compare_scoreboards(before, after, allow_fingerprint_mismatch=True)
+    found = compared.mismatches
     notes = [_growth(first, second)] if found and first and second else []
     if found and not allow_fingerprint_mismatch:
         raise _not_comparable([*found, *notes])
@@ -253,18 +254,14 @@ def compare_files(
         guardrails.append(exposure.check_frozen_tier3(*hardest))
     if organic is not None:
         one, other = (Scoreboard.read(path) for path in organic)
-        differ = mismatches(one.eval_header, other.eval_header)
+        differ = [f"organic: {reason}" for reason in mismatches(one.eval_header, other.eval_header)]
         if differ:
-            reasons = [f"organic: {reason}" for reason in differ]
-            guardrails.append(exposure.check_fingerprints(reasons))
+            guardrails.append(exposure.check_fingerprints(differ))
         frozen = hardest if tiered else [board.overall.pass_rate for board in boards]
         rates = (one.overall.pass_rate, other.overall.pass_rate)
         guardrails.append(exposure.check_organic((frozen[0], frozen[1]), rates))
     return replace(
-        compare_scoreboards(before, after, allow_fingerprint_mismatch=allow_fingerprint_mismatch),
-        paired_tests=tuple(tests),
-        guardrails=tuple(guardrails),
-        notes=tuple(notes),
+        compared, paired_tests=tuple(tests), guardrails=tuple(guardrails), notes=tuple(notes)
     )
 
 

@@ -130,9 +130,8 @@ def _check(pools: Sequence[Pool]) -> None:
         if not pool.name:
             raise InputError("a pool has no name; give it one, such as legacy")
         if isinstance(pool.size, bool) or not isinstance(pool.size, int) or pool.size < 0:
-            raise InputError(
-                f"pool {pool.name!r}: size must be a whole number of at least 0, got {pool.size!r}"
-            )
+            must = "must be a whole number of at least 0"
+            raise InputError(f"pool {pool.name!r}: size {must}, got {pool.size!r}")
         fraction("ratio", pool.ratio, where=f"pool {pool.name!r}", closed=True)
     total = math.fsum(pool.ratio for pool in pools)
     if not math.isclose(total, 1.0, rel_tol=1e-9):

@@ -385,11 +385,9 @@ def score_model(
     task, data = config.task, task_data(config.task, seed)
     loaded = load_model(model)
     if loaded.config.vocab_size != data.vocab_size:
-        raise InputError(
-            f"{model}: has {loaded.config.vocab_size} tokens, but {task.title} needs "
-            f"{data.vocab_size}; say what it was trained on, e.g. --set task.prime=97 --set "
-            "task.operation=add"
-        )
+        hint = "say what it was trained on, e.g. --set task.prime=97 --set task.operation=add"
+        found = f"has {loaded.config.vocab_size} tokens, but {task.title} needs {data.vocab_size}"
+        raise InputError(f"{model}: {found}; {hint}")
     bundles = sampling.held_out(data, task.data_seed_of(seed))
     rows = torch.from_numpy(data.input_ids[data.test_index])
     hidden = model_hidden(loaded, rows, data.answer_positions[0])

@@ -131,11 +131,10 @@ class Similarities:
                 values = values.astype(np.float64)
             except OverflowError:
                 raise InputError("a similarity is too large for a number of 64 bits") from None
-        if len(candidates) != len(positive):
-            raise InputError(
-                f"{len(candidates)} items have similarities but {len(positive)} have an index of "
-                "the positive; give one for each"
-            )
+        n, indices = len(candidates), len(positive)
+        if n != indices:
+            what = f"{n} items have similarities but {indices} have an index of the positive"
+            raise InputError(f"{what}; give one for each")
         offsets = np.concatenate([[0], np.cumsum(counts)])
         return cls.of_flat(values, offsets, positive, ids, empty=empty)
 
@@ -213,10 +212,8 @@ def _check_shapes(
     if len(offsets) != n + 1:
         raise InputError(f"{n} items need {n + 1} offsets, got {len(offsets)}")
     if offsets[0] != 0 or offsets[-1] != len(values) or (np.diff(offsets) < 0).any():
-        raise InputError(
-            f"offsets must rise from 0 to the number of similarities, {len(values)}; they go from "
-            f"{offsets[0]} to {offsets[-1]}"
-        )
+        must = f"offsets must rise from 0 to the number of similarities, {len(values)}"
+        raise InputError(f"{must}; they go from {offsets[0]} to {offsets[-1]}")
     if ids is not None and len(ids) != n:
         raise InputError(f"{n} items but {len(ids)} ids; give one for each")
     repeated = [name for name, count in Counter(ids or ()).items() if count > 1]

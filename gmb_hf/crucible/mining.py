@@ -58,9 +58,8 @@ class Settings(Record):
         for name in ("lineups", "lineup_size", "min_passes"):
             positive_int(name, getattr(self, name))
         if self.min_passes > self.lineups:
-            raise InputError(
-                f"min_passes {self.min_passes} is above the number of lineups, {self.lineups}"
-            )
+            what = f"min_passes {self.min_passes} is above the number of lineups"
+            raise InputError(f"{what}, {self.lineups}")
         if not math.isfinite(self.threshold):
             raise InputError(f"threshold must be a finite number, got {self.threshold!r}")
         if not 0 < self.near_duplicate <= 1:
@@ -244,10 +243,8 @@ def _check(
     ids: Sequence[str],
 ) -> None:
     if anchors.ndim != 2 or anchors.shape != positives.shape or len(anchors) != len(ids):
-        raise InputError(
-            f"{len(ids)} candidates need as many anchors and positives, got {anchors.shape} and "
-            f"{positives.shape}"
-        )
+        found = f"got {anchors.shape} and {positives.shape}"
+        raise InputError(f"{len(ids)} candidates need as many anchors and positives, {found}")
     width = anchors.shape[1]
     if pool.ndim != 2 or pool.shape[1] != width:
         what = f"the pool's embeddings have shape {pool.shape}"

@@ -266,9 +266,8 @@ def assign_to_file(
         raise InputError(f"{out}: is the file that is read; write the tiers to another one")
     file = read_bundles(bundles)
     if file.content_hash != scores.origin.content_hash:
-        raise InputError(
-            f"{bundles}: is not what was scored ({scores.origin.bundles}); score it again"
-        )
+        scored = scores.origin.bundles
+        raise InputError(f"{bundles}: is not what was scored ({scored}); score it again")
     labels = margins.assign_tiers(tiers, scores.danger, encoder=scores.origin.encoder).tolist()
     tier = dict(zip(scores.ids, labels, strict=True))
     lines = zip(file.ids, read_jsonl(bundles), strict=True)
@@ -279,7 +278,6 @@ def assign_to_file(
 
 # Texts to embeddings through sentence-transformers, an extra of this package.
 
-_INSTALL = "pip install 'gmb-hf[encoders]'"
 _BATCH = 256
 _TIMEOUT = 5.0  # seconds for the Hub's first answer
 
@@ -298,9 +296,8 @@ class Encoder:
     def __init__(self, name: str) -> None:
         self.name = name
         if find_spec("sentence_transformers") is None:
-            raise InputError(
-                f"--encoder needs sentence-transformers: {_INSTALL}; or give --embeddings"
-            )
+            hint = "pip install 'gmb-hf[encoders]'; or give --embeddings"
+            raise InputError(f"--encoder needs sentence-transformers: {hint}")
         # Checked before the import, which takes seconds.
         source, offline = _model_source(name)
         from sentence_transformers import SentenceTransformer
@@ -312,9 +309,8 @@ class Encoder:
         try:
             self._model: Any = SentenceTransformer(source, local_files_only=offline)
         except Exception as error:  # unknown, gated, or no such model: each has its own
-            raise InputError(
-                f"encoder {name!r} cannot be found or loaded: {_first_line(error)}"
-            ) from None
+            why = _first_line(error)
+            raise InputError(f"encoder {name!r} cannot be found or loaded: {why}") from None
         finally:
             logger.setLevel(level)
 
@@ -327,16 +323,15 @@ class Encoder:
             texts: what to encode.
             on_done: called after every batch of 256 distinct texts.
         """
-        row = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-        distinct = list(row)
+        distinct = list(dict.fromkeys(texts))
+        row = {text: number for number, text in enumerate(distinct)}
         rows: list[NDArray[np.float64]] = []
         for start in range(0, len(distinct), _BATCH):
             batch = distinct[start : start + _BATCH]
             found = self._model.encode(batch, convert_to_numpy=True, show_progress_bar=False)
             rows.append(np.asarray(found, dtype=np.float64))
             on_done(f"{start + len(batch):,} of {len(distinct):,} texts")
-        encoded: NDArray[np.float64] = np.concatenate(rows)[[row[text] for text in texts]]
-        return encoded
+        return np.asarray(np.concatenate(rows)[[row[text] for text in texts]])
 
 
 def encode_bundles(
@@ -365,10 +360,8 @@ def _model_source(name: str) -> tuple[str, bool]:
     why = _hub_obstacle()
     if why is None or _is_cached(name):
         return name, why is not None
-    raise InputError(
-        f"{missing}: there is no such folder, it was never downloaded, and the Hub cannot be "
-        f"reached ({why})"
-    )
+    what = "there is no such folder, it was never downloaded"
+    raise InputError(f"{missing}: {what}, and the Hub cannot be reached ({why})")
 
 
 def _hub_obstacle() -> str | None:
