@@ -53,15 +53,10 @@ class Bundle:
 
 
 def parse_bundle(data: Any, line: int, *, where: str) -> Bundle:
-    """A line's JSON as a bundle.
-
-    Args:
-        data: plain JSON data.
-        line: its number, which is the bundle's id where there is none.
-        where: file and line, which open the message of an error.
+    """A line's JSON as a bundle; the number of the line is its id where there is none.
 
     Raises:
-        InputError: it is not understood.
+        InputError: it is not understood; `where`, file and line, opens the message.
     """
     if not isinstance(data, dict):
         raise _wrong(where, "a bundle is a JSON object", data)

@@ -28,12 +28,7 @@ _ITEMS = "predictions=[[0.9, 0.2, 0.4], ...], references=[0, ...]"
 def _metric(
     arguments: str, **keywords: Any
 ) -> Callable[[Callable[..., Flat]], Callable[..., Flat]]:
-    """Register a metric; it refuses unknown keywords, and its errors show a right call.
-
-    Args:
-        arguments: those of a right call.
-        keywords: what the metric takes besides its data, with the defaults.
-    """
+    """Register a metric with the arguments of a right call, which errors show, and its keywords."""
 
     def register(function: Callable[..., Flat]) -> Callable[..., Flat]:
         name, data = f"crucible_{function.__name__}", inspect.signature(function).parameters

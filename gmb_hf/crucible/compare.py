@@ -64,8 +64,7 @@ def paired_tests(
     Args:
         first, second: margins of the same items, float64 [N].
         tiers: tier of each item; None tests the whole only.
-        permutations: sign flips of each permutation test.
-        seed: of the sign flips.
+        permutations, seed: of the sign flips of each permutation test.
 
     Raises:
         InputError: arrays that do not fit, no items, or a margin that is not finite.

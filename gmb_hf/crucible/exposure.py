@@ -20,11 +20,7 @@ from gmb_hf.errors import InputError, fraction, positive_int, repeated
 Status = Literal["healthy", "warning", "critical", "severe"]
 
 # Least expected exposures of each status (spec, "Dilution Warning Thresholds").
-_LEAST: tuple[tuple[float, Status], ...] = (
-    (50.0, "healthy"),
-    (30.0, "warning"),
-    (10.0, "critical"),
-)
+_LEAST: dict[Status, float] = {"healthy": 50.0, "warning": 30.0, "critical": 10.0}
 _RANGE = (0.05, 0.95)
 
 
@@ -117,7 +113,7 @@ def dilution_status(expected: float) -> Status:
     """
     if not expected >= 0 or math.isinf(expected):
         raise InputError(f"expected exposures must be a number of at least 0, got {expected!r}")
-    return next((status for least, status in _LEAST if expected >= least), "severe")
+    return next((status for status, least in _LEAST.items() if expected >= least), "severe")
 
 
 def _check(pools: Sequence[Pool]) -> None:
@@ -193,15 +189,14 @@ def check_pools(pools: Sequence[PoolExposure]) -> list[Finding]:
         if pool.status is not None:
             level, action = _DILUTION[pool.status]
             message = f"{pool.name}: {pool.expected:.1f} expected exposures an item; {action}"
-            found.append(Finding("dilution", level, message, pool.expected, _LEAST[0][0]))
+            found.append(Finding("dilution", level, message, pool.expected, _LEAST["healthy"]))
     return found
 
 
 def check_frozen_tier3(before: float | None, after: float | None) -> Finding:
     """CRITICAL if the pass rate on frozen tier3 fell by more than two points.
 
-    Args:
-        before, after: pass rates; None (an empty tier) cannot be checked and is a WARNING.
+    None (an empty tier) cannot be checked and is a WARNING.
     """
     _check_rates(before, after)
     what = "pass rate of frozen tier3"
@@ -218,9 +213,7 @@ def check_organic(
 ) -> Finding:
     """WARNING if organic performance fell while frozen rose: the frozen set is being learned.
 
-    Args:
-        frozen: pass rate on the frozen set, before and after.
-        organic: pass rate on the organic holdout, before and after.
+    Both are pass rates before and after, on the frozen set and on the organic holdout.
     """
     name = "organic against frozen"
     _check_rates(*frozen, *organic)

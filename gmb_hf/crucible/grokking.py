@@ -10,7 +10,6 @@ Shapes: m rows to draw from, N bundles, K negatives each, S seeds, R runs, T che
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,13 +114,9 @@ def draw_bundles(
 def bundle_lines(
     bundles: EquationBundles, texts: list[str], similarities: NDArray[np.floating], *, prefix: str
 ) -> list[dict[str, Any]]:
-    """The bundles as `bundles.parse_bundle` reads them.
+    """The bundles as `bundles.parse_bundle` reads them; their ids begin with a prefix (`seed_3`).
 
-    Args:
-        bundles: indices of `texts`.
-        texts: of the rows that they were drawn from, m.
-        similarities: of the candidates, [N, 1 + K].
-        prefix: of the ids, e.g. `seed_3`.
+    Bundles are indices of the m texts, similarities are of the candidates, [N, 1 + K].
     """
     rows = zip(*(array.tolist() for array in (*bundles, similarities)), strict=True)
     return [
@@ -136,18 +131,16 @@ def bundle_lines(
     ]
 
 
-def margins_of(similarities: NDArray[np.floating]) -> NDArray[np.float64]:
+def margins_of(similarities: NDArray[np.floating]) -> margins.Floats:
     """Margins of many seeds' bundles, the positive first: [S, N, 1 + K] to [S, N]."""
     values = np.asarray(similarities, dtype=np.float64)
-    margin: NDArray[np.float64] = values[..., 0] - values[..., 1:].max(axis=-1)
-    return margin
+    return np.asarray(values[..., 0] - values[..., 1:].max(axis=-1))
 
 
-def margin_observables(similarities: NDArray[np.floating]) -> dict[str, NDArray[np.float64]]:
+def margin_observables(similarities: NDArray[np.floating]) -> dict[str, margins.Floats]:
     """What a checkpoint adds to a run log, each [S]: as `margin_stats` and `rank_stats` of a seed.
 
-    Args:
-        similarities: of each seed's bundles, the positive first, [S, N, 1 + K].
+    The similarities are [S, N, 1 + K], the positive of each bundle first.
     """
     margin = margins_of(similarities)
     q10, median, q90 = np.quantile(margin, margins.QUANTILES, axis=1)
@@ -248,10 +241,7 @@ class RunBundles(NamedTuple):
 class MarginCallback(TrainingCallback):
     """Scores the same bundles at every checkpoint of an ensemble, and tiers them once memorised.
 
-    Args:
-        ensemble: S seeds.
-        sampling: how the bundles are drawn.
-        folder: where the `RunBundles` of each seed are written at the end.
+    The `RunBundles` of each of its S seeds are written to the folder at the end.
     """
 
     def __init__(self, ensemble: Ensemble, sampling: Sampling, folder: Path) -> None:
@@ -271,7 +261,7 @@ class MarginCallback(TrainingCallback):
         self._frozen_step = np.full(len(ensemble), -1)
         self._frozen_margin = np.zeros(shape)
 
-    def measure(self, train_acc: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    def measure(self, train_acc: margins.Floats) -> dict[str, margins.Floats]:
         """What the checkpoint adds to the run log, each [S]; accuracies on training rows, [S]."""
         ensemble = self._ensemble
         self._similarities = _cosines(ensemble.test.logits(ensemble.weights)[1], self._indices)
@@ -315,16 +305,14 @@ class MarginCallback(TrainingCallback):
         name, found = f"seed_{self._ensemble.seeds[place]}", self._similarities[place]
         return bundle_lines(self._held_out[place], self._texts[place], found, prefix=name)
 
-    def _freeze(self, place: int, margin: NDArray[np.float64], step: int) -> None:
+    def _freeze(self, place: int, margin: margins.Floats, step: int) -> None:
         self._frozen_step[place], self._frozen_margin[place] = step, margin
         self._fit(place, margin, f"memorised at step {step}")
 
-    def _fit(self, place: int, margin: NDArray[np.float64], when: str) -> None:
-        items = map(item_content, self._lines(place))
+    def _fit(self, place: int, margin: margins.Floats, when: str) -> None:
+        corpus = content_hash(map(item_content, self._lines(place)))
         encoder = f"seed_{self._ensemble.seeds[place]}, {when}"
-        with warnings.catch_warnings():  # the notes of `from_runs` say it
-            warnings.simplefilter("ignore", margins.EmptyTierWarning)
-            tiers = margins.fit_tiers(-margin, encoder=encoder, corpus_hash=content_hash(items))
+        tiers = margins.fit_tiers(-margin, encoder=encoder, corpus_hash=corpus, warn=False)
         self._tiers[place], self._labels[place] = tiers, margins.assign_tiers(tiers, -margin)
 
 
@@ -334,9 +322,8 @@ def _indices(bundles: list[EquationBundles], device: torch.device) -> tuple[Tens
     return tuple(torch.from_numpy(indices).to(device) for indices in stacked)
 
 
-def _cosines(hidden: Tensor, indices: tuple[Tensor, ...]) -> NDArray[np.float64]:
-    found: NDArray[np.float64] = cosines(hidden, *indices).double().cpu().numpy()
-    return found
+def _cosines(hidden: Tensor, indices: tuple[Tensor, ...]) -> margins.Floats:
+    return np.asarray(cosines(hidden, *indices).double().cpu().numpy())
 
 
 class Scored(NamedTuple):
@@ -417,7 +404,7 @@ class MarginProgress:
     share: float | None
 
 
-def margin_progress(log: RunLog, events: NDArray[np.float64]) -> MarginProgress:
+def margin_progress(log: RunLog, events: margins.Floats) -> MarginProgress:
     """How q10 rises, and how much of that before the events: t* of each run or NaN, [R]."""
     panel = log.panel(Q10)
     q10, steps, runs = panel.values, panel.steps, np.arange(len(panel.runs))
@@ -435,7 +422,7 @@ def margin_progress(log: RunLog, events: NDArray[np.float64]) -> MarginProgress:
     return MarginProgress(len(runs), n_events, *medians)
 
 
-def _median(values: NDArray[np.float64]) -> float | None:
+def _median(values: margins.Floats) -> float | None:
     seen = values[np.isfinite(values)]
     return float(np.median(seen)) if len(seen) else None
 
@@ -453,7 +440,7 @@ class TrackedRuns:
     """
 
     log: RunLog
-    events: NDArray[np.float64]
+    events: margins.Floats
     scored: Scored
     paths: tuple[Path, ...]
     notes: tuple[str, ...]
@@ -525,7 +512,7 @@ def _notes(log: RunLog, empty: Sequence[int]) -> list[str]:
     return notes
 
 
-def margin_curves(log: RunLog, events: NDArray[np.float64]) -> Figure:
+def margin_curves(log: RunLog, events: margins.Floats) -> Figure:
     """Quantiles of the margins above, pass rates below, each run's t* as a point on its curve.
 
     Args:

@@ -24,6 +24,8 @@ from gmb_hf.documents import Many, Record, Section, plain_data
 from gmb_hf.errors import InputError, choose, first_of, positive_int, unknown
 from gmb_hf.files import read_json, write_json
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 OnEmpty = Literal["error", "skip"]
 
 _LARGEST = 1e150  # sums and squares of similarities below this stay finite in float64
@@ -51,9 +53,9 @@ class Similarities:
             negatives, an index out of range, or a similarity that is not finite. It names items.
     """
 
-    values: NDArray[np.float64]
-    offsets: NDArray[np.int64]
-    positive: NDArray[np.int64]
+    values: Floats
+    offsets: Ints
+    positive: Ints
     ids: tuple[str, ...] | None = None
     n_skipped: int = 0
 
@@ -107,7 +109,7 @@ class Similarities:
     def of_lists(
         cls,
         candidates: Sequence[Sequence[float]],
-        positive: Sequence[int] | NDArray[np.int64],
+        positive: Sequence[int] | Ints,
         ids: Sequence[str] | None = None,
         *,
         empty: OnEmpty = "error",
@@ -144,46 +146,41 @@ class Similarities:
         return len(self.positive)
 
     @cached_property
-    def counts(self) -> NDArray[np.int64]:
+    def counts(self) -> Ints:
         """Candidates of each item, [N]."""
         return np.diff(self.offsets)
 
     @property
-    def starts(self) -> NDArray[np.int64]:
+    def starts(self) -> Ints:
         """Where each item begins, [N]."""
         return self.offsets[:-1]
 
     @property
-    def n_negatives(self) -> NDArray[np.int64]:
+    def n_negatives(self) -> Ints:
         """K, the number of negatives of each item, [N]."""
         return self.counts - 1
 
     @cached_property
-    def of_positive(self) -> NDArray[np.float64]:
+    def of_positive(self) -> Floats:
         """Similarity of each item's positive, float64 [N]."""
-        found: NDArray[np.float64] = self.values[self.starts + self.positive]
-        return found
+        return np.asarray(self.values[self.starts + self.positive])
 
     @cached_property
-    def negatives(self) -> NDArray[np.float64]:
+    def negatives(self) -> Floats:
         """`values` with minus infinity in place of every positive, float64 [M]."""
         masked = self.values.copy()
         masked[self.starts + self.positive] = -np.inf
         return masked
 
     @cached_property
-    def hardest_negative(self) -> NDArray[np.float64]:
+    def hardest_negative(self) -> Floats:
         """The largest similarity of a negative, float64 [N]."""
-        if not self.n:
-            return np.empty(0)
-        hardest: NDArray[np.float64] = np.maximum.reduceat(self.negatives, self.starts)
-        return hardest
+        return np.maximum.reduceat(self.negatives, self.starts) if self.n else np.empty(0)
 
-    def per_item(self, flags: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def per_item(self, flags: NDArray[np.bool_]) -> Ints:
         """How many of each item's candidates are flagged: bool [M] to int64 [N]."""
         upto = np.concatenate([[0], np.cumsum(flags, dtype=np.int64)])
-        found: NDArray[np.int64] = upto[self.offsets[1:]] - upto[self.starts]
-        return found
+        return np.asarray(upto[self.offsets[1:]] - upto[self.starts])
 
     def names(self) -> tuple[str, ...]:
         """The items' names; numbers from 0 where none were given."""
@@ -200,12 +197,7 @@ def listed(names: Sequence[str | int]) -> str:
     return f"{'item' if len(names) == 1 else 'items'} {first_of(list(map(repr, names)), 5)}"
 
 
-def _check_shapes(
-    values: NDArray[np.float64],
-    offsets: NDArray[np.int64],
-    positive: NDArray[np.int64],
-    ids: Sequence[str] | None,
-) -> None:
+def _check_shapes(values: Floats, offsets: Ints, positive: Ints, ids: Sequence[str] | None) -> None:
     n = len(positive)
     if not values.ndim == offsets.ndim == positive.ndim == 1:
         raise InputError("values, offsets and positive must each have one dimension")
@@ -221,7 +213,7 @@ def _check_shapes(
         raise InputError(f"{listed(repeated)}: the id occurs more than once; ids must differ")
 
 
-def _whole_numbers(what: str, given: ArrayLike) -> NDArray[np.int64]:
+def _whole_numbers(what: str, given: ArrayLike) -> Ints:
     array = np.asarray(given)
     kind = array.dtype.kind
     if kind not in "iu" and not (kind == "f" and (array % 1 == 0).all()):
@@ -268,7 +260,7 @@ class MarginStats(Record):
     n_skipped: int = 0
 
 
-def margins(similarities: Similarities) -> NDArray[np.float64]:
+def margins(similarities: Similarities) -> Floats:
     """sim(anchor, positive) - max over negatives of sim(anchor, negative), float64 [N].
 
     Spec: Crucible metrics, "Margin".
@@ -276,7 +268,7 @@ def margins(similarities: Similarities) -> NDArray[np.float64]:
     return similarities.of_positive - similarities.hardest_negative
 
 
-def margin_stats(margin: NDArray[np.float64], *, n_skipped: int = 0) -> MarginStats:
+def margin_stats(margin: Floats, *, n_skipped: int = 0) -> MarginStats:
     """Margins [N] summed up.
 
     >>> found = Similarities.of_lists([[0.75, 0.5], [0.25, 0.5, 0.125]], [0, 0])
@@ -304,10 +296,10 @@ class Ranks:
         n_negatives: K, int64.
     """
 
-    strict: NDArray[np.int64]
-    realistic: NDArray[np.float64]
-    pessimistic: NDArray[np.int64]
-    n_negatives: NDArray[np.int64]
+    strict: Ints
+    realistic: Floats
+    pessimistic: Ints
+    n_negatives: Ints
 
 
 @dataclass(frozen=True)
@@ -445,6 +437,7 @@ def fit_tiers(
     corpus_hash: str,
     thresholds: Sequence[float] = THRESHOLDS,
     method: Method = "inverted_cdf",
+    warn: bool = True,
 ) -> Tiers:
     """Freeze the cutoffs of a corpus.
 
@@ -456,6 +449,7 @@ def fit_tiers(
         method: "inverted_cdf" puts ceil(N t1) items into tier 1, more where dangers tie; "spec"
             takes the element at int(N t) of the sorted dangers, one further up, as the
             reference's algorithm does (its index clipped to the last).
+        warn: whether to warn of tiers without items, which `Tiers.notes` names as well.
 
     Warns:
         EmptyTierWarning: a tier holds no item of the corpus.
@@ -468,9 +462,8 @@ def fit_tiers(
     if method == "inverted_cdf":
         t1, t2 = np.quantile(values, (low, high), method="inverted_cdf").tolist()
     else:
-        last = len(values) - 1
-        ranked = np.sort(values).tolist()
-        t1, t2 = (ranked[min(int(len(values) * share), last)] for share in (low, high))
+        n, ranked = len(values), np.sort(values).tolist()
+        t1, t2 = (ranked[min(int(n * share), n - 1)] for share in (low, high))
     counts = np.bincount(_codes(values, t1, t2), minlength=3).tolist()
     fitted = Tiers(
         encoder=encoder,
@@ -482,7 +475,7 @@ def fit_tiers(
         n=len(values),
         counts=dict(zip(TIERS, counts, strict=True)),
     )
-    for note in fitted.notes:
+    for note in fitted.notes if warn else ():
         warnings.warn(note, EmptyTierWarning, stacklevel=2)
     return fitted
 
@@ -525,12 +518,12 @@ def check_thresholds(thresholds: Sequence[float]) -> tuple[float, float]:
     raise InputError(f"thresholds must be two numbers with 0 < t1 < t2 <= 1, got {shown}")
 
 
-def _codes(values: NDArray[np.float64], t1: float, t2: float) -> NDArray[np.int64]:
+def _codes(values: Floats, t1: float, t2: float) -> Ints:
     """Place in `TIERS` of each danger; one at a cutoff belongs to the easier tier."""
     return (values > t1).astype(np.int64) + (values > t2)
 
 
-def _checked(dangers: ArrayLike) -> NDArray[np.float64]:
+def _checked(dangers: ArrayLike) -> Floats:
     values = np.asarray(dangers, dtype=np.float64)
     if values.ndim != 1:
         raise InputError("dangers must have one dimension, a number per item")

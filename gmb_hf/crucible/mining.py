@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from gmb_hf.crucible.bundles import read_bundles, read_rows, read_vectors, unit_rows
+from gmb_hf.crucible.margins import Floats
 from gmb_hf.crucible.scores import Encoder, encode_bundles
 from gmb_hf.documents import Record
 from gmb_hf.errors import InputError, positive_int
@@ -123,9 +124,9 @@ class MiningResult(Record):
 
 
 def mine(
-    anchors: NDArray[np.float64],
-    positives: NDArray[np.float64],
-    pool: NDArray[np.float64],
+    anchors: Floats,
+    positives: Floats,
+    pool: Floats,
     ids: Sequence[str],
     settings: Settings | None = None,
 ) -> MiningResult:
@@ -192,7 +193,7 @@ def pass_strength(passes: int, lineups: int) -> Strength:
     return next((name for tenths, name in _TENTHS if 10 * passes >= tenths * lineups), "none")
 
 
-def near_duplicates(rows: NDArray[np.float64], threshold: float) -> NDArray[np.int64]:
+def near_duplicates(rows: Floats, threshold: float) -> NDArray[np.int64]:
     """For each unit row the first kept row that it nearly repeats, or -1, int64 [N].
 
     A row is kept if no kept row before it has a cosine of at least `threshold` with it.
@@ -209,9 +210,7 @@ def near_duplicates(rows: NDArray[np.float64], threshold: float) -> NDArray[np.i
     return earlier
 
 
-def _tested(
-    name: str, lineups: NDArray[np.int64], danger: NDArray[np.float64], settings: Settings
-) -> Mined:
+def _tested(name: str, lineups: NDArray[np.int64], danger: Floats, settings: Settings) -> Mined:
     passes = int((danger >= settings.threshold).sum())
     strength = pass_strength(passes, settings.lineups)
     # The lower one of two middle lineups: a real lineup, and not the worse.
@@ -226,8 +225,8 @@ def _tested(
 
 
 def _against_pool(
-    anchors: NDArray[np.float64], positives: NDArray[np.float64], pool: NDArray[np.float64]
-) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64], float]]:
+    anchors: Floats, positives: Floats, pool: Floats
+) -> Iterator[tuple[Floats, Floats, float]]:
     """Per candidate: cosines of anchor and pool, of positive and pool [P]; of both."""
     level = np.einsum("ij,ij->i", anchors, positives)
     for start in range(0, len(anchors), _CHUNK):
@@ -236,12 +235,7 @@ def _against_pool(
         yield from zip(*cosines, strict=True)
 
 
-def _check(
-    anchors: NDArray[np.float64],
-    positives: NDArray[np.float64],
-    pool: NDArray[np.float64],
-    ids: Sequence[str],
-) -> None:
+def _check(anchors: Floats, positives: Floats, pool: Floats, ids: Sequence[str]) -> None:
     if anchors.ndim != 2 or anchors.shape != positives.shape or len(anchors) != len(ids):
         found = f"got {anchors.shape} and {positives.shape}"
         raise InputError(f"{len(ids)} candidates need as many anchors and positives, {found}")
@@ -269,7 +263,7 @@ def mine_files(
     encoder: str | None = None,
     on_done: Callable[[str], None] = lambda _: None,
 ) -> tuple[MiningResult, list[Path]]:
-    """Test candidates against lineups of a pool; write accepted ones as bundles.
+    """Test candidates against lineups of a pool; the result, and the three files written.
 
     Args:
         candidates: bundles; their negatives, if any, are not read.
@@ -280,9 +274,6 @@ def mine_files(
         embeddings, pool_embeddings: `.npy` or `.safetensors`, both or neither.
         encoder: name or path of a sentence-transformers model.
         on_done: called after every batch of texts.
-
-    Returns:
-        All candidates, and the three files.
     """
     if (embeddings is None) != (pool_embeddings is None):
         raise InputError("--embeddings and --pool-embeddings go together; give both")
@@ -306,10 +297,8 @@ def mine_files(
     )
     accepted, quarantined = [], []
     for bundle, item in zip(file.bundles, result.candidates, strict=True):
-        mined: dict[str, Any] = {
-            name: getattr(bundle, name) for name in ("id", "anchor", "positive")
-        }
-        mined["negatives"] = [texts[number] for number in item.lineup]
+        texts_of = {"id": bundle.id, "anchor": bundle.anchor, "positive": bundle.positive}
+        mined = {**texts_of, "negatives": [texts[number] for number in item.lineup]}
         found = {name: getattr(item, name) for name in ("passes", "strength", "danger")}
         if item.outcome == "accepted":
             counts = {"passes": item.passes, "lineups": settings.lineups}

@@ -18,6 +18,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from gmb_hf.crucible.margins import Floats
 from gmb_hf.crucible.scores import ItemScores
 from gmb_hf.documents import Record
 from gmb_hf.errors import InputError, positive_int
@@ -47,7 +48,7 @@ def pareto_frontier(results: Sequence[Mapping[str, Any]]) -> list[Mapping[str, A
     return [result for result, kept in zip(results, on.tolist(), strict=True) if kept]
 
 
-def undominated(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.bool_]:
+def undominated(first: Floats, second: Floats) -> NDArray[np.bool_]:
     """Which of N points no other dominates, bool [N].
 
     A point dominates another if it is at least as good in both and better in one.
@@ -68,8 +69,8 @@ def undominated(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDAr
 
 
 def dominance_probability(
-    frozen: tuple[NDArray[np.float64], NDArray[np.float64]],
-    organic: tuple[NDArray[np.float64], NDArray[np.float64]],
+    frozen: tuple[Floats, Floats],
+    organic: tuple[Floats, Floats],
     *,
     draws: int = 2000,
     seed: int = 0,
@@ -90,9 +91,7 @@ def dominance_probability(
     return float((at_least & ((retained > 0) | (general > 0))).mean())
 
 
-def coordinates(
-    results: Sequence[Mapping[str, Any]],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def coordinates(results: Sequence[Mapping[str, Any]]) -> tuple[Floats, Floats]:
     """`frozen_tier3` and `organic_holdout` of each result, float64 [N] each."""
     columns = []
     for key in (RETENTION, GENERALIZATION):
@@ -108,12 +107,8 @@ def coordinates(
 
 
 def _resampled(
-    first: NDArray[np.float64],
-    second: NDArray[np.float64],
-    draws: int,
-    rng: np.random.Generator,
-    what: str,
-) -> NDArray[np.float64]:
+    first: Floats, second: Floats, draws: int, rng: np.random.Generator, what: str
+) -> Floats:
     """Sum of the differences in each resample, float64 [draws]."""
     n, other = len(first), len(second)
     if n != other:
@@ -172,11 +167,7 @@ class Frontier(Record):
         return (most, shares[most]) if shares.get(most) else None
 
     def write(self, stem: str | Path, *, figures: bool = True) -> list[Path]:
-        """Write STEM.json and, with `figures`, STEM.png and STEM.svg; STEM may have such an ending.
-
-        Returns:
-            The files written.
-        """
+        """Write STEM.json and, with `figures`, STEM.png and .svg; STEM may have such an ending."""
         path = Path(stem)
         path = path.with_suffix("") if path.suffix in (".json", ".png", ".svg") else path
         data = write_json(path.with_name(f"{path.name}.json"), self.to_dict())

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -65,20 +64,14 @@ class ItemScores:
 
     origin: Origin
     ids: tuple[str, ...]
-    margin: NDArray[np.float64]
+    margin: margins.Floats
     ranks: margins.Ranks
     item_hashes: tuple[str, ...]
     tiers: tuple[str, ...] | None
 
     @classmethod
     def of(cls, file: BundleFile, similarities: margins.Similarities, encoder: str) -> Self:
-        """Score the bundles of a file.
-
-        Args:
-            file: the bundles.
-            similarities: theirs, with their ids; some may have been skipped.
-            encoder: what made the similarities.
-        """
+        """Score the bundles of a file by their similarities, where these were not skipped."""
         named = {bundle.id: bundle for bundle in file.bundles}
         items = [named[name] for name in similarities.names()]
         origin = Origin(
@@ -103,7 +96,7 @@ class ItemScores:
         return len(self.ids)
 
     @property
-    def danger(self) -> NDArray[np.float64]:
+    def danger(self) -> margins.Floats:
         """Minus the margin, float64 [N]."""
         return 0.0 - self.margin  # never -0.0
 
@@ -229,15 +222,14 @@ def fit_to_scores(
     method: str = "inverted_cdf",
 ) -> margins.Tiers:
     """Tiers of scored items, as `fit_tiers`; `Tiers.notes` name empty tiers, without a warning."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", margins.EmptyTierWarning)
-        return margins.fit_tiers(
-            scores.danger,
-            encoder=scores.origin.encoder,
-            corpus_hash=scores.origin.content_hash,
-            thresholds=thresholds,
-            method=cast("margins.Method", method),  # which refuses another word
-        )
+    return margins.fit_tiers(
+        scores.danger,
+        encoder=scores.origin.encoder,
+        corpus_hash=scores.origin.content_hash,
+        thresholds=thresholds,
+        method=cast("margins.Method", method),  # which refuses another word
+        warn=False,
+    )
 
 
 class TieredFile(NamedTuple):
@@ -316,16 +308,11 @@ class Encoder:
 
     def encode(
         self, texts: Sequence[str], on_done: Callable[[str], None] = lambda _: None
-    ) -> NDArray[np.float64]:
-        """One row per text, float64 [N, D]; each distinct text is encoded once.
-
-        Args:
-            texts: what to encode.
-            on_done: called after every batch of 256 distinct texts.
-        """
+    ) -> margins.Floats:
+        """One row per text, float64 [N, D]; each distinct text is encoded once, 256 at a time."""
         distinct = list(dict.fromkeys(texts))
         row = {text: number for number, text in enumerate(distinct)}
-        rows: list[NDArray[np.float64]] = []
+        rows: list[margins.Floats] = []
         for start in range(0, len(distinct), _BATCH):
             batch = distinct[start : start + _BATCH]
             found = self._model.encode(batch, convert_to_numpy=True, show_progress_bar=False)
