@@ -13,13 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from gmb_hf import stats
 from gmb_hf.crucible import exposure
 from gmb_hf.crucible.margins import HARDEST, TIERS, check_names
-from gmb_hf.crucible.scoreboard import (
-    EvalHeader,
-    Scoreboard,
-    TierStats,
-    relative_path,
-    scores_behind,
-)
+from gmb_hf.crucible.scoreboard import EvalHeader, Scoreboard, TierStats, relative_path
 from gmb_hf.crucible.scores import ItemScores
 from gmb_hf.documents import Record, plain_data
 from gmb_hf.errors import InputError, choose, repeated
@@ -215,7 +209,7 @@ def compare_files(
         FingerprintMismatchError: different data, and no leave to compare them.
     """
     before, after = Scoreboard.read(previous), Scoreboard.read(following)
-    first, second = scores_behind(previous, before), scores_behind(following, after)
+    first, second = before.item_scores(previous), after.item_scores(following)
     compared = compare_scoreboards(before, after, allow_fingerprint_mismatch=True)
     found = compared.mismatches
     notes = [_growth(first, second)] if found and first and second else []
@@ -367,7 +361,7 @@ def aggregate_files(
     bootstrap: dict[str, stats.HierarchicalBootstrap] = {}
     if other_files and comparable:
         sides = [
-            [table for path in side if (table := scores_behind(path, boards[path])) is not None]
+            [table for path in side if (table := boards[path].item_scores(path)) is not None]
             for side in (other_files, files)
         ]
         if sum(map(len, sides)) < len(boards):

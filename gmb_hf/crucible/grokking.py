@@ -544,13 +544,10 @@ def margin_curves(log: RunLog, events: margins.Floats) -> Figure:
                 look: Any = {"color": colour, "linestyle": dashes, "label": label}
                 axes.plot(*median_over_runs(steps, values), linewidth=1.9, zorder=3, **look)
         top.set_ylabel("margin (difference of cosines)")
-        bottom.set_ylabel("share")
-        bottom.set_ylim(-0.02, 1.03)
+        bottom.set(ylabel="share", ylim=(-0.02, 1.03), xlim=(0, max(int(steps.max()), 1)))
         style.rate_axis(bottom.yaxis)
-        bottom.set_xlim(0, max(int(steps.max()), 1))
         style.step_axis(bottom, "training step")
-        n = len(steps)
-        runs = f"{n:,} run" + ("" if n == 1 else "s")
+        runs = f"{len(steps):,} run" + ("" if len(steps) == 1 else "s")
         top.set_title(f"Margins of held-out bundles, {runs}, {len(found):,} with an event")
         dot: Any = {"markersize": 4, "markeredgewidth": 0, "label": "a run's event t*", "zorder": 4}
         for axes, values in ((top, q10), (bottom, pass_rate)):

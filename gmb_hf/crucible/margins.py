@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, FiniteFloat, model_validator
 
 from gmb_hf.documents import Many, Record, Section, plain_data
-from gmb_hf.errors import InputError, choose, first_of, positive_int, unknown
+from gmb_hf.errors import InputError, choose, first_of, positive_int
 from gmb_hf.files import read_json, write_json
 
 Floats = NDArray[np.float64]
@@ -504,8 +504,7 @@ def assign_tiers(
 def check_names(names: Sequence[str] | dict[str, int], *, where: str = "") -> None:
     """Refuse a name that is not in `TIERS`."""
     for name in names:
-        if name not in TIERS:
-            raise unknown("tier", str(name), TIERS, where=where)
+        choose("tier", name, TIERS, where=where)
 
 
 def check_thresholds(thresholds: Sequence[float]) -> tuple[float, float]:

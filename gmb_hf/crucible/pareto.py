@@ -26,6 +26,7 @@ from gmb_hf.files import read_json, read_jsonl, read_text, write_json
 from gmb_hf.report import style
 from gmb_hf.stats import generator
 
+Pair = tuple[Floats, Floats]
 RETENTION, GENERALIZATION = "frozen_tier3", "organic_holdout"
 _CHUNK = 2_000_000
 
@@ -69,11 +70,7 @@ def undominated(first: Floats, second: Floats) -> NDArray[np.bool_]:
 
 
 def dominance_probability(
-    frozen: tuple[Floats, Floats],
-    organic: tuple[Floats, Floats],
-    *,
-    draws: int = 2000,
-    seed: int = 0,
+    frozen: Pair, organic: Pair, *, draws: int = 2000, seed: int = 0
 ) -> float:
     """Share of bootstrap resamples of the items in which the first dominates the second.
 
@@ -91,7 +88,7 @@ def dominance_probability(
     return float((at_least & ((retained > 0) | (general > 0))).mean())
 
 
-def coordinates(results: Sequence[Mapping[str, Any]]) -> tuple[Floats, Floats]:
+def coordinates(results: Sequence[Mapping[str, Any]]) -> Pair:
     """`frozen_tier3` and `organic_holdout` of each result, float64 [N] each."""
     columns = []
     for key in (RETENTION, GENERALIZATION):

@@ -141,6 +141,25 @@ class Scoreboard(Section):
         """Write as JSON, atomically."""
         return write_json(path, self.to_dict())
 
+    def item_scores(self, path: str | Path) -> ItemScores | None:
+        """The item scores that the scoreboard in this file was made of; None where they are gone.
+
+        Raises:
+            InputError: there is a file of that name, but the scoreboard was not made of it.
+        """
+        place = Path(path).parent / (self.x_scores or "")
+        if self.x_scores is None or not place.exists():
+            return None
+        scores, stats = ItemScores.read(place), self.overall
+        mean, stored = margin_stats(scores.margin).mean_margin, stats.mean_margin
+        found = (scores.n, int((scores.margin > 0).sum()), scores.origin.source_hash)
+        if found == (stats.n, stats.correct, self.eval_header.source_hash) and (
+            mean == stored or (stored is not None and np.isclose(mean or 0.0, stored, rtol=1e-9))
+        ):
+            return scores
+        changed = f"has changed since {path} was made of it; make the scoreboard again"
+        raise InputError(f"{place}: {changed}")
+
 
 def tier_stats(margin: NDArray[np.float64], rank: NDArray[np.int64]) -> TierStats:
     """Statistics of given items: margins and strict ranks, [n] each."""
@@ -235,25 +254,6 @@ def scoreboard_of(
     )
     made.write(out)
     return made
-
-
-def scores_behind(path: str | Path, board: Scoreboard) -> ItemScores | None:
-    """The item scores that a scoreboard was made of; None where they are gone.
-
-    Raises:
-        InputError: there is a file of that name, but the scoreboard was not made of it.
-    """
-    place = Path(path).parent / (board.x_scores or "")
-    if board.x_scores is None or not place.exists():
-        return None
-    scores = ItemScores.read(place)
-    stats, found = board.overall, margin_stats(scores.margin)
-    same = (scores.n, int((scores.margin > 0).sum())) == (stats.n, stats.correct)
-    if same and scores.origin.source_hash == board.eval_header.source_hash:
-        mean, stored = found.mean_margin, stats.mean_margin
-        if mean == stored or (stored is not None and np.isclose(mean or 0.0, stored, rtol=1e-9)):
-            return scores
-    raise InputError(f"{place}: has changed since {path} was made of it; make the scoreboard again")
 
 
 def relative_path(path: str | Path, folder: str | Path) -> str:

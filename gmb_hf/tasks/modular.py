@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gmb_hf.errors import InputError, choose, positive_int
 from gmb_hf.errors import fraction as checked_fraction
 from gmb_hf.tasks import task
-from gmb_hf.tasks.task import EquationTokens, Ints, Task, Vocabulary
+from gmb_hf.tasks.task import EquationTokens, Flags, Ints, Task, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -213,9 +212,7 @@ class ModularTask(Task):
         a, b = self.operands().values()
         return task.split_pairs(b * self.prime + a, fraction, data_seed)
 
-    def _corrupted_answers(
-        self, answers: Ints, train: Ints, data_seed: int
-    ) -> tuple[Ints, NDArray[np.bool_]]:
+    def _corrupted_answers(self, answers: Ints, train: Ints, data_seed: int) -> tuple[Ints, Flags]:
         rate = self.corruption_rate
         noisy, mask = task.corrupt(answers[:, 0], train, rate, self.prime, data_seed)
         return noisy[:, None], mask

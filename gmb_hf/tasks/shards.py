@@ -26,11 +26,7 @@ HEADER_BYTES = 4 * HEADER_INTS
 
 
 def write_shard(path: str | Path, tokens: ArrayLike) -> Path:
-    """Write token ids to `path`, atomically, and return the path.
-
-    Args:
-        path: the file; its folder is made where it is missing.
-        tokens: ids in [0, 65536), of any shape; written in C order.
+    """Write token ids in [0, 65536), of any shape, in C order, atomically, and return the path.
 
     Raises:
         InputError: an id does not fit into 16 bits, there is none, or the file cannot be written.

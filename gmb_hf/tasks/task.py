@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from datasets import DatasetDict
 
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def split_pairs(partner: Ints, fraction: float, data_seed: int) -> tuple[Ints, I
 
 def corrupt(
     answers: Ints, train_index: Ints, rate: float, n_answers: int, data_seed: int
-) -> tuple[Ints, NDArray[np.bool_]]:
+) -> tuple[Ints, Flags]:
     """Answers with a share of the training rows' made wrong, and which rows those are.
 
     A corrupted answer is drawn uniformly from the wrong ones, so it is wrong for certain and in
@@ -194,7 +195,7 @@ class TaskData:
     labels: Ints
     answers: Ints
     true_answers: Ints
-    corrupted: NDArray[np.bool_]
+    corrupted: Flags
     train_index: Ints
     test_index: Ints
     vocab_size: int
@@ -346,9 +347,7 @@ class Task(ABC):
         first = {"input_ids": rows, "labels": self._labels(rows)}
         return {**first, **self.operands(), "answer": _scalar(rows[:, self._answer_columns])}
 
-    def _corrupted_answers(
-        self, answers: Ints, train: Ints, data_seed: int
-    ) -> tuple[Ints, NDArray[np.bool_]]:
+    def _corrupted_answers(self, answers: Ints, train: Ints, data_seed: int) -> tuple[Ints, Flags]:
         """The answers trained on [N, A] and the mask of wrong ones [N]; here: all are true."""
         return answers.copy(), np.zeros(len(answers), dtype=np.bool_)
 

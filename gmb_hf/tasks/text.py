@@ -407,10 +407,9 @@ def heldout_perplexity(predictions: Any, references: Any, **settings: Any) -> di
         if not n:
             raise InputError("there is no document")
         each = list(map(_score, predictions, references, range(n)))
-        tokens, n_bytes = (
-            sum(getattr(one, name) for one in each) for name in ("tokens", "n_bytes")
-        )
-        found = TextScore(math.fsum(one.nats for one in each), tokens, n_bytes, n).to_dict()
+        nats = math.fsum(one.nats for one in each)
+        counts = (sum(one.tokens for one in each), sum(one.n_bytes for one in each))
+        found = TextScore(nats, *counts, n).to_dict()
         if settings.get("return_per_document"):
             for name in ("loss", "bits_per_byte"):
                 found[f"{name}_per_document"] = [getattr(one, name) for one in each]
