@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -26,7 +24,7 @@ from gmb_hf.report import style
 from gmb_hf.report.curves import median_over_runs
 from gmb_hf.runs.metadata import refuse_mismatches
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.sequential.config import SequentialConfig, preset, smaller_than_protocol
+from gmb_hf.sequential.config import SequentialConfig, SuiteSettings, preset, smaller_than_protocol
 from gmb_hf.sequential.folder import DESIGN, MATRIX, read_design
 from gmb_hf.sequential.matrix import MEASURES, RetentionMatrix, read_matrix
 from gmb_hf.sequential.summary import (
@@ -48,29 +46,16 @@ _NUMBERS = {
 """Section -> the fields that a note names where they differ from the protocol's."""
 
 
-@dataclass(frozen=True, eq=False)
-class SequentialRun:
-    """The results in a folder of `gmb sequential run`.
+class SequentialRun(NamedTuple):
+    """The results in a folder of `gmb sequential run`, as the folder's files hold them.
 
-    Attributes:
-        folder: where.
-        config: its design.
-        fingerprints: task -> SHA-256 of its rows.
-        matrices: variant -> its matrix.
+    Task -> SHA-256 of its rows is `fingerprints`, variant -> its matrix is `matrices`.
     """
 
     folder: Path
     config: SequentialConfig
     fingerprints: dict[str, str]
     matrices: dict[str, RetentionMatrix]
-
-    @cached_property
-    def chance(self) -> dict[str, Chance]:
-        """Task -> its chance level; empty where the loss is over all positions."""
-        suite = self.config.suite
-        if suite.loss_positions != "answer":
-            return {}
-        return {task: chance_level(suite.build(task)) for task in suite.tasks}
 
 
 class SequentialReport(NamedTuple):
@@ -143,10 +128,9 @@ def sequential_report(
         phases = read_phases(runs[place].folder / "logs" / variant)
         if phases:
             curves[label] = phases
+    levels = [_chance(run.config.suite) for run in runs]
     agreed = {
-        task: level
-        for task, level in first.chance.items()
-        if all(run.chance.get(task) == level for run in runs)
+        k: level for k, level in levels[0].items() if all(one.get(k) == level for one in levels)
     }
     notes = (*unequal, *_design_notes(runs))
     summary = summarize(matrices, chance=agreed, baseline=baseline, notes=notes)
@@ -164,6 +148,12 @@ def sequential_report(
         for name, figure in drawn.items():
             files += style.save_figure(figure, target / "figures" / name)
     return SequentialReport(summary, tuple(files))
+
+
+def _chance(suite: SuiteSettings) -> dict[str, Chance]:
+    """Task -> its chance level; empty where the loss is over all positions."""
+    tasks = suite.tasks if suite.loss_positions == "answer" else ()
+    return {task: chance_level(suite.build(task)) for task in tasks}
 
 
 def read_phases(folder: Path) -> list[PhaseCurves]:
@@ -286,36 +276,25 @@ def _bars(axes: Axes, found: list[OverSeeds], place: int, count: int, label: str
         label=label,
         zorder=1,
     )
+    look: dict[str, Any] = {"ecolor": style.INK, "elinewidth": 1.1, "capsize": 2.5, "zorder": 2}
     for x, over in zip(at, found, strict=True):
         spots = x + np.linspace(-0.25, 0.25, over.n_seeds) * width if over.n_seeds > 1 else [x]
         axes.plot(spots, over.values, "o", ms=3, mew=0.6, mfc="#FFFFFF", mec=style.INK, zorder=3)
-        if over.t_low is not None and over.t_high is not None:
-            axes.errorbar(
-                x,
-                over.mean,
-                yerr=[[over.mean - over.t_low], [over.t_high - over.mean]],
-                ecolor=style.INK,
-                elinewidth=1.1,
-                capsize=2.5,
-                zorder=2,
-            )
+        if over.t_high is not None:
+            axes.errorbar(x, over.mean, yerr=over.t_high - over.mean, **look)
 
 
 _MARKERS = "osD^vPX*"
 _HELD_OUT: dict[str, Any] = {"lw": 1.8}
-_ONE_SEED: dict[str, Any] = {"lw": 0.5}
-_TRAINING: dict[str, Any] = {"lw": 1, "ls": (0, (4, 1.6))}
+_TRAINING: dict[str, Any] = {"lw": 1, "ls": style.DASHED}
 _CHANCE: dict[str, Any] = {"color": style.INK, "lw": 0.8, "ls": (0, (1, 1.5))}
 
 
-@dataclass(frozen=True, eq=False)
-class PhaseCurves:
-    """The losses of S seeds at T checkpoints of one phase.
+class PhaseCurves(NamedTuple):
+    """The losses of S seeds at T checkpoints of one phase, which is counted from 1.
 
-    Attributes:
-        phase: from 1.
-        steps: int64 [S, T], within the phase.
-        train, test: losses of the task that is trained, float64 [S, T], NaN where absent.
+    `steps` are within the phase, int64 [S, T]; `train` and `test` are losses of the task that is
+    trained, float64 [S, T], NaN where absent.
     """
 
     phase: int
@@ -363,65 +342,40 @@ def _boundaries(axes: Axes, summary: RetentionSummary, ends: list[int], named: b
     levels = _chance_levels(summary, "loss")
     if len(levels) == 1:
         axes.axhline(*levels, **_CHANCE, zorder=0)
+    look: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "ha": "center", "fontsize": 7.5}
     for phase, task in enumerate(summary.trained_on, start=1):
+        begin, end = ends[phase - 1 : phase + 1]
         if phase > 1:
-            axes.axvline(ends[phase - 1], color=style.MUTED, lw=0.8, zorder=0)
+            axes.axvline(begin, color=style.MUTED, lw=0.8, zorder=0)
         if named:
-            axes.annotate(
-                f"{phase} {style.shorten(task, 14)}",
-                ((ends[phase - 1] + ends[phase]) / 2, 1),
-                xycoords=("data", "axes fraction"),
-                xytext=(0, 3),
-                textcoords="offset points",
-                ha="center",
-                fontsize=7.5,
-                color=_colour(phase),
-            )
+            name, middle = f"{phase} {style.shorten(task, 14)}", ((begin + end) / 2, 1)
+            style.note(axes, name, middle, (0, 3), color=_colour(phase), **look)
 
 
 def _phase(axes: Axes, one: PhaseCurves, begin: int) -> None:
-    steps = one.steps + begin
-    lines = [
-        np.column_stack([run_steps[seen], row[seen]])
-        for run_steps, row in zip(steps, one.test, strict=True)
-        if (seen := row > 0).any()
-    ]
-    colour = _colour(one.phase)
-    axes.add_collection(
-        LineCollection(lines, colors=colour, linewidths=0.5, alpha=0.3, rasterized=True, zorder=1)
-    )
+    steps, colour = one.steps + begin, _colour(one.phase)
+    # A loss of 0 has no place on the axis.
+    style.thin_lines(axes, steps, np.where(one.test > 0, one.test, np.nan), colour, most=0.3)
     axes.plot(*median_over_runs(steps, one.test), color=colour, **_HELD_OUT, zorder=3)
     axes.plot(*median_over_runs(steps, one.train), color=colour, **_TRAINING, zorder=2)
 
 
 def _retained(axes: Axes, summary: RetentionSummary, name: str, ends: list[int]) -> None:
     variant, last = summary.variants[name], len(summary.trained_on)
+    look: dict[str, Any] = {"mec": "#FFFFFF", "mew": 0.5, "clip_on": False, "zorder": 5}
     for place, task in enumerate(summary.trained_on, start=1):
-        after = range(place, last + 1)
-        axes.plot(
-            [ends[phase] for phase in after],
-            [variant.cell(phase, task).loss.mean for phase in after],
-            **_look(place),
-            mec="#FFFFFF",
-            mew=0.5,
-            clip_on=False,
-            zorder=5,
-        )
+        kept = [variant.cell(phase, task).loss.mean for phase in range(place, last + 1)]
+        axes.plot(ends[place:], kept, **_look(place), **look)
 
 
 def _legend(summary: RetentionSummary) -> list[Line2D]:
-    kinds = {
-        "held-out, median": _HELD_OUT,
-        "one seed": _ONE_SEED,
-        "training, median": _TRAINING,
-    }
-    handles = [Line2D([], [], color=style.MUTED, label=name, **kinds[name]) for name in kinds]
+    kinds = {"held-out, median": _HELD_OUT, "one seed": {"lw": 0.6}, "training, median": _TRAINING}
+    handles = [style.line_key(name, color=style.MUTED, **look) for name, look in kinds.items()]
     for place, task in enumerate(summary.trained_on, start=1):
-        label = f"{style.shorten(task, 14)} at phase ends"
-        handles.append(Line2D([], [], label=label, **_look(place)))
+        handles.append(style.line_key(f"{style.shorten(task, 14)} at phase ends", **_look(place)))
     levels = _chance_levels(summary, "loss")
     if len(levels) == 1:
-        handles.append(Line2D([], [], label=f"chance, {levels.pop():.3g}", **_CHANCE))
+        handles.append(style.line_key(f"chance, {levels.pop():.3g}", **_CHANCE))
     return handles
 
 
@@ -435,7 +389,7 @@ def _colour(place: int) -> str:
 
 def _look(place: int) -> dict[str, Any]:
     """The marks of a task at the ends of phases."""
-    line: dict[str, Any] = {"ms": 4.5, "lw": 1, "ls": (0, (1, 1.2))}
+    line: dict[str, Any] = {"ms": 4.5, "lw": 1, "ls": style.DOTTED}
     return {"color": _colour(place), "marker": _MARKERS[(place - 1) % len(_MARKERS)], **line}
 
 
@@ -459,78 +413,61 @@ def retention_matrix(summary: RetentionSummary, measure: str) -> Figure:
     names = list(summary.variants)
     columns = min(len(names), _MOST_COLUMNS)
     rows = math.ceil(len(names) / columns)
-    phases, tasks = len(summary.trained_on) + 1, len(summary.tasks)
-    panel = (tasks * _CELL_WIDTH, phases * _CELL_HEIGHT)
-    width = _LEFT + columns * panel[0] + (columns - 1) * _GAP + _RIGHT
-    height = rows * (panel[1] + _TOP) + _BOTTOM
+    wide, high = len(summary.tasks) * _CELL_WIDTH, (len(summary.trained_on) + 1) * _CELL_HEIGHT
+    width = _LEFT + columns * wide + (columns - 1) * _GAP + _RIGHT
+    height = rows * (high + _TOP) + _BOTTOM
     with style.house_style():
         figure = Figure(figsize=(width, height))
+
+        def panel(left: float, row: int, inches: float) -> Axes:
+            bottom = 1 - (row + 1) * (high + _TOP) / height
+            return figure.add_axes((left / width, bottom, inches / width, high / height))
+
         for index, name in enumerate(names):
             row, column = divmod(index, columns)
-            axes = figure.add_axes(
-                (
-                    (_LEFT + column * (panel[0] + _GAP)) / width,
-                    1 - (row * (panel[1] + _TOP) + _TOP + panel[1]) / height,
-                    panel[0] / width,
-                    panel[1] / height,
-                )
-            )
+            axes = panel(_LEFT + column * (wide + _GAP), row, wide)
             _draw(axes, summary, name, measure)
             axes.tick_params(labelleft=column == 0)
-        bar = figure.add_axes(
-            (
-                (width - _RIGHT + 0.18) / width,
-                1 - (_TOP + panel[1]) / height,
-                0.1 / width,
-                panel[1] / height,
-            )
-        )
-        _colour_bar(bar, summary, measure)
+        _colour_bar(panel(width - _RIGHT + 0.18, 0, 0.1), summary, measure)
         return figure
 
 
-def _badness(summary: RetentionSummary, name: str, measure: str) -> NDArray[np.float64]:
+def _badness(
+    summary: RetentionSummary, means: NDArray[np.float64], measure: str
+) -> NDArray[np.float64]:
     """Where each mean lies, float64 [P + 1, K]: -1 perfect, 0 chance, 1 as far on the other side.
 
     Without a known chance level, the untrained model stands for it.
     """
-    found = np.zeros((len(summary.trained_on) + 1, len(summary.tasks)))
-    for phase, k in np.ndindex(found.shape):
-        variant, task = summary.variants[name], summary.tasks[k]
-        value = getattr(variant.cell(phase, task), measure).mean
-        level = getattr(summary.chance[task] or variant.cell(0, task), measure)
-        if isinstance(level, OverSeeds):
-            level = level.mean
-        best = 0.0 if measure == "loss" else 1.0
-        found[phase, k] = (
-            np.clip((value - level) / abs(level - best), -1, 1) if level != best else 0
-        )
-    return found if measure == "loss" else -found
+    known = zip(summary.chance.values(), means[0], strict=True)
+    levels = np.array([getattr(chance, measure, untrained) for chance, untrained in known])
+    reach = levels if measure == "loss" else levels - 1
+    return np.clip(np.divide(means - levels, reach, np.zeros_like(means), where=reach != 0), -1, 1)
 
 
 def _draw(axes: Axes, summary: RetentionSummary, name: str, measure: str) -> None:
-    variant, values = summary.variants[name], _badness(summary, name, measure)
+    variant, tasks = summary.variants[name], summary.tasks
+    every = [getattr(cell, measure).mean for cell in variant.matrix]
+    means = np.reshape(every, (-1, len(tasks)))
+    values = _badness(summary, means, measure)
     axes.imshow(values, cmap=_COLOURS, norm=TwoSlopeNorm(0, -1, 1), aspect="auto")
-    trained: set[str] = set()
-    for phase, trained_on in enumerate(("", *summary.trained_on)):
-        trained.add(trained_on)
-        for k, task in enumerate(summary.tasks):
-            over = getattr(variant.cell(phase, task), measure)
-            axes.text(
-                k,
-                phase,
-                _short(over.mean),
-                color="#FFFFFF" if abs(values[phase, k]) > 0.8 else style.INK,
-                style="normal" if task in trained else "italic",
-                ha="center",
-                va="center",
-                size=7.5,
-            )
-            if task == trained_on:
-                frame = Rectangle((k - 0.5, phase - 0.5), 1, 1, fill=False, ec=style.INK, lw=1.4)
-                frame.set_clip_on(False)
-                axes.add_patch(frame)
-    axes.set_xticks(range(len(summary.tasks)), [style.shorten(task, 11) for task in summary.tasks])
+    trained_on = ("", *summary.trained_on)
+    for (phase, k), mean in np.ndenumerate(means):
+        axes.text(
+            k,
+            phase,
+            _short(mean),
+            color="#FFFFFF" if abs(values[phase, k]) > 0.8 else style.INK,
+            style="normal" if tasks[k] in trained_on[: phase + 1] else "italic",
+            ha="center",
+            va="center",
+            size=7.5,
+        )
+        if tasks[k] == trained_on[phase]:
+            frame = Rectangle((k - 0.5, phase - 0.5), 1, 1, fill=False, ec=style.INK, lw=1.4)
+            frame.set_clip_on(False)
+            axes.add_patch(frame)
+    axes.set_xticks(range(len(tasks)), [style.shorten(task, 11) for task in tasks])
     axes.xaxis.tick_top()
     phases = [f"{at} {style.shorten(task, 11)}" for at, task in enumerate(summary.trained_on, 1)]
     axes.set_yticks(range(len(phases) + 1), ["untrained", *phases])

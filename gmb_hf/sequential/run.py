@@ -33,13 +33,7 @@ from gmb_hf.sequential.config import preset as named
 from gmb_hf.sequential.folder import DESIGN, SequentialFolder, read_design
 from gmb_hf.sequential.report import sequential_report
 from gmb_hf.sequential.summary import RetentionSummary
-from gmb_hf.sequential.train import (
-    Phases,
-    TaskResult,
-    check_fits,
-    evaluate_model,
-    model_shape,
-)
+from gmb_hf.sequential.train import Phases, TaskResult, check_fits, evaluate_model, model_shape
 from gmb_hf.training.checkpoints import group_name, load_model, whole_folder
 from gmb_hf.training.launch import (
     TrainingBar,
