@@ -93,24 +93,15 @@ def make_optimizer(
     """
     training = config.training
     own = set(own_parameter_names(model))
-    groups: dict[str, list[Tensor]] = {"matrices": [], "others": [], "mixers": []}
+    matrices: dict[str, Any] = {"params": [], "weight_decay": training.weight_decay, "scale": 1.0}
+    others: dict[str, Any] = {"params": [], "weight_decay": 0.0, "scale": 1.0}
+    mixers: dict[str, Any] = {"params": [], "weight_decay": 0.0, "scale": MIXER_LR}
     for name, value in model.named_parameters():
-        kind = "mixers" if name in own else "matrices" if value.ndim > 1 else "others"
-        groups[kind].append(value)
-    return torch.optim.AdamW(
-        [
-            {
-                "params": values,
-                "weight_decay": training.weight_decay if kind == "matrices" else 0.0,
-                "scale": MIXER_LR if kind == "mixers" else 1.0,
-            }
-            for kind, values in groups.items()
-            if values
-        ],
-        lr=training.lr,
-        betas=(training.beta1, training.beta2),
-        eps=training.eps,
-    )
+        group = mixers if name in own else matrices if value.ndim > 1 else others
+        group["params"].append(value)
+    groups = [group for group in (matrices, others, mixers) if group["params"]]
+    betas = training.beta1, training.beta2
+    return torch.optim.AdamW(groups, lr=training.lr, betas=betas, eps=training.eps)
 
 
 # Continuations of a language model, and whether they agree with each other.
@@ -220,14 +211,9 @@ def self_consistency(
         numbers = own[start : start + at_once]
         draws = [np.random.default_rng(number).random((k, length)) for number in numbers]
         rows = torch.from_numpy(np.repeat(prompts[numbers], k, axis=0)).to(total.device)
+        drawn = {"draws": np.concatenate(draws), "temperature": settings.temperature}
         try:
-            written = continuations(
-                plain,
-                rows,
-                new_tokens=length,
-                draws=np.concatenate(draws),
-                temperature=settings.temperature,
-            )
+            written = continuations(plain, rows, new_tokens=length, **drawn)
         except DivergedError:
             total += math.nan
             break
@@ -309,25 +295,47 @@ def _train_seed(
     accelerator: Accelerator,
     listener: Listener,
 ) -> None:
-    training, text = config.training, config.text
+    training, block = config.training, config.text.block
+    processes, process = accelerator.num_processes, accelerator.process_index
+    share = share_of_batch(config, processes)
     accelerator.free_memory()  # of the seed before
     plain = seeded_model(model_shape(config, corpus.tokenizer), seed)
     model, optimizer = accelerator.prepare(plain, make_optimizer(plain, config))
-    blocks = Blocks(corpus.train, text.block, seed)
-    measured = [
-        spaced_blocks(ids, text.block, training.measured_blocks)
-        for ids in (corpus.train, corpus.test)
-    ]
+    blocks = Blocks(corpus.train, block, seed)
+    streams = {"train_loss": corpus.train, "test_loss": corpus.test}
+    measured = {
+        name: spaced_blocks(ids, block, training.measured_blocks) for name, ids in streams.items()
+    }
     identity = config_hash({**config.identity(), "texts": corpus.identity, "seed": seed})
     states = folder / "state" / f"seed_{seed}"
+
+    def save(place: Path) -> None:
+        if accelerator.is_main_process and not place.exists():
+            now = accelerator.unwrap_model(model)
+            save_checkpoint(place, now, corpus.tokenizer, corpus.about)
+
+    def update(step: int) -> None:
+        for group in optimizer.param_groups:
+            group["lr"] = group["scale"] * training.rate(step)
+        model.train()
+        for part in range(training.accumulate):
+            begin = step * training.batch + (part * processes + process) * share
+            rows = blocks.rows(range(begin, begin + share))
+            with accelerator.accumulate(model):
+                accelerator.backward(_losses(model, rows, accelerator.device).mean())
+                if accelerator.sync_gradients:
+                    accelerator.clip_grad_norm_(model.parameters(), training.clip)
+                optimizer.step()
+                optimizer.zero_grad()
+        listener.advanced(training.batch * block)
+
     log = _load_state(accelerator, states, identity)
     first = max(0, log.last)
-    listener.advanced(first * training.batch * text.block)
+    listener.advanced(first * training.batch * block)
     for step in range(first, training.steps + 1):
         if step % training.checkpoint_every == 0 and step > log.last:
-            losses = [_mean_loss(model, rows, config, accelerator) for rows in measured]
-            tokens = step * training.batch * text.block
-            row = {"train_loss": losses[0], "test_loss": losses[1], "tokens": tokens}
+            row = {name: _mean_loss(model, measured[name], share, accelerator) for name in measured}
+            row["tokens"] = step * training.batch * block
             if config.consistency.prompts:
                 row |= self_consistency(model, corpus.test, config.consistency, accelerator)
             log.add(step, row)
@@ -335,45 +343,15 @@ def _train_seed(
             if accelerator.is_main_process:
                 _write_log(config, seed, log, corpus, folder)
             if training.keep_every and step % training.keep_every == 0:
-                kept = kept_path(folder, seed, step)
-                if accelerator.is_main_process and not kept.exists():
-                    now = accelerator.unwrap_model(model)
-                    save_checkpoint(kept, now, corpus.tokenizer, corpus.about)
+                save(kept_path(folder, seed, step))
             if 0 < step < training.steps:
                 _save_state(accelerator, states, log, identity)
         if step < training.steps:
-            _update(config, step, model, optimizer, blocks, accelerator)
-            listener.advanced(training.batch * text.block)
+            update(step)
+    save(checkpoint_path(folder, seed))
     if accelerator.is_main_process:
-        finished = accelerator.unwrap_model(model)
-        save_checkpoint(checkpoint_path(folder, seed), finished, corpus.tokenizer, corpus.about)
         shutil.rmtree(states, ignore_errors=True)
     accelerator.wait_for_everyone()
-
-
-def _update(
-    config: LanguageConfig,
-    step: int,
-    model: nn.Module,
-    optimizer: Any,
-    blocks: Blocks,
-    accelerator: Accelerator,
-) -> None:
-    training = config.training
-    share = share_of_batch(config, accelerator.num_processes)
-    for group in optimizer.param_groups:
-        group["lr"] = group["scale"] * training.rate(step)
-    model.train()
-    for part in range(training.accumulate):
-        place = part * accelerator.num_processes + accelerator.process_index
-        begin = step * training.batch + place * share
-        rows = blocks.rows(range(begin, begin + share))
-        with accelerator.accumulate(model):
-            accelerator.backward(_losses(model, rows, accelerator.device).mean())
-            if accelerator.sync_gradients:
-                accelerator.clip_grad_norm_(model.parameters(), training.clip)
-            optimizer.step()
-            optimizer.zero_grad()
 
 
 def _losses(model: nn.Module, rows: NDArray[np.int64], device: torch.device) -> Tensor:
@@ -387,17 +365,15 @@ def _losses(model: nn.Module, rows: NDArray[np.int64], device: torch.device) -> 
 
 @torch.no_grad()
 def _mean_loss(
-    model: nn.Module, rows: NDArray[np.int64], config: LanguageConfig, accelerator: Accelerator
+    model: nn.Module, rows: NDArray[np.int64], share: int, accelerator: Accelerator
 ) -> float:
-    """Nats per token over blocks, which the processes share out."""
+    """Nats per token over blocks [n, T + 1], which the processes share out, `share` at once."""
     model.eval()
     own = rows[accelerator.process_index :: accelerator.num_processes]
-    share = share_of_batch(config, accelerator.num_processes)
     nats = torch.zeros((), dtype=torch.float64, device=accelerator.device)
     for start in range(0, len(own), share):
         nats += _losses(model, own[start : start + share], accelerator.device).double().sum()
-    total = accelerator.reduce(nats, reduction="sum")
-    return float(total) / (len(rows) * config.text.block)
+    return float(accelerator.reduce(nats, reduction="sum")) / rows[:, 1:].size
 
 
 # What a training leaves, and its state while it is under way.
@@ -405,18 +381,15 @@ def _mean_loss(
 
 def _write_log(config: LanguageConfig, seed: int, log: Rows, corpus: Corpus, folder: Path) -> None:
     """Write the rows of a seed as a run log that says what made it."""
-    table = log.log(
-        [seed],
-        {
-            "preset": config.preset,
-            "task": "next token of " + " + ".join(text["name"] for text in corpus.about["texts"]),
-            "model": config.model.name,
-            "config": {**config.identity(), "texts": corpus.identity},
-            "checkpoint_every_steps": config.training.checkpoint_every,
-            "versions": {"gmb_hf": __version__, "torch": torch.__version__},
-        },
-    )
-    table.write(folder / "logs" / f"seed_{seed}.parquet")
+    made_by = {
+        "preset": config.preset,
+        "task": "next token of " + " + ".join(text["name"] for text in corpus.about["texts"]),
+        "model": config.model.name,
+        "config": {**config.identity(), "texts": corpus.identity},
+        "checkpoint_every_steps": config.training.checkpoint_every,
+        "versions": {"gmb_hf": __version__, "torch": torch.__version__},
+    }
+    log.log([seed], made_by).write(folder / "logs" / f"seed_{seed}.parquet")
 
 
 def save_checkpoint(place: Path, model: Any, tokenizer: Any, about: dict[str, Any]) -> Path:
@@ -473,8 +446,7 @@ def _load_state(accelerator: Accelerator, folder: Path, identity: str) -> Rows:
     place = states[-1]
     try:
         held: dict[str, Any] = json.loads((place / _PROGRESS).read_text(encoding="utf-8"))
-        columns = held["columns"]
-        same = held["identity"] == identity
+        columns, same = held["columns"], held["identity"] == identity
         if same:
             accelerator.load_state(str(place))
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:

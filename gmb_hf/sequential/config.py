@@ -9,11 +9,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
+from gmb_hf.documents import plain_data
 from gmb_hf.errors import InputError, choose, positive, positive_int, repeated
 from gmb_hf.tasks.modular import OP_TOKENS, ModularTask
 from gmb_hf.tasks.registry import get_task
@@ -69,15 +69,13 @@ class SuiteSettings(Settings):
 
     def check(self) -> None:
         known = SUITES[choose("suite", self.name, tuple(SUITES))]
-        if self.name == FORMAL:
-            for option in ("prime", "op_token"):
-                if getattr(self, option) is not None:
-                    raise InputError(f"suite.{option} is for the suite modular; leave it out")
-        else:
-            if self.prime is None:
-                object.__setattr__(self, "prime", PROTOCOL_PRIME)
-            if self.op_token is None:
-                object.__setattr__(self, "op_token", "distinct")
+        for option, default in (("prime", PROTOCOL_PRIME), ("op_token", "distinct")):
+            given = getattr(self, option)
+            if self.name == MODULAR and given is None:
+                object.__setattr__(self, option, default)
+            elif self.name == FORMAL and given is not None:
+                raise InputError(f"suite.{option} is for the suite modular; leave it out")
+        if self.name == MODULAR:
             choose("op_token", str(self.op_token), OP_TOKENS, where="suite.op_token")
         # YAML reads a list.
         object.__setattr__(self, "order", tuple(known if self.order is None else self.order))
@@ -88,11 +86,11 @@ class SuiteSettings(Settings):
         twice = repeated(self.tasks)
         if twice is not None:
             raise InputError(f"suite.order: {twice} is given twice; each task has one phase")
-        for task in self.tasks:
-            try:
+        try:
+            for task in self.tasks:
                 self.build(task).split(self.train_fraction, self.data_seed)
-            except InputError as error:
-                raise InputError(f"suite: {error}") from None
+        except InputError as error:
+            raise InputError(f"suite: {error}") from None
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -222,15 +220,14 @@ class SequentialConfig(Config):
 
     def design(self) -> dict[str, Any]:
         """What decides the numbers, except seeds and variants, as plain data for YAML."""
-        design = dataclasses.asdict(self)
+        design = plain_data(self)
         del design["preset"]
         # The first two change speed and rounding alone; steps are given phase by phase.
         for name in ("seeds_at_once", "compile", "steps"):
             del design["training"][name]
-        design["phases"]["steps"] = self.steps
+        design["phases"]["steps"] = list(self.steps)
         design["model"] = {name: design["model"][name] for name in _SHAPE}
-        plain: dict[str, Any] = json.loads(json.dumps(design))  # tuples become lists
-        return plain
+        return dict(design)
 
     def hash(self) -> str:
         """SHA-256 of `design`, 64 hex digits."""
@@ -260,31 +257,24 @@ def quick(suite: str) -> SequentialConfig:
     learning; phases would otherwise be as long as the slowest seed needs. A small learning rate
     with much decay groks soon, and without the loss spikes of larger ones.
     """
+    training = TrainingSettings(seeds_at_once=4)
     if suite == FORMAL:
-        return SequentialConfig(
-            preset="quick",
-            suite=SuiteSettings(name=suite),
-            model=ModelSettings(layers=2, heads=4, width=32, mlp_width=128),
-            training=TrainingSettings(
-                checkpoint_every=25, lr=3e-3, weight_decay=0.5, seeds_at_once=4
-            ),
-            # Parity is memorised, not learned, within any such number.
-            phases=PhaseSettings(steps=(300, 1000, 600, 300), stop_loss=0.05),
-        )
+        settings = SuiteSettings(name=suite)
+        model = ModelSettings(layers=2, heads=4, width=32, mlp_width=128)
+        training = training.replace(checkpoint_every=25, lr=3e-3, weight_decay=0.5)
+        # Parity is memorised, not learned, within any such number.
+        phases = PhaseSettings(steps=(300, 1000, 600, 300), stop_loss=0.05)
+    else:
+        settings = SuiteSettings(name=suite, prime=31)
+        model = ModelSettings(layers=1, heads=4, width=64, mlp_width=128)
+        training = training.replace(steps=6000, checkpoint_every=50, lr=2e-3, weight_decay=1.5)
+        phases = PhaseSettings(stop_loss=0.1)
     return SequentialConfig(
-        preset="quick",
-        suite=SuiteSettings(name=suite, prime=31),
-        model=ModelSettings(layers=1, heads=4, width=64, mlp_width=128),
-        training=TrainingSettings(
-            steps=6000, checkpoint_every=50, lr=2e-3, weight_decay=1.5, seeds_at_once=4
-        ),
-        phases=PhaseSettings(stop_loss=0.1),
+        preset="quick", suite=settings, model=model, training=training, phases=phases
     )
 
 
-PRESETS: dict[str, Callable[[str], SequentialConfig]] = {
-    function.__name__: function for function in (replication, quick)
-}
+PRESETS = {"replication": replication, "quick": quick}
 
 
 def preset(name: str, suite: str) -> SequentialConfig:

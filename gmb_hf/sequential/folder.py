@@ -35,11 +35,7 @@ DESIGN, MATRIX = "sequential.yaml", "matrix.csv"
 
 
 class SequentialFolder:
-    """Paths of a run, and its finished results.
-
-    Attributes:
-        path: of the folder.
-    """
+    """The folder `path` of a run, and its finished results."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -93,16 +89,12 @@ class SequentialFolder:
     def write_log(self, phases: Phases) -> Path:
         """Write the learning curves of the phase under way; a seed's end where it stopped."""
         config, variant, task = phases.config, phases.variant.name, phases.task
-        phase = phases.phase + 1
-        steps = np.asarray(phases.rows.steps)
-        logs = []
+        phase, steps, logs = phases.phase + 1, np.asarray(phases.rows.steps), []
+        columns = {name: np.stack(found) for name, found in phases.rows.values.items()}
         for place in np.argsort(phases.seeds).tolist():
             seed, last = phases.seeds[place], phases.stopped[place]
-            trained = slice(None) if last < 0 else steps <= last
-            values = {
-                name: np.stack(found)[trained, place][None]
-                for name, found in phases.rows.values.items()
-            }
+            trained = (steps <= last) | (last < 0)
+            values = {name: column[None, trained, place] for name, column in columns.items()}
             run = f"{variant}-phase-{phase}-{task}-seed_{seed}"
             logs.append(RunLog.from_arrays([run], steps[trained], values, seeds=[seed]))
         log = RunLog.concat(logs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from gmb_hf.report import style
 from gmb_hf.runs.columns import missing_column
 from gmb_hf.runs.metadata import learned_data, mismatches, refuse_mismatches
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.sequential.summary import mean_column, spread, spread_columns
+from gmb_hf.sequential.summary import difference_columns, mean_column, spread, spread_columns
 from gmb_hf.stats import (
     LEAST_SEEDS,
     Difference,
@@ -43,8 +44,7 @@ class LossCurve:
     """The training and validation loss of one run over training.
 
     Attributes:
-        run: its name.
-        seed: None where the log does not say.
+        run, seed: its name, and its seed or None where the log does not say.
         steps: int64 [T], ascending.
         train, validation: float64 [T], nats, finite and at least 0.
 
@@ -97,10 +97,8 @@ class VariantLosses(Record):
     """One variant over seeds.
 
     Attributes:
-        runs: names, in the order of all values.
-        seeds: of the runs, None where a log does not say.
-        best_validation_loss: the lowest of the run.
-        best_step: the first step at which it stood.
+        runs, seeds: in the order of all values; a seed is None where a log does not say.
+        best_validation_loss, best_step: the lowest of the run, and where it stood first.
         final_train_loss, final_validation_loss, final_gap: at the run's last checkpoint; the gap
             is validation less training.
         train_range: training losses that every run went through, (lowest, highest); None where
@@ -154,21 +152,17 @@ class Matched(Record):
 def summarize_curves(curves: Sequence[LossCurve]) -> VariantLosses:
     """Best and final losses, and the gap over training, of the runs of one variant."""
     _check(curves)
-    steps = curves[0].steps
-    for curve in curves[1:]:
-        steps = np.intersect1d(steps, curve.steps, assume_unique=True)
-    gaps = np.array(
-        [(curve.validation - curve.train)[np.isin(curve.steps, steps)] for curve in curves]
-    )
-    last = np.array([(curve.train[-1], curve.validation[-1]) for curve in curves])
+    steps = reduce(np.intersect1d, [curve.steps for curve in curves])
+    gaps = np.array([(one.validation - one.train)[np.isin(one.steps, steps)] for one in curves])
+    train, validation = np.array([(one.train[-1], one.validation[-1]) for one in curves]).T
     return VariantLosses(
         runs=tuple(curve.run for curve in curves),
         seeds=tuple(curve.seed for curve in curves),
         best_validation_loss=over_seeds([float(curve.validation.min()) for curve in curves]),
         best_step=over_seeds([float(curve.steps[curve.validation.argmin()]) for curve in curves]),
-        final_train_loss=over_seeds(last[:, 0]),
-        final_validation_loss=over_seeds(last[:, 1]),
-        final_gap=over_seeds(last[:, 1] - last[:, 0]),
+        final_train_loss=over_seeds(train),
+        final_validation_loss=over_seeds(validation),
+        final_gap=over_seeds(validation - train),
         train_range=shared_range(curves),
         steps=tuple(steps.tolist()),
         gap_mean=tuple(gaps.mean(axis=0).tolist()),
@@ -188,15 +182,9 @@ def matched(
     positive_int("points", points)
     for curves in variants.values():
         _check(curves)
-    found = [
-        _matched(name, curves, baseline, variants[baseline], points)
-        for name, curves in variants.items()
-        if name != baseline
-    ]
+    found = [_matched(variants, name, baseline, points) for name in variants if name != baseline]
     pairs = iter(adjusted([one.difference for one in found if one.difference]))
-    return [
-        one if one.difference is None else replace(one, difference=next(pairs)) for one in found
-    ]
+    return [replace(one, difference=next(pairs)) if one.difference else one for one in found]
 
 
 def shared_range(curves: Sequence[LossCurve]) -> tuple[float, float] | None:
@@ -204,16 +192,16 @@ def shared_range(curves: Sequence[LossCurve]) -> tuple[float, float] | None:
 
     A loss of exactly 0 has no logarithm: the range then ends at the smallest loss above it.
     """
-    lowest = max(float(curve.train.min()) for curve in curves)
-    highest = min(float(curve.train[0]) for curve in curves)
-    low = max(lowest, _smallest(curves))
-    return (low, highest) if low < highest else None
+    low = max(_smallest(curves), *(float(curve.train.min()) for curve in curves))
+    high = min(float(curve.train[0]) for curve in curves)
+    return (low, high) if low < high else None
 
 
 def _matched(
-    name: str, mine: Sequence[LossCurve], baseline: str, theirs: Sequence[LossCurve], points: int
+    variants: Mapping[str, Sequence[LossCurve]], name: str, baseline: str, points: int
 ) -> Matched:
-    both = [*mine, *theirs]
+    pair = variants[name], variants[baseline]
+    both = [*pair[0], *pair[1]]
     shared = shared_range(both)
     if shared is None:
         return Matched(name, baseline, None, 0.0, False)
@@ -222,13 +210,13 @@ def _matched(
     lowest = max(min(float(curve.train.min()) for curve in both), _smallest(both))
     overlap = float(np.log(high / low) / (np.log(highest) - np.log(lowest)))
     grid = np.clip(np.geomspace(high, low, points), low, high)
-    a, b = (np.array([one.validation_at(grid) for one in curves]) for curves in (mine, theirs))
+    a, b = (np.array([one.validation_at(grid) for one in curves]) for curves in pair)
     means = a.mean(axis=1), b.mean(axis=1)
-    by_seed = [
-        {one.seed: value for one, value in zip(curves, values, strict=True) if one.seed is not None}
-        for curves, values in ((mine, means[0].tolist()), (theirs, means[1].tolist()))
-    ]
-    pair = difference("matched_validation_loss", (name, by_seed[0]), (baseline, by_seed[1]))
+    mine, theirs = (
+        {one.seed: value for one, value in zip(*side, strict=True) if one.seed is not None}
+        for side in zip(pair, (means[0].tolist(), means[1].tolist()), strict=True)
+    )
+    gap = difference("matched_validation_loss", (name, mine), (baseline, theirs))
     return Matched(
         variant=name,
         baseline=baseline,
@@ -240,7 +228,7 @@ def _matched(
         baseline_validation=tuple(b.mean(axis=0).tolist()),
         variant_mean=over_seeds(means[0]),
         baseline_mean=over_seeds(means[1]),
-        difference=pair if pair.seeds else None,
+        difference=gap if gap.seeds else None,
     )
 
 
@@ -261,19 +249,16 @@ def _check(curves: Sequence[LossCurve]) -> None:
 # Tables and a figure.
 
 _SHOWN_POINTS = 8
-_LOSSES = (
-    *("best_validation_loss", "best_step"),
-    *("final_train_loss", "final_validation_loss", "final_gap"),
-)
 
 
 def generalisation_tables(found: Generalisation) -> list[Table]:
     """Best and final losses; where variants are compared, their losses at equal training loss."""
     columns = (Column("variant"), Column("quantity"), Column("runs", str), *spread_columns())
     rows = [
-        (name, quantity, len(variant.runs), *spread(getattr(variant, quantity)))
+        (name, quantity, len(variant.runs), *spread(value))
         for name, variant in found.variants.items()
-        for quantity in _LOSSES
+        for quantity, value in vars(variant).items()
+        if isinstance(value, OverSeeds)
     ]
     caption = "Best and final losses in nats, and validation less training loss at the end"
     made = [Table(columns, rows, "generalization_losses", caption)]
@@ -285,22 +270,14 @@ def generalisation_tables(found: Generalisation) -> list[Table]:
 def _means_at_equal_loss(pairs: Sequence[Matched]) -> Table:
     """Validation loss averaged over equal training losses, variant against baseline."""
     columns = (
-        Column("variant", take="variant"),
-        Column("baseline", take="baseline"),
+        *(Column(name, take=name) for name in ("variant", "baseline")),
         Column("reliable", escape.yes_no, "c", take="reliable"),
         Column("overlap", escape.number, take="overlap"),
         Column("train_low", escape.number, take=lambda one: (one.train_range or (None,))[0]),
         Column("train_high", escape.number, take=lambda one: (one.train_range or (None,))[-1]),
         mean_column("variant_val", "variant_mean"),
         mean_column("baseline_val", "baseline_mean"),
-        Column(
-            "shared_seeds",
-            escape.steps,
-            take=lambda one: len(one.difference.seeds) if one.difference else None,
-        ),
-        *spread_columns("difference.difference", prefix="difference_"),
-        Column("p", escape.p_value, take="difference.p_value"),
-        Column("p_adjusted", escape.p_value, take="difference.p_adjusted"),
+        *difference_columns("difference", prefix="difference_"),
     )
     caption = "Mean validation loss at equal training loss (nats)"
     return Table.of(pairs, columns, "generalization_matched", caption)
@@ -356,28 +333,24 @@ def generalisation_figure(
                     left.plot(train[best], validation[best], ".", ms=5, color=colour)
             flag = " (range does not match)" if name in unreliable else ""
             label = f"{style.shorten(name, 24)}{flag}"
-            variant = summaries[name]
-            mean = np.array(variant.gap_mean)
-            right.plot(variant.steps, mean, color=colour, ls=dashes, label=label, zorder=2)
-            if variant.gap_std is not None:
-                low, high = mean - variant.gap_std, mean + variant.gap_std
-                right.fill_between(
-                    variant.steps, low, high, color=colour, alpha=0.18, lw=0, zorder=1
-                )
+            steps, mean = summaries[name].steps, np.array(summaries[name].gap_mean)
+            right.plot(steps, mean, color=colour, ls=dashes, label=label, zorder=2)
+            std = np.array(summaries[name].gap_std or 0)
+            right.fill_between(steps, mean - std, mean + std, color=colour, alpha=0.18, lw=0)
         left.plot([], [], ".", color=style.INK, label="best of a run")
-        left.set_xscale("log")
-        left.set_yscale("log")
+        left.loglog()
         style.log_loss_axis(left.xaxis)
         style.log_loss_axis(left.yaxis)
         left.invert_xaxis()
-        left.set_xlabel("training loss (nats), running minimum")
-        left.set_ylabel("validation loss (nats)")
-        left.set_title("At equal training loss")
+        left.set(
+            xlabel="training loss (nats), running minimum",
+            ylabel="validation loss (nats)",
+            title="At equal training loss",
+        )
         left.legend(loc="best")
         right.axhline(0, color=style.INK, lw=0.8, zorder=0)
-        right.set_ylabel("validation less training loss (nats)")
+        right.set(ylabel="validation less training loss (nats)", title="Gap")
         style.step_axis(right, "training step", ticks=4)
-        right.set_title("Gap")
         handles, labels = right.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)))
         return figure
@@ -386,11 +359,8 @@ def generalisation_figure(
 # From run logs of several variants to the comparison of their generalisation.
 
 FORMAT = "gmb-hf generalisation 1"
-TRAIN_LOSSES = ("train_loss", "train/loss", "training_loss", "loss")
-VALIDATION_LOSSES = (
-    *("val_loss", "val/loss", "validation_loss"),
-    *("eval_loss", "eval/loss", "test_loss"),
-)
+TRAIN_LOSSES = "train_loss", "train/loss", "training_loss", "loss"
+VALIDATION_LOSSES = "val_loss", "val/loss", "validation_loss", "eval_loss", "eval/loss", "test_loss"
 """Names under which logs hold the losses; the first that is there is taken."""
 
 
@@ -459,38 +429,28 @@ def compare_logs(
         FingerprintMismatchError: the logs name different data.
     """
     logs = {name: RunLog.read(paths) for name, paths in sources.items()}
+    asked = (train, TRAIN_LOSSES), (validation, VALIDATION_LOSSES)
+    names = [known if given is None else (given,) for given, known in asked]
     variants = {
-        name: read_curves(
-            log, where=", ".join(map(str, sources[name])), train=train, validation=validation
-        )
+        name: _read_curves(log, ", ".join(map(str, sources[name])), names)
         for name, log in logs.items()
     }
     base = default_baseline(variants) if baseline is None else baseline
     pairs = tuple(matched(variants, base, points=points))
     summaries = {name: summarize_curves(curves) for name, curves in variants.items()}
-    unequal = refuse_mismatches(
-        mismatches({name: learned_data(log.metadata) for name, log in logs.items()}, base),
-        allowed=allow_fingerprint_mismatch,
-    )
+    different = mismatches({name: learned_data(log.metadata) for name, log in logs.items()}, base)
+    unequal = refuse_mismatches(different, allowed=allow_fingerprint_mismatch)
     notes = (*unequal, *_notes(summaries, pairs))
     return Generalisation(base, summaries, pairs, notes), variants
 
 
-def read_curves(
-    log: RunLog, *, where: str, train: str | None = None, validation: str | None = None
-) -> list[LossCurve]:
+def _read_curves(log: RunLog, where: str, either: Sequence[Sequence[str]]) -> list[LossCurve]:
     """The losses of every run of one variant's log, which was read from `where`.
 
-    Args:
-        log, where: the log, and its name in messages.
-        train, validation: columns; None takes the first known name that the log has.
-
-    Raises:
-        InputError: a missing column, or a loss that is none.
+    `either` are the names of the training loss, then of the validation loss.
     """
     columns = []
-    for given, known in ((train, TRAIN_LOSSES), (validation, VALIDATION_LOSSES)):
-        names = known if given is None else (given,)
+    for names in either:
         column = next((name for name in names if name in log.observables), None)
         if column is None:
             raise missing_column(names[0], log.observables, where)
@@ -527,34 +487,30 @@ def write_generalised(
     files = [write_json(target / "generalization.json", found.to_dict())]
     for table in generalisation_tables(found):
         files += table.write(target / "tables")
-    if not figures:
-        return files
-    unreliable = tuple(one.variant for one in found.matched if not one.reliable)
-    figure = generalisation_figure(variants, found.variants, unreliable)
-    return files + style.save_figure(figure, target / "figures" / "generalization")
+    if figures:
+        unreliable = tuple(one.variant for one in found.matched if not one.reliable)
+        figure = generalisation_figure(variants, found.variants, unreliable)
+        files += style.save_figure(figure, target / "figures" / "generalization")
+    return files
 
 
 def _notes(summaries: Mapping[str, VariantLosses], pairs: Sequence[Matched]) -> list[str]:
-    notes = []
-    for name, curve in summaries.items():
-        if len(curve.runs) < LEAST_SEEDS:
-            seeds = ", ".join(map(str, PROTOCOL_SEEDS))
-            notes.append(
-                f"{name} has {len(curve.runs)} of at least {LEAST_SEEDS} seeds (the protocol's: "
-                f"{seeds}): no interval"
-            )
+    seeds = ", ".join(map(str, PROTOCOL_SEEDS))
+    notes = [
+        f"{name} has {len(curve.runs)} of at least {LEAST_SEEDS} seeds (the protocol's: {seeds}): "
+        "no interval"
+        for name, curve in summaries.items()
+        if len(curve.runs) < LEAST_SEEDS
+    ]
     for one in pairs:
         who = f"{one.variant} and {one.baseline}"
+        begin = f"UNRELIABLE: the training losses of {who}"
         if one.train_range is None:
-            notes.append(
-                f"UNRELIABLE: the training losses of {who} do not overlap; nothing can be compared "
-                "at equal training loss"
-            )
+            end = "do not overlap; nothing can be compared at equal training loss"
+            notes.append(f"{begin} {end}")
         elif not one.reliable:
-            notes.append(
-                f"UNRELIABLE: the training losses of {who} overlap by {one.overlap:.0%} only "
-                f"({one.train_range[0]:.3g} to {one.train_range[1]:.3g})"
-            )
+            low, high = one.train_range
+            notes.append(f"{begin} overlap by {one.overlap:.0%} only ({low:.3g} to {high:.3g})")
         elif one.difference is None:
             notes.append(f"{who} share no seed: no paired difference")
     return notes

@@ -248,16 +248,12 @@ def _value(column: str, text: str, where: str) -> Any:
 # Retention, transfer and forgetting: the standard numbers of a sequence of tasks.
 
 
-@dataclass(frozen=True, eq=False)
-class Retention:
+class Retention(NamedTuple):
     """One measure of S models that were trained on P tasks in turn, task by task.
 
-    Attributes:
-        final: after the last phase, [S, P].
-        learning: after the task's own phase, [S, P].
-        backward_transfer: of tasks 1 .. P - 1, [S, P - 1].
-        forward_transfer: of tasks 2 .. P, [S, P - 1].
-        forgetting: of tasks 1 .. P - 1, [S, P - 1]; below 0 where the last phase is the best.
+    After the last phase it is `final`, after the task's own `learning`, [S, P] each. Backward
+    transfer and forgetting are of tasks 1 .. P - 1, forward transfer is of tasks 2 .. P,
+    [S, P - 1] each; forgetting is below 0 where the last phase is the best.
     """
 
     final: NDArray[np.float64]
@@ -268,11 +264,8 @@ class Retention:
 
     def means(self) -> dict[str, NDArray[np.float64] | None]:
         """Each of `NUMBERS` as its mean over tasks, [S]; None where no task has one."""
-        by_task = {name: getattr(self, "final" if name == "average" else name) for name in NUMBERS}
-        return {
-            name: values.mean(axis=1) if values.shape[1] else None
-            for name, values in by_task.items()
-        }
+        by_task = zip(NUMBERS, self, strict=True)  # the average is that of the end
+        return {name: one.mean(axis=1) if one.shape[1] else None for name, one in by_task}
 
 
 def retention_numbers(values: NDArray[np.float64], *, higher_is_better: bool) -> Retention:
@@ -288,30 +281,23 @@ def retention_numbers(values: NDArray[np.float64], *, higher_is_better: bool) ->
     >>> found.forgetting.tolist(), found.forward_transfer.tolist()
     ([[0.75]], [[0.25]])
     """
-    phases = values.shape[1] - 1
-    place = np.arange(phases)
+    place = np.arange(values.shape[1] - 1)
     learning, final = values[:, place + 1, place], values[:, -1]
-    trained = values[:, 1:-1, :-1]
-    if phases > 1:
-        best = trained.max(axis=1) if higher_is_better else trained.min(axis=1)
-    else:
-        best = np.empty((len(values), 0))
-    lost = best - final[:, :-1]
+    sign = 1 if higher_is_better else -1
+    best = (sign * values[:, 1:-1, :-1]).max(axis=1, initial=-np.inf)
     return Retention(
         final=final,
         learning=learning,
         backward_transfer=(final - learning)[:, :-1],
         forward_transfer=values[:, place[1:], place[1:]] - values[:, 0, 1:],
-        forgetting=lost if higher_is_better else -lost,
+        forgetting=best - sign * final[:, :-1],
     )
 
 
 def retention_of(matrix: RetentionMatrix, measure: str) -> Retention:
     """The numbers of a matrix's "accuracy" or "loss", over the tasks that were trained."""
-    values: NDArray[np.float64] = getattr(matrix, measure)
-    return retention_numbers(
-        values[:, :, matrix.trained_columns], higher_is_better=higher_is_better(measure)
-    )
+    trained = getattr(matrix, measure)[:, :, matrix.trained_columns]
+    return retention_numbers(trained, higher_is_better=higher_is_better(measure))
 
 
 def quantities(matrix: RetentionMatrix) -> dict[str, NDArray[np.float64] | None]:
@@ -365,11 +351,10 @@ def retention(predictions: Any, references: Any, **settings: Any) -> dict[str, A
     }
     flat["n_phases"] = len(values) - 1
     if settings.get("return_per_task"):
-        for name in ("final", *NUMBERS[1:]):
-            flat[f"{name}_{measure}_per_task"] = getattr(found, name)[0].tolist()
+        for name, by_task in found._asdict().items():
+            flat[f"{name}_{measure}_per_task"] = by_task[0].tolist()
     if not untrained:
-        unknown_numbers = [name for name in flat if name.startswith("forward_transfer")]
-        flat |= dict.fromkeys(unknown_numbers)
+        flat |= dict.fromkeys(name for name in flat if name.startswith("forward_transfer"))
     return flat
 
 
@@ -379,60 +364,53 @@ def _given_matrix(
     """The matrix, [P + 1, P], columns in the order of training; whether row 0 was given."""
     if predictions is None or not len(predictions):
         raise InputError("predictions is missing; give a row per phase")
-    rows: list[list[Any]] = []
     for number, row in enumerate(predictions):
         if isinstance(row, str) or not hasattr(row, "__len__"):
             raise InputError(f"predictions[{number}] must be a list with a number for each task")
-        rows.append(list(row))
     if references is None:
         raise InputError("references is missing; give the place of the task of each phase")
-    trained: list[int | None] = []
-    for number, place in enumerate(references):
+    rows, trained, tasks = [list(row) for row in predictions], list(references), len(predictions[0])
+    for number, place in enumerate(trained):
         # Arrow keeps None among numbers as NaN.
         if place is None or (isinstance(place, float) and math.isnan(place)):
-            trained.append(None)
+            trained[number] = None
         elif isinstance(place, (bool, str)) or place != int(place):
             raise InputError(f"references[{number}] must be a whole number or None, got {place!r}")
         else:
-            trained.append(int(place))
-    if len(rows) != len(trained):
-        raise InputError(
-            f"{len(rows)} rows of predictions but {len(trained)} references; give one for each"
-        )
+            trained[number] = int(place)
+    for fault in _faults(rows, trained, tasks, measure):
+        raise InputError(fault)
     untrained = trained[0] is None
-    order = [place for place in trained if place is not None]
-    if not order:
-        raise InputError("references names no trained task; give its place for each phase")
+    values = np.array(rows if untrained else [rows[0], *rows], dtype=np.float64)
+    return values[:, [place for place in trained if place is not None]], untrained
+
+
+def _faults(
+    rows: list[list[Any]], trained: list[int | None], tasks: int, measure: str
+) -> Iterator[str]:
+    """What is wrong with rows and trained tasks that do not fit together."""
+    if len(rows) != len(trained):
+        yield f"{len(rows)} rows of predictions but {len(trained)} references; give one for each"
+    if set(trained) == {None}:
+        yield "references names no trained task; give its place for each phase"
     if None in trained[1:]:
-        raise InputError(
-            f"references[{trained.index(None, 1)}] is None; only the first row may be of the "
-            "untrained model"
-        )
+        at = trained.index(None, 1)
+        yield f"references[{at}] is None; only the first row may be of the untrained model"
     for number, row in enumerate(rows):
-        if len(row) != len(rows[0]):
-            raise InputError(
-                f"predictions[{number}] has {len(row)} tasks where predictions[0] has "
-                f"{len(rows[0])}; every task is needed after every phase"
-            )
+        if len(row) != tasks:
+            found = f"predictions[{number}] has {len(row)} tasks where predictions[0] has {tasks}"
+            yield f"{found}; every task is needed after every phase"
         for task, value in enumerate(row):
             good = isinstance(value, (int, float, np.number)) and math.isfinite(value)
             if not good or (measure == "accuracy" and not 0 <= value <= 1):
-                rule = {
+                rules = {
                     "accuracy": "an accuracy must be in [0, 1]",
                     "loss": "a loss must be finite",
                 }
-                raise InputError(
-                    f"predictions[{number}], task {task} is {value!r}; {rule[measure]}"
-                )
+                yield f"predictions[{number}], task {task} is {value!r}; {rules[measure]}"
     for number, place in enumerate(trained):
-        if place is not None and not 0 <= place < len(rows[0]):
-            raise InputError(
-                f"references[{number}] is {place}, which is no place among {len(rows[0])} tasks"
-            )
-        if place is not None and trained.index(place) != number:
-            raise InputError(
-                f"references[{number}] is {place} as references[{trained.index(place)}]; a task "
-                "has one phase"
-            )
-    values = np.array(rows if untrained else [rows[0], *rows], dtype=np.float64)
-    return values[:, order], untrained
+        if place is not None and not 0 <= place < tasks:
+            yield f"references[{number}] is {place}, which is no place among {tasks} tasks"
+        first = trained.index(place)
+        if place is not None and first != number:
+            yield f"references[{number}] is {place} as references[{first}]; a task has one phase"

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -167,8 +167,7 @@ def read_phases(folder: Path) -> list[PhaseCurves]:
         logs[phase].append(log)
     found = []
     for phase, parts in sorted(logs.items()):
-        log = RunLog.concat(parts)
-        train, test = log.panel("train_loss"), log.panel("test_loss")
+        train, test = map(RunLog.concat(parts).panel, ("train_loss", "test_loss"))
         found.append(PhaseCurves(phase, test.steps, train.values, test.values))
     return found
 
@@ -178,11 +177,10 @@ def _design_notes(runs: Sequence[SequentialRun]) -> list[str]:
     notes = []
     for run in runs:
         where = f"{run.folder}: " if len(runs) > 1 else ""
+        name = run.config.preset or "this design"
         scale = _unlike_the_protocol(run.config)
         if scale:
-            notes.append(
-                f"{where}{run.config.preset or 'this design'} is not the protocol: {scale}"
-            )
+            notes.append(f"{where}{name} is not the protocol: {scale}")
     for run in runs[1:]:
         found = first_difference(runs[0].config.design(), run.config.design())
         if found:
@@ -242,21 +240,17 @@ def forgetting_bars(summary: RetentionSummary) -> Figure | None:
         figure = style.new_figure(7.2, 4.6)
         panels = figure.subplots(2, 1, sharex=True)
         for axes, measure in zip(panels, MEASURES, strict=True):
-            for place, name in enumerate(summary.variants):
-                found = [
-                    task.forgetting
-                    for task in summary.variants[name].tasks
-                    if task.measure == measure and task.forgetting is not None
-                ]
+            for place, (name, variant) in enumerate(summary.variants.items()):
+                ours = [task.forgetting for task in variant.tasks if task.measure == measure]
+                found = [over for over in ours if over is not None]
                 _bars(axes, found, place, len(summary.variants), style.shorten(name, 26))
             axes.axhline(0, color=style.INK, lw=0.8)
             unit = " (nats)" if measure == "loss" else ""
             axes.set_ylabel(f"forgetting, {measure}{unit}")
+            axes.tick_params(axis="x", length=0)
         style.rate_axis(panels[0].yaxis)
         panels[0].set_title("Forgetting: the best before the last phase against the end")
         panels[1].set_xticks(range(len(tasks)), [style.shorten(task, 18) for task in tasks])
-        for axes in panels:
-            axes.tick_params(axis="x", length=0)
         panels[1].set_xlabel(f"task, in the order of training (then {summary.trained_on[-1]})")
         panels[0].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
         return figure
@@ -315,11 +309,11 @@ def phase_curves(summary: RetentionSummary, curves: Mapping[str, Sequence[PhaseC
         curves: variant -> its phases in their order; a variant without logs has marks alone.
     """
     names = list(summary.variants)
-    longest = [0] * (len(summary.trained_on) + 1)
-    for one in (one for phases in curves.values() for one in phases):
+    longest = dict.fromkeys(range(1, len(summary.trained_on) + 1), 1)
+    for one in chain.from_iterable(curves.values()):
         longest[one.phase] = max(longest[one.phase], int(one.steps.max()))
     # The step at which each phase ends, phase 0 first: the longest that any variant trained.
-    ends = list(accumulate([longest[0], *(steps or 1 for steps in longest[1:])]))
+    ends = list(accumulate(longest.values(), initial=0))
     with style.house_style():
         figure = style.new_figure(7.2, 0.9 + 1.55 * len(names))
         panels = np.atleast_1d(figure.subplots(len(names), 1, sharex=True, sharey=True))
@@ -394,6 +388,7 @@ def _look(place: int) -> dict[str, Any]:
 
 
 _COLOURS = LinearSegmentedColormap.from_list("chance", [style.BLUE, "#FFFFFF", style.VERMILION])
+_HEAT: dict[str, Any] = {"cmap": _COLOURS, "norm": TwoSlopeNorm(0, -1, 1), "aspect": "auto"}
 _CELL_WIDTH, _CELL_HEIGHT = 0.62, 0.34  # inches
 _LEAST_GAP = 0.3  # of a colour bar, so that two labels do not overlap
 _MOST_COLUMNS = 2  # fill the width of a page
@@ -450,18 +445,13 @@ def _draw(axes: Axes, summary: RetentionSummary, name: str, measure: str) -> Non
     every = [getattr(cell, measure).mean for cell in variant.matrix]
     means = np.reshape(every, (-1, len(tasks)))
     values = _badness(summary, means, measure)
-    axes.imshow(values, cmap=_COLOURS, norm=TwoSlopeNorm(0, -1, 1), aspect="auto")
+    axes.imshow(values, **_HEAT)
     trained_on = ("", *summary.trained_on)
     for (phase, k), mean in np.ndenumerate(means):
+        ink = "#FFFFFF" if abs(values[phase, k]) > 0.8 else style.INK
+        slant = "normal" if tasks[k] in trained_on[: phase + 1] else "italic"
         axes.text(
-            k,
-            phase,
-            _short(mean),
-            color="#FFFFFF" if abs(values[phase, k]) > 0.8 else style.INK,
-            style="normal" if tasks[k] in trained_on[: phase + 1] else "italic",
-            ha="center",
-            va="center",
-            size=7.5,
+            k, phase, _short(mean), color=ink, style=slant, ha="center", va="center", size=7.5
         )
         if tasks[k] == trained_on[phase]:
             frame = Rectangle((k - 0.5, phase - 0.5), 1, 1, fill=False, ec=style.INK, lw=1.4)
@@ -473,9 +463,8 @@ def _draw(axes: Axes, summary: RetentionSummary, name: str, measure: str) -> Non
     axes.set_yticks(range(len(phases) + 1), ["untrained", *phases])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    seeds = len(variant.seeds)
-    plural = "seed" if seeds == 1 else "seeds"
-    axes.set_title(f"{style.shorten(name, 26)}: {measure}, {seeds} {plural}", pad=5)
+    seeds = "1 seed" if len(variant.seeds) == 1 else f"{len(variant.seeds)} seeds"
+    axes.set_title(f"{style.shorten(name, 26)}: {measure}, {seeds}", pad=5)
 
 
 def _colour_bar(axes: Axes, summary: RetentionSummary, measure: str) -> None:
@@ -484,13 +473,7 @@ def _colour_bar(axes: Axes, summary: RetentionSummary, measure: str) -> None:
     best, worst = ("0", "2×\nand more") if measure == "loss" else ("1", "0")
     # An accuracy cannot be worse than 0, which may lie close to chance.
     top = 1.0 if measure == "loss" else max((x / (1 - x) for x in levels if x < 1), default=0.0)
-    axes.imshow(
-        np.linspace(top, -1, 256)[:, None],
-        cmap=_COLOURS,
-        norm=TwoSlopeNorm(0, -1, 1),
-        aspect="auto",
-        extent=(0, 1, -1, top),
-    )
+    axes.imshow(np.linspace(top, -1, 256)[:, None], extent=(0, 1, -1, top), **_HEAT)
     middle = "chance" if levels else "untrained"
     if measure == "accuracy" and (len(levels) != 1 or top < _LEAST_GAP):
         worst = ""  # an accuracy of 0 has several places here, or none of its own

@@ -12,14 +12,13 @@ import signal
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext
 from functools import partial
 from importlib.util import find_spec
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -70,7 +69,7 @@ class Callback:
 
 
 class ProgressCallback(Callback):
-    """Shows where a training is: the variant and the task. A base class for those that show it."""
+    """A base class that shows where a training is: the variant and the task."""
 
     def show(self, text: str) -> None:
         """Show this line."""
@@ -78,17 +77,14 @@ class ProgressCallback(Callback):
     def began(self, phases: Phases, seed_steps: int) -> None:
         """Count the steps of an earlier start, and name the variant."""
         self.advanced(seed_steps)
-        self._name(phases)
+        self.evaluated(phases)
 
     def measured(self, phases: Phases, found: dict[str, NDArray[np.float64]]) -> None:
         """Show the mean held-out loss of the task that is trained."""
-        self._name(phases, f" {np.mean(found['test_loss']):.2f}")
+        self.evaluated(phases, f" {np.mean(found['test_loss']):.2f}")
 
-    def evaluated(self, phases: Phases) -> None:
+    def evaluated(self, phases: Phases, more: str = "") -> None:
         """Name the next task."""
-        self._name(phases)
-
-    def _name(self, phases: Phases, more: str = "") -> None:
         tasks = phases.config.suite.tasks
         if phases.phase < len(tasks):
             place = f"{phases.phase + 1}/{len(tasks)} {phases.task}"
@@ -169,10 +165,9 @@ def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, int | float 
     flat: dict[str, int | float | str | bool] = {}
     for key, value in nested.items():
         if isinstance(value, Mapping):
-            flat.update(_flat(value, f"{prefix}{key}."))
+            flat |= _flat(value, f"{prefix}{key}.")
         else:
-            plain = isinstance(value, (int, float, str))
-            flat[f"{prefix}{key}"] = value if plain else str(value)
+            flat[f"{prefix}{key}"] = value if isinstance(value, (int, float, str)) else str(value)
     return flat
 
 
@@ -205,6 +200,11 @@ def train_group(
     every = list(callbacks)
     if trackers:
         every.append(TrackerCallback(trackers, folder.path, cpu=device == "cpu"))
+
+    def tell(event: str, *about: Any) -> None:
+        for one in every:
+            getattr(one, event)(*about)
+
     count, last = len(seeds), len(config.suite.tasks)
     states = folder.states(config, variant)
     saved = states.load(seeds)
@@ -213,40 +213,33 @@ def train_group(
     else:
         phases.matrix.append(phases.evaluate())
     done = sum(config.steps[: phases.phase]) + (phases.step if phases.phase < last else 0)
-    for one in every:
-        one.began(phases, done * count)
+    tell("began", phases, done * count)
     saved_at = time.monotonic()
     while phases.phase < last:
         if phases.step % config.training.checkpoint_every == 0 and not phases.measured:
-            found = phases.measure()
-            for one in every:
-                one.measured(phases, found)
+            tell("measured", phases, phases.measure())
             if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
                 states.save(seeds, phases.state(), phases.rows)
                 saved_at = time.monotonic()
         if not phases.finished:
             phases.advance()
-            for one in every:
-                one.advanced(count)
+            tell("advanced", count)
             continue
         unused = config.steps[phases.phase] - phases.step
-        phase = phases.phase + 1
         folder.write_log(phases)
         phases.end_phase()
-        for one in every:
-            one.evaluated(phases)
-            one.advanced(unused * count)
-        if save_models == "all" or (save_models == "last" and phase == last):
+        tell("evaluated", phases)
+        tell("advanced", unused * count)
+        if save_models == "all" or (save_models == "last" and phases.phase == last):
             for place, seed in enumerate(seeds):
-                target = folder.model(variant.name, seed, phase)
+                target = folder.model(variant.name, seed, phases.phase)
                 with whole_folder(target) as unfinished, silence_transformers():
                     phases.model.member(place).save_pretrained(unfinished)
         states.save(seeds, phases.state(), phases.rows)
         saved_at = time.monotonic()
     folder.write_results(phases)
     states.drop(seeds)
-    for one in every:
-        one.ended(phases)
+    tell("ended", phases)
 
 
 # Groups of seeds in several processes.
@@ -338,29 +331,16 @@ def _work(connection: Connection, threads: int) -> None:
 
 # From options to matrix, tables and figures.
 
-SHORT = {
-    "order": "suite.order",
-    "prime": "suite.prime",
-    "op_token": "suite.op_token",
-    "loss_positions": "suite.loss_positions",
-    "data_seed": "suite.data_seed",
-    "compat_batch": "suite.compat_batch",
-    "stop_early": "phases.stop_early",
-    "stop_loss": "phases.stop_loss",
-    "carry_optimizer": "phases.carry_optimizer",
-}
+_SUITE = ("order", "prime", "op_token", "loss_positions", "data_seed", "compat_batch")
+_PHASES = ("stop_early", "stop_loss", "carry_optimizer")
+SHORT = {name: f"suite.{name}" for name in _SUITE} | {name: f"phases.{name}" for name in _PHASES}
 """Option -> the field that it sets."""
 
 
-@dataclass(frozen=True)
-class SequentialResult:
-    """The results of a sequential run.
+class SequentialResult(NamedTuple):
+    """The results of a sequential run: files to look at, and the numbers of `retention.json`.
 
-    Attributes:
-        paths: the files to look at.
-        summary: the numbers of `retention.json`.
-        notes: what a reader should know: trackers that are missing, seeds that diverged.
-        following: the command to type next.
+    `notes` say what a reader should know, `following` is the command to type next.
     """
 
     paths: list[Path]
@@ -463,17 +443,10 @@ def run_sequential(
     total = len(variants) * len(own) * steps
     finished = (folder.finished_seeds(variant.name) for variant in variants)
     done = sum(len(there.intersection(own)) for there in finished) * steps
-    shown: AbstractContextManager[PhaseBar | None] = nullcontext()
-    if main_process and done < total:
-        shown = PhaseBar(total, done)
+    shown = PhaseBar(total, done) if main_process and done < total else nullcontext()
+    options = {"save_models": save_models, "trackers": trackers if main_process else []}
     groups = [
-        partial(
-            train_group,
-            *(config, variant, group, folder),
-            device=place,
-            save_models=save_models,
-            trackers=trackers if main_process else [],
-        )
+        partial(train_group, config, variant, group, folder, device=place, **options)
         for variant in variants
         for group in folder.pending_groups(config, variant, own)
     ]
@@ -494,36 +467,28 @@ def run_sequential(
         return None
     matrix = folder.merge()
     for variant in variants:
-        diverged = folder.diverged_seeds(variant.name)
+        diverged = ", ".join(map(str, folder.diverged_seeds(variant.name)))
         if diverged:
             notes.append(
-                f"{variant.name}: seeds {', '.join(map(str, diverged))} diverged (a loss is no "
-                "number) and are not in the matrix"
+                f"{variant.name}: seeds {diverged} diverged (a loss is no number) and are not in "
+                "the matrix"
             )
     made = sequential_report([folder.path], folder.path, figures=figures)
     checkpoint = folder.model(variants[0].name, seeds[0], len(config.suite.tasks))
-    following = ["eval", "--checkpoint", str(checkpoint), "--suite", config.suite.name]
-    if not checkpoint.exists():
-        following = ["report", str(folder.path)]
-    return SequentialResult(
-        [matrix, *made.files],
-        made.summary,
-        [*notes, *made.summary.notes],
-        ["gmb", "sequential", *following],
-    )
+    following = ["gmb", "sequential", "report", str(folder.path)]
+    if checkpoint.exists():
+        following[2:] = ["eval", "--checkpoint", str(checkpoint), "--suite", config.suite.name]
+    summary = made.summary
+    return SequentialResult([matrix, *made.files], summary, [*notes, *summary.notes], following)
 
 
 # A saved model by itself.
 
 
-@dataclass(frozen=True)
-class Evaluated:
-    """Results of a checkpoint.
+class Evaluated(NamedTuple):
+    """Results of a checkpoint on every task of the suite, and the file they were written to.
 
-    Attributes:
-        results: of every task of the suite.
-        design: the run's design that the suite was taken from; None where preset and options said.
-        path: where the results were written.
+    `design` is the run's that the suite was taken from; None where preset and options said.
     """
 
     results: list[TaskResult]
@@ -556,15 +521,12 @@ def evaluate_checkpoint(
         InputError: no whole model, one of another vocabulary or too short a block, or bad options.
     """
     given = {name: value for name, value in (options or {}).items() if value is not None}
-    config = sequential_config(suite, preset or "quick", given, changes)
-    design = None
+    config, design = sequential_config(suite, preset or "quick", given, changes), None
     if preset is None and not given and not changes:
         paths = (parent / DESIGN for parent in Path(checkpoint).resolve().parents)
-        for path in filter(Path.is_file, paths):
-            own = read_design(path)
-            if own.suite.name == config.suite.name:
-                design, config = path, own
-                break
+        runs = ((path, read_design(path)) for path in paths if path.is_file())
+        same = ((own, path) for path, own in runs if own.suite.name == config.suite.name)
+        config, design = next(same, (config, None))
     model = load_model(checkpoint)
     check_fits(model, config.suite, str(checkpoint))
     model.to(chosen_device(device))

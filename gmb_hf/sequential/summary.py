@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -163,20 +164,20 @@ def summarize(
     names = tuple(matrices)
     base = default_baseline(names) if baseline is None else choose("variant", baseline, names)
     first = matrices[base]
-    known = {name: quantities(matrix) for name, matrix in matrices.items()}
+    variants = {name: _variant(matrix) for name, matrix in matrices.items()}
     pairs: list[Difference] = []
     for quantity in QUANTITIES:
         by_seed = {
-            name: dict(zip(matrix.seeds, values.tolist(), strict=True))
-            for name, matrix in matrices.items()
-            if (values := known[name][quantity]) is not None
+            name: dict(zip(variant.seeds, over.values, strict=True))
+            for name, variant in variants.items()
+            if (over := variant.quantities[quantity]) is not None
         }
         if by_seed:
             pairs += differences(quantity, by_seed, base)
     few = [
-        f"{name} has {len(matrix.seeds)} of at least {LEAST_SEEDS} seeds: no interval, no test"
-        for name, matrix in matrices.items()
-        if len(matrix.seeds) < LEAST_SEEDS
+        f"{name} has {len(variant.seeds)} of at least {LEAST_SEEDS} seeds: no interval, no test"
+        for name, variant in variants.items()
+        if len(variant.seeds) < LEAST_SEEDS
     ]
     return RetentionSummary(
         tasks=first.tasks,
@@ -185,47 +186,32 @@ def summarize(
         baseline=base,
         notes=(*notes, *few),
         test=_test(pairs),
-        variants={
-            name: VariantSummary(
-                seeds=matrix.seeds,
-                quantities={
-                    quantity: None if values is None else over_seeds(values)
-                    for quantity, values in known[name].items()
-                },
-                tasks=_tasks(matrix),
-                matrix=tuple(
-                    MatrixCell(
-                        phase,
-                        trained_on,
-                        task,
-                        over_seeds(matrix.loss[:, phase, k]),
-                        over_seeds(matrix.accuracy[:, phase, k]),
-                    )
-                    for phase, trained_on in enumerate(("", *matrix.trained_on))
-                    for k, task in enumerate(matrix.tasks)
-                ),
-            )
-            for name, matrix in matrices.items()
-        },
+        variants=variants,
         differences=tuple(pairs),
     )
 
 
-def _tasks(matrix: RetentionMatrix) -> tuple[TaskSummary, ...]:
-    last = len(matrix.trained_on) - 1
-    return tuple(
-        TaskSummary(
-            task=task,
-            measure=measure,
-            final=over_seeds(of.final[:, k]),
-            learning=over_seeds(of.learning[:, k]),
-            backward_transfer=over_seeds(of.backward_transfer[:, k]) if k < last else None,
-            forward_transfer=over_seeds(of.forward_transfer[:, k - 1]) if k else None,
-            forgetting=over_seeds(of.forgetting[:, k]) if k < last else None,
-        )
-        for measure, of in ((measure, retention_of(matrix, measure)) for measure in MEASURES)
-        for k, task in enumerate(matrix.trained_on)
+def _variant(matrix: RetentionMatrix) -> VariantSummary:
+    tasks, last = [], len(matrix.trained_on) - 1
+    for measure in MEASURES:
+        of = retention_of(matrix, measure)
+        for k, task in enumerate(matrix.trained_on):
+            always = over_seeds(of.final[:, k]), over_seeds(of.learning[:, k])
+            back = over_seeds(of.backward_transfer[:, k]) if k < last else None
+            ahead = over_seeds(of.forward_transfer[:, k - 1]) if k else None
+            lost = over_seeds(of.forgetting[:, k]) if k < last else None
+            tasks.append(TaskSummary(task, measure, *always, back, ahead, lost))
+    measures = matrix.loss, matrix.accuracy
+    cells = tuple(
+        MatrixCell(phase, trained_on, task, *(over_seeds(one[:, phase, k]) for one in measures))
+        for phase, trained_on in enumerate(("", *matrix.trained_on))
+        for k, task in enumerate(matrix.tasks)
     )
+    by_quantity = {
+        name: None if values is None else over_seeds(values)
+        for name, values in quantities(matrix).items()
+    }
+    return VariantSummary(matrix.seeds, by_quantity, tuple(tasks), cells)
 
 
 def _test(pairs: list[Difference]) -> str | None:
@@ -286,7 +272,23 @@ def spread_columns(field: str = "", prefix: str = "") -> list[Column]:
 
 def spread(over: OverSeeds | None) -> list[float | None]:
     """The numbers of `SPREAD`."""
-    return [None if over is None else getattr(over, name) for name in SPREAD]
+    return [follow(over, name) for name in SPREAD]
+
+
+def difference_columns(field: str = "", prefix: str = "") -> list[Column]:
+    """What a `Difference` found, which records hold under `field`, or are."""
+    place = f"{field}." if field else ""
+
+    def shared(record: Any) -> int | None:
+        seeds = follow(record, f"{place}seeds")
+        return None if seeds is None else len(seeds)
+
+    return [
+        Column("shared_seeds", escape.steps, take=shared),
+        *spread_columns(f"{place}difference", prefix),
+        Column("p", escape.p_value, take=f"{place}p_value"),
+        Column("p_adjusted", escape.p_value, take=f"{place}p_adjusted"),
+    ]
 
 
 def retention_tables(summary: RetentionSummary) -> list[Table]:
@@ -321,15 +323,14 @@ def full_matrix(summary: RetentionSummary) -> Table:
     columns = [Column("variant"), Column("phase", str), Column("trained_on"), Column("task")]
     columns.append(Column("seeds", str))
     for measure in MEASURES:
-        columns.append(Column(f"{measure}_chance", escape.number))
-        columns += spread_columns(prefix=f"{measure}_")
+        columns += [Column(f"{measure}_chance", escape.number), *spread_columns("", f"{measure}_")]
     rows = []
     for name, variant in summary.variants.items():
         for cell in variant.matrix:
             row = [name, cell.phase, cell.trained_on, cell.task, len(variant.seeds)]
             for measure in MEASURES:
-                row.append(follow(summary.chance[cell.task], measure))
-                row += spread(getattr(cell, measure))
+                chance = follow(summary.chance[cell.task], measure)
+                row += [chance, *spread(getattr(cell, measure))]
             rows.append(row)
     return Table(columns, rows, "matrix_full", "Every task after every phase")
 
@@ -360,13 +361,8 @@ def by_task(summary: RetentionSummary) -> Table:
 
 def comparison(summary: RetentionSummary) -> Table:
     """Every variant less the baseline, on shared seeds."""
-    columns = (
-        *(Column(name, take=name) for name in ("quantity", "variant", "baseline")),
-        Column("shared_seeds", str, take=lambda pair: len(pair.seeds)),
-        *spread_columns("difference"),
-        Column("p", escape.p_value, take="p_value"),
-        Column("p_adjusted", escape.p_value, take="p_adjusted"),
-    )
+    columns = [Column(name, take=name) for name in ("quantity", "variant", "baseline")]
+    columns += difference_columns()
     caption = f"Difference from {summary.baseline}, paired by seed"
     table = Table.of(summary.differences, columns, "comparison", caption)
     return replace(table, notes=(summary.test,) if summary.test else ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,14 +39,8 @@ def model_shape(config: SequentialConfig, variant: Variant) -> GrokkingTransform
         raise InputError(f"variant {variant.name!r}: {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRows:
-    """The rows of a task and their query positions.
-
-    Attributes:
-        train, test: int64 [n, T] and [m, T].
-        positions: the query positions, from 0: their next token is predicted.
-    """
+class TaskRows(NamedTuple):
+    """The rows of a task, int64 [n, T] and [m, T], and the positions whose next token is asked."""
 
     train: NDArray[np.int64]
     test: NDArray[np.int64]
@@ -55,20 +49,15 @@ class TaskRows:
 
 def task_rows(suite: SuiteSettings, data: TaskData) -> TaskRows:
     """The training and held-out rows of a task, and the suite's query positions."""
-    train = data.input_ids[data.train_index]
-    test = data.input_ids[data.test_index]
-    if suite.compat_batch:
-        train = train[:-1]
-    return TaskRows(train, test, loss_positions(suite.loss_positions, data))
+    train, test = data.input_ids[data.train_index], data.input_ids[data.test_index]
+    kept = train[:-1] if suite.compat_batch else train
+    return TaskRows(kept, test, loss_positions(suite.loss_positions, data))
 
 
-@dataclass(frozen=True, slots=True)
-class TaskQueries:
-    """The rows of one task, as S stacked models are trained and evaluated on them.
+class TaskQueries(NamedTuple):
+    """One task as S stacked models learn it: forwards over its training and held-out rows.
 
-    Attributes:
-        train, test: the forwards over the training rows and the held-out rows.
-        pulls: what a step's Hebbian pull does to the embeddings, [S, V, V]; None without it.
+    `pulls` are what a step's Hebbian pull does to the embeddings, [S, V, V]; None without it.
     """
 
     train: Forward
@@ -100,19 +89,15 @@ def task_queries(
 ) -> TaskQueries:
     """A task of the suite, for so many models of this shape."""
     rows, built = task_rows(suite, suite.data(task)), suite.build(task)
+    options: dict[str, Any] = {"models": n_models, "device": device, "dtype": dtype}
     train, test = (
-        exact_forward(
-            built, shape, table, rows.positions, models=n_models, device=device, dtype=dtype
-        )
+        exact_forward(built, shape, table, rows.positions, **options)
         for table in (rows.train, rows.test)
     )
     pulls = pull_matrices(torch.from_numpy(rows.train).unsqueeze(0), shape)
     if pulls is not None:
         pulls = pulls.to(device, dtype).expand(n_models, -1, -1)
     return TaskQueries(train, test, pulls)
-
-
-NEVER = -1  # a seed that has not stopped
 
 
 class Phases:
@@ -138,20 +123,21 @@ class Phases:
         device: torch.device | str = "cpu",
     ) -> None:
         self.config, self.variant, self.seeds = config, variant, tuple(seeds)
-        shape = model_shape(config, variant)
-        models = [seeded_model(shape, seed) for seed in self.seeds]
+        self._shape, self._device = model_shape(config, variant), device
+        models = [seeded_model(self._shape, seed) for seed in self.seeds]
         self.model = StackedModel(models, config.training, device=device)
-        self.queries = {
-            task: task_queries(config.suite, task, shape, len(self.seeds), device=device)
-            for task in config.suite.tasks
-        }
-        self.phase = 0
-        self.begun = 0
+        self.queries = {task: self._queries(task, len(models)) for task in config.suite.tasks}
         self.matrix: list[NDArray[np.float64]] = []
-        self.rows = Rows()
-        self.stopped = np.full(len(self.seeds), NEVER)
-        self._shape, self._device = shape, device
+        self._begin(0)
+
+    def _begin(self, phase: int) -> None:
+        self.phase, self.begun, self.rows = phase, self.model.step, Rows()
+        self.stopped = np.full(len(self.seeds), -1)
+        # The models that have not stopped, their task, and their places.
         self._active: tuple[StackedModel, TaskQueries, list[int]] | None = None
+
+    def _queries(self, task: str, models: int) -> TaskQueries:
+        return task_queries(self.config.suite, task, self._shape, models, device=self._device)
 
     @property
     def task(self) -> str:
@@ -166,13 +152,12 @@ class Phases:
     @property
     def finished(self) -> bool:
         """Whether the phase under way has come to its end."""
-        return self.step == self.config.steps[self.phase] or bool((self.stopped != NEVER).all())
+        return self.step == self.config.steps[self.phase] or bool((self.stopped >= 0).all())
 
     def evaluate(self) -> NDArray[np.float64]:
         """Loss and accuracy of every task on its held-out rows, [2, S, K]."""
-        tasks = [self.queries[task] for task in self.config.suite.tasks]
-        found = [queries.results(self.model.weights, held_out=True) for queries in tasks]
-        return np.stack(found, axis=-1)
+        weights, tasks = self.model.weights, self.queries.values()
+        return np.stack([task.results(weights, held_out=True) for task in tasks], axis=-1)
 
     def measure(self) -> dict[str, NDArray[np.float64]]:
         """Add this checkpoint to the learning curves, and stop the seeds that have learned."""
@@ -184,7 +169,7 @@ class Phases:
         self.rows.add(self.step, found)
         enough = self.config.stop_loss(self.phase + 1)
         if enough is not None:
-            learned = (self.stopped == NEVER) & (found["test_loss"] <= enough)
+            learned = (self.stopped < 0) & (found["test_loss"] <= enough)
             self.stopped[learned] = self.step
             if learned.any():
                 self._active = None
@@ -193,28 +178,23 @@ class Phases:
     @property
     def measured(self) -> bool:
         """Whether the curves have a row of this step."""
-        return bool(self.rows.steps) and self.rows.steps[-1] == self.step
+        return self.rows.last == self.step
 
     def advance(self) -> None:
         """One update of every seed that has not stopped."""
         if self._active is None:
-            self._active = self._active_seeds()
+            places = np.flatnonzero(self.stopped < 0).tolist()
+            if len(places) == len(self.seeds):
+                self._active = self.model, self.queries[self.task], places
+            else:
+                queries = self._queries(self.task, len(places))
+                self._active = self.model.some(places), queries, places
         model, queries, _ = self._active
         if queries.pulls is not None:
             model.pull(queries.pulls)
         model.backward(queries.losses(model.weights))
         model.update()
         self.model.step = model.step
-
-    def _active_seeds(self) -> tuple[StackedModel, TaskQueries, list[int]]:
-        """The models that have not stopped, their task, and their places."""
-        places = np.flatnonzero(self.stopped == NEVER).tolist()
-        if len(places) == len(self.seeds):
-            return self.model, self.queries[self.task], places
-        queries = task_queries(
-            self.config.suite, self.task, self._shape, len(places), device=self._device
-        )
-        return self.model.some(places), queries, places
 
     def _gather(self) -> None:
         """Bring the models that are trained apart from those that stopped back to the others."""
@@ -225,12 +205,8 @@ class Phases:
     def end_phase(self) -> None:
         """Evaluate every task and begin the next phase."""
         self._gather()
-        self._active = None
         self.matrix.append(self.evaluate())
-        self.phase += 1
-        self.begun = self.model.step
-        self.rows = Rows()
-        self.stopped = np.full(len(self.seeds), NEVER)
+        self._begin(self.phase + 1)
         if not self.config.phases.carry_optimizer:
             self.model.reset_optimizer()
 
@@ -247,10 +223,8 @@ class Phases:
         diverged = sorted(set(self.seeds) - {self.seeds[place] for place in order})
         if not order:
             return None, tuple(diverged)
-        seeds = tuple(self.seeds[place] for place in order)
-        found = RetentionMatrix(
-            self.variant.name, seeds, tasks, tasks[: self.phase], loss[order], accuracy[order]
-        )
+        who = self.variant.name, tuple(self.seeds[place] for place in order)
+        found = RetentionMatrix(*who, tasks, tasks[: self.phase], loss[order], accuracy[order])
         return found, tuple(diverged)
 
     def state(self) -> dict[str, Tensor]:
@@ -266,13 +240,11 @@ class Phases:
 
     def load_state(self, tensors: Mapping[str, Tensor], rows: Rows) -> None:
         """Go on from what `state` returned, and the curves at that moment."""
-        self._active = None
         self.model.load_state(tensors)
-        self.phase = int(tensors["sequential.phase"])
-        self.begun = int(tensors["sequential.begun"])
+        self._begin(int(tensors["sequential.phase"]))
+        self.begun, self.rows = int(tensors["sequential.begun"]), rows
         self.stopped = tensors["sequential.stopped"].numpy().copy()
         self.matrix = list(tensors["sequential.matrix"].numpy())
-        self.rows = rows
 
 
 # A saved model by itself.
@@ -328,11 +300,7 @@ def evaluate_model(model: GrokkingTransformerForCausalLM, suite: SuiteSettings) 
         rows = task_rows(suite, suite.data(task))
         positions = torch.tensor(rows.positions)
         parts = []
-        for part in (
-            torch.from_numpy(rows.test)
-            .to(model.device)
-            .tensor_split(-(-len(rows.test) // ROWS_AT_ONCE))
-        ):
+        for part in torch.from_numpy(rows.test).to(model.device).split(ROWS_AT_ONCE):
             logits = model(part).logits[:, positions]  # [n, P, V]
             score = logits.gather(-1, part[:, positions + 1].unsqueeze(-1))
             losses = logits.logsumexp(-1) - score.squeeze(-1)
