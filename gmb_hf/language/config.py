@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
@@ -132,10 +131,9 @@ class ConsistencySettings(Settings):
             raise InputError("consistency.samples must be at least 2: one agrees with itself")
 
 
-def _shape() -> ModelSettings:
-    return ModelSettings(
-        layers=4, heads=4, width=128, mlp_width=512, activation="gelu_new", tied=True
-    )
+_SHAPE = ModelSettings(
+    layers=4, heads=4, width=128, mlp_width=512, activation="gelu_new", tied=True
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +141,7 @@ class LanguageConfig(Config):
     """Everything that a language model's training is made from, texts and seeds apart."""
 
     text: TextSettings = field(default_factory=TextSettings)
-    model: ModelSettings = field(default_factory=_shape)
+    model: ModelSettings = _SHAPE
     training: LanguageTraining = field(default_factory=LanguageTraining)
     consistency: ConsistencySettings = field(default_factory=ConsistencySettings)
 
@@ -181,32 +179,21 @@ def gpt2() -> LanguageConfig:
     Published are the model's size and the number of tokens; the size of a batch and the learning
     rate are ours.
     """
-    base = byte()
-    return dataclasses.replace(
-        base,
-        preset="gpt2",
-        text=dataclasses.replace(base.text, tokenizer="gpt2"),
-        training=LanguageTraining(
-            steps=5000, checkpoint_every=250, batch=64, lr=1e-3, warmup=200, measured_blocks=256
-        ),
+    training = LanguageTraining(
+        steps=5000, checkpoint_every=250, batch=64, lr=1e-3, warmup=200, measured_blocks=256
     )
+    return LanguageConfig(preset="gpt2", text=TextSettings(tokenizer="gpt2"), training=training)
 
 
 def smoke() -> LanguageConfig:
     """A tiny model of bytes, for tests of the machinery."""
-    return LanguageConfig(
-        preset="smoke",
-        text=TextSettings(block=32),
-        model=dataclasses.replace(_shape(), layers=1, heads=2, width=16, mlp_width=32),
-        training=LanguageTraining(
-            steps=8, checkpoint_every=4, batch=4, warmup=2, measured_blocks=4
-        ),
-    )
+    model = _SHAPE.replace(layers=1, heads=2, width=16, mlp_width=32)
+    training = LanguageTraining(steps=8, checkpoint_every=4, batch=4, warmup=2, measured_blocks=4)
+    text = TextSettings(block=32)
+    return LanguageConfig(preset="smoke", text=text, model=model, training=training)
 
 
-PRESETS: dict[str, Callable[[], LanguageConfig]] = {
-    function.__name__: function for function in (smoke, byte, gpt2)
-}
+PRESETS = {"smoke": smoke, "byte": byte, "gpt2": gpt2}
 
 
 def language_preset(name: str) -> LanguageConfig:

@@ -6,12 +6,10 @@ So the model sees at each document's beginning that it is one, and learns to end
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from accelerate import Accelerator
@@ -21,6 +19,7 @@ from gmb_hf.errors import InputError
 from gmb_hf.files import atomic_path, write_text
 from gmb_hf.language.config import BYTES, LanguageConfig
 from gmb_hf.tasks.text import Piece, Tally, Text, described
+from gmb_hf.training.config import config_hash
 from gmb_hf.training.launch import on_main
 
 Ids = NDArray[np.int64]
@@ -60,8 +59,7 @@ def load_tokenizer(name: str | Path) -> Any:
 def tokenizer_hash(tokenizer: Any) -> str:
     """SHA-256 (64 hex digits) of the vocabulary and the end of document."""
     known = {"vocabulary": tokenizer.get_vocab(), "eos": tokenizer.eos_token_id}
-    text = json.dumps(known, sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return config_hash(known)
 
 
 def check_together(place: str, config: Any, tokenizer: Any) -> None:
@@ -102,14 +100,12 @@ def encoded(tokenizer: Any, stream: Iterable[Piece]) -> Iterator[Ids]:
             yield end
 
 
-@dataclass(frozen=True)
-class TokenFile:
+class TokenFile(NamedTuple):
     """A stream of tokens on disk, and what it was made from.
 
-    Attributes:
-        path: little-endian, without a header: uint16 where the vocabulary allows it, else uint32.
-        about: `tokens`, `dtype`, and of the text `bytes`, `documents`, `content_hash`,
-            `byte_counts`.
+    The file is little-endian, without a header: uint16 where the vocabulary allows it, else uint32.
+    `about` holds `tokens`, `dtype`, and of the text `bytes`, `documents`, `content_hash`,
+    `byte_counts`.
     """
 
     path: Path
@@ -154,9 +150,8 @@ def write_tokens(path: Path, texts: Iterable[Text], tokenizer: Any) -> TokenFile
 
 def _stamp(text: Text) -> dict[str, Any]:
     stamp: dict[str, Any] = {"source": text.source, "separator": getattr(text, "separator", None)}
-    path = Path(text.source)
-    if path.is_file():
-        about = path.stat()
+    if Path(text.source).is_file():
+        about = Path(text.source).stat()
         stamp |= {"size": about.st_size, "time": about.st_mtime_ns}
     return stamp
 
@@ -188,12 +183,9 @@ class Blocks:
     """
 
     def __init__(self, ids: NDArray[Any], block: int, seed: int) -> None:
-        self._ids = ids
-        self._block = block
-        self._seed = seed
+        self._ids, self._block, self._seed = ids, block, seed
         self._n = blocks_in(len(ids), block)
-        self._epoch = -1
-        self._starts: Ids = np.empty(0, dtype=np.int64)
+        self._epoch, self._starts = -1, np.empty(0, dtype=np.int64)
 
     def rows(self, numbers: Iterable[int]) -> Ids:
         """The blocks of these numbers, each with the token that follows it, [n, T + 1]."""
@@ -223,15 +215,11 @@ def _cut_out(ids: NDArray[Any], starts: Sequence[int], block: int) -> Ids:
 # What a language model learns from: texts as streams of tokens that all processes read.
 
 
-@dataclass(frozen=True)
-class Corpus:
-    """The tokens that a model learns from and those held out, and what they were made from.
+class Corpus(NamedTuple):
+    """The streams [N] that a model learns from and those held out, and their tokenizer.
 
-    Attributes:
-        train, test: streams of ids, [N].
-        tokenizer: that made them.
-        about: of the training text, as `Tally.to_dict`, with its sources.
-        identity: plain data by which the text is known.
+    `about` is of the training text, as `Tally.to_dict`, with its sources; `identity` is plain data
+    by which the text is known.
     """
 
     train: NDArray[Any]
@@ -270,15 +258,11 @@ def prepare_corpus(
         train_ids, test_ids, test_hash = train_ids[:cut], train_ids[cut:], None
     for name, ids in (("training text", train_ids), ("held-out text", test_ids)):
         check_long_enough(name, len(ids), config.text.block)
-    known = {name: learned.about[name] for name in ("bytes", "documents", "content_hash")}
-    return Corpus(
-        train=train_ids,
-        test=test_ids,
-        tokenizer=tokenizer,
-        about={"texts": described(texts), **known, "byte_counts": learned.about["byte_counts"]},
-        identity={
-            "tokenizer_hash": tokenizer_hash(tokenizer),
-            "train_content_hash": known["content_hash"],
-            "test_content_hash": test_hash,
-        },
-    )
+    counts = ("bytes", "documents", "content_hash", "byte_counts")
+    identity = {
+        "tokenizer_hash": tokenizer_hash(tokenizer),
+        "train_content_hash": learned.about["content_hash"],
+        "test_content_hash": test_hash,
+    }
+    about = {"texts": described(texts), **{name: learned.about[name] for name in counts}}
+    return Corpus(train_ids, test_ids, tokenizer, about, identity)

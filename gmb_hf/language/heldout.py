@@ -84,14 +84,8 @@ def load_checkpoint(place: str) -> Checkpoint:
     return Checkpoint(model.eval(), tokenizer, training_text)
 
 
-@dataclass(frozen=True)
-class Windows:
-    """How a stream is cut.
-
-    Attributes:
-        block: tokens of context, at most.
-        stride: from the beginning of a window to that of the next.
-    """
+class Windows(NamedTuple):
+    """How a stream is cut: `block` tokens of context at most, a window every `stride` tokens."""
 
     block: int
     stride: int
@@ -115,14 +109,8 @@ class Windows:
         return cls(size, step)
 
 
-@dataclass(frozen=True)
-class Window:
-    """Tokens and which of them to score.
-
-    Attributes:
-        ids: context and, shifted by one, the tokens predicted from it: [n + 1], n <= block.
-        scored: how many of the last tokens this window scores.
-    """
+class Window(NamedTuple):
+    """Context and, shifted by one, the tokens predicted from it, [n + 1]; the last are `scored`."""
 
     ids: NDArray[np.int64]
     scored: int
@@ -148,7 +136,7 @@ def score_text(
     stream: Iterable[Piece],
     cut: Windows,
     *,
-    batch: int = BATCH,
+    batch: int | None = None,
     tally: Tally | None = None,
     on_bytes: Callable[[int], None] = lambda _: None,
 ) -> TextScore:
@@ -159,14 +147,14 @@ def score_text(
         tokenizer: its tokenizer.
         stream: the documents in pieces.
         cut: the windows.
-        batch: windows that are computed at once.
+        batch: windows that are computed at once; 16 where not given.
         tally: counts what passes; one is made where none is given.
         on_bytes: hears of the bytes read so far.
 
     Raises:
         InputError: the stream cannot be read.
     """
-    tally = tally or Tally()
+    tally, batch = tally or Tally(), BATCH if batch is None else batch
     nats, tokens = [], 0
     positive_int("--batch-size", batch)
     found = windows(encoded(tokenizer, tally.through(stream)), cut)
@@ -198,15 +186,8 @@ def _nats(model: nn.Module, group: Sequence[Window], filler: int) -> float:
 # Predictions of held-out text as a table: a row for each model and text.
 
 
-@dataclass(frozen=True)
-class Scored:
-    """One model on one text.
-
-    Attributes:
-        model, text: their names.
-        score: of the prediction.
-        is_baseline: whether the model is byte frequencies.
-    """
+class Scored(NamedTuple):
+    """One model on one text, by their names; a baseline is byte frequencies."""
 
     model: str
     text: str
@@ -221,17 +202,13 @@ def heldout_table(rows: Sequence[Scored]) -> Table:
         return escape.number(value, 3 if value < 100 else 0)
 
     columns = (
-        Column("text", take="text"),
-        Column("model", take="model"),
-        Column("loss", escape.number, take="score.loss"),
-        Column("perplexity", perplexity, take="score.perplexity"),
-        Column("bits_per_byte", escape.number, take="score.bits_per_byte"),
-        Column("tokens", escape.steps, take="score.tokens"),
-        Column("bytes", escape.steps, take="score.n_bytes"),
-        Column("documents", escape.steps, take="score.documents"),
+        *(Column("text"), Column("model"), Column("loss", escape.number)),
+        *(Column("perplexity", perplexity), Column("bits_per_byte", escape.number)),
+        *(Column(name, escape.steps) for name in ("tokens", "bytes", "documents")),
     )
+    cells = [(row.text, row.model, *row.score.to_dict().values()) for row in rows]
     caption = "Held-out text: loss in nats per token, perplexity, bits per byte"
-    return Table.of(rows, columns, "heldout", caption)
+    return Table(columns, cells, "heldout", caption)
 
 
 _COLOURS = (
@@ -258,16 +235,15 @@ def heldout_bars(rows: Sequence[Scored]) -> Figure:
         axes = figure.subplots()
         for place, model in enumerate(models):
             heights = {row.text: row.score.bits_per_byte for row in rows if row.model == model}
-            middles = [
-                at - 0.4 + width * (place + 0.5) for at, text in enumerate(texts) if text in heights
-            ]
-            grey = model in baselines
-            turn = baselines.index(model) if grey else place // len(_COLOURS)
+            left = width * (place + 0.5) - 0.4
+            turn, colour = place // len(_COLOURS), _COLOURS[place % len(_COLOURS)]
+            if model in baselines:
+                turn, colour = baselines.index(model), _BASELINE
             bars = axes.bar(
-                middles,
+                [at + left for at, text in enumerate(texts) if text in heights],
                 list(heights.values()),
                 width=0.92 * width,
-                color=_BASELINE if grey else _COLOURS[place % len(_COLOURS)],
+                color=colour,
                 hatch=_HATCHES[turn % len(_HATCHES)],
                 edgecolor=style.MUTED,
                 linewidth=0.5,
@@ -302,6 +278,13 @@ class Heldout:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for `heldout.json`."""
+        results = []
+        for row in self.rows:
+            found = {"model": row.model, "text": row.text, "is_baseline": row.is_baseline}
+            for name, value in row.score.to_dict().items():
+                # JSON has no infinite perplexity.
+                found[name] = value if math.isfinite(value) else None
+            results.append(found)
         return {
             "schema": SCHEMA,
             "gmb_hf": __version__,
@@ -309,18 +292,7 @@ class Heldout:
             "stream": "EOS d1 EOS d2 EOS ...; every token after the first is predicted once",
             "models": self.models,
             "texts": self.texts,
-            "results": [
-                {
-                    "model": row.model,
-                    "text": row.text,
-                    "is_baseline": row.is_baseline,
-                    **{  # JSON has no infinite perplexity
-                        name: value if math.isfinite(value) else None
-                        for name, value in row.score.to_dict().items()
-                    },
-                }
-                for row in self.rows
-            ],
+            "results": results,
         }
 
 
@@ -373,16 +345,12 @@ def evaluate_heldout(
             "training_text": {key: held[key] for key in held if key != "byte_counts"} or None,
         }
         for text in texts:
-            tallies[text.name] = Tally()
-            score = score_text(
-                model,
-                tokenizer,
-                text.pieces(),
-                cut,
-                batch=BATCH if batch is None else batch,
-                tally=tallies[text.name],
-                on_bytes=partial(on_bytes, f"{name}, {text.name}"),
-            )
+            tally = tallies[text.name] = Tally()
+            options: dict[str, Any] = {
+                "tally": tally,
+                "on_bytes": partial(on_bytes, f"{name}, {text.name}"),
+            }
+            score = score_text(model, tokenizer, text.pieces(), cut, batch=batch, **options)
             if not math.isfinite(score.nats):
                 raise InputError(
                     f"{place}: its loss on {text.name} is no finite number; its training diverged"
@@ -396,30 +364,22 @@ def evaluate_heldout(
             tally = tallies[text.name]
             unigram = unigram_score(counts, tally.byte_counts, tally.documents)
             rows.append(Scored(title, text.name, unigram, is_baseline=True))
-    order = [text.name for text in texts]
-    return Heldout(
-        rows=tuple(sorted(rows, key=lambda row: order.index(row.text))),
-        models=models,
-        texts={
-            text.name: {
-                "source": text.source,
-                "separator": text.separator if isinstance(text, TextFile) else None,
-                "bytes": tallies[text.name].n_bytes,
-                "documents": tallies[text.name].documents,
-                "content_hash": tallies[text.name].content_hash,
-                "fingerprint": tallies[text.name].fingerprint,
-            }
-            for text in texts
-        },
-    )
+    about = {}
+    for text in texts:
+        tally = tallies[text.name]
+        about[text.name] = {
+            "source": text.source,
+            "separator": text.separator if isinstance(text, TextFile) else None,
+            **{key: value for key, value in tally.to_dict().items() if key != "byte_counts"},
+            "fingerprint": tally.fingerprint,
+        }
+    return Heldout(tuple(sorted(rows, key=lambda row: [*about].index(row.text))), models, about)
 
 
 def write_heldout(found: Heldout, out: Path, *, figures: bool = True) -> list[Path]:
     """Write `heldout.json`, the table as CSV, Markdown and LaTeX, and, with `figures`, the bars."""
-    written = [
-        write_json(out / "heldout.json", found.to_dict()),
-        *heldout_table(found.rows).write(out),
-    ]
+    written = [write_json(out / "heldout.json", found.to_dict())]
+    written += heldout_table(found.rows).write(out)
     if figures:
         written += style.save_figure(heldout_bars(found.rows), out / "heldout")
     return written
@@ -431,10 +391,8 @@ def _named(checkpoints: Sequence[str]) -> dict[str, str]:
     pairs = []
     for word in checkpoints:
         name, equals, place = word.partition("=")
-        if equals and not Path(word).exists():
-            pairs.append((name.strip(), place))
-        else:
-            pairs.append((Path(word).name or word, word))
+        named = equals and not Path(word).exists()
+        pairs.append((name.strip(), place) if named else (Path(word).name or word, word))
     twice = repeated(name for name, _ in pairs)
     if twice is not None:
         raise InputError(

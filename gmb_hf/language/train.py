@@ -211,7 +211,10 @@ def self_consistency(
         numbers = own[start : start + at_once]
         draws = [np.random.default_rng(number).random((k, length)) for number in numbers]
         rows = torch.from_numpy(np.repeat(prompts[numbers], k, axis=0)).to(total.device)
-        drawn = {"draws": np.concatenate(draws), "temperature": settings.temperature}
+        drawn: dict[str, Any] = {
+            "draws": np.concatenate(draws),
+            "temperature": settings.temperature,
+        }
         try:
             written = continuations(plain, rows, new_tokens=length, **drawn)
         except DivergedError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -79,10 +80,7 @@ class LossCurve:
         return self.train < before
 
     def validation_at(self, train_loss: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The validation loss when the training loss first came down to these values.
-
-        Args:
-            train_loss: [G], within the range of the run.
+        """The validation loss when the training loss first came down to these values, [G].
 
         >>> one = LossCurve("a", 0, np.arange(3), np.array([2.0, 3.0, 1.0]), np.array([4.0, 9, 6]))
         >>> one.validation_at(np.array([1.5])).tolist()  # halfway; step 1 is no record
@@ -309,21 +307,14 @@ def generalisation_figure(
 
     On the left each run goes from right to left as its training loss falls; the dot is its best
     validation loss. On the right the line is the mean over runs, the band one standard deviation.
-
-    Args:
-        runs: variant -> its runs.
-        summaries: variant -> their summary.
-        unreliable: variants that cannot be compared with the baseline at equal training loss.
-
-    Returns:
-        A figure of 7.2 by 3.4 inches.
+    Variants that are `unreliable` cannot be compared with the baseline at equal training loss. The
+    figure is of 7.2 by 3.4 inches.
     """
     with style.house_style():
         figure = style.new_figure(7.2, 3.4)
         left, right = figure.subplots(1, 2)
-        for place, (name, curves) in enumerate(runs.items()):
-            colour = style.VARIANT_COLOURS[place % len(style.VARIANT_COLOURS)]
-            dashes = style.VARIANT_DASHES[place % len(style.VARIANT_DASHES)]
+        looks = zip(cycle(style.VARIANT_COLOURS), cycle(style.VARIANT_DASHES), strict=True)
+        for (name, curves), (colour, dashes) in zip(runs.items(), looks, strict=False):
             for curve in curves:
                 kept = np.flatnonzero(curve.records & (curve.train > 0))
                 train, validation = curve.train[kept], curve.validation[kept]
@@ -334,8 +325,8 @@ def generalisation_figure(
             flag = " (range does not match)" if name in unreliable else ""
             label = f"{style.shorten(name, 24)}{flag}"
             steps, mean = summaries[name].steps, np.array(summaries[name].gap_mean)
-            right.plot(steps, mean, color=colour, ls=dashes, label=label, zorder=2)
             std = np.array(summaries[name].gap_std or 0)
+            right.plot(steps, mean, color=colour, ls=dashes, label=label, zorder=2)
             right.fill_between(steps, mean - std, mean + std, color=colour, alpha=0.18, lw=0)
         left.plot([], [], ".", color=style.INK, label="best of a run")
         left.loglog()

@@ -6,6 +6,7 @@ empty, is the model before any training; phase k is the model after its k-th pha
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import math
@@ -53,11 +54,8 @@ class RetentionMatrix:
 
     def __post_init__(self) -> None:
         where = f"matrix of variant {self.variant!r}"
-        for kind, names in (
-            ("seed", self.seeds),
-            ("task", self.tasks),
-            ("trained task", self.trained_on),
-        ):
+        named = {"seed": self.seeds, "task": self.tasks, "trained task": self.trained_on}
+        for kind, names in named.items():
             if not names:
                 raise InputError(f"{where}: no {kind}; give at least one")
             twice = repeated(names)
@@ -72,9 +70,8 @@ class RetentionMatrix:
                     f"{where}: {name} has the shape {values.shape}, not [seeds, phases + 1, tasks] "
                     f"= {shape}"
                 )
-            bad = ~np.isfinite(values)
-            if name == "accuracy":
-                bad |= (values < 0) | (values > 1)
+            most = 1 if name == "accuracy" else np.inf
+            bad = ~np.isfinite(values) | (values > most) | (values < 1 - most)
             if bad.any():
                 seed, phase, task_at = np.argwhere(bad)[0]
                 raise InputError(
@@ -109,10 +106,7 @@ _Cells = dict[tuple[int, int, str], _Row]  # by seed, phase and task
 
 
 def read_matrix(path: str | Path) -> dict[str, RetentionMatrix]:
-    """Read a matrix file; variant -> its matrix, in the order of the file.
-
-    Args:
-        path: a CSV with the columns variant, seed, phase, trained_on, task, loss, accuracy.
+    """Read a CSV with `COLUMNS`; variant -> its matrix, in the order of the file.
 
     Raises:
         InputError: a column that is missing or unknown, a wrong cell, a row that stands twice, a
@@ -227,22 +221,19 @@ def _rows(text: str, where: str) -> Iterator[_Row]:
 def _value(column: str, text: str, where: str) -> Any:
     """A cell: a whole number of at least 0, a finite number, or a name."""
     if column in ("seed", "phase"):
-        if not text.isdecimal():
-            raise InputError(
-                f"{where}: {column} must be a whole number of at least 0, got {text!r}"
-            )
-        return int(text)
-    if column in _EXPECTED:
-        try:
-            value = float(text)
-        except ValueError:
-            value = math.nan
-        if not math.isfinite(value):
-            raise InputError(f"{where}: {column} is {text!r}; {_EXPECTED[column]}")
-        return value
-    if not text and column != "trained_on":
-        raise InputError(f"{where}: {column} is empty; give its name")
-    return text
+        if text.isdecimal():
+            return int(text)
+        fault = f"must be a whole number of at least 0, got {text!r}"
+    elif column in _EXPECTED:
+        with contextlib.suppress(ValueError):
+            if math.isfinite(value := float(text)):
+                return value
+        fault = f"is {text!r}; {_EXPECTED[column]}"
+    else:
+        if text or column == "trained_on":
+            return text
+        fault = "is empty; give its name"
+    raise InputError(f"{where}: {column} {fault}")
 
 
 # Retention, transfer and forgetting: the standard numbers of a sequence of tasks.

@@ -19,6 +19,7 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from gmb_hf.errors import InputError, repeated
+from gmb_hf.files import write_json
 from gmb_hf.fingerprints import SHOWN
 from gmb_hf.report import style
 from gmb_hf.report.curves import median_over_runs
@@ -135,7 +136,7 @@ def sequential_report(
     notes = (*unequal, *_design_notes(runs))
     summary = summarize(matrices, chance=agreed, baseline=baseline, notes=notes)
     target = Path(out)
-    files = [summary.write(target / SUMMARY)]
+    files = [write_json(target / SUMMARY, summary.to_dict())]
     for table in retention_tables(summary):
         files += table.write(target / "tables")
     if figures:
@@ -228,12 +229,10 @@ def _labels(runs: Sequence[SequentialRun]) -> dict[tuple[int, str], str]:
 def forgetting_bars(summary: RetentionSummary) -> Figure | None:
     """Forgetting of every task but the last, in accuracy above and in loss below.
 
-    The whiskers are 95% Student intervals over seeds, the dots are the seeds.
-
-    Returns:
-        A figure of 7.2 by 4.6 inches; None of a single phase, in which nothing can be forgotten.
+    The whiskers are 95% Student intervals over seeds, the dots are the seeds. The figure is of 7.2
+    by 4.6 inches; None of a single phase, in which nothing can be forgotten.
     """
-    tasks = summary.trained_on[:-1]
+    tasks, count = summary.trained_on[:-1], len(summary.variants)
     if not tasks:
         return None
     with style.house_style():
@@ -243,7 +242,21 @@ def forgetting_bars(summary: RetentionSummary) -> Figure | None:
             for place, (name, variant) in enumerate(summary.variants.items()):
                 ours = [task.forgetting for task in variant.tasks if task.measure == measure]
                 found = [over for over in ours if over is not None]
-                _bars(axes, found, place, len(summary.variants), style.shorten(name, 26))
+                width = 0.8 / count
+                at = np.arange(len(tasks)) + (place - (count - 1) / 2) * width
+                axes.bar(
+                    at,
+                    [over.mean for over in found],
+                    width=0.92 * width,
+                    color=style.VARIANT_COLOURS[place % len(style.VARIANT_COLOURS)],
+                    hatch=style.VARIANT_HATCHES[place % len(style.VARIANT_HATCHES)],
+                    edgecolor="#FFFFFF",
+                    linewidth=0,
+                    label=style.shorten(name, 26),
+                    zorder=1,
+                )
+                for x, over in zip(at, found, strict=True):
+                    _seeds(axes, x, over, width)
             axes.axhline(0, color=style.INK, lw=0.8)
             unit = " (nats)" if measure == "loss" else ""
             axes.set_ylabel(f"forgetting, {measure}{unit}")
@@ -256,26 +269,13 @@ def forgetting_bars(summary: RetentionSummary) -> Figure | None:
         return figure
 
 
-def _bars(axes: Axes, found: list[OverSeeds], place: int, count: int, label: str) -> None:
-    width = 0.8 / count
-    at = np.arange(len(found)) + (place - (count - 1) / 2) * width
-    axes.bar(
-        at,
-        [over.mean for over in found],
-        width=0.92 * width,
-        color=style.VARIANT_COLOURS[place % len(style.VARIANT_COLOURS)],
-        hatch=style.VARIANT_HATCHES[place % len(style.VARIANT_HATCHES)],
-        edgecolor="#FFFFFF",
-        linewidth=0,
-        label=label,
-        zorder=1,
-    )
-    look: dict[str, Any] = {"ecolor": style.INK, "elinewidth": 1.1, "capsize": 2.5, "zorder": 2}
-    for x, over in zip(at, found, strict=True):
-        spots = x + np.linspace(-0.25, 0.25, over.n_seeds) * width if over.n_seeds > 1 else [x]
-        axes.plot(spots, over.values, "o", ms=3, mew=0.6, mfc="#FFFFFF", mec=style.INK, zorder=3)
-        if over.t_high is not None:
-            axes.errorbar(x, over.mean, yerr=over.t_high - over.mean, **look)
+def _seeds(axes: Axes, x: float, over: OverSeeds, width: float) -> None:
+    """The dots of the seeds and the whiskers on a bar."""
+    spots = x + np.linspace(-0.25, 0.25, over.n_seeds) * width if over.n_seeds > 1 else [x]
+    axes.plot(spots, over.values, "o", ms=3, mew=0.6, mfc="#FFFFFF", mec=style.INK, zorder=3)
+    if over.t_high is not None:
+        look: dict[str, Any] = {"ecolor": style.INK, "elinewidth": 1.1, "capsize": 2.5}
+        axes.errorbar(x, over.mean, yerr=over.t_high - over.mean, zorder=2, **look)
 
 
 _MARKERS = "osD^vPX*"
@@ -302,11 +302,8 @@ def phase_curves(summary: RetentionSummary, curves: Mapping[str, Sequence[PhaseC
 
     Thick lines are medians over seeds of the held-out loss of the task that is trained, thin ones
     seeds, dashed ones medians of its training loss. Marks are the means of every trained task at
-    the end of each phase, joined by dotted lines: what is retained.
-
-    Args:
-        summary: the matrices, for the marks and the chance level.
-        curves: variant -> its phases in their order; a variant without logs has marks alone.
+    the end of each phase, joined by dotted lines: what is retained. `curves` are the phases of each
+    variant in their order; a variant without logs has marks alone.
     """
     names = list(summary.variants)
     longest = dict.fromkeys(range(1, len(summary.trained_on) + 1), 1)
@@ -399,11 +396,7 @@ def retention_matrix(summary: RetentionSummary, measure: str) -> Figure:
     """A panel per variant: phases down, tasks across, the mean over seeds in each cell.
 
     Blue is better than a guess, red worse, white is chance. A frame marks the task of the phase;
-    numbers in italics are of tasks that are not trained yet.
-
-    Args:
-        summary: the matrices.
-        measure: "loss" or "accuracy".
+    numbers in italics are of tasks that are not trained yet. `measure` is "loss" or "accuracy".
     """
     names = list(summary.variants)
     columns = min(len(names), _MOST_COLUMNS)
@@ -437,7 +430,9 @@ def _badness(
     known = zip(summary.chance.values(), means[0], strict=True)
     levels = np.array([getattr(chance, measure, untrained) for chance, untrained in known])
     reach = levels if measure == "loss" else levels - 1
-    return np.clip(np.divide(means - levels, reach, np.zeros_like(means), where=reach != 0), -1, 1)
+    found = np.divide(means - levels, reach, out=np.zeros_like(means), where=reach != 0)
+    clipped: NDArray[np.float64] = found.clip(-1, 1)
+    return clipped
 
 
 def _draw(axes: Axes, summary: RetentionSummary, name: str, measure: str) -> None:

@@ -103,23 +103,16 @@ def installed(trackers: Sequence[str]) -> tuple[list[str], list[str]]:
     Raises:
         InputError: a tracker that is not known; the nearest is named.
     """
-    present, notes = [], []
-    for name in dict.fromkeys(trackers):
-        choose("tracker", name, TRACKERS, where="--track")
-        if find_spec(name) is None:
-            notes.append(f"--track {name}: {name} is not installed; training goes on without it")
-        else:
-            present.append(name)
-    return present, notes
+    names = [choose("tracker", name, TRACKERS, where="--track") for name in dict.fromkeys(trackers)]
+    present = [name for name in names if find_spec(name) is not None]
+    missing = [f"{name}: {name} is not installed" for name in names if name not in present]
+    return present, [f"--track {note}; training goes on without it" for note in missing]
 
 
 class TrackerCallback(Callback):
-    """Logs learning curves and matrices to the trackers of Accelerate.
+    """Logs learning curves and matrices to those of Accelerate's trackers that are installed.
 
-    Args:
-        trackers: installed ones.
-        folder: of the run; local trackers write to `trackers/` in it.
-        cpu: as the Accelerator of the training.
+    Local trackers write to `trackers/` in the run's folder; `cpu` is as in its training.
     """
 
     def __init__(self, trackers: Sequence[str], folder: Path, *, cpu: bool) -> None:
@@ -139,21 +132,22 @@ class TrackerCallback(Callback):
 
     def measured(self, phases: Phases, found: dict[str, NDArray[np.float64]]) -> None:
         """Log the curves of every seed."""
-        curves = {
-            f"{column}/seed_{seed}": value
-            for column, values in found.items()
-            for seed, value in zip(phases.seeds, values.tolist(), strict=True)
-        }
-        self._accelerator.log(curves, step=phases.model.step)
+        self._log(phases, found)
 
     def evaluated(self, phases: Phases) -> None:
         """Log the row of the matrix, means over the seeds and every seed's."""
         for name, values in zip(("loss", "accuracy"), phases.matrix[-1], strict=True):
             for column, task in zip(values.T, phases.config.suite.tasks, strict=True):
-                logged = {f"matrix_{name}/{task}/mean": float(column.mean())}
-                for seed, value in zip(phases.seeds, column.tolist(), strict=True):
-                    logged[f"matrix_{name}/{task}/seed_{seed}"] = value
-                self._accelerator.log(logged, step=phases.model.step)
+                place = f"matrix_{name}/{task}"
+                self._log(phases, {place: column}, **{f"{place}/mean": float(column.mean())})
+
+    def _log(self, phases: Phases, found: Mapping[str, Any], **more: float) -> None:
+        by_seed = {
+            f"{column}/seed_{seed}": value
+            for column, values in found.items()
+            for seed, value in zip(phases.seeds, values.tolist(), strict=True)
+        }
+        self._accelerator.log(more | by_seed, step=phases.model.step)
 
     def ended(self, phases: Phases) -> None:
         """Close the group's run."""
@@ -252,10 +246,7 @@ def train_side_by_side(
 ) -> None:
     """Train groups in `jobs` processes, with so many threads each; one after the other in each.
 
-    Args:
-        groups: calls of `train_group`, but for the callbacks.
-        bar: shows the progress of all.
-        jobs, threads: how many.
+    A group is a call of `train_group` but for the callbacks; `bar` shows the progress of all.
 
     Raises:
         InputError: as `train_group`, or a process was killed.
@@ -444,7 +435,10 @@ def run_sequential(
     finished = (folder.finished_seeds(variant.name) for variant in variants)
     done = sum(len(there.intersection(own)) for there in finished) * steps
     shown = PhaseBar(total, done) if main_process and done < total else nullcontext()
-    options = {"save_models": save_models, "trackers": trackers if main_process else []}
+    options: dict[str, Any] = {
+        "save_models": save_models,
+        "trackers": trackers if main_process else [],
+    }
     groups = [
         partial(train_group, config, variant, group, folder, device=place, **options)
         for variant in variants

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ import numpy as np
 from gmb_hf import escape
 from gmb_hf.documents import Record
 from gmb_hf.errors import choose
-from gmb_hf.files import write_json
 from gmb_hf.sequential.matrix import (
     MEASURES,
     QUANTITIES,
@@ -136,10 +134,6 @@ class RetentionSummary(Record):
     variants: dict[str, VariantSummary]
     differences: tuple[Difference, ...]
     format: str = FORMAT
-
-    def write(self, path: str | Path) -> Path:
-        """Write as JSON, atomically."""
-        return write_json(path, self.to_dict())
 
 
 def summarize(

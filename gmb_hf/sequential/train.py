@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,9 +32,8 @@ def model_shape(config: SequentialConfig, variant: Variant) -> GrokkingTransform
             unit without connection.
     """
     suite = config.suite
-    fields: dict[str, Any] = dict(variant.fields)
     try:
-        return task_shape(suite.build(suite.tasks[0]), replace(config.model, **fields))
+        return task_shape(suite.build(suite.tasks[0]), config.model.replace(**variant.fields))
     except ValueError as error:
         raise InputError(f"variant {variant.name!r}: {error}") from None
 
@@ -289,11 +288,8 @@ def check_fits(model: GrokkingTransformerForCausalLM, suite: SuiteSettings, wher
 def evaluate_model(model: GrokkingTransformerForCausalLM, suite: SuiteSettings) -> list[TaskResult]:
     """The held-out loss and accuracy on every task of a suite, through the model's own forward.
 
-    It gives the numbers of the matrix to rounding.
-
-    Args:
-        model: in evaluation mode, on any device; `check_fits` has passed it.
-        suite: tasks, tokens and the positions that count.
+    It gives the numbers of the matrix to rounding. The model is in evaluation mode, on any device,
+    and `check_fits` has passed it.
     """
     found = []
     for task in suite.tasks:

@@ -13,6 +13,7 @@ from retention_matrices import TASKS, matrix
 from scipy import stats
 
 from gmb_hf.errors import InputError
+from gmb_hf.files import write_json
 from gmb_hf.sequential.matrix import QUANTITIES, quantities
 from gmb_hf.sequential.matrix import retention_numbers as retention
 from gmb_hf.sequential.summary import chance_level, summarize
@@ -123,7 +124,7 @@ def test_the_file_holds_what_it_promises(tmp_path: Path) -> None:
     made = summarize(
         {name: matrix(name) for name in ("sort-4", "dense")}, chance=chance, notes=("a note",)
     )
-    data = json.loads(made.write(tmp_path / "retention.json").read_text())
+    data = json.loads(write_json(tmp_path / "retention.json", made.to_dict()).read_text())
     assert list(data) == [
         "tasks", "trained_on", "chance", "baseline", "notes", "test", "variants",
             "differences", "format",
