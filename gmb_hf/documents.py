@@ -51,8 +51,6 @@ _KINDS = {
     "model_attributes_type": "a mapping of keys to values",
 }
 _BRANCHES = ("int", "float", "str", "bool")  # how pydantic names the branches of a union
-
-
 _CODES = {"extra_forbidden": "unknown_field", "missing": "missing_field"}  # else bad_value
 
 
@@ -112,14 +110,11 @@ def _explain_one(item: Any, model: type[Section]) -> str:
     shown = f", got {reprlib.repr(got)}"
     if kind in _KINDS:
         kinds = item.get("wanted", [_KINDS[kind]])
-        wanted = " or ".join(
-            one for one in kinds if one != "a whole number" or "a number" not in kinds
-        )
-        return f"{subject} must be {wanted}{shown}"
+        kinds = [one for one in kinds if one != "a whole number" or "a number" not in kinds]
+        return f"{subject} must be {' or '.join(kinds)}{shown}"
     if kind == "value_error":
         return f"{subject}: {item['ctx']['error']}" if path else str(item["ctx"]["error"])
-    message = item["msg"].replace("Input should be", "must be")
-    return f"{subject} {message}{shown}"
+    return f"{subject} {item['msg'].replace('Input should be', 'must be')}{shown}"
 
 
 def path_text(location: tuple[int | str, ...]) -> str:

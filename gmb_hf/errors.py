@@ -78,11 +78,9 @@ def unknown(kind: str, word: str, known: Iterable[str], *, where: str = "") -> I
         where: file or field, put before the message.
     """
     names = sorted(known)
-    guess = nearest(word, names)
-    shown = first_of(names, 24)
+    guess, shown = nearest(word, names), first_of(names, 24) or "none"
     hint = f" Did you mean {guess!r}?" if guess else ""
-    prefix = f"{where}: " if where else ""
-    message = f"{prefix}{kind} {word!r} is unknown; known: {shown or 'none'}.{hint}"
+    message = f"{where}{': ' * bool(where)}{kind} {word!r} is unknown; known: {shown}.{hint}"
     code = f"unknown_{kind.replace(' ', '_')}"
     return InputError(message, code=code, where=where or None, name=word)
 
@@ -117,8 +115,7 @@ def _bad_value(name: str, must: str, value: Any, where: str = "") -> InputError:
 
 
 def _is_finite(value: Any) -> bool:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return is_number and math.isfinite(value)
+    return type(value) is not bool and isinstance(value, (int, float)) and math.isfinite(value)
 
 
 def positive_int(name: str, value: Any, *, where: str = "") -> int:

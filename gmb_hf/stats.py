@@ -52,15 +52,19 @@ class IntervalRecord(OpenSection):
     method: str = ""
 
 
+def _drawn(rng: np.random.Generator, n: int, draws: int) -> NDArray[np.int64]:
+    """How often each of n is drawn in each resample of n with replacement, int64 [draws, n]."""
+    return rng.multinomial(n, np.full(n, 1 / n), size=draws)
+
+
 @lru_cache(maxsize=4)
 def resamples(n_runs: int, draws: int, seed: int) -> NDArray[np.float64]:
     """How often each run is in each bootstrap resample, float64 [draws, R], read-only.
 
     The same arguments give the same resamples, so that scores are compared on equal ones.
     """
-    rng = np.random.default_rng([seed, _BOOTSTRAP_STREAM])
-    share = np.full(n_runs, 1 / n_runs)
-    weights = rng.multinomial(n_runs, share, size=draws).astype(np.float64)
+    drawn = _drawn(np.random.default_rng([seed, _BOOTSTRAP_STREAM]), n_runs, draws)
+    weights = drawn.astype(np.float64)
     weights.setflags(write=False)
     return weights
 
@@ -359,21 +363,12 @@ def hierarchical_bootstrap(
     found = []
     for start in range(0, draws, step):
         size = min(step, draws - start)
-        difference = _mean_of_seeds(b, size, rng) - _mean_of_seeds(a, size, rng)
-        items = rng.multinomial(n, np.full(n, 1 / n), size=size)
-        found.append((difference * items).sum(axis=1) / n)
-    low, high = np.quantile(np.concatenate(found), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return HierarchicalBootstrap(float(b.mean() - a.mean()), float(low), float(high), draws)
-
-
-def _mean_of_seeds(
-    values: NDArray[np.float64], size: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """Mean over resampled seeds of every item, float64 [size, N]."""
-    n_seeds = len(values)
-    weights = rng.multinomial(n_seeds, np.full(n_seeds, 1 / n_seeds), size=size)
-    mean: NDArray[np.float64] = weights @ values / n_seeds
-    return mean
+        # The mean over resampled seeds of every item, [size, N], for each of the models.
+        after, before = (_drawn(rng, len(side), size) @ side / len(side) for side in (b, a))
+        found.append(((after - before) * _drawn(rng, n, size)).sum(axis=1) / n)
+    around = percentile_interval(np.concatenate(found))
+    assert around is not None
+    return HierarchicalBootstrap(float(b.mean() - a.mean()), around.low, around.high, draws)
 
 
 def checked_pairs(
@@ -441,27 +436,15 @@ def over_seeds(values: Sequence[float] | NDArray[np.float64]) -> OverSeeds:
     """
     array = np.asarray(values, dtype=np.float64)
     stats = aggregate(array.tolist())
-    known = len(array) >= LEAST_SEEDS
-    # Sums round; a mean of resamples is never outside of the values themselves.
-    drawn = (
-        percentile_interval(
-            np.clip(resamples(len(array), _DRAWS, 0) @ array / len(array), array.min(), array.max())
-        )
-        if known
-        else None
-    )
-    return OverSeeds(
-        mean=stats.mean,
-        std=stats.std,
-        min=stats.min,
-        max=stats.max,
-        n_seeds=stats.n_seeds,
-        t_low=stats.ci_low if known else None,
-        t_high=stats.ci_high if known else None,
-        bootstrap_low=drawn.low if drawn else None,
-        bootstrap_high=drawn.high if drawn else None,
-        values=tuple(array.tolist()),
-    )
+    ends: list[float | None] = [None] * 4
+    if len(array) >= LEAST_SEEDS:
+        # Sums round; a mean of resamples is never outside of the values themselves.
+        means = resamples(len(array), _DRAWS, 0) @ array / len(array)
+        drawn = percentile_interval(np.clip(means, stats.min, stats.max))
+        assert drawn is not None
+        ends = [stats.ci_low, stats.ci_high, drawn.low, drawn.high]
+    summary = (stats.mean, stats.std, stats.min, stats.max, stats.n_seeds)
+    return OverSeeds(*summary, *ends, tuple(array.tolist()))
 
 
 @dataclass(frozen=True)

@@ -9,22 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import (
-    Figures,
-    MoreRuns,
-    RunColumn,
-    Runs,
-    StepColumn,
-    check_event,
-    check_sign,
-    design_fields,
-    in_options,
-    numbers,
-    option,
-    sources,
-    typed,
-)
+from gmb_hf.cli.options import Figures, MoreRuns, RunColumn, Runs, StepColumn, option
 from gmb_hf.errors import CheckFailed, InputError, choose, positive_int
 from gmb_hf.escape import number, steps
 from gmb_hf.tables import Column, Line, Row, Table
@@ -39,14 +26,8 @@ if TYPE_CHECKING:
 
 _ALWAYS = {"runs", "more_runs", "out", "step_column", "run_column", "require_supported", "figures"}
 _OF_BOTH = {"score", "fpr_targets", "sign", "sees_test_labels", "protocol"}
-_ONLY_COMPAT = {
-    "jump_checkpoints",
-    "hold_checkpoints",
-    "fall_back",
-    "smoothing",
-    "thresholds",
-    "last_rows",
-}
+_OF_A_JUMP = {"jump_checkpoints", "hold_checkpoints", "fall_back", "smoothing"}
+_ONLY_COMPAT = {*_OF_A_JUMP, "thresholds", "last_rows"}
 # Field of the design, or parameter of the command -> the reference's setting; what is not typed
 # keeps its published value.
 _SETTINGS = {
@@ -132,7 +113,7 @@ def evaluate(
     if protocol == "compat":
         _reproduce(context)
         return
-    on_line, given = typed(context), sources(runs, more_runs)
+    on_line, given = options.typed(context), options.sources(runs, more_runs)
     if lock is not None:
         wrong = [flag for name, flag in on_line.items() if name not in {*_ALWAYS, "lock"}]
         if wrong:
@@ -151,11 +132,11 @@ def evaluate(
         if wrong:
             shown = ", ".join(wrong)
             raise InputError(f"only --protocol compat has {shown}; add it, or leave that out")
-        design = {"protocol": protocol, **design_fields(context)}
-        check_event(context, design.get("event_type"))
+        design = {"protocol": protocol, **options.design_fields(context)}
+        options.check_event(context, design.get("event_type"))
         if "fpr_targets" in design:
             design.setdefault("min_targets_ok", min(2, len(design["fpr_targets"])))
-        check_sign(sign)
+        options.check_sign(sign)
         log, earlier = read(given), read(explore_runs) if explore_runs else None
         design["candidates"] = [
             own_score(name, log, sign=sign, sees_test_labels=sees_test_labels)
@@ -169,7 +150,7 @@ def evaluate(
     show.verdicts(evaluation.results, out / "report.md")
     show.checklist(evaluation.results, out)
     if lock is None:
-        show.notes(map(in_options, evaluation.results.summary.x_notes))
+        show.notes(map(options.in_options, evaluation.results.summary.x_notes))
         show.say("For a claim, fix the design and lock it before you look at held-out runs.")
     show.written(paths, following=following)
     if require_supported and not answer(evaluation.results).may_alarm:
@@ -200,7 +181,7 @@ def _by_options(design: dict[str, Any], log: RunLog, earlier: RunLog | None) -> 
         with show.counting("judging", count) as done:
             return evaluate_runs(fixed, log, explore=earlier, on_done=done)
     except InputError as error:
-        raise error.reworded(in_options(str(error))) from error
+        raise error.reworded(options.in_options(str(error))) from error
 
 
 # Protocol `compat`: the reference's computation, on these runs.
@@ -212,7 +193,7 @@ def _reproduce(context: typer.Context) -> None:
     from gmb_hf.hub.sources import read_runs
     from gmb_hf.report.report import publish
 
-    for name, flag in typed(context).items():
+    for name, flag in options.typed(context).items():
         if name not in {*_ALWAYS, *_OF_BOTH, *_SETTINGS, *_ONLY_COMPAT}:
             why = _WHY_NOT.get(name, "the reference knows nothing of the kind")
             raise InputError(f"--protocol compat does not go with {flag}: {why}")
@@ -220,12 +201,12 @@ def _reproduce(context: typer.Context) -> None:
     out, sign, last_rows = given["out"], given["sign"], given["last_rows"]
     if not given["score"]:
         raise InputError("--score missing: say which column to judge, e.g. --score COLUMN")
-    check_sign(sign)
+    options.check_sign(sign)
     if last_rows is not None:
         positive_int("--last-rows", last_rows)
     settings = _compat_settings(context)
     log = read_runs(
-        sources(given["runs"], given["more_runs"]),
+        options.sources(given["runs"], given["more_runs"]),
         step_column=given["step_column"],
         run_column=given["run_column"],
         on_duplicate="sort",
@@ -250,22 +231,22 @@ def _reproduce(context: typer.Context) -> None:
 def _compat_settings(context: typer.Context) -> CompatSettings:
     from gmb_hf.benchmark.compat import CompatSettings
 
-    on_line = typed(context)
-    given = {**context.params, **design_fields(context)}
+    on_line = options.typed(context)
+    given = {**context.params, **options.design_fields(context)}
     chosen = {setting: given[name] for name, setting in _SETTINGS.items() if name in on_line}
     targets: tuple[float, ...] = ()
     if given["thresholds"] is not None:
         example = "0.1776,0.0984443"
-        chosen["thresholds"] = numbers("--thresholds", given["thresholds"], example=example)
+        chosen["thresholds"] = options.numbers("--thresholds", given["thresholds"], example=example)
     if given["thresholds"] is None or "fpr_targets" in on_line:
         targets = tuple(given.get("fpr_targets", (0.01, 0.05, 0.10)))
     try:
         return CompatSettings(fpr_targets=targets, min_targets_ok=min(2, len(targets)), **chosen)
     except InputError as error:
-        options = {setting: on_line.get(name, f"--{name}") for name, setting in _SETTINGS.items()}
-        options |= {"fpr_targets": "--fpr", "thresholds": "--thresholds"}
-        names = "|".join(options)
-        message = re.sub(rf"\b({names})\b", lambda match: options[match.group()], str(error))
+        spelled = {setting: on_line.get(name, f"--{name}") for name, setting in _SETTINGS.items()}
+        spelled |= {"fpr_targets": "--fpr", "thresholds": "--thresholds"}
+        names = "|".join(spelled)
+        message = re.sub(rf"\b({names})\b", lambda match: spelled[match.group()], str(error))
         raise error.reworded(message) from error
 
 

@@ -7,17 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import (
-    MoreRuns,
-    Runs,
-    check_event,
-    design_fields,
-    option,
-    said_in_options,
-    sources,
-    typed,
-)
+from gmb_hf.cli.options import MoreRuns, Runs, option
 from gmb_hf.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,7 +50,7 @@ def explore(
     from gmb_hf.benchmark.locking import explore as search
     from gmb_hf.benchmark.locking import write_explored
 
-    given = sources(runs, more_runs)
+    given = options.sources(runs, more_runs)
     prepared, _ = _prepare(context, given, prereg, preset)
     with show.counting("exploring", len(prepared.design.candidates) + 2) as done:
         rows = search(prepared.design, prepared, on_done=done)
@@ -92,14 +84,14 @@ def lock(
     from gmb_hf.benchmark.locking import make_lock
     from gmb_hf.design.lock import Lock
 
-    given = sources(runs, more_runs)
+    given = options.sources(runs, more_runs)
     if made is not None:
         if not explain or given:
             raise InputError(
                 "--lock names a lock to explain: gmb lock --explain --lock FILE; a new one is "
                 "made with --runs and --out"
             )
-        typed_fields = [typed(context)[name] for name in design_fields(context)]
+        typed_fields = [options.typed(context)[name] for name in options.design_fields(context)]
         if typed_fields:
             raise InputError(f"--lock fixes the design; leave out {', '.join(typed_fields)}")
         _explain(Lock.read(made))
@@ -137,9 +129,9 @@ def _prepare(
     from gmb_hf.hub.sources import design_for, part_of, read_runs
 
     log = read_runs(given)
-    with said_in_options():
-        design = design_for(log, prereg, preset, design_fields(context))
-    check_event(context, design.event_type)
+    with options.said_in_options():
+        design = design_for(log, prereg, preset, options.design_fields(context))
+    options.check_event(context, design.event_type)
     part, aside = part_of(log, design, "explore")
     if aside:
         show.say(f"{aside} runs were set aside: they are held out, or not declared.")

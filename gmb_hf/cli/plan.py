@@ -8,19 +8,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 from rich.text import Text
 
+from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import (
-    DesignCommand,
-    MoreRuns,
-    check_event,
-    check_sign,
-    design_fields,
-    in_options,
-    option,
-    said_in_options,
-    sources,
-    typed,
-)
+from gmb_hf.cli.options import DesignCommand, MoreRuns, option
 from gmb_hf.errors import CheckFailed, InputError
 from gmb_hf.escape import number
 from gmb_hf.tables import Column, Table
@@ -116,20 +106,11 @@ def _suppositions(found: Plan, measured: Pilot | None) -> str:
 
 
 # Without a pilot nothing is read from the other fields of the design.
-_OF_THE_GOAL = {
-    "fpr_targets",
-    "primary_fpr",
-    "fpr_eps",
-    "coverage_min",
-    "event_count_min",
-    "alpha",
-    "min_targets_ok",
-    "looks",
-    "max_eval_seeds",
-    "seeds_eval",
-    "null_draws",
-    "protocol",
-}
+_GOAL = """
+fpr_targets primary_fpr fpr_eps coverage_min event_count_min alpha min_targets_ok looks
+max_eval_seeds seeds_eval null_draws protocol
+"""
+_OF_THE_GOAL = set(_GOAL.split())
 _OF_THE_PILOT = {"score", "sign", "step_column", "run_column"}
 
 
@@ -183,16 +164,16 @@ def plan(
 
     if out is not None:
         check_ending(out)
-    given = sources(pilot, more_runs)
-    fields = design_fields(context)
+    given = options.sources(pilot, more_runs)
+    fields = options.design_fields(context)
     if not given:
         # Options that describe a pilot would be passed over.
-        for name, flag in typed(context).items():
+        for name, flag in options.typed(context).items():
             if name in {*_OF_THE_PILOT, *fields} - _OF_THE_GOAL:
                 raise InputError(f"{flag} describes a pilot: give its logs with --pilot")
     if prereg is not None:
         design = Design.read(prereg)
-        with said_in_options():
+        with options.said_in_options():
             design = design.replace(**fields)
     else:
         if given and not (score and fields.get("horizon") and fields.get("safe_gap")):
@@ -203,10 +184,10 @@ def plan(
         targets = fields.setdefault("fpr_targets", [0.05])
         fields.setdefault("min_targets_ok", min(2, len(targets)))
         fields.setdefault("primary_fpr", 0.05 if 0.05 in targets else targets[0])
-        with said_in_options():
+        with options.said_in_options():
             # Nothing is read from these lengths without a pilot.
             design = Design.of({"horizon": 1, "safe_gap": 2, **fields})
-    check_event(context, design.event_type)
+    options.check_event(context, design.event_type)
     measured = None
     if given:
         log = read_runs(given, step_column=step_column, run_column=run_column)
@@ -241,10 +222,11 @@ def _pilot(
     from gmb_hf.benchmark.planning import pilot
     from gmb_hf.benchmark.prepare import own_score
 
-    check_sign(sign)
+    options.check_sign(sign)
     try:
         if score is not None:
             design = design.replace(candidates=[own_score(score, log, sign=sign)])
         return pilot(design, log)
     except InputError as error:
-        raise error.reworded(in_options(str(error)) if typed_design else str(error)) from error
+        message = options.in_options(str(error)) if typed_design else str(error)
+        raise error.reworded(message) from error

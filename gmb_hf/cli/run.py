@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
+from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
 from gmb_hf.cli.options import (
     Changes,
@@ -19,8 +20,6 @@ from gmb_hf.cli.options import (
     Repo,
     RunPreset,
     argument,
-    check_event,
-    design_fields,
     option,
 )
 
@@ -44,8 +43,8 @@ def run(
     from gmb_hf.training.presets import preset as named
 
     config = named(preset).changed(changes or [])
-    fields = design_fields(context)
-    check_event(context, fields.get("event_type", config.benchmark.design().event_type))
+    fields = options.design_fields(context)
+    options.check_event(context, fields.get("event_type", config.benchmark.design().event_type))
     config = config.judged_by(**fields)
     finished = run_all(config, out, device=device, figures=figures, counting=show.counting)
     show.verdicts(finished.evaluation.results, out / "report.md")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from gmb_hf.design.design import EVENT_TYPES, Design, Ensemble, ParamValue
+from gmb_hf.design.design import EVENT_TYPES, Design, Ensemble, ParamValue, Score
 from gmb_hf.design.lock import (
     CENTRAL,
     Lock,
@@ -44,14 +44,9 @@ def explain(lock: Lock) -> tuple[str, ...]:
 
 def explain_design(design: Design) -> tuple[str, ...]:
     """One sentence for each choice of a preregistration that is not locked yet."""
-    candidates = [
-        f"Candidate {item.name}{_traits(item.family, item.params, item.x_sees_test_labels)} is "
-        f"taken {_ORIENTATION[item.x_sign or 1]}."
-        for item in design.candidates
-    ]
-    ensembles = [
-        _ensemble_plan(item.name, item.x_ensemble) for item in design.candidates if item.x_ensemble
-    ]
+    candidates = [f"Candidate {_member_plan(item, 'is taken ')}." for item in design.candidates]
+    combined = {item.name: item.x_ensemble for item in design.candidates if item.x_ensemble}
+    ensembles = [_ensemble_plan(name, ensemble) for name, ensemble in combined.items()]
     return (*_design_sentences(design), *candidates, *ensembles)
 
 
@@ -61,47 +56,37 @@ def _design_sentences(design: Design) -> tuple[str, ...]:
         for name in ("task", "model", "optimizer", "schedule")
         if (value := getattr(design, name))
     ]
-    jump, strict, most = design.event_type == "E_jump", design.protocol == "strict", ""
-    if design.max_eval_seeds is not None:
-        most = f", at most {design.max_eval_seeds:,} over all looks"
+    jump, strict = design.event_type == "E_jump", design.protocol == "strict"
+    by = f" by {design.researcher}" if design.researcher else ""
+    on = f" on {design.date_locked}" if design.date_locked else ""
+    code = "no commit of the code is on record"
+    if design.commit_hash:
+        code = f"the code is that of commit {design.commit_hash}"
+    seeds = design.max_eval_seeds
+    most = "" if seeds is None else f", at most {seeds:,} over all looks"
     left_out = "left out and counted" if design.nan == "ignore" else "an error"
+    above = f"within {design.fpr_eps:g}"
+    if strict:
+        above = f"exceeded by no more than {design.fpr_eps:g} or half the target, whichever is less"
     sentences = (
-        "The design was fixed"
-        + (f" by {design.researcher}" if design.researcher else "")
-        + (f" on {design.date_locked}" if design.date_locked else "")
-        + (
-            f"; the code is that of commit {design.commit_hash}."
-            if design.commit_hash
-            else "; no commit of the code is on record."
-        ),
+        f"The design was fixed{by}{on}; {code}.",
         f"The verdict speaks about {'; '.join(system) or 'whatever system the runs come from'}, "
         "and about nothing else.",
-        f"A checkpoint is taken every {design.cadence:,} steps." if design.cadence else "",
-        f"Free search is confined to {_seeds(design.seeds_explore)}."
-        if design.seeds_explore
-        else "",
-        f"Held out, for evaluate alone, are {_seeds(design.seeds_eval)}."
-        if design.seeds_eval
-        else "",
+        design.cadence and f"A checkpoint is taken every {design.cadence:,} steps.",
+        design.seeds_explore and f"Free search is confined to {_seeds(design.seeds_explore)}.",
+        design.seeds_eval and f"Held out, for evaluate alone, are {_seeds(design.seeds_eval)}.",
         f"The event t* is the {EVENT_TYPES[design.event_type].tell(design)}.",
-        f"No event is registered before step {design.event_t_min:,}." if design.event_t_min else "",
-        f"The jump must reach {design.theta_floor:g}."
-        if jump and design.theta_floor is not None
-        else "",
-        "A recovery from a dip is no event: the jump must set a new maximum."
-        if jump and design.require_new_max
-        else "",
+        design.event_t_min and f"No event is registered before step {design.event_t_min:,}.",
+        jump and design.theta_floor is not None and f"The jump must reach {design.theta_floor:g}.",
+        jump
+        and design.require_new_max
+        and "A recovery from a dip is no event: the jump must set a new maximum.",
         f"An alarm in the {design.horizon:,} steps before t* is early warning; one at "
         f"{design.safe_gap:,} steps or more before t* is false; anything else is ignored.",
-        f"Windows before step {design.burn_in:,} are ignored." if design.burn_in else "",
+        design.burn_in and f"Windows before step {design.burn_in:,} are ignored.",
         f"The budgets are false positive rates of {_listed(design.fpr_targets)}; at least "
-        f"{design.min_targets_ok} must be met, "
-        + (
-            f"exceeded by no more than {design.fpr_eps:g} or half the target, whichever is less"
-            if strict
-            else f"within {design.fpr_eps:g}"
-        )
-        + f", and the lowest reachable rate must not exceed {design.fpr_floor_max:g}.",
+        f"{design.min_targets_ok} must be met, {above}, and the lowest reachable rate must not "
+        f"exceed {design.fpr_floor_max:g}.",
         f"At a rate of {design.primary_fpr:g} an alarm must warn of at least "
         f"{_percent(design.coverage_min)} of events, with a median lead of at least "
         f"{design.lead_time_median_min:g} steps; {design.lead_time_target:,} steps of lead count "
@@ -140,15 +125,16 @@ def _design_sentences(design: Design) -> tuple[str, ...]:
             if name not in _TOLD and getattr(design, name) is not None
         ),
     )
-    return tuple(sentence for sentence in sentences if sentence)
+    return tuple(str(sentence) for sentence in sentences if sentence)
+
+
+def _member_plan(item: Score, verb: str = "") -> str:
+    traits = _traits(item.family, item.params, item.x_sees_test_labels)
+    return f"{item.name}{traits} {verb}{_ORIENTATION[item.x_sign or 1]}"
 
 
 def _ensemble_plan(name: str, ensemble: Ensemble) -> str:
-    members = ", ".join(
-        f"{item.name}{_traits(item.family, item.params, item.x_sees_test_labels)} "
-        f"{_ORIENTATION[item.x_sign or 1]}"
-        for item in ensemble.members
-    )
+    members = ", ".join(_member_plan(item) for item in ensemble.members)
     return (
         f"{name} is the log-odds of a logistic regression on {members}: it is fitted on "
         f"{_percent(ensemble.fit_share)} of the explore runs, dealt by their names and the split "

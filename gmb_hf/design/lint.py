@@ -246,18 +246,13 @@ def refuse_unsound(findings: Iterable[Finding], *, warnings_too: bool = False) -
 
 
 def _left_to_fill_in(design: Design) -> Iterator[Finding]:
-    fields = {
-        f"{section}.{name}": value
-        for section in ("meta", "boundary")
-        for name, value in design.section(section).items()
-    }
     # The day and the commit are filled in by the lock.
     open_ones = [
-        name
-        for name, value in fields.items()
-        if isinstance(value, str)
-        and is_placeholder(value)
-        and name not in ("meta.date_locked", "meta.commit_hash")
+        f"{section}.{name}"
+        for section in ("meta", "boundary")
+        for name, value in design.section(section).items()
+        if isinstance(value, str) and is_placeholder(value)
+        if name not in ("date_locked", "commit_hash")
     ]
     if open_ones:
         yield warning(
@@ -267,8 +262,8 @@ def _left_to_fill_in(design: Design) -> Iterator[Finding]:
 
 
 def _windows(design: Design, facts: DesignFacts) -> Iterator[Finding]:
-    horizon, gap, cadence = design.horizon, design.safe_gap, facts.cadence
-    declared = design.cadence
+    horizon, gap = design.horizon, design.safe_gap
+    cadence, declared = facts.cadence, design.cadence
     if gap <= horizon:
         yield error(
             "horizon_reaches_gap",
@@ -334,7 +329,7 @@ def _runs(design: Design, facts: DesignFacts) -> Iterator[Finding]:
 
 
 def _grids(design: Design, facts: DesignFacts) -> Iterator[Finding]:
-    sweep, cadence = design.window_sweep, facts.cadence
+    sweep, smoothing, cadence = design.window_sweep, design.smoothing_sweep, facts.cadence
     if facts.windowed != () and cadence is not None:
         off = [window for window in sweep if window % cadence]
         if off:
@@ -355,13 +350,11 @@ def _grids(design: Design, facts: DesignFacts) -> Iterator[Finding]:
             "sweep_without_effect",
             "window_sweep holds a single window, which cannot show sensitivity; add others",
         )
-    if set(design.smoothing_sweep) == {1} or len(set(design.smoothing_sweep)) < len(
-        design.smoothing_sweep
-    ):
+    if set(smoothing) == {1} or len(set(smoothing)) < len(smoothing):
         yield warning(
             "smoothing_without_effect",
-            f"x_smoothing_sweep {list(design.smoothing_sweep)} holds nothing but no smoothing, "
-            "or a length twice; name different lengths",
+            f"x_smoothing_sweep {list(smoothing)} holds nothing but no smoothing, or a length "
+            "twice; name different lengths",
         )
 
 
@@ -386,18 +379,16 @@ def _strata(design: Design, facts: DesignFacts) -> Iterator[Finding]:
 
 
 def _power(design: Design, facts: DesignFacts) -> Iterator[Finding]:
-    if facts.n_eval is not None:
-        if facts.n_eval < design.event_count_min:
-            yield warning(
-                "few_held_out_runs",
-                f"{facts.n_eval} held-out runs cannot give x_event_count_min "
-                f"{design.event_count_min} events: every verdict will be INCONCLUSIVE",
-            )
-        if facts.n_eval < design.run_groups:
-            yield error(
-                "run_groups_exceed_runs",
-                f"x_run_groups {design.run_groups} exceeds the {facts.n_eval} held-out runs",
-            )
+    held_out = math.inf if facts.n_eval is None else facts.n_eval
+    if held_out < design.event_count_min:
+        yield warning(
+            "few_held_out_runs",
+            f"{held_out} held-out runs cannot give x_event_count_min {design.event_count_min} "
+            "events: every verdict will be INCONCLUSIVE",
+        )
+    if held_out < design.run_groups:
+        groups = f"x_run_groups {design.run_groups} exceeds the {held_out} held-out runs"
+        yield error("run_groups_exceed_runs", groups)
     if design.protocol != "strict":
         return
     candidates = facts.n_candidates or len(design.candidates) or 1
@@ -418,20 +409,18 @@ def _budgets(design: Design, runs: int, explored: int | None) -> Iterator[Findin
     of = f" of {explored}" if explored is not None else ""
     finite = [target for target in design.fpr_targets if runs >= runs_needed(target)]
     for target in design.fpr_targets:
-        if target not in finite:
-            primary = target == design.primary_fpr
-            message = (
-                f"a threshold for {target:g} takes {runs_needed(target)} explore runs with "
-                f"negative windows, there are {runs}{of}: the answer will be ABSTAIN"
+        message = (
+            f"a threshold for {target:g} takes {runs_needed(target)} explore runs with "
+            f"negative windows, there are {runs}{of}: the answer will be ABSTAIN"
+        )
+        if target not in finite and target == design.primary_fpr:
+            yield error(
+                "few_runs_for_primary",
+                f"{message}, and {target:g} is the primary point; train more explore seeds, or "
+                "raise x_primary_fpr",
             )
-            if primary:
-                yield error(
-                    "few_runs_for_primary",
-                    f"{message}, and {target:g} is the primary point; train more explore seeds, "
-                    "or raise x_primary_fpr",
-                )
-            else:
-                yield warning("few_runs_for_target", f"{message}; train more, or drop {target:g}")
+        elif target not in finite:
+            yield warning("few_runs_for_target", f"{message}; train more, or drop {target:g}")
         elif runs < runs_advised(target):
             yield warning(
                 "thin_budget",
