@@ -52,14 +52,13 @@ def exposure(
     """How often each item of a pool will be seen, and whether that is too rarely."""
     from gmb_hf.crucible.exposure import Level, check_pools, expected_exposures, worst
 
+    pools = [_pool(text) for text in pool]
     found = expected_exposures(
-        steps=steps,
-        batch_size=batch_size,
-        probability=probability,
-        pools=[_pool(text) for text in pool],
+        steps=steps, batch_size=batch_size, probability=probability, pools=pools
     )
     findings = check_pools(found)
     guardrails = [finding.to_dict() for finding in findings]
+    between = "{0.low:,} to {0.high:,}".format
     path = write_json(out, {"pools": [item.to_dict() for item in found], "guardrails": guardrails})
     columns = (
         Column("pool", take="name", shrinks_to=12),
@@ -67,11 +66,7 @@ def exposure(
         Column("ratio", number, take="ratio"),
         Column("draws", thousands, take="draws"),
         Column("expected", lambda value: number(value, 1), take="expected"),
-        Column(
-            "5% to 95%",
-            take=lambda one: None if one.low is None else f"{one.low:,} to {one.high:,}",
-            align="r",
-        ),
+        Column("5% to 95%", align="r", take=lambda one: None if one.low is None else between(one)),
         Column("status", take="status", null="empty", align="r"),
     )
     screen.table(Table.of(found, columns))

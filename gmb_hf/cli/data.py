@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gmb_hf.cli import screen
-from gmb_hf.cli.options import Private, Repo, Several, argument, option
+from gmb_hf.cli.options import Private, Repo, argument, option, several
 from gmb_hf.errors import CheckFailed, InputError
 
 if TYPE_CHECKING:
@@ -37,14 +37,6 @@ TextLicense = Annotated[
 Runs = Annotated[list[str] | None, option("Run logs: FOLDER, or NAME=FOLDER.", "--runs")]
 _RUNS_LICENSE = "[NAME=]LICENCE of run logs, as the Hub names it; Apache-2.0 for what gmb trained."
 RunsLicense = Annotated[list[str] | None, option(_RUNS_LICENSE, "--license")]
-
-
-class _Heldout(Several):
-    several = ("--text", "--license")
-
-
-class _Runs(Several):
-    several = ("--runs", "--license")
 
 
 @build_app.callback(invoke_without_command=True)
@@ -99,7 +91,7 @@ def formal(
     _build(formal_configs(task or (), data_seed=seed, fraction=fraction), out, FORMAL, version)
 
 
-@build_app.command(cls=_Heldout)
+@build_app.command(cls=several("--text", "--license"))
 def heldout(
     out: Out,
     text: Texts = None,
@@ -117,7 +109,7 @@ def heldout(
     _build(heldout_configs(texts, license or ()), out, HELD_OUT, version)
 
 
-@build_app.command("runs", cls=_Runs)
+@build_app.command("runs", cls=several("--runs", "--license"))
 def runs_(
     out: Out, runs: Runs = None, license: RunsLicense = None, version: Version = "v1"
 ) -> None:

@@ -275,8 +275,7 @@ def _show_reproduction(results: Results, report: Path) -> None:
     show.say(answer(results).sentence, style="bold")
     if len(results.indicators) > 1:
         show.say("compat repeats the published computation and never supports an alarm.")
-    show.console().print()
-    show.table(Table(columns, rows))
+    show.table(Table(columns, rows), above=True)
     show.say(
         "FPR: share of all windows but the positive ones. covered: events warned of. lead: mean, "
         f"in steps. Every run: tables/per_run.csv; every word: {report}.",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import Device, Figures, Several, option
+from gmb_hf.cli.options import Device, Figures, option, several
 from gmb_hf.escape import number
 from gmb_hf.tables import Column, Line, Row, Table
 
@@ -14,10 +14,7 @@ if TYPE_CHECKING:
     from gmb_hf.language.heldout import Heldout
 
 
-class HeldoutCommand(Several):
-    """Takes several values after one `--checkpoint` or `--text`."""
-
-    several = ("--checkpoint", "--text")
+HeldoutCommand = several("--checkpoint", "--text")
 
 
 def heldout(
@@ -64,7 +61,6 @@ def heldout(
 
 def _show(found: Heldout) -> None:
     """The table on the screen, a group for each text."""
-
     heads = ("loss", "perplexity", "bits/byte", "tokens")
     columns = (Column("model", shrinks_to=16), *(Column(head, align="r") for head in heads))
     rows: list[Row | Line] = []
@@ -82,8 +78,7 @@ def _show(found: Heldout) -> None:
             for row in found.rows
             if row.text == name
         ]
-    show.console().print()
-    show.table(Table(columns, rows))
+    show.table(Table(columns, rows), above=True)
     cuts = {(about["block"], about["stride"]) for about in found.models.values()}
     shown = "; ".join(f"{block} tokens, stride {stride}" for block, stride in sorted(cuts))
     show.say(f"Windows: {shown}. loss: nats per token. bits/byte compares tokenizers.", style="dim")

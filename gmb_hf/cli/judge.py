@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import Device, Several, argument, option
+from gmb_hf.cli.options import Device, argument, option, several
 from gmb_hf.escape import number
 from gmb_hf.tables import Column, Table, section
 
@@ -21,18 +21,12 @@ app = typer.Typer(no_args_is_help=True)
 _MOST_RUNS = 10
 
 
-class AnswerCommand(Several):
-    """`gmb judge answer`, whose --checkpoints takes several folders."""
-
-    several = ("--checkpoints",)
-
-
 Trust = Annotated[bool, option("Run code that comes with a model.", "--trust-remote-code")]
 Answers = Annotated[Path, argument("A file of answers, JSON lines.")]
 Out = Annotated[Path, option("The scores: .parquet, .csv or .jsonl.")]
 
 
-@app.command("answer", cls=AnswerCommand)
+@app.command("answer", cls=several("--checkpoints"))
 def answer(
     checkpoints: Annotated[
         list[str], option("Folders of checkpoints, of runs, or RUN:STEP=FOLDER; several.")
@@ -180,5 +174,4 @@ def _show(scores: Scores) -> None:
         values = [value for _, value in sorted(points)]
         ends = (values[0], min(values), max(values), values[-1])
         rows.append((run, len(values), *(number(value, 4) for value in ends)))
-    show.console().print()
-    show.table(Table(columns, section(rows, most=_MOST_RUNS, rest=" runs")))
+    show.table(Table(columns, section(rows, most=_MOST_RUNS, rest=" runs")), above=True)

@@ -57,9 +57,8 @@ def explore(
     path = write_explored(rows, out)
     show.explored(rows, path)
     lock = ("lock", "--runs", *given)
-    show.written(
-        [path], following=show.command(*lock, prereg=prereg, preset=preset, out="lock.yaml")
-    )
+    following = show.command(*lock, prereg=prereg, preset=preset, out="lock.yaml")
+    show.written([path], following=following)
 
 
 def lock(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self
 
@@ -120,16 +121,9 @@ class LivePanel:
 
 
 class PlainLines:
-    """One line for each change of state, for a file or a pipe; use it as a context manager."""
+    """One line for each change of state, for a file or a pipe."""
 
-    def __init__(self) -> None:
-        self._state: str | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        pass
+    _state: str | None = None
 
     def reading(self, reading: Reading) -> None:
         """Print it where the state is another one."""
@@ -145,9 +139,9 @@ class PlainLines:
         """Say nothing: a line each second would hide the others."""
 
 
-def viewer(log: str) -> LivePanel | PlainLines:
+def viewer(log: str) -> AbstractContextManager[LivePanel | PlainLines]:
     """The panel in a terminal, lines elsewhere."""
-    return LivePanel(log) if show.console().is_terminal else PlainLines()
+    return LivePanel(log) if show.console().is_terminal else nullcontext(PlainLines())
 
 
 ALARM_CODE = 3

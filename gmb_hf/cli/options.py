@@ -47,14 +47,15 @@ DifferentData = Annotated[
 ]
 
 
-class Several(TyperCommand):
-    """A command without arguments, some of whose options take several values after one name."""
+def several(*names: str) -> type[TyperCommand]:
+    """A command without arguments, whose options of these names take several values after one."""
 
-    several: ClassVar[Sequence[str]] = ()
+    class Several(TyperCommand):
+        def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+            """`--text a b --out c` is read as `--text a --text b --out c`."""
+            return super().parse_args(ctx, spread(args, names))
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        """`--text a b --out c` is read as `--text a --text b --out c`."""
-        return super().parse_args(ctx, spread(args, self.several))
+    return Several
 
 
 def spread(words: Sequence[str], several: Sequence[str]) -> list[str]:

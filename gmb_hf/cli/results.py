@@ -94,8 +94,7 @@ def _print(found: Comparison, a: Path, b: Path) -> None:
         rows += section(items, heading)
     screen.say_whole("A", str(a))
     screen.say_whole("B", str(b))
-    screen.console().print()
-    screen.table(Table(columns, rows))
+    screen.table(Table(columns, rows), above=True)
     screen.say(
         f"FPR, cover and p: at a budget of {found.target:g}. *: differs from A. –: no such number.",
         style="dim",

@@ -149,7 +149,6 @@ def push(
 
 
 def _print(found: Verification) -> None:
-
     first, last = found.steps
     spacing = f", every {found.spacing:,}" if found.spacing else ""
     screen.say_whole("runs", f"{len(found.runs):,}: {found.runs[0]} to {found.runs[-1]}")
@@ -163,8 +162,7 @@ def _print(found: Verification) -> None:
     )
     every = Table.of(found.columns, columns).rows
     rows = section(every, most=_MOST_COLUMNS, rest=" columns; --columns chooses")
-    screen.console().print()
-    screen.table(Table(columns, rows))
+    screen.table(Table(columns, rows), above=True)
     screen.notes(found.remarks)
 
 
@@ -174,7 +172,6 @@ def _check_parquet(out: Path) -> None:
 
 
 def _names(text: str | None) -> list[str]:
-
     names = [] if text is None else [name.strip() for name in text.split(",")]
     if "" in names:
         raise InputError(f"--columns {text!r}: write names with commas, e.g. test_acc,score")

@@ -96,9 +96,11 @@ def command(*words: object, **options: object) -> str:
     return shlex.join(map(str, ["gmb", *words, *itertools.chain(*given)]))
 
 
-def table(shown: Table) -> None:
-    """Print a table, and an empty line below it."""
+def table(shown: Table, *, above: bool = False) -> None:
+    """Print a table, and an empty line below it; one above it on request."""
     screen = console()
+    if above:
+        screen.print()
     for part in shown.rich(screen.width):
         screen.print(part)
     screen.print()
@@ -126,21 +128,15 @@ def pushed(done: Pushed, *, following: str) -> None:
 @contextmanager
 def counting(what: str, total: int | None = None) -> Iterator[Callable[..., None]]:
     """A progress bar that `done(item, count=1)` advances; it vanishes when all is done."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich import progress as bar
 
     screen = console(stderr=True)
-    with Progress(
-        TextColumn(f"[bold]{what}"),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[item]}", markup=False),
+    with bar.Progress(
+        bar.TextColumn(f"[bold]{what}"),
+        bar.BarColumn(bar_width=20),
+        bar.MofNCompleteColumn(),
+        bar.TimeRemainingColumn(),
+        bar.TextColumn("{task.fields[item]}", markup=False),
         console=screen,
         transient=True,
         disable=not screen.is_terminal,
@@ -165,8 +161,7 @@ def verdicts(results: Results, report: Path) -> None:
         rows += section(scores, heading, _MOST_SCORES[name], f" in {report}")
     console().print()
     say(found.sentence, style="bold")
-    console().print()
-    table(Table(_VERDICTS, rows))
+    table(Table(_VERDICTS, rows), above=True)
     reversed_too = any(item.x_sign == -1 for item in found.ranked)
     say(
         f"FPR: false alarms, budget {found.target:g}. cover: share of events warned of. chance: "

@@ -228,8 +228,7 @@ def _print_summary(summary: RetentionSummary) -> None:
         (name, len(one.seeds), *(mean(one.quantities[key]) for key in _QUANTITIES.values()))
         for name, one in summary.variants.items()
     ]
-    screen.console().print()
-    screen.table(Table(columns, rows))
+    screen.table(Table(columns, rows), above=True)
     screen.say(
         "Accuracy: after the task's own phase, after the last phase, and what was lost of the best "
         "before it; means over tasks, ± half the 95% Student interval over seeds.",
@@ -253,8 +252,7 @@ def _print_generalisation(found: Generalisation) -> None:
         (name, len(one.runs), *(mean(getattr(one, field)) for field in shown.values()))
         for name, one in found.variants.items()
     ]
-    screen.console().print()
-    screen.table(Table(columns, rows))
+    screen.table(Table(columns, rows), above=True)
     pairs = (
         Column("at equal train loss", take="variant", shrinks_to=12),
         Column(
@@ -268,5 +266,4 @@ def _print_generalisation(found: Generalisation) -> None:
         Column("p", p_value, take="difference.p_adjusted"),
     )
     if found.matched:
-        screen.console().print()
-        screen.table(Table.of(found.matched, pairs))
+        screen.table(Table.of(found.matched, pairs), above=True)
