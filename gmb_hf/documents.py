@@ -445,8 +445,8 @@ class Document(Section):
             wrong, places = error.errors(include_url=False), cls.places()
             for item in wrong:
                 if item["loc"]:
-                    name, *rest = item["loc"]
-                    item["loc"] = (*places[str(name)].split("."), *rest)
+                    field, *rest = item["loc"]
+                    item["loc"] = (*places[str(field)].split("."), *rest)
             raise _refusal(wrong, cls.nested(), where or cls.kind) from None
 
     @classmethod
@@ -492,7 +492,9 @@ class Document(Section):
         return "\n".join(_section_lines(cls.nested(), "")) + "\n"
 
 
-def _nested(fields: Mapping[str, FieldInfo], document: type[Document], path: str = "") -> Any:
+def _nested(
+    fields: Mapping[str, FieldInfo], document: type[Document], path: str = ""
+) -> type[Section]:
     """The model of a section of a document, from its fields by their dotted paths in it."""
     inside: dict[str, dict[str, FieldInfo]] = {}
     for place, field in fields.items():
@@ -521,13 +523,14 @@ def _section_lines(section: type[Section], indent: str) -> list[str]:
 def _yaml_lines(key: str, field: FieldInfo, indent: str) -> list[str]:
     """A field as it stands in a template; a list of sections holds one of them as an example."""
     inner = section_in(field.annotation)
+    alone = inner is field.annotation
     if inner is None or field.examples == [()]:  # a list that is best begun empty
         value: Any = field.get_default(call_default_factory=False)
         if field.is_required() or field.default_factory is not None:
             value = (field.examples or [None])[0]
         return [_with_comment(f"{indent}{key}: {_inline(value)}", field.description)]
     first = _with_comment(f"{indent}{key}:", inner.__doc__)
-    if field.annotation is inner:
+    if alone:
         return [first, *_section_lines(inner, f"{indent}  ")]
     item = _section_lines(inner, f"{indent}    ")
     return [first, f"{indent}  - {item[0].strip()}", *item[1:]]

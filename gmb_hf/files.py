@@ -100,10 +100,9 @@ def claim(path: str | Path, taken: str) -> IO[str]:
 def check_file(path: str | Path) -> None:
     """Refuse a path that is no file."""
     if Path(path).is_dir():
-        message = f"{path}: this is a folder; name a file in it"
-        raise InputError(message, code="not_a_file", where=str(path))
+        raise InputError.at(path, "not_a_file", "this is a folder; name a file in it")
     if not Path(path).exists():
-        raise InputError(f"{path}: there is no such file", code="no_such_file", where=str(path))
+        raise InputError.at(path, "no_such_file", "there is no such file")
 
 
 def write_bytes(path: str | Path, content: bytes) -> Path:
@@ -159,9 +158,8 @@ def parse_json(text: str, *, where: str) -> Any:
         return json.loads(text, object_pairs_hook=each_key_once, parse_constant=_constant)
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if "\n" in text else ""
-        raise InputError(
-            f"{where}: is not JSON: {error.msg} ({line}column {error.colno})"
-        ) from None
+        reason = f"is not JSON: {error.msg} ({line}column {error.colno})"
+        raise InputError(f"{where}: {reason}") from None
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InputError(f"{where}: {reason}") from None

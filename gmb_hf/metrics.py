@@ -20,6 +20,7 @@ import numpy as np
 from gmb_hf.errors import InputError, unknown
 from gmb_hf.files import shipped
 
+Columns = tuple[tuple[str, str], ...]
 _KINDS = {"Metric": "metric", "Comparison": "comparison", "Measurement": "measurement"}
 
 
@@ -70,14 +71,8 @@ def module(name: str) -> Module:
         raise unknown("metric", name, names())
     place = folder() / name
     tree = ast.parse((place / f"{name}.py").read_text(encoding="utf-8"))
-    bases = [
-        base.attr
-        for node in tree.body
-        if isinstance(node, ast.ClassDef)
-        for base in node.bases
-        if isinstance(base, ast.Attribute)
-    ]
-    kind = next(_KINDS[base] for base in bases if base in _KINDS)
+    used = (node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    kind = next(_KINDS[word] for word in used if word in _KINDS)
     summary = (ast.get_docstring(tree) or "").split("\n\n")[0].replace("\n", " ")
     return Module(name, kind, summary, place)
 
@@ -112,15 +107,9 @@ def install() -> tuple[Path, ...]:
         one = module(name)
         # `evaluate` has no registry to enter; this is what it does itself after a download. Without
         # FORCE_REDOWNLOAD an older copy could win by its time stamp.
-        path, _ = _create_importable_file(
-            str(one.script),
-            [],
-            [],
-            str(root),
-            "metrics",
-            f"evaluate-{one.kind}/{name}",
-            DownloadMode.FORCE_REDOWNLOAD,
-        )
+        place = (str(root), "metrics", f"evaluate-{one.kind}/{name}")
+        anew = DownloadMode.FORCE_REDOWNLOAD
+        path, _ = _create_importable_file(str(one.script), [], [], *place, anew)
         written.append(root.parent.joinpath(*path.split(".")).with_suffix(".py"))
     return tuple(written)
 
@@ -144,10 +133,7 @@ class StatisticModule:
     about: ClassVar[str]
     inputs: ClassVar[str]
     source: ClassVar[str]
-    columns: ClassVar[tuple[tuple[str, str], ...]] = (
-        ("predictions", "series"),
-        ("references", "number"),
-    )
+    columns: ClassVar[Columns] = (("predictions", "series"), ("references", "number"))
     statistic: ClassVar[Callable[..., dict[str, Any]]]
     name: str
     writer: Any
@@ -158,11 +144,8 @@ class StatisticModule:
         import evaluate
 
         number = datasets.Value("float64")
-        forms = {
-            "series": datasets.List(number),
-            "number": number,
-            "text": datasets.Value("string"),
-        }
+        text = datasets.Value("string")
+        forms = {"series": datasets.List(number), "number": number, "text": text}
         kind = next(kind for kind in _KINDS if isinstance(self, getattr(evaluate, kind)))
         return getattr(evaluate, f"{kind}Info")(
             description=self.about,

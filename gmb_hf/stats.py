@@ -436,15 +436,15 @@ def over_seeds(values: Sequence[float] | NDArray[np.float64]) -> OverSeeds:
     """
     array = np.asarray(values, dtype=np.float64)
     stats = aggregate(array.tolist())
-    ends: list[float | None] = [None] * 4
-    if len(array) >= LEAST_SEEDS:
+    known, drawn = len(array) >= LEAST_SEEDS, None
+    if known:
         # Sums round; a mean of resamples is never outside of the values themselves.
         means = resamples(len(array), _DRAWS, 0) @ array / len(array)
         drawn = percentile_interval(np.clip(means, stats.min, stats.max))
-        assert drawn is not None
-        ends = [stats.ci_low, stats.ci_high, drawn.low, drawn.high]
+    student = (stats.ci_low, stats.ci_high) if known else (None, None)
+    bootstrap = (drawn.low, drawn.high) if drawn else (None, None)
     summary = (stats.mean, stats.std, stats.min, stats.max, stats.n_seeds)
-    return OverSeeds(*summary, *ends, tuple(array.tolist()))
+    return OverSeeds(*summary, *student, *bootstrap, tuple(array.tolist()))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,14 +146,7 @@ class Table:
             [escape.markdown(column.name) for column in self.columns],
             [_MARKDOWN_RULES[column.side] for column in self.columns],
         ]
-        for row in self._body():
-            shown = zip(self.columns, row, strict=True)
-            lines.append(
-                [
-                    column.text(cell) if column.show else escape.markdown(column.text(cell))
-                    for column, cell in shown
-                ]
-            )
+        lines += [list(map(_markdown, self.columns, row)) for row in self._body()]
         below = "".join(f"\n{escape.markdown(note)}\n" for note in self.notes)
         return "".join(f"| {' | '.join(line)} |\n" for line in lines) + below
 
@@ -183,7 +177,7 @@ class Table:
 
         shown = [index for index, column in enumerate(self.columns) if column.from_width <= width]
         columns = [self.columns[index] for index in shown]
-        lines = [
+        lines: list[Any] = [
             row if isinstance(row, Line) else [_styled(self.columns[i], row[i]) for i in shown]
             for row in self.rows
         ]
@@ -204,17 +198,11 @@ class Table:
 
         if any(column.name for column in columns):
             yield grid([[Text(escape.one_line(c.name), style="bold") for c in columns]])
-        body: list[list[Text]] = []
-        for line in lines:
-            if isinstance(line, Line):
-                if body:
-                    yield grid(body)
-                body = []
-                yield Text(escape.one_line(line.text), style="dim")
+        for divides, block in itertools.groupby(lines, lambda line: isinstance(line, Line)):
+            if divides:
+                yield from (Text(escape.one_line(line.text), style="dim") for line in block)
             else:
-                body.append(line)
-        if body:
-            yield grid(body)
+                yield grid(list(block))
 
     def write(self, folder: str | Path) -> list[Path]:
         """Write `name`.csv, .md and .tex, each atomically; returns the paths."""
@@ -234,6 +222,10 @@ def _plain(cell: Any) -> str:
     if isinstance(cell, bool):
         return "true" if cell else "false"
     return repr(cell) if isinstance(cell, float) else str(cell)
+
+
+def _markdown(column: Column, cell: Any) -> str:
+    return column.text(cell) if column.show else escape.markdown(column.text(cell))
 
 
 def _latex(column: Column, cell: Any) -> str:

@@ -204,21 +204,22 @@ class Ensemble(Section):
 
     @model_validator(mode="after")
     def _sound(self) -> Ensemble:
-        names = [member.name for member in self.members]
-        if len(names) < 2:
-            raise ValueError(f"members must be two scores at least, got {len(names)}")
-        twice = repeated(names)
+        if len(self.members) < 2:
+            raise ValueError(f"members must be two scores at least, got {len(self.members)}")
+        twice = repeated(member.name for member in self.members)
         if twice is not None:
             raise ValueError(f"members: {twice!r} is listed twice")
-        nested = [member.name for member in self.members if member.family == ENSEMBLE]
-        if nested:
-            raise ValueError(f"members: {nested[0]!r} is itself an ensemble; list its members")
+        for member in self.members:
+            if member.family == ENSEMBLE:
+                raise ValueError(
+                    f"members: {member.name!r} is itself an ensemble; list its members"
+                )
         if not self.penalties:
             raise ValueError("penalties must name at least one")
         least, most = _PENALTIES
-        wrong = [penalty for penalty in self.penalties if not least <= penalty <= most]
-        if wrong:
-            raise ValueError(f"penalties must be from {least:g} to {most:g}, got {wrong[0]:g}")
+        for penalty in self.penalties:
+            if not least <= penalty <= most:
+                raise ValueError(f"penalties must be from {least:g} to {most:g}, got {penalty:g}")
         return self
 
 
@@ -345,7 +346,7 @@ class Stratum(Section):
                 raise unknown("number of a run", item.name, facts, where=f"stratum {self.name!r}")
             values = facts[item.name]
             met.append(_COMPARE[item.sign](values, item.number) & ~np.isnan(values))
-        return np.logical_and.reduce(met)
+        return np.asarray(np.logical_and.reduce(met))
 
 
 def event_facts(event_step: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
@@ -570,16 +571,16 @@ class Design(Document):
             raise ValueError(f"candidates: the name {twice!r} is used twice")
         combined = {item.name: item.x_ensemble for item in self.candidates if item.x_ensemble}
         for name, ensemble in combined.items():
-            for member in ensemble.members:
-                if member.name in combined:
-                    raise ValueError(
-                        f"candidates: {name!r} has the member {member.name!r}, which is itself an "
-                        "ensemble; list its members instead"
-                    )
-        if self.primary_fpr not in self.fpr_targets:
+            nested = [member.name for member in ensemble.members if member.name in combined]
+            if nested:
+                raise ValueError(
+                    f"candidates: {name!r} has the member {nested[0]!r}, which is itself an "
+                    "ensemble; list its members instead"
+                )
+        if self.primary_fpr not in targets:
             raise ValueError(
                 f"x_primary_fpr {self.primary_fpr:g} is not among operating_points.fpr_targets "
-                f"{list(self.fpr_targets)}; add it there, or choose one of them"
+                f"{list(targets)}; add it there, or choose one of them"
             )
         if not self.smoothing_sweep:
             raise ValueError("x_smoothing_sweep must name at least one length; 1 is no smoothing")

@@ -197,8 +197,7 @@ def check_candidates(
     """
 
     def wrong(name: str, what: str) -> InputError:
-        message = f"lock: candidate {name!r}{what}"
-        return InputError(message, code="lock_incomplete", where="lock", name=name)
+        return InputError.at("lock", "lock_incomplete", f"candidate {name!r}{what}", name=name)
 
     declared = {candidate.name: candidate for candidate in design.candidates}
     for name, candidate in declared.items():
@@ -533,15 +532,13 @@ class Look:
         number: 1 for the first.
         notes: what a reader must know about it.
         path: where looks are kept.
-        record: what to add there; None where these runs have been looked at before.
-        earlier: what is there already.
+        looks: all to keep there; None where these runs have been looked at before.
     """
 
     number: int
     notes: tuple[str, ...]
     path: Path
-    record: LookRecord | None
-    earlier: tuple[LookRecord, ...]
+    looks: LooksFile | None
 
     def keep(self) -> None:
         """Write the look down; call it before anybody sees a result.
@@ -549,9 +546,8 @@ class Look:
         Raises:
             InputError: the folder of the lock cannot be written to.
         """
-        if self.record is not None:
-            kept = LooksFile(looks=(*self.earlier, self.record))
-            write_yaml(self.path, kept.plain(), heading=_LOOKS_HEADING)
+        if self.looks is not None:
+            write_yaml(self.path, self.looks.plain(), heading=_LOOKS_HEADING)
 
 
 def looks_path(lock_path: str | Path) -> Path:
@@ -574,9 +570,8 @@ def next_look(lock: Lock, lock_path: str | Path, log: RunLog) -> Look:
     """
     path, fingerprint, notes = looks_path(lock_path), log.fingerprint(), []
     earlier = LooksFile.parse(load_yaml(path), where=str(path)).looks if path.exists() else ()
-    runs = [
-        name if seed is None else str(seed) for name, seed in zip(log.runs, log.seeds, strict=True)
-    ]
+    named = zip(log.runs, log.seeds, strict=True)
+    runs = [name if seed is None else str(seed) for name, seed in named]
     taken = [item for item in earlier if item.lock_hash == lock.hash]
     elsewhere = {run for item in earlier if item.lock_hash != lock.hash for run in item.runs}
     seen_before = elsewhere.intersection(runs)
@@ -589,7 +584,7 @@ def next_look(lock: Lock, lock_path: str | Path, log: RunLog) -> Look:
         if set(runs) <= set(item.runs):
             if set(runs) == set(item.runs) and fingerprint != item.evaluation_fingerprint:
                 notes.append(f"Runs of these names had another content at look {item.look}.")
-            return Look(item.look, tuple(notes), path, None, earlier)
+            return Look(item.look, tuple(notes), path, None)
     number, allowed = len(taken) + 1, lock.design.looks
     seen = dict.fromkeys(run for item in taken for run in item.runs)
     if taken and number > allowed:
@@ -614,7 +609,7 @@ def next_look(lock: Lock, lock_path: str | Path, log: RunLog) -> Look:
         evaluation_fingerprint=fingerprint,
         runs=tuple(runs),
     )
-    return Look(number, tuple(notes), path, record, earlier)
+    return Look(number, tuple(notes), path, LooksFile(looks=(*earlier, record)))
 
 
 def look_notes(lock: Lock, look: Look | None) -> list[str]:
