@@ -441,10 +441,10 @@ def over_seeds(values: Sequence[float] | NDArray[np.float64]) -> OverSeeds:
         # Sums round; a mean of resamples is never outside of the values themselves.
         means = resamples(len(array), _DRAWS, 0) @ array / len(array)
         drawn = percentile_interval(np.clip(means, stats.min, stats.max))
-    student = (stats.ci_low, stats.ci_high) if known else (None, None)
-    bootstrap = (drawn.low, drawn.high) if drawn else (None, None)
+    t_low, t_high = (stats.ci_low, stats.ci_high) if known else (None, None)
+    low, high = (drawn.low, drawn.high) if drawn else (None, None)
     summary = (stats.mean, stats.std, stats.min, stats.max, stats.n_seeds)
-    return OverSeeds(*summary, *student, *bootstrap, tuple(array.tolist()))
+    return OverSeeds(*summary, t_low, t_high, low, high, tuple(array.tolist()))
 
 
 @dataclass(frozen=True)
