@@ -29,6 +29,8 @@ GROUND = [
     "escape",
     "stats",
     "plugins",
+    "pretrained",
+    "repositories",
     "tables",
     "_version",
     "_lazy",

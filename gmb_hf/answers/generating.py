@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 
 from gmb_hf._version import __version__
 from gmb_hf.answers.files import Answer, read_answers, shown_json
-from gmb_hf.answers.models import Model, Saved, equally_long, find_model
+from gmb_hf.answers.models import Model, Saved, equally_long
 from gmb_hf.errors import InputError, positive, positive_int
 from gmb_hf.files import claim, read_json, write_json, write_text
 from gmb_hf.fingerprints import content_hash
-from gmb_hf.language.data import load_tokenizer, tokenizer_hash
+from gmb_hf.language.data import load_tokenizer, tokenizer_hash, tokenizer_source
 from gmb_hf.language.train import DivergedError, continuations
+from gmb_hf.pretrained import find_model
 from gmb_hf.training.launch import chosen_device
 
 SCHEMA = "gmb-answers-1"
@@ -99,7 +100,9 @@ def generate(
     """
     path = Path(out)
     positive_int("--batch-size", batch)
-    words = None if tokenizer is None else load_tokenizer(tokenizer)
+    lent = None if tokenizer is None else tokenizer_source(tokenizer)
+    words = None if lent is None else load_tokenizer(lent)
+    known = None if lent is None else lent.identity
     settings = {
         "schema": SCHEMA,
         **asdict(sampling),
@@ -109,7 +112,7 @@ def generate(
     taken = "another process writes answers here; wait for it, or choose another --out"
     with claim(path, taken):
         done, lines = _finished(path, settings, len(prompts) * sampling.samples)
-        _write_note(path, settings, done)
+        _write_note(path, settings, done, known)
         answered = 0
         for saved in checkpoints:
             source = find_model(str(saved.folder), trust_remote_code=trust_remote_code)
@@ -120,7 +123,7 @@ def generate(
                 lines += [answer.to_json() for answer in made]
                 write_text(path, "\n".join(lines) + "\n")
                 done[name] = source.identity
-                _write_note(path, settings, done)
+                _write_note(path, settings, done, known)
                 answered += 1
             elif done[name] != source.identity:
                 raise InputError(
@@ -208,9 +211,12 @@ def _finished(path: Path, settings: dict[str, Any], each: int) -> tuple[dict[str
     return dict(found), [answer.to_json() for answer in known]
 
 
-def _write_note(path: Path, settings: dict[str, Any], done: Mapping[str, str]) -> None:
+def _write_note(
+    path: Path, settings: dict[str, Any], done: Mapping[str, str], tokenizer: str | None
+) -> None:
     versions = {"gmb_hf": __version__, "torch": version("torch")}
-    write_json(about_path(path), {**settings, "versions": versions, "checkpoints": dict(done)})
+    about = {"tokenizer_identity": tokenizer, "versions": versions, "checkpoints": dict(done)}
+    write_json(about_path(path), {**settings, **about})
 
 
 def _name(run: str, step: int) -> str:

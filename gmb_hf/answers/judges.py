@@ -32,10 +32,11 @@ from numpy.typing import NDArray
 
 from gmb_hf._version import __version__
 from gmb_hf.answers import files
-from gmb_hf.answers.models import Head, Model, Source, equally_long, head_of
+from gmb_hf.answers.models import Head, Model, equally_long, head_of
 from gmb_hf.errors import InputError, choose, positive_int, unknown
 from gmb_hf.files import clear_os_errors
 from gmb_hf.fingerprints import item_hash
+from gmb_hf.pretrained import Source
 from gmb_hf.training.launch import chosen_device
 
 HOWS = ("label", "likelihood", "yes-no")

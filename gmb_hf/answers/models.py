@@ -17,128 +17,11 @@ from numpy.typing import NDArray
 
 from gmb_hf.answers.files import LARGEST, check_text, shown
 from gmb_hf.errors import InputError
-from gmb_hf.fingerprints import content_hash, source_hash
-from gmb_hf.language.data import check_together
+from gmb_hf.language.data import check_together, load_network, read_pretrained
+from gmb_hf.pretrained import Source
+from gmb_hf.pretrained import find_model as find_model
 from gmb_hf.runs.columns import natural_key
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.training.launch import silence_transformers
-
-_OWN = ("grokking_transformer",)  # their code comes with this package
-_CONFIGS = ("config.json", "tokenizer_config.json")
-_FILES = (
-    *_CONFIGS,
-    "*.safetensors",
-    "*.safetensors.index.json",
-    "tokenizer*",
-    "vocab*",
-    "merges.txt",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "*.model",
-)
-_CODE = "*.py"
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where a model lies, and by what it is known.
-
-    Attributes:
-        place: as it was named.
-        folder: that holds its files.
-        identity: for a repository of the Hub `ORG/NAME@COMMIT`; for a folder `sha256:` and the hash
-            of its config, weights and tokenizer.
-        code: whether code that comes with it is run.
-    """
-
-    place: str
-    folder: Path
-    identity: str
-    code: bool = False
-
-    def config(self) -> dict[str, Any]:
-        """What `config.json` holds."""
-        return _json(self.folder / "config.json", self.place)
-
-
-def find_model(
-    place: str, *, revision: str | None = None, trust_remote_code: bool = False
-) -> Source:
-    """The files of a model, in a folder or fetched from a repository of the Hub.
-
-    Args:
-        place: a folder, or a repository.
-        revision: branch, tag or commit of a repository.
-        trust_remote_code: let code that comes with the model run.
-
-    Raises:
-        InputError: there is no such folder or repository, it holds no model, its weights are not
-            safetensors, or it brings code and nobody asked for that.
-    """
-    folder = Path(place).expanduser()
-    if folder.exists():
-        if revision is not None:
-            raise InputError(f"--revision {revision}: {place} is a folder, which has none")
-        if not (folder / "config.json").is_file():
-            raise InputError(
-                f"{place}: holds no model (no config.json); save_pretrained writes one"
-            )
-        code = _runs_code(folder, place, trust_remote_code)
-        _require_safetensors(folder, place)
-        found = {path for pattern in (*_FILES, _CODE) for path in folder.glob(pattern)}
-        files = sorted(path for path in found if path.is_file())
-        identity = f"sha256:{content_hash([path.name, source_hash(path)] for path in files)}"
-        return Source(place, folder, identity, code)
-    if not place.strip() or place.startswith((".", "/", "~")) or place.count("/") > 1:
-        raise InputError(f"{place}: there is no such folder")
-    return _pulled(place, revision or "main", trust_remote_code)
-
-
-def _pulled(name: str, revision: str, trusted: bool) -> Source:
-    from gmb_hf.hub.client import Address, pull
-
-    first = pull(Address(name, revision), _CONFIGS, repo_type="model")
-    if not (first / "config.json").is_file():
-        raise InputError(f"{name}: the Hub has it, but it holds no model (no config.json)")
-    code = _runs_code(first, name, trusted)
-    # The same commit, whatever the branch stands for by now.
-    patterns = (*_FILES, *((_CODE,) if trusted else ()))
-    folder = pull(Address(name, first.name), patterns, repo_type="model")
-    _require_safetensors(folder, name)
-    return Source(name, folder, f"{name}@{first.name}", code)
-
-
-def _runs_code(folder: Path, place: str, trusted: bool) -> bool:
-    """Whether code that comes with a model is run; code that nobody trusts is refused."""
-    held = {name: _json(folder / name, place) for name in _CONFIGS if (folder / name).is_file()}
-    if trusted:
-        return held["config.json"].get("model_type") not in _OWN
-    for name, config in held.items():
-        if config.get("auto_map") and config.get("model_type") not in _OWN:
-            raise InputError(
-                f"{place}: brings code of its own ({name} has auto_map), which would run here; "
-                f"read it, and give --trust-remote-code if you trust it"
-            )
-    return False
-
-
-def _require_safetensors(folder: Path, place: str) -> None:
-    if not any(folder.glob("*.safetensors")):
-        raise InputError(
-            f"{place}: holds no weights as safetensors, and pickles are not loaded; save it again "
-            "with save_pretrained"
-        )
-
-
-def _json(path: Path, place: str) -> dict[str, Any]:
-    try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{place}: {path.name} could not be read: {reason}") from None
-    if not isinstance(held, dict):
-        raise InputError(f"{place}: {path.name} holds no JSON object")
-    return held
 
 
 def equally_long(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
@@ -201,7 +84,7 @@ class Model:
     @cached_property
     def config(self) -> Any:
         """Its config, which needs no weights; an `InputError` where it cannot be read."""
-        return self._read("AutoConfig")
+        return read_pretrained(self.source, "AutoConfig")
 
     @property
     def network(self) -> Any:
@@ -215,16 +98,7 @@ class Model:
 
     @cached_property
     def _loaded(self) -> tuple[Any, Any]:
-        network, report = self._read(
-            _CLASS[self.head], dtype=torch.float32, use_safetensors=True, output_loading_info=True
-        )
-        # transformers would draw missing weights at random, and random scores look like scores.
-        lacking = sorted({*report["missing_keys"], *map(str, report["mismatched_keys"])})
-        if lacking:
-            raise InputError(
-                f"{self.place}: {len(lacking)} of its weights are missing or of another shape, "
-                f"e.g. {lacking[0]}; it is no whole {_WHAT[self.head]}"
-            )
+        network = load_network(self.source, _CLASS[self.head], _WHAT[self.head])
         tokenizer = self.given_tokenizer
         if tokenizer is None:
             if not (self.source.folder / "tokenizer_config.json").is_file():
@@ -232,28 +106,11 @@ class Model:
                     f"{self.place}: holds no tokenizer; save it beside the model "
                     "(tokenizer.save_pretrained), or name one by --tokenizer"
                 )
-            tokenizer = self._read("AutoTokenizer", what="loaded with its tokenizer")
+            tokenizer = read_pretrained(
+                self.source, "AutoTokenizer", what="loaded with its tokenizer"
+            )
         check_together(self.place, network.config, tokenizer)
         return network.eval().to(self.device), tokenizer
-
-    def _read(self, auto_class: str, *, what: str = "loaded", **options: Any) -> Any:
-        """What a class of transformers reads in the folder, in silence."""
-        import transformers
-
-        import gmb_hf.modeling  # noqa: F401 (makes its models known to the Auto classes)
-
-        source = self.source
-        try:
-            with silence_transformers():
-                return getattr(transformers, auto_class).from_pretrained(
-                    source.folder,
-                    local_files_only=True,
-                    trust_remote_code=source.code,
-                    **options,
-                )
-        except Exception as error:  # of transformers, safetensors or the model's code: many kinds
-            reason = (" ".join(str(error).split()) or type(error).__name__)[:300]
-            raise InputError(f"{source.place}: could not be {what}: {reason}") from None
 
     @property
     def longest(self) -> int | None:

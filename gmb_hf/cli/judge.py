@@ -108,7 +108,7 @@ def rate(
     """Rate answers by a model: a score for each checkpoint."""
     from gmb_hf.answers import judges
     from gmb_hf.answers.files import check_scores_path, read_answers
-    from gmb_hf.answers.models import find_model
+    from gmb_hf.pretrained import find_model
 
     check_scores_path(out, name)
     asking = judges.Asking(how=how, label=label, template=template, yes=yes, no=no)

@@ -1,4 +1,4 @@
-"""Tokenizers, and streams of tokens on disk.
+"""Models and tokenizers of transformers, loaded whole; and streams of tokens on disk.
 
 A stream begins with the end-of-document token, and every document ends with it: EOS d1 EOS d2 EOS.
 So the model sees at each document's beginning that it is one, and learns to end it.
@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
 
 from gmb_hf.errors import InputError
 from gmb_hf.files import atomic_path, write_text
 from gmb_hf.language.config import BYTES, LanguageConfig
+from gmb_hf.pretrained import Source, find_tokenizer
 from gmb_hf.tasks.text import Piece, Tally, Text, described
 from gmb_hf.training.config import config_hash
-from gmb_hf.training.launch import on_main
+from gmb_hf.training.launch import on_main, silence_transformers
 
 Ids = NDArray[np.int64]
 
@@ -33,27 +35,87 @@ HASH = "tokenizer_hash"
 _MOST_UNUSED = 0.1  # share of the vocabulary: some models pad theirs to a round number
 
 
-def load_tokenizer(name: str | Path) -> Any:
-    """A tokenizer: "byte", a folder's, or one of the Hub; none that brings code of its own.
+def read_pretrained(
+    source: Source, auto_class: str, *, what: str = "loaded", **options: Any
+) -> Any:
+    """What an Auto class of transformers reads in the folder of a source, in silence.
 
     Raises:
-        InputError: there is none, the Hub cannot be reached, or it has no end of document.
+        InputError: it cannot be read; the message says that it could not be `what`.
     """
-    from transformers import AutoTokenizer, ByT5Tokenizer
+    import transformers
 
+    import gmb_hf.modeling  # noqa: F401 (makes its models known to the Auto classes)
+
+    try:
+        with silence_transformers():
+            return getattr(transformers, auto_class).from_pretrained(
+                source.folder, local_files_only=True, trust_remote_code=source.code, **options
+            )
+    except Exception as error:  # of transformers, safetensors or the model's code: many kinds
+        reason = (" ".join(str(error).split()) or type(error).__name__)[:300]
+        raise InputError(f"{source.place}: could not be {what}: {reason}") from None
+
+
+def load_network(source: Source, auto_class: str, kind: str) -> Any:
+    """A model with all of its weights, from safetensors, float32; `kind` says what it must be.
+
+    Raises:
+        InputError: it cannot be read, or weights are missing or of another shape.
+    """
+    network, report = read_pretrained(
+        source, auto_class, dtype=torch.float32, use_safetensors=True, output_loading_info=True
+    )
+    # transformers would draw missing weights at random, and random scores look like scores.
+    lacking = sorted({*report["missing_keys"], *map(str, report["mismatched_keys"])})
+    if lacking:
+        raise InputError(
+            f"{source.place}: {len(lacking)} of its weights are missing or of another shape, "
+            f"e.g. {lacking[0]}; it is no whole {kind}"
+        )
+    return network
+
+
+def tokenizer_source(name: str) -> Source:
+    """Where a tokenizer lies, in a folder or a repository of the Hub; "byte" lies in none.
+
+    Raises:
+        InputError: there is none, the Hub cannot be reached, or it brings code of its own.
+    """
     if name == BYTES:
+        return Source(BYTES, Path(), BYTES)
+    try:
+        return find_tokenizer(name)
+    except InputError as error:
+        raise _no_tokenizer(name, error) from None
+
+
+def load_tokenizer(name: str | Path | Source) -> Any:
+    """A tokenizer with an end of document: "byte", a folder's, or one of the Hub.
+
+    Raises:
+        InputError: as `tokenizer_source`; it cannot be loaded, or has no end of document.
+    """
+    from transformers import ByT5Tokenizer
+
+    source = name if isinstance(name, Source) else tokenizer_source(str(name))
+    if source.identity == BYTES:
         return ByT5Tokenizer(extra_ids=0)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(str(name), trust_remote_code=False)
-    except Exception as error:  # no such folder, no network, a broken file: each has its own
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(
-            f"tokenizer {str(name)!r} cannot be found or loaded ({reason}); the tokenizer "
-            f"{BYTES!r} needs no download"
-        ) from None
+        tokenizer = read_pretrained(source, "AutoTokenizer")
+    except InputError as error:
+        raise _no_tokenizer(source.place, error) from None
     if tokenizer.eos_token_id is None:
-        raise InputError(f"tokenizer {str(name)!r} has no end-of-document token (eos_token)")
+        raise InputError(f"tokenizer {source.place!r} has no end-of-document token (eos_token)")
     return tokenizer
+
+
+def _no_tokenizer(name: str, error: InputError) -> InputError:
+    reason = str(error).removeprefix(f"{name}: ")
+    return InputError(
+        f"tokenizer {name!r} cannot be found or loaded ({reason}); the tokenizer {BYTES!r} needs "
+        "no download"
+    )
 
 
 def tokenizer_hash(tokenizer: Any) -> str:
@@ -241,7 +303,8 @@ def prepare_corpus(
     Raises:
         InputError: a text cannot be read or is too short, or there is no such tokenizer.
     """
-    tokenizer = load_tokenizer(config.text.tokenizer)
+    source = tokenizer_source(config.text.tokenizer)
+    tokenizer = load_tokenizer(source)
 
     def write(name: str, chosen: Sequence[Text]) -> Any:
         path = folder / "tokens" / f"{name}.bin"
@@ -265,4 +328,5 @@ def prepare_corpus(
         "test_content_hash": test_hash,
     }
     about = {"texts": described(texts), **{name: learned.about[name] for name in counts}}
+    about["tokenizer"] = source.identity
     return Corpus(train_ids, test_ids, tokenizer, about, identity)

@@ -25,13 +25,15 @@ from gmb_hf.language.data import (
     TRAINING_TEXT,
     check_together,
     encoded,
+    load_network,
     load_tokenizer,
     tokenizer_hash,
 )
+from gmb_hf.pretrained import find_model
 from gmb_hf.report import style
 from gmb_hf.tables import Column, Table
 from gmb_hf.tasks.text import Piece, Tally, Text, TextFile, TextScore, unigram_score
-from gmb_hf.training.launch import chosen_device, silence_transformers
+from gmb_hf.training.launch import chosen_device
 
 BATCH = 16
 
@@ -39,49 +41,35 @@ BATCH = 16
 class Checkpoint(NamedTuple):
     """A causal language model in evaluation mode, its tokenizer, and what it was trained on.
 
-    `training_text` is what `training_text.json` says; None where there is none.
+    `training_text` is what `training_text.json` says, None where there is none; `identity` is by
+    what the model is known, as `Source` has it.
     """
 
     model: nn.Module
     tokenizer: Any
     training_text: Mapping[str, Any] | None
+    identity: str
 
 
 def load_checkpoint(place: str) -> Checkpoint:
-    """The model and the tokenizer of a folder, or of a repository of the Hub.
+    """The model and the tokenizer of a folder, or of a repository of the Hub (NAME or NAME@REV).
 
     Raises:
-        InputError: there is no model, no tokenizer, or the tokenizer is another model's.
+        InputError: there is no model, no tokenizer, or the tokenizer is another model's; weights
+            that are no safetensors, are missing, or lie outside the folder.
     """
-    from transformers import AutoModelForCausalLM
-
-    import gmb_hf.modeling  # noqa: F401 (makes its models known to the Auto classes)
-
-    folder = Path(place)
-    if folder.exists() and not (folder / "config.json").is_file():
-        raise InputError(f"{place}: holds no model (no config.json); save_pretrained writes one")
-    if folder.exists() and not (folder / "tokenizer_config.json").is_file():
+    source = find_model(place, trust_remote_code=None)
+    if not (source.folder / "tokenizer_config.json").is_file():
         raise InputError(
             f"{place}: holds a model but no tokenizer; save it there too: "
             "tokenizer.save_pretrained(folder)"
         )
-    if not folder.exists() and (place.startswith((".", "/", "~")) or place.count("/") > 1):
-        raise InputError(f"{place}: there is no such folder")
-    try:
-        with silence_transformers():
-            # Unsaid, transformers would ask at the terminal whether code may run.
-            model = AutoModelForCausalLM.from_pretrained(
-                place, dtype=torch.float32, trust_remote_code=False
-            )
-    except Exception as error:  # no such repository, no network, a broken file: many kinds
-        reason = " ".join((str(error).strip() or type(error).__name__).split())
-        here = "" if folder.exists() else "is no folder here, and as a model of the Hub "
-        raise InputError(f"{place}: {here}could not be loaded: {reason}") from None
-    tokenizer = load_tokenizer(place)
+    model = load_network(source, "AutoModelForCausalLM", "causal language model")
+    tokenizer = load_tokenizer(source)
     check_together(place, model.config, tokenizer)
-    note = folder / TRAINING_TEXT
+    note = source.folder / TRAINING_TEXT
     training_text = json.loads(note.read_text(encoding="utf-8")) if note.is_file() else None
-    return Checkpoint(model.eval(), tokenizer, training_text)
+    return Checkpoint(model.eval(), tokenizer, training_text, source.identity)
 
 
 class Windows(NamedTuple):
@@ -268,7 +256,8 @@ class Heldout:
 
     Attributes:
         rows: by text, in it by model, baselines last.
-        models: name -> place, parameters, windows, tokenizer's hash and size of vocabulary.
+        models: name -> place, commit or hash, parameters, windows, tokenizer's hash and size of
+            vocabulary.
         texts: name -> source, separator, bytes, documents, content hash, fingerprint.
     """
 
@@ -328,7 +317,7 @@ def evaluate_heldout(
     tallies: dict[str, Tally] = {}
     baselines: dict[str, list[int]] = {}
     for name, place in _named(checkpoints).items():
-        model, tokenizer, training_text = load_checkpoint(place)
+        model, tokenizer, training_text, identity = load_checkpoint(place)
         longest = getattr(model.config, "max_position_embeddings", None)
         if longest is None:
             raise InputError(f"{place}: its config has no max_position_embeddings")
@@ -336,6 +325,7 @@ def evaluate_heldout(
         model, held = model.to(chosen), training_text or {}
         models[name] = {
             "checkpoint": place,
+            "identity": identity,
             # Shared ones count once.
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "block": cut.block,

@@ -390,6 +390,7 @@ def _write_log(config: LanguageConfig, seed: int, log: Rows, corpus: Corpus, fol
         "model": config.model.name,
         "config": {**config.identity(), "texts": corpus.identity},
         "checkpoint_every_steps": config.training.checkpoint_every,
+        "tokenizer": corpus.about["tokenizer"],
         "versions": {"gmb_hf": __version__, "torch": torch.__version__},
     }
     log.log([seed], made_by).write(folder / "logs" / f"seed_{seed}.parquet")

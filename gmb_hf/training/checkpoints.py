@@ -23,6 +23,7 @@ from torch import Tensor
 from gmb_hf.errors import InputError, first_of
 from gmb_hf.files import clear_os_errors, write_bytes, write_text
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
+from gmb_hf.pretrained import find_model
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training.config import first_difference, format_seeds
 from gmb_hf.training.launch import silence_transformers
@@ -330,12 +331,13 @@ def load_model(folder: str | Path) -> GrokkingTransformerForCausalLM:
         InputError: there is none, it is another kind of model, or weights are missing or of
             another shape.
     """
-    if not (Path(folder) / "config.json").is_file():
+    if not Path(folder).exists():
         raise InputError(f"{folder}: holds no model (no config.json); save_pretrained writes one")
+    source = find_model(str(folder), trust_remote_code=None)
     try:
         with silence_transformers():
             model, about = GrokkingTransformerForCausalLM.from_pretrained(
-                folder, output_loading_info=True
+                source.folder, output_loading_info=True, use_safetensors=True
             )
     except (OSError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())

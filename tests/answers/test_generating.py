@@ -17,10 +17,11 @@ from transformers import AutoModelForCausalLM, ByT5Tokenizer
 from gmb_hf.answers import generating
 from gmb_hf.answers.files import read_answers, read_prompts
 from gmb_hf.answers.generating import Sampling, about_path, generate
-from gmb_hf.answers.models import Model, Saved, find_checkpoints, find_model
+from gmb_hf.answers.models import Model, Saved, find_checkpoints
 from gmb_hf.errors import InputError
 from gmb_hf.files import claim
 from gmb_hf.language.train import continuations
+from gmb_hf.pretrained import find_model
 from gmb_hf.runs.runlog import RunLog
 
 PROMPTS = ("the ", "a cat", "the dog ", "bird")

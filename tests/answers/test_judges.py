@@ -30,8 +30,8 @@ from transformers import (
 )
 
 from gmb_hf.answers.judges import Asking, Judge, load_judge
-from gmb_hf.answers.models import find_model
 from gmb_hf.errors import InputError
+from gmb_hf.pretrained import find_model
 
 PAIRS = [
     ("the ", "cat sat ."),

@@ -151,7 +151,10 @@ def test_what_is_refused(folder: Path, tmp_path: Path):
     model, text = folder / "dense", f"a={folder}/a.txt"
     broken = copied(model, tmp_path / "broken")
     (broken / "model.safetensors").write_bytes(b"none")
+    pickled = copied(model, tmp_path / "pickled")
+    (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
     for checkpoint, given, message in [
+        ([pickled], [text], "pickled: holds no weights as safetensors, and pickles are not loaded"),
         ([tmp_path / "none"], [text], "none: there is no such folder"),
         ([tmp_path], [text], "holds no model (no config.json)"),
         ([broken], [text], "broken: could not be loaded: "),

@@ -122,3 +122,21 @@ def test_what_the_hub_does_not_have(
     published(hub, "acme/empty", {"README.md": b"nothing"})
     said = commands.refused(*rating(answers, "acme/empty"))
     assert "it holds no model (no config.json)" in said
+
+
+def test_heldout_records_the_commit(
+    hub: Hub, commands: Terminal, files: dict[str, bytes], tmp_path: Path
+) -> None:
+    first = published(hub, "acme/model", files).sha
+    published(hub, "acme/model", {**files, "README.md": b"another commit"})
+    (tmp_path / "a.txt").write_text("once upon a time\n")
+    out, text = tmp_path / "out", f"a={tmp_path}/a.txt"
+    heldout = ("heldout", "--text", text, "--no-figures", "--out", out, "--checkpoint")
+    commands.done(*heldout, f"m=acme/model@{first}")
+    (about,) = json.loads((out / "heldout.json").read_text())["models"].values()
+    assert about["identity"] == f"acme/model@{first}"
+    pickled = {name: held for name, held in files.items() if "safetensors" not in name}
+    published(hub, "acme/pickled", {**pickled, "pytorch_model.bin": b"a pickle"})
+    said = commands.refused(*heldout, "acme/pickled")
+    assert said.startswith("acme/pickled: holds no weights as safetensors, and pickles are not")
+    assert not any("pytorch_model.bin" in request for request in hub.requests)

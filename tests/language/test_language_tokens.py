@@ -100,7 +100,7 @@ def test_code_that_comes_with_a_tokenizer_is_not_run_nor_offered(
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(held))
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "theirs"}))
     monkeypatch.setattr("builtins.input", lambda _: pytest.fail("asked at the terminal"))
-    with pytest.raises(InputError, match=r"cannot be found or loaded .*contains custom code"):
+    with pytest.raises(InputError, match=r"cannot be found or loaded .*auto_map.*is not run"):
         load_tokenizer(tmp_path)
 
 
