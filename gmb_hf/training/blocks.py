@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -299,55 +299,6 @@ def output_head(weights: Weights) -> tuple[Tensor, Tensor]:
     return normed_linear(weights, "model.norm", head)
 
 
-def after_attention(
-    weights: Weights,
-    layer: str,
-    mixed: Tensor,
-    residual: Tensor,
-    activation: str,
-    workspace: Workspace,
-    application: int = 0,
-) -> Tensor:
-    """The rest of a block: attention joins the residual stream, then the MLP; [S, m, d].
-
-    Args:
-        weights: of the models.
-        layer: its name in `weights`.
-        mixed, residual: the mixed values and the states that they are added to, [S, m, d] each.
-        activation: of the MLP.
-        workspace: as in `mlp_block`.
-        application: how often the layer has been applied before in the same forward.
-    """
-    out = weights[f"{layer}.attention.out.weight"].transpose(1, 2)
-    bias = weights[f"{layer}.attention.out.bias"].unsqueeze(1)
-    states = torch.baddbmm(residual + bias, mixed, out)
-    return feed_forward(weights, layer, states, activation, workspace, application)
-
-
-def feed_forward(
-    weights: Weights,
-    layer: str,
-    states: Tensor,
-    activation: str,
-    workspace: Workspace,
-    application: int = 0,
-) -> Tensor:
-    """The MLP of a block with its residual, [S, m, d]; the arguments are as above."""
-    up, up_bias = normed_linear(
-        weights, f"{layer}.norm_2", f"{layer}.mlp.up.weight", f"{layer}.mlp.up.bias"
-    )
-    return mlp_block(
-        states,
-        up,
-        up_bias,
-        weights[f"{layer}.mlp.down.weight"],
-        weights[f"{layer}.mlp.down.bias"].unsqueeze(1),
-        activation=activation,
-        workspace=workspace,
-        name=f"{layer}/{application}",
-    )
-
-
 class _Take(torch.autograd.Function):
     """Rows picked out of stacked tables; the gradient adds up in a fixed order."""
 
@@ -503,63 +454,92 @@ class Trace:
     slow: list[Tensor] = field(default_factory=list)
 
 
-class Rows(Protocol):
-    """The rows whose states are looped."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Blocks(ABC):
+    """The blocks of all models over the states of their rows, as short as they can be.
 
+    The slow block of the last cycle, and the halting unit of every cycle, see the asked rows alone.
+
+    Attributes:
+        weights: of the models.
+        layout: their shape, with at least 2 layers where there are loops.
+        workspace: buffers that the caller keeps between steps.
+        start: the embedding, in the form in which the first layer takes it.
+    """
+
+    weights: Weights
+    layout: Layout
+    workspace: Workspace
+    start: Tensor
+
+    @abstractmethod
     def block(self, layer: int, application: int, states: Tensor, *, asked_alone: bool) -> Tensor:
         """The states after a layer, of all rows or of the asked ones.
 
-        `application` counts how often the block of the layer has been applied, from 0; the states
-        of the very first one are those that `final_states` was given.
+        `application` counts how often the layer has been applied before; the states of the very
+        first one are `start`.
         """
 
     def embedded(self) -> Tensor:
         """The embedding of all rows, [S, m, d]."""
+        return self.start
 
+    @abstractmethod
     def asked(self, states: Tensor) -> Tensor:
         """The asked ones of all rows, [S, m, d] -> [S, n, d]."""
 
+    def after_attention(
+        self, layer: int, application: int, mixed: Tensor, residual: Tensor
+    ) -> Tensor:
+        """The rest of a block: mixed values join the residual stream, then the MLP; [S, m, d]."""
+        place = f"model.layers.{layer}.attention.out"
+        out, bias = self.weights[f"{place}.weight"], self.weights[f"{place}.bias"].unsqueeze(1)
+        states = torch.baddbmm(residual + bias, mixed, out.transpose(1, 2))
+        return self.feed_forward(layer, application, states)
 
-def final_states(
-    weights: Weights, layout: Layout, first: Tensor, rows: Rows, trace: Trace | None = None
-) -> Tensor:
-    """The state that the answer is read from, before the final norm: [S, n, d].
+    def feed_forward(self, layer: int, application: int, states: Tensor) -> Tensor:
+        """The MLP of a block with its residual, [S, m, d]."""
+        weights, place = self.weights, f"model.layers.{layer}"
+        mlp = f"{place}.mlp"
+        up = normed_linear(weights, f"{place}.norm_2", f"{mlp}.up.weight", f"{mlp}.up.bias")
+        down = weights[f"{mlp}.down.weight"], weights[f"{mlp}.down.bias"].unsqueeze(1)
+        return mlp_block(
+            states,
+            *up,
+            *down,
+            activation=self.layout.activation,
+            workspace=self.workspace,
+            name=f"{place}/{application}",
+        )
 
-    It does to all models what `gmb_hf.modeling` does to one, as short as it can be: the slow block
-    of the last cycle, and the halting unit of every cycle, see the query rows alone.
+    def final_states(self, trace: Trace | None = None) -> Tensor:
+        """The state that the answer is read from, before the final norm: [S, n, d].
 
-    Args:
-        weights: of the models.
-        layout: of the models, with at least 2 layers where there are loops.
-        first: the embedding, in the form in which the first layer takes it.
-        rows: what applies a layer to them.
-        trace: is given the states of all steps of a model with loops.
-    """
-    loops, slow_layer = layout.loops, layout.layers - 1
-    if loops is None:
-        for layer in range(layout.layers):
-            first = rows.block(layer, 0, first, asked_alone=layer == slow_layer)
-        return first
-    embedded, states, ends = rows.embedded(), first, list[Tensor]()
-    slow: Tensor | float = 0.0
-    for cycle in range(loops.cycles):
-        last = cycle == loops.cycles - 1
-        for step in range(loops.inner_steps):
-            application = cycle * loops.inner_steps + step
-            for layer in range(slow_layer):
-                states = rows.block(layer, application, states, asked_alone=False)
-            fast = normalise(states)
-            if trace is not None:
-                trace.fast.append(rows.asked(fast))
-            if step < loops.inner_steps - 1:
-                states = embedded + fast + slow
-        slow = normalise(rows.block(slow_layer, cycle, fast + slow, asked_alone=last))
-        ends.append(slow if last else rows.asked(slow))
-        if not last:
-            states = embedded + fast + slow
-    if trace is not None:
-        trace.slow.extend(ends)
-    return halting_mean(halting_logits(weights, ends), ends) if loops.halting else ends[-1]
+        `trace` is given the states of all steps of a model with loops.
+        """
+        loops, slow_layer, states = self.layout.loops, self.layout.layers - 1, self.start
+        if loops is None:
+            for layer in range(self.layout.layers):
+                states = self.block(layer, 0, states, asked_alone=layer == slow_layer)
+            return states
+        embedded, fast, ends = self.embedded(), states, list[Tensor]()
+        slow: Tensor | float = 0.0
+        for cycle in range(loops.cycles):
+            last = cycle == loops.cycles - 1
+            for step in range(loops.inner_steps):
+                application = cycle * loops.inner_steps + step
+                if application:
+                    states = embedded + fast + slow
+                for layer in range(slow_layer):
+                    states = self.block(layer, application, states, asked_alone=False)
+                fast = normalise(states)
+                if trace is not None:
+                    trace.fast.append(self.asked(fast))
+            slow = normalise(self.block(slow_layer, cycle, fast + slow, asked_alone=last))
+            ends.append(slow if last else self.asked(slow))
+        if trace is not None:
+            trace.slow.extend(ends)
+        return halting_mean(halting_logits(self.weights, ends), ends) if loops.halting else ends[-1]
 
 
 def halting_logits(weights: Weights, ends: Sequence[Tensor]) -> list[Tensor]:

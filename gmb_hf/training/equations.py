@@ -39,15 +39,13 @@ from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.tasks.task import EquationTokens
 from gmb_hf.training.blocks import (
     LAYER_NORM_EPSILON,
+    Blocks,
     Forward,
     Layout,
     Trace,
     Weights,
     Workspace,
-    after_attention,
     answer_loss,
-    feed_forward,
-    final_states,
     head_logits,
     normalise,
     normed_linear,
@@ -616,55 +614,23 @@ def attend_rows(
     return mixed, states
 
 
-def answer_states(
-    weights: Weights,
-    layout: EquationLayout,
-    equations: Equations,
-    workspace: Workspace,
-    trace: Trace | None = None,
-) -> Tensor:
-    """The residual stream at EQ after the last layer, before the final norm: [S, n, d].
-
-    Args:
-        weights: of the models.
-        layout: their shape and the task's tokens.
-        equations: of every seed.
-        workspace: buffers that the caller keeps between steps.
-        trace: is given the states of all steps of a model with loops.
-    """
-    embedded = _embedded(weights, layout)
-    if layout.blend_window:
-        blending = weights["model.blend.alpha"], weights["model.blend.offsets"]
-        if _by_pairs(layout, equations):
-            blended, layer = blend_sums(*blending, embedded), "model.layers.0"
-            states = attend_pairs(weights, layer, layout.heads, *blended)
-            states = take(states, equations.pair)
-            return feed_forward(weights, layer, states, layout.activation, workspace)
-        embedded = blend(*blending, embedded, equations)
-    # [S, 2p + 3, d] or, where embeddings are blended, the rows of a later layer.
-    states = torch.cat(embedded, dim=1)
-    rows = _Rows(weights, layout, equations, workspace, states)
-    return final_states(weights, layout, states, rows, trace)
-
-
 def _by_pairs(layout: EquationLayout, equations: Equations) -> bool:
     """Whether EQ alone attends to blended embeddings, and most pairs are asked for."""
     few = layout.residues**2 > MAX_PAIRS * equations.answers.shape[1]
     return bool(layout.blend_window) and layout.layers == 1 and not layout.sorts and not few
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """The rows of the five positions, and the blocks over them; EQ is asked."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Positions(Blocks):
+    """The blocks over the rows of the five positions, [S, 1 + 2p + 2n, d]; EQ is asked, [S, n, d].
 
-    weights: Weights
+    `start` is [S, 2p + 3, d] or, where embeddings are blended, the rows of a later layer.
+    """
+
     layout: EquationLayout
     equations: Equations
-    workspace: Workspace
-    start: Tensor  # the embedding, as the first layer takes it
 
     def block(self, layer: int, application: int, states: Tensor, *, asked_alone: bool) -> Tensor:
-        """The states after a layer, [S, 1 + 2p + 2n, d], or those at EQ, [S, n, d]."""
         weights, layout, equations = self.weights, self.layout, self.equations
         prefix = f"model.layers.{layer}"
         # A layer that is mixed afterwards is needed at every position, also if it is the last.
@@ -677,10 +643,7 @@ class _Rows:
         projected = query, *key_value.split(states.shape[2], dim=-1)
         attend = attend_tables if by_tables else attend_rows
         mixed, residual = attend(projected, states, layout, equations, equals_alone)
-        activation = layout.activation
-        states = after_attention(
-            weights, prefix, mixed, residual, activation, self.workspace, application
-        )
+        states = self.after_attention(layer, application, mixed, residual)
         if layout.sorts:
             alpha, tau = weights[f"{prefix}.sort.alpha"], weights[f"{prefix}.sort.tau"]
             parts = states.split(row_counts(layout, equations), dim=1)
@@ -689,15 +652,37 @@ class _Rows:
         return states
 
     def embedded(self) -> Tensor:
-        """The embedding of all rows, [S, 1 + 2p + 2n, d]."""
-        if self.layout.blend_window:
-            return self.start
-        return table_rows(self.start, self.layout, self.equations)
+        blended = self.layout.blend_window
+        return self.start if blended else table_rows(self.start, self.layout, self.equations)
 
     def asked(self, states: Tensor) -> Tensor:
-        """Those at EQ, [S, n, d]."""
         equals: Tensor = states.split(row_counts(self.layout, self.equations), dim=1)[4]
         return equals
+
+
+def answer_states(
+    weights: Weights,
+    layout: EquationLayout,
+    equations: Equations,
+    workspace: Workspace,
+    trace: Trace | None = None,
+) -> Tensor:
+    """The residual stream at EQ after the last layer, before the final norm: [S, n, d].
+
+    `workspace` and `trace` are as in `Blocks`.
+    """
+    embedded = _embedded(weights, layout)
+    if layout.blend_window:
+        blending = weights["model.blend.alpha"], weights["model.blend.offsets"]
+        if _by_pairs(layout, equations):
+            blended = blend_sums(*blending, embedded)
+            pairs = attend_pairs(weights, "model.layers.0", layout.heads, *blended)
+            states = take(pairs, equations.pair)
+            rows = _Positions(weights, layout, workspace, states, equations)
+            return rows.feed_forward(0, 0, states)
+        embedded = blend(*blending, embedded, equations)
+    start = torch.cat(embedded, dim=1)
+    return _Positions(weights, layout, workspace, start, equations).final_states(trace)
 
 
 def answer_losses(
@@ -743,10 +728,8 @@ class EquationForward(Forward):
 
 def _embedded(weights: Weights, layout: EquationLayout) -> list[Tensor]:
     """Token and position of BOS, a (p rows), OP, b (p rows) and EQ, [S, rows, d] each."""
-    tokens, positions = (
-        weights["model.embed_tokens.weight"],
-        weights["model.embed_positions.weight"],
-    )
+    tokens = weights["model.embed_tokens.weight"]
+    positions = weights["model.embed_positions.weight"]
     residues = tokens[:, : layout.residues]
     rows = [
         tokens[:, layout.bos : layout.bos + 1],

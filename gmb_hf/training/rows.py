@@ -34,13 +34,12 @@ from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.modeling.mixers import Mixer, mixers_of
 from gmb_hf.training.blocks import (
     LAYER_NORM_EPSILON,
+    Blocks,
     Forward,
     Layout,
     Trace,
     Weights,
     Workspace,
-    after_attention,
-    final_states,
     head_gradients,
     head_logits,
     normalise,
@@ -377,30 +376,6 @@ class RowLayout(Layout):
         )
 
 
-def asked_states(
-    weights: Weights,
-    layout: RowLayout,
-    tree: RowTree,
-    workspace: Workspace,
-    trace: Trace | None = None,
-) -> Tensor:
-    """The residual stream at the asked nodes, before the final norm: [S, K, d].
-
-    Args:
-        weights: of the models.
-        layout: their shape.
-        tree: the rows, and the positions whose next token counts.
-        workspace: buffers that the caller keeps between steps.
-        trace: is given the states of all steps of a model with loops, at the same nodes.
-    """
-    tokens = take(weights["model.embed_tokens.weight"], tree.tokens)
-    positions = take(weights["model.embed_positions.weight"], tree.positions)
-    states = take(tokens + positions, tree.pair)  # [S, N, d]
-    states = _mix(weights, "model", layout.embedding_mixers, states, tree)
-    rows = _Nodes(weights, layout, tree, workspace, states)
-    return final_states(weights, layout, states, rows, trace)
-
-
 class RowForward(Forward):
     """The forward over any rows of any positions.
 
@@ -416,7 +391,7 @@ class RowForward(Forward):
         self._workspace = Workspace()
 
     def losses(self, weights: Weights, *, keep_logits: bool = False) -> tuple[Tensor, Tensor]:
-        states = asked_states(weights, self.layout, self.tree, self._workspace)
+        states = Nodes.of(weights, self.layout, self.tree, self._workspace).final_states()
         losses = target_loss(states, *output_head(weights), self.tree.targets)
         if not keep_logits:
             return losses, losses.new_empty(0)
@@ -425,7 +400,7 @@ class RowForward(Forward):
     @torch.no_grad()
     def logits(self, weights: Weights, trace: Trace | None = None) -> tuple[Tensor, Tensor]:
         nodes = self.tree.answer_nodes
-        states = asked_states(weights, self.layout, self.tree, Workspace(), trace)
+        states = Nodes.of(weights, self.layout, self.tree, Workspace()).final_states(trace)
         if trace is not None:
             trace.fast = [take(states, nodes) for states in trace.fast]
             trace.slow = [take(states, nodes) for states in trace.slow]
@@ -442,24 +417,29 @@ class RowForward(Forward):
         for index in range(len(self.answers)):
             one = {name: weight[index : index + 1] for name, weight in weights.items()}
             tree = self.tree.of_model(index)
-            states = asked_states(one, self.layout, tree, Workspace())
+            states = Nodes.of(one, self.layout, tree, Workspace()).final_states()
             results.append(target_results(states, *output_head(one), tree.targets))
         losses, accuracies = zip(*results, strict=True)
         return torch.cat(losses), torch.cat(accuracies)
 
 
-@dataclass(frozen=True, slots=True)
-class _Nodes:
-    """All nodes of a tree, and the blocks over them."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Nodes(Blocks):
+    """The blocks over all nodes of a tree, [S, N, d]; those that are asked, [S, K, d], are read."""
 
-    weights: Weights
     layout: RowLayout
     tree: RowTree
-    workspace: Workspace
-    start: Tensor
+
+    @classmethod
+    def of(cls, weights: Weights, layout: RowLayout, tree: RowTree, workspace: Workspace) -> Nodes:
+        """Those of a tree, begun with the embedding."""
+        tokens = take(weights["model.embed_tokens.weight"], tree.tokens)
+        positions = take(weights["model.embed_positions.weight"], tree.positions)
+        states = take(tokens + positions, tree.pair)
+        start = _mix(weights, "model", layout.embedding_mixers, states, tree)
+        return cls(weights, layout, workspace, start, tree)
 
     def block(self, layer: int, application: int, states: Tensor, *, asked_alone: bool) -> Tensor:
-        """The states after a layer, [S, N, d], or those of the asked nodes, [S, K, d]."""
         weights, layout, tree = self.weights, self.layout, self.tree
         prefix = f"model.layers.{layer}"
         few = asked_alone and not layout.block_mixers
@@ -475,19 +455,11 @@ class _Nodes:
             seen = key_value[:, : tree.shared]
             of_shared = attend_visible(of_shared, seen, tree.visible, layout.heads)
             mixed = torch.cat([of_shared, mixed], dim=1)
-        activation = layout.activation
-        states = after_attention(
-            weights, prefix, mixed, residual, activation, self.workspace, application
-        )
+        states = self.after_attention(layer, application, mixed, residual)
         states = _mix(weights, prefix, layout.block_mixers, states, tree)
-        return asked_nodes(states, tree) if asked_alone and not few else states
-
-    def embedded(self) -> Tensor:
-        """The embedding of all nodes, [S, N, d]."""
-        return self.start
+        return self.asked(states) if asked_alone and not few else states
 
     def asked(self, states: Tensor) -> Tensor:
-        """Those of the asked nodes, [S, K, d]."""
         return asked_nodes(states, self.tree)
 
 
