@@ -375,9 +375,8 @@ class ModelObserver:
 
     def remember(self, model: nn.Module) -> None:
         """Keep the weights before the update that leads to the next checkpoint."""
-        if self.remembers:
-            weights = ModelWeights(model, self._parts).named
-            self._before = {name: weight.clone() for name, weight in weights.items()}
+        weights = ModelWeights(model, self._parts).named if self.remembers else {}
+        self._before = {name: weight.clone() for name, weight in weights.items()}
 
     def measure(self, model: nn.Module, step: int) -> dict[str, float]:
         """The observables that are needed, of a PreTrainedModel, whole and not wrapped.
@@ -443,11 +442,10 @@ class ModelObserver:
         return found
 
     def _gini(self, matrix: Tensor) -> Tensor:
-        residues = self._parts.residues
+        residues, rows = self._parts.residues, matrix.shape[1]
         assert residues is not None
-        if matrix.shape[1] < residues:
-            found = f"the matrix has {matrix.shape[1]} rows"
-            raise InputError(f"parts: residues is {residues}, but {found}")
+        if rows < residues:
+            raise InputError(f"parts: residues is {residues}, but the matrix has {rows} rows")
         basis = measures.fourier_basis(residues).to(matrix)
         return measures.fourier_gini(matrix[:, :residues], basis)
 

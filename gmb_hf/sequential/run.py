@@ -203,7 +203,7 @@ def train_group(
     states = folder.states(config, variant)
     saved = states.load(seeds)
     if saved is not None:
-        phases.load_state(saved.tensors, saved.rows)
+        phases.load_state(saved[0], saved[2])
     else:
         phases.matrix.append(phases.evaluate())
     done = sum(config.steps[: phases.phase]) + (phases.step if phases.phase < last else 0)

@@ -127,15 +127,6 @@ class Rows:
         )
 
 
-@dataclass(frozen=True)
-class Saved:
-    """A saved state: tensors of the ensemble, the last predictions, and the rows."""
-
-    tensors: dict[str, Tensor]
-    predictions: Tensor | None
-    rows: Rows
-
-
 def group_name(seeds: Sequence[int]) -> str:
     """A file name for a group of seeds, e.g. `seeds-0-35-n36`; with gaps also a hash of them."""
     first, last, count = min(seeds), max(seeds), len(seeds)
@@ -187,8 +178,8 @@ class States:
         # Through bytes: safetensors' own writer does not say readably that a disk is full.
         write_bytes(self.path(seeds), safetensors.torch.save(content, metadata=about))
 
-    def load(self, seeds: Sequence[int]) -> Saved | None:
-        """What `save` wrote of these seeds; None where they have no state.
+    def load(self, seeds: Sequence[int]) -> tuple[dict[str, Tensor], Tensor | None, Rows] | None:
+        """Tensors, last predictions and rows as `save` wrote them; None where there is no state.
 
         Raises:
             InputError: the file is no state that this package wrote, or one of another config.
@@ -199,7 +190,7 @@ class States:
         about = self._about(path)
         content = safetensors.torch.load_file(path)
         values = {name: list(content.pop(_ROW + name).numpy()) for name in about["columns"]}
-        return Saved(content, content.pop(_PREDICTIONS, None), Rows(about["steps"], values))
+        return content, content.pop(_PREDICTIONS, None), Rows(about["steps"], values)
 
     def drop(self, seeds: Sequence[int]) -> None:
         """Remove the state of a group that has finished."""

@@ -329,7 +329,7 @@ class TaskSettings(Settings):
 
     def identity(self) -> dict[str, Any]:
         """What decides the rows, as plain data: the fields that the task has."""
-        fields = dataclasses.asdict(self)
+        fields = asdict(self)
         for name in ("name",) if self.name is None else OF_MODULAR_TASKS:
             del fields[name]
         return fields
@@ -497,22 +497,22 @@ _ALWAYS_WRITTEN = (
     "coverage_min",
     "window_sweep",
 )
-# Sections of a design that the config says elsewhere, or that the logs say.
-_NOT_OF_A_CONFIG = ("boundary", "candidates")
+# Key in the `benchmark` section -> field of the design, and back.
+_DESIGN_NAMES = {
+    Design.views(name).get("preset", name): name
+    for name, place in Design.places().items()
+    if place.partition(".")[0] not in ("boundary", "candidates")  # said elsewhere, or by the logs
+}
+_DESIGN_KEYS = {name: key for key, name in _DESIGN_NAMES.items()}
 
 
-def _design_names() -> dict[str, str]:
-    """Key in the `benchmark` section -> field of the design."""
-    return {
-        Design.views(name).get("preset", name): name
-        for name, place in Design.places().items()
-        if place.partition(".")[0] not in _NOT_OF_A_CONFIG
-    }
+def _design_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields by their keys in the `benchmark` section or by the names of `Design`, by the names."""
+    return {_DESIGN_NAMES.get(key, key): value for key, value in fields.items()}
 
 
 def _spelled(name: str, value: str | None = None) -> str:
-    keys = {name: key for key, name in _design_names().items()}
-    return f"benchmark.{keys.get(name, name)}" + (f"={value}" if value else "")
+    return f"benchmark.{_DESIGN_KEYS.get(name, name)}" + (f"={value}" if value else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -535,50 +535,37 @@ class DesignSettings(Settings):
         Raises:
             InputError: a field is unknown or out of range.
         """
-        names = _design_names()
-        given = {names.get(key, key): value for key, value in fields.items()}
+        given = _design_fields(fields)
+        of_event = _of_this_event(given)
         try:
-            checked = Design.of({**_STANDARD, **_of_this_event(given)})
+            checked = Design.of({**_STANDARD, **of_event})
         except InputError as error:
             raise error.reworded(Design.reworded(str(error), _spelled)) from None
-        changes = {
-            name: None if value is None else getattr(checked, name)
-            for name, value in _of_this_event(given).items()
-        }
-        changes |= {name: value for name, value in given.items() if name not in changes}
-        settings = cls(
-            {name: value for name, value in changes.items() if value != _standard(name)},
-            combination,
-        )
-        settings._check(checked)
-        return settings
-
-    def _check(self, design: Design) -> None:
-        """What holds of designs for our own runs, whose metric is an accuracy."""
-        if design.horizon >= design.safe_gap:
+        parsed = {name: getattr(checked, name) for name in of_event if of_event[name] is not None}
+        changes = {**of_event, **given, **parsed}
+        changes = {name: value for name, value in changes.items() if value != _standard(name)}
+        # What holds of designs for our own runs, whose metric is an accuracy.
+        if checked.horizon >= checked.safe_gap:
             raise InputError(
-                f"benchmark.horizon={design.horizon} must be less than "
-                f"benchmark.safe_gap={design.safe_gap}; else a window is positive and negative"
+                f"benchmark.horizon={checked.horizon} must be less than "
+                f"benchmark.safe_gap={checked.safe_gap}; else a window is positive and negative"
             )
-        fraction("benchmark.jump_threshold", design.jump_threshold)
-        floor = self.changes.get("theta_floor")
-        if floor is not None:
-            fraction("benchmark.event_floor", floor, closed=True)
+        fraction("benchmark.jump_threshold", checked.jump_threshold)
+        if changes.get("theta_floor") is not None:
+            fraction("benchmark.event_floor", changes["theta_floor"], closed=True)
+        return cls(changes, combination)
 
     @classmethod
     def hints(cls) -> dict[str, Any]:
         """Key in the `benchmark` section -> type."""
         fields = Design.model_fields
-        return {key: fields[name].annotation for key, name in _design_names().items()} | {
-            "combination": bool
-        }
+        kinds: dict[str, Any] = {key: fields[name].annotation for name, key in _DESIGN_KEYS.items()}
+        return {**kinds, "combination": bool}
 
     def replace(self, **fields: Any) -> DesignSettings:
         """A copy with some fields changed."""
         combination = fields.pop("combination", self.combination)
-        names = _design_names()
-        given = {names.get(key, key): value for key, value in fields.items()}
-        return self.of(combination, **{**self.changes, **given})
+        return self.of(combination, **{**self.changes, **_design_fields(fields)})
 
     def design(self, **more: Any) -> Design:
         """The design, with more of its fields."""
@@ -586,10 +573,9 @@ class DesignSettings(Settings):
 
     def to_dict(self) -> dict[str, Any]:
         """The `benchmark` section as plain data."""
-        keys = {name: key for key, name in _design_names().items()}
         names = [*_ALWAYS_WRITTEN, *(name for name in self.changes if name not in _ALWAYS_WRITTEN)]
         values = {name: self.changes.get(name, _standard(name)) for name in names}
-        plain = {keys[name]: _plain_value(value) for name, value in values.items()}
+        plain = {_DESIGN_KEYS[name]: _plain_value(value) for name, value in values.items()}
         return {**plain, "combination": self.combination}
 
 
@@ -631,13 +617,9 @@ class RunConfig(Config):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain nested dictionaries."""
-        sections = ("task", "model", "training")
-        return {
-            "preset": self.preset,
-            **{name: dataclasses.asdict(getattr(self, name)) for name in sections},
-            "benchmark": self.benchmark.to_dict(),
-            "seeds": dataclasses.asdict(self.seeds),
-        }
+        sections = {name: asdict(getattr(self, name)) for name in ("task", "model", "training")}
+        design = {"benchmark": self.benchmark.to_dict(), "seeds": asdict(self.seeds)}
+        return {"preset": self.preset, **sections, **design}
 
     def judged_by(self, **fields: Any) -> RunConfig:
         """A config with some fields of the design changed, by the names that `Design` has for them.
@@ -684,10 +666,10 @@ class RunConfig(Config):
 
     def training_identity(self) -> dict[str, Any]:
         """The part of the config that decides a run's log, seed apart, as plain dictionaries."""
-        training = dataclasses.asdict(self.training)
+        training = asdict(self.training)
         for name in ("seeds_at_once", "compile"):  # they change speed, not results
             del training[name]
-        model = dataclasses.asdict(self.model)
+        model = asdict(self.model)
         for name in FIELDS:  # what a model does not have, its identity does not name
             del model[name]
         return {
@@ -701,7 +683,7 @@ class RunConfig(Config):
         benchmark = self.benchmark.to_dict()
         if not self.benchmark.combination:  # as before there was one, so that logs agree
             del benchmark["combination"]
-        return {"benchmark": benchmark, "seeds": dataclasses.asdict(self.seeds)}
+        return {"benchmark": benchmark, "seeds": asdict(self.seeds)}
 
     def training_hash(self) -> str:
         """SHA-256 of `training_identity`, 64 hex digits."""

@@ -24,9 +24,9 @@ from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCau
 from gmb_hf.modeling.mixers import neighbour_sums, own_parameter_names
 from gmb_hf.modeling.modeling_grokking import BandedLinear
 from gmb_hf.tasks.task import Task, TaskData
-from gmb_hf.training.blocks import Forward, Weights, Workspace
+from gmb_hf.training.blocks import Forward, Weights
 from gmb_hf.training.config import ModelSettings, RunConfig, TaskSettings, TrainingSettings
-from gmb_hf.training.equations import EquationForward, EquationLayout, Equations, answer_losses
+from gmb_hf.training.equations import EquationForward, EquationLayout, Equations
 from gmb_hf.training.rows import RowForward, RowLayout, row_tree
 
 MIXER_LR = 10.0  # times the learning rate, for the few numbers that a mixer learns
@@ -306,20 +306,18 @@ class CompiledLosses:
     """
 
     def __init__(self, forward: EquationForward) -> None:
-        layout, workspace = forward.layout, Workspace()
-
-        def losses(weights: Weights, equations: Equations) -> tuple[Tensor, Tensor]:
+        def losses(weights: Weights) -> tuple[Tensor, Tensor]:
             # One graph with logits serves all steps: a copy costs less than a second compilation.
-            return answer_losses(weights, layout, equations, workspace, keep_logits=True)
+            return forward.losses(weights, keep_logits=True)
 
-        self._losses, self._equations = torch.compile(losses, dynamic=False), forward.equations
+        self._losses = torch.compile(losses, dynamic=False)
         self._proved = False
         self.works = True
 
     def __call__(self, weights: Weights) -> tuple[Tensor, Tensor] | None:
         """The losses [S] and the logits [S, n, V], or None where this machine cannot compile."""
         try:
-            found: tuple[Tensor, Tensor] = self._losses(weights, self._equations)
+            found: tuple[Tensor, Tensor] = self._losses(weights)
         except Exception as error:
             if self._proved:
                 raise
@@ -495,16 +493,12 @@ class Ensemble(StackedModel):
         """Set every parameter's gradient; the losses [S] and, on request, the logits [S, n, V]."""
         if self._pulls is not None:
             self.pull(self._pulls)
-        losses, logits = self._losses(keep_logits)
-        self.backward(losses)
-        return losses.detach(), logits
-
-    def _losses(self, keep_logits: bool) -> tuple[Tensor, Tensor]:
+        found = None
         if self._compiled is not None and self._compiled.works:
             found = self._compiled(self.weights)
-            if found is not None:
-                return found
-        return self.train.losses(self.weights, keep_logits=keep_logits)
+        losses, logits = found or self.train.losses(self.weights, keep_logits=keep_logits)
+        self.backward(losses)
+        return losses.detach(), logits
 
     def losses_at(self, weights: Mapping[str, Tensor]) -> Tensor:
         """Training losses [S] at other weights, without gradients."""

@@ -685,20 +685,6 @@ def answer_states(
     return _Positions(weights, layout, workspace, start, equations).final_states(trace)
 
 
-def answer_losses(
-    weights: Weights,
-    layout: EquationLayout,
-    equations: Equations,
-    workspace: Workspace,
-    *,
-    keep_logits: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """Mean cross-entropy [S] of every seed at its answers, and the logits [S, n, V] on request."""
-    states = answer_states(weights, layout, equations, workspace)
-    head, bias = output_head(weights)
-    return answer_loss(states, head, bias, equations.answers, keep_logits=keep_logits)
-
-
 class EquationForward(Forward):
     """The short forward over the equations of every seed.
 
@@ -716,9 +702,8 @@ class EquationForward(Forward):
         self._workspace = Workspace()
 
     def losses(self, weights: Weights, *, keep_logits: bool = False) -> tuple[Tensor, Tensor]:
-        return answer_losses(
-            weights, self.layout, self.equations, self._workspace, keep_logits=keep_logits
-        )
+        states = answer_states(weights, self.layout, self.equations, self._workspace)
+        return answer_loss(states, *output_head(weights), self.answers, keep_logits=keep_logits)
 
     @torch.no_grad()
     def logits(self, weights: Weights, trace: Trace | None = None) -> tuple[Tensor, Tensor]:

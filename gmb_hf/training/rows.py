@@ -107,11 +107,6 @@ class RowTree:
         }
         return dataclasses.replace(self, **arrays)  # type: ignore[arg-type]
 
-    @property
-    def columns(self) -> int:
-        """The positions that are computed at all."""
-        return self.path.shape[2] + self.own_columns
-
 
 def row_tree(
     rows: NDArray[np.int64],
@@ -155,7 +150,7 @@ def row_tree(
     # All models have one shape: what one lacks is filled with nodes that nobody asks or sees.
     shaping = found if all_rows is None else [_Prefixes(all_rows, asked[-1] + 1)]
     shared_columns = max(prefixes.best_shared_columns() for prefixes in shaping)
-    shared = max(prefixes.shared_nodes(shared_columns) for prefixes in shaping)
+    shared = max(int(prefixes.counts[:shared_columns].sum()) for prefixes in shaping)
     trees = [prefixes.arrays(shared_columns, shared, asked, vocab_size) for prefixes in found]
     whole = {name: _stack([tree[name] for tree in trees]) for name in trees[0]}
     whole["visible"] |= np.eye(whole["visible"].shape[1], dtype=np.bool_)
@@ -173,19 +168,16 @@ def row_tree(
     def tensor(array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
+    alike = ("path", "visible", "example", "answers", "answer_nodes")
     return RowTree(
         tokens=tensor(held % vocab_size),
         positions=tensor(held // vocab_size),
         pair=tensor(np.stack([inverse.reshape(-1) for _, inverse in distinct])),
-        path=tensor(whole["path"]),
-        visible=tensor(whole["visible"]),
-        example=tensor(whole["example"]),
         targets=tensor(targets / (rows.shape[-2] * len(asked))).to(dtype),
-        answers=tensor(whole["answers"]),
-        answer_nodes=tensor(whole["answer_nodes"]),
         asks_shared=asks_shared,
         first_asked=first_asked,
         own_columns=asked[-1] + 1 - shared_columns,
+        **{name: tensor(whole[name]) for name in alike},
     )
 
 
@@ -217,10 +209,6 @@ class _Prefixes:
         shared = np.concatenate([[0], np.cumsum(self.counts[:-1])])
         own = len(self.leaf) * np.arange(columns, 0, -1)
         return int(np.argmin(shared + own + shared**2 / STATE_COST))
-
-    def shared_nodes(self, shared_columns: int) -> int:
-        """How many nodes so many columns have."""
-        return int(self.counts[:shared_columns].sum())
 
     def arrays(
         self, shared_columns: int, shared: int, asked: Sequence[int], vocab_size: int

@@ -178,16 +178,10 @@ def train_group(
     rows, states = Rows(), saved_states(folder, config)
     saved = states.load(seeds)
     if saved is not None:
-        ensemble.load_state(saved.tensors)
-        observer.predictions = saved.predictions
-        callback.load_state(
-            {
-                name.removeprefix(_CALLBACK): tensor
-                for name, tensor in saved.tensors.items()
-                if name.startswith(_CALLBACK)
-            }
-        )
-        rows = saved.rows
+        tensors, observer.predictions, rows = saved
+        ensemble.load_state(tensors)
+        own = {name for name in tensors if name.startswith(_CALLBACK)}
+        callback.load_state({name.removeprefix(_CALLBACK): tensors[name] for name in own})
         listener.advanced(ensemble.step * len(seeds))
     saved_at = time.monotonic()
     while True:

@@ -16,7 +16,7 @@ ROWS = np.array([[0, 1 + (i > 1), 3, 4 + i, 5] for i in range(8)])
 def test_equal_prefixes_are_one_node_and_the_last_tokens_are_left_out():
     tree = row_tree(ROWS, (3,), vocab_size=12)
     # 0, 01, 02, 013, 023 are shared; position 3 is each row's own, position 4 is not computed.
-    assert (tree.shared, tree.rows, tree.own_columns, tree.columns) == (5, 8, 1, 4)
+    assert (tree.shared, tree.rows, tree.own_columns, tree.path.shape[2]) == (5, 8, 1, 3)
     assert tree.pair.shape == (1, 5 + 8)
     assert tree.path[0].tolist() == [[0, 1, 3]] * 2 + [[0, 2, 4]] * 6
     see = [[0], [0, 1], [0, 2], [0, 1, 3], [0, 2, 4]]
@@ -52,7 +52,7 @@ def test_equations_share_all_before_their_second_operand():
 def test_bits_share_their_first_positions_and_no_state_follows_the_answer():
     data = get_task("parity_8").data()
     tree = row_tree(data.input_ids[data.train_index], (9,), vocab_size=101)
-    assert tree.columns == 10
+    assert tree.path.shape[2] + tree.own_columns == 10
     assert tree.pair.shape[1] < 5 * 128  # of 20 * 128 tokens
 
 

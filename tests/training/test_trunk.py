@@ -16,8 +16,6 @@ from training_builders import (
 )
 
 from gmb_hf.tasks.modular import OPERATIONS
-from gmb_hf.training.blocks import Workspace
-from gmb_hf.training.equations import answer_losses
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
 SEEDS = (0, 17, 4)
@@ -127,10 +125,8 @@ def test_a_seed_has_the_same_loss_and_gradients_in_any_company():
 def test_logits_on_request_do_not_change_the_loss():
     config = small_config()
     ensemble = stacked(config, {0: lively_model(config, 0)})
-    forward = ensemble.train
-    arguments = (ensemble.weights, forward.layout, forward.equations, Workspace())
-    bare, none = answer_losses(*arguments)
-    losses, logits = answer_losses(*arguments, keep_logits=True)
+    bare, none = ensemble.train.losses(ensemble.weights)
+    losses, logits = ensemble.train.losses(ensemble.weights, keep_logits=True)
     assert torch.equal(bare, losses)
     assert none.numel() == 0
     assert logits.shape == (1, 15, 9)  # S, n = 0.6 * 25, V = p + 4
