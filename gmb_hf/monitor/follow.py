@@ -59,10 +59,10 @@ def is_running(pid: int) -> bool:
     """Whether there is such a process."""
     try:
         os.kill(pid, 0)
-    except PermissionError:
-        return True
     except ProcessLookupError:
         return False
+    except PermissionError:
+        pass
     return True
 
 

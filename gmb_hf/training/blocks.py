@@ -52,6 +52,11 @@ def normalise(x: Tensor) -> Tensor:
     return functional.layer_norm(x, x.shape[-1:], eps=LAYER_NORM_EPSILON)
 
 
+def norm_parts(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The same with the mean and the inverse deviation of each row, for `norm_gradient`."""
+    return torch.native_layer_norm(x, x.shape[-1:], None, None, LAYER_NORM_EPSILON)
+
+
 def folded(
     weight: Tensor, bias: Tensor | None, gain: Tensor, shift: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -91,9 +96,8 @@ class _MLPBlock(torch.autograd.Function):
         workspace: Workspace,
         name: str,
     ) -> Tensor:
-        seeds, rows, width = x.shape
-        wide = (seeds, rows, up.shape[1])
-        normed, mean, inverse = torch.native_layer_norm(x, (width,), None, None, LAYER_NORM_EPSILON)
+        wide = (*x.shape[:2], up.shape[1])
+        normed, mean, inverse = norm_parts(x)
         before = workspace.get(f"{name}.before", wide, x)
         torch.baddbmm(up_bias, normed, up.transpose(1, 2), out=before)
         if activation == "relu":
@@ -206,8 +210,8 @@ class _AnswerLoss(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, head: Tensor, head_bias: Tensor, answers: Tensor, keep_logits: bool
     ) -> tuple[Tensor, Tensor]:
-        rows, width = x.shape[1:]
-        normed, mean, inverse = torch.native_layer_norm(x, (width,), None, None, LAYER_NORM_EPSILON)
+        rows = x.shape[1]
+        normed, mean, inverse = norm_parts(x)
         logits = torch.baddbmm(head_bias, normed, head.transpose(1, 2))
         kept = logits.clone() if keep_logits else logits.new_empty(0)
         scores = torch.log_softmax(logits, dim=-1)

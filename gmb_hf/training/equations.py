@@ -10,7 +10,7 @@ the following give the same loss and the same gradients, and that is all that is
   row per equation.
 
 In the first layer an attention weight depends on `a` or on `b` alone (EQ) or on the pair (b), so
-that numerator and denominator of the softmax are sums of table rows (`attend_tables`).
+that numerator and denominator of the softmax are sums of table rows (`_Positions.by_tables`).
 
 Variants: embeddings that are blended have one row per equation at `b` and EQ from the start, and no
 tables (in a model of one layer they stay sums of table rows, `attend_pairs`); states that are
@@ -37,22 +37,16 @@ from torch.nn import functional
 
 from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.tasks.task import EquationTokens
+from gmb_hf.training import blocks
 from gmb_hf.training.blocks import (
-    LAYER_NORM_EPSILON,
     Blocks,
     Forward,
     Layout,
     Trace,
     Weights,
     Workspace,
-    answer_loss,
-    head_logits,
     normalise,
-    normed_linear,
-    output_head,
-    query_key_value,
     take,
-    weighted_mean,
 )
 
 POSITIONS = 5
@@ -297,7 +291,7 @@ class PairSum(NamedTuple):
         both = squares[1].unsqueeze(2) + squares[0].unsqueeze(1)
         total = torch.baddbmm(both, self.second, self.first.transpose(1, 2), alpha=2)
         variance = total.clamp_min(0) / self.first.shape[-1]
-        return (variance + LAYER_NORM_EPSILON).rsqrt()
+        return (variance + blocks.LAYER_NORM_EPSILON).rsqrt()
 
 
 def attend_pairs(
@@ -371,7 +365,7 @@ def _project(
         a, OP, b and EQ by a, then b and EQ by b) [S, h, 7p, c]. Queries and their bias are scaled.
     """
     d = equals.first.shape[2]
-    weight, bias = normed_linear(
+    weight, bias = blocks.normed_linear(
         weights, f"{layer}.norm_1", f"{layer}.attention.qkv.weight", f"{layer}.attention.qkv.bias"
     )
     centred = second.centred(), equals.centred()
@@ -396,12 +390,6 @@ def _by_head(x: Tensor, heads: int) -> Tensor:
 
 def _dots(x: Tensor, y: Tensor) -> Tensor:
     return (x * y).sum(-1)
-
-
-def row_counts(layout: EquationLayout, equations: Equations) -> list[int]:
-    """How many rows each of the five positions has once its state depends on those before it."""
-    p, n = layout.residues, equations.answers.shape[1]
-    return [1, p, p, n, n]
 
 
 def pick_for_equations(parts: Sequence[Tensor], equations: Equations) -> tuple[Tensor, ...]:
@@ -439,7 +427,7 @@ def blend_sums(
 def blend(
     alpha: Tensor, offsets: Tensor, embedded: Sequence[Tensor], equations: Equations
 ) -> list[Tensor]:
-    """What `blend_sums` says, with the rows of `row_counts`."""
+    """What `blend_sums` says, with the rows of `_Positions.counts`."""
     alone, *sums = blend_sums(alpha, offsets, embedded)
     nothing = torch.zeros_like(alone[0])
     return [*alone, *(equations.sum_operands(*terms, nothing) for terms in sums)]
@@ -460,7 +448,7 @@ def sort(
     Args:
         alpha: of s = sigmoid(alpha), [S].
         tau: [S].
-        parts: the five positions, with the rows of `row_counts`.
+        parts: the five positions, with the rows of `_Positions.counts`.
         window: how many positions are seen, the own included.
         equations: of every seed.
         last: whether the state at EQ alone is needed.
@@ -510,49 +498,6 @@ def _anchor(always: Tensor, sometimes: Tensor) -> Tensor:
     return torch.maximum(top, sometimes.detach().amax(1, keepdim=True) - MAX_EXPONENT)
 
 
-def attend_tables(
-    query_key_value: QueryKeyValue,
-    states: Tensor,
-    layout: EquationLayout,
-    equations: Equations,
-    last: bool,
-) -> tuple[Tensor, Tensor]:
-    """Attention of the first layer, out of tables with one row per residue.
-
-    Returns:
-        mixed values and the residual rows they are added to, [S, m, d] each: m = n (EQ alone) in
-        the last layer, else 1 + 2p + 2n (BOS, a, OP, b, EQ).
-    """
-    p, h = layout.residues, layout.heads
-    query, key, value = query_key_value
-    counts = [1, p, 1, p, 1]
-
-    # EQ: one query for all equations; exp(score) of a key is a table over its residue.
-    scores = _scaled_scores(key, query[:, -1:], h)  # [S, 2p + 3, h]
-    shared = scores.detach()[:, [0, p + 1, 2 * p + 2]]
-    exponents = (scores - _anchor(shared, scores)).exp()
-    table = torch.cat([_scaled_heads(exponents, value), exponents], dim=-1)  # [S, 2p + 3, d + h]
-    bos, a, operation, b, equals = table.split(counts, dim=1)
-    sums = equations.sum_operands(a, b, bos + operation + equals)
-    at_equals = weighted_mean(sums, h)  # [S, n, d]
-    if last:
-        return at_equals, states[:, -1:]
-
-    queries, keys, values = (x.split(counts, dim=1) for x in query_key_value)
-    at_first, at_operation = _attend_prefix(queries, keys, values, h)
-    at_second = _attend_second(queries[3], keys, values, h, equations)
-    mixed = torch.cat([values[0], at_first, at_operation, at_second, at_equals], dim=1)
-    return mixed, table_rows(states, layout, equations)
-
-
-def table_rows(states: Tensor, layout: EquationLayout, equations: Equations) -> Tensor:
-    """The rows of a later layer, out of tables: [S, 2p + 3, d] -> [S, 1 + 2p + 2n, d]."""
-    p, n = layout.residues, equations.answers.shape[1]
-    bos, a, operation, b, equals = states.split([1, p, 1, p, 1], dim=1)
-    second = equations.pick_second(b)
-    return torch.cat([bos, a, operation.expand_as(a), second, equals.expand(-1, n, -1)], dim=1)
-
-
 def _attend_prefix(queries: Rows, keys: Rows, values: Rows, heads: int) -> tuple[Tensor, Tensor]:
     """Attention at `a` and at OP, one row per residue of `a` each: two of [S, p, d]."""
     at_first = attend_few(queries[1], keys[:2], values[:2], heads)
@@ -585,33 +530,7 @@ def _attend_second(
     weight = pairs.gather(1, equations.pair.unsqueeze(-1).expand(-1, -1, heads))  # [S, n, h]
     from_first = _scaled_heads(weight, equations.pick_first(values[1]))
     added = torch.cat([from_first, weight], dim=-1)
-    return weighted_mean(equations.pick_second(table) + added, heads)
-
-
-def attend_rows(
-    query_key_value: QueryKeyValue,
-    states: Tensor,
-    layout: EquationLayout,
-    equations: Equations,
-    last: bool,
-) -> tuple[Tensor, Tensor]:
-    """Attention of a later layer: rows are BOS, a (p), OP (p, by a), b (n), EQ (n).
-
-    In the last layer the queries are those of EQ alone.
-    """
-    h, counts = layout.heads, row_counts(layout, equations)
-    query, key, value = query_key_value
-    keys, values = key.split(counts, dim=1), value.split(counts, dim=1)
-    seen_keys = pick_for_equations(keys, equations)
-    seen_values = pick_for_equations(values, equations)
-    if last:
-        return attend_few(query, seen_keys, seen_values, h), states.split(counts, dim=1)[4]
-    queries = query.split(counts, dim=1)
-    at_first, at_operation = _attend_prefix(queries, keys, values, h)
-    at_second = attend_few(queries[3], seen_keys[:4], seen_values[:4], h)
-    at_equals = attend_few(queries[4], seen_keys, seen_values, h)
-    mixed = torch.cat([values[0], at_first, at_operation, at_second, at_equals], dim=1)
-    return mixed, states
+    return blocks.weighted_mean(equations.pick_second(table) + added, heads)
 
 
 def _by_pairs(layout: EquationLayout, equations: Equations) -> bool:
@@ -635,28 +554,89 @@ class _Positions(Blocks):
         prefix = f"model.layers.{layer}"
         # A layer that is mixed afterwards is needed at every position, also if it is the last.
         equals_alone = asked_alone and not layout.sorts
-        by_tables = layer == application == 0 and not layout.blend_window
+        begins = layer == application == 0 and not layout.blend_window
         normed, asking = normalise(states), None
-        if equals_alone and not by_tables:
+        if equals_alone and not begins:
             asking = normed[:, -equations.answers.shape[1] :]
-        query, key_value = query_key_value(weights, prefix, normed, asking)
+        query, key_value = blocks.query_key_value(weights, prefix, normed, asking)
         projected = query, *key_value.split(states.shape[2], dim=-1)
-        attend = attend_tables if by_tables else attend_rows
-        mixed, residual = attend(projected, states, layout, equations, equals_alone)
+        attend = self.by_tables if begins else self.by_rows
+        mixed, residual = attend(projected, states, equals_alone)
         states = self.after_attention(layer, application, mixed, residual)
         if layout.sorts:
             alpha, tau = weights[f"{prefix}.sort.alpha"], weights[f"{prefix}.sort.tau"]
-            parts = states.split(row_counts(layout, equations), dim=1)
+            parts = states.split(self.counts, dim=1)
             window = layout.sort_window or 1
             states = torch.cat(sort(alpha, tau, parts, window, equations, asked_alone), dim=1)
         return states
 
+    @property
+    def counts(self) -> list[int]:
+        """How many rows each of the five positions has: BOS 1, a and OP p, b and EQ n."""
+        p, n = self.layout.residues, self.equations.answers.shape[1]
+        return [1, p, p, n, n]
+
+    def by_tables(
+        self, projected: QueryKeyValue, states: Tensor, last: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Attention of the first layer, out of tables with one row per residue.
+
+        Returns:
+            mixed values and the residual rows they are added to, [S, m, d] each: m = n (EQ alone)
+            in the last layer, else 1 + 2p + 2n (BOS, a, OP, b, EQ).
+        """
+        p, h = self.layout.residues, self.layout.heads
+        query, key, value = projected
+        counts = [1, p, 1, p, 1]
+
+        # EQ: one query for all equations; exp(score) of a key is a table over its residue.
+        scores = _scaled_scores(key, query[:, -1:], h)  # [S, 2p + 3, h]
+        shared = scores.detach()[:, [0, p + 1, 2 * p + 2]]
+        exponents = (scores - _anchor(shared, scores)).exp()
+        # [S, 2p + 3, d + h]
+        table = torch.cat([_scaled_heads(exponents, value), exponents], dim=-1)
+        bos, a, operation, b, equals = table.split(counts, dim=1)
+        sums = self.equations.sum_operands(a, b, bos + operation + equals)
+        at_equals = blocks.weighted_mean(sums, h)  # [S, n, d]
+        if last:
+            return at_equals, states[:, -1:]
+
+        queries, keys, values = (x.split(counts, dim=1) for x in projected)
+        at_first, at_operation = _attend_prefix(queries, keys, values, h)
+        at_second = _attend_second(queries[3], keys, values, h, self.equations)
+        mixed = torch.cat([values[0], at_first, at_operation, at_second, at_equals], dim=1)
+        return mixed, self.of_tables(states)
+
+    def by_rows(
+        self, projected: QueryKeyValue, states: Tensor, last: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Attention of a later layer; in the last one the queries are those of EQ alone."""
+        h, counts = self.layout.heads, self.counts
+        query, key, value = projected
+        keys, values = key.split(counts, dim=1), value.split(counts, dim=1)
+        seen_keys = pick_for_equations(keys, self.equations)
+        seen_values = pick_for_equations(values, self.equations)
+        if last:
+            return attend_few(query, seen_keys, seen_values, h), states.split(counts, dim=1)[4]
+        queries = query.split(counts, dim=1)
+        at_first, at_operation = _attend_prefix(queries, keys, values, h)
+        at_second = attend_few(queries[3], seen_keys[:4], seen_values[:4], h)
+        at_equals = attend_few(queries[4], seen_keys, seen_values, h)
+        mixed = torch.cat([values[0], at_first, at_operation, at_second, at_equals], dim=1)
+        return mixed, states
+
+    def of_tables(self, states: Tensor) -> Tensor:
+        """The rows of a later layer, out of tables: [S, 2p + 3, d] -> [S, 1 + 2p + 2n, d]."""
+        p, n = self.layout.residues, self.equations.answers.shape[1]
+        bos, a, operation, b, equals = states.split([1, p, 1, p, 1], dim=1)
+        second, each = self.equations.pick_second(b), equals.expand(-1, n, -1)
+        return torch.cat([bos, a, operation.expand_as(a), second, each], dim=1)
+
     def embedded(self) -> Tensor:
-        blended = self.layout.blend_window
-        return self.start if blended else table_rows(self.start, self.layout, self.equations)
+        return self.start if self.layout.blend_window else self.of_tables(self.start)
 
     def asked(self, states: Tensor) -> Tensor:
-        equals: Tensor = states.split(row_counts(self.layout, self.equations), dim=1)[4]
+        equals: Tensor = states.split(self.counts, dim=1)[4]
         return equals
 
 
@@ -703,12 +683,13 @@ class EquationForward(Forward):
 
     def losses(self, weights: Weights, *, keep_logits: bool = False) -> tuple[Tensor, Tensor]:
         states = answer_states(weights, self.layout, self.equations, self._workspace)
-        return answer_loss(states, *output_head(weights), self.answers, keep_logits=keep_logits)
+        head = blocks.output_head(weights)
+        return blocks.answer_loss(states, *head, self.answers, keep_logits=keep_logits)
 
     @torch.no_grad()
     def logits(self, weights: Weights, trace: Trace | None = None) -> tuple[Tensor, Tensor]:
         states = answer_states(weights, self.layout, self.equations, Workspace(), trace)
-        return head_logits(weights, states)
+        return blocks.head_logits(weights, states)
 
 
 def _embedded(weights: Weights, layout: EquationLayout) -> list[Tensor]:

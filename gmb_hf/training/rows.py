@@ -1,6 +1,6 @@
 """The exact forward over any rows of tokens, for many models at once and as short as it can be.
 
-`trunk` knows the rows of equations alone; this takes those of any task. In exact arithmetic the
+`equations` knows the rows of equations alone; this takes those of any task. In exact arithmetic the
 following give the model's own loss and gradients:
 
 - a state depends on its prefix alone, so equal prefixes are one node of a `RowTree`, and norms,
@@ -32,19 +32,15 @@ from torch.nn import functional
 from gmb_hf.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.modeling.mixers import Mixer, mixers_of
+from gmb_hf.training import blocks
 from gmb_hf.training.blocks import (
-    LAYER_NORM_EPSILON,
     Blocks,
     Forward,
     Layout,
     Trace,
     Weights,
     Workspace,
-    head_gradients,
-    head_logits,
     normalise,
-    output_head,
-    query_key_value,
     take,
 )
 
@@ -306,8 +302,7 @@ class _TargetLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, head: Tensor, head_bias: Tensor, targets: Tensor) -> Tensor:
-        width = x.shape[-1]
-        normed, mean, inverse = torch.native_layer_norm(x, (width,), None, None, LAYER_NORM_EPSILON)
+        normed, mean, inverse = blocks.norm_parts(x)
         scores = torch.baddbmm(head_bias, normed, head.transpose(1, 2)).log_softmax(-1)
         losses = -(scores * targets).sum((1, 2))
         d_logits = scores.exp_().mul_(targets.sum(-1, keepdim=True)).sub_(targets)
@@ -318,7 +313,7 @@ class _TargetLoss(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         *norm, d_logits, head = ctx.saved_tensors
         scaled = d_logits * gradients[0].view(-1, 1, 1)
-        return *head_gradients(scaled, head, *norm), None
+        return *blocks.head_gradients(scaled, head, *norm), None
 
 
 def target_loss(x: Tensor, head: Tensor, head_bias: Tensor, targets: Tensor) -> Tensor:
@@ -380,10 +375,10 @@ class RowForward(Forward):
 
     def losses(self, weights: Weights, *, keep_logits: bool = False) -> tuple[Tensor, Tensor]:
         states = Nodes.of(weights, self.layout, self.tree, self._workspace).final_states()
-        losses = target_loss(states, *output_head(weights), self.tree.targets)
+        losses = target_loss(states, *blocks.output_head(weights), self.tree.targets)
         if not keep_logits:
             return losses, losses.new_empty(0)
-        return losses, take(head_logits(weights, states.detach())[0], self.tree.answer_nodes)
+        return losses, take(blocks.head_logits(weights, states.detach())[0], self.tree.answer_nodes)
 
     @torch.no_grad()
     def logits(self, weights: Weights, trace: Trace | None = None) -> tuple[Tensor, Tensor]:
@@ -392,7 +387,7 @@ class RowForward(Forward):
         if trace is not None:
             trace.fast = [take(states, nodes) for states in trace.fast]
             trace.slow = [take(states, nodes) for states in trace.slow]
-        logits, hidden = head_logits(weights, states)
+        logits, hidden = blocks.head_logits(weights, states)
         return take(logits, nodes), take(hidden, nodes)
 
     @torch.no_grad()
@@ -406,7 +401,7 @@ class RowForward(Forward):
             one = {name: weight[index : index + 1] for name, weight in weights.items()}
             tree = self.tree.of_model(index)
             states = Nodes.of(one, self.layout, tree, Workspace()).final_states()
-            results.append(target_results(states, *output_head(one), tree.targets))
+            results.append(target_results(states, *blocks.output_head(one), tree.targets))
         losses, accuracies = zip(*results, strict=True)
         return torch.cat(losses), torch.cat(accuracies)
 
@@ -434,7 +429,7 @@ class Nodes(Blocks):
         normed = normalise(states)
         asking = asked_nodes(normed, tree) if few else None
         residual = asked_nodes(states, tree) if few else states
-        query, key_value = query_key_value(weights, prefix, normed, asking)
+        query, key_value = blocks.query_key_value(weights, prefix, normed, asking)
         shared = tree.shared if tree.asks_shared or not few else 0
         of_shared, of_own = query.split([shared, query.shape[1] - shared], dim=1)
         own_query = of_own.unflatten(1, (tree.rows, -1))

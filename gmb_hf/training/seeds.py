@@ -155,7 +155,7 @@ def saved_states(folder: Path, config: RunConfig) -> States:
 
 
 def pending_groups(config: RunConfig, seeds: Sequence[int], folder: Path) -> list[tuple[int, ...]]:
-    """The groups still to train: interrupted ones first, the rest cut into even groups."""
+    """The groups still to train, as `States.pending` gives them."""
     states, at_once = saved_states(folder, config), config.training.seeds_at_once
     return states.pending(seeds, finished_seeds(folder), at_once=at_once)
 
@@ -263,13 +263,7 @@ def train_single(
     holds them side by side. Use it to check the stacked engine, to try a change of the model, or to
     train on several devices at once.
 
-    Args:
-        config, seeds, out, listener, keep: as there.
-        accelerator: of the processes that train together.
-        about: what else decides the logs, for their metadata.
-
-    Raises:
-        InputError: as there.
+    `accelerator` is of the processes that train together; `about` is as in `train_seeds`.
     """
     folder = Path(out)
     if accelerator.is_main_process:
