@@ -84,7 +84,7 @@ class TrainingBar:
             TimeRemainingColumn(),
             console=console or Console(stderr=True),
         )
-        fields = {"unit": self.unit, "shown": self.shown}
+        fields: Any = {"unit": self.unit, "shown": self.shown}
         self._task = self._progress.add_task("training", total=total, completed=done, **fields)
 
     def __enter__(self) -> Self:
