@@ -35,6 +35,8 @@ from gmb_hf.runs.runlog import RunLog
 
 # The reference's settings, its published values as defaults.
 
+_TARGETS = (0.01, 0.05, 0.10)
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CompatSettings:
@@ -68,7 +70,7 @@ class CompatSettings:
     hold_k: int = 5
     horizon: int = 20_000
     smoothing: int = 1
-    fpr_targets: tuple[float, ...] = (0.01, 0.05, 0.10)
+    fpr_targets: tuple[float, ...] = _TARGETS
     thresholds: tuple[float, ...] | None = None
     fpr_eps: float = 0.01
     fpr_floor_max: float = 0.20
@@ -103,6 +105,12 @@ class CompatSettings:
         }
         for fault in (fault for fault, holds in faults.items() if holds):
             raise InputError(fault)
+
+    @classmethod
+    def asked(cls, **chosen: Any) -> CompatSettings:
+        """The published settings but for what is chosen; thresholds alone have no targets."""
+        targets = tuple(chosen.pop("fpr_targets", () if "thresholds" in chosen else _TARGETS))
+        return cls(fpr_targets=targets, min_targets_ok=min(2, len(targets)), **chosen)
 
     @property
     def least_rows(self) -> int:
@@ -601,11 +609,9 @@ def _conclude(
         few = f"{n_events} events are fewer than {settings.event_count_min}"
         faults = {"few_events": few, **faults}
     opening = "May not raise an alarm" if label == RANK_ONLY else "Not decided"
-    source = (
-        "measures thresholds on the windows that they come from"
-        if settings.thresholds is None
-        else "takes thresholds from outside"
-    )
+    source = "takes thresholds from outside"
+    if settings.thresholds is None:
+        source = "measures thresholds on the windows that they come from"
     protocol = (
         f"compat repeats the published computation, which {source} and tests nothing against "
         "chance, so it never supports an alarm (--protocol strict can)"
@@ -628,11 +634,8 @@ class Reproduction:
     """What the reference's computation gives, with all that its report needs.
 
     Attributes:
-        results: what results.yaml will say.
         scores: each score as it was judged, by name.
         events: the step of each run's event, float64 [R], NaN where there is none.
-        log: the runs.
-        settings: the reference's settings.
     """
 
     results: Results

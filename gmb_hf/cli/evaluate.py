@@ -32,6 +32,7 @@ _ONLY_COMPAT = {*_OF_A_JUMP, "thresholds", "last_rows"}
 # keeps its published value.
 _SETTINGS = {
     "metric": "metric",
+    "fpr_targets": "fpr_targets",
     "horizon": "horizon",
     "jump_threshold": "delta_jump",
     "theta_floor": "theta_floor",
@@ -234,14 +235,11 @@ def _compat_settings(context: typer.Context) -> CompatSettings:
     on_line = options.typed(context)
     given = {**context.params, **options.design_fields(context)}
     chosen = {setting: given[name] for name, setting in _SETTINGS.items() if name in on_line}
-    targets: tuple[float, ...] = ()
     if given["thresholds"] is not None:
         example = "0.1776,0.0984443"
         chosen["thresholds"] = options.numbers("--thresholds", given["thresholds"], example=example)
-    if given["thresholds"] is None or "fpr_targets" in on_line:
-        targets = tuple(given.get("fpr_targets", (0.01, 0.05, 0.10)))
     try:
-        return CompatSettings(fpr_targets=targets, min_targets_ok=min(2, len(targets)), **chosen)
+        return CompatSettings.asked(**chosen)
     except InputError as error:
         spelled = {setting: on_line.get(name, f"--{name}") for name, setting in _SETTINGS.items()}
         spelled |= {"fpr_targets": "--fpr", "thresholds": "--thresholds"}
