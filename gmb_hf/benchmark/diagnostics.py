@@ -160,9 +160,8 @@ def _achievable(negatives: NegativeScores, *, per_run: bool) -> tuple[tuple[floa
     rates = negatives.rates(per_run=per_run)
     after = np.clip(np.searchsorted(rates, _CURVE), 0, len(rates) - 1)
     before = np.maximum(after - 1, 0)
-    nearer = np.where(
-        np.abs(rates[before] - _CURVE) <= np.abs(rates[after] - _CURVE), before, after
-    )
+    below, above = np.abs(rates[before] - _CURVE), np.abs(rates[after] - _CURVE)
+    nearer = np.where(below <= above, before, after)
     return tuple(zip(_CURVE, rates[nearer].tolist(), strict=True))
 
 

@@ -174,12 +174,11 @@ class Prepared:
                 f"{len(self.log.runs)} runs; PT-MSS cannot say whether they have a transition "
                 f"({_count_labels(self.events)})."
             )
-        notes.extend(self.log.notes)
+        notes += self.log.notes
         dropped = self.log.dropped_duplicates
         if dropped:
             runs = ", ".join(f"{run} ({count})" for run, count in dropped.items())
-            total = sum(dropped.values())
-            notes.append(f"{total} rows of restarted logs were dropped: {runs}.")
+            notes.append(f"{sum(dropped.values())} rows of restarted logs were dropped: {runs}.")
         return notes
 
     def panel(self, entry: Entry) -> Panel:

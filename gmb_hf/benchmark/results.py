@@ -247,14 +247,10 @@ class Results(OpenSection):
     x_sources: Many[SourceRecord] = Field((), description="what was pulled from the Hub")
 
     @model_validator(mode="after")
-    def _each_name_once(self) -> Results:
+    def _holds_together(self) -> Results:
         twice = repeated(item.name for item in self.indicators)
         if twice is not None:
             raise ValueError(f"indicators: the name {twice!r} is used twice")
-        return self
-
-    @model_validator(mode="after")
-    def _only_what_holds_may_alarm(self) -> Results:
         for place, item in enumerate(self.indicators):
             if item.label != SUPPORTED and item.x_alarm_eligible:
                 raise ValueError(
@@ -545,11 +541,8 @@ def definition_of_done(results: Results, folder: str | Path | None = None) -> tu
 
 
 def _has_layer_b(item: IndicatorRecord) -> bool:
-    answered = {
-        row.target
-        for row in item.layer_B.achieved
-        if row.achieved is not None or row.x_answer == "ABSTAIN"
-    }
+    rows = item.layer_B.achieved
+    answered = {r.target for r in rows if r.achieved is not None or r.x_answer == "ABSTAIN"}
     return bool(item.layer_B.targets) and answered.issuperset(item.layer_B.targets)
 
 
@@ -575,7 +568,7 @@ def _summary_table(
     if table.suffix == ".csv":
         with table.open(encoding="utf-8", newline="") as file:
             listed = {row.get("indicator") for row in csv.DictReader(file)}
-        missing = [name for name in names if name not in listed]
+        missing = ", ".join(name for name in names if name not in listed)
         if missing:
-            return False, f"{path} lacks {', '.join(missing)}"
+            return False, f"{path} lacks {missing}"
     return True, f"{path}, a row for each of {len(names)} indicators"

@@ -49,14 +49,9 @@ class Scores(Panel):
     def select(self, indices: Sequence[int] | NDArray[Any]) -> Scores:
         """The scores of the runs at these row numbers, in this order, at all T checkpoints."""
         rows = np.asarray(indices, dtype=np.int64)
-        return Scores(
-            self.name,
-            tuple(self.runs[i] for i in rows),
-            self.values[rows],
-            self.steps[rows],
-            self.present[rows],
-            self.event_step[rows],
-        )
+        columns: Any = self.values, self.steps, self.present, self.event_step
+        runs = tuple(self.runs[row] for row in rows)
+        return Scores(self.name, runs, *(column[rows] for column in columns))
 
     def smooth(self, checkpoints: int) -> Scores:
         """The trailing mean over up to `checkpoints` checkpoints, the present one included.

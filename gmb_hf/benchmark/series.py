@@ -160,21 +160,20 @@ def _calibration(settings: Mapping[str, Any]) -> str:
 def _locked(settings: Mapping[str, Any], design: Design) -> dict[float, float]:
     """The threshold for each target, from a mapping whose keys may also be text."""
     thresholds = settings.get("thresholds")
-    shown = ", ".join(f"{target:g}: ..." for target in design.fpr_targets)
+    shown = f"{{{', '.join(f'{target:g}: ...' for target in design.fpr_targets)}}}"
     if not isinstance(thresholds, Mapping):
         raise InputError(
-            f"calibration 'locked' needs thresholds={{{shown}}}, a threshold for each target, got "
+            f"calibration 'locked' needs thresholds={shown}, a threshold for each target, got "
             f"{thresholds!r}"
         )
     try:
         found = {float(target): float(tau) for target, tau in thresholds.items()}
     except (TypeError, ValueError):
-        raise InputError(
-            f"thresholds must map targets to numbers, {{{shown}}}, got {thresholds!r}"
-        ) from None
+        message = f"thresholds must map targets to numbers, {shown}, got {thresholds!r}"
+        raise InputError(message) from None
     for target in design.fpr_targets:
         if target not in found:
-            raise InputError(f"thresholds lack the target {target:g}; give {{{shown}}}")
+            raise InputError(f"thresholds lack the target {target:g}; give {shown}")
         if np.isnan(found[target]):
             raise InputError(f"thresholds: that of the target {target:g} is NaN")
     return found

@@ -500,10 +500,10 @@ def _budget_questions(judgement: Judgement, layer_b: LayerBRecord) -> list[OpenQ
     asked = [_target_question(judgement, result) for result in unsettled]
     met, possible = layer_b.surely_met, layer_b.surely_met + len(asked)
     runs: int | None = 0
-    for question, result in sorted(
-        zip(asked, unsettled, strict=True), key=lambda pair: pair[0].runs or math.inf
-    ):
-        if met >= judgement.design.min_targets_ok or possible < judgement.design.min_targets_ok:
+    least = judgement.design.min_targets_ok
+    pairs = zip(asked, unsettled, strict=True)
+    for question, result in sorted(pairs, key=lambda pair: pair[0].runs or math.inf):
+        if met >= least or possible < least:
             break
         runs = question.runs
         met, possible = met + bool(result.x_met), possible - (not result.x_met)
@@ -535,21 +535,21 @@ def _target_question(judgement: Judgement, result: AchievedRecord) -> OpenQuesti
         f"the rate {result.achieved:.3f} [{interval.low:.3f}, {interval.high:.3f}] at target "
         f"{result.target:g} straddles its line {line:g}"
     )
-    runs = _runs_for_rate(judgement, result.target, result.achieved, interval, line)
+    runs = _runs_for_rate(judgement, result, interval, line)
     return OpenQuestion("interval_straddles", text, runs)
 
 
 def _runs_for_rate(
-    judgement: Judgement, target: float, rate: float, interval: IntervalRecord, line: float
+    judgement: Judgement, result: AchievedRecord, interval: IntervalRecord, line: float
 ) -> int | None:
     """Runs after which the interval clears the line: its bootstrap, and what silence proves."""
-    n_runs = judgement.evaluation.n_runs
+    n_runs, rate = judgement.evaluation.n_runs, result.achieved or 0.0
     if interval.method == BOOTSTRAP:
         return _runs_to_clear(n_runs, rate, line, interval)
     silent = math.ceil(n_runs * runs_for_zero(line) / judgement.negatives.n_runs)
     if interval.method == BINOMIAL:
         return silent
-    sampled = bootstrap_rate(judgement, *run_rates(judgement, target))
+    sampled = bootstrap_rate(judgement, *run_rates(judgement, result.target))
     if sampled is None or not sampled.low <= line < sampled.high:
         return max(silent, n_runs + 1)
     enough = _runs_to_clear(n_runs, rate, line, sampled)

@@ -224,21 +224,15 @@ def _tidy(text: str) -> str:
 
 
 def write_evaluation(
-    results: Results,
-    folder: str | Path,
-    figures: Mapping[str, Figure],
-    *,
-    note: str | None = None,
-    next_command: str | None = None,
+    results: Results, folder: str | Path, figures: Mapping[str, Figure], **said: str | None
 ) -> list[Path]:
-    """Write an evaluation to a folder, every file atomically.
+    """Write an evaluation to a folder, which is made if it is not there; every file atomically.
 
     Args:
         results: what was found.
-        folder: where to; made if it is not there.
+        folder: where to.
         figures: by the names in `FIGURES`.
-        note: a remark below the answer, in Markdown.
-        next_command: what to type next.
+        said: `note` and `next_command` of the report, see `render_report`.
 
     Returns:
         The files written: report.md first, then results.yaml, tables and figures.
@@ -248,13 +242,8 @@ def write_evaluation(
     drawn = {name: file for name, file in FIGURES.items() if name in figures}
     for name, file in drawn.items():
         written += save_figure(figures[name], place / "figures" / file)
-    text = render_report(
-        results,
-        figures={name: f"figures/{file}.png" for name, file in drawn.items()},
-        note=note,
-        next_command=next_command,
-        folder=place,
-    )
+    shown = {name: f"figures/{file}.png" for name, file in drawn.items()}
+    text = render_report(results, figures=shown, folder=place, **said)
     return [write_text(place / "report.md", text), *written]
 
 
