@@ -136,26 +136,31 @@ SLACK = 1e-12
 """Accuracies are ratios: .95 - .80 must count as a jump of .15, which floats deny."""
 
 
-def require_numbers(metric: Panel, *, ignore: bool) -> None:
-    """Refuse a metric that is NaN throughout a run, and unless `ignore` one that is NaN anywhere.
+def require_numbers(metric: Panel, *, ignore: bool) -> Panel:
+    """Refuse a metric that is no number throughout a run, and unless `ignore` anywhere.
+
+    Returns the metric, with NaN for an infinity.
 
     Raises:
         InputError: run, step and metric are named.
     """
-    unknown = metric.present & np.isnan(metric.values)
+    unknown = metric.present & ~np.isfinite(metric.values)
     lost = np.flatnonzero(unknown.sum(axis=1) == metric.lengths)
     if len(lost):
+        value = "NaN" if np.isnan(metric.values[lost[0]]).all() else "NaN or infinite"
         raise InputError(
-            f"run {metric.runs[lost[0]]!r}: metric {metric.name!r} is NaN at every step; "
+            f"run {metric.runs[lost[0]]!r}: metric {metric.name!r} is {value} at every step; "
             "choose another metric, or leave the run out"
         )
     if unknown.any() and not ignore:
         run, column = (int(i) for i in np.argwhere(unknown)[0])
+        value = "NaN" if np.isnan(metric.values[run, column]) else "infinite"
         raise InputError(
             f"run {metric.runs[run]!r}, step {metric.steps[run, column]}: metric "
-            f"{metric.name!r} is NaN, so an event may be missed; mend the log, or ignore NaN "
+            f"{metric.name!r} is {value}, so an event may be missed; mend the log, or ignore NaN "
             "(x_nan: ignore) to let such steps register no event"
         )
+    return metric.with_values(np.where(unknown, np.nan, metric.values)) if unknown.any() else metric
 
 
 def _from_least_step(metric: Panel, design: Design) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
@@ -187,7 +192,7 @@ def jump_events(metric: Panel, design: Design) -> Events:
     Raises:
         InputError: W is no positive multiple of the cadence, or the metric is NaN.
     """
-    require_numbers(metric, ignore=design.nan == "ignore")
+    metric = require_numbers(metric, ignore=design.nan == "ignore")
     cadence = metric.cadence()
     if design.w_event % cadence:
         multiple = max(1, round(design.w_event / cadence)) * cadence
@@ -241,7 +246,7 @@ def plateau_events(metric: Panel, design: Design) -> Events:
     Raises:
         InputError: no run has K checkpoints, or the metric is NaN.
     """
-    require_numbers(metric, ignore=design.nan == "ignore")
+    metric = require_numbers(metric, ignore=design.nan == "ignore")
     # The design has refused the type without these two.
     length, level = design.plateau_checkpoints or 1, design.plateau_threshold or 0.0
     dips = design.plateau_regression or 0
@@ -417,9 +422,7 @@ def regime_signals(log: RunLog, *, ignore_nan: bool = False) -> Signals:
         InputError: columns are missing (all that is needed is named), or hold NaN.
     """
     wanted = signal_columns(log.observables, where=log.origin)
-    panels = [log.panel(name) for name in wanted]
-    for panel in panels:
-        require_numbers(panel, ignore=ignore_nan)
+    panels = [require_numbers(log.panel(name), ignore=ignore_nan) for name in wanted]
     if wanted[0] in PUBLISHED:
         force, info, constraint, *others = panels
         return Signals((force, info, constraint), (others[0], others[1], others[2]), wanted)

@@ -227,8 +227,14 @@ def _runs(raw: RawTable, run_column: str, run_name: str | None) -> pa.ChunkedArr
 
 
 def _whole_numbers(raw: RawTable, name: str, *, required: bool) -> pa.ChunkedArray:
-    """Column `name` as int64; every cell a whole number from 0 on, empty only if not required."""
-    column = raw.table[name]
+    """Column `name` as int64; every cell a whole number from 0 on, empty only if not required.
+
+    Steps and whatever is no integer end at 2^53; the integers of a seed at 2^63.
+    """
+    column, most, end = raw.table[name], _LARGEST, "2^53"
+    if pa.types.is_boolean(column.type):
+        what = f"column {name!r} holds true or false; it must be whole numbers from 0 on"
+        raise raw.error("not_whole", what, column=name)
     if not pa.types.is_integer(column.type):
         column, reason = _numbers(raw, name)
         if reason is not None:
@@ -236,18 +242,21 @@ def _whole_numbers(raw: RawTable, name: str, *, required: bool) -> pa.ChunkedArr
         values = float_column(column)
         empty = np.isnan(values)
         with np.errstate(invalid="ignore"):
-            wrong = ~empty & ((np.floor(values) != values) | (values > _LARGEST))
+            wrong = ~empty & ((np.floor(values) != values) | (values > most))
     else:
         empty = np.asarray(pc.is_null(column))
         values = np.asarray(pc.fill_null(column, 0))
-        wrong = np.zeros(len(values), dtype=bool)
+        values = values if values.dtype == np.uint64 else values.astype(np.int64)
+        if not required:
+            most, end = np.iinfo(np.int64).max, "2^63"
+        wrong = values > most
     wrong |= ~empty & (values < 0) & (name != "seed")
     if required:
         wrong |= empty
     if wrong.any():
         row = int(wrong.argmax())
         shown = "empty" if empty[row] else f"{values[row]:g}"
-        large = " and below 2^53" if not empty[row] and values[row] > _LARGEST else ""
+        large = f" and below {end}" if not empty[row] and values[row] > most else ""
         what = f"column {name!r} is {shown}; it must be a whole number from 0 on{large}"
         raise raw.error("not_whole", what, row=row, column=name)
     return pa.chunked_array([pa.array(np.where(empty, 0, values).astype(np.int64), mask=empty)])

@@ -18,9 +18,8 @@ import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import count, islice
+from itertools import islice
 from math import isnan
-from os import SEEK_CUR
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +32,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from gmb_hf.errors import InputError, nearest, repeated
+from gmb_hf.files import each_key_once
 from gmb_hf.plugins import load_plugins
 from gmb_hf.runs import metadata as meta
-from gmb_hf.runs.columns import RUN, SEED, STEP, RawTable, Wanted, find_step
+from gmb_hf.runs.columns import KEYS, RUN, SEED, STEP, STEP_NAMES, RawTable, Wanted, find_step
 
 
 @dataclass(frozen=True)
@@ -168,15 +168,20 @@ def read_jsonl(paths: Sequence[Path], wanted: Wanted) -> RawTable:
     """Read one JSONL file: an object {column: number} a line.
 
     Raises:
-        InputError: a line is no JSON object; its number is given.
+        InputError: a line is no JSON object, or names a key twice; its number is given.
     """
     (path,) = paths
     try:
         table = pajson.read_json(path)
         table.validate(full=True)  # the reader does not check that strings are UTF-8
+        cells = sum(len(column) - column.null_count for column in table.columns)
+        if path.read_bytes().count(b":") != cells:
+            # Texts with colons, objects, nulls, or a key that stands twice: Arrow keeps the last.
+            for _ in _objects(path):
+                pass
     except pa.ArrowInvalid:
         # Arrow gives up on a column that changes its type; row by row the reason can be named.
-        table = table_of(_objects(path))
+        table = table_of(list(_objects(path)))
     raw = RawTable(table, str(path), lambda row: _line(_lines(path), row))
     return adapt_export(raw, wanted)
 
@@ -184,7 +189,7 @@ def read_jsonl(paths: Sequence[Path], wanted: Wanted) -> RawTable:
 def table_of(items: Sequence[Mapping[str, Any]]) -> pa.Table:
     """A table of objects {column: value}, empty where an object lacks the column."""
     names = dict.fromkeys(name for item in items for name in item)
-    return pa.table({name: _column([item.get(name) for item in items]) for name in names})
+    return pa.table({name: _column(name, [item.get(name) for item in items]) for name in names})
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -194,25 +199,27 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, line
 
 
-def _objects(path: Path) -> list[dict[str, Any]]:
-    items = []
+def _objects(path: Path) -> Iterator[dict[str, Any]]:
     for number, line in _lines(path):
         place = f"line {number}"
         try:
-            item = json.loads(line)
+            item = json.loads(line, object_pairs_hook=each_key_once)
+        except InputError as error:
+            raise InputError.at(path, "repeated_key", f"{place}: {error}", place=place) from error
         except ValueError as error:
             what = f"{place} is not JSON: {error}"
             raise InputError.at(path, "not_json", what, place=place) from error
         if not isinstance(item, dict):
             what = f"{place} is not a JSON object {{column: number}}"
             raise InputError.at(path, "not_json", what, place=place)
-        items.append(item)
-    return items
+        yield item
 
 
-def _column(values: list[Any]) -> pa.Array:
+def _column(name: str, values: list[Any]) -> pa.Array:
     """Numbers as float64; a column with anything else as text, to be judged cell by cell."""
-    values = [float(value) if isinstance(value, (int, float)) else value for value in values]
+    # True is a value of 1, and no step.
+    numbers = (int, float) if name in (*STEP_NAMES, *KEYS) else (int, float, bool)
+    values = [float(value) if type(value) in numbers else value for value in values]
     if all(value is None or isinstance(value, float) for value in values):
         return pa.array(values, pa.float64())
     texts = [
@@ -280,7 +287,9 @@ def _checkpoint(path: Path) -> int:
 def _log_history(path: Path) -> list[Any]:
     text = path.read_text(encoding="utf-8-sig")
     try:
-        state = json.loads(text)
+        state = json.loads(text, object_pairs_hook=each_key_once)
+    except InputError as error:
+        raise InputError.at(path, "repeated_key", str(error)) from error
     except ValueError as error:
         what = f"cut short, or no JSON: {error}; copy the file again, or read an earlier checkpoint"
         raise InputError.at(path, "cut_short", what) from error
@@ -297,8 +306,7 @@ def _reached(history: Sequence[Any]) -> float:
 
 
 # TensorBoard event files: the scalars of a run, a tag a column. A run is a folder.
-_HEADER = struct.Struct("<Q4x")
-_CHECKSUM_BYTES = 4
+_LENGTH, _CHECKSUM = struct.Struct("<Q"), struct.Struct("<I")
 _TRAINER_FOLDER = re.compile(r"[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_")
 _SCALARS = "scalars"  # the plugin of add_scalar and tf.summary.scalar
 
@@ -320,15 +328,16 @@ def read_event_files(paths: Sequence[Path], wanted: Wanted) -> RawTable:
     What a restarted training logged again replaces what it had logged before.
 
     Raises:
-        InputError: TensorBoard's library is not installed, a file is cut short or no event file,
+        InputError: TensorBoard's library is not installed, a file is damaged or no event file,
             a step is negative, or there are no scalars.
     """
+    notes: list[str] = []
     rows: dict[int, dict[str, float]] = {}
     repeats: dict[str, int] = {}
     folder = event_folder(paths[0])
     # A file is named by the time at which it was begun.
     for path in sorted(paths, key=lambda each: each.name):
-        for step, tag, value in _scalars(path):
+        for step, tag, value in _scalars(path, notes):
             row = rows.setdefault(step, {})
             # A Trainer logs the epoch twice in a step; only another value is another logging.
             other = tag in row and row[tag] != value and not (isnan(row[tag]) and isnan(value))
@@ -351,10 +360,10 @@ def read_event_files(paths: Sequence[Path], wanted: Wanted) -> RawTable:
         counted = meta.to_json({folder.name: dropped}, str(folder))
         table = table.replace_schema_metadata({meta.DROPPED_KEY: counted})
     where = str(paths[0] if len(paths) == 1 else folder)
-    return RawTable(table, where, lambda row: f"step {steps[row]}")
+    return RawTable(table, where, lambda row: f"step {steps[row]}", notes=tuple(notes))
 
 
-def _scalars(path: Path) -> Iterator[tuple[int, str, float]]:
+def _scalars(path: Path, notes: list[str]) -> Iterator[tuple[int, str, float]]:
     try:
         from google.protobuf.message import DecodeError
         from tensorboard.compat.proto.event_pb2 import Event
@@ -364,7 +373,7 @@ def _scalars(path: Path) -> Iterator[tuple[int, str, float]]:
         hint = "pip install 'gmb-hf[tensorboard]'"
         raise InputError.at(path, "missing_library", f"{what}: {hint}") from error
     plugin: dict[str, str] = {}  # named by the first value of a tag only
-    for number, record in enumerate(_records(path), start=1):
+    for number, record in enumerate(_records(path, notes), start=1):
         try:
             event = Event.FromString(record)
         except DecodeError as error:
@@ -381,22 +390,38 @@ def _scalars(path: Path) -> Iterator[tuple[int, str, float]]:
                 yield event.step, value.tag, float(array.reshape(-1)[0])
 
 
-def _records(path: Path) -> Iterator[bytes]:
-    """The records of a file: a header with the length, the content, and its checksum."""
-    with path.open("rb") as file:
-        left = path.stat().st_size
-        for number in count(1):
-            if not left:
-                return
-            header = file.read(_HEADER.size)
-            size = _HEADER.unpack(header)[0] if len(header) == _HEADER.size else left
-            left -= _HEADER.size + size + _CHECKSUM_BYTES
-            if left < 0:
-                what = f"cut short in record {number}, or no event file"
+def _records(path: Path, notes: list[str]) -> Iterator[bytes]:
+    """The whole records of a file: length and its checksum, content and its checksum.
+
+    A file that ends within a record was being written when its training died, which `notes` say.
+    """
+    from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
+
+    def is_sound(part: bytes) -> bool:
+        return bool(masked_crc32c(part[:-4]) == _CHECKSUM.unpack(part[-4:])[0])
+
+    content = path.read_bytes()
+    at = number = 0
+    while at < len(content):
+        number += 1
+        head = content[at : at + 12]
+        known = len(head) == 12 and is_sound(head)
+        size = _LENGTH.unpack_from(head)[0] if known else 0
+        record = content[at + 12 : at + 12 + size + 4]
+        # A file system that lost the end of a file may have left zeros.
+        if len(head) < 12 or (known and len(record) < size + 4) or not any(content[at:]):
+            if number == 1:
+                what = "cut short in record 1, or no event file"
                 hint = "copy it again, or leave this run out"
                 raise InputError.at(path, "cut_short", f"{what}; {hint}")
-            yield file.read(size)
-            file.seek(_CHECKSUM_BYTES, SEEK_CUR)
+            what = f"cut short in record {number}, as by a crash; the {number - 1} whole ones"
+            notes.append(f"{path}: {what} are read.")
+            return
+        if not known or not is_sound(record):
+            what = f"record {number} is damaged (its checksum is wrong), or this is no event file"
+            raise InputError.at(path, "damaged", f"{what}; copy it again, or leave this run out")
+        yield record[:-4]
+        at += 12 + len(record)
 
 
 # Weights & Biases: a chart's export is wide (`Step`, then for each run `NAME - METRIC`, and its

@@ -56,12 +56,35 @@ FILES: list[tuple[str, str | bytes, str, dict[str, Any], str]] = [
         {"place": "line 3", "column": "x"},
         "holds 'bad', not a number; correct or empty this cell",
     ),
+    (
+        "a.jsonl",
+        '{"step": 0}\n{"step": 1, "step": 2}\n',
+        "repeated_key",
+        {"place": "line 2"},
+        "'step'",
+    ),
+    (
+        "a.jsonl",
+        '{"step": 0, "x": 1, "x": 2}\n{"step": 1, "x": "a"}\n',
+        "repeated_key",
+        {"place": "line 1"},
+        "line 1: key 'x' is given twice",
+    ),
+    (
+        "a.jsonl",
+        '{"step": false}\n{"step": true}\n',
+        "not_whole",
+        {},
+        "holds true or false; it must",
+    ),
+    ("a.jsonl", '{"step": 0}\n{"step": true}\n', "bad_cell", {"place": "line 2"}, "holds 'true'"),
     ("a.jsonl", b'{"step": 0, "x": "\xff"}\n', "not_utf8", {}, "not UTF-8 text"),
     ("a.jsonl", "\n", "missing_column", {"column": "step"}, "found: none"),
     ("a.parquet", LONG, "not_parquet", {}, "not a Parquet file, or a truncated one"),
     ("a.txt", LONG, "not_a_log", {}, "not a run log; known endings: .parquet, .csv, .jsonl"),
     ("a.csv.gz", LONG, "not_a_log", {}, "not a run log; known endings"),
     ("s/trainer_state.json", STATE, "cut_short", {}, "cut short, or no JSON"),
+    ("s/trainer_state.json", '{"log_history": [{"x": 1, "x": 2}]}', "repeated_key", {}, "'x' is"),
     ("s/trainer_state.json", "{}", "bad_trainer_state", {}, "it has no list log_history"),
 ]
 
@@ -87,6 +110,15 @@ def test_files(
 
 TABLES: list[tuple[dict[str, Any], str, dict[str, Any], str]] = [
     ({"step": [0, -1]}, "not_whole", {"place": "row 2", "column": "step"}, "is -1; it must be"),
+    ({"step": [False, True]}, "not_whole", {"column": "step"}, "holds true or false; it must be"),
+    ({"step": [0, 2**53 + 1]}, "not_whole", {"place": "row 2"}, r"9\.0072e\+15; .* below 2\^53"),
+    ({"step": pa.array([0, 2**63], pa.uint64())}, "not_whole", {"place": "row 2"}, "below 2\\^53"),
+    (
+        {"step": [0], "seed": pa.array([2**63], pa.uint64())},
+        "not_whole",
+        {"column": "seed"},
+        "below 2\\^63",
+    ),
     ({"step": [0, 0.5]}, "not_whole", {"place": "row 2"}, r"'step' is 0\.5"),
     ({"step": [0.0, float("inf")]}, "not_whole", {"place": "row 2"}, "'step' is inf"),
     ({"step": [0, None]}, "not_whole", {"place": "row 2"}, "'step' is empty"),

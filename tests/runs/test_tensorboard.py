@@ -88,35 +88,68 @@ def test_values_that_are_no_numbers_are_values(tmp_path: Path) -> None:
     assert log.table["y"].null_count == 1
 
 
-def test_a_file_that_was_cut_is_refused_wherever_it_was_cut(tmp_path: Path) -> None:
+def record_ends(content: bytes) -> list[int]:
+    ends, start = [], 0
+    while start < len(content):
+        (size,) = struct.unpack("<Q", content[start : start + 8])
+        start += 8 + 4 + size + 4
+        ends.append(start)
+    return ends
+
+
+def test_of_a_file_that_was_cut_the_whole_records_are_read_and_it_says_so(tmp_path: Path) -> None:
     path = write(tmp_path / "a", losses(0, 30))
     whole = path.read_bytes()
-    ends, start = set(range(1, len(whole), 29)), 0
-    while start < len(whole):
-        (size,) = struct.unpack("<Q", whole[start : start + 8])
-        start += 8 + 4 + size + 4
-        ends |= {start - 5, start - 1, start, start + 1, start + 11}
-    whole_records = 0
-    for end in sorted(end for end in ends if end < len(whole)):
-        path.write_bytes(whole[:end])
-        try:
-            RunLog.read(path)
-        except InputError as error:
-            text = str(error)
-            if "hold no scalars" not in text:
-                assert "cut short in record" in text
-                assert "copy it again, or leave this run out" in text
+    ends = record_ends(whole)
+    # The version, a text, a histogram, and four losses.
+    assert len(ends) == 7
+    for records, start in enumerate(ends[:-1], start=1):
+        for end in (start, start + 1, start + 11, start + 12, start + 17):
+            path.write_bytes(whole[:end])
+            if records < 4:
+                with pytest.raises(InputError, match="the event files hold no scalars"):
+                    RunLog.read(path)
                 continue
-        whole_records += 1  # between two records nothing shows that more was to come
-    assert 4 <= whole_records <= 8
+            log = RunLog.read(path)
+            assert log.panel("step").values.tolist() == [[0, 10, 20][: records - 3]]
+            # Between two records nothing shows that more was to come.
+            note = f"cut short in record {records + 1}, as by a crash; the {records} whole ones are"
+            assert [note in one for one in log.notes] == [True] * (end > start)
+    path.write_bytes(whole[: ends[4]] + bytes(40))  # what a file system lost may be zeros
+    assert "cut short in record 6" in RunLog.read(path).notes[0]
+    path.write_bytes(whole[:9])
+    with pytest.raises(InputError, match="cut short in record 1, or no event file; copy it again"):
+        RunLog.read(path)
+
+
+def test_a_restart_goes_on_after_a_file_that_was_cut(tmp_path: Path) -> None:
+    path = write(tmp_path / "a", losses(0, 30))
+    path.write_bytes(path.read_bytes()[:-3])
+    write(tmp_path / "a", losses(30, 50))
+    log = RunLog.read(tmp_path / "a")
+    assert log.panel("step").values.tolist() == [[0, 10, 20, 30, 40, 50]]
+    assert [str(path) in note for note in log.notes] == [True]
+
+
+def test_a_flipped_bit_is_found_wherever_it_is(tmp_path: Path) -> None:
+    path = write(tmp_path / "a", losses(0, 30))
+    whole = path.read_bytes()
+    for at in range(0, len(whole), 7):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        with pytest.raises(InputError, match=r"record \d is damaged .*copy it again") as raised:
+            RunLog.read(path)
+        assert raised.value.code == "damaged"
 
 
 @pytest.mark.parametrize(
     ("content", "match"),
     [
         (b"", "the file is empty"),
-        (b"step,x\n0,1\n1,2\n2,3\n", "cut short in record 1, or no event file"),
-        (b"\x03" + bytes(11) + b"\xff\xff\xff" + bytes(4), "record 1 is no event"),
+        (
+            b"step,x\n0,1\n1,2\n2,3\n",
+            r"record 1 is damaged \(its checksum is wrong\), or this is no",
+        ),
+        (b"\x03" + bytes(11) + b"\xff\xff\xff" + bytes(4), "record 1 is damaged"),
     ],
 )
 def test_files_that_hold_no_events(tmp_path: Path, content: bytes, match: str) -> None:
