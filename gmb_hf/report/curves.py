@@ -34,7 +34,7 @@ def grokking_curves(log: RunLog, metric: str, event_step: NDArray[np.float64]) -
         A figure of 7.2 by 4 inches: the curves above, the distribution of t* below.
     """
     panel = log.panel(metric)
-    steps, test = panel.steps, np.where(panel.present, panel.values, np.nan)
+    steps, test = panel.steps, style.drawable(np.where(panel.present, panel.values, np.nan))
     beside, named = _METRICS.get(metric, ("", metric))
     named, trained = style.shorten(named, 40), beside in log.observables
     with style.house_style():
@@ -46,7 +46,7 @@ def grokking_curves(log: RunLog, metric: str, event_step: NDArray[np.float64]) -
             line_key("its event t*", color=INK, marker=".", linestyle=""),
         ]
         if trained:
-            _draw(top, steps, log.panel(beside).values, ORANGE, style.DASHED)
+            _draw(top, steps, style.drawable(log.panel(beside).values), ORANGE, style.DASHED)
             key = line_key(
                 "training rows, median", color=ORANGE, linewidth=2.2, linestyle=style.DASHED
             )
@@ -216,6 +216,7 @@ def _panel(
     offsets, values = align(
         scores.values, scores.steps, scores.present, scores.event_step, reach=_REACH * horizon
     )
+    values = style.drawable(values)
     enough = np.isfinite(values).sum(axis=0) >= max(2, 0.1 * len(values))
     offsets, values = offsets[enough], values[:, enough]
     axes.set_title(style.shorten(scores.name, 36), fontsize=8)
@@ -230,7 +231,7 @@ def _panel(
     axes.axvline(0, color=INK, linewidth=1, zorder=4)
     if safe_gap is not None and safe_gap <= -offsets[0]:
         axes.axvline(-safe_gap, color=MUTED, linewidth=0.9, linestyle=(0, (1, 1.4)), zorder=4)
-    tau = np.inf if point.x_threshold is None else point.x_threshold
+    tau = np.inf if point.x_threshold is None else float(style.drawable(point.x_threshold))
     axes.set_ylim(*_limits(bands, [tau] if np.isfinite(tau) else []))
     if np.isfinite(tau):
         axes.axhline(tau, color=VERMILION, linewidth=1.2, linestyle=style.LONG_DASHED, zorder=4)

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import AbstractPathEffect, Normal, Stroke
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gmb_hf.escape import one_line
 from gmb_hf.files import atomic_path
@@ -186,6 +186,12 @@ def save_figure(
                 figure.savefig(temporary, format=suffix, dpi=DPI, metadata=metadata)
             written.append(target)
     return written
+
+
+def drawable(values: ArrayLike) -> NDArray[np.float64]:
+    """The values, with the largest finite ones cut at 1e300: an axis is a difference of two."""
+    found = np.asarray(values, dtype=np.float64)
+    return np.where(np.isfinite(found), np.clip(found, -1e300, 1e300), found)
 
 
 def thin_lines(

@@ -11,6 +11,9 @@ from gmb_hf.fingerprints import SHOWN, FingerprintMismatchError
 
 METADATA_KEY = b"gmb"
 DROPPED_KEY = b"gmb_dropped_duplicates"
+SEAL_KEY = b"gmb_seal"
+"""Of a file: the hash of its rows and of what stands under the other two keys."""
+
 DIFFERS = "differs"
 JOINED = "joined"
 """Column -> what made it (family, source, made_by), of columns that were joined to a log."""

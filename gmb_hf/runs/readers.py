@@ -32,6 +32,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from gmb_hf.errors import InputError, nearest, repeated
+from gmb_hf.escape import one_line
 from gmb_hf.files import each_key_once
 from gmb_hf.plugins import load_plugins
 from gmb_hf.runs import metadata as meta
@@ -64,19 +65,21 @@ def read_parquet(paths: Sequence[Path], wanted: Wanted) -> RawTable:
     """Read one Parquet file, of a wide one only the columns that are wanted.
 
     Raises:
-        InputError: it is no Parquet file, or only the beginning of one.
+        InputError: it is no Parquet file, only the beginning of one, or damaged.
     """
     (path,) = paths
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             names = file.schema_arrow.names
             kept = names if export_adapter(names) else wanted.keeps(names, str(path))
             # A column that stands twice cannot be asked for by its name; it is refused later.
             twice = len(set(names)) != len(names)
             table = pa.table({}) if twice else file.read(columns=kept)
-    except pa.ArrowInvalid as error:
-        what = f"not a Parquet file, or a truncated one: {error}"
-        raise InputError.at(path, "not_parquet", what) from error
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        if isinstance(error, InputError) or getattr(error, "errno", None):
+            raise
+        what = f"not a Parquet file, or a truncated or damaged one: {one_line(str(error))}"
+        raise InputError.at(path, "not_parquet", f"{what}; copy it again") from error
     return adapt_export(RawTable(table, str(path), names=tuple(names)), wanted)
 
 

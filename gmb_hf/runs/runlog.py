@@ -101,12 +101,14 @@ class RunLog:
 
         Raises:
             InputError: nothing to read, a missing column, a cell that is no number (file and line
-                are named), steps out of order, or one run in two files.
+                are named), steps out of order, one run in two files, or a file that is not as
+                `write` left it.
         """
         wanted = Wanted(step_column, run_column, None if columns is None else tuple(columns))
         logs: list[RunLog] = []
         charts: list[RunLog] = []
         for run_name, raw in read_sources(sources, wanted):
+            _check_seal(raw)
             if last_rows is not None:
                 raw = keep_last_rows(raw, positive_int("last_rows", last_rows), wanted.run)
             # A chart may lack a column that another one has.
@@ -377,12 +379,16 @@ class RunLog:
     def write(self, path: str | Path) -> Path:
         """Write one Parquet file, atomically; the same run log gives the same bytes.
 
+        Its pages have checksums and its metadata a hash of all content, which `read` compares.
+
         Raises:
             InputError: the disk is full, or the place cannot be written to.
         """
         table = self.stored_table(where=str(path)).combine_chunks()
+        about = {**table.schema.metadata, meta.SEAL_KEY: _seal(table)}
+        table = table.replace_schema_metadata(about)
         with atomic_path(path) as temporary:
-            pq.write_table(table, temporary, compression="zstd")
+            pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
         return Path(path)
 
     def stored_table(self, *, where: str = "run log") -> pa.Table:
@@ -430,13 +436,7 @@ class RunLog:
 
     @cached_property
     def _fingerprint(self) -> str:
-        runs = RunItems()
-        for batch in self.table.to_batches():
-            runs.add(batch)
-        found = ContentHash()
-        for digest in runs.finish():
-            found.add_hash(digest)
-        return found.hexdigest()
+        return _content_hash(self.table)
 
     @cached_property
     def _runs_and_lengths(self) -> tuple[tuple[str, ...], NDArray[np.int64]]:
@@ -464,6 +464,39 @@ class RunLog:
         steps[self._present] = np.asarray(self.table["step"])
         steps.flags.writeable = False
         return steps
+
+
+def _content_hash(table: pa.Table) -> str:
+    runs = RunItems()
+    for batch in table.to_batches():
+        runs.add(batch)
+    found = ContentHash()
+    for digest in runs.finish():
+        found.add_hash(digest)
+    return found.hexdigest()
+
+
+def _seal(table: pa.Table) -> bytes:
+    """The hash of a stored table: of its rows and of what it says about them."""
+    about = table.schema.metadata or {}
+    keys = (meta.METADATA_KEY, meta.DROPPED_KEY)
+    held = {str(key): hashlib.sha256(about[key]).hexdigest() for key in keys if key in about}
+    return item_hash({"content": _content_hash(table), **held}).hex().encode()
+
+
+def _check_seal(raw: RawTable) -> None:
+    """Refuse a file that is not as `RunLog.write` left it, where all its columns were read."""
+    held = (raw.table.schema.metadata or {}).get(meta.SEAL_KEY)
+    if held is None or len(raw.names) > raw.table.num_columns:
+        return
+    try:
+        found = _seal(raw.table)
+    except InputError:  # a column of another name or kind
+        found = None
+    if found != held:
+        what = "the content is not what gmb wrote (its hash differs): damaged, or changed; copy it"
+        hint = "again, or write what was changed on purpose by RunLog.from_table(table).write(path)"
+        raise raw.error("damaged", f"{what} {hint}")
 
 
 def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

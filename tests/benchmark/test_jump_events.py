@@ -108,6 +108,15 @@ def test_nan_in_the_metric_is_an_error_unless_ignored() -> None:
     assert jump_events(panel, design(nan="ignore")).step.tolist() == [20.0]
 
 
+def test_an_infinite_metric_is_an_error_unless_ignored_and_never_a_jump() -> None:
+    panel = metric([0.0, np.inf, 0.1, 0.5])
+    with pytest.raises(InputError, match=r"run 'run_0', step 10: metric 'test_acc' is infinite"):
+        jump_events(panel, design())
+    assert jump_events(panel, design(nan="ignore")).step.tolist() == [20.0]
+    with pytest.raises(InputError, match="metric 'test_acc' is NaN or infinite at every step"):
+        jump_events(metric([np.inf, np.nan]), design(nan="ignore"))
+
+
 def test_a_metric_that_is_nan_throughout_is_always_an_error() -> None:
     panel = metric([0.0, 0.5], [np.nan, np.nan])
     with pytest.raises(InputError, match=r"run 'run_1': metric 'test_acc' is NaN at every step"):

@@ -141,6 +141,22 @@ def test_a_wild_tail_does_not_hide_the_threshold() -> None:
     assert 2 < high < 20
 
 
+@pytest.mark.filterwarnings("error")
+def test_numbers_near_the_end_of_float64_are_drawn(tmp_path: Path) -> None:
+    offsets, signs = np.arange(-100, 101, 10), np.where(np.arange(21) % 2, 1.7e308, -1.7e308)
+    scores = around("huge", offsets, np.tile(signs, (4, 1)))
+    shown = [(scores, threshold(1.6e308))]
+    log = RunLog.from_arrays(
+        scores.runs, scores.steps, {"loss": scores.values, "test_acc": scores.values}
+    )
+    for figure in (
+        scores_around_event(shown, horizon=50),
+        grokking_curves(log, "loss", scores.event_step),
+        grokking_curves(log, "test_acc", scores.event_step),
+    ):
+        save_figure(figure, tmp_path / "huge", formats=("png",))
+
+
 def warned(name: str, leads: list[float], n_events: int) -> IndicatorRecord:
     """An indicator with these lead times at the target .05."""
     item = results([name]).indicators[0]

@@ -80,7 +80,7 @@ FILES: list[tuple[str, str | bytes, str, dict[str, Any], str]] = [
     ("a.jsonl", '{"step": 0}\n{"step": true}\n', "bad_cell", {"place": "line 2"}, "holds 'true'"),
     ("a.jsonl", b'{"step": 0, "x": "\xff"}\n', "not_utf8", {}, "not UTF-8 text"),
     ("a.jsonl", "\n", "missing_column", {"column": "step"}, "found: none"),
-    ("a.parquet", LONG, "not_parquet", {}, "not a Parquet file, or a truncated one"),
+    ("a.parquet", LONG, "not_parquet", {}, "not a Parquet file, or a truncated or"),
     ("a.txt", LONG, "not_a_log", {}, "not a run log; known endings: .parquet, .csv, .jsonl"),
     ("a.csv.gz", LONG, "not_a_log", {}, "not a run log; known endings"),
     ("s/trainer_state.json", STATE, "cut_short", {}, "cut short, or no JSON"),
