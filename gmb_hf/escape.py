@@ -17,7 +17,12 @@ _LATEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
 }
 # An underscore inside a word is literal in Markdown, as in embedding_norm_drop.
-_MARKDOWN = re.compile(r"[\\`*\[\]<>|~$&]|(?<![^\W_])_|_(?![^\W_])")
+# GitHub makes links of addresses that begin so: the colon or the dot is escaped.
+_MARKDOWN = re.compile(
+    r"[\\`*\[\]<>|~$&]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=\bwww)\.", re.IGNORECASE
+)
+_MAIL = re.compile(r"(?<=\S)@(?=[^\s@]*\.)")  # a link even where it is escaped, unless it is parted
+_FORMULA = tuple("=+-@\t\r＝＋－＠")  # some spreadsheets compute those of full width, too
 
 
 def one_line(text: str) -> str:
@@ -32,7 +37,22 @@ def markdown(text: str) -> str:
     >>> markdown("a_b"), markdown("a|b")
     ('a_b', 'a\\\\|b')
     """
-    return _MARKDOWN.sub(r"\\\g<0>", one_line(text))
+    return _MAIL.sub("<!-- -->@", _MARKDOWN.sub(r"\\\g<0>", one_line(text)))
+
+
+def spreadsheet(text: str) -> str:
+    """The text for a cell of a CSV table: a formula is shown, not computed.
+
+    >>> spreadsheet("=1+1"), spreadsheet("-0.5"), spreadsheet("drop")
+    ("'=1+1", '-0.5', 'drop')
+    """
+    if not text.startswith(_FORMULA) or text == "-":
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
 
 
 def latex(text: str) -> str:

@@ -13,7 +13,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Any
 
 from gmb_hf.errors import InputError, repeated
@@ -95,6 +95,34 @@ def claim(path: str | Path, taken: str) -> IO[str]:
         held.close()
         raise InputError(f"{path}: {taken}") from None
     return held
+
+
+@contextlib.contextmanager
+def claimed(path: str | Path, taken: str) -> Iterator[None]:
+    """Claim a path as `claim` does, for a while; the file of the claim goes away afterwards."""
+    while True:
+        held = claim(path, taken)
+        file = Path(held.name)
+        # The process before this one may have removed the file that was opened here.
+        if file.exists() and os.path.samestat(os.fstat(held.fileno()), file.stat()):
+            break
+        held.close()
+    with held:
+        try:
+            yield
+        finally:
+            file.unlink(missing_ok=True)
+
+
+def lies_inside(folder: Path, name: str) -> bool:
+    """Whether a path, named by a file in a folder, lies in that folder, where links lead too.
+
+    In the cache of the Hub's client a folder's files are links to `../../blobs`, and lie inside.
+    """
+    path, root, there = PurePath(name), folder.resolve(), (folder / name).resolve()
+    roots = (root, root.parents[1] / "blobs") if root.parent.name == "snapshots" else (root,)
+    inside = any(there.is_relative_to(known) for known in roots)
+    return inside and not path.is_absolute() and ".." not in path.parts
 
 
 def check_file(path: str | Path) -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from gmb_hf.errors import InputError
+from gmb_hf.files import lies_inside
 from gmb_hf.fingerprints import content_hash, source_hash
 from gmb_hf.repositories import Address, pull
 
@@ -224,12 +225,7 @@ def _pickled(place: str) -> InputError:
 
 def _check_inside(folder: Path, name: str, place: str, by: str) -> None:
     """Refuse a file or folder, named by a file of a model, that lies outside the model's folder."""
-    path, root = PurePosixPath(name), folder.resolve()
-    # In the cache of the Hub's client, files are links to ../../blobs.
-    roots = (root, root.parents[1] / "blobs") if root.parent.name == "snapshots" else (root,)
-    there = (folder / name).resolve()
-    linked = not any(there.is_relative_to(known) for known in roots)
-    if path.is_absolute() or ".." in path.parts or linked:
+    if not lies_inside(folder, name):
         raise InputError(
             f"{place}: {by} names {name}, which lies outside the folder; nothing is read there"
         )

@@ -131,12 +131,13 @@ class Table:
     def csv(self) -> str:
         """CSV (RFC 4180) with every digit; an empty cell is a number that does not exist.
 
-        Notes stand in a last column, `note`, of every row.
+        Text that a spreadsheet would compute (`=1+1`) begins with an apostrophe. Notes stand in a
+        last column, `note`, of every row.
         """
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\r\n")
-        head, note = (["note"], ["; ".join(self.notes)]) if self.notes else ([], [])
-        writer.writerow([*(column.name for column in self.columns), *head])
+        head, note = (["note"], [_plain("; ".join(self.notes))]) if self.notes else ([], [])
+        writer.writerow([*(_plain(column.name) for column in self.columns), *head])
         writer.writerows([*map(_plain, row), *note] for row in self._body())
         return out.getvalue()
 
@@ -221,7 +222,7 @@ def _plain(cell: Any) -> str:
         return ""
     if isinstance(cell, bool):
         return "true" if cell else "false"
-    return repr(cell) if isinstance(cell, float) else str(cell)
+    return repr(cell) if isinstance(cell, float) else escape.spreadsheet(str(cell))
 
 
 def _markdown(column: Column, cell: Any) -> str:

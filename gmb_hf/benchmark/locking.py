@@ -28,6 +28,7 @@ from gmb_hf.design.design import Design, event_facts
 from gmb_hf.design.lint import DesignFacts, Finding, filled_in, git_commit, lint, refuse_unsound
 from gmb_hf.design.lock import CENTRAL, Lock, LockedCandidate, LockedEnsemble, differing, member_key
 from gmb_hf.errors import InputError
+from gmb_hf.escape import spreadsheet
 from gmb_hf.files import write_text
 from gmb_hf.indicators.catalogue import compute
 from gmb_hf.runs.metadata import hub_sources
@@ -328,5 +329,6 @@ def write_explored(rows: Sequence[Explored], path: str | Path) -> Path:
     writer.writerow([*names[:at], *(f"{null}_null" for null in NULLS), *names[at + 1 :]])
     for row in rows:
         values = [getattr(row, name) for name in names]
+        values = [spreadsheet(one) if isinstance(one, str) else one for one in values]
         writer.writerow([*values[:at], *map(row.nulls.get, NULLS), *values[at + 1 :]])
     return write_text(path, text.getvalue())

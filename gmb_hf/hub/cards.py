@@ -23,7 +23,7 @@ from gmb_hf import escape, fingerprints
 from gmb_hf._version import __version__
 from gmb_hf.documents import Section, parse_yaml
 from gmb_hf.errors import InputError, choose, first_of
-from gmb_hf.files import shipped
+from gmb_hf.files import lies_inside, shipped
 from gmb_hf.fingerprints import HASH_LENGTH, SHOWN, ContentHash, fingerprint
 from gmb_hf.runs.runlog import RunItems
 
@@ -181,7 +181,7 @@ class Card:
             configs = {str(one["config_name"]): one["data_files"] for one in self.header["configs"]}
             paths = {str(one["split"]): one["path"] for one in configs.get(config, ())}
             found = {
-                split: [path] if isinstance(path, str) else list(path)
+                split: [path] if isinstance(path, str) else [*map(str, path)]
                 for split, path in paths.items()
             }
         except (KeyError, TypeError, ValueError):
@@ -190,14 +190,28 @@ class Card:
                 "and path; write the card anew with `gmb data build`"
             ) from None
         choose("config", config, list(configs), where=self.where)
+        for pattern in (one for patterns in found.values() for one in patterns):
+            self._refuse_outside(config, pattern)
         return found
 
     def shards(self, config: str) -> dict[str, list[Path]]:
         """The Parquet files of a config: split -> files in order; an `InputError` as above."""
-        return {
-            split: [path for one in patterns for path in sorted(self.path.parent.glob(one))]
+        folder = self.path.parent
+        found = {
+            split: [path for one in patterns for path in sorted(folder.glob(one))]
             for split, patterns in self.patterns(config).items()
         }
+        for path in (path for paths in found.values() for path in paths):
+            self._refuse_outside(config, path.relative_to(folder).as_posix())
+        return found
+
+    def _refuse_outside(self, config: str, path: str) -> None:
+        """Refuse a path of a config that is empty or lies outside the dataset."""
+        if not path.strip("./") or not lies_inside(self.path.parent, path):
+            raise InputError(
+                f"{self.where}: config {config!r} names {path!r}, which is no file inside the "
+                "dataset; nothing is read there"
+            )
 
     def content(self, config: str) -> Content:
         """What those files hold."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gmb_hf.errors import InputError, choose, repeated
-from gmb_hf.files import clear_os_errors, write_text
+from gmb_hf.files import claimed, clear_os_errors, write_text
 from gmb_hf.hub import cards
 from gmb_hf.hub.cards import Card, CardFingerprint, Content
 from gmb_hf.runs.metadata import DIFFERS, DROPPED_KEY
@@ -33,6 +33,7 @@ PUBLIC_DOMAIN = "public-domain"
 """The licence of a text that nobody owns; the Hub has no name for it."""
 _OTHER = "other"
 _NAME = re.compile(r"[\w][\w.-]*")
+_WORKSHOP = ".building-"
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def build(configs: Sequence[Config], out: str | Path, about: About, *, version: 
 
     Raises:
         InputError: two configs of one name, a split without rows, a version that is not frozen
-            as above, or a folder that cannot be written to.
+            as above, a folder that cannot be written to, or in which another process builds.
     """
     folder = Path(out)
     if not re.match(cards.VERSION, version):
@@ -96,9 +97,17 @@ def build(configs: Sequence[Config], out: str | Path, about: About, *, version: 
     twice = repeated(config.name for config in configs)
     if twice is not None or not configs:
         raise InputError(f"config {twice!r} is named twice" if configs else "no configs to build")
+    taken = "another process builds a dataset here; wait for it, or choose another folder"
+    with claimed(folder / cards.CARD, taken):
+        for stray in folder.glob(f"{_WORKSHOP}*"):  # of a process that was killed
+            shutil.rmtree(stray, ignore_errors=True)
+        return _built(configs, folder, about, version)
+
+
+def _built(configs: Sequence[Config], folder: Path, about: About, version: str) -> Path:
+    """Build in a folder that no other process builds in."""
     with clear_os_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        workshop = Path(tempfile.mkdtemp(prefix=".building-", dir=folder))
+        workshop = Path(tempfile.mkdtemp(prefix=_WORKSHOP, dir=folder))
     try:
         shards = {config.name: _write(config, workshop) for config in configs}
         contents, entries = {}, {}

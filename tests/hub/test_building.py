@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import datasets
@@ -18,6 +19,7 @@ from gmb_hf import RunLog
 from gmb_hf.errors import InputError
 from gmb_hf.fingerprints import content_hash
 from gmb_hf.hub import datasets as building
+from gmb_hf.hub.cards import Card
 from gmb_hf.hub.datasets import (
     FORMAL,
     HELD_OUT,
@@ -199,6 +201,25 @@ class TestVersions:
         with pytest.raises(InputError, match="has no gmb_fingerprint"):
             build([numbers([1])], tmp_path, ABOUT)
         assert set(files(tmp_path)) == {"README.md"}
+
+    def test_two_at_once(self, tmp_path: Path):
+        def tables() -> Iterator[pa.Table]:
+            with pytest.raises(InputError, match=r"another process builds a dataset here; wait"):
+                build([numbers([2], name="two")], tmp_path, ABOUT)
+            yield pa.table({"n": [1]})
+
+        first = Config("one", {"full": tables}, "mit", "numbers")
+        (tmp_path / ".building-killed").mkdir()
+        build([first], tmp_path, ABOUT)
+        assert set(Card.read(tmp_path).entries) == {"one"}
+        assert not list(tmp_path.glob(".*"))  # neither the claim nor what was left of a kill
+
+    def test_names_in_a_card_are_no_markup(self, tmp_path: Path):
+        said = "mit | <b>x</b> [y](https://evil.example)\n---\n"
+        card = build([dataclasses.replace(numbers([1]), license=said)], tmp_path, ABOUT)
+        shown = r"mit \| \<b\>x\</b\> \[y\](https\://evil.example) ---"
+        assert f"| {shown} |" in card.read_text()
+        assert Card.read(tmp_path).header["gmb_license"] == {"all": said}
 
     @pytest.mark.parametrize(
         ("configs", "message"),

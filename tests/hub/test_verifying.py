@@ -106,6 +106,15 @@ class TestEditedCards:
         found = only_fault(folder)
         assert "split 'train' of one has 5 rows, dataset_info says 6; the card was" in found
 
+    @pytest.mark.parametrize("path", ["../*/one/train-*", "/etc/*", "linked/train-*", "", "."])
+    def test_a_path_outside_of_the_dataset(self, folder: Path, tmp_path: Path, path: str):
+        shutil.copytree(folder / "one", tmp_path / "elsewhere")
+        (folder / "linked").symlink_to(tmp_path / "elsewhere")
+        edit(folder / "README.md", "path: one/train-*", f"path: '{path}'")
+        found = verify(folder).faults[0]
+        assert "config 'one' names " in found
+        assert "which is no file inside the dataset; nothing is read there" in found
+
     def test_configs_that_are_no_list(self, folder: Path):
         edit(folder / "README.md", "config_name: one", "name: one")
         assert "`configs:` is not a list of config_name and data_files" in verify(folder).faults[0]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from gmb_hf import escape
 from gmb_hf.benchmark.results import Results
 from gmb_hf.report.tables import gate_summary, robustness, utility_at_fpr, write_tables
+from gmb_hf.tables import Column, Table
 
 SPEC = {
     gate_summary: "indicator,AUC,AP,controllability_pass,fpr_floor,ok_targets,label",
@@ -116,6 +117,40 @@ def test_a_cell_is_one_line_and_never_splits_a_row(name: str) -> None:
     bare = escape.markdown(name).replace("\\\\", "").replace("\\|", "")
     assert "|" not in bare
     assert "&" not in escape.latex(name).replace("\\&", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("=cmd|'/C calc'!A0", "'=cmd|'/C calc'!A0"),
+        ("+1+1", "'+1+1"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("-drop", "'-drop"),
+        ("\t=1", "'\t=1"),
+        ("-0.5", "-0.5"),
+        ("-", "-"),
+        ("embedding_gini", "embedding_gini"),
+    ],
+)
+def test_csv_holds_no_formula(text: str, shown: str) -> None:
+    assert escape.spreadsheet(text) == shown
+    table = Table([Column("name"), Column("value", escape.number)], [(text, -0.5)])
+    assert next(csv.reader([table.csv().splitlines()[1]])) == [shown, "-0.5"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("https://evil.example", r"https\://evil.example"),
+        ("www.evil.example", r"www\.evil.example"),
+        ("WWW.evil.example", r"WWW\.evil.example"),
+        ("a@evil.example", "a<!-- -->@evil.example"),
+        ("step 3: a @ b", "step 3: a @ b"),
+        ("acme/runs@main", "acme/runs@main"),
+    ],
+)
+def test_addresses_do_not_link_themselves(text: str, shown: str) -> None:
+    assert escape.markdown(text) == shown
 
 
 @pytest.mark.parametrize(
