@@ -158,7 +158,14 @@ def mine(
     pool_embeddings: Annotated[Path | None, option("The same of the pool.")] = None,
     lineups: Annotated[int, option("Lineups that each candidate meets.")] = 10,
     lineup_size: Annotated[int, option("Negatives in a lineup.")] = 10,
-    threshold: Annotated[float, option("Least danger that passes.")] = 0.0,
+    threshold: Annotated[float | None, option("Least danger that passes; 0 by default.")] = None,
+    organic: Annotated[
+        Path | None,
+        option("Scores of organic items, from whose dangers the threshold is calibrated."),
+    ] = None,
+    quantile: Annotated[
+        float | None, option("With --organic: share of its dangers below the threshold; 0.9.")
+    ] = None,
     min_passes: Annotated[int, option("Least passes that are accepted.")] = 3,
     near_duplicate: Annotated[
         float, option("Cosine from which two texts count as the same.")
@@ -167,12 +174,16 @@ def mine(
     out: Folder = Path("mined"),
 ) -> None:
     """Try each candidate in seeded lineups; keep the dangerous ones, set doubtful ones apart."""
-    from gmb_hf.crucible.mining import Settings, mine_files
+    from gmb_hf.crucible.mining import QUANTILE, Settings, mine_files
 
+    if organic is not None and threshold is not None:
+        raise InputError("--threshold and --organic exclude each other; give one of them")
+    if organic is None and quantile is not None:
+        raise InputError("--quantile is one of the dangers of --organic; give that, too")
     settings = Settings(
         lineups=lineups,
         lineup_size=lineup_size,
-        threshold=threshold,
+        threshold=0.0 if threshold is None else threshold,
         min_passes=min_passes,
         near_duplicate=near_duplicate,
         seed=seed,
@@ -186,9 +197,18 @@ def mine(
             embeddings=embeddings,
             pool_embeddings=pool_embeddings,
             encoder=encoder,
+            organic=organic,
+            quantile=QUANTILE if quantile is None else quantile,
             on_done=done,
         )
     summary = result.summary()
+    if result.calibration is not None:
+        known = result.calibration
+        screen.say(
+            f"threshold {result.settings.threshold:.6g}: the {known.quantile:g} quantile of the "
+            f"dangers of {known.n:,} organic items ({known.scores})."
+        )
+        screen.notes(known.notes)
     screen.say(
         f"{result.accepted:,} of {result.tested:,} candidates accepted: mining pass rate "
         f"{number(result.pass_rate)} (95% {number(result.ci_low)} to {number(result.ci_high)}).",
@@ -264,6 +284,9 @@ def score(
     skip_empty: Annotated[
         bool, option("Leave out items without negatives.", "--skip-empty")
     ] = False,
+    previous: Annotated[
+        Path | None, option("An earlier version of the set, every item of which must be here.")
+    ] = None,
     out: Annotated[Path, option("Where to write the items' scores.")] = Path("scores.parquet"),
 ) -> None:
     """Margin and rank of each item, by the similarities in the file or by embeddings."""
@@ -276,6 +299,7 @@ def score(
             encoder=encoder,
             name=name,
             empty="skip" if skip_empty else "error",
+            previous=previous,
             on_done=done,
         )
     path = scores.write(out)

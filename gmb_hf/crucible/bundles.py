@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import reprlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -235,6 +236,33 @@ class BundleFile:
 
     def _lacks(self, bundle: Bundle, what: str) -> InputError:
         return InputError(f"{self.path}:{bundle.line}: item {bundle.id!r} {what}")
+
+
+def check_only_grown(previous: BundleFile, hashes: Sequence[str], where: str | Path) -> None:
+    """Refuse a set of items that is no later version of an earlier one (spec: append-only).
+
+    Args:
+        previous: the earlier set.
+        hashes: of the items of the new one, 64 hex digits each, as `Bundle.item_hash`.
+        where: the new set, for the message.
+
+    Raises:
+        InputError: items of the earlier set are gone or were changed; some are named.
+    """
+    left = Counter(hashes)
+    lost = []
+    for bundle in previous.bundles:
+        left[bundle.item_hash] -= 1
+        if left[bundle.item_hash] < 0:
+            lost.append(bundle.id)
+    if lost:
+        raise InputError(
+            f"{where}: {len(lost):,} of the {len(previous.bundles):,} items of {previous.path} are "
+            f"gone or changed ({listed(lost)}); an evaluation set may only grow, so keep them, or "
+            "write another set",
+            code="not_append_only",
+            where=str(where),
+        )
 
 
 def read_bundles(path: str | Path) -> BundleFile:

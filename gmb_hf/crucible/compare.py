@@ -165,7 +165,8 @@ def mismatches(first: EvalHeader, second: EvalHeader) -> list[str]:
     """In what two headers differ that makes their scoreboards incomparable; [] if in nothing.
 
     Content hashes decide where both headers have one, so that a reformatted file is the same data;
-    else the hashes of the files' bytes do, as far as both are stored.
+    else the hashes of the files' bytes do, as far as both are stored. Another version is another
+    evaluation set, whatever it holds.
     """
     found = []
     name, one, other = "content", first.content_hash, second.content_hash
@@ -174,7 +175,7 @@ def mismatches(first: EvalHeader, second: EvalHeader) -> list[str]:
     shared = min(len(one), len(other))
     if one[:shared] != other[:shared]:
         found.append(f"the {name} hash is {one[:SHOWN]} here and {other[:SHOWN]} there")
-    for field in ("seed", "item_count"):
+    for field in ("version", "seed", "item_count"):
         here, there = getattr(first, field), getattr(second, field)
         if here != there:
             found.append(f"{field} is {here} here and {there} there")
@@ -234,9 +235,8 @@ def compare_files(
         tests = paired_tests(
             first.margin[rows], second.margin, second.tiers, permutations=permutations, seed=seed
         )
-    if before.eval_header.version != after.eval_header.version:
-        versions = f"{before.eval_header.version} and {after.eval_header.version}"
-        notes.append(f"the evaluation sets are called {versions}")
+    if not found and before.eval_header.fingerprint != after.eval_header.fingerprint:
+        notes.append("the same items in other bytes: the fingerprints differ, the contents do not")
     boards, tiered = (before, after), bool(before.by_tier and after.by_tier)
     hardest = [getattr(board.by_tier.get(HARDEST), "pass_rate", None) for board in boards]
     guardrails = [

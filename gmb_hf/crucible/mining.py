@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +19,7 @@ from scipy.stats import binomtest
 
 from gmb_hf.crucible.bundles import read_bundles, read_rows, read_vectors, unit_rows
 from gmb_hf.crucible.margins import Floats
-from gmb_hf.crucible.scores import Encoder, encode_bundles
+from gmb_hf.crucible.scores import Encoder, ItemScores, encode_bundles
 from gmb_hf.documents import Record
 from gmb_hf.errors import InputError, positive_int
 from gmb_hf.files import read_jsonl, write_json, write_jsonl
@@ -30,7 +30,10 @@ Outcome = Literal["accepted", "quarantined", "rejected"]
 
 # Least share of lineups passed, in tenths (spec: 8-10, 5-7 and 2-4 passes of 10).
 _TENTHS: tuple[tuple[int, Strength], ...] = ((8, "ultra"), (5, "mid"), (2, "low"))
+QUANTILE = 0.9
+"""From this quantile of organic dangers on, an item is of the hardest tier."""
 _CHUNK = 256
+_FEW = 10  # items above the threshold
 # Two equal unit rows may have a cosine a little below 1.
 _ROUNDING = 1e-12
 
@@ -94,8 +97,64 @@ class Mined(Record):
 
 
 @dataclass(frozen=True)
+class Calibration(Record):
+    """Where a threshold comes from: a quantile of the dangers of organic items.
+
+    Attributes:
+        scores: the file of their scores.
+        encoder, content_hash: what scored them, and which items they are.
+        quantile: share of the dangers that lie below the threshold.
+        n: items.
+        notes: what a reader must know.
+    """
+
+    scores: str
+    encoder: str
+    content_hash: str
+    quantile: float
+    n: int
+    notes: tuple[str, ...] = ()
+
+
+def calibrated(
+    settings: Settings, scores: ItemScores, path: str | Path, quantile: float = QUANTILE
+) -> tuple[Settings, Calibration]:
+    """Settings whose threshold is a quantile of organic dangers (spec: "threshold calibration").
+
+    The quantile is of the inverted distribution function, as the cutoffs of the tiers are: with
+    0.9, a candidate passes a lineup where it is as hard as the hardest tenth of the organic items.
+
+    Raises:
+        InputError: the quantile is not between 0 and 1.
+    """
+    if not 0 < quantile < 1:
+        raise InputError(f"--quantile must lie between 0 and 1, got {quantile!r}")
+    threshold = float(np.quantile(scores.danger, quantile, method="inverted_cdf"))
+    notes, above = [], int((scores.danger > threshold).sum())
+    if above < _FEW:
+        notes.append(
+            f"only {above} of {scores.n:,} organic items lie above the threshold, so that another "
+            "sample would give another one; score more of them, or lower --quantile"
+        )
+    sizes = scores.ranks.n_negatives
+    if (sizes != settings.lineup_size).any():
+        notes.append(
+            f"organic items have {sizes.min()} to {sizes.max()} negatives, a lineup "
+            f"{settings.lineup_size}; more negatives make an item more dangerous"
+        )
+    origin = scores.origin
+    about = Calibration(
+        str(path), origin.encoder, origin.content_hash, quantile, scores.n, tuple(notes)
+    )
+    return replace(settings, threshold=threshold), about
+
+
+@dataclass(frozen=True)
 class MiningResult(Record):
     """All candidates, and the mining pass rate (spec) with its 95% interval (Wilson 1927).
+
+    The spec says that 10 lineups and 3 passes accept about 1.4% of candidates, and names neither
+    data nor encoder nor threshold; that rate is unverified, and nothing here depends on it.
 
     Attributes:
         settings: how they were tested.
@@ -103,6 +162,7 @@ class MiningResult(Record):
         accepted, tested: numbers of candidates; near duplicates are not tested.
         pass_rate: accepted / tested; None where nothing was tested.
         ci_low, ci_high: of the pass rate.
+        calibration: where the threshold comes from; None where it was given.
     """
 
     settings: Settings
@@ -112,6 +172,7 @@ class MiningResult(Record):
     pass_rate: float | None
     ci_low: float | None
     ci_high: float | None
+    calibration: Calibration | None = None
 
     def summary(self) -> dict[str, Any]:
         """Everything but the single candidates, as plain data."""
@@ -261,6 +322,8 @@ def mine_files(
     embeddings: str | Path | None = None,
     pool_embeddings: str | Path | None = None,
     encoder: str | None = None,
+    organic: str | Path | None = None,
+    quantile: float = QUANTILE,
     on_done: Callable[[str], None] = lambda _: None,
 ) -> tuple[MiningResult, list[Path]]:
     """Test candidates against lineups of a pool; the result, and the three files written.
@@ -273,12 +336,22 @@ def mine_files(
         settings: how candidates are tested.
         embeddings, pool_embeddings: `.npy` or `.safetensors`, both or neither.
         encoder: name or path of a sentence-transformers model.
+        organic: scores of organic items, by the same encoder, from whose dangers the threshold is
+            calibrated, in place of that of the settings.
+        quantile: of those dangers.
         on_done: called after every batch of texts.
     """
     if (embeddings is None) != (pool_embeddings is None):
         raise InputError("--embeddings and --pool-embeddings go together; give both")
     if (embeddings is None) == (encoder is None):
         raise InputError("give either --embeddings with --pool-embeddings, or --encoder")
+    calibration = None
+    if organic is not None:
+        scores = ItemScores.read(organic)
+        if encoder is not None and scores.origin.encoder != encoder:
+            made = f"were made by {scores.origin.encoder}, the candidates are encoded by {encoder}"
+            raise InputError(f"--organic {organic}: its scores {made}; score them by it, too")
+        settings, calibration = calibrated(settings, scores, organic, quantile)
     file, texts = read_bundles(candidates), _pool_texts(pool)
     file.check_texts()
     if embeddings is not None and pool_embeddings is not None:
@@ -295,6 +368,7 @@ def mine_files(
         file.ids,
         settings,
     )
+    result = replace(result, calibration=calibration)
     accepted, quarantined = [], []
     for bundle, item in zip(file.bundles, result.candidates, strict=True):
         texts_of = {"id": bundle.id, "anchor": bundle.anchor, "positive": bundle.positive}

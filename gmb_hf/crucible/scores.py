@@ -24,12 +24,22 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from gmb_hf.crucible import margins
-from gmb_hf.crucible.bundles import BundleFile, Vectors, read_bundles, read_vectors, similarities_of
+from gmb_hf.crucible.bundles import (
+    BundleFile,
+    Vectors,
+    check_only_grown,
+    item_content,
+    read_bundles,
+    read_vectors,
+    similarities_of,
+)
 from gmb_hf.documents import Section
 from gmb_hf.errors import InputError, nearest, repeated
 from gmb_hf.files import atomic_path, check_file, parse_json, read_jsonl, write_jsonl
+from gmb_hf.fingerprints import item_hash
 
 _KEY = b"gmb_crucible"
+_INSTALL = "pip install 'gmb-hf[encoders]'"
 _RANKS = {
     "rank": pa.int64(),
     "rank_realistic": pa.float64(),
@@ -184,6 +194,7 @@ def score_bundles(
     encoder: str | None = None,
     name: str | None = None,
     empty: margins.OnEmpty = "error",
+    previous: str | Path | None = None,
     on_done: Callable[[str], None] = lambda _: None,
 ) -> ItemScores:
     """Score a file of bundles by the similarities in it, by embeddings, or by an encoder.
@@ -194,15 +205,20 @@ def score_bundles(
         encoder: name or path of a sentence-transformers model.
         name: what made the similarities; the encoder by default.
         empty: what to do with items without negatives.
+        previous: an earlier version of the set, every item of which must be in this one.
         on_done: called after every batch of texts.
 
     Raises:
-        InputError: nothing to score with, both ways at once, or bad input of either.
+        InputError: nothing to score with, both ways at once, or bad input of either; items of the
+            earlier version are gone or changed.
     """
     if embeddings is not None and encoder is not None:
         raise InputError("--embeddings and --encoder exclude each other; give one of them")
     file = read_bundles(path)
+    if previous is not None:
+        check_only_grown(read_bundles(previous), [one.item_hash for one in file.bundles], path)
     if embeddings is None and encoder is None:
+        _check_similarities(file)
         similarities = file.similarities(empty=empty)
     else:
         file.check_texts()
@@ -213,6 +229,20 @@ def score_bundles(
         )
         similarities = similarities_of(file, vectors, empty=empty)
     return ItemScores.of(file, similarities, name or encoder or "unnamed")
+
+
+def _check_similarities(file: BundleFile) -> None:
+    """Refuse texts alone, with what is missing to score them."""
+    for bundle in file.bundles:
+        if bundle.similarities is None and bundle.positive is not None:
+            extra = "" if find_spec("sentence_transformers") else f" (first {_INSTALL})"
+            where = f"{file.path}:{bundle.line}"
+            raise InputError(
+                f"{where}: item {bundle.id!r} has texts and no similarities; give "
+                f"--encoder MODEL{extra}, or --embeddings FILE",
+                code="no_similarities",
+                where=where,
+            )
 
 
 def fit_to_scores(
@@ -252,7 +282,8 @@ def assign_to_file(
         out: the new JSONL; items without a score are not in it.
 
     Raises:
-        InputError: scores of other bundles or by another encoder, or the output is the input.
+        InputError: scores of other bundles or by another encoder, or the output is the input; a set
+            is in `out` already, and the new one would not only add to it.
     """
     if Path(out).resolve() == Path(bundles).resolve():
         raise InputError(f"{out}: is the file that is read; write the tiers to another one")
@@ -264,6 +295,9 @@ def assign_to_file(
     tier = dict(zip(scores.ids, labels, strict=True))
     lines = zip(file.ids, read_jsonl(bundles), strict=True)
     tiered = [{**line, "tier": tier[name]} for name, (_, line) in lines if name in tier]
+    if Path(out).exists():
+        hashes = [item_hash(item_content(line)).hex() for line in tiered]
+        check_only_grown(read_bundles(out), hashes, out)
     counts = {name: labels.count(name) for name in margins.TIERS}
     return TieredFile(write_jsonl(out, tiered), counts, len(file.bundles) - len(tiered))
 
@@ -288,8 +322,8 @@ class Encoder:
     def __init__(self, name: str) -> None:
         self.name = name
         if find_spec("sentence_transformers") is None:
-            hint = "pip install 'gmb-hf[encoders]'; or give --embeddings"
-            raise InputError(f"--encoder needs sentence-transformers: {hint}")
+            what = f"--encoder needs sentence-transformers: {_INSTALL}"
+            raise InputError(f"{what}; or give --embeddings", code="missing_extra")
         # Checked before the import, which takes seconds.
         source, offline = _model_source(name)
         from sentence_transformers import SentenceTransformer

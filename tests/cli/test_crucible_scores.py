@@ -74,7 +74,10 @@ def test_items_without_negatives(tmp_path):
         ('{"id": "a", "similarities": [NaN, 1]}\n', "bundles.jsonl:1: is not JSON: NaN is no num"),
         ('{"id": "a", "similarities": [1e999, 1]}\n', "item 'a': a similarity is missing or not"),
         ('{"id": 1, "similarities": [1, 2]}\n' * 2, "bundles.jsonl:2: id '1' is that of line 1"),
-        ('{"anchor": "a", "positive": "b", "negatives": ["c"]}', "item '1' has no similarities"),
+        (
+            '{"anchor": "a", "positive": "b", "negatives": ["c"]}',
+            "item '1' has texts and no similarities; give --encoder MODEL, or --embeddings FILE",
+        ),
         ("", "bundles.jsonl: holds no bundles"),
     ],
 )
@@ -135,6 +138,32 @@ def test_tiers_belong_to_their_encoder_and_their_bundles(tmp_path):
         *assign, "scores.parquet", "--bundles", "bundles.jsonl", "--out", "bundles.jsonl"
     )
     assert "is the file that is read" in onto
+
+
+def test_texts_without_an_encoder_say_which_extra_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr("gmb_hf.crucible.scores.find_spec", lambda _: None)
+    (tmp_path / "b.jsonl").write_text('{"anchor": "a", "positive": "b", "negatives": ["c"]}')
+    message = refused("crucible", "score", "b.jsonl")
+    assert "give --encoder MODEL (first pip install 'gmb-hf[encoders]'), or --embed" in message
+
+
+def test_a_set_may_only_grow(tmp_path):
+    few, more = write(tmp_path / "few.jsonl", lines(20)), write(tmp_path / "more.jsonl", lines(25))
+    score = ("crucible", "score", more, "--name", "m")
+    done(gmb(*score, "--previous", few))
+    message = refused("crucible", "score", few, "--previous", more)
+    assert "few.jsonl: 5 of the 25 items of " in message
+    assert "are gone or changed (items 'q20', 'q21', 'q22'" in message
+    # What an assignment left is an evaluation set, and is not replaced by another one.
+    done(gmb("crucible", "tiers", "fit", "--scores", "scores.parquet"))
+    assign = ("crucible", "tiers", "assign", "--tiers", "tiers.json", "--scores", "scores.parquet")
+    done(gmb(*assign, "--bundles", more))
+    held = (tmp_path / "tiered.jsonl").read_bytes()
+    done(gmb(*assign, "--bundles", more))
+    done(gmb("crucible", "score", few, "--name", "m", "--out", "few.parquet"))
+    message = refused(*assign[:-1], "few.parquet", "--bundles", few)
+    assert "tiered.jsonl: 5 of the 25 items of tiered.jsonl are gone or changed" in message
+    assert (tmp_path / "tiered.jsonl").read_bytes() == held
 
 
 def test_tiers_in_a_file_are_checked(tmp_path):
@@ -206,6 +235,20 @@ def test_different_data_are_compared_on_request_only(tmp_path):
     assert found["paired_tests"] == []
     assert found["guardrails"][0]["level"] == "SEVERE"
     refused("crucible", "compare", old, grown, allow, "--gate", code=1)
+
+
+def test_another_version_is_another_set(tmp_path):
+    old, new = board(tmp_path, "old"), board(tmp_path, "new", version="v2", gain=0.1)
+    message = refused("crucible", "compare", old, new)
+    assert "the scoreboards cannot be compared: version is v1 here and v2 there" in message
+    allow = "--allow-fingerprint-mismatch"
+    assert "NOT COMPARABLE" in done(gmb("crucible", "compare", old, new, allow)).out
+    refused("crucible", "compare", old, new, allow, "--gate", code=1)
+
+
+def test_the_same_items_in_other_bytes_are_said_to_be_so(tmp_path):
+    old, new = board(tmp_path, "old"), board(tmp_path, "new", gain=0.1)
+    assert "same items in other bytes" in done(gmb("crucible", "compare", old, new)).out
 
 
 def test_organic_performance_against_frozen(tmp_path):

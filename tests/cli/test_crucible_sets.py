@@ -8,7 +8,7 @@ import shlex
 import numpy as np
 import pytest
 from command_line import gmb, refused
-from crucible_builders import board, done, write
+from crucible_builders import board, done, lines, write
 
 TRAINING = ("crucible", "exposure", "--steps", 10_000, "--batch-size", 32, "--probability", 0.1)
 LEGACY = ("--pool", "legacy=454:0.75")
@@ -151,9 +151,30 @@ def test_mining_writes_what_it_accepts_and_what_needs_a_look(tmp_path):
     done(gmb("crucible", "score", "mined/accepted.jsonl", "--embeddings", "rows.npy"))
 
 
+def test_the_threshold_is_a_quantile_of_organic_dangers(tmp_path):
+    command = mining(tmp_path)
+    items = lines(200)
+    write(tmp_path / "organic.jsonl", items)
+    done(gmb("crucible", "score", "organic.jsonl", "--name", "m"))
+    shown = done(gmb(*command, "--organic", "scores.parquet", "--quantile", "0.7"))
+    given = [line["similarities"] for line in items]
+    dangers = sorted(max(one["negatives"]) - one["positive"] for one in given)
+    summary = json.loads((tmp_path / "mined" / "mining.json").read_text())
+    assert summary["settings"]["threshold"] == pytest.approx(dangers[139])  # ceil(.7 * 200) items
+    about = summary["calibration"]
+    assert (about["scores"], about["quantile"], about["n"]) == ("scores.parquet", 0.7, 200)
+    assert "the 0.7 quantile of the dangers of 200 organic items" in shown.out
+    assert "organic items have 2 to 7 negatives, a lineup 10" in " ".join(shown.out.split())
+    few = done(gmb(*command, "--organic", "scores.parquet", "--quantile", "0.97"))
+    assert "only 6 of 200 organic items lie above the threshold" in " ".join(few.out.split())
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (("--organic", "o", "--threshold", 0), "--threshold and --organic exclude each other"),
+        (("--quantile", 0.5), "--quantile is one of the dangers of --organic; give that, too"),
+        (("--organic", "o.parquet"), "o.parquet: there is no such file"),
         (("--min-passes", 11), "min_passes 11 is above the number of lineups, 10"),
         (("--lineup-size", 500), "the pool has"),
         (("--seed", -1), "seed must be a whole number of at least 0, got -1"),

@@ -205,6 +205,7 @@ def test_differences_are_new_less_old():
         ({"content_hash": "ee" * 32}, "content hash is cdcdcdcdcdcdcdcd here and eeeeeeeeeeeeeeee"),
         ({"content_hash": None, "source_hash": "ef" * 32}, "file hash is abab.* and efef"),
         ({"seed": 7}, "seed is 42 here and 7 there"),
+        ({"version": "v24"}, "version is v23 here and v24 there"),
     ],
 )
 def test_different_data_are_not_compared(changes, message):
