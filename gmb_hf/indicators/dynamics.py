@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
+from gmb_hf.indicators import causal
 from gmb_hf.indicators.catalogue import Observables, register, register_column
-from gmb_hf.indicators.causal import (
-    Values,
-    detrended_moments,
-    difference,
-    lagged,
-    log_floored,
-    trailing_mean,
-    trailing_slope,
-    trailing_variance,
-)
 
 _SLOWING = "Scheffer et al. (2009), Early-warning signals for critical transitions, Nature 461"
 _DETRENDED = "Dakos et al. (2012), Methods for detecting early warnings, PLoS ONE 7"
@@ -32,8 +23,10 @@ def _register_slowing(name: str, statistic: str, place: int) -> None:
         minimum_checkpoints={"window": 4},
         window_parameter="window",
     )
-    def slowing(seen: Observables, *, window: int = 100) -> Values:
-        moments = detrended_moments(log_floored(seen["train_loss"]), seen.checkpoints(window))
+    def slowing(seen: Observables, *, window: int = 100) -> causal.Values:
+        moments = causal.detrended_moments(
+            causal.log_floored(seen["train_loss"]), seen.checkpoints(window)
+        )
         return moments[place]
 
 
@@ -54,11 +47,11 @@ def _register_variance_explosion(part: str) -> None:
         minimum_checkpoints={"window": 2, "short_window": 2},
         window_parameter="window",
     )
-    def explosion(seen: Observables, *, window: int = 100, short_window: int = 50) -> Values:
-        x = log_floored(seen[column])
-        long = trailing_variance(x, seen.checkpoints(window))
-        short = trailing_variance(x, seen.checkpoints(short_window, name="short_window"))
-        return log_floored(short) - log_floored(long)
+    def explosion(seen: Observables, *, window: int = 100, short_window: int = 50) -> causal.Values:
+        x = causal.log_floored(seen[column])
+        long = causal.trailing_variance(x, seen.checkpoints(window))
+        short = causal.trailing_variance(x, seen.checkpoints(short_window, name="short_window"))
+        return causal.log_floored(short) - causal.log_floored(long)
 
 
 _register_variance_explosion("gradient")
@@ -82,8 +75,8 @@ def _register_log(column: str, what: str) -> None:
         needs=(column,),
         source="Thilak et al. (2022), The slingshot mechanism",
     )
-    def log_norm(seen: Observables) -> Values:
-        return log_floored(seen[column])
+    def log_norm(seen: Observables) -> causal.Values:
+        return causal.log_floored(seen[column])
 
 
 _register_log("gradient_norm", "gradient norm")
@@ -99,9 +92,9 @@ _register_log("update_norm", "norm of the last weight update")
     minimum_checkpoints={"window": 2},
     window_parameter="window",
 )
-def train_loss_slope(seen: Observables, *, window: int = 100) -> Values:
+def train_loss_slope(seen: Observables, *, window: int = 100) -> causal.Values:
     """Per checkpoint; above 0 where the training loss rises again while circuits compete."""
-    return trailing_slope(log_floored(seen["train_loss"]), seen.checkpoints(window))
+    return causal.trailing_slope(causal.log_floored(seen["train_loss"]), seen.checkpoints(window))
 
 
 @register(
@@ -113,11 +106,11 @@ def train_loss_slope(seen: Observables, *, window: int = 100) -> Values:
     orientation=-1,
     window_parameter="window",
 )
-def weight_norm_acceleration(seen: Observables, *, window: int = 100) -> Values:
+def weight_norm_acceleration(seen: Observables, *, window: int = 100) -> causal.Values:
     """x(t) - 2 x(t - h) + x(t - 2h) of the log norm, h the window in checkpoints."""
     lag = seen.checkpoints(window)
-    slope = difference(log_floored(seen["weight_norm"]), lag)
-    return slope - lagged(slope, lag)
+    slope = causal.difference(causal.log_floored(seen["weight_norm"]), lag)
+    return slope - causal.lagged(slope, lag)
 
 
 def _register_norm_drop(part: str, what: str, why: str) -> None:
@@ -132,8 +125,8 @@ def _register_norm_drop(part: str, what: str, why: str) -> None:
         source=f"{_NORMS}; {why}",
         window_parameter="window",
     )
-    def norm_drop(seen: Observables, *, window: int = 100) -> Values:
-        return -difference(log_floored(seen[column]), seen.checkpoints(window))
+    def norm_drop(seen: Observables, *, window: int = 100) -> causal.Values:
+        return -causal.difference(causal.log_floored(seen[column]), seen.checkpoints(window))
 
 
 _register_norm_drop("weight", "all weights", "weight decay shrinks the memorising solution")
@@ -161,7 +154,7 @@ register_column(
     minimum_checkpoints={"window": 2},
     window_parameter="window",
 )
-def train_loss_variance(seen: Observables, *, window: int = 100) -> Values:
+def train_loss_variance(seen: Observables, *, window: int = 100) -> causal.Values:
     """Rises with spikes and with steady movement alike; the detrended one is csd_variance."""
-    x = trailing_mean(log_floored(seen["train_loss"]), 2)
-    return log_floored(trailing_variance(x, seen.checkpoints(window)))
+    x = causal.trailing_mean(causal.log_floored(seen["train_loss"]), 2)
+    return causal.log_floored(causal.trailing_variance(x, seen.checkpoints(window)))

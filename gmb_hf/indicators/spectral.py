@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from gmb_hf.indicators import causal
 from gmb_hf.indicators.catalogue import Observables, register, register_column
-from gmb_hf.indicators.causal import (
-    Values,
-    difference,
-    gain,
-    log_floored,
-    running_max,
-    trailing_mean,
-)
 
 _FOURIER = "Nanda et al. (2023), Progress measures for grokking via mechanistic interpretability"
 _RANK = "Roy and Vetterli (2007), The effective rank, EUSIPCO"
@@ -38,8 +31,8 @@ def _register_entropy_drop(part: str, name: str, summary: str, source: str) -> N
         source=f"GMB v0.4 reference implementation{source}",
         window_parameter="window",
     )
-    def drop(seen: Observables, *, window: int = 100, epsilon: float = 1e-3) -> Values:
-        change = trailing_mean(difference(seen[column]), seen.checkpoints(window))
+    def drop(seen: Observables, *, window: int = 100, epsilon: float = 1e-3) -> causal.Values:
+        change = causal.trailing_mean(causal.difference(seen[column]), seen.checkpoints(window))
         return (-change / epsilon).clip(min=0)
 
 
@@ -80,10 +73,10 @@ register_column(
     needs=("unembedding_rank",),
     source=_RANK,
 )
-def effective_rank_drop(seen: Observables) -> Values:
+def effective_rank_drop(seen: Observables) -> causal.Values:
     """Relative to the run's own past, so that runs of different width share one threshold."""
-    rank = log_floored(seen["unembedding_rank"])
-    return running_max(rank) - rank
+    rank = causal.log_floored(seen["unembedding_rank"])
+    return causal.running_max(rank) - rank
 
 
 # near 0 for an even spectrum, near 1 for one frequency.
@@ -114,8 +107,8 @@ def _register_gini_gain(part: str) -> None:
         source=_FOURIER,
         window_parameter="window",
     )
-    def gini_gain(seen: Observables, *, window: int = 100) -> Values:
-        return gain(seen[column], seen.checkpoints(window))
+    def gini_gain(seen: Observables, *, window: int = 100) -> causal.Values:
+        return causal.gain(seen[column], seen.checkpoints(window))
 
 
 _register_gini_gain("embedding")
@@ -140,9 +133,9 @@ register_column(
     source=_SHRINKING,
     window_parameter="window",
 )
-def shrinking_structure(seen: Observables, *, window: int = 100) -> Values:
+def shrinking_structure(seen: Observables, *, window: int = 100) -> causal.Values:
     """gain(G) (|A(t - h)| / |A(t)|)^2: it reads the weights and no data at all."""
     width = seen.checkpoints(window)
-    shrinkage = -2 * difference(log_floored(seen["attention_norm"]), width)
+    shrinkage = -2 * causal.difference(causal.log_floored(seen["attention_norm"]), width)
     # A norm that was 0 and is not gives a ratio without meaning; the bound keeps it finite.
-    return gain(seen["unembedding_gini"], width) * np.exp(np.clip(shrinkage, -20, 20))
+    return causal.gain(seen["unembedding_gini"], width) * np.exp(np.clip(shrinkage, -20, 20))

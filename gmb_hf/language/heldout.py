@@ -21,14 +21,7 @@ from gmb_hf import escape
 from gmb_hf._version import __version__
 from gmb_hf.errors import InputError, positive_int, repeated
 from gmb_hf.files import write_json
-from gmb_hf.language.data import (
-    TRAINING_TEXT,
-    check_together,
-    encoded,
-    load_network,
-    load_tokenizer,
-    tokenizer_hash,
-)
+from gmb_hf.language import data
 from gmb_hf.pretrained import find_model
 from gmb_hf.report import style
 from gmb_hf.tables import Column, Table
@@ -64,10 +57,10 @@ def load_checkpoint(place: str) -> Checkpoint:
             f"{place}: holds a model but no tokenizer; save it there too: "
             "tokenizer.save_pretrained(folder)"
         )
-    model = load_network(source, "AutoModelForCausalLM", "causal language model")
-    tokenizer = load_tokenizer(source)
-    check_together(place, model.config, tokenizer)
-    note = source.folder / TRAINING_TEXT
+    model = data.load_network(source, "AutoModelForCausalLM", "causal language model")
+    tokenizer = data.load_tokenizer(source)
+    data.check_together(place, model.config, tokenizer)
+    note = source.folder / data.TRAINING_TEXT
     training_text = json.loads(note.read_text(encoding="utf-8")) if note.is_file() else None
     return Checkpoint(model.eval(), tokenizer, training_text, source.identity)
 
@@ -145,7 +138,7 @@ def score_text(
     tally, batch = tally or Tally(), BATCH if batch is None else batch
     nats, tokens = [], 0
     positive_int("--batch-size", batch)
-    found = windows(encoded(tokenizer, tally.through(stream)), cut)
+    found = windows(data.encoded(tokenizer, tally.through(stream)), cut)
     while group := list(islice(found, batch)):
         nats.append(_nats(model, group, tokenizer.eos_token_id))
         tokens += sum(window.scored for window in group)
@@ -330,7 +323,7 @@ def evaluate_heldout(
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
             "block": cut.block,
             "stride": cut.stride,
-            "tokenizer_hash": tokenizer_hash(tokenizer),
+            "tokenizer_hash": data.tokenizer_hash(tokenizer),
             "vocabulary": len(tokenizer),
             "training_text": {key: held[key] for key in held if key != "byte_counts"} or None,
         }

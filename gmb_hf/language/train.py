@@ -28,16 +28,8 @@ from torch import Tensor, nn
 from gmb_hf._version import __version__
 from gmb_hf.errors import InputError
 from gmb_hf.files import clear_os_errors, write_text
+from gmb_hf.language import data
 from gmb_hf.language.config import ConsistencySettings, LanguageConfig
-from gmb_hf.language.data import (
-    HASH,
-    TRAINING_TEXT,
-    Blocks,
-    Corpus,
-    prepare_corpus,
-    spaced_blocks,
-    tokenizer_hash,
-)
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.modeling.mixers import own_parameter_names
 from gmb_hf.tasks.text import Text, disagreement
@@ -77,7 +69,7 @@ def model_shape(config: LanguageConfig, tokenizer: Any) -> GrokkingTransformerCo
             bos_token_id=end,
             eos_token_id=end,
             pad_token_id=end if padding is None else padding,
-            **{HASH: tokenizer_hash(tokenizer)},
+            **{data.HASH: data.tokenizer_hash(tokenizer)},
             **shape_fields(config.model),
         )
     except ValueError as error:
@@ -201,7 +193,7 @@ def self_consistency(
         settings: how many prompts and samples, and how long.
         accelerator: whose processes share the prompts.
     """
-    prompts = spaced_blocks(held_out, settings.prompt_tokens, settings.prompts)[:, :-1]
+    prompts = data.spaced_blocks(held_out, settings.prompt_tokens, settings.prompts)[:, :-1]
     own = range(accelerator.process_index, len(prompts), accelerator.num_processes)
     total = torch.zeros((), dtype=torch.float64, device=accelerator.device)
     plain = accelerator.unwrap_model(model).eval()
@@ -256,7 +248,7 @@ def train(
     """
     folder = Path(out)
     share_of_batch(config, accelerator.num_processes)
-    corpus = prepare_corpus(config, folder, texts, test_texts, accelerator)
+    corpus = data.prepare_corpus(config, folder, texts, test_texts, accelerator)
     identity = {**config.identity(), "texts": corpus.identity}
     on_main(accelerator, lambda: check_config(folder, identity))
     for seed in seeds:
@@ -294,7 +286,7 @@ def _train_seed(
     config: LanguageConfig,
     seed: int,
     folder: Path,
-    corpus: Corpus,
+    corpus: data.Corpus,
     accelerator: Accelerator,
     listener: Listener,
 ) -> None:
@@ -304,10 +296,11 @@ def _train_seed(
     accelerator.free_memory()  # of the seed before
     plain = seeded_model(model_shape(config, corpus.tokenizer), seed)
     model, optimizer = accelerator.prepare(plain, make_optimizer(plain, config))
-    blocks = Blocks(corpus.train, block, seed)
+    blocks = data.Blocks(corpus.train, block, seed)
     streams = {"train_loss": corpus.train, "test_loss": corpus.test}
     measured = {
-        name: spaced_blocks(ids, block, training.measured_blocks) for name, ids in streams.items()
+        name: data.spaced_blocks(ids, block, training.measured_blocks)
+        for name, ids in streams.items()
     }
     identity = config_hash({**config.identity(), "texts": corpus.identity, "seed": seed})
     states = folder / "state" / f"seed_{seed}"
@@ -382,7 +375,9 @@ def _mean_loss(
 # What a training leaves, and its state while it is under way.
 
 
-def _write_log(config: LanguageConfig, seed: int, log: Rows, corpus: Corpus, folder: Path) -> None:
+def _write_log(
+    config: LanguageConfig, seed: int, log: Rows, corpus: data.Corpus, folder: Path
+) -> None:
     """Write the rows of a seed as a run log that says what made it."""
     made_by = {
         "preset": config.preset,
@@ -411,7 +406,7 @@ def save_checkpoint(place: Path, model: Any, tokenizer: Any, about: dict[str, An
     with whole_folder(place) as folder, silence_transformers():
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        write_text(folder / TRAINING_TEXT, json.dumps(about) + "\n")
+        write_text(folder / data.TRAINING_TEXT, json.dumps(about) + "\n")
     return place
 
 

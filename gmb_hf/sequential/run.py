@@ -33,14 +33,8 @@ from gmb_hf.sequential.folder import DESIGN, SequentialFolder, read_design
 from gmb_hf.sequential.report import sequential_report
 from gmb_hf.sequential.summary import RetentionSummary
 from gmb_hf.sequential.train import Phases, TaskResult, check_fits, evaluate_model, model_shape
+from gmb_hf.training import launch
 from gmb_hf.training.checkpoints import group_name, load_model, whole_folder
-from gmb_hf.training.launch import (
-    TrainingBar,
-    chosen_device,
-    keep_freed_memory,
-    own_share,
-    silence_transformers,
-)
 from gmb_hf.training.variants import Variant, parse_variant
 
 SAVE_EVERY_SECONDS = 15.0
@@ -91,7 +85,7 @@ class ProgressCallback(Callback):
             self.show(f"{phases.variant.name} {place}{more}"[:32])
 
 
-class PhaseBar(TrainingBar, ProgressCallback):
+class PhaseBar(launch.TrainingBar, ProgressCallback):
     """A progress bar of seeds x steps over all variants, with the current variant and task."""
 
     shown = "beginning"
@@ -189,7 +183,7 @@ def train_group(
     Raises:
         InputError: the variant does not fit the model, or the folder cannot be written to.
     """
-    keep_freed_memory()
+    launch.keep_freed_memory()
     phases = Phases(config, variant, seeds, device=device)
     every = list(callbacks)
     if trackers:
@@ -227,7 +221,7 @@ def train_group(
         if save_models == "all" or (save_models == "last" and phases.phase == last):
             for place, seed in enumerate(seeds):
                 target = folder.model(variant.name, seed, phases.phase)
-                with whole_folder(target) as unfinished, silence_transformers():
+                with whole_folder(target) as unfinished, launch.silence_transformers():
                     phases.model.member(place).save_pretrained(unfinished)
         states.save(seeds, phases.state(), phases.rows)
         saved_at = time.monotonic()
@@ -422,14 +416,14 @@ def run_sequential(
         model_shape(config, variant)  # what does not fit is said before anything is trained
     trackers, notes = installed(track)
     main_process = accelerator is None or accelerator.is_main_process
-    place = chosen_device(device) if accelerator is None else accelerator.device.type
+    place = launch.chosen_device(device) if accelerator is None else accelerator.device.type
     folder = SequentialFolder(out)
     if main_process:
         folder.claim(config)
     own = list(seeds)
     if accelerator is not None:
         accelerator.wait_for_everyone()
-        own = list(own_share(own, accelerator))
+        own = list(launch.own_share(own, accelerator))
     steps = sum(config.steps)
     total = len(variants) * len(own) * steps
     finished = (folder.finished_seeds(variant.name) for variant in variants)
@@ -523,7 +517,7 @@ def evaluate_checkpoint(
         config, design = next(same, (config, None))
     model = load_model(checkpoint)
     check_fits(model, config.suite, str(checkpoint))
-    model.to(chosen_device(device))
+    model.to(launch.chosen_device(device))
     results = evaluate_model(model, config.suite)
     content = {
         "checkpoint": str(checkpoint),

@@ -34,15 +34,8 @@ from gmb_hf.modeling import GrokkingTransformerForCausalLM
 from gmb_hf.modeling.mixers import own_parameter_names
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.task import IGNORED
+from gmb_hf.training import checkpoints
 from gmb_hf.training.blocks import Loops
-from gmb_hf.training.checkpoints import (
-    Rows,
-    States,
-    check_config,
-    group_name,
-    keep_model,
-    refuse_gone,
-)
 from gmb_hf.training.config import ENGINES, RunConfig
 from gmb_hf.training.ensemble import Ensemble, adamw, initial_model, model_config, wanted
 from gmb_hf.training.launch import Bar, Listener, chosen_device, keep_freed_memory, make_accelerator
@@ -115,7 +108,7 @@ def train_stacked(
     keep_freed_memory()
     folder, callbacks = Path(out), callbacks or Callbacks()
     check_folder(folder, config, callbacks.about)
-    refuse_gone(folder, keep, finished_seeds(folder) if keep else ())
+    checkpoints.refuse_gone(folder, keep, finished_seeds(folder) if keep else ())
     each: Any = {"listener": listener or Listener(), "device": device, "keep": keep}
     each |= {"compiled": wanted(config, len(seeds)), "callbacks": callbacks}
     for group in pending_groups(config, seeds, folder):
@@ -133,7 +126,7 @@ def check_folder(folder: Path, config: RunConfig, about: Mapping[str, Any] | Non
             named; or there is no model of this config, and then the folder is not touched.
     """
     model_config(config)
-    check_config(folder, {**config.training_identity(), **(about or {})})
+    checkpoints.check_config(folder, {**config.training_identity(), **(about or {})})
 
 
 def log_paths(folder: Path) -> list[Path]:
@@ -149,9 +142,9 @@ def finished_seeds(folder: Path) -> set[int]:
     return seeds
 
 
-def saved_states(folder: Path, config: RunConfig) -> States:
+def saved_states(folder: Path, config: RunConfig) -> checkpoints.States:
     """The states of the groups that are under way in a folder."""
-    return States(folder / "state", config.training_hash())
+    return checkpoints.States(folder / "state", config.training_hash())
 
 
 def pending_groups(config: RunConfig, seeds: Sequence[int], folder: Path) -> list[tuple[int, ...]]:
@@ -175,7 +168,7 @@ def train_group(
     training, callbacks = config.training, callbacks or Callbacks()
     ensemble = Ensemble(config, seeds, device=device, compiled=compiled)
     observer, callback = Observer(ensemble), callbacks.begin(ensemble)
-    rows, states = Rows(), saved_states(folder, config)
+    rows, states = checkpoints.Rows(), saved_states(folder, config)
     saved = states.load(seeds)
     if saved is not None:
         tensors, observer.predictions, rows = saved
@@ -204,7 +197,7 @@ def train_group(
     log = rows.log(seeds, {**log_metadata(config), **callbacks.about})
     for index, seed in enumerate(seeds):
         if seed in keep:
-            keep_model(ensemble.member(index), log, folder, seed)
+            checkpoints.keep_model(ensemble.member(index), log, folder, seed)
     path = write_log(log, seeds, folder)
     states.drop(seeds)
     return path
@@ -212,7 +205,7 @@ def train_group(
 
 def write_log(log: RunLog, seeds: Sequence[int], folder: Path) -> Path:
     """Write the log of a group of seeds into a folder of logs, as one Parquet file."""
-    return log.write(folder / "logs" / f"{group_name(seeds)}.parquet")
+    return log.write(folder / "logs" / f"{checkpoints.group_name(seeds)}.parquet")
 
 
 def log_metadata(config: RunConfig) -> dict[str, Any]:
@@ -270,14 +263,14 @@ def train_single(
         check_folder(folder, config, about)
     accelerator.wait_for_everyone()
     done = finished_seeds(folder)
-    refuse_gone(folder, keep, done)
+    checkpoints.refuse_gone(folder, keep, done)
     given: Any = {"accelerator": accelerator, "listener": listener or Listener()}
     for seed in [seed for seed in seeds if seed not in done]:
         rows, model = train_seed(config, seed, **given)
         if accelerator.is_main_process:
             log = rows.log([seed], {**log_metadata(config), **(about or {})})
             if seed in keep:
-                keep_model(model.cpu(), log, folder, seed)
+                checkpoints.keep_model(model.cpu(), log, folder, seed)
             write_log(log, [seed], folder)
         accelerator.wait_for_everyone()
     return log_paths(folder)
@@ -305,7 +298,7 @@ def full_batches(dataset: Dataset, processes: int) -> DataLoader[dict[str, Tenso
 
 def train_seed(
     config: RunConfig, seed: int, *, accelerator: Accelerator, listener: Listener
-) -> tuple[Rows, GrokkingTransformerForCausalLM]:
+) -> tuple[checkpoints.Rows, GrokkingTransformerForCausalLM]:
     """Train one seed; its log, and the model after the last step."""
     settings = config.training
     model = initial_model(config, seed)
@@ -318,7 +311,7 @@ def train_seed(
     ensemble = Ensemble(config, [seed])
     observer = Observer(ensemble)
     before = {name: weight[0].detach().clone() for name, weight in ensemble.weights.items()}
-    rows, batches = Rows(), _endless(loader)
+    rows, batches = checkpoints.Rows(), _endless(loader)
     for step in range(settings.steps + 1):
         if step % settings.checkpoint_every == 0 and accelerator.is_main_process:
             ensemble.load_member(0, accelerator.unwrap_model(model))
