@@ -15,13 +15,14 @@ import glob
 import json
 import re
 import struct
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
-from math import isnan
+from math import inf, isnan
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +38,9 @@ from gmb_hf.files import each_key_once
 from gmb_hf.plugins import load_plugins
 from gmb_hf.runs import metadata as meta
 from gmb_hf.runs.columns import KEYS, RUN, SEED, STEP, STEP_NAMES, RawTable, Wanted, find_step
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True)
@@ -222,13 +226,20 @@ def _column(name: str, values: list[Any]) -> pa.Array:
     """Numbers as float64; a column with anything else as text, to be judged cell by cell."""
     # True is a value of 1, and no step.
     numbers = (int, float) if name in (*STEP_NAMES, *KEYS) else (int, float, bool)
-    values = [float(value) if type(value) in numbers else value for value in values]
+    values = [_float(value) if type(value) in numbers else value for value in values]
     if all(value is None or isinstance(value, float) for value in values):
         return pa.array(values, pa.float64())
     texts = [
         value if isinstance(value, (str, type(None))) else json.dumps(value) for value in values
     ]
     return pa.array(texts, pa.string())
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # a whole number of 400 digits, as 1e400 is
+        return inf if value > 0 else -inf
 
 
 # transformers' `trainer_state.json`: the `log_history` that a Trainer writes with a checkpoint.
@@ -693,13 +704,39 @@ def _of_trainings(folders: Iterable[Path]) -> list[Path]:
     return [file for folder in inside for file in _of_training(folder)]
 
 
-def read_sources(sources: Sources, wanted: Wanted) -> Iterator[tuple[str, RawTable]]:
+def is_frame(sources: Any) -> TypeGuard[DataFrame]:
+    """Whether it is a pandas DataFrame."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(sources, pandas.DataFrame)
+
+
+def from_frame(frame: DataFrame, wanted: Wanted) -> RawTable:
+    """The columns of a DataFrame, those that are named in its index first."""
+    if any(name is not None for name in frame.index.names):
+        frame = frame.reset_index()
+    if frame.empty:
+        raise InputError.at("DataFrame", "no_rows", "it has no rows")
+    columns = []
+    for at in range(frame.shape[1]):
+        cells = frame.iloc[:, at]
+        try:
+            columns.append(pa.array(cells, from_pandas=True))
+        except (pa.ArrowException, OverflowError):  # numbers and text: judged cell by cell
+            columns.append(pa.array(cells.map(str).where(cells.notna(), None), pa.string()))
+    table = pa.Table.from_arrays(columns, names=[str(name) for name in frame.columns])
+    return adapt_export(RawTable(table, "DataFrame"), wanted)
+
+
+def read_sources(sources: Sources | DataFrame, wanted: Wanted) -> Iterator[tuple[str, RawTable]]:
     """For each file, or each run's files, the run's name where they do not say it, and the table.
 
     Raises:
         InputError: nothing to read, two logs of one run, or a file that is empty, unreadable, not
             UTF-8, or not of its format.
     """
+    if is_frame(sources):
+        yield RUN, from_frame(sources, wanted)
+        return
     for place, (reader, files) in _by_run(find_files(sources)).items():
         try:
             for path in files:

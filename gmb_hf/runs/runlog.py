@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -46,7 +46,10 @@ from gmb_hf.runs.columns import (
     typed_columns,
 )
 from gmb_hf.runs.panel import Panel, prefix_mask
-from gmb_hf.runs.readers import keep_last_rows, read_sources
+from gmb_hf.runs.readers import Sources, keep_last_rows, read_sources
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -75,7 +78,7 @@ class RunLog:
     @classmethod
     def read(
         cls,
-        sources: str | Path | Sequence[str | Path],
+        sources: Sources | DataFrame,
         *,
         step_column: str = "step",
         run_column: str = "run",
@@ -87,7 +90,8 @@ class RunLog:
 
         Args:
             sources: what to read; a folder stands for the run log files directly in it, or for the
-                trainings in its subfolders.
+                trainings in its subfolders. Or a pandas DataFrame: what is named in its index is
+                a column, NaN an empty cell, and without `run_column` it is one run, "run".
             step_column: its name in the files; for `step`, where a file has none, the one column
                 of another known name is taken, which `notes` says.
             run_column: its name in the files. A file without it is one run, named by the file's

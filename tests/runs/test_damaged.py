@@ -25,8 +25,7 @@ def test_a_flipped_bit_is_found_or_changes_nothing(tmp_path: Path) -> None:
         try:
             read = RunLog.read(path)
         except InputError as error:
-            assert error.location["where"] == str(path)
-            found += 1
+            found += str(error).startswith(f"{path}: ")
             continue
         # Statistics and the like, which nothing here is read from.
         assert read.table.equals(log.table)
@@ -62,5 +61,5 @@ def test_a_page_is_checked_where_some_columns_are_read(tmp_path: Path) -> None:
     whole[start + chunk.total_compressed_size - 20] ^= 4
     path.write_bytes(whole)
     assert RunLog.read(path, columns=["train_acc"]).observables == ("train_acc",)
-    with pytest.raises(InputError, match="or a truncated or damaged one: .*copy it again"):
+    with pytest.raises(InputError, match=r"or a truncated or damaged one: .*copy it again"):
         RunLog.read(path, columns=["test_acc"])

@@ -51,6 +51,12 @@ def test_a_file_named_twice_is_read_once(tmp_path: Path) -> None:
     assert find_files([path, str(tmp_path), str(tmp_path / "*.csv")]) == [path]
 
 
+def test_a_whole_number_that_float64_cannot_hold_is_infinite(tmp_path: Path) -> None:
+    text = f'{{"step": 0, "x": {10**400}}}\n{{"step": 1, "x": -{10**400}}}\n'
+    log = RunLog.read(csv_file(tmp_path, text, "a.jsonl"))
+    np.testing.assert_array_equal(log.panel("x").values, [[np.inf, -np.inf]])
+
+
 def test_formats_mix(tmp_path: Path) -> None:
     csv_file(tmp_path, GOOD, "a.csv")
     RunLog.from_arrays(["b"], [0, 10], {"loss": [[1, 2]]}).write(tmp_path / "b.parquet")
