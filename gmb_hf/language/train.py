@@ -11,6 +11,7 @@ OUT/state/seed_3/step-400/             where an interrupted training goes on: Ac
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -28,6 +29,7 @@ from torch import Tensor, nn
 from gmb_hf._version import __version__
 from gmb_hf.errors import InputError
 from gmb_hf.files import clear_os_errors, write_text
+from gmb_hf.fingerprints import source_hash
 from gmb_hf.language import data
 from gmb_hf.language.config import ConsistencySettings, LanguageConfig
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
@@ -422,7 +424,12 @@ def _save_state(accelerator: Accelerator, folder: Path, log: Rows, identity: str
         accelerator.save_state(str(unfinished))
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
-        progress = {"identity": identity, "columns": {"step": log.steps, **log.values}}
+        progress: dict[str, Any] = {
+            "identity": identity,
+            "columns": {"step": log.steps, **log.values},
+            "files": _hashes(unfinished),
+        }
+        progress["hash"] = _hash_of(progress)
         write_text(unfinished / _PROGRESS, json.dumps(progress) + "\n")
         new = folder / f"step-{log.last}"
         shutil.rmtree(new, ignore_errors=True)
@@ -447,6 +454,12 @@ def _load_state(accelerator: Accelerator, folder: Path, identity: str) -> Rows:
         held: dict[str, Any] = json.loads((place / _PROGRESS).read_text(encoding="utf-8"))
         columns, same = held["columns"], held["identity"] == identity
         if same:
+            held_files, files = held["files"].items(), _hashes(place).items()
+            wrong = [name for name, _ in sorted(held_files ^ files)]
+            if held.pop("hash") != _hash_of(held):
+                wrong = [_PROGRESS]
+            if wrong:
+                raise ValueError(f"the hash of {wrong[0]} differs: it was damaged or changed")
             accelerator.load_state(str(place))
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -457,6 +470,20 @@ def _load_state(accelerator: Accelerator, folder: Path, identity: str) -> Rows:
     if not same:
         raise InputError(f"{place}: the interrupted training of another config; delete it")
     return Rows(columns.pop("step"), columns)
+
+
+def _hash_of(progress: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(progress, sort_keys=True).encode()).hexdigest()
+
+
+def _hashes(state: Path) -> dict[str, str]:
+    """The SHA-256 of each file of a saved state but the one that holds them."""
+    files = [path for path in sorted(state.rglob("*")) if path.is_file()]
+    return {
+        path.relative_to(state).as_posix(): source_hash(path)
+        for path in files
+        if path.name != _PROGRESS
+    }
 
 
 def _states(folder: Path) -> list[Path]:

@@ -33,8 +33,8 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from gmb_hf.benchmark.results import Results
 from gmb_hf.design.lock import Lock
 from gmb_hf.errors import InputError, choose
-from gmb_hf.files import clear_os_errors, write_text
-from gmb_hf.monitor.monitor import AlarmMonitor, read_state
+from gmb_hf.files import clear_os_errors
+from gmb_hf.monitor.monitor import AlarmMonitor, read_state, write_state
 from gmb_hf.monitor.observe import Extra, ModelObserver, Parts
 from gmb_hf.monitor.reading import Reading, State
 
@@ -138,8 +138,7 @@ class RunWatch:
 
     def keep(self, path: Path, step: int) -> None:
         """Write the state to a file."""
-        state = self.state_dict()
-        self._attempt(step, lambda: write_text(path, json.dumps(state, allow_nan=False) + "\n"))
+        self._attempt(step, lambda: write_state(path, self.state_dict()))
 
     def resume(self, source: Path | Mapping[str, Any], step: int) -> None:
         """Go on from a state, or from the file that `keep` wrote.
@@ -156,10 +155,14 @@ class RunWatch:
         self._attempt(step, load)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the watch remembers of the run, as plain data that JSON can hold."""
+        """All that the watch remembers of the run, as plain data that JSON can hold.
+
+        Of a watch that has failed it is why.
+        """
         guessed = self._observer.predictions
+        monitor = self._attempt(self.step or 0, self.monitor.state_dict)
         return {
-            "monitor": self.monitor.state_dict(),
+            "monitor": monitor,
             "step": self.step,
             "acted": self.acted,
             "failed": self.failed,
@@ -170,8 +173,9 @@ class RunWatch:
         """Go on from what `state_dict` gave; `InputError` as `AlarmMonitor.load_state_dict`."""
         if not {"monitor", "step", "acted", "failed", "predictions"} <= dict(state).keys():
             raise InputError(f"{where}: is not the state of a watched training")
-        self.monitor.load_state_dict(state["monitor"], where=where)
         self.step, self.acted, self.failed = state["step"], state["acted"], state["failed"]
+        if self.failed is None:
+            self.monitor.load_state_dict(state["monitor"], where=where)
         guessed = state["predictions"]
         self._observer.predictions = None if guessed is None else torch.tensor(guessed)
         if self.failed is not None:
@@ -196,12 +200,15 @@ class RunWatch:
                 file.write(json.dumps(row) + "\n")
 
     def _attempt(self, step: int, work: Callable[[], _Made]) -> _Made | None:
-        """Whatever goes wrong in it, the training goes on; nothing is tried once it has."""
+        """Whatever goes wrong in it, the training goes on; nothing is tried once it has.
+
+        Ctrl-C and a launcher's signal to stop are of the training, and pass.
+        """
         if self.failed is not None:
             return None
         try:
             return work()
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a measurement may be a script's
             kind = "" if isinstance(error, InputError) else f"{type(error).__name__}: "
             self.failed = kind + " ".join(str(error).split())
         unwritten = ""

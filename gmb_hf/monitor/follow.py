@@ -127,6 +127,7 @@ class LogWatch:
         self._rows = GrowingRows(
             str(log), needs=monitor.needs, cadence=monitor.cadence, run=run, step_column=step_column
         )
+        self._unsaved = False
         self._first: dict[str, str] | None = None
         self._step: int | None = None  # up to where the run was seen
         self._file = StateFile(state)
@@ -161,7 +162,11 @@ class LogWatch:
             while True:
                 # Asked before the log is read: nothing that was written until then is missed.
                 trains = ending.pid is None or is_running(ending.pid)
-                lines = file.poll()
+                try:
+                    lines = file.poll()
+                except OSError as error:
+                    what = f"could not be read: {error.strerror or error}"
+                    raise InputError.at(self._log, "unreadable", what) from error
                 if lines:
                     heard = clock()
                 silent = clock() - heard
@@ -198,7 +203,12 @@ class LogWatch:
                 break
         if self._step != before:
             state = self.monitor.state_dict()
-            self._file.write({_FIRST: self._first, _STEP: self._step, _MONITOR: state})
+            try:
+                self._file.write({_FIRST: self._first, _STEP: self._step, _MONITOR: state})
+            except InputError as error:  # a full disk is no reason to stop watching
+                if not self._unsaved:
+                    viewer.note(f"{error}; until then a monitor that is started again lacks this")
+                self._unsaved = True
         for note in self._rows.notes:
             viewer.note(note)
         self._rows.notes.clear()
@@ -212,7 +222,7 @@ class LogWatch:
         needs = {name: checkpoint.columns.get(name) for name in self.monitor.needs}
         known = {name: str(value) for name, value in {"step": checkpoint.step, **needs}.items()}
         self._first = known if self._first is None else self._first
-        if self._first["step"] == known["step"] and self._first != known:
+        if self._first.get("step") == known["step"] and self._first != known:
             raise InputError(
                 f"{self._log}: line {checkpoint.line}: another run begins here than the one that "
                 f"was watched; to watch it, delete {self._file.path} and start again"
@@ -235,7 +245,8 @@ class LogWatch:
         if not path.exists():
             return
         held = read_state(path)
-        if not isinstance(held, dict) or not {_FIRST, _STEP, _MONITOR} <= held.keys():
+        kinds = {_FIRST: dict, _STEP: int, _MONITOR: dict}
+        if not all(isinstance(held.get(key), kind) for key, kind in kinds.items()):
             raise InputError(
                 f"{path}: is not the state of a watched log; delete it, or name another --state"
             )

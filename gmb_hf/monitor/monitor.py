@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
@@ -26,7 +27,9 @@ from gmb_hf.benchmark.results import Results
 from gmb_hf.design.lock import Lock, differing
 from gmb_hf.documents import Many, Section
 from gmb_hf.errors import InputError, choose, nearest
+from gmb_hf.escape import one_line
 from gmb_hf.files import check_file, claim, write_text
+from gmb_hf.fingerprints import item_hash
 from gmb_hf.indicators.causal import Memory
 from gmb_hf.indicators.ensemble import member_indicators
 from gmb_hf.monitor.reading import (
@@ -213,7 +216,7 @@ class StateFile:
 
     def write(self, state: Mapping[str, Any]) -> Path:
         """Replace what the file holds."""
-        return write_text(self.path, json.dumps(state, allow_nan=False) + "\n")
+        return write_state(self.path, state)
 
     def close(self) -> None:
         """Let another monitor have it."""
@@ -222,6 +225,7 @@ class StateFile:
 
 # What a monitor remembers of a run, as a document that is checked when it is read.
 FORMAT = 1
+_HASH = "hash"
 _COUNTED = ("broken", "since", "drifted", "alarms", "watched")
 
 
@@ -299,14 +303,26 @@ class MonitorState(Section):
         return None
 
 
-def read_state(path: str | Path) -> Any:
-    """The plain data in a state file; `InputError` where there is none, or something else."""
+def write_state(path: Path, state: Mapping[str, Any]) -> Path:
+    """Write a state as JSON, with its hash."""
+    held = {**state, _HASH: item_hash(state).hex()}
+    return write_text(path, json.dumps(held, allow_nan=False) + "\n")
+
+
+def read_state(path: str | Path) -> dict[str, Any]:
+    """What `write_state` wrote; `InputError` where there is none, or something else."""
     check_file(path)
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
+        held = json.loads(Path(path).read_text(encoding="utf-8"))
+        if not isinstance(held, dict):
+            raise ValueError("it is no JSON object")
+        if held.pop(_HASH, None) != item_hash(held).hex():
+            raise ValueError("its hash differs: it was damaged or changed")
+        return held
+    except (ValueError, RecursionError) as error:
         raise InputError(
-            f"{path}: is not the state of a monitor ({error}); give the file that it saved"
+            f"{path}: is not the state of a monitor ({one_line(str(error))}); give the file that "
+            "it saved, or delete it"
         ) from None
 
 
@@ -409,8 +425,8 @@ class AlarmMonitor:
                 guess = nearest(name, given)
                 hint = f" (did you mean {guess!r}?)" if guess else ""
                 faults[name] = f"column {name!r} is missing{hint}"
-            except (TypeError, ValueError):
-                faults[name] = f"column {name!r} is {given[name]!r}, no number"
+            except (TypeError, ValueError, OverflowError):
+                faults[name] = f"column {name!r} is {reprlib.repr(given[name])}, no number"
         return columns, faults
 
     def state_dict(self) -> dict[str, Any]:

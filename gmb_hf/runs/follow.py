@@ -10,14 +10,19 @@ import csv
 import json
 import math
 import os
+import re
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from gmb_hf.errors import InputError, choose
+from gmb_hf.errors import InputError, choose, repeated
+from gmb_hf.escape import one_line
+from gmb_hf.files import each_key_once
 from gmb_hf.runs.columns import KEYS, RUN, STEP, find_step
 
+_LINE_END = re.compile(rb"\r\n|\n|\r")
 _HEAD = 512
 """Bytes from which a file that was cut and has grown again is told from the one before."""
 
@@ -105,7 +110,11 @@ class GrowingFile:
     def _new_lines(self, file: BinaryIO) -> list[Line]:
         content = file.read()
         self._head = (self._head + content)[:_HEAD]
-        *whole, self._rest = (self._rest + content).split(b"\n")
+        content = self._rest + content
+        # At the end of what is there, CR may be the first half of a line's end.
+        held = content[-1:] if content.endswith(b"\r") else b""
+        *whole, rest = _LINE_END.split(content.removesuffix(held))
+        self._rest = rest + held
         lines = []
         for line in whole:
             lines.append(self._line(line))
@@ -205,8 +214,16 @@ class GrowingRows:
         if not line.text.strip():
             return None
         if self._csv:
-            cells = [cell.strip() for cell in next(csv.reader([line.text]))]
+            try:
+                cells = [cell.strip() for cell in next(csv.reader([line.text]))]
+            except csv.Error as error:
+                self._skip(line, f"is no line of a CSV file ({error})")
+                return None
             if not self._header:
+                twice = repeated(cells)
+                if twice is not None:
+                    what = f"column {twice!r} stands twice in the header"
+                    raise InputError.at(self._where, "repeated_column", what, column=twice)
                 self._header = cells
             elif len(cells) != len(self._header):
                 self._skip(line, f"has {len(cells)} cells where the header has {len(self._header)}")
@@ -214,9 +231,9 @@ class GrowingRows:
                 return dict(zip(self._header, cells, strict=True))
             return None
         try:
-            row = json.loads(line.text)
-        except ValueError as error:
-            self._skip(line, f"is not JSON ({error})")
+            row = json.loads(line.text, object_pairs_hook=each_key_once)
+        except (ValueError, RecursionError) as error:
+            self._skip(line, f"is not JSON ({one_line(str(error))})")
             return None
         if not isinstance(row, dict):
             self._skip(line, "is not a JSON object {column: number}")
@@ -265,7 +282,13 @@ class GrowingRows:
         return name == self._run
 
     def _step(self, row: Mapping[str, Any], line: Line) -> int | None:
-        column = find_step(list(row), self._step_column, self._where)
+        try:
+            column = find_step(list(row), self._step_column, self._where)
+        except InputError as error:
+            if self._read_any:
+                self._skip(line, f"has {error.args[0].removeprefix(f'{self._where}: ')}")
+                return None
+            raise
         if column not in row:
             if self._read_any:
                 return None  # a summary, a config: loggers write such rows too
@@ -274,9 +297,10 @@ class GrowingRows:
             hint = "say which it is with --step-column"
             at = {"place": place, "column": column}
             raise InputError.at(self._where, "missing_column", f"{what}; {hint}", **at)
-        value = _number(row[column])
-        if value is None or not math.isfinite(value) or value < 0 or value != int(value):
-            self._skip(line, f"has the step {row[column]!r}, no whole number from 0 on")
+        value = None if isinstance(row[column], bool) else _number(row[column])
+        if value is None or not 0 <= value < 2**53 or value != int(value):
+            shown = reprlib.repr(row[column])
+            self._skip(line, f"has the step {shown}, no whole number from 0 on and below 2^53")
             return None
         return int(value)
 
@@ -286,3 +310,5 @@ def _number(cell: Any) -> float | None:
         return float(cell)
     except (TypeError, ValueError):
         return None
+    except OverflowError:  # a whole number of 400 digits: no finite number, as 1e400
+        return math.inf

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from gmb_hf.errors import InputError, first_of
 from gmb_hf.files import clear_os_errors, write_bytes, write_text
+from gmb_hf.fingerprints import HASH_LENGTH
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
 from gmb_hf.pretrained import find_model
 from gmb_hf.runs.runlog import RunLog
@@ -175,8 +176,7 @@ class States:
             "steps": json.dumps(rows.steps),
             "columns": json.dumps(list(rows.values)),  # tensors are stored in an order of their own
         }
-        # Through bytes: safetensors' own writer does not say readably that a disk is full.
-        write_bytes(self.path(seeds), safetensors.torch.save(content, metadata=about))
+        write_sealed(self.path(seeds), content, about)
 
     def load(self, seeds: Sequence[int]) -> tuple[dict[str, Tensor], Tensor | None, Rows] | None:
         """Tensors, last predictions and rows as `save` wrote them; None where there is no state.
@@ -187,8 +187,8 @@ class States:
         path = self.path(seeds)
         if not path.exists():
             return None
-        about = self._about(path)
-        content = safetensors.torch.load_file(path)
+        about, whole = self._read(path)
+        content = safetensors.torch.load(whole)
         values = {name: list(content.pop(_ROW + name).numpy()) for name in about["columns"]}
         return content, content.pop(_PREDICTIONS, None), Rows(about["steps"], values)
 
@@ -206,7 +206,7 @@ class States:
         for path in self.folder.glob("seeds-*.safetensors"):
             # Another process may just have finished its group.
             with contextlib.suppress(FileNotFoundError):
-                groups.append(tuple(self._about(path)["seeds"]))
+                groups.append(tuple(self._read(path)[0]["seeds"]))
         # A process that dies between writing its results and dropping its state leaves both.
         for group in [group for group in groups if set(finished).issuperset(group)]:
             groups.remove(group)
@@ -238,12 +238,15 @@ class States:
         parts = np.array_split(np.asarray(rest), math.ceil(len(rest) / at_once))
         return groups + [tuple(part.tolist()) for part in parts]
 
-    def _about(self, path: Path) -> dict[str, Any]:
-        """Seeds, steps and columns of a state of this config."""
+    def _read(self, path: Path) -> tuple[dict[str, Any], bytes]:
+        """Seeds, steps and columns of a state of this config, and the content of the file."""
         try:
+            whole = path.read_bytes()
             with safe_open(path, framework="pt") as file:
                 held = dict(file.metadata() or {})
             about = {key: json.loads(held[key]) for key in ("seeds", "steps", "columns")}
+            if held["hash"] != _hash_without(whole, held["hash"]):
+                raise ValueError("its hash differs: it was damaged or changed")
         except FileNotFoundError:
             raise
         except (SafetensorError, OSError, KeyError, ValueError, TypeError) as error:
@@ -256,7 +259,30 @@ class States:
                 f"{path}: the interrupted training of another config; choose another --out, or "
                 "delete it"
             )
-        return about
+        return about, whole
+
+
+_NO_HASH = "0" * HASH_LENGTH
+
+
+def write_sealed(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
+    """Write a safetensors file whose metadata has, besides what it is about, its own hash.
+
+    The hash is the SHA-256 of the file with zeros in its place.
+
+    Raises:
+        InputError: the disk is full, or the place cannot be written to.
+    """
+    # Through bytes: safetensors' own writer does not say readably that a disk is full.
+    whole = safetensors.torch.save(dict(tensors), metadata={**about, "hash": _NO_HASH})
+    digest = hashlib.sha256(whole).hexdigest()
+    write_bytes(path, whole.replace(_NO_HASH.encode(), digest.encode(), 1))
+
+
+def _hash_without(whole: bytes, digest: str) -> str:
+    """What the hash in a file must be: of the file with zeros in its place."""
+    blank = whole.replace(digest.encode(), _NO_HASH.encode(), 1)
+    return hashlib.sha256(blank).hexdigest()
 
 
 def model_folder(folder: Path, seed: int) -> Path:

@@ -32,6 +32,7 @@ from gmb_hf._version import __version__
 from gmb_hf.errors import InputError, choose
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
 from gmb_hf.modeling.mixers import own_parameter_names
+from gmb_hf.runs.readers import reader_of
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.task import IGNORED
 from gmb_hf.training import checkpoints
@@ -123,10 +124,19 @@ def check_folder(folder: Path, config: RunConfig, about: Mapping[str, Any] | Non
 
     Raises:
         InputError: the folder holds runs of another config, of which the first difference is
-            named; or there is no model of this config, and then the folder is not touched.
+            named, or a log that was not trained here; or there is no model of this config, and
+            then the folder is not touched.
     """
     model_config(config)
     checkpoints.check_config(folder, {**config.training_identity(), **(about or {})})
+    own, logs = log_paths(folder), folder / "logs"
+    for path in sorted(logs.iterdir()) if logs.is_dir() else ():
+        if path.name[0] in "._" or reader_of(path) is None:
+            continue
+        hash_of = RunLog.read(path).metadata.get("config_hash") if path in own else None
+        if hash_of != config.training_hash():
+            what = "was not trained here, by this config; move it out of this folder, or choose"
+            raise InputError.at(path, "foreign_log", f"{what} another --out")
 
 
 def log_paths(folder: Path) -> list[Path]:

@@ -285,6 +285,15 @@ def test_a_state_that_is_no_state(story: TextFile, tmp_path: Path):
     with pytest.raises(KeyboardInterrupt):
         trained(tmp_path, story, listener=Interrupting(7))
     progress = tmp_path / "state" / "seed_3" / "step-4" / "progress.json"
+    whole, weights = progress.read_text(), progress.with_name("model.safetensors")
+    progress.write_text(whole.replace('"step": [0, ', '"step": [1, '))
+    with pytest.raises(InputError, match=r"the hash of progress.json differs: it was damaged or"):
+        trained(tmp_path, story)
+    progress.write_text(whole)
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+    with pytest.raises(InputError, match=r"the hash of model.safetensors differs: it was damaged"):
+        trained(tmp_path, story)
     progress.write_text("{")
     with pytest.raises(InputError, match=r"not a state of an interrupted training .*; delete it"):
         trained(tmp_path, story)

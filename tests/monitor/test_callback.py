@@ -17,6 +17,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 from gmb_hf import RunLog
 from gmb_hf.errors import InputError
 from gmb_hf.monitor.callback import LOG_FILE, PREVIOUS_LOG, STATE_FILE, GMBCallback, RunWatch, watch
+from gmb_hf.monitor.monitor import AlarmMonitor
 from gmb_hf.monitor.observe import Parts
 
 RESIDUES = Parts(residues=5)
@@ -163,6 +164,34 @@ def test_a_fault_is_one_warning_and_the_training_goes_on(
     ]
     last = logged(tmp_path)[-1]
     assert last == {"step": 20, "state": "ABSTAIN", "reason": "RuntimeError: no memory"}
+
+
+@pytest.mark.parametrize("place", ["measure", "state"])
+def test_neither_an_exit_in_a_measurement_nor_a_state_that_fails_ends_the_training(
+    make: Any, tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    def leaves(model: Any, step: int) -> dict[str, float]:
+        raise SystemExit(4)
+
+    def fails(self: Any) -> None:
+        raise ValueError("no state")
+
+    callback = make(extra=leaves) if place == "measure" else make()
+    if place == "state":
+        monkeypatch.setattr(AlarmMonitor, "state_dict", fails)
+    run = trainer(tmp_path, 20, callback)
+    run.train()
+    assert run.state.global_step == 20
+    run.control.should_save = True
+    callback.on_save(run.args, run.state, run.control)
+    assert callback.watch.state == "ABSTAIN"
+    assert callback.watch.failed == (
+        "SystemExit: 4" if place == "measure" else "ValueError: no state"
+    )
+    assert callback.watch.state_dict()["failed"] == callback.watch.failed
+    again = make()
+    again.watch.resume(callback.watch.state_dict(), 20)
+    assert (again.watch.state, again.watch.failed) == ("ABSTAIN", callback.watch.failed)
 
 
 def test_a_full_disk_does_not_end_the_training(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from gmb_hf.cli import main
 from gmb_hf.cli import monitor as monitor_panel
 from gmb_hf.errors import InputError
 from gmb_hf.monitor.follow import Ending, LogWatch, ending_of
-from gmb_hf.monitor.monitor import AlarmMonitor
+from gmb_hf.monitor.monitor import AlarmMonitor, write_state
 from gmb_hf.monitor.reading import Reading
 
 GAIN = "embedding_gini_gain"
@@ -188,6 +190,125 @@ def test_a_log_that_ends_in_the_middle_of_a_line(
     whole = tmp_path / "whole.jsonl"
     append(whole, [*rows[:3], rows[3].rstrip()])
     assert watched(evaluated, whole)[1].steps == [0, 10, 20, 30]
+
+
+def test_lines_that_cannot_be_read_are_noted_and_it_goes_on(
+    evaluated: Any, rows: list[str], tmp_path: Path
+) -> None:
+    log = tmp_path / "run.jsonl"
+    number = "9" * 400
+    odd = {
+        f'{{"step": {number}}}': "has the step 999",
+        '{"step": 25, "x": ' + "9" * 5000 + "}": "is not JSON (Exceeds the limit",
+        '{"step": true}': "has the step True, no whole number from 0 on and below 2^53",
+        '{"step": 9223372036854775808}': "has the step 9223372036854775808",
+        "[" * 100_000 + "]" * 100_000: "is not JSON (",
+        '{"step": 25, "x": ' + '{"a":' * 50_000 + "1" + "}" * 50_000 + "}": "is not JSON (",
+        '{"step": 25, "step": 30}': "key 'step' is given twice",
+        '{"global_step": 1, "_step": 1}': "may all be the steps; say which",
+    }
+    append(log, [*rows[:3], *(f"{line}\n" for line in odd), *rows[3:5]])
+    ended, seen = watched(evaluated, log)
+    assert (ended, seen.steps) == ("idle", [0, 10, 20, 30, 40])
+    assert len(seen.notes) == len(odd)
+    for note, (line, why) in zip(seen.notes, odd.items(), strict=True):
+        assert why in note, line[:40]
+        assert note.endswith("; passed over")
+        assert len(note) < 400
+
+
+def test_a_number_that_float64_cannot_hold_breaks_what_needs_it(
+    evaluated: Any, rows: list[str], tmp_path: Path
+) -> None:
+    log = tmp_path / "run.jsonl"
+    gini = json.loads(rows[2])["embedding_gini"]
+    append(log, [*rows[:2], rows[2].replace(str(gini), "9" * 400)])
+    _, seen = watched(evaluated, log)
+    assert [reading.state for reading in seen.readings] == ["CLEAR", "CLEAR", "ABSTAIN"]
+    assert "column 'embedding_gini' is inf" in seen.readings[-1].reason
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_ends_of_lines(
+    evaluated: Any, rows: list[str], tmp_path: Path, end: str, suffix: str
+) -> None:
+    log = tmp_path / f"run.{suffix}"
+    lines = [row.rstrip() for row in rows[:4]]
+    if suffix == "csv":
+        table = [json.loads(row) for row in lines]
+        lines = [",".join(table[0]), *(",".join(map(str, row.values())) for row in table)]
+    text = "".join(line + end for line in lines).encode()
+
+    def add(piece: bytes) -> None:
+        with log.open("ab") as file:
+            file.write(piece)
+
+    cuts = sorted({0, text.index(b"\n" if "\n" in end else b"\r"), 700, 1500, len(text)})
+    pieces = [text[a:b] for a, b in pairwise(cuts)]
+    _, seen = watched(evaluated, log, *(lambda piece=piece: add(piece) for piece in pieces))
+    assert (seen.steps, seen.notes) == ([0, 10, 20, 30], [])
+
+
+def test_a_cell_without_an_end(evaluated: Any, rows: list[str], tmp_path: Path) -> None:
+    log = tmp_path / "run.csv"
+    table = [json.loads(row) for row in rows[:4]]
+    lines = [",".join(table[0]), *(",".join(map(str, row.values())) for row in table)]
+    lines[3:3] = ["5," + "x" * 200_000, '5,"' + "y" * 200_000]
+    append(log, [line + "\n" for line in lines])
+    _, seen = watched(evaluated, log)
+    assert seen.steps == [0, 10, 20, 30]
+    assert ["is no line of a CSV file (field larger than" in note for note in seen.notes] == [
+        True
+    ] * 2
+    log.write_text("step,x,x\n0,1,2\n")
+    with pytest.raises(InputError, match="column 'x' stands twice in the header"):
+        watched(evaluated, log, state=tmp_path / "other")
+
+
+def test_a_state_that_cannot_be_written_is_noted(
+    evaluated: Any, rows: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*given: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    log = tmp_path / "run.jsonl"
+    monkeypatch.setattr(os, "fsync", full)
+    ended, seen = watched(
+        evaluated, log, lambda: append(log, rows[:3]), lambda: append(log, rows[3:5])
+    )
+    assert (ended, seen.steps) == ("idle", [0, 10, 20, 30, 40])
+    assert [note for note in seen.notes if "the disk is full" in note] == seen.notes[:1]
+
+
+def test_odd_states_are_refused_in_one_line(
+    evaluated: Any, rows: list[str], tmp_path: Path
+) -> None:
+    log, state = tmp_path / "run.jsonl", tmp_path / "run.state"
+    append(log, rows[:5])
+    watched(evaluated, log)
+    whole = state.read_bytes()
+    held = {key: value for key, value in json.loads(whole).items() if key != "hash"}
+    odd = [
+        *(whole[:at] + bytes([whole[at] ^ 2]) + whole[at + 1 :] for at in range(0, len(whole), 97)),
+        b"[" * 100_000,
+        b'{"a": ' * 100_000,
+        b"7",
+        b"\xff\xfe",
+        whole[:-30],
+    ]
+    for content in odd:
+        state.write_bytes(content)
+        with pytest.raises(InputError, match="is not the state of a monitor") as raised:
+            watched(evaluated, log)
+        assert "\n" not in str(raised.value)
+    for key, value in (("first_checkpoint", 5), ("step", "ten"), ("monitor", []), ("monitor", {})):
+        write_state(state, {**held, key: value})
+        with pytest.raises(InputError, match=r"run.state: (is not the state|.* is required)"):
+            watched(evaluated, log)
+    state.write_bytes(whole)
+    append(log, rows[5:6])
+    assert watched(evaluated, log)[1].steps == [50]
 
 
 def test_truncation_and_rotation_lose_nothing(

@@ -18,6 +18,7 @@ from gmb_hf.errors import InputError
 from gmb_hf.indicators.catalogue import available, get
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import seeds as training
+from gmb_hf.training.checkpoints import write_sealed
 from gmb_hf.training.ensemble import Ensemble
 from gmb_hf.training.observables import Observer
 from gmb_hf.training.seeds import pending_groups
@@ -176,7 +177,7 @@ def test_a_log_that_another_version_began_goes_on_with_its_columns(tmp_path, sav
     tensors = {k: v for k, v in load_file(held).items() if k.removeprefix("row.") not in new}
     tensors["row.forgotten"] = tensors["row.test_loss"].clone()
     about["columns"] = json.dumps([*columns, "forgotten"])
-    save_file(tensors, held, metadata=about)
+    write_sealed(held, tensors, about)
     (path,) = train(CONFIG, SEEDS, tmp_path)
     assert list(RunLog.read(path).observables) == columns
     # The folder then holds runs with and without them; indicators need them in all.
@@ -263,11 +264,47 @@ def test_a_config_file_of_something_else(tmp_path):
         train(CONFIG, [0], tmp_path)
 
 
+def test_logs_of_others_are_refused_where_they_would_pass_for_our_own(tmp_path):
+    (path,) = train(CONFIG, SEEDS, tmp_path)
+    log = RunLog.read(path)
+    match = "was not trained here, by this config; move it out of this folder, or choose another --"
+    for foreign in ("seed_9.csv", "seeds-7-7-n1.parquet", "copy.parquet"):
+        place = path.with_name(foreign)
+        if place.suffix == ".csv":
+            place.write_text("step,test_acc\n0,0.5\n5,0.5\n")
+        else:
+            log.metadata |= {"config_hash": "another"} if foreign[:4] == "seed" else {}
+            log.write(place)
+        with pytest.raises(InputError, match=f"{foreign}: {match}"):
+            train(CONFIG, SEEDS, tmp_path)
+        place.unlink()
+        log = RunLog.read(path)
+    path.with_name("notes.md").write_text("what these runs are")
+    assert train(CONFIG, SEEDS, tmp_path) == [path]
+
+
 def interrupted_folder(folder):
     """A folder with the state of an interrupted training; the state's path."""
     with pytest.raises(Interrupted):
         train(CONFIG, SEEDS, folder, listener=interrupting("advanced", 12))
     return next((folder / "state").glob("seeds-*"))
+
+
+def test_a_flipped_bit_in_a_state_is_found(tmp_path, save_always):
+    held = interrupted_folder(tmp_path)
+    whole = held.read_bytes()
+    for at in [*range(0, len(whole), len(whole) // 40), len(whole) - 1]:
+        held.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        with pytest.raises(
+            InputError, match=f"{held.name}: not a state of an interrupted training"
+        ):
+            train(CONFIG, SEEDS, tmp_path)
+    at = len(whole) - 9
+    held.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    with pytest.raises(
+        InputError, match=r"\(its hash differs: it was damaged or changed\); delete"
+    ):
+        train(CONFIG, SEEDS, tmp_path)
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "text", "foreign", "no columns"])
