@@ -109,13 +109,15 @@ def find_tokenizer(place: str) -> Source:
     return _without_code(place, (*_CONFIGS, *_TOKENIZER))
 
 
-def find_encoder(place: str) -> Source:
+def find_encoder(place: str, *, cache_only: bool = False) -> Source:
     """The files of a model of sentence-transformers, in a folder or fetched from a repository.
+
+    With `cache_only`, a repository is what was fetched of it before.
 
     Raises:
         InputError: as `find_model`; or one of its modules is none of sentence-transformers' own.
     """
-    found = _without_code(place, _ENCODER)
+    found = _without_code(place, _ENCODER, cache_only)
     folder, listed = found.folder, found.folder / "modules.json"
     modules = _json(listed, place, list) if listed.is_file() else [{}]
     for module in modules:
@@ -140,14 +142,15 @@ def find_encoder(place: str) -> Source:
     return found
 
 
-def _without_code(place: str, patterns: Iterable[str]) -> Source:
+def _without_code(place: str, patterns: Iterable[str], cache_only: bool = False) -> Source:
     """A source of which no code is run: a folder as it is, a repository by these patterns."""
     folder = Path(place).expanduser()
     if folder.exists():
         _runs_code(folder, place, None)
         files = {path for name in patterns for path in folder.glob(name)}
         return Source(place, folder, _identity(folder, place, files))
-    folder = pull(address := _address(place), list(patterns), repo_type="model")
+    address = _address(place)
+    folder = pull(address, list(patterns), repo_type="model", cache_only=cache_only)
     _runs_code(folder, place, None)
     return Source(place, folder, f"{address.repo_id}@{folder.name}")
 

@@ -127,13 +127,20 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
-def pull(address: Address, patterns: Sequence[str], *, repo_type: str = "dataset") -> Path:
+def pull(
+    address: Address,
+    patterns: Sequence[str],
+    *,
+    repo_type: str = "dataset",
+    cache_only: bool = False,
+) -> Path:
     """Fetch the files that match, unless the cache has them; without a network, the cache alone.
 
     Args:
         address: its revision is resolved to a commit.
         patterns: of paths in the repository, e.g. `README.md` or `add_p97/*`.
         repo_type: "dataset" or "model".
+        cache_only: take what was fetched before, without asking the Hub.
 
     Returns:
         Their folder in the cache of the Hub's client, whose name is the commit.
@@ -151,5 +158,6 @@ def pull(address: Address, patterns: Sequence[str], *, repo_type: str = "dataset
             revision=address.revision,
             allow_patterns=list(patterns),
             library_name="gmb-hf",
+            local_files_only=cache_only,
         )
     return Path(folder)

@@ -144,7 +144,12 @@ def calibrated(
         )
     origin = scores.origin
     about = Calibration(
-        str(path), origin.encoder, origin.content_hash, quantile, scores.n, tuple(notes)
+        str(path),
+        origin.known_as,
+        origin.content_hash,
+        quantile,
+        scores.n,
+        tuple(notes),
     )
     return replace(settings, threshold=threshold), about
 
@@ -348,9 +353,6 @@ def mine_files(
     calibration = None
     if organic is not None:
         scores = ItemScores.read(organic)
-        if encoder is not None and scores.origin.encoder != encoder:
-            made = f"were made by {scores.origin.encoder}, the candidates are encoded by {encoder}"
-            raise InputError(f"--organic {organic}: its scores {made}; score them by it, too")
         settings, calibration = calibrated(settings, scores, organic, quantile)
     file, texts = read_bundles(candidates), _pool_texts(pool)
     file.check_texts()
@@ -359,6 +361,9 @@ def mine_files(
         rows: NDArray[Any] = read_rows(pool_embeddings, len(texts), str(pool))
     else:
         model = Encoder(encoder or "")
+        if calibration is not None and calibration.encoder != model.identity:
+            made = f"were made by {calibration.encoder}, candidates are encoded by {model.identity}"
+            raise InputError(f"--organic {organic}: its scores {made}; score them by it, too")
         vectors = encode_bundles(file, model, on_done)
         rows = model.encode(texts, on_done)
     result = mine(

@@ -105,6 +105,9 @@ class Scoreboard(Section):
     timestamp: str = Field(description="when it was made, UTC, ISO 8601")
     checkpoint_path: str = Field(description="the model")
     x_n_skipped: Count = Field(0, description="items left out because they had no negatives")
+    x_encoder: str | None = Field(
+        None, description="what encoded the texts: ORG/NAME@COMMIT, or a hash of its files"
+    )
     x_scores: str | None = Field(None, description="file with the items' margins, beside this one")
 
     @model_validator(mode="after")
@@ -181,6 +184,7 @@ def make_scoreboard(
     timestamp: str | None = None,
     n_skipped: int = 0,
     scores: str | None = None,
+    encoder: str | None = None,
     **header: Any,
 ) -> Scoreboard:
     """Sum up the items of an evaluation set.
@@ -193,6 +197,7 @@ def make_scoreboard(
         timestamp: UTC, ISO 8601; now by default.
         n_skipped: items left out because they had no negatives.
         scores: file with the items' margins, beside the scoreboard.
+        encoder: what encoded the texts, by its commit or a hash.
         header: `source_hash`, `content_hash`, `seed` and `version` (see `EvalHeader`).
 
     Raises:
@@ -218,6 +223,7 @@ def make_scoreboard(
         "timestamp": timestamp or datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "checkpoint_path": checkpoint_path,
         "x_n_skipped": n_skipped,
+        "x_encoder": encoder,
         "x_scores": scores,
     }
     return Scoreboard.parse(data, where="scoreboard")
@@ -250,6 +256,7 @@ def scoreboard_of(
         seed=seed,
         version=version,
         checkpoint_path=checkpoint or origin.encoder,
+        encoder=origin.identity,
         scores=relative_path(scores_path, Path(out).parent),
     )
     made.write(out)

@@ -8,10 +8,8 @@ which items.
 from __future__ import annotations
 
 import json
-import logging
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -37,6 +35,7 @@ from gmb_hf.documents import Section
 from gmb_hf.errors import InputError, nearest, repeated
 from gmb_hf.files import atomic_path, check_file, parse_json, read_jsonl, write_jsonl
 from gmb_hf.fingerprints import item_hash
+from gmb_hf.pretrained import Source, find_encoder
 
 _KEY = b"gmb_crucible"
 _INSTALL = "pip install 'gmb-hf[encoders]'"
@@ -57,6 +56,14 @@ class Origin(Section):
     source_hash: str = Field(description="SHA-256 of its bytes")
     content_hash: str = Field(description="hash of its items")
     n_skipped: int = Field(0, description="items left out because they had no negatives")
+    identity: str | None = Field(
+        None, description="of the encoder: ORG/NAME@COMMIT, or a hash of its files"
+    )
+
+    @property
+    def known_as(self) -> str:
+        """The encoder by its commit or hash; by its name where there is neither."""
+        return self.identity or self.encoder
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +87,13 @@ class ItemScores:
     tiers: tuple[str, ...] | None
 
     @classmethod
-    def of(cls, file: BundleFile, similarities: margins.Similarities, encoder: str) -> Self:
+    def of(
+        cls,
+        file: BundleFile,
+        similarities: margins.Similarities,
+        encoder: str,
+        identity: str | None = None,
+    ) -> Self:
         """Score the bundles of a file by their similarities, where these were not skipped."""
         named = {bundle.id: bundle for bundle in file.bundles}
         items = [named[name] for name in similarities.names()]
@@ -90,6 +103,7 @@ class ItemScores:
             source_hash=file.source_hash,
             content_hash=file.content_hash,
             n_skipped=similarities.n_skipped,
+            identity=identity,
         )
         return cls(
             origin,
@@ -214,7 +228,7 @@ def score_bundles(
     """
     if embeddings is not None and encoder is not None:
         raise InputError("--embeddings and --encoder exclude each other; give one of them")
-    file = read_bundles(path)
+    file, identity = read_bundles(path), None
     if previous is not None:
         check_only_grown(read_bundles(previous), [one.item_hash for one in file.bundles], path)
     if embeddings is None and encoder is None:
@@ -222,13 +236,13 @@ def score_bundles(
         similarities = file.similarities(empty=empty)
     else:
         file.check_texts()
-        vectors = (
-            read_vectors(embeddings, file)
-            if embeddings is not None
-            else encode_bundles(file, Encoder(encoder or ""), on_done)
-        )
+        if embeddings is None:
+            model = Encoder(encoder or "")
+            vectors, identity = encode_bundles(file, model, on_done), model.identity
+        else:
+            vectors = read_vectors(embeddings, file)
         similarities = similarities_of(file, vectors, empty=empty)
-    return ItemScores.of(file, similarities, name or encoder or "unnamed")
+    return ItemScores.of(file, similarities, name or encoder or "unnamed", identity)
 
 
 def _check_similarities(file: BundleFile) -> None:
@@ -254,7 +268,7 @@ def fit_to_scores(
     """Tiers of scored items, as `fit_tiers`; `Tiers.notes` name empty tiers, without a warning."""
     return margins.fit_tiers(
         scores.danger,
-        encoder=scores.origin.encoder,
+        encoder=scores.origin.known_as,
         corpus_hash=scores.origin.content_hash,
         thresholds=thresholds,
         method=cast("margins.Method", method),  # which refuses another word
@@ -291,7 +305,8 @@ def assign_to_file(
     if file.content_hash != scores.origin.content_hash:
         scored = scores.origin.bundles
         raise InputError(f"{bundles}: is not what was scored ({scored}); score it again")
-    labels = margins.assign_tiers(tiers, scores.danger, encoder=scores.origin.encoder).tolist()
+    encoder = scores.origin.known_as
+    labels = margins.assign_tiers(tiers, scores.danger, encoder=encoder).tolist()
     tier = dict(zip(scores.ids, labels, strict=True))
     lines = zip(file.ids, read_jsonl(bundles), strict=True)
     tiered = [{**line, "tier": tier[name]} for name, (_, line) in lines if name in tier]
@@ -324,21 +339,15 @@ class Encoder:
         if find_spec("sentence_transformers") is None:
             what = f"--encoder needs sentence-transformers: {_INSTALL}"
             raise InputError(f"{what}; or give --embeddings", code="missing_extra")
-        # Checked before the import, which takes seconds.
-        source, offline = _model_source(name)
+        source = _model_source(name)  # before the import, which takes seconds
+        self.identity = source.identity
         from sentence_transformers import SentenceTransformer
 
-        # The Hub client would report each retry; the error says what matters.
-        logger = logging.getLogger("huggingface_hub")
-        level = logger.level
-        logger.setLevel(logging.ERROR)
         try:
-            self._model: Any = SentenceTransformer(source, local_files_only=offline)
+            self._model: Any = SentenceTransformer(str(source.folder), local_files_only=True)
         except Exception as error:  # unknown, gated, or no such model: each has its own
             why = _first_line(error)
             raise InputError(f"encoder {name!r} cannot be found or loaded: {why}") from None
-        finally:
-            logger.setLevel(level)
 
     def encode(
         self, texts: Sequence[str], on_done: Callable[[str], None] = lambda _: None
@@ -368,19 +377,27 @@ def encode_bundles(
     return Vectors(rows[:n], rows[n:], counts)
 
 
-def _model_source(name: str) -> tuple[str, bool]:
-    """Where to load from, a folder or a name of the Hub, and whether to stay offline."""
+def _model_source(name: str) -> Source:
+    """The files of a model, in a folder or, at one commit, of the Hub.
+
+    Bare names are of the library's own models first.
+    """
     path = Path(os.path.expanduser(name))
-    if name and path.is_dir():
-        return str(path), True
     missing = f"encoder {name!r} cannot be found"
     if path.is_file():
         raise InputError(f"{missing}: this is a file; give the folder of a saved model")
+    if name and path.is_dir():
+        return find_encoder(name)
     if not name.strip() or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise InputError(f"{missing}: there is no such folder")
     why = _hub_obstacle()
-    if why is None or _is_cached(name):
-        return name, why is not None
+    for repository in (name,) if "/" in name else (f"sentence-transformers/{name}", name):
+        try:
+            return find_encoder(repository, cache_only=why is not None)
+        except InputError as error:
+            reason = error
+    if why is None:
+        raise InputError(f"{missing} or loaded: {reason}")
     what = "there is no such folder, it was never downloaded"
     raise InputError(f"{missing}: {what}, and the Hub cannot be reached ({why})")
 
@@ -394,18 +411,6 @@ def _hub_obstacle() -> str | None:
     except Exception as error:  # of httpx or httpx2, as the client has it; offline mode too
         return _first_line(error)
     return None
-
-
-def _is_cached(name: str) -> bool:
-    """Whether some revision was downloaded before; bare names are of the library's own models."""
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
-
-    for repository in (name, f"sentence-transformers/{name}"):
-        with suppress(HFValidationError, LocalEntryNotFoundError):
-            snapshot_download(repository, local_files_only=True)
-            return True
-    return False
 
 
 def _first_line(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +15,7 @@ from gmb_hf.cli import main
 from gmb_hf.crucible.margins import margin_stats
 from gmb_hf.crucible.scores import Encoder, ItemScores, score_bundles
 from gmb_hf.errors import InputError
+from gmb_hf.pretrained import Source, find_encoder
 
 WORDS = ["two", "three", "2", "3", "4", "5"]
 
@@ -40,6 +42,11 @@ def stand_in(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", module)
     monkeypatch.setattr("gmb_hf.crucible.scores._hub_obstacle", lambda: None)
 
+    def found(place: str, **_: object) -> Source:
+        return Source(place, Path(place), f"{place}@c0ffee")
+
+    monkeypatch.setattr("gmb_hf.crucible.scores.find_encoder", found)
+
 
 def bundles(tmp_path, negatives=1):
     lines = [
@@ -58,6 +65,7 @@ def test_each_distinct_text_is_encoded_once(stand_in, tmp_path, monkeypatch):
     assert sorted(text for batch in StandIn.asked for text in batch) == sorted(WORDS)
     assert seen == ["4 of 6 texts", "6 of 6 texts"]
     assert scores.origin.encoder == "name"
+    assert scores.origin.identity == "sentence-transformers/name@c0ffee"
 
     def angle(text: str) -> float:
         return 0.1 * len(text) + ord(text[0])
@@ -116,7 +124,10 @@ def test_a_model_that_was_downloaded_needs_no_hub(tmp_path, monkeypatch):
     (cached / "refs").mkdir(parents=True)
     (cached / "refs" / "main").write_text("0" * 40)
     make_model(cached / "snapshots" / ("0" * 40))
-    assert Encoder("org/model").encode(["w1", "w2"]).shape == (2, 8)
+    model = Encoder("org/model")
+    assert model.encode(["w1", "w2"]).shape == (2, 8)
+    assert model.identity == "org/model@" + "0" * 40
+    assert Encoder(f"org/model@{'0' * 40}").identity == model.identity
 
 
 def test_without_sentence_transformers_the_way_to_install_it_is_shown(monkeypatch):
@@ -165,4 +176,5 @@ def test_pass_rate_is_the_triplet_accuracy_of_sentence_transformers(tmp_path):
     assert main([str(word) for word in typed]) == 0
     scores = ItemScores.read(out)
     assert scores.origin.encoder == str(tmp_path / "model")
+    assert scores.origin.identity == find_encoder(str(tmp_path / "model")).identity
     assert margin_stats(scores.margin).pass_rate == pytest.approx(theirs)
