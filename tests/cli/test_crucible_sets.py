@@ -167,6 +167,8 @@ def test_the_threshold_is_a_quantile_of_organic_dangers(tmp_path):
     assert "organic items have 2 to 7 negatives, a lineup 10" in " ".join(shown.out.split())
     few = done(gmb(*command, "--organic", "scores.parquet", "--quantile", "0.97"))
     assert "only 6 of 200 organic items lie above the threshold" in " ".join(few.out.split())
+    beyond = refused(*command, "--organic", "scores.parquet", "--quantile", "1.5")
+    assert "--quantile must lie between 0 and 1, got 1.5" in beyond
 
 
 @pytest.mark.parametrize(

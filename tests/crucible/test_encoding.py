@@ -13,6 +13,7 @@ import pytest
 
 from gmb_hf.cli import main
 from gmb_hf.crucible.margins import margin_stats
+from gmb_hf.crucible.mining import Settings, mine_files
 from gmb_hf.crucible.scores import Encoder, ItemScores, score_bundles
 from gmb_hf.errors import InputError
 from gmb_hf.pretrained import Source, find_encoder
@@ -178,3 +179,11 @@ def test_pass_rate_is_the_triplet_accuracy_of_sentence_transformers(tmp_path):
     assert scores.origin.encoder == str(tmp_path / "model")
     assert scores.origin.identity == find_encoder(str(tmp_path / "model")).identity
     assert margin_stats(scores.margin).pass_rate == pytest.approx(theirs)
+
+
+def test_a_threshold_is_of_the_same_encoder(stand_in, tmp_path):
+    scores = score_bundles(bundles(tmp_path), encoder="org/other").write(tmp_path / "o.parquet")
+    (tmp_path / "pool.jsonl").write_text('"x"\n"yy"\n')
+    arguments = (tmp_path / "bundles.jsonl", tmp_path / "pool.jsonl", tmp_path / "mined")
+    with pytest.raises(InputError, match=r"made by org/other@c0ffee, candidates are encoded by o"):
+        mine_files(*arguments, settings=Settings(), encoder="org/name", organic=scores)
