@@ -104,7 +104,7 @@ def _with_all_runs(
     smoothed = {smooth: judgement.smoothed(smooth) for smooth in design.smoothing_sweep}
     horizons = {min(round(design.horizon * x), design.safe_gap - 1) for x in _HORIZON_FACTORS}
     for horizon in sorted(horizons):
-        lead = design.lead_time_median_min * min(horizon / design.horizon, 1)
+        lead = design.lead_least * min(horizon / design.horizon, 1)
         changed = design.replace(horizon=horizon, lead_time_median_min=lead)
         for smooth, one in smoothed.items():
             yield f"horizon={horizon},smooth={smooth}", one.with_horizon(changed)

@@ -146,7 +146,7 @@ def shortfalls(
     found = {
         "coverage_low": coverage is None or coverage < design.coverage_min - _SLACK,
         "no_better_than_chance": lucky,
-        "lead_short": lead_median is None or lead_median < design.lead_time_median_min,
+        "lead_short": lead_median is None or lead_median < design.lead_least,
     }
     return tuple(reason for reason, holds in found.items() if holds)
 
@@ -157,7 +157,7 @@ def operating_point(judgement: Judgement, target: float) -> OperatingPointRecord
     n_events, alarms = judgement.n_events, judgement.alarms(target)
     warned = warnings_at(judgement, target)
     n_covered, leads = int(warned.covered.sum()), warned.lead[warned.covered]
-    success = warned.covered & (warned.lead >= design.lead_time_target)
+    success = warned.covered & (warned.lead >= design.lead_target)
     tails = np.quantile(leads, _TAILS).tolist() if len(leads) else None
     lead_intervals = _lead_intervals(judgement, warned)
     false = int(false_alarms(judgement, target).sum())

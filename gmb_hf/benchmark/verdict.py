@@ -422,7 +422,7 @@ class Case:
             known = (
                 "no event is warned of" if lead is None else f"the median lead is {lead:g} steps"
             )
-            return f"{known}, {design.lead_time_median_min:g} is the minimum"
+            return f"{known}, {design.lead_least:g} is the minimum"
         return unranked(self.layer_a)
 
     @property

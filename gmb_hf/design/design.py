@@ -64,18 +64,20 @@ class EventDefinition:
 
 
 def _tell_jump(design: Design) -> str:
+    moves = "falls" if design.falling else "rises"
     return (
-        f"first step at which {design.metric} rises by at least {design.jump_threshold:g} within "
+        f"first step at which {design.metric} {moves} by at least {design.jump_threshold:g} within "
         f"{design.w_event:,} steps"
     )
 
 
 def _tell_plateau(design: Design) -> str:
     dips = design.plateau_regression
-    allowed = f", of which up to {dips} in a row may lie below" if dips else ""
+    inside, outside = ("below", "above") if design.falling else ("above", "below")
+    allowed = f", of which up to {dips} in a row may lie {outside}" if dips else ""
     return (
         f"first of {design.plateau_checkpoints} consecutive checkpoints with {design.metric} at or "
-        f"above {design.plateau_threshold:g}{allowed}"
+        f"{inside} {design.plateau_threshold:g}{allowed}"
     )
 
 
@@ -90,10 +92,10 @@ def _tell_regime(design: Design) -> str:
 
 
 EVENT_TYPES: dict[str, EventDefinition] = {
-    "E_jump": EventDefinition(_tell_jump, ("metric", "jump_threshold", "w_event")),
+    "E_jump": EventDefinition(_tell_jump, ("metric", "direction", "jump_threshold", "w_event")),
     "E_plateau": EventDefinition(
         _tell_plateau,
-        ("metric", "plateau_threshold", "plateau_checkpoints"),
+        ("metric", "direction", "plateau_threshold", "plateau_checkpoints"),
         required=("plateau_checkpoints", "plateau_threshold"),
     ),
     "E_regime": EventDefinition(
@@ -369,6 +371,7 @@ class Design(Document):
     - `option`: how the commands spell it; its name unless given, None where it has no option;
     - `preset`: its key in the `benchmark` section of a run's config; its name unless given;
     - `only`: the type of event that it belongs to;
+    - `flag`: the value that its option, which takes none, gives it;
     - `choices`: every value that it may take, where others can be registered;
     - `items`: what a list holds, for messages.
 
@@ -425,10 +428,14 @@ class Design(Document):
     )
     metric: str = at("event.metric", "test_acc")
     """the observable that jumps or settles"""
+    direction: Literal["rising", "falling"] = of_jump(
+        "event.x_direction", "rising", option="falling", flag="falling"
+    )
+    """rising; falling: the event is a drop of the metric, e.g. of a loss"""
     w_event: Steps = of_jump("event.window_W_event", 50, option="window", preset="jump_window")
     """steps over which it jumps; a multiple of the cadence"""
     jump_threshold: PositiveFloat = of_jump("event.jump_threshold", 0.15, option="jump")
-    """rise of the metric that makes an event"""
+    """rise (falling: drop) of the metric that makes an event"""
     earliest_rule: Literal[True] = at("event.earliest_rule", True)
     """the first time counts (spec 1.2)"""
     event_t_min: Count | None = at("event.x_event_t_min", None, example=0, option="event-after")
@@ -437,8 +444,10 @@ class Design(Document):
         "event.x_theta_floor", None, example=0.5, option="floor", preset="event_floor"
     )
     """level that the metric must reach after the jump"""
-    require_new_max: bool = of_jump("event.x_require_new_max", False, preset="event_new_max")
-    """true: a recovery from a dip is no event"""
+    require_new_max: bool = of_jump(
+        "event.x_require_new_max", False, option="new-max", preset="event_new_max"
+    )
+    """true: a recovery from a dip is no event; falling: from a spike"""
     plateau_checkpoints: Steps | None = of_plateau("event.x_plateau_checkpoints", None, example=5)
     """E_plateau: consecutive checkpoints needed"""
     plateau_threshold: FiniteFloat | None = of_plateau(
@@ -462,12 +471,12 @@ class Design(Document):
 
     horizon: Steps = at("labels.positive_window.horizon_steps", ..., example=2000)
     """required: 0 < t* - t <= this is positive"""
-    lead_time_target: Count = at(
-        "labels.positive_window.lead_time_target", 200, option="lead-target"
+    lead_time_target: Count | None = at(
+        "labels.positive_window.lead_time_target", None, option="lead-target"
     )
-    """steps of warning that count as success"""
+    """steps of warning that count as success; null: a quarter of the horizon"""
     safe_gap: Steps = at("labels.negative_window.safe_gap_steps", ..., example=4000)
-    """required: t <= t* - this is negative; larger than the horizon"""
+    """required: an alarm so many steps before t*, or more, is false; larger than the horizon"""
 
     fpr_targets: Many[Share] = at(
         "operating_points.fpr_targets", (0.01, 0.05, 0.10), option="fpr", items="rates"
@@ -486,10 +495,10 @@ class Design(Document):
 
     coverage_min: Rate = at("decision_thresholds.coverage_at_0_05_min", 0.30)
     """least coverage at the primary operating point"""
-    lead_time_median_min: NonNegativeFloat = at(
-        "decision_thresholds.lead_time_median_min", 50.0, option="lead-min"
+    lead_time_median_min: NonNegativeFloat | None = at(
+        "decision_thresholds.lead_time_median_min", None, option="lead-min"
     )
-    """least median lead time, in steps"""
+    """least median lead time, in steps; null: one checkpoint of the logs"""
     window_sweep: Many[Steps] = at(
         "decision_thresholds.robustness.window_sweep", (100, 150, 200, 250)
     )
@@ -652,7 +661,7 @@ class Design(Document):
         # A bare word such as "model" is not taken for the field.
         words = sorted((word for word in known if re.search("[._]", word)), key=len, reverse=True)
         pattern = (
-            rf"(?<![\w.-])({'|'.join(map(re.escape, words))})(?!\w)(?:: (true|ignore|error)\b)?"
+            rf"(?<![\w.-])({'|'.join(map(re.escape, words))})(?!\w)(?:: (true|ignore|error|falling)\b)?"
         )
         return re.sub(
             pattern, lambda found: spelled(known[found[1]], found[2]) or found[0], message
@@ -672,6 +681,23 @@ class Design(Document):
     def abstention_rate(self) -> float:
         """Share of runs in which a monitor may abstain though nothing is wrong."""
         return self.health_alpha or self.alpha
+
+    @property
+    def falling(self) -> bool:
+        """Whether drops of the metric are the events."""
+        return self.direction == "falling"
+
+    @property
+    def lead_least(self) -> float:
+        """The least median lead time; one checkpoint unless set (`prepare` knows the cadence)."""
+        least = self.lead_time_median_min
+        return float(self.cadence or 1) if least is None else least
+
+    @property
+    def lead_target(self) -> int:
+        """Steps of warning that count as success; a quarter of the horizon unless set."""
+        target = self.lead_time_target
+        return max(1, self.horizon // 4) if target is None else target
 
     @property
     def episode_gap(self) -> int:

@@ -23,7 +23,7 @@ _ORIENTATION = {1: "as declared", -1: "reversed"}
 _NAMES = """
 date_locked researcher commit_hash benchmark version
 task model optimizer schedule cadence seeds_explore seeds_eval
-event_type metric w_event jump_threshold earliest_rule event_t_min theta_floor require_new_max
+event_type metric direction w_event jump_threshold earliest_rule event_t_min theta_floor require_new_max
 plateau_checkpoints plateau_threshold plateau_regression
 regime_quantile regime_radius regime_tolerance
 horizon lead_time_target safe_gap
@@ -80,7 +80,8 @@ def _design_sentences(design: Design) -> tuple[str, ...]:
         jump and design.theta_floor is not None and f"The jump must reach {design.theta_floor:g}.",
         jump
         and design.require_new_max
-        and "A recovery from a dip is no event: the jump must set a new maximum.",
+        and "A recovery is no event: the jump must set a new "
+        f"{'minimum' if design.falling else 'maximum'}.",
         f"An alarm in the {design.horizon:,} steps before t* is early warning; one at "
         f"{design.safe_gap:,} steps or more before t* is false; anything else is ignored.",
         design.burn_in and f"Windows before step {design.burn_in:,} are ignored.",
@@ -89,7 +90,7 @@ def _design_sentences(design: Design) -> tuple[str, ...]:
         f"exceed {design.fpr_floor_max:g}.",
         f"At a rate of {design.primary_fpr:g} an alarm must warn of at least "
         f"{_percent(design.coverage_min)} of events, with a median lead of at least "
-        f"{design.lead_time_median_min:g} steps; {design.lead_time_target:,} steps of lead count "
+        f"{design.lead_least:g} steps; {design.lead_target:,} steps of lead count "
         "as success.",
         f"With fewer than {design.event_count_min} events every verdict is INCONCLUSIVE, and a "
         f"score whose label flips in more than {_percent(design.max_label_flip_rate)} of small "

@@ -276,7 +276,7 @@ def draw(results: Results, *, cadence: int | None = None) -> dict[str, Figure]:
         figures["leads"] = lead_time_distribution(
             stored,
             horizon=design.horizon,
-            lead_time_target=design.lead_time_target,
+            lead_time_target=design.lead_target,
             target=found.target,
             cadence=cadence or follow(prereg, "cadence"),
         )

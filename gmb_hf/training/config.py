@@ -473,6 +473,7 @@ _STANDARD: dict[str, Any] = {
     "safe_gap": 400,
     "burn_in": 200,
     "lead_time_target": 50,
+    "lead_time_median_min": 50.0,
     "window_sweep": (80, 100, 120),
 }
 # The fields that config.yaml always has, in its order; others follow where they are changed.
