@@ -37,7 +37,7 @@ class Events:
         step: float64 [R], t* in steps, NaN where there is no event.
         first_step: int64 [R], the first step at which the run could have had an event.
         n_dip_recoveries: E_jump: events after which, a window W later, the metric is no higher
-            than it had been up to the event.
+            (falling: no lower) than it had been up to the event.
         excluded: run -> label, E_regime: runs of which nobody can say whether they had an event.
             They are no negatives either: judge scores on the `decided` runs only.
     """
@@ -130,6 +130,18 @@ def find_events(log: RunLog, design: Design) -> Events:
     return EVENTS[design.event_type].find(log, design)
 
 
+def events_the_other_way(log: RunLog, design: Design) -> int:
+    """How many runs would have an event after their first step if the metric were to fall.
+
+    0 where the design looks for drops already, or its type of event has no direction.
+    """
+    if design.falling or "direction" not in EVENT_TYPES[design.event_type].fields:
+        return 0
+    falling = {"direction": "falling", "theta_floor": None, "require_new_max": False}
+    found = find_events(log, design.model_copy(update=falling))
+    return int((found.step > found.first_step).sum())
+
+
 # What the detectors share: which numbers an event may be read from, and from when on.
 
 SLACK = 1e-12
@@ -163,13 +175,18 @@ def require_numbers(metric: Panel, *, ignore: bool) -> Panel:
     return metric.with_values(np.where(unknown, np.nan, metric.values)) if unknown.any() else metric
 
 
+def _upward(values: NDArray[np.float64], design: Design) -> NDArray[np.float64]:
+    """The values such that an event is a rise: those of a metric that is to fall are negated."""
+    return -values if design.falling else values
+
+
 def _from_least_step(metric: Panel, design: Design) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """The checkpoints at which a design allows an event, bool [R, T], and the first of each run."""
     allowed = metric.present & (metric.steps >= (design.event_t_min or 0))
     return allowed, metric.steps[np.arange(metric.n_runs), allowed.argmax(axis=1)]
 
 
-# E_jump: the metric rises by delta within a window W (the default event).
+# E_jump: the metric rises (or falls) by delta within a window W (the default event).
 
 
 @register_event(
@@ -182,12 +199,13 @@ def _find_jumps(log: RunLog, design: Design) -> Events:
 
 
 def jump_events(metric: Panel, design: Design) -> Events:
-    """E_jump: the first t with m(t + W) - m(t) >= delta (spec 1.2).
+    """E_jump: the first t with m(t + W) - m(t) >= delta (spec 1.2); falling: <= -delta.
 
     W counts checkpoints of the panel's cadence, so a log that begins 1, 500, 1000 with W = 1000
     compares its first row with its third. Options: `x_event_t_min` (no event before that step),
     `x_theta_floor` (least m(t + W)), `x_require_new_max` (m(t + W) above every value up to t:
-    levels within the window belong to the jump itself, and refuse nothing).
+    levels within the window belong to the jump itself, and refuse nothing). For a metric that is
+    to fall (`x_direction`) the floor is a ceiling and the maximum a minimum.
 
     Raises:
         InputError: W is no positive multiple of the cadence, or the metric is NaN.
@@ -203,14 +221,15 @@ def jump_events(metric: Panel, design: Design) -> Events:
     ahead = design.w_event // cadence
     n_runs, width = metric.values.shape
     reach = max(width - ahead, 0)
-    before, after = metric.values[:, :reach], metric.values[:, ahead:]
-    highest = np.fmax.accumulate(metric.values, axis=1)[:, :reach]
+    values = _upward(metric.values, design)
+    before, after = values[:, :reach], values[:, ahead:]
+    highest = np.fmax.accumulate(values, axis=1)[:, :reach]
 
     allowed, first = _from_least_step(metric, design)
     jumped = allowed[:, :reach] & metric.present[:, ahead:]
     jumped &= after - before >= design.jump_threshold - SLACK
     if design.theta_floor is not None:
-        jumped &= after >= design.theta_floor - SLACK
+        jumped &= after >= _upward(np.array(design.theta_floor), design) - SLACK
     if design.require_new_max:
         jumped &= after > highest
 
@@ -237,7 +256,7 @@ def _find_plateaus(log: RunLog, design: Design) -> Events:
 
 
 def plateau_events(metric: Panel, design: Design) -> Events:
-    """E_plateau: the first of K consecutive checkpoints with m >= theta.
+    """E_plateau: the first of K consecutive checkpoints with m >= theta; falling: m <= theta.
 
     K is `x_plateau_checkpoints`, theta is `x_plateau_threshold`. Options: `x_plateau_regression`
     (up to so many checkpoints in a row may lie below theta; the first of the K never does) and
@@ -256,7 +275,8 @@ def plateau_events(metric: Panel, design: Design) -> Events:
             f"event.x_plateau_checkpoints is {length}, but the longest run has {width} "
             f"checkpoint(s) of {metric.name!r}; ask for fewer, or train longer"
         )
-    held = metric.present & (metric.values >= level - SLACK)
+    values, line = _upward(metric.values, design), _upward(np.array(level), design)
+    held = metric.present & (values >= line - SLACK)
     allowed, first = _from_least_step(metric, design)
     whole = metric.present[:, length - 1 :]
     starts = whole & (held & allowed)[:, : whole.shape[1]]

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from gmb_hf.benchmark.calibration import RULES, Judgement
 from gmb_hf.benchmark.ensembles import cross_fitted, lock_ensembles, unwatched
+from gmb_hf.benchmark.events import events_the_other_way
 from gmb_hf.benchmark.health import lock_health
 from gmb_hf.benchmark.nulls import NULLS
 from gmb_hf.benchmark.operationality import layer_b
@@ -176,6 +177,7 @@ def _facts_of_events(known: DesignFacts, prepared: Prepared) -> DesignFacts:
         n_explore_with_negatives=prepared.runs_with_negatives,
         event_steps=tuple(events.step.tolist()),
         first_steps=tuple(events.first_step.tolist()),
+        other_way=0 if events.n_events else events_the_other_way(prepared.judged, prepared.design),
         dip_recoveries=events.n_dip_recoveries,
         excluded=Counter(events.excluded.values()),
         stratum_events={name: int(rows.sum()) for name, rows in held.items()},

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.events import EVENTS, Events, find_events
+from gmb_hf.benchmark.events import EVENTS, Events, events_the_other_way, find_events
 from gmb_hf.benchmark.scores import Scores, Windows, label_windows
 from gmb_hf.design.design import EVENT_STEP, Candidate, Design, Ensemble, Score
 from gmb_hf.design.lock import CENTRAL, Lock, member_key
@@ -98,7 +98,7 @@ class Prepared:
     """Runs as they are judged; `prepare` makes it. Scores and events are computed once.
 
     Attributes:
-        design: as it was given, or the lock's.
+        design: as it was given, its leads filled in, or the lock's.
         entries: every candidate of the design and, after them, the controls; of a lock, all that
             it holds.
         log: all runs, with the rows at which the metric and what the scores are made of are known.
@@ -167,7 +167,7 @@ class Prepared:
         notes = []
         if not self.events.n_events:
             why = EVENTS[self.design.event_type].absent.format(metric=self.design.metric)
-            notes.append(f"No run has an event: {why}.")
+            notes.append(f"No run has an event: {why}{self._hint}.")
         if self.events.excluded:
             notes.append(
                 f"Excluded, as neither events nor negatives: {len(self.events.excluded)} of "
@@ -180,6 +180,15 @@ class Prepared:
             runs = ", ".join(f"{run} ({count})" for run, count in dropped.items())
             notes.append(f"{sum(dropped.values())} rows of restarted logs were dropped: {runs}.")
         return notes
+
+    @property
+    def _hint(self) -> str:
+        """What to change where no run has an event, but a metric that falls would have some."""
+        falls = 0 if self.known_events else events_the_other_way(self.judged, self.design)
+        if not falls:
+            return ""
+        runs = f"{falls} of {len(self.judged.runs)} runs"
+        return f"; it falls that way in {runs}: for a loss set x_direction: falling"
 
     def panel(self, entry: Entry) -> Panel:
         """A score on all runs, those that the event excludes too."""
@@ -279,13 +288,23 @@ def prepare(
     needed = [*metric, *(name for entry in entries for name in entry.indicator.needs)]
     known = [name for name in dict.fromkeys(needed) if name in log.observables]
     kept = at_shared_steps(log, known) if known else log
-    events = None
+    design, events = _with_leads(design, kept.panel("step")), None
     if event_steps is not None:
         steps = np.asarray(event_steps, dtype=np.float64)
         events = Events(kept.runs, steps, kept.panel("step").first_step)
     return Prepared(
         design, tuple(entries), kept, kept.notes[len(log.notes) :], lock, known_events=events
     )
+
+
+def _with_leads(design: Design, clock: Panel) -> Design:
+    """The design with the leads that it leaves open, in steps: what is frozen says them."""
+    spacing, counted = clock.spacings()
+    least = design.lead_least
+    if design.cadence is None and counted.any():
+        least = design.replace(cadence=int(spacing[counted].min())).lead_least
+    leads = {"lead_time_median_min": least, "lead_time_target": design.lead_target}
+    return design.model_copy(update=leads)
 
 
 def decided_runs(design: Design, log: RunLog) -> tuple[RunLog, Events]:
@@ -418,11 +437,15 @@ def own_score(
 ) -> dict[str, Any]:
     """A score of somebody's own log as a candidate: its column, else the indicator of that name.
 
-    `sees_test_labels` is of a column; what an indicator sees is known.
+    `sees_test_labels` is of a column; what an indicator sees is known, and so is what the column
+    of that name sees which is all that it reads.
     """
     candidate: dict[str, Any] = {"name": name, "x_sign": sign}
     if name in log.observables and name not in CONTROLS:
         family = column_family(log.metadata, name)
+        known = get(name) if name in names() and family == EXTERNAL else None
+        if known is not None and sees_test_labels is None and known.needs == (name,):
+            sees_test_labels = known.sees_test_labels
         return {**candidate, "family": family, "x_sees_test_labels": sees_test_labels}
     if name in names():
         return {**candidate, "family": get(name).family}

@@ -62,7 +62,7 @@ Args:
     fpr_eps: tolerance around a target; default 0.01.
     fpr_floor_max: what the least reachable rate may be; default 0.20.
     min_targets_ok: how many targets must be met; default 2.
-    lead_time_target: a warning so many steps ahead is a success; default 200.
+    lead_time_target: a warning so many steps ahead is a success; default a quarter of the horizon.
     calibration: where thresholds come from: "in_sample", the negative windows that are then
         measured (default); "cross_run", those of other runs (default under strict); "locked", from
         `thresholds`.
@@ -71,7 +71,7 @@ Args:
         are conformal over runs and whose verdict must beat chance.
     return_per_run: add lists with a value for each run; default False.
     More, for the verdict (defaults in brackets): primary_fpr [0.05, else the first target],
-        coverage_min [0.30], lead_time_median_min [50], max_label_flip_rate [0.20],
+        coverage_min [0.30], lead_time_median_min [one checkpoint], max_label_flip_rate [0.20],
         event_count_min [30]; w_event [50], steps at the end of a run without an event in which one
         could not have shown; nan ["error", or "ignore"]; refractory [horizon]; for layer D
         smoothing_sweep [1, 3, 5; locked: 1], run_groups [5]; null_draws, bootstrap_draws [2000],
@@ -113,7 +113,7 @@ def read_settings(settings: Mapping[str, Any]) -> Settings:
     if missing:
         raise InputError(
             f"{' and '.join(missing)} missing: say how many steps before t* an alarm is a warning "
-            "(horizon), and up to how many it is a false alarm (safe_gap > horizon)"
+            "(horizon), and from how many on it is a false alarm (safe_gap > horizon)"
         )
     given = {name: _plain(settings[name]) for name in DESIGN if settings.get(name) is not None}
     given["protocol"] = choose("protocol", str(settings.get("protocol") or "v0.4"), PROTOCOLS)
@@ -138,6 +138,11 @@ def read_settings(settings: Mapping[str, Any]) -> Settings:
         raise InputError(
             f"safe_gap {design.safe_gap} must be larger than horizon {design.horizon}, or a window "
             "could be positive and negative at once"
+        )
+    if design.lead_least > design.horizon:
+        raise InputError(
+            f"no score can pass: lead_time_median_min {design.lead_least:g} exceeds horizon "
+            f"{design.horizon}, and no lead is longer; lower the one, or raise the other"
         )
     return Settings(design, method, _locked(settings, design) if method == "locked" else None)
 

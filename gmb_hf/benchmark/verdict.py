@@ -263,6 +263,7 @@ class Measured:
         judgement, layer_d = self.judgement, self.layer_d
         design, n_runs = judgement.design, judgement.evaluation.n_runs
         case = Case(judgement, self.layer_a, self.layer_b, self.primary, p_adjusted)
+        fault = design_fault(judgement)
         strata = tuple(
             part.conclude(self.layer_a, self.variants, p)
             for part, p in zip(self.strata, p_strata, strict=True)
@@ -271,6 +272,8 @@ class Measured:
         def verdict(
             label: Label, reasons: Sequence[str], sentence: str, **more: Any
         ) -> IndicatorRecord:
+            if fault:
+                reasons, sentence = (DESIGN_FAULT, *reasons), f"{fault}. {sentence}"
             return IndicatorRecord(
                 name=judgement.evaluation.name,
                 family=None,
@@ -280,7 +283,7 @@ class Measured:
                 layer_D=layer_d,
                 label=label,
                 diagnostics=diagnose(judgement, coverage=self.primary.coverage),
-                x_alarm_eligible=label == SUPPORTED,
+                x_alarm_eligible=label == SUPPORTED and not fault,
                 x_reasons=tuple(reasons),
                 x_sentence=sentence,
                 x_p_adjusted=p_adjusted,
@@ -291,7 +294,9 @@ class Measured:
         questions = open_questions(case)
         if questions:
             numbers = [question.runs for question in questions]
-            settles = None if None in numbers else max(n for n in numbers if n is not None)
+            settles = None
+            if None not in numbers and not fault:  # no number of runs mends a design
+                settles = max(n for n in numbers if n is not None)
             sentence = f"Not decided: {'; '.join(dict.fromkeys(one.text for one in questions))}"
             if settles is not None:
                 more = settles - n_runs
@@ -320,6 +325,28 @@ class Measured:
                 scope = ScopeRecord(name=part.name, where=part.where)
                 return verdict(SCOPE_LIMITED, faults, sentence, x_scope=scope)
         return verdict(RANK_ONLY, faults, f"May not raise an alarm: {clauses}.")
+
+
+DESIGN_FAULT = "events_too_early"
+"""Reason code: before most events no alarm can come, whatever the score."""
+
+
+def design_fault(judgement: Judgement) -> str:
+    """What is wrong with a design whose events no score can warn of, else "".
+
+    An event can be warned of where a monitored checkpoint lies within the horizon before it. It is
+    a fault if that holds of fewer events than the coverage must reach, or of fewer than half.
+    """
+    design, events = judgement.design, judgement.n_events
+    within_reach = int(judgement.windows.positive.any(axis=1).sum())
+    if within_reach >= max(design.coverage_min, 0.5) * events:
+        return ""
+    sooner = ", or a shorter x_burn_in" if design.burn_in else ""
+    return (
+        f"The design is at fault: no alarm can come before {events - within_reach} of {events} "
+        f"events, which fall on a first checkpoint{' or in the burn-in' * bool(sooner)}; set "
+        f"x_event_t_min or x_theta_floor{sooner}"
+    )
 
 
 def has_ranking_signal(layer_a: LayerARecord) -> bool:

@@ -160,11 +160,12 @@ def _design_parameters(without: Sequence[str], also: Mapping[str, str]) -> list[
         option, section = spelled(name), Design.places()[name].partition(".")[0]
         if option is None or section in without or len(choices_in(field.annotation)) == 1:
             continue
-        kind = scalar_in(field.annotation) or str
+        flag = Design.views(name).get("flag")
+        kind = bool if flag else scalar_in(field.annotation) or str
         about = field.description or name
-        words = [f"{option}/--no-{option[2:]}"] if kind is bool else [option]
+        words = [f"{option}/--no-{option[2:]}"] if kind is bool and not flag else [option]
         words = [also[name], *words] if name in also else words
-        default = None if field.is_required() else field.default
+        default = None if field.is_required() or flag else field.default
         shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
         described = typer.Option(
             *words,
@@ -207,6 +208,8 @@ def _value(name: str, value: Any) -> Any:
     from gmb_hf.documents import choices_in, items_in, parse_yaml, scalar_in
 
     annotation, option = Design.model_fields[name].annotation, str(spelled(name))
+    if "flag" in Design.views(name):
+        return Design.views(name)["flag"] if value else Design.model_fields[name].default
     choices = Design.views(name).get("choices") or choices_in(annotation)
     if choices:
         return choose("value", value, tuple(choices), where=option)
@@ -273,7 +276,8 @@ def in_options(message: str) -> str:
     from gmb_hf.design.design import Design
 
     def worded(name: str, value: str | None) -> str | None:
-        return f"{spelled(name)} {value}" if value not in (None, "true") else spelled(name)
+        alone = (None, "true", Design.views(name).get("flag"))
+        return spelled(name) if value in alone else f"{spelled(name)} {value}"
 
     message = message.replace("candidates: the name", "--score: the name")
     return Design.reworded(message, worded)

@@ -23,7 +23,8 @@ _ORIENTATION = {1: "as declared", -1: "reversed"}
 _NAMES = """
 date_locked researcher commit_hash benchmark version
 task model optimizer schedule cadence seeds_explore seeds_eval
-event_type metric direction w_event jump_threshold earliest_rule event_t_min theta_floor require_new_max
+event_type metric direction w_event jump_threshold earliest_rule event_t_min
+theta_floor require_new_max
 plateau_checkpoints plateau_threshold plateau_regression
 regime_quantile regime_radius regime_tolerance
 horizon lead_time_target safe_gap

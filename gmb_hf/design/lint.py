@@ -86,6 +86,7 @@ class DesignFacts:
         event_steps: t* of each explore run, NaN where there is none.
         first_steps: the first evaluated step of each explore run, in the same order.
         duplicates_dropped: rows dropped for a repeated step, by run.
+        other_way: runs with an event if the metric were to fall, where none has one.
         dip_recoveries: events that only regain a level that the metric had reached before.
         excluded: explore runs that the event excludes, by label.
         non_causal: candidates whose past changes when their future is cut off.
@@ -101,6 +102,7 @@ class DesignFacts:
     event_steps: tuple[float, ...] = ()
     first_steps: tuple[int, ...] = ()
     duplicates_dropped: Mapping[str, int] = field(default_factory=dict)
+    other_way: int = 0
     dip_recoveries: int = 0
     excluded: Mapping[str, int] = field(default_factory=dict)
     non_causal: tuple[str, ...] = ()
@@ -135,8 +137,8 @@ def _settings(design: Design, facts: DesignFacts) -> Iterator[Finding]:
         f"{place.rpartition('.')[2]} ({other})"
         for name, place in design.places().items()
         if (other := design.other_event(name, design.event_type))
-        and type(design).model_fields[name].get_default() in (None, False)
-        and getattr(design, name) not in (None, False)
+        and type(design).model_fields[name].get_default() in (None, False, "rising")
+        and getattr(design, name) not in (None, False, "rising")
     ]
     if foreign:
         yield warning(
@@ -182,10 +184,11 @@ def _occurrences(design: Design, facts: DesignFacts) -> Iterator[Finding]:
         places = [design.places()[name] for name in EVENT_TYPES[design.event_type].fields]
         # A bare word such as "metric" is not taken for a field.
         keys = [place.removeprefix("event.") if "_" in place else place for place in places]
+        falls = facts.other_way and f"; {facts.other_way} have one under x_direction: falling"
         yield warning(
             "no_events",
-            f"none of {len(facts.event_steps)} runs has an event; check {', '.join(keys)}, or "
-            "train longer",
+            f"none of {len(facts.event_steps)} runs has an event{falls or ''}; check "
+            f"{', '.join(keys)}, or train longer",
         )
     if facts.excluded:
         labels = ", ".join(f"{count} {label}" for label, count in facts.excluded.items())
@@ -196,6 +199,8 @@ def _occurrences(design: Design, facts: DesignFacts) -> Iterator[Finding]:
         )
     at_first = sum(event <= first for event, first in events)
     floor = " or x_theta_floor" if design.event_type == "E_jump" else ""
+    if design.event_type == "E_plateau" and not design.falling:
+        floor = ", or, for a loss, x_direction: falling"
     if events and at_first > FIRST_STEP_SHARE_MAX * len(events):
         yield warning(
             "events_on_first_step",
@@ -270,16 +275,19 @@ def _windows(design: Design, facts: DesignFacts) -> Iterator[Finding]:
             f"safe_gap_steps {gap} must be larger than horizon_steps {horizon}, or a checkpoint "
             "is positive and negative at once; widen the gap",
         )
-    if design.lead_time_median_min > horizon:
+    longest = horizon // (cadence or 1) * (cadence or 1)
+    if design.lead_least > longest and horizon >= (cadence or 1):
+        rows = f", whose last checkpoint is {longest} steps ahead" if longest < horizon else ""
         yield error(
             "lead_minimum_beyond_horizon",
-            f"lead_time_median_min {design.lead_time_median_min:g} exceeds the horizon {horizon}, "
-            "which censors every lead; no score can pass",
+            f"no score can pass: lead_time_median_min {design.lead_least:g} exceeds the horizon "
+            f"{horizon}{rows}, and no lead is longer; lower it to {longest} or less, or lengthen "
+            "horizon_steps",
         )
-    if design.lead_time_target > horizon:
+    if design.lead_target > horizon:
         yield warning(
             "lead_target_beyond_horizon",
-            f"lead_time_target {design.lead_time_target} exceeds the horizon {horizon}, so "
+            f"lead_time_target {design.lead_target} exceeds the horizon {horizon}, so "
             "lead_time_success is always 0",
         )
     if cadence is None:
@@ -293,8 +301,8 @@ def _windows(design: Design, facts: DesignFacts) -> Iterator[Finding]:
     if horizon < cadence:
         yield error(
             "horizon_below_cadence",
-            f"horizon_steps {horizon} is shorter than the cadence {cadence}: hardly an event has "
-            "a positive window; lengthen it",
+            f"no score can pass: horizon_steps {horizon} is shorter than the cadence {cadence}, so "
+            f"hardly an event has a positive window; make it {cadence} at least",
         )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gmb_hf.benchmark.results import Results
-from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.benchmark.verdict import DESIGN_FAULT, IndicatorRecord
 from gmb_hf.stats import IntervalRecord
 from gmb_hf.tables import follow
 
@@ -32,6 +32,7 @@ GROUPS = {
 REASONS = {
     "compat_protocol": "repeats the published computation",
     "coverage_low": "warns of too few events",
+    DESIGN_FAULT: "most events come before any alarm could",
     "few_events": "too few events",
     "few_runs": "too few calibration runs",
     "fpr_floor": "false-alarm floor",
@@ -121,6 +122,8 @@ class Answer:
         if len(subject) == 1 and subject[0].x_sentence:
             return f"{subject[0].name}: {subject[0].x_sentence}"
         budget = f"a false-alarm budget of {self.target * 100:g}%"
+        if all(DESIGN_FAULT in item.x_reasons for item in subject):
+            return f"{subject[0].x_sentence.partition('. ')[0]}."
         if self.supported:
             best = _best(self.supported, self.target)
             return f"{len(self.supported)} of {total} may raise an alarm at {budget}{best}."

@@ -178,7 +178,7 @@ def scores_around_event(
     Args:
         scores: what is shown, one panel each, and the operating point whose threshold is drawn.
         horizon: steps before t* in which an alarm is early warning.
-        safe_gap: steps before t* up to which an alarm is false; marked where given.
+        safe_gap: an alarm so many steps before t*, or earlier, is false; marked where given.
 
     Returns:
         A figure of at most three panels a row, three horizons to each side of t*.

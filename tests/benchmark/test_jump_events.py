@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from score_builders import design
 
-from gmb_hf.benchmark.events import find_events, jump_events
+from gmb_hf.benchmark.events import (
+    events_the_other_way,
+    find_events,
+    jump_events,
+    plateau_events,
+)
 from gmb_hf.errors import InputError
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog
@@ -121,3 +126,47 @@ def test_a_metric_that_is_nan_throughout_is_always_an_error() -> None:
     panel = metric([0.0, 0.5], [np.nan, np.nan])
     with pytest.raises(InputError, match=r"run 'run_1': metric 'test_acc' is NaN at every step"):
         jump_events(panel, design(nan="ignore"))
+
+
+class TestFalling:
+    LOSS = ((4.0, 4.0, 3.5, 0.2, 0.1, 0.1), (4.0, 4.0, 4.1, 4.0, 4.0, 4.0))
+
+    def test_a_drop_is_the_event(self) -> None:
+        losses = metric(*map(list, self.LOSS))
+        assert np.isnan(jump_events(losses, design(jump_threshold=2.0)).step).all()
+        falling = jump_events(losses, design(jump_threshold=2.0, direction="falling"))
+        assert np.array_equal(falling.step, [20.0, np.nan], equal_nan=True)
+
+    def test_the_floor_is_a_level_to_fall_to(self) -> None:
+        losses, drop = metric([4.0, 3.0, 3.0, 1.0, 0.5]), {"jump_threshold": 1.0}
+        fallen = jump_events(losses, design(direction="falling", theta_floor=1.0, **drop))
+        assert fallen.step.tolist() == [20.0]
+
+    def test_a_recovery_from_a_spike_is_no_event_where_a_new_minimum_is_asked(self) -> None:
+        losses = metric([1.0, 3.0, 1.2, 0.9, 0.1])
+        settings = {"direction": "falling", "jump_threshold": 0.5}
+        assert jump_events(losses, design(**settings)).step.tolist() == [10.0]
+        assert jump_events(losses, design(**settings)).n_dip_recoveries == 1
+        asked = design(require_new_max=True, **settings)
+        assert jump_events(losses, asked).step.tolist() == [30.0]
+
+    def test_it_is_the_rise_of_the_negative(self) -> None:
+        rng = np.random.default_rng(0)
+        values = rng.normal(size=(40, 12))
+        falling = jump_events(metric(*values.tolist()), design(direction="falling"))
+        rising = jump_events(metric(*(-values).tolist()), design())
+        assert np.array_equal(falling.step, rising.step, equal_nan=True)
+
+    def test_a_plateau_lies_at_or_below_the_level(self) -> None:
+        settings = {"event_type": "E_plateau", "plateau_threshold": 0.5, "plateau_checkpoints": 2}
+        losses = metric([4.0, 0.4, 0.9, 0.5, 0.3])
+        falling = plateau_events(losses, design(direction="falling", **settings))
+        assert falling.step.tolist() == [30.0]
+
+    def test_the_other_way_is_counted_for_a_hint(self) -> None:
+        log = RunLog.from_arrays(
+            ["a", "b"], [0, 10, 20, 30, 40, 50], {"eval_loss": np.array(self.LOSS)}
+        )
+        settings = {"metric": "eval_loss", "jump_threshold": 2.0}
+        assert events_the_other_way(log, design(**settings)) == 1
+        assert events_the_other_way(log, design(direction="falling", **settings)) == 0

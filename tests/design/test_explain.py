@@ -29,6 +29,7 @@ PLAIN: dict[str, Any] = {
     "event": {
         "type": "E_jump",
         "metric": "test_acc",
+        "x_direction": "rising",
         "x_event_t_min": 100,
         "x_theta_floor": 0.5,
         "x_require_new_max": True,
@@ -40,9 +41,10 @@ PLAIN: dict[str, Any] = {
         "x_regime_tolerance": 15,
     },
     "labels": {
-        "positive_window": {"horizon_steps": 200},
+        "positive_window": {"horizon_steps": 200, "lead_time_target": 40},
         "negative_window": {"safe_gap_steps": 400},
     },
+    "decision_thresholds": {"lead_time_median_min": 30.0},
     "candidates": [
         {
             "name": "csd",
@@ -170,7 +172,7 @@ def others(value: Any) -> Iterator[Any]:
     elif isinstance(value, float):
         yield from (value * 1.001, value / 2, 0.1)
     elif isinstance(value, str):
-        choices = ("E_plateau", "E_regime", "v0.4", "ignore", "event_step > 1001")
+        choices = ("E_plateau", "E_regime", "falling", "v0.4", "ignore", "event_step > 1001")
         yield from (f"{value}x", f"x{value}", *choices)
     elif isinstance(value, dict):
         for key, item in value.items():

@@ -79,8 +79,8 @@ def test_a_quantile_that_leaves_every_run_inconclusive(quantile: float, dense: b
 @pytest.mark.parametrize(
     ("event", "words"),
     [
-        ({}, "event.metric, jump_threshold, window_W_event"),
-        (PLATEAU, "event.metric, x_plateau_threshold, x_plateau_checkpoints"),
+        ({}, "event.metric, x_direction, jump_threshold, window_W_event"),
+        (PLATEAU, "event.metric, x_direction, x_plateau_threshold, x_plateau_checkpoints"),
         (REGIME, "x_regime_quantile, x_regime_radius"),
     ],
 )
@@ -114,7 +114,7 @@ def test_a_floor_is_proposed_for_jumps_only() -> None:
         found(prereg(**event), **facts)["events_on_first_step"].message for event in ({}, PLATEAU)
     )
     assert jump.endswith("set x_event_t_min or x_theta_floor")
-    assert plateau.endswith("set x_event_t_min")
+    assert plateau.endswith("set x_event_t_min, or, for a loss, x_direction: falling")
 
 
 def test_each_event_in_a_sentence() -> None:

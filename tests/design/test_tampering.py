@@ -48,6 +48,7 @@ def made() -> Lock:
         seeds_explore=[1, 2],
         seeds_eval=[100, 101],
         event_t_min=100,
+        lead_time_median_min=50,
         theta_floor=0.5,
         refractory=50,
         max_eval_seeds=400,
