@@ -337,8 +337,10 @@ def design_fault(judgement: Judgement) -> str:
     An event can be warned of where a monitored checkpoint lies within the horizon before it. It is
     a fault if that holds of fewer events than the coverage must reach, or of fewer than half.
     """
-    design, events = judgement.design, judgement.n_events
-    within_reach = int(judgement.windows.positive.any(axis=1).sum())
+    design, events, scores = judgement.design, judgement.n_events, judgement.evaluation
+    ahead = scores.event_step[:, None] - scores.steps
+    seen = scores.present & (scores.steps >= design.burn_in)
+    within_reach = int((seen & (ahead > 0) & (ahead <= design.horizon)).any(axis=1).sum())
     if within_reach >= max(design.coverage_min, 0.5) * events:
         return ""
     sooner = ", or a shorter x_burn_in" if design.burn_in else ""

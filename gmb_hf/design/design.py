@@ -431,7 +431,7 @@ class Design(Document):
     direction: Literal["rising", "falling"] = of_jump(
         "event.x_direction", "rising", option="falling", flag="falling"
     )
-    """rising; falling: the event is a drop of the metric, e.g. of a loss"""
+    """falling: the event is a drop of the metric, e.g. of a loss; else rising"""
     w_event: Steps = of_jump("event.window_W_event", 50, option="window", preset="jump_window")
     """steps over which it jumps; a multiple of the cadence"""
     jump_threshold: PositiveFloat = of_jump("event.jump_threshold", 0.15, option="jump")

@@ -43,7 +43,7 @@ def _register_variance_explosion(part: str) -> None:
         family="dynamics",
         summary=f"variance explosion index of the log {part} norm: short over long window variance",
         needs=(column,),
-        source="GMB v0.4, section 3 (VEI)",
+        source="VEI is named in GMB v0.4, section 3; the formula is this package's",
         minimum_checkpoints={"window": 2, "short_window": 2},
         window_parameter="window",
     )

@@ -17,8 +17,9 @@ from gmb_hf.indicators.catalogue import Observables, register, register_mean
 from gmb_hf.indicators.causal import Values, log_floored, trailing_mean
 from gmb_hf.runs.metadata import LEVELS, at_level
 
-_SPEC = "GMB v0.4, section 3 ({}); Wang et al. (2025), Hierarchical Reasoning Model"
-_HALTING = "GMB v0.4, section 3 (HC-5); Banino et al. (2021), PonderNet; Graves (2016)"
+_ADDENDUM = "gmb_v0.4_addendum_hrm_indicator_family.md, {} (named in GMB v0.4, section 3)"
+_SPEC = f"{_ADDENDUM}; Wang et al. (2025), Hierarchical Reasoning Model"
+_HALTING = f"{_ADDENDUM.format('HC-5')}; Banino et al. (2021), PonderNet; Graves (2016)"
 
 
 def _counted(seen: Observables, column: str, window: int, **level: float) -> Values:

@@ -44,7 +44,7 @@ def test_runs_of_one_checkpoint(protocol: str, event: float | None) -> None:
         assert parts.x_reasons == ("few_events",)
         assert parts.x_runs_to_settle is None
     elif protocol == "strict":
-        assert parts.x_reasons == ("no_negative_windows",)
+        assert parts.x_reasons == ("events_too_early", "no_negative_windows")
 
 
 def test_some_runs_of_one_checkpoint_count_for_nothing() -> None:
@@ -110,8 +110,11 @@ def test_no_events(protocol: str) -> None:
 
 def test_every_event_before_burn_in() -> None:
     verdict = verdict_parts(NOISE, [50.0] * 40, burn_in=100)
-    assert (verdict.label, verdict.x_reasons) == ("INCONCLUSIVE", ("no_negative_windows",))
+    reasons = ("events_too_early", "no_negative_windows")
+    assert (verdict.label, verdict.x_reasons) == ("INCONCLUSIVE", reasons)
     assert verdict.x_sentence == (
+        "The design is at fault: no alarm can come before 40 of 40 events, which fall on a first "
+        "checkpoint or in the burn-in; set x_event_t_min or x_theta_floor, or a shorter x_burn_in. "
         "Not decided: no held-out run has a negative window: none goes on past burn-in 100 to 40 "
         "steps before its event."
     )
@@ -123,6 +126,16 @@ def test_an_event_before_burn_in_counts_as_uncovered() -> None:
     primary = parts.layer_C.at(0.05)
     assert (primary.x_n_events, primary.x_n_too_early) == (40, 10)
     assert parts.layer_B.x_n_runs == 30
+
+
+@PROTOCOLS
+def test_no_number_of_runs_is_promised_where_events_come_too_early(protocol: str) -> None:
+    parts = verdict_parts(NOISE[:20], [0.0] * 20, protocol=protocol)
+    assert parts.label == "INCONCLUSIVE"
+    assert parts.x_reasons[0] == "events_too_early"
+    assert parts.x_sentence.startswith("The design is at fault: no alarm can come before 20 of 20 ")
+    assert "would settle" not in parts.x_sentence
+    assert parts.x_runs_to_settle is None
 
 
 @PROTOCOLS

@@ -143,7 +143,9 @@ def test_every_target_has_a_point_and_the_primary_is_one_of_them() -> None:
 def test_what_material_usefulness_asks(
     protocol: str, coverage: float, lead: float, p_value: float, expected: tuple[str, ...]
 ) -> None:
-    judgement = Judgement(scores_of(VALUES, EVENTS), None, design(protocol=protocol))
+    judgement = Judgement(
+        scores_of(VALUES, EVENTS), None, design(protocol=protocol, lead_time_median_min=50)
+    )
     assert shortfalls(judgement, coverage, lead, p_value) == expected
 
 

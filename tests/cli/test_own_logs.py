@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow.csv
+import pytest
 from command_line import COLUMNS, DESIGN, gmb, refused
 from drawing import empty_figures
 from synthetic import synthetic_runlog
@@ -86,9 +90,57 @@ def test_a_column_comes_before_the_indicator_of_its_name(csv_logs: Path):
 
 def test_what_the_linter_warns_of_is_printed_in_options(csv_logs: Path):
     options = (*SCORES, "--horizon=100", "--safe-gap=200", "--burn-in=150")
-    done = gmb("evaluate", "--runs", csv_logs, *options)
+    done = gmb("evaluate", "--runs", csv_logs, *options, "--lead-target=200")
     assert done.code == 0, done
     assert "note: [lead_target_beyond_horizon] --lead-target 200 exceeds" in done.out
+
+
+def test_a_loss_falls(tmp_path: Path):
+    log, steps = synthetic_runlog(40, 121), 10 * np.arange(121)
+    data = {"eval_loss": 4 - 3.9 * log.panel("test_acc").values}
+    data["gini"] = log.panel("embedding_gini").values
+    write_trainer_states(tmp_path, steps, data)
+    design = ("--metric=eval_loss", "--jump=0.8", "--horizon=100", "--safe-gap=200", "--score=gini")
+    given = ("evaluate", "--runs", tmp_path / "*.json", *design, "--no-figures")
+    rises = " ".join(gmb(*given).out.split())
+    assert "it falls that way in 40 of 40 runs: for a loss set --falling." in rises
+    done = gmb(*given, "--falling", "--new-max")
+    assert done.code == 0, done
+    found = Results.read("results/results.yaml")
+    assert found.summary.n_events == 40
+    assert found.design is not None
+    assert (found.design.direction, found.design.require_new_max) == ("falling", True)
+    # What is left open is said in steps: one checkpoint, and a quarter of the horizon.
+    assert (found.design.lead_time_median_min, found.design.lead_time_target) == (10, 25)
+    assert "eval_loss falls by at least 0.8" in Path("results/report.md").read_text()
+
+
+def write_trainer_states(folder: Path, steps: Any, data: dict[str, Any]) -> None:
+    """One trainer_state.json a run, as transformers' Trainer writes them."""
+    for run in range(len(data["eval_loss"])):
+        rows = [
+            {"step": int(step), **{name: float(values[run, row]) for name, values in data.items()}}
+            for row, step in enumerate(steps)
+        ]
+        state = {"global_step": int(steps[-1]), "log_history": rows}
+        (folder / f"run_{run}.json").write_text(json.dumps(state))
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (
+            ("--horizon=40", "--lead-min=50"),
+            "no score can pass: --lead-min 50 exceeds the horizon 40, and no lead is longer; "
+            "lower it to 40 or less, or lengthen --horizon",
+        ),
+        (("--horizon=45", "--lead-min=42"), "whose last checkpoint is 40 steps ahead"),
+        (("--horizon=5",), "--horizon 5 is shorter than the cadence 10"),
+        (("--horizon=40", "--event=E_regime", "--radius=20", "--falling"), "--falling belongs to"),
+    ],
+)
+def test_a_design_that_no_score_can_pass_is_refused(csv_logs: Path, typed: Any, said: str):
+    assert said in refused("evaluate", "--runs", csv_logs, *SCORES, "--safe-gap=200", *typed)
 
 
 def test_a_reversed_score_says_so(csv_logs: Path):
