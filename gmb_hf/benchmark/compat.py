@@ -78,6 +78,11 @@ class CompatSettings:
     event_count_min: int = 30
     lead_time_target: int = 200
 
+    @property
+    def lead_target(self) -> int:
+        """As a design has it."""
+        return self.lead_time_target
+
     def __post_init__(self) -> None:
         for name in ("w_jump", "horizon", "smoothing", "lead_time_target"):
             positive_int(name, getattr(self, name))

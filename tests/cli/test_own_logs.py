@@ -101,7 +101,7 @@ def test_a_loss_falls(tmp_path: Path):
     data["gini"] = log.panel("embedding_gini").values
     write_trainer_states(tmp_path, steps, data)
     design = ("--metric=eval_loss", "--jump=0.8", "--horizon=100", "--safe-gap=200", "--score=gini")
-    given = ("evaluate", "--runs", tmp_path / "*.json", *design, "--no-figures")
+    given = ("evaluate", "--runs", tmp_path / "*/trainer_state.json", *design)
     rises = " ".join(gmb(*given).out.split())
     assert "it falls that way in 40 of 40 runs: for a loss set --falling." in rises
     done = gmb(*given, "--falling", "--new-max")
@@ -123,7 +123,8 @@ def write_trainer_states(folder: Path, steps: Any, data: dict[str, Any]) -> None
             for row, step in enumerate(steps)
         ]
         state = {"global_step": int(steps[-1]), "log_history": rows}
-        (folder / f"run_{run}.json").write_text(json.dumps(state))
+        (folder / f"run_{run}").mkdir()
+        (folder / f"run_{run}/trainer_state.json").write_text(json.dumps(state))
 
 
 @pytest.mark.parametrize(
