@@ -2,7 +2,8 @@
 
 The reader is `yaml.SafeLoader` with three changes that spare a surprise: a key given twice is
 refused instead of silently winning, `1e-3` is a number as in YAML 1.2 and JSON, and an unquoted
-date stays text.
+date stays text. It is the only reader of YAML: what would exhaust memory, time or the stack
+(nesting, aliases that repeat each other, endless numbers) is refused before anything is built.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from gmb_hf.errors import InputError, nearest, unknown
-from gmb_hf.files import each_key_once, read_text, write_text
+from gmb_hf.files import DEEPEST, read_json, read_text, write_text
 
 _KINDS = {
     "int_type": "a whole number",
@@ -254,24 +255,21 @@ def load_document(path: str | Path) -> Any:
     """Parse a YAML file, or a JSON file where the name ends in .json.
 
     Raises:
-        InputError: as `load_yaml`; or it is no JSON, or repeats a key.
+        InputError: as `load_yaml` or `read_json`.
     """
-    if Path(path).suffix != ".json":
-        return load_yaml(path)
-    text = read_text(path)
-    try:
-        return json.loads(text, object_pairs_hook=each_key_once)
-    except json.JSONDecodeError as error:
-        raise _unreadable(str(path), f" line {error.lineno}: is not JSON: {error.msg}") from None
-    except RecursionError:
-        raise _unreadable(str(path), " is nested too deeply") from None
-    except InputError as error:
-        raise _unreadable(str(path), f" {error}") from None
+    return read_json(path) if Path(path).suffix == ".json" else load_yaml(path)
+
+
+_LARGEST, _LONGEST = 2**26, 300  # characters of a document and of an integer
+_MOST_VALUES, _MOST_REPEATED = 1_000_000, 10_000
 
 
 def parse_yaml(text: str, *, where: str) -> Any:
     """Parse YAML text; `where` opens the message of an error."""
+    if len(text) > _LARGEST:
+        raise _unreadable(where, f" is larger than {_LARGEST >> 20} MB")
     try:
+        _check_events(text)
         data = yaml.load(text, Loader=_StrictLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -279,9 +277,42 @@ def parse_yaml(text: str, *, where: str) -> Any:
         raise _unreadable(where, f"{line} {error.problem or 'is not YAML'}") from None
     except yaml.YAMLError as error:
         raise _unreadable(where, f" is not YAML: {str(error).splitlines()[0]}") from None
+    except UnicodeEncodeError:
+        raise _unreadable(where, " holds a character that is not Unicode") from None
+    except (ValueError, LookupError, AttributeError, TypeError, RecursionError) as error:
+        raise _unreadable(where, f" a value is not of its type: {error}") from None
     if data is None:
         raise _unreadable(where, " is empty")
     return data
+
+
+def _check_events(text: str) -> None:
+    """Refuse what is nested too deeply, refers to itself, or repeats too much by its aliases."""
+    values = repeated = 0
+    begun: list[tuple[str | None, int]] = []
+    sizes: dict[str, int] = {}  # anchor -> how many values it stands for
+    for event in yaml.parse(text, Loader=Loader):
+        fault = None
+        if isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = begun.pop()
+            sizes |= {anchor: values - before} if anchor else {}
+        elif isinstance(event, yaml.NodeEvent):
+            values += 1
+            if isinstance(event, yaml.AliasEvent):
+                if any(event.anchor == anchor for anchor, _ in begun):
+                    fault = f"*{event.anchor} stands within itself"
+                values += sizes.get(event.anchor, 1)
+                repeated += sizes.get(event.anchor, 1)
+            elif isinstance(event, yaml.CollectionStartEvent):
+                begun.append((event.anchor, values))
+        if len(begun) > DEEPEST:
+            fault = f"is nested too deeply; {DEEPEST} levels are the most"
+        if repeated > _MOST_REPEATED:
+            fault = f"its aliases repeat more than {_MOST_REPEATED:,} values; write them out"
+        if values > _MOST_VALUES + repeated:
+            fault = f"holds more than {_MOST_VALUES:,} values"
+        if fault:
+            raise yaml.MarkedYAMLError(problem=fault, problem_mark=event.start_mark)
 
 
 def _unreadable(where: str, reason: str) -> InputError:
@@ -342,6 +373,18 @@ class _StrictLoader(Loader):  # type: ignore[misc]
                 seen.add(key)
         return super().construct_mapping(node, deep=deep)
 
+
+def _integer(loader: Any, node: Any) -> int:
+    try:
+        if len(node.value) <= _LONGEST and abs(value := loader.construct_yaml_int(node)) < 2**63:
+            return int(value)
+    except (ValueError, IndexError):
+        pass
+    problem = f"{node.value[:24]!r} is no integer of 64 bits"
+    raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+
+
+_StrictLoader.add_constructor("tag:yaml.org,2002:int", _integer)
 
 # Resolvers are kept per first character; dates go, numbers such as 1e-3 come in.
 _StrictLoader.yaml_implicit_resolvers = {

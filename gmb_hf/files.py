@@ -11,6 +11,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
@@ -163,43 +164,94 @@ def shipped(packaged: str, top_level: str, *, holding: str) -> Path:
     raise InputError(f"{package}: {top_level}/ is missing from this installation; install it again")
 
 
-# JSON files, written atomically and read strictly: no key twice, no NaN, no infinity.
+# JSON files, written atomically and read strictly. `parse_json` is the only reader of JSON text.
+
+DEEPEST = 100
+"""How deeply the lists and mappings of a JSON or YAML document may be nested."""
+_LARGEST = 2**28  # characters
+_LONGEST = 300  # digits; what is longer no float can hold
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The pairs of a JSON object, for `object_pairs_hook`; a key given twice is an `InputError`."""
+def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise InputError(f"key {repeated(key for key, _ in pairs)!r} is given twice")
+        twice = repeated(key for key, _ in pairs)
+        raise InputError(f"key {twice!r} is given twice", code="repeated_key")
     return found
 
 
-def parse_json(text: str, *, where: str) -> Any:
-    """Parse JSON text; `where` (file and line) opens the message of an error.
+def parse_json(text: str, *, where: str, foreign: bool = False) -> Any:
+    """Parse JSON text.
+
+    Args:
+        text: of one document.
+        where: file and line, which open the message of an error.
+        foreign: other programs write it: NaN, infinities and integers beyond 64 bits are read.
 
     Raises:
-        InputError: it is not JSON, repeats a key, or holds NaN or an infinity.
+        InputError: it is not JSON, repeats a key, is nested too deeply or too large, or holds a
+            number or a character that cannot be written again.
     """
+    # A line keeps its end: what lacks at its end would be said to lack in the next one.
+    text = text.rstrip()
     try:
-        # A line keeps its end: what lacks at its end would be said to lack in the next one.
-        text = text.rstrip()
-        return json.loads(text, object_pairs_hook=each_key_once, parse_constant=_constant)
+        if len(text) > _LARGEST:
+            raise ValueError(f"is larger than {_LARGEST >> 20} MB")
+        integer, constant = (_long, float) if foreign else (_whole, _constant)
+        found = json.loads(
+            text, object_pairs_hook=_each_key_once, parse_int=integer, parse_constant=constant
+        )
+        if text.count("[") + text.count("{") > DEEPEST:
+            _check_depth(found)
+        if _SURROGATE.search(text):
+            json.dumps(found, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if "\n" in text else ""
         reason = f"is not JSON: {error.msg} ({line}column {error.colno})"
-        raise InputError(f"{where}: {reason}") from None
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InputError(f"{where}: {reason}") from None
+        raise InputError.at(where, "not_json", reason) from None
+    except RecursionError:
+        what = f"is nested too deeply; {DEEPEST} levels are the most"
+        raise InputError.at(where, "not_json", what) from None
+    except UnicodeEncodeError:
+        what = "holds half of a surrogate pair (\\ud800 to \\udfff), which is no character"
+        raise InputError.at(where, "not_json", what) from None
+    except ValueError as error:
+        code = error.code if isinstance(error, InputError) else "not_json"
+        raise InputError.at(where, code, str(error)) from None
+    return found
 
 
-def read_json(path: str | Path) -> Any:
-    """Parse one JSON file.
+def _check_depth(found: Any) -> None:
+    level = [found]
+    for _ in range(DEEPEST):
+        parts = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [item for part in parts for item in part if isinstance(item, (dict, list))]
+        if not level:
+            return
+    raise RecursionError
+
+
+def _long(text: str) -> int:
+    if len(text) > _LONGEST:
+        raise ValueError(f"the integer {text[:12]}... has {len(text)} digits; no number is so long")
+    return int(text)
+
+
+def _whole(text: str) -> int:
+    value = _long(text)
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"the integer {text} does not fit 64 bits; write it with an exponent")
+    return value
+
+
+def read_json(path: str | Path, *, foreign: bool = False) -> Any:
+    """Parse one JSON file, as `parse_json` does.
 
     Raises:
         InputError: the file is missing, a folder, not UTF-8, or no such JSON.
     """
-    return parse_json(read_text(path), where=str(path))
+    return parse_json(read_text(path), where=str(path), foreign=foreign)
 
 
 def read_text(path: str | Path) -> str:

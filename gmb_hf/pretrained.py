@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from gmb_hf.errors import InputError
-from gmb_hf.files import lies_inside
+from gmb_hf.files import lies_inside, parse_json
 from gmb_hf.fingerprints import content_hash, source_hash
 from gmb_hf.repositories import Address, pull
 
@@ -245,9 +245,9 @@ def _identity(folder: Path, place: str, files: Iterable[Path]) -> str:
 def _json(path: Path, place: str, kind: type = dict) -> Any:
     # Not as strictly as our own files: the configs of some models hold Infinity.
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        held = parse_json(path.read_text(encoding="utf-8"), where="", foreign=True)
+    except (OSError, ValueError) as error:
+        reason = (str(error).strip(": ") or type(error).__name__).splitlines()[0]
         raise InputError(f"{place}: {path.name} could not be read: {reason}") from None
     if not isinstance(held, kind):
         what = "object" if kind is dict else "list"

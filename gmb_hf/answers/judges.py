@@ -101,10 +101,13 @@ def filled(template: str, pair: Pair) -> str:
 
 def _check_template(template: str) -> None:
     try:
-        fields = {name for _, name, _, _ in Formatter().parse(template) if name is not None}
+        parts = [part for part in Formatter().parse(template) if part[1] is not None]
     except ValueError as error:
         raise InputError(f"--template: {error}; a brace as such is written twice") from None
-    if "answer" not in fields or fields - {"answer", "prompt"}:
+    fields = {name for _, name, _, _ in parts}
+    # {answer:>99999999999} would ask for so many characters.
+    formatted = any(form or conversion for _, _, form, conversion in parts)
+    if "answer" not in fields or fields - {"answer", "prompt"} or formatted:
         raise InputError(
             "--template: must have {answer} in it, may have {prompt}, and nothing else in braces; "
             "a brace as such is written twice"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from gmb_hf.answers.files import LARGEST, check_text, shown
 from gmb_hf.errors import InputError
+from gmb_hf.files import read_json
 from gmb_hf.language.data import check_together, load_network, read_pretrained
 from gmb_hf.pretrained import Source
 from gmb_hf.pretrained import find_model as find_model
@@ -285,9 +285,7 @@ def _checkpoint(folder: Path) -> Saved:
         if len(log.runs) == 1:
             return Saved(log.runs[0], int(log.panel("step").last_step[0]), folder)
     with suppress(OSError, ValueError, KeyError, TypeError):
-        step = json.loads((folder / "trainer_state.json").read_text(encoding="utf-8"))[
-            "global_step"
-        ]
+        step = read_json(folder / "trainer_state.json", foreign=True)["global_step"]
         if isinstance(step, int):
             return Saved(place.name, step, folder)
     raise InputError(f"{folder}: nothing says at which step it was saved; write RUN:STEP={folder}")

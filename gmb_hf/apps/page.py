@@ -6,7 +6,6 @@ import ast
 import csv
 import html
 import io
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from gmb_hf.errors import InputError
+from gmb_hf.files import parse_json
 from gmb_hf.report.style import house_style, new_figure
 
 Answer = tuple[dict[str, Any], Any]
@@ -161,9 +161,9 @@ def json_rows(text: str, of: str, lists: Sequence[str], other: str) -> list[dict
             continue
         where = f"line {number}"
         try:
-            row = json.loads(line)
-        except (json.JSONDecodeError, RecursionError):
-            raise InputError(f"{where}: is not JSON; a line is one {of}") from None
+            row = parse_json(line, where=where)
+        except InputError as error:
+            raise error.reworded(f"{error}; a line is one {of}") from None
         if not isinstance(row, dict):
             raise InputError(f"{where}: must be an object, {{...}}")
         checked_columns(list(row), (*lists, other), where=where)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from gmb_hf.apps.page import Answer, Setting, number
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.series import judgement_of
 from gmb_hf.errors import InputError
+from gmb_hf.files import parse_json
 from gmb_hf.report import style
 from gmb_hf.report.curves import align
 from gmb_hf.report.style import BLUE, VERMILION, rate_axis, rate_text, step_axis
@@ -215,12 +215,7 @@ def read_series(text: str) -> dict[str, Any]:
         raise InputError("there are no data; paste a table, or upload a file")
     if not text.lstrip().startswith("{"):
         return _from_csv(text)
-    try:
-        data = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(f"line {error.lineno}: is not JSON: {error.msg}") from None
-    except RecursionError:
-        raise InputError("the data are nested too deeply") from None
+    data = parse_json(text, where="the data")
     page.checked_columns(list(data), _NAMES[:2], where="JSON")
     return {name: data[name] for name in _NAMES if name in data}
 

@@ -25,6 +25,7 @@ from gmb_hf.stats import IntervalRecord, exact_binomial
 
 _ENDINGS = (".json", ".yaml", ".yml")
 _SLACK = 1e-12
+_RAREST = 1e-6  # rarer false alarms take more than a million runs to show
 
 ASSUMED: Mapping[str, Any] = {
     "coverage": 0.5,
@@ -156,6 +157,9 @@ def plan_runs(
     fraction("--power", power)
     if candidates is not None and candidates < 1:
         raise InputError(f"--candidates must be at least 1, got {candidates}")
+    for rate in design.fpr_targets:
+        if not _RAREST <= rate <= 1 - _RAREST:
+            raise InputError(f"--f {rate!r}: rates from {_RAREST:f} to {1 - _RAREST:f} are planned")
     goal = Goal(
         targets=design.fpr_targets,
         primary=design.primary_fpr,

@@ -184,6 +184,8 @@ class Card:
                 split: [path] if isinstance(path, str) else [*map(str, path)]
                 for split, path in paths.items()
             }
+            if not all(one and isinstance(one, str) for each in found.values() for one in each):
+                raise ValueError
         except (KeyError, TypeError, ValueError):
             raise InputError(
                 f"{self.where}: `configs:` is not a list of config_name and data_files with split "

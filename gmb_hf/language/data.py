@@ -17,7 +17,7 @@ from accelerate import Accelerator
 from numpy.typing import NDArray
 
 from gmb_hf.errors import InputError
-from gmb_hf.files import atomic_path, write_text
+from gmb_hf.files import atomic_path, read_json, write_text
 from gmb_hf.language.config import BYTES, LanguageConfig
 from gmb_hf.pretrained import Source, find_tokenizer
 from gmb_hf.tasks.text import Piece, Tally, Text, described
@@ -190,8 +190,8 @@ def write_tokens(path: Path, texts: Iterable[Text], tokenizer: Any) -> TokenFile
     texts = tuple(texts)
     key = {"texts": [_stamp(text) for text in texts], "tokenizer": tokenizer_hash(tokenizer)}
     note = path.with_suffix(".json")
-    held = json.loads(note.read_text(encoding="utf-8")) if note.exists() else {}
-    if held.get("made_from") == key and path.exists():
+    held = read_json(note) if note.exists() else {}
+    if isinstance(held, dict) and held.get("made_from") == key and path.exists():
         return TokenFile(path, held)
     tally = Tally()
     dtype = "<u2" if len(tokenizer) <= 1 << 16 else "<u4"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from torch import nn
 from gmb_hf import escape
 from gmb_hf._version import __version__
 from gmb_hf.errors import InputError, positive_int, repeated
-from gmb_hf.files import write_json
+from gmb_hf.files import read_json, write_json
 from gmb_hf.language import data
 from gmb_hf.pretrained import find_model
 from gmb_hf.report import style
@@ -61,8 +60,20 @@ def load_checkpoint(place: str) -> Checkpoint:
     tokenizer = data.load_tokenizer(source)
     data.check_together(place, model.config, tokenizer)
     note = source.folder / data.TRAINING_TEXT
-    training_text = json.loads(note.read_text(encoding="utf-8")) if note.is_file() else None
+    training_text = read_json(note) if note.is_file() else None
+    if training_text is not None and not _is_about_text(training_text):
+        raise InputError(f"{note}: does not describe a training text; gmb train writes it")
     return Checkpoint(model.eval(), tokenizer, training_text, source.identity)
+
+
+def _is_about_text(held: Any) -> bool:
+    """Whether it has, beside what else, how often each of the 256 bytes occurs."""
+    counts = held.get("byte_counts") if isinstance(held, dict) else None
+    return (
+        isinstance(counts, list)
+        and len(counts) == 256
+        and all(isinstance(count, int) and count >= 0 for count in counts)
+    )
 
 
 class Windows(NamedTuple):

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from gmb_hf._version import __version__
 from gmb_hf.errors import InputError
-from gmb_hf.files import clear_os_errors, write_text
+from gmb_hf.files import clear_os_errors, read_json, write_text
 from gmb_hf.fingerprints import source_hash
 from gmb_hf.language import data
 from gmb_hf.language.config import ConsistencySettings, LanguageConfig
@@ -451,7 +451,7 @@ def _load_state(accelerator: Accelerator, folder: Path, identity: str) -> Rows:
         return Rows()
     place = states[-1]
     try:
-        held: dict[str, Any] = json.loads((place / _PROGRESS).read_text(encoding="utf-8"))
+        held: dict[str, Any] = read_json(place / _PROGRESS, foreign=True)
         columns, same = held["columns"], held["identity"] == identity
         if same:
             held_files, files = held["files"].items(), _hashes(place).items()

@@ -28,7 +28,7 @@ from gmb_hf.design.lock import Lock, differing
 from gmb_hf.documents import Many, Section
 from gmb_hf.errors import InputError, choose, nearest
 from gmb_hf.escape import one_line
-from gmb_hf.files import check_file, claim, write_text
+from gmb_hf.files import check_file, claim, read_json, write_text
 from gmb_hf.fingerprints import item_hash
 from gmb_hf.indicators.causal import Memory
 from gmb_hf.indicators.ensemble import member_indicators
@@ -313,16 +313,17 @@ def read_state(path: str | Path) -> dict[str, Any]:
     """What `write_state` wrote; `InputError` where there is none, or something else."""
     check_file(path)
     try:
-        held = json.loads(Path(path).read_text(encoding="utf-8"))
+        held = read_json(path, foreign=True)
         if not isinstance(held, dict):
             raise ValueError("it is no JSON object")
         if held.pop(_HASH, None) != item_hash(held).hex():
             raise ValueError("its hash differs: it was damaged or changed")
         return held
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
+        reason = one_line(str(error).removeprefix(f"{path}: "))
         raise InputError(
-            f"{path}: is not the state of a monitor ({one_line(str(error))}); give the file that "
-            "it saved, or delete it"
+            f"{path}: is not the state of a monitor ({reason}); give the file that it saved, or "
+            "delete it"
         ) from None
 
 

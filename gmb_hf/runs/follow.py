@@ -7,7 +7,6 @@ The file may not be there yet, may be cut to nothing and begun again, may be mov
 from __future__ import annotations
 
 import csv
-import json
 import math
 import os
 import re
@@ -19,7 +18,7 @@ from typing import Any, BinaryIO, Self
 
 from gmb_hf.errors import InputError, choose, repeated
 from gmb_hf.escape import one_line
-from gmb_hf.files import each_key_once
+from gmb_hf.files import parse_json
 from gmb_hf.runs.columns import KEYS, RUN, STEP, find_step
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
@@ -231,9 +230,10 @@ class GrowingRows:
                 return dict(zip(self._header, cells, strict=True))
             return None
         try:
-            row = json.loads(line.text, object_pairs_hook=each_key_once)
-        except (ValueError, RecursionError) as error:
-            self._skip(line, f"is not JSON ({one_line(str(error))})")
+            row = parse_json(line.text, where="it", foreign=True)
+        except InputError as error:
+            reason = str(error).removeprefix("it: ").removeprefix("is not JSON: ")
+            self._skip(line, f"is not JSON ({one_line(reason)})")
             return None
         if not isinstance(row, dict):
             self._skip(line, "is not a JSON object {column: number}")

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from gmb_hf.errors import InputError
+from gmb_hf.files import parse_json
 from gmb_hf.fingerprints import SHOWN, FingerprintMismatchError
 
 METADATA_KEY = b"gmb"
@@ -41,10 +42,9 @@ def from_json(raw: bytes | None, where: str) -> dict[str, Any]:
     if raw is None:
         return {}
     try:
-        found = json.loads(raw)
-    except ValueError as error:
-        what = "its metadata is not JSON; write the file again"
-        raise InputError.at(where, "bad_metadata", what) from error
+        found = parse_json(raw.decode("utf-8", "replace"), where="its metadata")
+    except InputError as error:
+        raise InputError.at(where, "bad_metadata", f"{error}; write the file again") from error
     if not isinstance(found, dict):
         what = "its metadata is not a JSON object; write the file again"
         raise InputError.at(where, "bad_metadata", what)

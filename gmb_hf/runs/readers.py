@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from gmb_hf.errors import InputError, nearest, repeated
 from gmb_hf.escape import one_line
-from gmb_hf.files import each_key_once
+from gmb_hf.files import DEEPEST, parse_json
 from gmb_hf.plugins import load_plugins
 from gmb_hf.runs import metadata as meta
 from gmb_hf.runs.columns import KEYS, RUN, SEED, STEP, STEP_NAMES, RawTable, Wanted, find_step
@@ -179,6 +179,9 @@ def read_jsonl(paths: Sequence[Path], wanted: Wanted) -> RawTable:
     """
     (path,) = paths
     try:
+        with path.open("rb") as file:  # which Arrow parses by recursion, whatever its depth
+            if any(line.count(b"{") + line.count(b"[") > DEEPEST for line in file):
+                raise pa.ArrowInvalid
         table = pajson.read_json(path)
         table.validate(full=True)  # the reader does not check that strings are UTF-8
         cells = sum(len(column) - column.null_count for column in table.columns)
@@ -210,12 +213,10 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
     for number, line in _lines(path):
         place = f"line {number}"
         try:
-            item = json.loads(line, object_pairs_hook=each_key_once)
+            item = parse_json(line, where=place, foreign=True)
         except InputError as error:
-            raise InputError.at(path, "repeated_key", f"{place}: {error}", place=place) from error
-        except ValueError as error:
-            what = f"{place} is not JSON: {error}"
-            raise InputError.at(path, "not_json", what, place=place) from error
+            what = str(error).replace(": is not JSON", " is not JSON")
+            raise InputError.at(path, error.code, what, place=place) from error
         if not isinstance(item, dict):
             what = f"{place} is not a JSON object {{column: number}}"
             raise InputError.at(path, "not_json", what, place=place)
@@ -299,14 +300,14 @@ def _checkpoint(path: Path) -> int:
 
 
 def _log_history(path: Path) -> list[Any]:
-    text = path.read_text(encoding="utf-8-sig")
     try:
-        state = json.loads(text, object_pairs_hook=each_key_once)
+        state = parse_json(path.read_text(encoding="utf-8-sig"), where="it", foreign=True)
     except InputError as error:
-        raise InputError.at(path, "repeated_key", str(error)) from error
-    except ValueError as error:
-        what = f"cut short, or no JSON: {error}; copy the file again, or read an earlier checkpoint"
-        raise InputError.at(path, "cut_short", what) from error
+        code = "cut_short" if error.code == "not_json" else error.code
+        reason = str(error).removeprefix("it: ")
+        hint = "copy the file again, or read an earlier checkpoint"
+        what = f"cut short, or no JSON: {reason}; {hint}"
+        raise InputError.at(path, code, what) from error
     history = state.get("log_history") if isinstance(state, dict) else None
     if not isinstance(history, list):
         what = "no Trainer's state: it has no list log_history"

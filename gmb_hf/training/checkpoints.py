@@ -20,8 +20,9 @@ import yaml
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from gmb_hf.documents import load_yaml
 from gmb_hf.errors import InputError, first_of
-from gmb_hf.files import clear_os_errors, write_bytes, write_text
+from gmb_hf.files import clear_os_errors, parse_json, write_bytes, write_text
 from gmb_hf.fingerprints import HASH_LENGTH
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
 from gmb_hf.pretrained import find_model
@@ -67,13 +68,12 @@ def read_config_file(path: Path) -> dict[str, Any]:
     Raises:
         InputError: the file is missing, or no YAML.
     """
+    if not path.exists():
+        raise InputError(f"{path}: no such file; name the folder of a run")
     try:
-        held = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; name the folder of a run") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: not readable ({reason}); choose another folder") from error
+        held = load_yaml(path)
+    except InputError as error:
+        raise error.reworded(f"{error}; choose another folder") from None
     return held if isinstance(held, dict) else {}
 
 
@@ -244,7 +244,7 @@ class States:
             whole = path.read_bytes()
             with safe_open(path, framework="pt") as file:
                 held = dict(file.metadata() or {})
-            about = {key: json.loads(held[key]) for key in ("seeds", "steps", "columns")}
+            about = {key: parse_json(held[key], where=key) for key in ("seeds", "steps", "columns")}
             if held["hash"] != _hash_without(whole, held["hash"]):
                 raise ValueError("its hash differs: it was damaged or changed")
         except FileNotFoundError:

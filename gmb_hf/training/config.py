@@ -17,8 +17,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self
 
-import yaml
-
 from gmb_hf.design.design import Design
 from gmb_hf.documents import Section
 from gmb_hf.errors import InputError, choose, fraction, not_negative, positive, positive_int
@@ -152,6 +150,9 @@ def config_hash(identity: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
+_TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+
+
 def _converted(text: str, hint: Any, *, where: str) -> Any:
     """The text as a value of the field's type; numbers as YAML or Python writes them."""
     kinds = _alternatives(hint)
@@ -165,12 +166,9 @@ def _converted(text: str, hint: Any, *, where: str) -> Any:
         return text
     try:
         if bool in kinds:
-            value = yaml.safe_load(text)
-            if not isinstance(value, bool):
-                raise ValueError
-            return value
+            return _TRUTH[text.lower()]
         return int(text) if int in kinds else float(text)
-    except (ValueError, yaml.YAMLError):
+    except (ValueError, KeyError):
         wanted = (
             "true or false" if bool in kinds else "a whole number" if int in kinds else "a number"
         )

@@ -199,7 +199,7 @@ def test_the_document_that_is_checked_is_not_changed() -> None:
         ("a.yaml", b"", "is empty"),
         ("a.yaml", b"a: [", "line"),
         ("a.yaml", b"a: \xe9", "is not UTF-8"),
-        ("a.json", b"{", r"a\.json: line 1: is not JSON"),
+        ("a.json", b"{", r"a\.json: is not JSON"),
         ("a.json", b'{"a": 1, "a": 2}', r"a\.json: key 'a' is given twice"),
         ("a.json", b"\xe9", "is not UTF-8"),
         ("a.json", b"[" * 100_000, "nested too deeply"),

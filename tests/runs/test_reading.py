@@ -163,7 +163,7 @@ def test_bad_parquet_files(tmp_path: Path) -> None:
         RunLog.read(path)
     table = pa.table({"step": [0]}).replace_schema_metadata({b"gmb": b"not json"})
     pq.write_table(table, path)
-    with pytest.raises(InputError, match=r"a\.parquet: its metadata is not JSON"):
+    with pytest.raises(InputError, match=r"a\.parquet: its metadata: is not JSON"):
         RunLog.read(path)
 
 
