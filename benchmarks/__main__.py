@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 from benchmarks import (
+    attacks,
     commands,
     judging,
     observing,
@@ -33,6 +34,7 @@ TARGETS: dict[str, Callable[[], Line]] = {
     "M1": watching.m1,
     "O1": observing.o1,
     "V1": truths.v1,
+    "attacks": attacks.table,
 }
 
 

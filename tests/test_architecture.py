@@ -249,6 +249,39 @@ def test_scripts_on_top_are_never_imported_from_below():
     assert not faults, show(faults)
 
 
+DOORS = {"json": "gmb_hf/files.py", "yaml": "gmb_hf/documents.py"}
+"""What reads JSON and YAML: `parse_json` and `parse_yaml` refuse what crashes or hangs a parser."""
+
+WRITERS = {"dumps", "dump", "safe_dump"}
+
+
+def doors(path: Path) -> Iterator[str]:
+    """Each use of the modules json and yaml in a file that is no writing, with its line."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            module, name = node.value.id, node.attr
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            module, name = node.module.split(".")[0], ", ".join(one.name for one in node.names)
+        else:
+            continue
+        if module in DOORS and name not in WRITERS and path != ROOT / DOORS[module]:
+            yield f"{path}:{node.lineno}: {module}.{name}; {DOORS[module]} has the only reader"
+
+
+def test_one_reader_of_json_and_one_of_yaml():
+    scripts = (ROOT / folder for folder in ("metrics", "trainers", "dataset_scripts"))
+    files = [*FILES, *(path for folder in scripts for path in folder.rglob("*.py"))]
+    faults = [fault for path in files for fault in doors(path)]
+    assert not faults, show(faults)
+
+
+@pytest.mark.parametrize("source", ["json.loads(x)", "yaml.safe_load(x)", "from json import load"])
+def test_another_reader_is_found(tmp_path: Path, source: str):
+    (tmp_path / "a.py").write_text(f"{source}\njson.dumps(x)\n")
+    (found,) = doors(tmp_path / "a.py")
+    assert ":1: " in found
+
+
 def test_command_line_holds_no_numerics():
     faults = [
         found.at("cli parses, calls and prints; it computes nothing")

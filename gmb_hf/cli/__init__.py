@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import gmb_hf.training  # noqa: F401  says how threads wait, before a command loads torch
 
 _INTERRUPTED = 130
+_LONGEST = 1_500  # characters of an error
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,5 +57,7 @@ def _usage_error(error: Exception) -> int:
 def _fail(message: str, code: int) -> int:
     from gmb_hf.escape import one_line
 
+    if len(message) > _LONGEST:  # it quotes a cell as long as a file
+        message = f"{message[: _LONGEST // 2]} [...] {message[-_LONGEST // 2 :]}"
     print(one_line(message), file=sys.stderr)
     return code

@@ -184,7 +184,7 @@ class Card:
                 split: [path] if isinstance(path, str) else [*map(str, path)]
                 for split, path in paths.items()
             }
-            if not all(one and isinstance(one, str) for each in found.values() for one in each):
+            if not all(one for each in found.values() for one in each):
                 raise ValueError
         except (KeyError, TypeError, ValueError):
             raise InputError(

@@ -304,7 +304,7 @@ def _log_history(path: Path) -> list[Any]:
         state = parse_json(path.read_text(encoding="utf-8-sig"), where="it", foreign=True)
     except InputError as error:
         code = "cut_short" if error.code == "not_json" else error.code
-        reason = str(error).removeprefix("it: ")
+        reason = str(error).removeprefix("it: ").removeprefix("is not JSON: ")
         hint = "copy the file again, or read an earlier checkpoint"
         what = f"cut short, or no JSON: {reason}; {hint}"
         raise InputError.at(path, code, what) from error

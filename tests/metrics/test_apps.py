@@ -51,7 +51,7 @@ def test_rows_of_a_run_need_not_lie_together() -> None:
         ("step,score\n1,2\n", "CSV: column 'run' is missing; found: step, score"),
         ("run,score\na,1\na,high\n", "line 3, score: 'high' is not a number"),
         ("run,score,event\na,1,5\na,1,6\n", "line 3: run 'a' has another event"),
-        ('{"predictions": [[1]]', "line 1: is not JSON"),
+        ('{"predictions": [[1]]', "the data: is not JSON"),
         ('{"predictions": [[1]]}', "JSON: column 'references' is missing; found: predictions"),
     ],
 )
@@ -99,7 +99,7 @@ def test_items_are_json_lines() -> None:
     ("text", "message"),
     [
         ("", "there are no items"),
-        (f"{LINE}\nnone", "line 2: is not JSON; a line is one item"),
+        (f"{LINE}\nnone", "line 2: is not JSON.*; a line is one item"),
         ("[1]", "line 1: must be an object"),
         ('{"similarities": [1]}', "line 1: column 'positive' is missing; found: similarities"),
         ('{"similarities": 1, "positive": 0}', "line 1: similarities must be a list of numbers"),

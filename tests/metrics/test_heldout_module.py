@@ -64,7 +64,7 @@ def test_its_page_reads_documents_and_draws(load: Load, tmp_path: Path):
     ("text", "message"),
     [
         ("", "there are no documents; paste JSON lines"),
-        ("x", "line 1: is not JSON; a line is one document"),
+        ("x", "line 1: is not JSON.*; a line is one document"),
         ('{"logprobs": [-1]}', "line 1: column 'bytes' is missing; found: logprobs"),
         ('{"logprobs": -1, "bytes": 1}', "line 1: logprobs must be a list of numbers"),
     ],
