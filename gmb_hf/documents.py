@@ -290,7 +290,7 @@ def _check_events(text: str) -> None:
     """Refuse what is nested too deeply, refers to itself, or repeats too much by its aliases."""
     values = repeated = 0
     begun: list[tuple[str | None, int]] = []
-    sizes: dict[str, int] = {}  # anchor -> how many values it stands for
+    sizes: dict[str | None, int] = {}  # anchor -> how many values it stands for
     for event in yaml.parse(text, Loader=Loader):
         fault = None
         if isinstance(event, yaml.CollectionEndEvent):
@@ -312,7 +312,8 @@ def _check_events(text: str) -> None:
         if values > _MOST_VALUES + repeated:
             fault = f"holds more than {_MOST_VALUES:,} values"
         if fault:
-            raise yaml.MarkedYAMLError(problem=fault, problem_mark=event.start_mark)
+            mark: Any = event.start_mark
+            raise yaml.MarkedYAMLError(problem=fault, problem_mark=mark)
 
 
 def _unreadable(where: str, reason: str) -> InputError:

@@ -78,7 +78,7 @@ def unknown(kind: str, word: str, known: Iterable[str], *, where: str = "") -> I
         where: file or field, put before the message.
     """
     names = sorted(known)
-    guess, shown = nearest(word, names), first_of(names, 24) or "none"
+    guess, shown = nearest(str(word), names), first_of(names, 24) or "none"
     hint = f" Did you mean {guess!r}?" if guess else ""
     message = f"{where}{': ' * bool(where)}{kind} {word!r} is unknown; known: {shown}.{hint}"
     code = f"unknown_{kind.replace(' ', '_')}"

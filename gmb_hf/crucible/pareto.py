@@ -212,7 +212,10 @@ def find_frontier(path: str | Path, *, draws: int = 2000, seed: int = 0) -> Fron
 def _read_results(path: Path) -> list[dict[str, Any]]:
     """The rows of a CSV, a JSON list or a JSONL file."""
     if path.suffix == ".csv":
-        rows: list[Any] = list(csv.DictReader(io.StringIO(read_text(path))))
+        try:
+            rows: list[Any] = list(csv.DictReader(io.StringIO(read_text(path))))
+        except csv.Error as error:
+            raise InputError(f"{path}: is not CSV: {error}") from None
         for row in rows:
             row.pop(None, None)  # cells beyond the last column
             row.update({key: _cell(key, value) for key, value in row.items()})

@@ -113,7 +113,11 @@ def read_matrix(path: str | Path) -> dict[str, RetentionMatrix]:
             cell that is missing, or variants with other tasks or another order of them.
     """
     found: dict[str, _Cells] = {}
-    for row in _rows(read_text(path), str(path)):
+    try:
+        rows = [*_rows(read_text(path), str(path))]
+    except csv.Error as error:
+        raise InputError(f"{path}: is not CSV: {error}") from None
+    for row in rows:
         where, key = f"{path}: line {row.line}", (row.seed, row.phase, row.task)
         if bool(row.trained_on) != bool(row.phase):
             raise InputError(
