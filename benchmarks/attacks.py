@@ -227,7 +227,7 @@ def answered(command: str) -> tuple[int, str]:
         try:
             getattr(import_module(module), function)(*words)
         except InputError as error:
-            return 2, f"error: {error}"
+            return 2, f"error: {error}"[:1_000]  # the command line cuts it, too
         return 0, ""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
