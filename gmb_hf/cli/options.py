@@ -114,6 +114,8 @@ class DesignCommand(TyperCommand):
 
     without: ClassVar[Sequence[str]] = ()
     """Sections of the design that this command does not take."""
+    only: ClassVar[Sequence[str]] = ()
+    """The sections that it takes; all others if none are named."""
     also: ClassVar[Mapping[str, str]] = {}
     """Second spellings: field -> option."""
     _fields: Sequence[str] | None = None
@@ -124,7 +126,7 @@ class DesignCommand(TyperCommand):
             own = {word for parameter in self.params for word in (parameter.name, *parameter.opts)}
             added = [
                 parameter
-                for parameter in _design_parameters(self.without, self.also)
+                for parameter in _design_parameters(self.without, self.only, self.also)
                 if own.isdisjoint((parameter.name, *parameter.opts))
             ]
             self.params += added
@@ -151,13 +153,17 @@ def sources(runs: Sequence[str] | None, more_runs: Sequence[str] | None) -> list
     return [*(runs or []), *(more_runs or [])]
 
 
-def _design_parameters(without: Sequence[str], also: Mapping[str, str]) -> list[Any]:
+def _design_parameters(
+    without: Sequence[str], only: Sequence[str], also: Mapping[str, str]
+) -> list[Any]:
     from gmb_hf.design.design import Design
     from gmb_hf.documents import choices_in, scalar_in
 
     wanted = []
     for name, field in Design.model_fields.items():
         option, section = spelled(name), Design.places()[name].partition(".")[0]
+        if only and section not in only:
+            continue
         if option is None or section in without or len(choices_in(field.annotation)) == 1:
             continue
         flag = Design.views(name).get("flag")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gmb_hf.cli import screen
+from gmb_hf.cli import options, screen
 from gmb_hf.cli.options import (
+    DesignCommand,
     MoreRuns,
     Private,
     Repo,
@@ -24,6 +25,7 @@ from gmb_hf.errors import CheckFailed, InputError
 from gmb_hf.tables import Column, Table, section
 
 if TYPE_CHECKING:
+    from gmb_hf.runs.runlog import RunLog
     from gmb_hf.runs.verify import Verification
 
 
@@ -72,32 +74,49 @@ def read(
     screen.written([path], following=_judging([str(path)], asked))
 
 
-@app.command("verify")
+class VerifyCommand(DesignCommand):
+    """With the options that define an event."""
+
+    only = ("event", "x_nan")
+
+
+@app.command("verify", cls=VerifyCommand)
 def verify(
+    context: typer.Context,
     runs: Runs,
     more_runs: MoreRuns = None,
     columns: Columns = None,
     step_column: StepColumn = "step",
     run_column: RunColumn = "run",
 ) -> None:
-    """Look at logs before they are judged; exit 1 where something is wrong with them."""
+    """Look at logs before they are judged; exit 1 where something is wrong with them.
+
+    With --metric it says where the events fall.
+    """
     from gmb_hf.hub.sources import read_runs
     from gmb_hf.runs import verify as verifying
 
     given = sources(runs, more_runs)
-    asked = _names(columns)
+    event = options.design_fields(context)
+    asked = list(
+        dict.fromkeys([*([event["metric"]] if "metric" in event else []), *_names(columns)])
+    )
     log = read_runs(given, step_column=step_column, run_column=run_column, columns=asked or None)
     found = verifying.verify(log, asked)
     _print(found)
+    if event:
+        _print_events(log, event, found.remarks, faulty=bool(found.faults))
     for fault in found.faults:
         screen.say_whole("fault", fault)
     if found.faults:
         count = len(found.faults)
         raise CheckFailed(f"{count} fault{'s' * (count > 1)} in these logs, named above")
     screen.say("Nothing is wrong with these logs.")
-    keys = ["--step-column", step_column] if step_column != "step" else []
+    keys = _spelled_again(event)
+    keys += ["--step-column", step_column] if step_column != "step" else []
     keys += ["--run-column", run_column] if run_column != "run" else []
-    screen.written([], following=_judging([*given, *keys], asked, spacing=found.spacing))
+    spacing = None if "w_event" in event else found.spacing
+    screen.written([], following=_judging([*given, *keys], asked, spacing=spacing))
 
 
 @app.command("join")
@@ -164,6 +183,42 @@ def _print(found: Verification) -> None:
     rows = section(every, most=_MOST_COLUMNS, rest=" columns; --columns chooses")
     screen.table(Table(columns, rows), above=True)
     screen.notes(found.remarks)
+
+
+def _spelled_again(event: Mapping[str, Any]) -> list[str]:
+    """The options that were typed of the event, but for the metric."""
+    words: list[str] = []
+    for name, value in event.items():
+        option = str(options.spelled(name))
+        if isinstance(value, bool):
+            words.append(option if value else option.replace("--", "--no-", 1))
+        elif name != "metric":
+            words += [option, str(value)]
+    return words
+
+
+def _print_events(
+    log: RunLog, event: Mapping[str, Any], known: Sequence[str], *, faulty: bool
+) -> None:
+    from gmb_hf.benchmark.preview import preview_events
+
+    try:
+        found = preview_events(log, **event)
+    except InputError as error:
+        message = options.in_options(str(error))
+        if not faulty:
+            raise error.reworded(message) from error
+        screen.say_whole("events", f"cannot be found: {message}")
+        return
+    where = ""
+    if found.steps:
+        first, middle, last = (f"{step:,}" for step in found.steps)
+        where = f", from step {first} to {last}, median {middle}"
+    screen.say_whole("events", f"{found.events:,} of {found.runs:,} runs have one{where}")
+    screen.say_whole("event", found.event)
+    for warning in found.warnings:
+        screen.say_whole("warning", options.in_options(warning))
+    screen.notes([options.in_options(one) for one in found.notes if one not in known])
 
 
 def _check_parquet(out: Path) -> None:

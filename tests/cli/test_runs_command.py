@@ -12,6 +12,7 @@ from command_line import DESIGN, gmb, refused
 from synthetic import synthetic_runlog
 
 from gmb_hf import Results, RunLog
+from gmb_hf.benchmark.preview import preview_events
 
 CHOSEN = "--columns=test_acc,embedding_gini"
 
@@ -74,6 +75,44 @@ class TestRead:
 
 
 class TestVerify:
+    def test_with_a_metric_it_says_where_the_events_fall(self, trainings: Path):
+        done = gmb("runs", "verify", "--runs", trainings, "--metric=test_acc", "--jump=.2")
+        assert done.code == 0, done
+        assert (
+            "event   E_jump: first step at which test_acc rises by at least 0.2 within 20 "
+            in done.out
+        )
+        found = preview_events(RunLog.read(trainings), metric="test_acc", jump_threshold=0.2)
+        first, middle, last = found.steps
+        assert (found.runs, found.events, found.window, found.at_first) == (24, 24, 20, 0)
+        events = f"events  24 of 24 runs have one, from step {first} to {last:,}, median {middle}"
+        assert events in done.out
+        assert "warning" not in done.out
+        assert "--jump 0.2 --metric test_acc --score COLUMN --window 20" in done.next_command
+
+    def test_events_on_the_first_row_and_none_at_all(self, small_csv: Path):
+        Path("loss.csv").write_text("step,loss\n0,1\n10,2\n20,2\n30,2\n")
+        done = gmb("runs", "verify", "--runs=loss.csv", "--metric=loss", "--window=10")
+        assert done.code == 0, done
+        assert "events  1 of 1 runs have one, from step 0 to 0, median 0" in done.out
+        warning = (
+            "1 of 1 events fall on the first row, so nothing can warn of them; set --event-after"
+        )
+        assert f"warning {warning} or --floor" in " ".join(done.out.split())
+        done = gmb("runs", "verify", "--runs=loss.csv", "--metric=loss", "--jump=5", "--window=10")
+        assert "events  0 of 1 runs have one\n" in done.out
+        assert "note: No run has an event: loss never jumps as E_jump asks" in done.out
+        done = gmb("runs", "verify", "--runs=loss.csv", "--metric=loss", "--window=15")
+        assert (done.code, done.out.count("events")) == (2, 0)
+        assert "--window is 15 steps, but 'loss' is logged every 10 steps" in done.err
+        Path("loss.csv").write_text("step,loss\n0,1\n10,nan\n20,2\n")
+        done = gmb("runs", "verify", "--runs=loss.csv", "--metric=loss", "--window=10")
+        assert done.code == 1
+        assert "events  cannot be found: run 'loss', step 10: metric 'loss' is NaN" in done.out
+
+    def test_it_takes_what_defines_an_event_and_nothing_else_of_a_design(self):
+        assert "No such option: --horizon" in refused("runs", "verify", "--horizon=5")
+
     def test_sound_logs(self, trainings: Path):
         done = gmb("runs", "verify", "--runs", trainings, CHOSEN)
         assert done.code == 0, done
