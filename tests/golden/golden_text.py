@@ -22,6 +22,8 @@ _VARIES = (
     (r"gmb-hf \d[\w.+]*", "gmb-hf <version>"),
     # Packages that take part are those that this process has loaded by now.
     (r"(Python )\d+\.\d+(?:\.\d+)?(?:, [\w-]+ \d[\w.+]*)*", r"\1<version>"),
+    # Of a state of a monitor: of more digits than are compared.
+    (r'(, "hash": ")[0-9a-f]{64}(?="}\n)', r"\1<hash>"),
     (r"(\n +packages:)(?:\n +[\w-]+: '?\d[\w.+]*'?)+", r"\1 <versions>"),
 )
 
