@@ -187,9 +187,14 @@ def _print(found: Verification) -> None:
 
 def _spelled_again(event: Mapping[str, Any]) -> list[str]:
     """The options that were typed of the event, but for the metric."""
+    from gmb_hf.design.design import Design
+
     words: list[str] = []
     for name, value in event.items():
         option = str(options.spelled(name))
+        if "flag" in Design.views(name):
+            words += [option] if value == Design.views(name)["flag"] else []
+            continue
         if isinstance(value, bool):
             words.append(option if value else option.replace("--", "--no-", 1))
         elif name != "metric":
