@@ -27,7 +27,7 @@ Examples:
     >>> scores = [[(7 * i + 3 * run) % 20 for i in range(60)] for run in range(5)]
     >>> metric.compute(predictions=scores, references=[59] * 5, horizon=10, safe_gap=20,
     ...     fpr_targets=[0.05, 0.1], smoothing_sweep=[1])
-    {'pass_rate': 1.0, 'label_flip_rate': 0.0, 'family_size': 15}
+    {'pass_rate': 1.0, 'label_flip_rate': 0.4666666666666667, 'family_size': 15}
 
     Averaged over checkpoints, these scores tie, and what ties cannot be set to a rate:
 

@@ -109,6 +109,13 @@ class TestOwnScore:
             "Columns of the log, not the indicators of that name: disagreement."
         ]
 
+    def test_a_column_that_is_an_indicator_as_it_stands_needs_no_declaration(
+        self, explore_log: RunLog
+    ):
+        found = own_score("embedding_gini", explore_log)
+        assert found["x_sees_test_labels"] is False
+        assert own_score("embedding_gini", explore_log, sees_test_labels=True)["x_sees_test_labels"]
+
     def test_an_indicator_where_there_is_no_such_column(self, explore_log: RunLog):
         found = own_score("test_loss_drop", explore_log, sees_test_labels=False)
         entry = resolve(Candidate.parse(found, where="test"), explore_log)
