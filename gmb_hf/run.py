@@ -114,7 +114,7 @@ def run(
     if lock is None:
         with counting("locking", count) as done:
             lock, findings = make_lock(design, explored, on_done=done)
-        lock.write(lock_path)
+        lock = Lock.read(lock.write(lock_path))
         warnings = tuple(str(finding) for finding in findings)
     with counting("judging", count) as done:
         held_out, _ = part_of(log, design, "held-out")

@@ -50,47 +50,47 @@ def evaluate_lock(
     runs: Runs | Prepared,
     *,
     lock_path: str | None = None,
-    keep_looks: bool = False,
     on_done: Callable[[str], None] | None = None,
 ) -> Evaluation:
     """Judge held-out runs by a lock.
 
+    The look is counted, and kept beside the lock's file; of a lock that was never written, in this
+    process.
+
     Args:
         lock: what was frozen, or its file.
         runs: held-out runs, none of which the lock has seen: a run log, files, folders or globs.
-        lock_path: where the lock lies, for the record.
-        keep_looks: count this look at held-out runs and write it down beside the lock; not where
-            no runs can be added, as in a folder of the main job.
+        lock_path: where the lock lies, for the record; where it was read from by default.
         on_done: called with each score's name when it has been measured.
 
     Raises:
-        InputError: a run was in explore, the boundary differs, a column is missing, or runs were
-            added beyond the looks that the lock allows.
+        InputError: a run was in explore, the boundary differs, a column is missing, or these are
+            other runs than those of the looks that the lock allows.
     """
-    if not isinstance(lock, Lock):
-        lock_path = lock_path or str(lock)
-        lock = Lock.read(lock)
+    lock = lock if isinstance(lock, Lock) else Lock.read(lock)
+    if lock_path is None and lock.path is not None:
+        lock_path = str(lock.path)
     prepared = prepare(runs, lock)
     log = prepared.log
     notes = lock.check_evaluation(
         log.runs,
         log.seeds,
+        hashes=log.run_hashes(lock.columns),
         fingerprint=log.fingerprint(),
         # The cadence is measured, not claimed.
         declared={**statements_of(log), "checkpoint_every_steps": [log.panel("step").cadence()]},
         candidates=[entry.name for entry in prepared.entries],
     )
-    look = next_look(lock, lock_path, log) if keep_looks and lock_path is not None else None
+    look = next_look(lock, log)
     evaluation = _evaluate(
         prepared,
         lock.design,
         notes=(*notes, *_ensemble_notes(lock), *look_notes(lock, look)),
         lock_path=lock_path,
-        look=look.number if look else 1,
+        look=look.number,
         on_done=on_done,
     )
-    if look is not None:
-        look.keep()
+    look.keep()
     return evaluation
 
 

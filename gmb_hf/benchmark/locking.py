@@ -27,7 +27,15 @@ from gmb_hf.benchmark.scores import NegativeScores, Scores, label_windows
 from gmb_hf.benchmark.utility import operating_point
 from gmb_hf.design.design import Design, event_facts
 from gmb_hf.design.lint import DesignFacts, Finding, filled_in, git_commit, lint, refuse_unsound
-from gmb_hf.design.lock import CENTRAL, Lock, LockedCandidate, LockedEnsemble, differing, member_key
+from gmb_hf.design.lock import (
+    CENTRAL,
+    Lock,
+    LockedCandidate,
+    LockedEnsemble,
+    columns_read,
+    differing,
+    member_key,
+)
 from gmb_hf.errors import InputError
 from gmb_hf.escape import spreadsheet
 from gmb_hf.files import write_text
@@ -101,6 +109,7 @@ def make_lock(
         explore_fingerprint=prepared.log.fingerprint(),
         explore_runs=prepared.log.runs,
         explore_seeds=prepared.log.seeds,
+        explore_hashes=prepared.log.run_hashes(columns_read(design, locked)),
         n_calibration_runs=prepared.runs_with_negatives,
         sources=hub_sources(prepared.log.metadata),
         health=health,

@@ -168,7 +168,7 @@ def _by_lock(path: Path, log: RunLog) -> Evaluation:
     if aside:
         show.say(f"{aside} runs were set aside: they are not declared as held out.")
     with show.counting("judging", len(lock.x_lock.candidates)) as done:
-        return evaluate_lock(lock, part, lock_path=str(path), keep_looks=True, on_done=done)
+        return evaluate_lock(lock, part, on_done=done)
 
 
 def _by_options(design: dict[str, Any], log: RunLog, earlier: RunLog | None) -> Evaluation:

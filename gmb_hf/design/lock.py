@@ -7,6 +7,7 @@ the rest. Held-out runs are judged by what the lock says, or not at all.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from gmb_hf.design.design import Design, Ensemble, ParamValue
 from gmb_hf.design.power import effective_budget
 from gmb_hf.documents import Many, Section, canonical_hash, load_yaml, write_yaml
 from gmb_hf.errors import InputError, first_of, unknown
+from gmb_hf.files import claimed
 from gmb_hf.runs.runlog import RunLog
 
 FORMAT = 1
@@ -176,6 +178,7 @@ class LockRecord(Section):
     explore_fingerprint: str
     explore_runs: Many[str]
     explore_seeds: Many[int]
+    explore_hashes: Many[str] = Field((), description="content of each run, whatever its name")
     n_calibration_runs: int = Field(description="explore runs that have negative windows")
     effective_budget: dict[str, float]
     candidates: dict[str, LockedCandidate]
@@ -246,6 +249,12 @@ def _ensemble_fault(
     )
 
 
+def columns_read(design: Design, candidates: Mapping[str, LockedCandidate]) -> tuple[str, ...]:
+    """The metric and all that the candidates are computed from."""
+    needs = {name for item in candidates.values() for name in item.needs}
+    return tuple(sorted(needs.union([design.metric] if design.metric else []) - {"step"}))
+
+
 def differing(
     design: Design, declared: Mapping[str, Sequence[Any]]
 ) -> Iterator[tuple[str, Any, Any]]:
@@ -293,6 +302,7 @@ class Lock:
 
     design: Design
     x_lock: LockRecord
+    path: Path | None = dataclasses.field(default=None, compare=False)  # where it was read from
 
     @classmethod
     def build(
@@ -303,6 +313,7 @@ class Lock:
         explore_fingerprint: str,
         explore_runs: Sequence[str],
         explore_seeds: Iterable[int | None],
+        explore_hashes: Sequence[str] = (),
         n_calibration_runs: int,
         health: LockedHealth | None = None,
         sources: Iterable[Mapping[str, str]] = (),
@@ -314,7 +325,7 @@ class Lock:
             design: the design; the linter must have passed it.
             candidates: every candidate of the design, and the controls, by name.
             explore_fingerprint: content hash of the explore log.
-            explore_runs, explore_seeds: what the thresholds were found on.
+            explore_runs, explore_seeds, explore_hashes: what the thresholds were found on.
             n_calibration_runs: how many of those runs have negative windows.
             health: how those runs move as a whole, for a monitor.
             sources: what of those runs was pulled from the Hub, as `LockedSource` has it.
@@ -332,6 +343,7 @@ class Lock:
             "explore_fingerprint": explore_fingerprint,
             "explore_runs": list(explore_runs),
             "explore_seeds": seeds,
+            "explore_hashes": list(explore_hashes),
             "n_calibration_runs": n_calibration_runs,
             "effective_budget": {
                 target_key(target): effective_budget(target, n_calibration_runs)
@@ -372,6 +384,7 @@ class Lock:
             lock = cls(
                 Design.parse(design, where=str(path)),
                 LockRecord.parse(record, where=f"{path}: x_lock"),
+                Path(path),
             )
         except InputError:
             _check_seal(data, where=str(path))  # an edit is the likelier reason
@@ -390,6 +403,11 @@ class Lock:
     def verify(self, *, where: str = "lock") -> None:
         """Raise `InputError` unless the hash is that of the content."""
         _check_seal(self.plain(), where=where)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What it reads of a log, by which runs are told from one another."""
+        return columns_read(self.design, self.x_lock.candidates)
 
     @property
     def hash(self) -> str:
@@ -423,6 +441,7 @@ class Lock:
         runs: Sequence[str],
         seeds: Sequence[int | None],
         *,
+        hashes: Sequence[str] = (),
         fingerprint: str | None = None,
         declared: Mapping[str, Sequence[Any]] | None = None,
         candidates: Iterable[str] = (),
@@ -431,6 +450,7 @@ class Lock:
 
         Args:
             runs, seeds: names and seeds of the held-out runs (a seed may be unknown: None).
+            hashes: of their content, by `RunLog.run_hashes` of the lock's columns.
             fingerprint: content hash of the held-out log.
             declared: what the log's parts say about themselves, by field of the boundary (task,
                 model, optimizer, schedule, checkpoint_every_steps); None is not compared.
@@ -457,6 +477,9 @@ class Lock:
             reason = "held-out runs are the explore runs that this lock was made on; give new runs"
             raise InputError(reason, code="runs_overlap")
         refuse_shared_runs(record.explore_runs, record.explore_seeds, runs, seeds, "held-out runs")
+        known_hashes = set(record.explore_hashes)
+        renamed = zip(runs, hashes, strict=True) if hashes else ()
+        _refuse_overlap([run for run, one in renamed if one in known_hashes], "held-out runs")
         for field, locked, found in differing(design, declared or {}):
             place, where = f"boundary.{field}", "held-out runs differ from the lock's"
             reason = "a verdict does not carry over, lock that system anew"
@@ -500,7 +523,7 @@ def _as_typed(content: Any, parsed: Any) -> Any:
     return parsed if same else content
 
 
-# Looks at held-out runs: adding some after the first look is allowed only as locked.
+# Looks at held-out runs: which runs are judged is fixed at the first look, by their content.
 
 
 _LOOKS_HEADING = """\
@@ -515,13 +538,24 @@ class LookRecord(Section):
     look: int
     date: str
     evaluation_fingerprint: str
-    runs: Many[str]
+    runs: dict[str, str] = Field(description="name -> hash of what the lock reads of it")
 
 
 class LooksFile(Section):
     """Every look by the locks that lay in one place, oldest first."""
 
     looks: Many[LookRecord] = ()
+
+    @classmethod
+    def beside(cls, lock: Lock) -> LooksFile:
+        """Those kept beside a lock's file; of a lock that was never written, in this process."""
+        if lock.path is None:
+            return _IN_THIS_PROCESS.get(lock.hash, cls())
+        path = looks_path(lock.path)
+        return cls.parse(load_yaml(path), where=str(path)) if path.exists() else cls()
+
+
+_IN_THIS_PROCESS: dict[str, LooksFile] = {}
 
 
 @dataclass(frozen=True)
@@ -531,23 +565,36 @@ class Look:
     Attributes:
         number: 1 for the first.
         notes: what a reader must know about it.
-        path: where looks are kept.
-        looks: all to keep there; None where these runs have been looked at before.
+        lock, log: by what, and at which runs.
+        looks: all to keep; None where these runs have been looked at before.
     """
 
     number: int
     notes: tuple[str, ...]
-    path: Path
+    lock: Lock
+    log: RunLog
     looks: LooksFile | None
 
     def keep(self) -> None:
         """Write the look down; call it before anybody sees a result.
 
         Raises:
-            InputError: the folder of the lock cannot be written to.
+            InputError: another evaluation took this look meanwhile, or the folder of the lock
+                cannot be written to.
         """
-        if self.looks is not None:
-            write_yaml(self.path, self.looks.plain(), heading=_LOOKS_HEADING)
+        if self.looks is None:
+            return
+        if self.lock.path is None:
+            _IN_THIS_PROCESS[self.lock.hash] = self.looks
+            return
+        path = looks_path(self.lock.path)
+        with one_at_a_time(path.parent):
+            now = next_look(self.lock, self.log)
+            if now.looks is not None:
+                write_yaml(path, now.looks.plain(), heading=_LOOKS_HEADING)
+        if now.number != self.number:
+            reason = f"look {self.number} was taken by another evaluation meanwhile; run it again"
+            raise InputError.at(self.lock.path, "no_look_left", reason)
 
 
 def looks_path(lock_path: str | Path) -> Path:
@@ -556,68 +603,94 @@ def looks_path(lock_path: str | Path) -> Path:
     return place.with_name(f"{place.stem}.looks.yaml")
 
 
-def next_look(lock: Lock, lock_path: str | Path, log: RunLog) -> Look:
+def next_look(lock: Lock, log: RunLog) -> Look:
     """Which look at held-out runs this is.
 
-    Args:
-        lock: what was frozen.
-        lock_path: where it lies; looks are kept beside it.
-        log: the held-out runs.
+    The same runs again are the same look, whatever they are called. Some of them, others, or other
+    logs under old names are another one.
 
     Raises:
-        InputError: runs were added beyond the looks that the lock allows, or runs of an earlier
-            look are missing.
+        InputError: there are no more looks, runs of an earlier look are missing or have other
+            logs, or declared seeds are missing that this look must judge.
     """
-    path, fingerprint, notes = looks_path(lock_path), log.fingerprint(), []
-    earlier = LooksFile.parse(load_yaml(path), where=str(path)).looks if path.exists() else ()
-    named = zip(log.runs, log.seeds, strict=True)
-    runs = [name if seed is None else str(seed) for name, seed in named]
+    where = lock.path or "lock"
+    hashes = dict(zip(log.runs, log.run_hashes(lock.columns), strict=True))
+    earlier, notes = LooksFile.beside(lock).looks, []
     taken = [item for item in earlier if item.lock_hash == lock.hash]
-    elsewhere = {run for item in earlier if item.lock_hash != lock.hash for run in item.runs}
-    seen_before = elsewhere.intersection(runs)
-    if seen_before:
+    others = [item for item in earlier if item.lock_hash != lock.hash]
+    before = {mark for item in others for one in item.runs.items() for mark in one}
+    if judged := [run for run, one in hashes.items() if before.intersection((run, one))]:
         notes.append(
-            f"{len(seen_before)} of these runs were judged by an earlier lock in the same place: "
+            f"{len(judged)} of these runs were judged by an earlier lock in the same place: "
             "what they showed then may have shaped this one."
         )
     for item in taken:
-        if set(runs) <= set(item.runs):
-            if set(runs) == set(item.runs) and fingerprint != item.evaluation_fingerprint:
-                notes.append(f"Runs of these names had another content at look {item.look}.")
-            return Look(item.look, tuple(notes), path, None)
+        if sorted(item.runs.values()) == sorted(hashes.values()):
+            return Look(item.look, tuple(notes), lock, log, None)
     number, allowed = len(taken) + 1, lock.design.looks
-    seen = dict.fromkeys(run for item in taken for run in item.runs)
+    seen = {one: run for item in taken for run, one in item.runs.items()}
+    lost = [run for one, run in seen.items() if one not in hashes.values()]
+    changed = [run for run in lost if run in hashes]
+    added = [run for run, one in hashes.items() if one not in seen and run not in changed]
+    facts = {
+        "new": added,
+        "left out": [run for run in lost if run not in hashes],
+        "changed, other logs under old names": changed,
+    }
+    said = [f"{len(which)} {what} ({first_of(which)})" for what, which in facts.items() if which]
     if taken and number > allowed:
-        new = [run for run in runs if run not in seen]
         reason = (
             f"allows {allowed} look{'s' * (allowed > 1)} at held-out runs (x_looks), taken on "
-            f"{', '.join(item.date for item in taken)}; {len(new)} runs are new ({first_of(new)}). "
-            "Lock again and judge new seeds alone"
+            f"{', '.join(item.date for item in taken)}, and these are not the runs of it: "
+            f"{'; '.join(said)}. Give exactly those, or lock again and judge new seeds alone"
         )
-        raise InputError.at(lock_path, "no_look_left", reason)
-    missing = [run for run in seen if run not in set(runs)]
-    if missing:
+        raise InputError.at(where, "no_look_left", reason)
+    if lost:
         reason = (
-            f"look {number} must keep every run of those before it, {len(missing)} are missing "
-            f"({first_of(missing)}); give them along"
+            f"look {number} must keep every run of those before it: {'; '.join(said)}; give them "
+            "along, as they were"
         )
-        raise InputError.at(lock_path, "missing_runs", reason)
+        raise InputError.at(where, "missing_runs", reason)
+    _refuse_chosen_seeds(lock, log.seeds, number)
     record = LookRecord(
         lock_hash=lock.hash,
         look=number,
         date=datetime.now(UTC).date().isoformat(),
-        evaluation_fingerprint=fingerprint,
-        runs=tuple(runs),
+        evaluation_fingerprint=log.fingerprint(),
+        runs=hashes,
     )
-    return Look(number, tuple(notes), path, LooksFile(looks=(*earlier, record)))
+    return Look(number, tuple(notes), lock, log, LooksFile(looks=(*earlier, record)))
 
 
-def look_notes(lock: Lock, look: Look | None) -> list[str]:
+def _refuse_chosen_seeds(lock: Lock, seeds: Sequence[int | None], number: int) -> None:
+    """Where a lock names the held-out seeds, nobody chooses among them.
+
+    The last look is at all of them, an earlier one at the first ones, in the order of the lock.
+    """
+    planned = list(lock.design.seeds_eval)
+    missing = [seed for seed in planned if seed not in set(seeds)]
+    last = number >= lock.design.looks
+    if not missing or not (last or missing != planned[len(planned) - len(missing) :]):
+        return
+    rule = "must judge all" if last else "judges the first ones"
+    reason = (
+        f"look {number} {rule} of boundary.seeds_eval, and {len(missing)} of {len(planned)} are "
+        f"missing ({first_of(missing)}); give their logs along: nobody chooses among held-out runs"
+    )
+    raise InputError.at(lock.path or "lock", "missing_runs", reason, field="boundary.seeds_eval")
+
+
+def look_notes(lock: Lock, look: Look) -> list[str]:
     """What a report must say about the look; nothing where the only one goes as planned."""
-    notes = list(look.notes) if look else []
-    if lock.design.looks > 1:
+    notes, design = list(look.notes), lock.design
+    if not design.seeds_eval:
         notes.append(
-            f"Look {look.number if look else 1} of {lock.design.looks} at held-out runs: each "
-            f"tests at p <= {lock.design.alpha_per_look:g}."
+            f"The lock names no held-out seeds: this look fixed the {len(look.log.runs)} runs, by "
+            "their content. List boundary.seeds_eval to show that nobody chose them."
+        )
+    if design.looks > 1:
+        notes.append(
+            f"Look {look.number} of {design.looks} at held-out runs: each tests at p <= "
+            f"{design.alpha_per_look:g}."
         )
     return notes

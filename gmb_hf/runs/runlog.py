@@ -308,14 +308,32 @@ class RunLog:
 
     @cached_property
     def seeds(self) -> tuple[int | None, ...]:
-        """Each run's seed: its `seed` column, else the digits that end its name, else None."""
-        named = [re.search(r"[0-9]+$", run) for run in self.runs]
-        found = [int(match.group()) if match else None for match in named]
+        """Each run's seed: its `seed` column; else N of a name that is just `seed_N`; else None.
+
+        Other digits in a name are no seed: `alpha-0` and `beta-0` are two runs.
+        """
+        stated = [re.fullmatch(r"seed[_-]?([0-9]{1,18})", run) for run in self.runs]
+        found = [int(match[1]) if match else None for match in stated]
         if "seed" in self.table.column_names:
             first = self.table["seed"].take(pa.array(self._starts)).to_pylist()
             found = [
-                guess if seed is None else seed for seed, guess in zip(first, found, strict=True)
+                name if seed is None else seed for seed, name in zip(first, found, strict=True)
             ]
+        return tuple(found)
+
+    def run_hashes(self, columns: Iterable[str]) -> tuple[str, ...]:
+        """SHA-256 of each run's steps and these columns, whatever it is called.
+
+        A run in which none of them moves could be any such run: its name is part of its hash.
+        """
+        known = sorted(set(columns).intersection(self.observables))
+        cells = {name: _canonical(self.table[name]) for name in (STEP, *known)}
+        found = []
+        for run, start, rows in zip(self.runs, self._starts, self._lengths, strict=True):
+            own = {name: values[start : start + rows].tobytes() for name, values in cells.items()}
+            moves = any(own[name] != own[name][:8] * rows for name in known)
+            item = {name: hashlib.sha256(content).hexdigest() for name, content in own.items()}
+            found.append(item_hash([None if moves else run, item]).hex())
         return tuple(found)
 
     def panel(self, column: str) -> Panel:

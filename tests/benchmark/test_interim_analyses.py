@@ -10,7 +10,7 @@ from synthetic import synthetic_runlog
 from gmb_hf import Design, InputError, Lock, RunLog
 from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock
 from gmb_hf.benchmark.locking import make_lock
-from gmb_hf.design.lock import LooksFile
+from gmb_hf.design.lock import LooksFile, next_look
 from gmb_hf.documents import load_yaml
 
 
@@ -38,20 +38,27 @@ def twice(explore_log: RunLog, design: Design) -> Lock:
 
 
 def look(lock: Lock, folder: Path, log: RunLog) -> Evaluation:
-    path = folder / "lock.yaml"
-    return evaluate_lock(lock, log, lock_path=str(path), keep_looks=True)
+    return evaluate_lock(lock.write(folder / "lock.yaml"), log)
+
+
+def renamed(log: RunLog, *, first: int = 0) -> RunLog:
+    """The runs under other names, without their seeds."""
+    names = {run: f"other-{place}" for place, run in enumerate(log.runs, start=first)}
+    table = log.table.drop_columns(["seed"])
+    runs = [names[run] for run in table["run"].to_pylist()]
+    return RunLog.from_table(table.set_column(0, "run", [runs]))
 
 
 def test_one_look_is_all_unless_more_are_locked(plain: Lock, runs: RunLog, tmp_path: Path) -> None:
     first = look(plain, tmp_path, part(runs, 0, 30)).results
     assert (first.summary.x_look, first.summary.x_looks) == (1, 1)
     kept = LooksFile.parse(load_yaml(tmp_path / "lock.looks.yaml"), where="test")
-    assert kept.looks[0].runs == tuple(str(seed) for seed in range(100, 130))
+    assert list(kept.looks[0].runs) == [f"seed_{seed}" for seed in range(100, 130)]
     with pytest.raises(
-        InputError, match=r"lock\.yaml: allows 1 look at held-out runs \(x_looks\).*10 runs are new"
+        InputError, match=r"lock\.yaml: allows 1 look at held-out runs \(x_looks\).*: 10 new"
     ):
         look(plain, tmp_path, part(runs, 0, 40))
-    with pytest.raises(InputError, match="Lock again and judge new seeds alone"):
+    with pytest.raises(InputError, match="Give exactly those, or lock again and judge new seeds"):
         look(plain, tmp_path, part(runs, 30, 60))
 
 
@@ -60,17 +67,79 @@ def test_the_same_runs_again_are_no_new_look(plain: Lock, runs: RunLog, tmp_path
     first = look(plain, tmp_path, whole).results
     written = (tmp_path / "lock.looks.yaml").read_bytes()
     assert look(plain, tmp_path, whole).results.plain() == first.plain()
-    # Nor are some of them.
-    assert look(plain, tmp_path, part(runs, 0, 35)).results.summary.x_look == 1
+    # Nor are they under other names: their content says which they are.
+    assert look(plain, tmp_path, renamed(whole)).results.summary.x_look == 1
     assert (tmp_path / "lock.looks.yaml").read_bytes() == written
 
 
-def test_runs_of_one_name_with_another_content_are_told(
-    plain: Lock, runs: RunLog, tmp_path: Path
+def test_some_of_the_runs_are_another_look(
+    plain: Lock, twice: Lock, runs: RunLog, tmp_path: Path
 ) -> None:
+    look(plain, tmp_path, part(runs, 0, 40))
+    for some in (part(runs, 0, 35), renamed(part(runs, 5, 40))):
+        with pytest.raises(InputError, match=r"not the runs of it: 5 left out \(seed_"):
+            look(plain, tmp_path, some)
+
+
+def test_other_logs_under_old_names_are_another_look(
+    plain: Lock, twice: Lock, runs: RunLog, tmp_path: Path
+) -> None:
+    again = held_out(30, seed=5)
+    told = r"30 changed, other logs under old names \(seed_100, "
     look(plain, tmp_path, part(runs, 0, 30))
-    again = look(plain, tmp_path, held_out(30, seed=5)).results
-    assert any("had another content at look 1" in note for note in again.summary.x_notes)
+    with pytest.raises(InputError, match=told):
+        look(plain, tmp_path, again)
+    look(twice, tmp_path, part(runs, 0, 30))
+    with pytest.raises(InputError, match=f"look 2 must keep every run .*{told}"):
+        look(twice, tmp_path, again)
+
+
+def test_which_runs_were_judged_is_said_to_have_been_open(plain: Lock, runs: RunLog) -> None:
+    notes = evaluate_lock(plain, part(runs, 0, 30)).results.summary.x_notes
+    assert any("names no held-out seeds: this look fixed the 30 runs" in note for note in notes)
+
+
+def test_named_seeds_leave_no_choice(explore_log: RunLog, design: Design, runs: RunLog) -> None:
+    named = design.replace(seeds_eval=list(range(100, 140)))
+    lock = make_lock(named, explore_log)[0]
+    with pytest.raises(InputError, match=r"look 1 must judge all of .* 10 of 40 are missing"):
+        evaluate_lock(lock, part(runs, 10, 40))
+    found = evaluate_lock(lock, part(runs, 0, 40)).results.summary
+    assert found.x_look == 1
+    assert not any("names no held-out seeds" in note for note in found.x_notes)
+    lock = make_lock(named.replace(looks=2), explore_log)[0]
+    with pytest.raises(InputError, match=r"look 1 judges the first ones .* 10 of 40 are missing"):
+        evaluate_lock(lock, part(runs, 10, 40))
+    assert evaluate_lock(lock, part(runs, 0, 30)).results.summary.x_look == 1
+    with pytest.raises(InputError, match=r"look 2 must judge all .* 5 of 40 are missing"):
+        evaluate_lock(lock, part(runs, 0, 35))
+    assert evaluate_lock(lock, part(runs, 0, 40)).results.summary.x_look == 2
+
+
+def test_a_lock_that_was_never_written_keeps_its_looks_in_the_process(
+    explore_log: RunLog, design: Design, runs: RunLog
+) -> None:
+    lock = make_lock(design.replace(seed=91), explore_log)[0]
+    evaluate_lock(lock, part(runs, 0, 30))
+    with pytest.raises(InputError, match=r"^lock: allows 1 look .* 10 left out"):
+        evaluate_lock(lock, part(runs, 0, 20))
+
+
+def test_explore_runs_are_known_by_content(plain: Lock, explore_log: RunLog, runs: RunLog) -> None:
+    mixed = RunLog.concat([renamed(explore_log.select(explore_log.runs[:3])), part(runs, 0, 30)])
+    with pytest.raises(InputError, match=r"held-out runs: 3 also used to explore \(other-0, "):
+        evaluate_lock(plain, mixed)
+
+
+def test_two_evaluations_at_once(plain: Lock, runs: RunLog, tmp_path: Path) -> None:
+    lock = Lock.read(plain.write(tmp_path / "lock.yaml"))
+    one, other = next_look(lock, part(runs, 0, 30)), next_look(lock, part(runs, 30, 60))
+    same = next_look(lock, part(runs, 0, 30))
+    one.keep()
+    same.keep()
+    with pytest.raises(InputError, match="allows 1 look"):
+        other.keep()
+    assert len(LooksFile.beside(lock).looks) == 1
 
 
 def test_locked_looks_split_alpha_and_may_add_runs(
@@ -83,14 +152,14 @@ def test_locked_looks_split_alpha_and_may_add_runs(
     )
     second = look(twice, tmp_path, part(runs, 0, 45))
     assert (second.results.summary.x_look, second.results.summary.x_looks) == (2, 2)
-    with pytest.raises(InputError, match=r"allows 2 looks .* 5 runs are new"):
+    with pytest.raises(InputError, match=r"allows 2 looks .*: 5 new"):
         look(twice, tmp_path, part(runs, 0, 50))
 
 
 def test_a_later_look_keeps_every_run(twice: Lock, runs: RunLog, tmp_path: Path) -> None:
     look(twice, tmp_path, part(runs, 0, 30))
     with pytest.raises(
-        InputError, match=r"look 2 must keep every run .* 10 are missing \(100, 101"
+        InputError, match=r"look 2 must keep every run .* 10 left out \(seed_100, seed_101"
     ):
         look(twice, tmp_path, part(runs, 10, 40))
 

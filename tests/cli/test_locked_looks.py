@@ -20,7 +20,16 @@ def _copied(chain: Path, _empty_folder: None) -> None:
     log.select(log.runs[:40]).write("some.parquet")
 
 
+def test_named_seeds_must_all_be_there():
+    message = refused("evaluate", "--lock=lock.yaml", "--runs=some.parquet")
+    assert message.startswith("error: lock.yaml: look 1 must judge all of boundary.seeds_eval")
+    assert "20 of 60 are missing (140, 141" in message
+    assert not Path("lock.looks.yaml").exists()
+
+
 def test_runs_added_after_the_only_look_are_refused():
+    Design.read("prereg.yaml").replace(seeds_eval=()).write("prereg.yaml")
+    assert gmb("lock", *locking(Path()), "--force").code == 0
     done = gmb("evaluate", "--lock=lock.yaml", "--runs=some.parquet")
     assert done.code == 0, done
     assert "lock.looks.yaml" in done.out or "more in ." in done.out
@@ -28,7 +37,7 @@ def test_runs_added_after_the_only_look_are_refused():
     before = Path("lock.looks.yaml").read_bytes()
     message = refused("evaluate", "--lock=lock.yaml", "--runs=heldout.csv", "--out=more")
     assert message.startswith("error: lock.yaml: allows 1 look at held-out runs (x_looks)")
-    assert "20 runs are new (140, 141" in message
+    assert "20 new (seed_140, seed_141" in message
     assert not Path("more").exists()
     # What was judged may be judged again, into the same bytes.
     first = Path("results/results.yaml").read_bytes()

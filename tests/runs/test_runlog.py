@@ -123,8 +123,9 @@ def test_a_table_without_runs_needs_a_name() -> None:
 
 
 def test_seeds_come_from_the_column_or_from_the_name() -> None:
-    table = pa.table({"run": ["a1", "b", "c3"], "step": [0, 0, 0], "seed": [7, None, None]})
-    assert RunLog.from_table(table).seeds == (7, None, 3)
+    names = ["a1", "alpha-0", "beta-0", "seed_3"]
+    table = pa.table({"run": names, "step": [0] * 4, "seed": [7, None, None, None]})
+    assert RunLog.from_table(table).seeds == (7, None, None, 3)
     assert small(140).seeds == (140, 141)
     assert synthetic_runlog(2, 5, first_seed=8).seeds == (8, 9)
 
