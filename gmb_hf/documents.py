@@ -355,6 +355,62 @@ def canonical_hash(data: Any) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
+# Seals: one field of a document holds the hash of all the rest.
+
+
+def seal(content: Mapping[str, Any], place: str) -> str:
+    """The canonical hash of a document without what stands at `place` (a dotted path): its seal.
+
+    It shows accidents, not forgery: whoever changes a document can seal it anew.
+    """
+    *sections, last = place.split(".")
+    bare = inner = dict(content)
+    for section in sections:
+        inner[section] = inner = dict(inner[section])
+    inner.pop(last, None)
+    return canonical_hash(bare)
+
+
+def check_seal(
+    content: Mapping[str, Any],
+    place: str,
+    where: str,
+    edited: tuple[str, str, str],
+    *,
+    parsed: Mapping[str, Any] | None = None,
+) -> None:
+    """Raise `InputError` unless the seal at `place` is that of the content.
+
+    Args:
+        content: of the document, as it was read.
+        place: of the seal, a dotted path.
+        where: opens the message.
+        edited: the code of the error, after what it was edited, and what to do.
+        parsed: the same with typed fields, by which 50 and 50.0 are one.
+    """
+    recorded: Any = content
+    for part in place.split("."):
+        recorded = recorded.get(part)
+    actual = seal(content if parsed is None else _as_typed(content, parsed), place)
+    if recorded != actual:
+        code, when, hint = edited
+        reason = (
+            f"was edited after {when} (its seal is {str(recorded)[:16]}, its content hashes to "
+            f"{actual[:16]}); {hint}"
+        )
+        raise InputError.at(where, code, reason)
+
+
+def _as_typed(content: Any, parsed: Any) -> Any:
+    """The file's content with its numbers as the fields' types have them: 50 and 50.0 are one."""
+    if isinstance(content, Mapping) and isinstance(parsed, Mapping):
+        return {key: _as_typed(item, parsed.get(key)) for key, item in content.items()}
+    if isinstance(content, list) and isinstance(parsed, list) and len(content) == len(parsed):
+        return [_as_typed(item, other) for item, other in zip(content, parsed, strict=True)]
+    same = isinstance(parsed, float) and type(content) is int and content == parsed
+    return parsed if same else content
+
+
 def _finite(value: float) -> float | str:
     if math.isnan(value):
         raise InputError("a document holds NaN where a number or .inf is needed", code="bad_value")

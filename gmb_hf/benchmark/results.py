@@ -32,10 +32,12 @@ from gmb_hf.documents import (
     Section,
     UnknownKey,
     canonical_hash,
+    check_seal,
     faults,
     json_like,
     load_document,
     path_text,
+    seal,
     write_yaml,
 )
 from gmb_hf.errors import InputError, repeated
@@ -146,6 +148,15 @@ class SourceRecord(OpenSection):
     fingerprint: str
 
 
+class PublishedRecord(OpenSection):
+    """Where the lock and this look lie on the Hub, whose commits show what came first."""
+
+    repo: str
+    lock_commit: str
+    look_commit: str
+    before_evaluation: bool
+
+
 class ProvenanceRecord(OpenSection):
     """What would have to be the same for the same numbers to come out."""
 
@@ -245,6 +256,8 @@ class Results(OpenSection):
     x_calibration: CalibrationRecord | None = None
     x_provenance: ProvenanceRecord | None = None
     x_sources: Many[SourceRecord] = Field((), description="what was pulled from the Hub")
+    x_published: PublishedRecord | None = None
+    x_seal: str | None = Field(None, description="SHA-256 of the canonical JSON of all the rest")
 
     @model_validator(mode="after")
     def _holds_together(self) -> Results:
@@ -278,7 +291,23 @@ class Results(OpenSection):
         if checked.faults:
             more = f" (and {len(checked.faults) - 3} more)" if len(checked.faults) > 3 else ""
             raise InputError(f"{path}: {'; '.join(checked.faults[:3])}{more}")
-        return cls.parse(checked.content, where=str(path))
+        found = cls.parse(checked.content, where=str(path))
+        if found.x_seal is not None:
+            found.check_seal(str(path), checked.content)
+        return found
+
+    def sealed(self) -> Self:
+        """The same with a seal over all of it."""
+        return self.model_copy(update={"x_seal": seal(self.plain(), "x_seal")})
+
+    def check_seal(self, where: str, content: Mapping[str, Any] | None = None) -> None:
+        """Raise `InputError` unless the seal is that of the content, as read from a file or own."""
+        hint = "evaluate again with gmb evaluate"
+        if self.x_seal is None:
+            raise InputError.at(where, "no_seal", f"has no seal (x_seal); {hint}")
+        own = self.plain()
+        edited = ("results_edited", "gmb evaluate wrote it", hint)
+        check_seal(own if content is None else content, "x_seal", where, edited, parsed=own)
 
     @classmethod
     def check(cls, data: Any) -> Checked:
@@ -406,7 +435,7 @@ class Results(OpenSection):
             },
             "x_sources": hub_sources(log.metadata),
         }
-        return cls.parse({**content, **sections, **more}, where="results")
+        return cls.parse({**content, **sections, **more}, where="results").sealed()
 
 
 def _loaded_versions() -> dict[str, str]:
@@ -441,11 +470,17 @@ def check_results(path: str | Path) -> Checked:
     if faults:
         return Checked(tuple(faults), checked.set_aside, None)
     results = Results.parse(checked.content, where=str(path))
-    return Checked(tuple(_disagreements(results)), checked.set_aside, results)
+    faults = list(disagreements(results))
+    if results.x_seal is not None:
+        try:
+            results.check_seal("x_seal", checked.content)
+        except InputError as error:
+            faults.append(str(error))
+    return Checked(tuple(faults), checked.set_aside, results)
 
 
-def _disagreements(results: Results) -> Iterator[str]:
-    """Numbers of a file that cannot all be right."""
+def disagreements(results: Results) -> Iterator[str]:
+    """What a file says that cannot all be right."""
     summary, known = results.summary, results.event.n_events
     if summary.n_events is not None and summary.n_events > summary.n_seeds:
         yield f"summary.n_events is {summary.n_events}, of n_seeds {summary.n_seeds}"
@@ -454,7 +489,8 @@ def _disagreements(results: Results) -> Iterator[str]:
             f"summary.n_events is {summary.n_events}, but event.t_event_by_seed has {known} events"
         )
     for place, item in enumerate(results.indicators):
-        yield from (f"indicators[{place}].{fault}" for fault in _of_indicator(item))
+        of_it = (*_of_indicator(item), *_of_eligible(item, results.design))
+        yield from (f"indicators[{place}].{fault}" for fault in of_it)
 
 
 def _of_indicator(item: IndicatorRecord) -> Iterator[str]:
@@ -483,6 +519,32 @@ def _of_indicator(item: IndicatorRecord) -> Iterator[str]:
         yield f"label is {item.label}, but layer_B.controllability_pass is false"
     if item.label == SUPPORTED and gate.fpr_floor_detected:
         yield f"label is {item.label}, but layer_B.fpr_floor_detected is true"
+
+
+def _of_eligible(item: IndicatorRecord, design: Design | None) -> Iterator[str]:
+    """What stands against an alarm of a score that is said to be eligible."""
+    if not item.x_alarm_eligible:
+        return
+    if item.x_reasons:
+        yield f"x_alarm_eligible is true, but x_reasons has {item.x_reasons[0]}"
+    if item.family == "control" or item.x_sees_test_labels:
+        what = "a control" if item.family == "control" else "an oracle (x_sees_test_labels)"
+        yield f"x_alarm_eligible is true, but it is {what}"
+    point = item.point(design.primary_fpr) if design else None
+    if design is None:
+        return
+    flips, coverage = item.layer_D.label_flip_rate, point.coverage if point else None
+    lead, p_value = point.lead_time_median if point else None, item.x_p_adjusted
+    most = 1.0 if design.protocol != "strict" else design.alpha_per_look
+    wrong = {
+        "layer_D.label_flip_rate": (flips or 0.0) > design.max_label_flip_rate + _SLACK,
+        "layer_C coverage": coverage is None or coverage < design.coverage_min - _SLACK,
+        "layer_C lead_time_median": lead is None or lead < design.lead_time_median_min,
+        "x_p_adjusted": most < 1.0 and (p_value is None or p_value > most),
+    }
+    for field, holds in wrong.items():
+        if holds:
+            yield f"x_alarm_eligible is true, but {field} does not meet x_prereg"
 
 
 # The specification's definition of done (section 7), checked on a results file.

@@ -150,7 +150,11 @@ def evaluate(
         paths.append(looks_path(lock))
     show.verdicts(evaluation.results, out / "report.md")
     show.checklist(evaluation.results, out)
-    if lock is None:
+    if lock is not None:
+        from gmb_hf.hub.locks import publication_sentence
+
+        show.say(publication_sentence(evaluation.results.x_published))
+    else:
         show.notes(map(options.in_options, evaluation.results.summary.x_notes))
         show.say("For a claim, fix the design and lock it before you look at held-out runs.")
     show.written(paths, following=following)
@@ -161,6 +165,7 @@ def evaluate(
 def _by_lock(path: Path, log: RunLog) -> Evaluation:
     from gmb_hf.benchmark.evaluate import evaluate_lock
     from gmb_hf.design.lock import Lock
+    from gmb_hf.hub.locks import with_publication
     from gmb_hf.hub.sources import part_of
 
     lock = Lock.read(path)
@@ -168,7 +173,7 @@ def _by_lock(path: Path, log: RunLog) -> Evaluation:
     if aside:
         show.say(f"{aside} runs were set aside: they are not declared as held out.")
     with show.counting("judging", len(lock.x_lock.candidates)) as done:
-        return evaluate_lock(lock, part, on_done=done)
+        return with_publication(evaluate_lock(lock, part, on_done=done))
 
 
 def _by_options(design: dict[str, Any], log: RunLog, earlier: RunLog | None) -> Evaluation:

@@ -9,7 +9,7 @@ import typer
 
 from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import MoreRuns, Runs, option
+from gmb_hf.cli.options import MoreRuns, Private, Runs, option
 from gmb_hf.errors import InputError
 
 if TYPE_CHECKING:
@@ -75,9 +75,14 @@ def lock(
         bool, option("Print each frozen choice in a sentence.", "--explain")
     ] = False,
     made: Annotated[
-        Path | None, option("With --explain: a lock that exists already.", "--lock")
+        Path | None, option("With --explain or --publish: a lock that is there.", "--lock")
     ] = None,
     force: Annotated[bool, option("Replace a lock that is there.", "--force")] = False,
+    publish: Annotated[
+        str | None,
+        option("Commit it to this dataset of the Hub, which shows that it came first."),
+    ] = None,
+    private: Private = False,
 ) -> None:
     """Freeze the design and the thresholds found on explore runs; unsound designs are refused."""
     from gmb_hf.benchmark.locking import make_lock
@@ -85,15 +90,18 @@ def lock(
 
     given = options.sources(runs, more_runs)
     if made is not None:
-        if not explain or given:
+        if given or not (explain or publish):
             raise InputError(
-                "--lock names a lock to explain: gmb lock --explain --lock FILE; a new one is "
-                "made with --runs and --out"
+                "--lock names a lock to explain: gmb lock --explain --lock FILE, or to --publish; "
+                "a new one is made with --runs and --out"
             )
         typed_fields = [options.typed(context)[name] for name in options.design_fields(context)]
         if typed_fields:
             raise InputError(f"--lock fixes the design; leave out {', '.join(typed_fields)}")
-        _explain(Lock.read(made))
+        if explain:
+            _explain(Lock.read(made))
+        if publish:
+            _publish(made, publish, private)
         judging = show.command("evaluate", runs="HELD_OUT_RUNS", lock=made, out="results")
         show.say_whole("next", judging)
         return
@@ -114,6 +122,8 @@ def lock(
     if explain:
         _explain(frozen)
     frozen.write(out)
+    if publish:
+        _publish(out, publish, private)
     # Where explore and held-out runs lie together, evaluate takes its own from among them.
     held_out = given if aside else ["HELD_OUT_RUNS"]
     judging = show.command("evaluate", "--runs", *held_out, lock=out, out="results")
@@ -137,6 +147,13 @@ def _prepare(
     prepared = prepare(part, design)
     show.notes(prepared.left_out)
     return prepared, aside
+
+
+def _publish(path: Path, repo_id: str, private: bool) -> None:
+    from gmb_hf.hub.locks import publish_lock
+
+    done = publish_lock(path, repo_id, private=private)
+    show.say_whole("published", f"{done.url} ({done.commit})")
 
 
 def _explain(lock: Lock) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from pydantic import AllowInfNan, Field, FiniteFloat, model_validator
 from gmb_hf._version import __version__
 from gmb_hf.design.design import Design, Ensemble, ParamValue
 from gmb_hf.design.power import effective_budget
-from gmb_hf.documents import Many, Section, canonical_hash, load_yaml, write_yaml
+from gmb_hf.documents import Many, Section, check_seal, load_yaml, seal, write_yaml
 from gmb_hf.errors import InputError, first_of, unknown
 from gmb_hf.files import claimed
 from gmb_hf.runs.runlog import RunLog
@@ -30,9 +31,14 @@ CENTRAL = "central"
 
 Threshold = Annotated[float, AllowInfNan(True)]
 
+_SEAL = "x_lock.hash"
+_HINT = "restore the file, or lock again and judge on new seeds"
+_EDITED = ("lock_edited", "it was locked", _HINT)
 _HEADING = """\
 GMB lock: a preregistration, the thresholds found on explore runs, and a hash over both.
-Do not edit: a changed lock is refused. `gmb lock --explain` says what each choice means."""
+Do not edit: a changed lock is refused. `gmb lock --explain` says what each choice means.
+The hash shows accidents, not forgery: whoever changes this file can hash it anew. What shows order
+to others is a commit before the evaluation: gmb lock --lock FILE --publish ORG/NAME."""
 
 # What a lock records about explore runs and candidates: the section `x_lock` as models.
 
@@ -355,7 +361,7 @@ class Lock:
             "hash": "",
         }
         unsealed = cls(design, LockRecord.parse(record, where="lock"))
-        sealed = unsealed.x_lock.model_copy(update={"hash": _seal(unsealed.plain())})
+        sealed = unsealed.x_lock.model_copy(update={"hash": seal(unsealed.plain(), _SEAL)})
         return cls(design, sealed)
 
     @classmethod
@@ -387,9 +393,9 @@ class Lock:
                 Path(path),
             )
         except InputError:
-            _check_seal(data, where=str(path))  # an edit is the likelier reason
+            check_seal(data, _SEAL, str(path), _EDITED)  # an edit is the likelier reason
             raise
-        _check_seal(_as_typed(data, lock.plain()), where=str(path))
+        check_seal(data, _SEAL, str(path), _EDITED, parsed=lock.plain())
         return lock
 
     def write(self, path: str | Path) -> Path:
@@ -402,7 +408,7 @@ class Lock:
 
     def verify(self, *, where: str = "lock") -> None:
         """Raise `InputError` unless the hash is that of the content."""
-        _check_seal(self.plain(), where=where)
+        check_seal(self.plain(), _SEAL, where, _EDITED)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -498,31 +504,6 @@ class Lock:
         return (f"{len(missing)} of {len(planned)} {what}: {first_of(missing)}",) * bool(missing)
 
 
-def _seal(content: Mapping[str, Any]) -> str:
-    record = {key: value for key, value in content["x_lock"].items() if key != "hash"}
-    return canonical_hash({**content, "x_lock": record})
-
-
-def _check_seal(content: Mapping[str, Any], *, where: str) -> None:
-    recorded, actual = str(content["x_lock"].get("hash")), _seal(content)
-    if recorded != actual:
-        reason = (
-            f"was edited after it was locked (its hash is {recorded[:16]}, its content hashes to "
-            f"{actual[:16]}); restore the file, or lock again and judge on new seeds"
-        )
-        raise InputError.at(where, "lock_edited", reason)
-
-
-def _as_typed(content: Any, parsed: Any) -> Any:
-    """The file's content with its numbers as the fields' types have them: 50 and 50.0 are one."""
-    if isinstance(content, Mapping) and isinstance(parsed, Mapping):
-        return {key: _as_typed(item, parsed.get(key)) for key, item in content.items()}
-    if isinstance(content, list) and isinstance(parsed, list) and len(content) == len(parsed):
-        return [_as_typed(item, other) for item, other in zip(content, parsed, strict=True)]
-    same = isinstance(parsed, float) and type(content) is int and content == parsed
-    return parsed if same else content
-
-
 # Looks at held-out runs: which runs are judged is fixed at the first look, by their content.
 
 
@@ -539,12 +520,23 @@ class LookRecord(Section):
     date: str
     evaluation_fingerprint: str
     runs: dict[str, str] = Field(description="name -> hash of what the lock reads of it")
+    commit: str | None = Field(None, description="of this look on the Hub")
+
+
+class Publication(Section):
+    """A lock on the Hub."""
+
+    lock_hash: str
+    repo: str
+    commit: str
+    after_looks: int = Field(ge=0, description="0: published before any look")
 
 
 class LooksFile(Section):
     """Every look by the locks that lay in one place, oldest first."""
 
     looks: Many[LookRecord] = ()
+    published: Many[Publication] = ()
 
     @classmethod
     def beside(cls, lock: Lock) -> LooksFile:
@@ -553,6 +545,17 @@ class LooksFile(Section):
             return _IN_THIS_PROCESS.get(lock.hash, cls())
         path = looks_path(lock.path)
         return cls.parse(load_yaml(path), where=str(path)) if path.exists() else cls()
+
+    def by(self, lock: Lock) -> tuple[LookRecord, ...]:
+        """Those by one lock."""
+        return tuple(item for item in self.looks if item.lock_hash == lock.hash)
+
+    def write(self, lock: Lock) -> None:
+        """Keep them beside the lock's file, or in this process where it has none."""
+        if lock.path is None:
+            _IN_THIS_PROCESS[lock.hash] = self
+        else:
+            write_yaml(looks_path(lock.path), self.plain(), heading=_LOOKS_HEADING)
 
 
 _IN_THIS_PROCESS: dict[str, LooksFile] = {}
@@ -584,17 +587,14 @@ class Look:
         """
         if self.looks is None:
             return
-        if self.lock.path is None:
-            _IN_THIS_PROCESS[self.lock.hash] = self.looks
-            return
-        path = looks_path(self.lock.path)
-        with one_at_a_time(path.parent):
+        path = self.lock.path
+        with nullcontext() if path is None else one_at_a_time(path.parent):
             now = next_look(self.lock, self.log)
+            if now.number != self.number:
+                reason = f"another evaluation took look {self.number} meanwhile; run it again"
+                raise InputError.at(path or "lock", "no_look_left", reason)
             if now.looks is not None:
-                write_yaml(path, now.looks.plain(), heading=_LOOKS_HEADING)
-        if now.number != self.number:
-            reason = f"look {self.number} was taken by another evaluation meanwhile; run it again"
-            raise InputError.at(self.lock.path, "no_look_left", reason)
+                now.looks.write(self.lock)
 
 
 def looks_path(lock_path: str | Path) -> Path:
@@ -615,9 +615,8 @@ def next_look(lock: Lock, log: RunLog) -> Look:
     """
     where = lock.path or "lock"
     hashes = dict(zip(log.runs, log.run_hashes(lock.columns), strict=True))
-    earlier, notes = LooksFile.beside(lock).looks, []
-    taken = [item for item in earlier if item.lock_hash == lock.hash]
-    others = [item for item in earlier if item.lock_hash != lock.hash]
+    kept, notes = LooksFile.beside(lock), []
+    taken, others = kept.by(lock), [item for item in kept.looks if item.lock_hash != lock.hash]
     before = {mark for item in others for one in item.runs.items() for mark in one}
     if judged := [run for run, one in hashes.items() if before.intersection((run, one))]:
         notes.append(
@@ -659,7 +658,8 @@ def next_look(lock: Lock, log: RunLog) -> Look:
         evaluation_fingerprint=log.fingerprint(),
         runs=hashes,
     )
-    return Look(number, tuple(notes), lock, log, LooksFile(looks=(*earlier, record)))
+    looks = kept.model_copy(update={"looks": (*kept.looks, record)})
+    return Look(number, tuple(notes), lock, log, looks)
 
 
 def _refuse_chosen_seeds(lock: Lock, seeds: Sequence[int | None], number: int) -> None:

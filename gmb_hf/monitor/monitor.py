@@ -23,7 +23,7 @@ from pydantic import FiniteFloat
 
 from gmb_hf.benchmark.health import LockedBounds
 from gmb_hf.benchmark.prepare import locked_entry
-from gmb_hf.benchmark.results import Results
+from gmb_hf.benchmark.results import Results, disagreements
 from gmb_hf.design.lock import Lock, differing
 from gmb_hf.documents import Many, Section
 from gmb_hf.errors import InputError, choose, nearest
@@ -154,16 +154,25 @@ def results_of(lock: Lock, results: Results | str | Path | None) -> Results:
         what = f"these results are of {_short(made_with)}, not of {_short(lock.hash)}"
         hint = "give those that gmb evaluate --lock wrote with this lock"
         raise InputError(f"{where}: {what}; {hint}")
+    found.check_seal(where)
+    if fault := next(disagreements(found), None):
+        raise InputError.at(where, "contradiction", f"contradicts itself: {fault}; {hint}")
     return found
 
 
-def acting_of(results: Results, act: Sequence[str] | None) -> tuple[str, ...]:
+def acting_of(lock: Lock, results: Results, act: Sequence[str] | None) -> tuple[str, ...]:
     """The indicators that raise the alarm: those asked for, else all that may.
 
-    `InputError` where one of them is unknown, or not alarm eligible.
+    `InputError` where one of them is unknown, or not alarm eligible, or what the lock declares as
+    a control or an oracle is said to be.
     """
     labels = {item.name: item.label for item in results.indicators}
     eligible = [item.name for item in results.indicators if item.x_alarm_eligible]
+    for name in eligible:
+        declared = lock.candidate(name)
+        if declared.family == "control" or declared.sees_test_labels:
+            what = "a control" if declared.family == "control" else "an oracle"
+            raise InputError(f"results: {name!r} is {what} by the lock: it never acts")
     for name in act or ():
         choose("indicator", name, tuple(labels), where="results")
         if name not in eligible:
@@ -371,7 +380,7 @@ class AlarmMonitor:
         self.results = results_of(self.lock, results)
         self._boundary = LockedBoundary(self.lock, system)
         self.cadence = self._boundary.cadence
-        self.acting = acting = acting_of(self.results, act)
+        self.acting = acting = acting_of(self.lock, self.results, act)
         self.target = target_of(self.lock, acting, target)
         wanted = self.lock.x_lock.candidates if show is None else show
         shown = [name for name in dict.fromkeys(wanted) if name not in acting]

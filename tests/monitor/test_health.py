@@ -232,13 +232,10 @@ class TestThroughAMonitor:
 
     def test_too_few_runs_promise_nothing_and_say_so(self, evaluated: Evaluated) -> None:
         few, _ = make_lock(DESIGN, made_up(19, 0))
-        results = evaluate_lock(few, evaluated.held_out).results
-        eligible = tuple(
-            item.model_copy(update={"label": "SUPPORTED_FOR_ALARM", "x_alarm_eligible": True})
-            for item in results.indicators
-            if item.name == GAIN
-        )
-        monitor = AlarmMonitor(few, results.model_copy(update={"indicators": eligible}), show=())
+        source = evaluate_lock(few, evaluated.held_out).results.x_provenance
+        # As if its verdicts were those of many runs.
+        results = evaluated.results.model_copy(update={"x_provenance": source}).sealed()
+        monitor = AlarmMonitor(few, results, act=[GAIN], show=())
         assert monitor.notes[0] == (
             "Calibration health cannot be promised: 0.05 takes 19 explore runs beside the "
             "reference, there are 10."

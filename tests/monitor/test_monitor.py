@@ -128,7 +128,7 @@ class TestAlarm:
                     for item in evaluated.results.indicators
                 )
             }
-        )
+        ).sealed()
         monitor = AlarmMonitor(evaluated.lock, results)
         for row in evaluated.rows():
             reading = monitor.update(**row)
@@ -158,6 +158,55 @@ class TestRefused:
             AlarmMonitor(
                 evaluated.lock, evaluated.results.model_copy(update={"x_provenance": None})
             )
+
+    def test_results_that_were_edited(self, evaluated: Evaluated, tmp_path: Path) -> None:
+        text = evaluated.results.write(tmp_path / "results.yaml").read_text()
+        path = tmp_path / "edited.yaml"
+        for old, new in (
+            ("label: RANK_ONLY", "label: INVALID_FOR_ALARM"),
+            ("n_events: 100", "n_events: 99"),
+            ("x_seal: ", "x_seal: 0"),
+        ):
+            assert old in text
+            path.write_text(text.replace(old, new, 1))
+            with pytest.raises(InputError, match=r"edited\.yaml: was edited after gmb evaluate"):
+                AlarmMonitor(evaluated.lock, path)
+        path.write_text(text[: text.index("x_seal: ")])
+        with pytest.raises(InputError, match=r"edited\.yaml: has no seal \(x_seal\); evaluate again"):
+            AlarmMonitor(evaluated.lock, path)
+        with pytest.raises(InputError, match=r"^results: was edited"):
+            other = evaluated.results.summary.model_copy(update={"n_seeds": 101})
+            AlarmMonitor(evaluated.lock, evaluated.results.model_copy(update={"summary": other}))
+
+    @pytest.mark.parametrize(
+        ("name", "changed", "message"),
+        [
+            ("clock", {}, "but it is a control"),
+            ("clock", {"family": "dynamics"}, "but layer_"),
+            ("csd_variance", {"x_reasons": ["coverage_low"]}, "but x_reasons has coverage_low"),
+            (GAIN, {"x_sees_test_labels": True}, r"an oracle \(x_sees_test_labels\)"),
+            (GAIN, {"x_p_adjusted": 0.2}, "x_p_adjusted does not meet x_prereg"),
+        ],
+    )
+    def test_a_label_against_its_own_reasons_and_layers(
+        self, evaluated: Evaluated, name: str, changed: dict[str, Any], message: str
+    ) -> None:
+        plain = evaluated.results.plain()
+        item = next(one for one in plain["indicators"] if one["name"] == name)
+        item.update({"label": "SUPPORTED_FOR_ALARM", "x_alarm_eligible": True, "x_reasons": []})
+        item.update(changed)
+        forged = Results.parse(plain, where="test").sealed()
+        with pytest.raises(InputError, match=rf"results: contradicts itself: .*{message}"):
+            AlarmMonitor(evaluated.lock, forged)
+
+    def test_controls_and_oracles_of_the_lock_never_act(self, evaluated: Evaluated) -> None:
+        plain = evaluated.results.plain()
+        items = {item["name"]: item for item in plain["indicators"]}
+        # All that a supported score has, under the name of a control.
+        items["clock"].update({**items[GAIN], "name": "clock"})
+        forged = Results.parse(plain, where="test").sealed()
+        with pytest.raises(InputError, match="'clock' is a control by the lock: it never acts"):
+            AlarmMonitor(evaluated.lock, forged)
 
     def test_an_edited_lock(self, evaluated: Evaluated, tmp_path: Path) -> None:
         path = evaluated.lock.write(tmp_path / "lock.yaml")
@@ -198,7 +247,7 @@ class TestRefused:
         source = evaluated.results.x_provenance
         assert source is not None
         of_it = source.model_copy(update={"lock_hash": lock.hash})
-        results = evaluated.results.model_copy(update={"x_provenance": of_it})
+        results = evaluated.results.model_copy(update={"x_provenance": of_it}).sealed()
         message = (
             f"^target 0.001: the lock says ABSTAIN for {GAIN}, {NORM}, it has too few explore runs "
             "for so small a rate; targets with a threshold: 0.05, 0.1$"
