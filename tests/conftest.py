@@ -17,6 +17,7 @@ from pyarrow import csv
 from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
 
 from gmb_hf import Design, RunLog
+from gmb_hf.design import lock
 from gmb_hf.report import style
 
 _HUB = the_only_hub()  # before its clients are imported
@@ -93,6 +94,12 @@ def design() -> Design:
             {"name": "embedding_rank", "x_sign": -1, "x_sees_test_labels": False},
         ],
     )
+
+
+@pytest.fixture(autouse=True)
+def _no_looks_yet() -> None:
+    """A lock that was never written keeps its looks in the process: each test begins anew."""
+    lock._IN_THIS_PROCESS.clear()
 
 
 @pytest.fixture

@@ -150,9 +150,9 @@ def results_of(lock: Lock, results: Results | str | Path | None) -> Results:
     where = "results" if isinstance(results, Results) else str(results)
     source = found.x_provenance
     made_with = source.lock_hash if source else None
+    hint = "give those that gmb evaluate --lock wrote with this lock"
     if made_with != lock.hash:
         what = f"these results are of {_short(made_with)}, not of {_short(lock.hash)}"
-        hint = "give those that gmb evaluate --lock wrote with this lock"
         raise InputError(f"{where}: {what}; {hint}")
     found.check_seal(where)
     if fault := next(disagreements(found), None):

@@ -186,7 +186,7 @@ class TestScoresFile:
         path = write_scores(tmp_path / f"scores.{ending}", self.SCORES)
         log = RunLog.read(path)
         assert log.runs == ("b_2", "b_10")
-        assert log.seeds == (2, 10)
+        assert log.seeds == (2, None)
         assert log.panel("mine").values.tolist() == [[0.25], [0.5]]
         assert "made_by" in log.set_aside
 

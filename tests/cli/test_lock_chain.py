@@ -137,12 +137,13 @@ class TestEvaluate:
         assert "30 runs were set aside" in done.out
         assert len(Results.read("results/results.yaml").event.t_event_by_seed) == 60
 
-    def test_missing_held_out_seeds_are_noted(self):
+    def test_missing_held_out_seeds_are_refused(self):
         log = RunLog.read("heldout.csv")
         log.select(log.runs[:58]).write("part.parquet")
-        assert gmb("evaluate", "--lock=lock.yaml", "--runs=part.parquet").code == 0
-        notes = Results.read("results/results.yaml").summary.x_notes
-        assert any("2 of 60 held-out seeds" in note for note in notes)
+        message = refused("evaluate", "--lock=lock.yaml", "--runs=part.parquet")
+        assert (
+            "must judge all of boundary.seeds_eval, and 2 of 60 are missing (158, 159)" in message
+        )
 
     def test_an_edited_lock(self):
         text = Path("lock.yaml").read_text(encoding="utf-8")

@@ -49,6 +49,7 @@ class TestWhatARunLeaves:
             "data/add_p19/full-00000-of-00001.parquet",
             "explore.csv",
             "lock.yaml",
+            "lock.looks.yaml",
             "results.yaml",
             "report.md",
             "card/README.md",

@@ -12,6 +12,7 @@ import pytest
 from live_runs import DESIGN, GAIN, GINI, NORM, SYSTEM, Evaluated
 
 from gmb_hf import make_lock
+from gmb_hf.benchmark.results import Results
 from gmb_hf.errors import InputError
 from gmb_hf.indicators.catalogue import compute
 from gmb_hf.monitor.monitor import AlarmMonitor
@@ -163,7 +164,7 @@ class TestRefused:
         text = evaluated.results.write(tmp_path / "results.yaml").read_text()
         path = tmp_path / "edited.yaml"
         for old, new in (
-            ("label: RANK_ONLY", "label: INVALID_FOR_ALARM"),
+            ("label: RANK_ONLY", "label: INCONCLUSIVE"),
             ("n_events: 100", "n_events: 99"),
             ("x_seal: ", "x_seal: 0"),
         ):
@@ -172,11 +173,12 @@ class TestRefused:
             with pytest.raises(InputError, match=r"edited\.yaml: was edited after gmb evaluate"):
                 AlarmMonitor(evaluated.lock, path)
         path.write_text(text[: text.index("x_seal: ")])
-        with pytest.raises(InputError, match=r"edited\.yaml: has no seal \(x_seal\); evaluate again"):
+        with pytest.raises(InputError, match=r"edited\.yaml: has no seal \(x_seal\); evaluate a"):
             AlarmMonitor(evaluated.lock, path)
+        summary = evaluated.results.summary.model_copy(update={"n_seeds": 101})
+        changed = evaluated.results.model_copy(update={"summary": summary})
         with pytest.raises(InputError, match=r"^results: was edited"):
-            other = evaluated.results.summary.model_copy(update={"n_seeds": 101})
-            AlarmMonitor(evaluated.lock, evaluated.results.model_copy(update={"summary": other}))
+            AlarmMonitor(evaluated.lock, changed)
 
     @pytest.mark.parametrize(
         ("name", "changed", "message"),
