@@ -507,6 +507,7 @@ class Lock:
 # Looks at held-out runs: which runs are judged is fixed at the first look, by their content.
 
 
+_TAKEN = "another evaluation by this lock writes its look down; run it again"
 _LOOKS_HEADING = """\
 Looks at held-out runs by the lock beside this file; gmb evaluate writes it. Part of the record:
 without it nobody knows how often was looked."""
@@ -588,7 +589,7 @@ class Look:
         if self.looks is None:
             return
         path = self.lock.path
-        with nullcontext() if path is None else one_at_a_time(path.parent):
+        with nullcontext() if path is None else claimed(looks_path(path), _TAKEN):
             now = next_look(self.lock, self.log)
             if now.number != self.number:
                 reason = f"another evaluation took look {self.number} meanwhile; run it again"

@@ -184,7 +184,7 @@ class TestRefused:
         ("name", "changed", "message"),
         [
             ("clock", {}, "but it is a control"),
-            ("clock", {"family": "dynamics"}, "but layer_"),
+            ("clock", {"family": "dynamics"}, "does not meet x_prereg"),
             ("csd_variance", {"x_reasons": ["coverage_low"]}, "but x_reasons has coverage_low"),
             (GAIN, {"x_sees_test_labels": True}, r"an oracle \(x_sees_test_labels\)"),
             (GAIN, {"x_p_adjusted": 0.2}, "x_p_adjusted does not meet x_prereg"),
