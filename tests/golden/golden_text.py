@@ -18,6 +18,7 @@ _VARIES = (
         r"\1<date>",
     ),
     (r"(package_version[\"']?: [\"']?)[\w.+]+", r"\1<version>"),
+    (r"(x_seal: )[0-9a-f]{64}", r"\1<hash>"),  # versions and days are under it
     (r"(python[\"']?: [\"']?)\d[\w.+]*", r"\1<version>"),
     (r"gmb-hf \d[\w.+]*", "gmb-hf <version>"),
     # Packages that take part are those that this process has loaded by now.
