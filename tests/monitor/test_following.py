@@ -222,7 +222,7 @@ def test_a_number_that_float64_cannot_hold_breaks_what_needs_it(
 ) -> None:
     log = tmp_path / "run.jsonl"
     gini = json.loads(rows[2])["embedding_gini"]
-    append(log, [*rows[:2], rows[2].replace(str(gini), "9" * 400)])
+    append(log, [*rows[:2], rows[2].replace(str(gini), "1e400")])
     _, seen = watched(evaluated, log)
     assert [reading.state for reading in seen.readings] == ["CLEAR", "CLEAR", "ABSTAIN"]
     assert "column 'embedding_gini' is inf" in seen.readings[-1].reason
