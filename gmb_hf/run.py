@@ -64,6 +64,7 @@ def run(
     out: str | Path,
     *,
     device: str = "auto",
+    jobs: int | None = 1,
     figures: bool = True,
     counting: Counting | None = None,
 ) -> Finished:
@@ -73,6 +74,7 @@ def run(
         config: of the run, or the name of a preset.
         out: its folder.
         device: auto, cpu or cuda.
+        jobs: how many groups of seeds are trained at a time, as in `train_stacked`.
         figures: whether to draw figures/ and those of the model card.
         counting: shows progress; nothing is shown without it.
 
@@ -94,6 +96,7 @@ def run(
         [*parse_seeds(config.seeds.explore), *held_out_seeds],
         folder,
         device=device,
+        jobs=jobs,
         # Log files written by an earlier version have no model beside them.
         keep=[shown] if place.is_dir() or shown not in finished_seeds(folder) else (),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,14 @@ def full_dpi() -> Iterator[int]:
     full, style.DPI = style.DPI, 100
     yield full
     style.DPI = full
+
+
+@pytest.fixture
+def processes_begin_with_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of a training are forked from one that has loaded torch, which takes seconds."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["gmb_hf.training.seeds"])
+    monkeypatch.setattr("multiprocessing.get_context", lambda _: context)
 
 
 DATA = Path(__file__).parent / "data"

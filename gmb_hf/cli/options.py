@@ -33,6 +33,9 @@ RunPreset = Annotated[
     str, option("smoke, quick, standard, hierarchical, formal, paper or reference.")
 ]
 Changes = Annotated[list[str] | None, option("Change a field: training.lr=3e-3.", "--set")]
+Jobs = Annotated[
+    int | None, option("Groups of seeds trained at a time; on a CPU one a core if not given.")
+]
 Device = Annotated[str, option("auto, cpu or cuda.")]
 Repo = Annotated[str, argument("Repository of the Hub.", metavar="ORG/NAME")]
 Private = Annotated[bool, option("Make a new repository private.", "--private")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -16,6 +16,7 @@ from gmb_hf.cli.options import (
     DesignCommand,
     Device,
     Figures,
+    Jobs,
     Private,
     Repo,
     RunPreset,
@@ -36,6 +37,7 @@ def run(
     preset: RunPreset = "quick",
     changes: Changes = None,
     device: Device = "auto",
+    jobs: Jobs = None,
     figures: Figures = True,
 ) -> None:
     """Train, explore, lock, evaluate and report; the same command goes on where it stopped."""
@@ -46,7 +48,9 @@ def run(
     fields = options.design_fields(context)
     options.check_event(context, fields.get("event_type", config.benchmark.design().event_type))
     config = config.judged_by(**fields)
-    finished = run_all(config, out, device=device, figures=figures, counting=show.counting)
+    finished = run_all(
+        config, out, device=device, jobs=jobs, figures=figures, counting=show.counting
+    )
     show.verdicts(finished.evaluation.results, out / "report.md")
     show.checklist(finished.evaluation.results, out)
     for warning in finished.warnings:
@@ -68,6 +72,7 @@ def train(
         str, option("stacked: many seeds at once; single: one model at a time.")
     ] = "stacked",
     device: Device = "auto",
+    jobs: Jobs = None,
     data: Annotated[str | None, option("The task's rows from the Hub: ORG/NAME@REV.")] = None,
     save_models: Annotated[
         str | None, option("Keep the models of these seeds, e.g. 0:4, in OUT/models.")
@@ -83,7 +88,8 @@ def train(
     wanted = parse_seeds(seeds or f"{config.seeds.explore},{config.seeds.evaluate}")
     keep = parse_seeds(save_models) if save_models else ()
     about = data_source(data, config.task) if data else None
-    paths = train_seeds(config, wanted, out, engine=engine, device=device, about=about, keep=keep)
+    given: Any = {"engine": engine, "device": device, "jobs": jobs}
+    paths = train_seeds(config, wanted, out, about=about, keep=keep, **given)
     show.written(paths, following=show.command("explore", runs=out / "logs"))
 
 

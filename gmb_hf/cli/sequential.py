@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gmb_hf.cli import screen
-from gmb_hf.cli.options import Changes, Device, DifferentData, Figures, argument, option
+from gmb_hf.cli.options import Changes, Device, DifferentData, Figures, Jobs, argument, option
 from gmb_hf.errors import InputError
 from gmb_hf.escape import number, p_value
 from gmb_hf.tables import Column, Table
@@ -70,9 +70,7 @@ def run(
     track: Annotated[
         list[str] | None, option("tensorboard, trackio or wandb; several are possible.")
     ] = None,
-    jobs: Annotated[
-        int | None, option("Groups of seeds trained at a time; on a CPU one a core if not given.")
-    ] = None,
+    jobs: Jobs = None,
     device: Device = "auto",
     figures: Figures = True,
 ) -> None:

@@ -7,25 +7,19 @@ own; callbacks show the progress and log to trackers. A saved model can be evalu
 from __future__ import annotations
 
 import math
-import multiprocessing
-import signal
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from importlib.util import find_spec
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
 
-from gmb_hf.errors import InputError, choose, positive_int, repeated
+from gmb_hf.errors import InputError, choose, repeated
 from gmb_hf.files import write_json
 from gmb_hf.sequential.config import SequentialConfig
 from gmb_hf.sequential.config import preset as named
@@ -85,7 +79,7 @@ class ProgressCallback(Callback):
             self.show(f"{phases.variant.name} {place}{more}"[:32])
 
 
-class PhaseBar(launch.TrainingBar, ProgressCallback):
+class PhaseBar(launch.TrainingBar):
     """A progress bar of seeds x steps over all variants, with the current variant and task."""
 
     shown = "beginning"
@@ -183,7 +177,6 @@ def train_group(
     Raises:
         InputError: the variant does not fit the model, or the folder cannot be written to.
     """
-    launch.keep_freed_memory()
     phases = Phases(config, variant, seeds, device=device)
     every = list(callbacks)
     if trackers:
@@ -230,88 +223,22 @@ def train_group(
     tell("ended", phases)
 
 
-# Groups of seeds in several processes.
-
-_DONE, _REFUSED = "done", "refused"
-
-
-def train_side_by_side(
-    groups: Sequence[partial[None]], bar: PhaseBar | None, *, jobs: int, threads: int
-) -> None:
-    """Train groups in `jobs` processes, with so many threads each; one after the other in each.
-
-    A group is a call of `train_group` but for the callbacks; `bar` shows the progress of all.
-
-    Raises:
-        InputError: as `train_group`, or a process was killed.
-    """
-    context = multiprocessing.get_context("spawn")  # a forked process may inherit held locks
-    waiting, running = deque(groups), dict[Connection, BaseProcess]()
-    try:
-        for _ in range(min(jobs, len(groups))):
-            here, there = context.Pipe()
-            process: BaseProcess = context.Process(target=_work, args=(there, threads), daemon=True)
-            process.start()
-            there.close()
-            running[here] = process
-            here.send(waiting.popleft())
-        while running:
-            for ready in wait(list(running)):
-                assert isinstance(ready, Connection)
-                try:
-                    kind, value = ready.recv()
-                except EOFError:  # the process has ended
-                    _check_exit(running.pop(ready), jobs)
-                    continue
-                if kind == _REFUSED:
-                    raise InputError(value)
-                if kind == _DONE:
-                    ready.send(waiting.popleft() if waiting else None)
-                elif bar is not None:
-                    getattr(bar, kind)(value)
-    finally:
-        for process in running.values():
-            process.terminate()
-
-
-def _check_exit(process: BaseProcess, jobs: int) -> None:
-    process.join()
-    if process.exitcode:
-        raise InputError(
-            f"--jobs {jobs}: a training process ended with code {process.exitcode}, as it does "
-            "where memory runs out; the same command with --jobs 1 goes on from the last saved "
-            "state"
-        )
-
-
 class _RelayCallback(ProgressCallback):
-    """Sends the progress to the process that draws the bar."""
+    """Passes the progress on to the bar, which may be in another process."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, tell: launch.Tell) -> None:
+        self._tell = tell
 
     def advanced(self, seed_steps: int) -> None:
-        self._connection.send(("advanced", seed_steps))
+        self._tell("advanced", seed_steps)
 
     def show(self, text: str) -> None:
-        self._connection.send(("show", text))
+        self._tell("show", text)
 
 
-def _work(connection: Connection, threads: int) -> None:
-    """Train one group after the other, as they are received."""
-    # Ctrl-C reaches every process of a terminal; the main process ends the others.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(threads)
-    try:
-        while (group := connection.recv()) is not None:
-            group(callbacks=[_RelayCallback(connection)])
-            connection.send((_DONE, None))
-    except InputError as error:
-        connection.send((_REFUSED, str(error)))
-    except (BrokenPipeError, EOFError):
-        return  # the main process has ended
-    finally:
-        connection.close()
+def train_told(*group: Any, tell: launch.Tell, **options: Any) -> None:
+    """As `train_group`, telling a progress bar."""
+    train_group(*group, callbacks=[_RelayCallback(tell)], **options)
 
 
 # From options to matrix, tables and figures.
@@ -410,20 +337,20 @@ def run_sequential(
             or the folder cannot be written to.
     """
     choose("save-models", save_models, SAVE_MODELS, where="--save-models")
-    if jobs is not None:
-        positive_int("--jobs", jobs)
     for variant in variants:
         model_shape(config, variant)  # what does not fit is said before anything is trained
     trackers, notes = installed(track)
     main_process = accelerator is None or accelerator.is_main_process
     place = launch.chosen_device(device) if accelerator is None else accelerator.device.type
+    own = list(seeds) if accelerator is None else list(launch.own_share(list(seeds), accelerator))
+    # From all groups, not from those that are left: a run that is resumed has the same threads.
+    count = len(variants) * math.ceil(len(own) / config.training.seeds_at_once)
+    jobs = launch.parallel_jobs(1 if accelerator is not None else jobs, count, place)
     folder = SequentialFolder(out)
     if main_process:
         folder.claim(config)
-    own = list(seeds)
     if accelerator is not None:
         accelerator.wait_for_everyone()
-        own = list(launch.own_share(own, accelerator))
     steps = sum(config.steps)
     total = len(variants) * len(own) * steps
     finished = (folder.finished_seeds(variant.name) for variant in variants)
@@ -434,21 +361,12 @@ def run_sequential(
         "trackers": trackers if main_process else [],
     }
     groups = [
-        partial(train_group, config, variant, group, folder, device=place, **options)
+        partial(train_told, config, variant, group, folder, device=place, **options)
         for variant in variants
         for group in folder.pending_groups(config, variant, own)
     ]
-    if jobs is None:
-        jobs = torch.get_num_threads() if accelerator is None and place == "cpu" else 1
-    # From all groups, not from those that are left: a run that is resumed has the same threads.
-    jobs = min(jobs, len(variants) * math.ceil(len(own) / config.training.seeds_at_once))
     with shown as bar:
-        if jobs > 1:
-            threads = max(torch.get_num_threads() // jobs, 1)
-            train_side_by_side(groups, bar, jobs=jobs, threads=threads)
-        else:
-            for one in groups:
-                one(callbacks=[] if bar is None else [bar])
+        launch.train_groups(groups, bar, jobs=jobs)
     if accelerator is not None:
         accelerator.wait_for_everyone()
     if not main_process:

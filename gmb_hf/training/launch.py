@@ -10,11 +10,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import logging
+import multiprocessing
 import os
 import signal
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -23,7 +27,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from gmb_hf.errors import InputError, choose
+from gmb_hf.errors import InputError, choose, positive_int
 from gmb_hf.training.config import DEVICES
 
 if TYPE_CHECKING:
@@ -119,6 +123,128 @@ class Bar(TrainingBar, Listener):
         self._memorised.update(numbers[found["train_acc"] >= MEMORISED].tolist())
         self._grokked.update(numbers[found["test_acc"] >= GROKKED].tolist())
         self.show(f"memorised {len(self._memorised)} grokked {len(self._grokked)}")
+
+
+class Relay(Listener):
+    """Passes the progress on to a listener, which may be in another process."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+
+    def advanced(self, units: int) -> None:
+        self._tell("advanced", units)
+
+    def measured(self, seeds: Sequence[int], found: Mapping[str, Any]) -> None:
+        self._tell("measured", seeds, found)
+
+
+# Groups of seeds in several processes.
+
+Tell = Callable[..., None]
+"""`tell("advanced", 3)` calls that method of the progress bar, in whichever process it is."""
+_DONE, _REFUSED = "done", "refused"
+
+
+def parallel_jobs(jobs: int | None, groups: int, device: str) -> int:
+    """How many of so many groups are trained at a time.
+
+    None is one for each thread that torch may use, and 1 on a GPU: where cores are shared, threads
+    of one process wait for each other at every product, and processes of one thread do not.
+
+    Raises:
+        InputError: a number that is not positive.
+    """
+    import torch
+
+    if jobs is None:
+        jobs = torch.get_num_threads() if device == "cpu" else 1
+    positive_int("--jobs", jobs)
+    return max(min(jobs, groups), 1)
+
+
+def train_groups(groups: Sequence[Callable[..., object]], bar: object | None, *, jobs: int) -> None:
+    """Train groups of seeds, in this process or in `jobs` processes that share its threads.
+
+    A group is a call with `tell=`, which can be pickled; `bar` shows the progress of all.
+
+    Raises:
+        InputError: of a group, or a process was killed.
+    """
+
+    def tell(method: str, *about: Any) -> None:
+        if bar is not None:
+            getattr(bar, method)(*about)
+
+    if jobs == 1:
+        keep_freed_memory()
+        for group in groups:
+            group(tell=tell)
+        return
+    import torch
+
+    threads = max(torch.get_num_threads() // jobs, 1)
+    context = multiprocessing.get_context("spawn")  # a forked process may inherit held locks
+    waiting, running = deque(groups), dict[Connection, BaseProcess]()
+    try:
+        for _ in range(min(jobs, len(groups))):
+            here, there = context.Pipe()
+            process: BaseProcess = context.Process(target=_work, args=(there, threads), daemon=True)
+            process.start()
+            there.close()
+            running[here] = process
+            here.send(waiting.popleft())
+        while running:
+            for ready in wait(list(running)):
+                assert isinstance(ready, Connection)
+                try:
+                    kind, about = ready.recv()
+                except (EOFError, ConnectionResetError):  # the process has ended
+                    _check_exit(running.pop(ready), jobs)
+                    continue
+                if kind == _REFUSED:
+                    raise about
+                if kind == _DONE:
+                    ready.send(waiting.popleft() if waiting else None)
+                else:
+                    tell(kind, *about)
+    finally:
+        for process in running.values():
+            process.terminate()
+        for process in running.values():
+            process.join()
+
+
+def _check_exit(process: BaseProcess, jobs: int) -> None:
+    process.join()
+    if process.exitcode:
+        raise InputError(
+            f"--jobs {jobs}: a training process ended with code {process.exitcode}, as it does "
+            "where memory runs out; the same command with --jobs 1 goes on from the last saved "
+            "state"
+        )
+
+
+def _work(connection: Connection, threads: int) -> None:
+    """Train one group after the other, as they are received."""
+    import torch
+
+    # Ctrl-C reaches every process of a terminal; the main process ends the others.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(threads)
+    keep_freed_memory()
+    try:
+        while (group := connection.recv()) is not None:
+            group(tell=lambda method, *about: connection.send((method, about)))
+            connection.send((_DONE, None))
+    except InputError as error:
+        connection.send((_REFUSED, error))
+    except (BrokenPipeError, EOFError):
+        return  # the main process has ended
+    finally:
+        connection.close()
+
+
+# How a script ends.
 
 
 class Stopped(BaseException):

@@ -11,6 +11,7 @@ state disappears only then, so nothing is lost or done twice whenever the proces
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -39,7 +40,16 @@ from gmb_hf.training import checkpoints
 from gmb_hf.training.blocks import Loops
 from gmb_hf.training.config import ENGINES, RunConfig
 from gmb_hf.training.ensemble import Ensemble, adamw, initial_model, model_config, wanted
-from gmb_hf.training.launch import Bar, Listener, chosen_device, keep_freed_memory, make_accelerator
+from gmb_hf.training.launch import (
+    Bar,
+    Listener,
+    Relay,
+    Tell,
+    chosen_device,
+    make_accelerator,
+    parallel_jobs,
+    train_groups,
+)
 from gmb_hf.training.observables import Observer, about
 
 
@@ -90,6 +100,7 @@ def train_stacked(
     device: str = "cpu",
     callbacks: Callbacks | None = None,
     keep: Sequence[int] = (),
+    jobs: int | None = 1,
 ) -> list[Path]:
     """Train every seed that has no log in `out` yet, and return the files of all logs.
 
@@ -101,19 +112,24 @@ def train_stacked(
         device: where to train, "cpu" or "cuda".
         callbacks: what else is measured, if anything.
         keep: seeds whose models are kept.
+        jobs: how many groups are trained at a time, in as many processes; None for one a core on a
+            CPU. More than one needs callbacks that can be pickled, and in a script of yours the
+            guard `if __name__ == "__main__":`.
 
     Raises:
-        InputError: the folder belongs to another config or cannot be written to, or a model to
-            keep is gone.
+        InputError: the folder belongs to another config or cannot be written to, a model to keep
+            is gone, or a process was killed.
     """
-    keep_freed_memory()
+    # From all groups, not from those that are left: a run that is resumed has the same threads.
+    jobs = parallel_jobs(jobs, math.ceil(len(seeds) / config.training.seeds_at_once), device)
     folder, callbacks = Path(out), callbacks or Callbacks()
     check_folder(folder, config, callbacks.about)
     checkpoints.refuse_gone(folder, keep, finished_seeds(folder) if keep else ())
-    each: Any = {"listener": listener or Listener(), "device": device, "keep": keep}
-    each |= {"compiled": wanted(config, len(seeds)), "callbacks": callbacks}
-    for group in pending_groups(config, seeds, folder):
-        train_group(config, group, folder, **each)
+    each: Any = {"device": device, "keep": keep, "callbacks": callbacks}
+    each |= {"config": config, "folder": folder, "compiled": wanted(config, len(seeds))}
+    pending = pending_groups(config, seeds, folder)
+    groups = [partial(_train_told, seeds=group, **each) for group in pending]
+    train_groups(groups, listener, jobs=jobs)
     # Groups may overlap; this removes the states of those whose seeds have all finished.
     saved_states(folder, config).waiting(finished_seeds(folder))
     return log_paths(folder)
@@ -161,6 +177,10 @@ def pending_groups(config: RunConfig, seeds: Sequence[int], folder: Path) -> lis
     """The groups still to train, as `States.pending` gives them."""
     states, at_once = saved_states(folder, config), config.training.seeds_at_once
     return states.pending(seeds, finished_seeds(folder), at_once=at_once)
+
+
+def _train_told(*, tell: Tell, **group: Any) -> None:
+    train_group(listener=Relay(tell), **group)
 
 
 def train_group(
@@ -369,11 +389,12 @@ def train_seeds(
     callbacks: Callbacks | None = None,
     about: Mapping[str, Any] | None = None,
     keep: Sequence[int] = (),
+    jobs: int | None = 1,
 ) -> list[Path]:
     """Train what is missing in `out` and return the files of all logs; see `train_stacked`.
 
     Args:
-        config, seeds, out, callbacks: as there.
+        config, seeds, out, callbacks, jobs: as there.
         engine: "stacked" or "single".
         device: "auto", "cpu" or "cuda".
         about: what else decides the logs, e.g. where the data came from; it stands in their
@@ -390,8 +411,11 @@ def train_seeds(
             raise InputError(f"--save-models: seed {seed} is not trained here; see --seeds")
     choose("engine", engine, ENGINES, where="--engine")
     chosen = chosen_device(device)
+    if engine == "single" and jobs not in (None, 1):
+        raise InputError("--jobs: the single engine trains one model at a time; leave --jobs out")
     if callbacks is not None and engine == "single":
         raise ValueError("only the stacked engine measures something beside the observables")
+    parallel_jobs(jobs, 1, chosen)  # a bad number is refused before the folder is touched
     folder, steps = Path(out), config.training.steps
     callbacks = callbacks or Callbacks()
     callbacks = replace(callbacks, about={**callbacks.about, **(about or {})})
@@ -401,7 +425,8 @@ def train_seeds(
     with Bar(len(seeds) * steps, done * steps) if left else nullcontext(Listener()) as listener:
         given: Any = {"listener": listener, "keep": keep}
         if engine == "stacked":
-            return train_stacked(config, seeds, folder, device=chosen, callbacks=callbacks, **given)
+            given |= {"device": chosen, "callbacks": callbacks, "jobs": jobs}
+            return train_stacked(config, seeds, folder, **given)
         accelerator = make_accelerator(cpu=chosen == "cpu")
         return train_single(
             config, seeds, folder, accelerator=accelerator, about=callbacks.about, **given

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 from sequential_builders import tiny, trained
 
 from gmb_hf.errors import InputError
-from gmb_hf.sequential import run
 from gmb_hf.sequential.folder import SequentialFolder
-from gmb_hf.sequential.run import run_sequential, train_group, train_side_by_side
+from gmb_hf.sequential.run import run_sequential, train_told
+from gmb_hf.training.launch import train_groups
 from gmb_hf.training.variants import parse_variant
 
 
 def group(config, folder, variant="dense") -> partial[None]:
     """Two seeds that one process trains."""
     place = SequentialFolder(folder)
-    return partial(train_group, config, parse_variant(variant), (0, 1), place, save_models="none")
+    return partial(train_told, config, parse_variant(variant), (0, 1), place, save_models="none")
 
 
 class Heard:
@@ -35,17 +33,14 @@ class Heard:
         self.places.append(place)
 
 
-def test_two_at_a_time_leave_what_one_after_the_other_leaves(tmp_path, monkeypatch):
+def test_two_at_a_time_leave_what_one_after_the_other_leaves(tmp_path, processes_begin_with_torch):
     config = tiny("modular")
     one = trained(config, tmp_path / "one", [0, 1], save_models="none")
     two = SequentialFolder(tmp_path / "two")
     two.claim(config)
     heard = Heard()
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["gmb_hf.training.seeds"])
-    monkeypatch.setattr("multiprocessing.get_context", lambda _: context)  # imports torch once
     groups = [group(config, two.path, variant) for variant in ("dense", "banded-4")]
-    train_side_by_side(groups, heard, jobs=2, threads=1)
+    train_groups(groups, heard, jobs=2)
     same = "matrix/dense-seeds-0-1-n2.csv"
     assert (two.path / same).read_bytes() == (one.path / same).read_bytes()
     assert two.finished_seeds("banded-4") == {0, 1}
@@ -53,22 +48,7 @@ def test_two_at_a_time_leave_what_one_after_the_other_leaves(tmp_path, monkeypat
     assert {place.split()[0] for place in heard.places} == {"dense", "banded-4"}
 
 
-def test_a_fault_in_a_process_is_the_same_line_as_here(tmp_path, monkeypatch):
-    monkeypatch.setattr("signal.signal", lambda *_: None)  # this process keeps its Ctrl-C
-    here, there = multiprocessing.Pipe()
-    here.send(group(tiny("modular"), tmp_path, "sort-900"))
-    run._work(there, threads=1)
-    kind, message = here.recv()
-    assert kind == "refused"
-    assert "sort_window=900 is longer than the longest input" in message
-
-
-def test_a_process_that_dies_is_said():
-    killed = SimpleNamespace(join=lambda: None, exitcode=-9)
-    with pytest.raises(InputError, match=r"ended with code -9.*--jobs 1 goes on"):
-        run._check_exit(killed, jobs=2)
-
-
 def test_no_job_at_all_is_refused(tmp_path):
     with pytest.raises(InputError, match="--jobs must be a whole number of at least 1, got 0"):
-        run_sequential(tiny("modular"), [parse_variant("dense")], [0], tmp_path, jobs=0)
+        run_sequential(tiny("modular"), [parse_variant("dense")], [0], tmp_path / "out", jobs=0)
+    assert not (tmp_path / "out").exists()
