@@ -12,6 +12,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
@@ -52,23 +53,75 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         InputError: the disk is full, or the place cannot be written to.
     """
     target = Path(path)
-    with clear_os_errors(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(
-            prefix=f".{target.name}.", suffix=target.suffix, dir=target.parent
-        )
-        os.close(handle)
-        temporary = Path(name)
-        try:
-            yield temporary
-            with temporary.open("rb") as written:
-                os.fsync(written.fileno())
-            mask = os.umask(0)  # it can be read only by setting it
-            os.umask(mask)
-            os.chmod(temporary, 0o666 & ~mask)
-            os.replace(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
+    with clear_os_errors(target), temporary_beside(target) as temporary:
+        yield temporary
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        mask = os.umask(0)  # it can be read only by setting it
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, target)
+
+
+_MARK = ".gmb-"  # in the names of temporary files and folders
+_swept: set[Path] = set()
+
+
+@contextlib.contextmanager
+def temporary_beside(target: Path, *, folder: bool = False) -> Iterator[Path]:
+    """Yield an empty file or folder beside a target; removed afterwards where it is still there.
+
+    A killed process leaves its own. This process holds a lock of the operating system on it, and
+    the first write of a process into a folder removes those there that nobody holds.
+    """
+    import fcntl
+
+    parent = target.parent.absolute()
+    parent.mkdir(parents=True, exist_ok=True)
+    if parent not in _swept:
+        remove_strays(parent)
+        _swept.add(parent)
+    naming: Any = {"prefix": f".{target.name}{_MARK}", "dir": target.parent}
+    while True:
+        if folder:
+            path = Path(tempfile.mkdtemp(**naming))
+        else:
+            handle, name = tempfile.mkstemp(suffix=target.suffix, **naming)
+            os.close(handle)
+            path = Path(name)
+        with contextlib.suppress(FileNotFoundError):
+            held = os.open(path, os.O_RDONLY)
+            with contextlib.suppress(OSError):  # a file system without locks, where none is removed
+                fcntl.flock(held, fcntl.LOCK_EX)
+            if path.exists():
+                break
+            os.close(held)  # removed by another process before it was held: once more
+    try:
+        yield path
+    finally:
+        os.close(held)
+        _remove(path)
+
+
+def remove_strays(folder: Path) -> None:
+    """Remove what killed processes have left half written in a folder and in those inside it."""
+    import fcntl
+
+    for path in [*folder.glob(f".*{_MARK}*"), *folder.glob(f"*/.*{_MARK}*")]:
+        with contextlib.suppress(OSError):
+            held = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(path)
+            finally:
+                os.close(held)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def claim(path: str | Path, taken: str) -> IO[str]:

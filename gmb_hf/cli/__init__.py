@@ -1,17 +1,19 @@
 """The command `gmb`: parse, call, print; the logic is below.
 
 Exit codes: 0 done, 1 a check that was asked for failed, 2 bad input, 3 `gmb monitor` saw an alarm,
-130 interrupted.
+130 interrupted, 143 stopped (SIGTERM).
 """
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 
 import gmb_hf.training  # noqa: F401  says how threads wait, before a command loads torch
 
-_INTERRUPTED = 130
+_INTERRUPTED, _STOPPED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 _LONGEST = 1_500  # characters of an error
 
 
@@ -21,6 +23,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from gmb_hf.errors import CheckFailed, InputError
 
     words = list(sys.argv[1:] if arguments is None else arguments)
+    ended, end = "interrupted", _INTERRUPTED
+
+    def stop(*_: object) -> None:
+        """SIGTERM ends a command as Ctrl-C does; only once, so that it can clean up."""
+        nonlocal ended, end
+        ended, end = "stopped", _STOPPED
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    own = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, stop) if own else None
     try:
         code = command(words)(args=words, prog_name="gmb", standalone_mode=False)
     except InputError as error:
@@ -34,9 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"error: {place}{error.strerror or error}", 2)
     except Exception as error:
         return _usage_error(error)
+    finally:
+        if own:
+            signal.signal(signal.SIGTERM, before)
     if code == _INTERRUPTED:  # the parser turns Ctrl-C into this code and says nothing
-        message = "interrupted; nothing finished is lost, the same command goes on from there"
-        return _fail(message, _INTERRUPTED)
+        message = f"{ended}; nothing finished is lost, the same command goes on from there"
+        return _fail(message, end)
     return code if isinstance(code, int) else 0
 
 

@@ -7,7 +7,6 @@ import hashlib
 import json
 import math
 import shutil
-import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +21,14 @@ from torch import Tensor
 
 from gmb_hf.documents import load_yaml
 from gmb_hf.errors import InputError, first_of
-from gmb_hf.files import clear_os_errors, parse_json, write_bytes, write_text
+from gmb_hf.files import (
+    clear_os_errors,
+    parse_json,
+    remove_strays,
+    temporary_beside,
+    write_bytes,
+    write_text,
+)
 from gmb_hf.fingerprints import HASH_LENGTH
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
 from gmb_hf.pretrained import find_model
@@ -50,6 +56,7 @@ def check_config(
         InputError: the folder holds runs of another config; the first difference is named.
     """
     path, noted = folder / name, noted or {}
+    remove_strays(folder)
     if not path.exists():
         write_text(path, yaml.safe_dump({**noted, **identity}, sort_keys=True))
         return
@@ -311,16 +318,11 @@ def whole_folder(place: Path) -> Iterator[Path]:
     Raises:
         InputError: the disk is full, or the place cannot be written to.
     """
-    with clear_os_errors(place):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        workshop = Path(tempfile.mkdtemp(prefix=f".{place.name}.", dir=place.parent))
-        try:
-            yield workshop
-            workshop.chmod(place.parent.stat().st_mode)
-            shutil.rmtree(place, ignore_errors=True)
-            workshop.rename(place)
-        finally:
-            shutil.rmtree(workshop, ignore_errors=True)
+    with clear_os_errors(place), temporary_beside(place, folder=True) as workshop:
+        yield workshop
+        workshop.chmod(place.parent.stat().st_mode)
+        shutil.rmtree(place, ignore_errors=True)
+        workshop.rename(place)
 
 
 def refuse_gone(folder: Path, keep: Iterable[int], finished: Iterable[int]) -> None:

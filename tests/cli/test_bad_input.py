@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import errno
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -270,6 +271,19 @@ class TestEveryCommandMayBeInterrupted:
         message = refused(*arguments, code=130)
         assert message.startswith("interrupted; ")
         assert not Path("results").exists()
+
+
+def test_sigterm_is_ctrl_c_with_a_code_of_its_own(monkeypatch: pytest.MonkeyPatch):
+    before = signal.getsignal(signal.SIGTERM)
+
+    def stopped() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("it went on")
+
+    monkeypatch.setattr("gmb_hf.indicators.catalogue.names", stopped)
+    message = refused("indicators", code=143)
+    assert message == "stopped; nothing finished is lost, the same command goes on from there"
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_an_error_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch):

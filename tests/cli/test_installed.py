@@ -51,7 +51,11 @@ def test_a_verdict_through_a_pipe_keeps_its_columns(csv_logs: Path):
     assert done.stdout.rstrip().endswith("next    gmb prereg init --out prereg.yaml")
 
 
-def test_ctrl_c_while_training():
+@pytest.mark.parametrize(
+    ("number", "code", "message"),
+    [(signal.SIGINT, 130, "interrupted; "), (signal.SIGTERM, 143, "stopped; ")],
+)
+def test_a_signal_while_training(number: signal.Signals, code: int, message: str):
     command = [GMB, "train", "--preset=smoke", "--seeds=0:4", "--out=t"]
     command += ["--set=training.steps=1000000", "--set=training.compile=never"]
     # A shell's background jobs, and so their children, do not hear Ctrl-C unless they ask to.
@@ -66,10 +70,10 @@ def test_ctrl_c_while_training():
             while not Path("t/config.yaml").exists() and time.monotonic() < deadline:
                 time.sleep(0.1)
             time.sleep(1)
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             _, told = process.communicate(timeout=60)
         finally:
             process.kill()
-    assert process.returncode == 130
-    assert told.splitlines()[-1].startswith("interrupted; ")
+    assert process.returncode == code
+    assert told.splitlines()[-1].startswith(message)
     assert "Traceback" not in told
