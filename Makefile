@@ -11,6 +11,7 @@ SYSTEM_PYTHON ?= python3
 
 demo: $(INSTALLED)
 	$(VENV)/bin/gmb run --preset quick --out runs/quick
+	@echo "first   . $(VENV)/bin/activate    (so that gmb is found)"
 
 test: $(INSTALLED)
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 --dist worksteal

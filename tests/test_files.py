@@ -12,7 +12,8 @@ import pytest
 
 from gmb_hf import files
 from gmb_hf.files import remove_strays, write_text
-from gmb_hf.training.checkpoints import check_config, whole_folder
+from gmb_hf.training.checkpoints import whole_folder
+from gmb_hf.training.folder import check_config
 
 KILLED = """
 import os, signal

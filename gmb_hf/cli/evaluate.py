@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 # Which options go with what: a lock fixes the design, and the reference has settings of its own.
 
-_ALWAYS = {"runs", "more_runs", "out", "step_column", "run_column", "require_supported", "figures"}
+_ALWAYS = {"runs", "more_runs", "out", "step_column", "run_column", "require_supported"}
+_ALWAYS |= {"figures", "force"}
 _OF_BOTH = {"score", "fpr_targets", "sign", "sees_test_labels", "protocol"}
 _OF_A_JUMP = {"jump_checkpoints", "hold_checkpoints", "fall_back", "smoothing"}
 _ONLY_COMPAT = {*_OF_A_JUMP, "thresholds", "last_rows"}
@@ -81,6 +82,7 @@ def evaluate(
         bool, option("Exit 1 unless a score is supported.", "--require-supported")
     ] = False,
     figures: Figures = True,
+    force: Annotated[bool, option("Replace other results in --out.", "--force")] = False,
     thresholds: Annotated[
         str | None, option("Thresholds from outside, one a target.", rich_help_panel=_COMPAT)
     ] = None,
@@ -119,7 +121,7 @@ def evaluate(
         wrong = [flag for name, flag in on_line.items() if name not in {*_ALWAYS, "lock"}]
         if wrong:
             raise InputError(f"--lock fixes the design; leave out {', '.join(wrong)}")
-        evaluation = _by_lock(lock, read(given))
+        evaluation = _by_lock(lock, read(given), None if force else out)
         following = show.command("lock", "--explain", lock=lock)
     else:
         flags = {"score": "--score", "horizon": "--horizon", "safe_gap": "--safe-gap"}
@@ -144,6 +146,8 @@ def evaluate(
             for name in score or ()
         ]
         evaluation = _by_options(design, log, earlier)
+        if not force:
+            _refuse_others(out, evaluation.results)
         following = show.command("prereg", "init", out="prereg.yaml")
     paths = publish(evaluation, out, next_command=following, figures=figures)
     if lock is not None:
@@ -162,13 +166,25 @@ def evaluate(
         raise CheckFailed("no score is SUPPORTED_FOR_ALARM")
 
 
-def _by_lock(path: Path, log: RunLog) -> Evaluation:
+def _refuse_others(out: Path, results: Results) -> None:
+    """Results are replaced only by those of the same runs by the same design."""
+    from gmb_hf.report.report import refuse_others
+
+    names = ("lock_hash", "prereg_hash", "explore_fingerprint", "evaluation_fingerprint")
+    refuse_others(out, **{name: getattr(results.x_provenance, name) for name in names})
+
+
+def _by_lock(path: Path, log: RunLog, out: Path | None) -> Evaluation:
+    """Evaluate; where a folder is named, results by another lock that are there are refused."""
     from gmb_hf.benchmark.evaluate import evaluate_lock
     from gmb_hf.design.lock import Lock
     from gmb_hf.hub.locks import with_publication
     from gmb_hf.hub.sources import part_of
+    from gmb_hf.report.report import refuse_others
 
     lock = Lock.read(path)
+    if out is not None:  # before the held-out runs are looked at
+        refuse_others(out, lock_hash=lock.hash)
     part, aside = part_of(log, lock.design, "held-out")
     if aside:
         show.say(f"{aside} runs were set aside: they are not declared as held out.")
@@ -224,6 +240,8 @@ def _reproduce(context: typer.Context) -> None:
         for name in given["score"]
     ]
     found = reproduce(log, scores, settings, notes=notes)
+    if not given["force"]:
+        _refuse_others(out, found.results)
     following = show.command("prereg", "init", out="prereg.yaml")
     paths = publish(found, out, next_command=following, figures=given["figures"])
     _show_reproduction(found.results, out / "report.md")

@@ -81,15 +81,22 @@ def train(
     """Train many seeds of a preset and log what happens inside them."""
     from gmb_hf.hub.sources import data_source
     from gmb_hf.training.config import parse_seeds
+    from gmb_hf.training.folder import finished_logs
     from gmb_hf.training.presets import preset as named
-    from gmb_hf.training.seeds import train_seeds
 
     config = named(preset).changed(changes or [])
     wanted = parse_seeds(seeds or f"{config.seeds.explore},{config.seeds.evaluate}")
     keep = parse_seeds(save_models) if save_models else ()
     about = data_source(data, config.task) if data else None
-    given: Any = {"engine": engine, "device": device, "jobs": jobs}
-    paths = train_seeds(config, wanted, out, about=about, keep=keep, **given)
+    given: Any = {"about": about, "keep": keep}
+    # Where nothing is left to do, torch need not be loaded, which takes seconds.
+    usual = engine == "stacked" and device == "auto" and jobs is None
+    paths = finished_logs(config, wanted, out, **given) if usual else []
+    if not paths:
+        from gmb_hf.training.seeds import train_seeds
+
+        given |= {"engine": engine, "device": device, "jobs": jobs}
+        paths = train_seeds(config, wanted, out, **given)
     show.written(paths, following=show.command("explore", runs=out / "logs"))
 
 

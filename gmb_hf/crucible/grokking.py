@@ -37,10 +37,11 @@ from gmb_hf.tasks.task import TaskData
 from gmb_hf.training.checkpoints import load_model
 from gmb_hf.training.config import RunConfig, TaskSettings, format_seeds
 from gmb_hf.training.ensemble import Ensemble, task_data
+from gmb_hf.training.folder import finished_seeds
 from gmb_hf.training.launch import MEMORISED
 from gmb_hf.training.observables import cosines, model_hidden
 from gmb_hf.training.presets import design_of
-from gmb_hf.training.seeds import Callbacks, TrainingCallback, finished_seeds, train_seeds
+from gmb_hf.training.seeds import Callbacks, TrainingCallback, train_seeds
 
 Q10 = "crucible_margin_q10"
 TRAIN_Q10 = "crucible_train_margin_q10"

@@ -35,9 +35,10 @@ from gmb_hf.language.config import ConsistencySettings, LanguageConfig
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.modeling.mixers import own_parameter_names
 from gmb_hf.tasks.text import Text, disagreement
-from gmb_hf.training.checkpoints import Rows, check_config, whole_folder
+from gmb_hf.training.checkpoints import Rows, whole_folder
 from gmb_hf.training.config import config_hash
 from gmb_hf.training.ensemble import MIXER_LR, seeded_model, shape_fields
+from gmb_hf.training.folder import check_config
 from gmb_hf.training.launch import Listener, TrainingBar, on_main, silence_transformers
 
 _PROGRESS = "progress.json"

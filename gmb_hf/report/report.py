@@ -323,6 +323,32 @@ def publish(
     return write_evaluation(found.results, out, drawn, note=note, next_command=next_command)
 
 
+def refuse_others(folder: str | Path, **made_of: str | None) -> None:
+    """Refuse a folder whose results were made of something else.
+
+    Args:
+        folder: of the results, which need not exist.
+        made_of: fields of the provenance that are the same where the results may be replaced.
+
+    Raises:
+        InputError: other results are there, or a file of that name that cannot be read.
+    """
+    path = Path(folder) / "results.yaml"
+    if not path.exists():
+        return
+    try:
+        held = Results.read(path).x_provenance
+    except InputError:
+        held = None
+    if held is None or any(getattr(held, name) != value for name, value in made_of.items()):
+        raise InputError.at(
+            path,
+            "other_results",
+            "holds results of other runs, or by another lock or design; choose another --out, or "
+            "replace them with --force",
+        )
+
+
 def draw_with_runs(found: Evaluation | Reproduction) -> dict[str, Figure]:
     """Every figure of the results, and those that show the runs themselves."""
     best = featured(answer(found.results))

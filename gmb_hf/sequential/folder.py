@@ -26,8 +26,9 @@ from gmb_hf.runs.runlog import RunLog
 from gmb_hf.sequential.config import SequentialConfig, smaller_than_protocol
 from gmb_hf.sequential.matrix import RetentionMatrix, read_matrix, write_matrix
 from gmb_hf.sequential.train import Phases
-from gmb_hf.training.checkpoints import States, check_config, group_name, read_config_file
+from gmb_hf.training.checkpoints import States, group_name
 from gmb_hf.training.config import format_seeds, parse_seeds
+from gmb_hf.training.folder import check_config, read_config_file
 from gmb_hf.training.seeds import versions
 from gmb_hf.training.variants import DENSE, Variant
 

@@ -36,8 +36,8 @@ from gmb_hf.sequential.summary import (
     summarize,
 )
 from gmb_hf.stats import OverSeeds
-from gmb_hf.training.checkpoints import read_config_file
 from gmb_hf.training.config import first_difference
+from gmb_hf.training.folder import read_config_file
 
 SUMMARY = "retention.json"
 _NUMBERS = {

@@ -1,4 +1,4 @@
-"""Config check of a folder, states of interrupted trainings, and saved models."""
+"""States of interrupted trainings, and saved models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,74 +15,23 @@ from typing import Any
 import numpy as np
 import safetensors.torch
 import torch
-import yaml
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from gmb_hf.documents import load_yaml
-from gmb_hf.errors import InputError, first_of
+from gmb_hf.errors import InputError
 from gmb_hf.files import (
     clear_os_errors,
     parse_json,
-    remove_strays,
     temporary_beside,
     write_bytes,
-    write_text,
 )
 from gmb_hf.fingerprints import HASH_LENGTH
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
 from gmb_hf.pretrained import find_model
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.training.config import first_difference, format_seeds
+from gmb_hf.training.config import format_seeds
+from gmb_hf.training.folder import model_folder
 from gmb_hf.training.launch import silence_transformers
-
-
-def check_config(
-    folder: Path,
-    identity: Mapping[str, Any],
-    *,
-    name: str = "config.yaml",
-    noted: Mapping[str, Any] | None = None,
-) -> None:
-    """Note in a file of the folder what is trained there, or check that it is the same.
-
-    Args:
-        folder: of the logs.
-        identity: plain data that decide the logs.
-        name: of the file.
-        noted: what else the file says when it is written first, under other keys; it may differ.
-
-    Raises:
-        InputError: the folder holds runs of another config; the first difference is named.
-    """
-    path, noted = folder / name, noted or {}
-    remove_strays(folder)
-    if not path.exists():
-        write_text(path, yaml.safe_dump({**noted, **identity}, sort_keys=True))
-        return
-    held = {key: value for key, value in read_config_file(path).items() if key not in noted}
-    difference = first_difference(held, identity)
-    if difference:
-        raise InputError(
-            f"{path}: this folder holds runs of another config ({difference}); choose another "
-            "--out, or give the config that it was begun with"
-        )
-
-
-def read_config_file(path: Path) -> dict[str, Any]:
-    """What `check_config` wrote to this file; empty where it holds something else.
-
-    Raises:
-        InputError: the file is missing, or no YAML.
-    """
-    if not path.exists():
-        raise InputError(f"{path}: no such file; name the folder of a run")
-    try:
-        held = load_yaml(path)
-    except InputError as error:
-        raise error.reworded(f"{error}; choose another folder") from None
-    return held if isinstance(held, dict) else {}
-
 
 _PREDICTIONS = "predictions"
 _ROW = "row."
@@ -292,11 +241,6 @@ def _hash_without(whole: bytes, digest: str) -> str:
     return hashlib.sha256(blank).hexdigest()
 
 
-def model_folder(folder: Path, seed: int) -> Path:
-    """Where the model of a seed is kept in the folder of a training."""
-    return folder / "models" / f"seed_{seed}"
-
-
 def keep_model(model: GrokkingTransformerForCausalLM, log: RunLog, folder: Path, seed: int) -> Path:
     """Save a trained model; one that an interrupted start has left is replaced.
 
@@ -323,24 +267,6 @@ def whole_folder(place: Path) -> Iterator[Path]:
         workshop.chmod(place.parent.stat().st_mode)
         shutil.rmtree(place, ignore_errors=True)
         workshop.rename(place)
-
-
-def refuse_gone(folder: Path, keep: Iterable[int], finished: Iterable[int]) -> None:
-    """Refuse to keep models of seeds whose training is over.
-
-    Raises:
-        InputError: a seed has its log, and its model was not kept.
-    """
-    gone = [
-        seed
-        for seed in sorted({*keep} & {*finished})
-        if not (model_folder(folder, seed) / "config.json").exists()
-    ]
-    if gone:
-        raise InputError(
-            f"{folder}: seeds {first_of(gone)} were trained here already and their models not "
-            "kept; choose another --out, or other seeds for --save-models"
-        )
 
 
 def load_model(folder: str | Path) -> GrokkingTransformerForCausalLM:

@@ -33,13 +33,13 @@ from gmb_hf._version import __version__
 from gmb_hf.errors import InputError, choose
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
 from gmb_hf.modeling.mixers import own_parameter_names
-from gmb_hf.runs.readers import reader_of
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.task import IGNORED
 from gmb_hf.training import checkpoints
 from gmb_hf.training.blocks import Loops
 from gmb_hf.training.config import ENGINES, RunConfig
 from gmb_hf.training.ensemble import Ensemble, adamw, initial_model, model_config, wanted
+from gmb_hf.training.folder import check_training, finished_seeds, log_paths, refuse_gone
 from gmb_hf.training.launch import (
     Bar,
     Listener,
@@ -124,7 +124,7 @@ def train_stacked(
     jobs = parallel_jobs(jobs, math.ceil(len(seeds) / config.training.seeds_at_once), device)
     folder, callbacks = Path(out), callbacks or Callbacks()
     check_folder(folder, config, callbacks.about)
-    checkpoints.refuse_gone(folder, keep, finished_seeds(folder) if keep else ())
+    refuse_gone(folder, keep, finished_seeds(folder) if keep else ())
     each: Any = {"device": device, "keep": keep, "callbacks": callbacks}
     each |= {"config": config, "folder": folder, "compiled": wanted(config, len(seeds))}
     pending = pending_groups(config, seeds, folder)
@@ -144,28 +144,7 @@ def check_folder(folder: Path, config: RunConfig, about: Mapping[str, Any] | Non
             then the folder is not touched.
     """
     model_config(config)
-    checkpoints.check_config(folder, {**config.training_identity(), **(about or {})})
-    own, logs = log_paths(folder), folder / "logs"
-    for path in sorted(logs.iterdir()) if logs.is_dir() else ():
-        if path.name[0] in "._" or reader_of(path) is None:
-            continue
-        hash_of = RunLog.read(path).metadata.get("config_hash") if path in own else None
-        if hash_of != config.training_hash():
-            what = "was not trained here, by this config; move it out of this folder, or choose"
-            raise InputError.at(path, "foreign_log", f"{what} another --out")
-
-
-def log_paths(folder: Path) -> list[Path]:
-    """The logs of all finished groups, sorted."""
-    return sorted((folder / "logs").glob("seeds-*.parquet"))
-
-
-def finished_seeds(folder: Path) -> set[int]:
-    """The seeds whose log is complete."""
-    seeds: set[int] = set()
-    for path in log_paths(folder):
-        seeds.update(seed for seed in RunLog.read(path).seeds if seed is not None)
-    return seeds
+    check_training(folder, config, about)
 
 
 def saved_states(folder: Path, config: RunConfig) -> checkpoints.States:
@@ -293,7 +272,7 @@ def train_single(
         check_folder(folder, config, about)
     accelerator.wait_for_everyone()
     done = finished_seeds(folder)
-    checkpoints.refuse_gone(folder, keep, done)
+    refuse_gone(folder, keep, done)
     given: Any = {"accelerator": accelerator, "listener": listener or Listener()}
     for seed in [seed for seed in seeds if seed not in done]:
         rows, model = train_seed(config, seed, **given)

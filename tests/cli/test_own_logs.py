@@ -187,3 +187,21 @@ def test_the_reference_runs_end_in_a_verdict_with_reasons(reference_runs: Path):
     assert "20 events are fewer than 30" in done.out
     assert any("rows of restarted logs were dropped" in note for note in results.summary.x_notes)
     assert "seed_140" in Path("results/report.md").read_text(encoding="utf-8")
+
+
+def test_other_results_in_the_folder_are_replaced_only_where_it_is_asked(csv_logs: Path):
+    """The same command may be given again; another design in the same folder may not."""
+    judging = ("evaluate", "--runs", csv_logs, "--score=embedding_gini", *DESIGN)
+    for _ in range(2):
+        assert gmb(*judging).code == 0
+    before = Path("results/results.yaml").read_bytes()
+    others = (*judging[:-1], "--lead-min=25")
+    message = refused(*others)
+    assert message == (
+        "error: results/results.yaml: holds results of other runs, or by another lock or design; "
+        "choose another --out, or replace them with --force"
+    )
+    assert Path("results/results.yaml").read_bytes() == before
+    assert gmb(*others, "--force").code == 0
+    Path("results/results.yaml").write_text("notes of mine")
+    assert "holds results of other runs" in refused(*judging)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,10 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import SMOKE, Outcome, gmb, refused
+from synthetic import synthetic_runlog
 
 from gmb_hf import Results, RunLog
 from gmb_hf.design.lock import Lock
 from gmb_hf.training.ensemble import Ensemble
+from gmb_hf.training.folder import check_config
+from gmb_hf.training.presets import preset
 
 TINY = (
     "train",
@@ -301,3 +305,20 @@ def test_metadata_is_plain_json(smoke: Smoke):
     held = json.loads(pq.read_schema(path).metadata[b"gmb"])
     assert held["task"] == "add_p19, 80% train, shared tokens"
     assert held["checkpoint_every_steps"] == 10
+
+
+def test_a_finished_training_answers_without_loading_torch(monkeypatch: pytest.MonkeyPatch):
+    """The command takes two seconds, most of which would be torch's."""
+    monkeypatch.setitem(sys.modules, "gmb_hf.training.seeds", None)  # to import it is an error
+    check_config(Path("out"), preset("smoke").training_identity())
+    log = synthetic_runlog(3)
+    log.write("out/logs/seeds-0-2-n3.parquet")
+    seeds = ",".join(map(str, log.seeds))
+    training = ("train", "--preset=smoke", "--out=out", f"--seeds={seeds}")
+    done = gmb(*training)
+    assert (done.code, done.next_command) == (0, "gmb explore --runs out/logs")
+    assert "out/logs/seeds-0-2-n3.parquet" in done.out
+    message = refused(*training, "--set=training.steps=7")
+    assert "this folder holds runs of another config (training.steps: 400 -> 7)" in message
+    with pytest.raises(ImportError):
+        gmb(*training, "--device=cpu")

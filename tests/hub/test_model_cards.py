@@ -19,8 +19,9 @@ from gmb_hf.errors import InputError
 from gmb_hf.hub.cards import Card
 from gmb_hf.hub.models import SavedModel, evaluations, read_saved_model, write_model_card
 from gmb_hf.runs.metadata import hub_entry
-from gmb_hf.training.checkpoints import keep_model, load_model, model_folder
+from gmb_hf.training.checkpoints import keep_model, load_model
 from gmb_hf.training.config import RunConfig
+from gmb_hf.training.folder import model_folder
 from gmb_hf.training.presets import design_of, preset
 from gmb_hf.training.seeds import train_stacked
 
