@@ -318,7 +318,7 @@ def test_a_finished_training_answers_without_loading_torch(monkeypatch: pytest.M
     done = gmb(*training)
     assert (done.code, done.next_command) == (0, "gmb explore --runs out/logs")
     assert "out/logs/seeds-0-2-n3.parquet" in done.out
-    message = refused(*training, "--set=training.steps=7")
-    assert "this folder holds runs of another config (training.steps: 400 -> 7)" in message
+    message = refused(*training, "--set=training.steps=410")
+    assert "this folder holds runs of another config (training.steps: 400 -> 410)" in message
     with pytest.raises(ImportError):
         gmb(*training, "--device=cpu")
