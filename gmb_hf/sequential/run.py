@@ -236,9 +236,17 @@ class _RelayCallback(ProgressCallback):
         self._tell("show", text)
 
 
-def train_told(*group: Any, tell: launch.Tell, **options: Any) -> None:
+def train_told(
+    config: SequentialConfig,
+    variant: Variant,
+    seeds: Sequence[int],
+    folder: SequentialFolder,
+    *,
+    tell: launch.Tell,
+    **options: Any,
+) -> None:
     """As `train_group`, telling a progress bar."""
-    train_group(*group, callbacks=[_RelayCallback(tell)], **options)
+    train_group(config, variant, seeds, folder, [_RelayCallback(tell)], **options)
 
 
 # From options to matrix, tables and figures.

@@ -312,6 +312,7 @@ def test_a_finished_training_answers_without_loading_torch(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "gmb_hf.training.seeds", None)  # to import it is an error
     check_config(Path("out"), preset("smoke").training_identity())
     log = synthetic_runlog(3)
+    log.metadata["config_hash"] = preset("smoke").training_hash()
     log.write("out/logs/seeds-0-2-n3.parquet")
     seeds = ",".join(map(str, log.seeds))
     training = ("train", "--preset=smoke", "--out=out", f"--seeds={seeds}")
