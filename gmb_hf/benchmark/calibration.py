@@ -214,6 +214,17 @@ class Judgement:
         """The scores of the held-out negative windows, sorted."""
         return NegativeScores.of(self.evaluation, self.windows)
 
+    @property
+    def achievable_rates(self) -> NDArray[np.float64]:
+        """The false positive rates of all finite thresholds that alarm, ascending, float64 [G].
+
+        Each distinct negative is such a threshold; the first rate is 0 where a positive window
+        lies above them all.
+        """
+        rates, highest = self.negatives.rates(per_run=self.strict), self.negatives.values[:1]
+        positive = self.evaluation.values[self.windows.positive]
+        return np.append(0.0, rates) if (positive > highest).any() else rates
+
     @cached_property
     def risk_sets(self) -> RiskSets:
         """For each event, the held-out runs that were still at risk."""

@@ -15,7 +15,6 @@ from pydantic import FiniteFloat
 
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.records import NO_EVENT, NO_NEGATIVE, WhyNull
-from gmb_hf.benchmark.scores import NegativeScores
 from gmb_hf.documents import Many, Number, OpenSection
 
 _BINS = 50
@@ -75,7 +74,7 @@ def diagnose(judgement: Judgement, *, coverage: float | None) -> DiagnosticsReco
         x_n_eff=n_eff,
         x_design_effect=design_effect,
         x_abstain_rate=abstain_rate,
-        x_achievable=_achievable(negatives, per_run=judgement.strict),
+        x_achievable=_achievable(judgement.achievable_rates),
     )
 
 
@@ -156,8 +155,7 @@ def _design_effect(
     return float(between / (share * (1 - share) / n))
 
 
-def _achievable(negatives: NegativeScores, *, per_run: bool) -> tuple[tuple[float, float], ...]:
-    rates = negatives.rates(per_run=per_run)
+def _achievable(rates: NDArray[np.float64]) -> tuple[tuple[float, float], ...]:
     after = np.clip(np.searchsorted(rates, _CURVE), 0, len(rates) - 1)
     before = np.maximum(after - 1, 0)
     below, above = np.abs(rates[before] - _CURVE), np.abs(rates[after] - _CURVE)

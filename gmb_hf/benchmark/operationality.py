@@ -11,7 +11,6 @@ from pydantic import AllowInfNan, Field, FiniteFloat
 
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.records import NO_NEGATIVE, WhyNull
-from gmb_hf.benchmark.scores import NegativeScores
 from gmb_hf.design.power import effective_budget, runs_needed
 from gmb_hf.documents import Count, Many, Measured, Number, OpenSection
 from gmb_hf.stats import (
@@ -60,11 +59,18 @@ class AchievedRecord(OpenSection):
 class FloorRecord(OpenSection):
     """Why a target cannot be reached: the smallest rate that any alarm costs."""
 
-    f_min_pos: Measured  # over all finite thresholds, on the held-out negatives
+    f_min_pos: Measured  # not 0, over all finite thresholds, on the held-out negatives
     gaps: dict[str, Number] = Field(default_factory=dict)  # target -> distance of the nearest rate
     # The score that several windows share at the top, so that no threshold takes fewer of them.
     tied_value: Annotated[Number, WhyNull("the highest negative score is not tied")] = None
     tied_windows: Count | None = None
+    # Some positive window lies above every negative: a threshold there alarms at a rate of 0.
+    zero_reached: bool | None = None
+
+    @property
+    def least(self) -> float:
+        """The least rate of any threshold that alarms: 0 where positives lie above negatives."""
+        return 0.0 if self.zero_reached else self.f_min_pos
 
     @property
     def tied(self) -> bool:
@@ -77,7 +83,7 @@ class FloorRecord(OpenSection):
 
     def forbids(self, rate: float) -> bool:
         """Whether the score, by ties, keeps every threshold that alarms above a rate."""
-        return self.tied and self.f_min_pos > rate + _SLACK
+        return self.tied and self.least > rate + _SLACK
 
 
 class LayerBRecord(OpenSection):
@@ -172,7 +178,7 @@ def layer_b(judgement: Judgement, *, intervals: bool = True) -> LayerBRecord:
     Without `intervals` there are none, and the states follow the points.
     """
     design, negatives = judgement.design, judgement.negatives
-    certificate, fpr_min = _floor(negatives, design.fpr_targets, per_run=judgement.strict)
+    certificate, fpr_min = _floor(judgement)
     achieved = tuple(
         _target(judgement, target, certificate, intervals) for target in design.fpr_targets
     )
@@ -249,21 +255,21 @@ def _target(
     )
 
 
-def _floor(
-    negatives: NegativeScores, targets: tuple[float, ...], *, per_run: bool
-) -> tuple[FloorRecord | None, float | None]:
+def _floor(judgement: Judgement) -> tuple[FloorRecord | None, float | None]:
     """The certificate, and the least rate over targets among finite thresholds that alarm."""
+    negatives = judgement.negatives
     if not negatives.n_windows:
         return None, None
-    rates = negatives.rates(per_run=per_run)
-    distances = {target: np.abs(rates - target) for target in targets}
+    rates = judgement.achievable_rates
+    distances = {target: np.abs(rates - target) for target in judgement.design.fpr_targets}
     # `rates` ascends, so that the first of equal distances is the smaller rate.
     nearest = [rates[np.argmax(x <= x.min() + _SLACK)] for x in distances.values()]
     tied = int(negatives.windows_at_or_above[0])
     certificate = FloorRecord(
-        f_min_pos=float(rates[0]),
+        f_min_pos=float(rates[rates > 0][0]),
         gaps={repr(float(target)): float(x.min()) for target, x in distances.items()},
         tied_value=float(negatives.distinct[0]) if tied > 1 else None,
         tied_windows=tied,
+        zero_reached=bool(rates[0] == 0),
     )
     return certificate, float(min(nearest))

@@ -67,7 +67,7 @@ def _floor(item: IndicatorRecord) -> float | None:
     if not item.layer_B.fpr_floor_detected:
         return None
     certificate = item.layer_B.x_floor_certificate
-    return item.layer_B.fpr_min if certificate is None else certificate.f_min_pos
+    return item.layer_B.fpr_min if certificate is None else certificate.least
 
 
 def fpr_control(

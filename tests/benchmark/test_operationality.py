@@ -11,6 +11,7 @@ from score_builders import design, noise_scores, scores_of
 
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.operationality import bootstrap_rate, layer_b, pass_line, run_rates
+from gmb_hf.benchmark.verdict import judge
 from gmb_hf.stats import exact_binomial
 
 ALL_TARGETS = (0.01, 0.05, 0.10)
@@ -241,7 +242,7 @@ class TestFloor:
         assert layer.achieved[0].x_state == "straddles"
 
     def test_few_runs_with_single_windows_are_no_floor_in_strict(self) -> None:
-        values = [[3.0] + [9.0] * 4, [2.0] + [9.0] * 4, [1.0] + [9.0] * 4]
+        values = [[3.0] + [0.0] * 4, [2.0] + [0.0] * 4, [1.0] + [0.0] * 4]
         for protocol, floor in (("strict", False), ("v0.4", True)):
             layer = layer_b(locked(values, [40.0] * 3, 4.0, protocol=protocol))
             assert layer.x_n_windows == 3
@@ -259,6 +260,49 @@ class TestFloor:
     def test_a_constant_score_has_the_largest(self) -> None:
         layer = layer_b(Judgement(scores_of(self.values * 0, self.events), None, design()))
         assert layer.fpr_min == 1.0
+
+
+class TestReached:
+    """A score that is 1 before each event: a threshold above the negatives is one that alarms."""
+
+    @staticmethod
+    def judgement(n_false: int, **overrides: Any) -> Judgement:
+        events = 200 + 10 * (np.arange(120) % 13)
+        steps = np.arange(34) * 10
+        # The horizon of 20 steps; columns 0 to 15 are negative in every run.
+        values = ((steps < events[:, None]) & (steps >= events[:, None] - 20)).astype(float)
+        place = np.arange(n_false)
+        values[place * 7 % 120, place // 120 + place * 5 % 11] = 1.0
+        return Judgement(scores_of(values, list(events)), None, design(**overrides))
+
+    @pytest.mark.parametrize(("n_false", "reached"), [(0, True), (1, False), (28, False)])
+    def test_a_perfect_two_valued_score_may_alarm(self, n_false: int, reached: bool) -> None:
+        found = judge(self.judgement(n_false, lead_time_median_min=10.0))
+        certificate = found.layer_B.x_floor_certificate
+        assert certificate is not None
+        assert certificate.zero_reached is reached
+        assert found.layer_B.x_passed
+        assert not found.layer_B.fpr_floor_detected
+        assert found.layer_B.at(0.05).x_achieved_pooled == n_false / found.layer_B.x_n_windows
+        assert found.layer_C.at(0.05).coverage == 1.0
+        assert found.label == "SUPPORTED_FOR_ALARM"
+
+    @pytest.mark.parametrize("protocol", ["strict", "v0.4"])
+    def test_rates_begin_at_zero_where_positives_lie_above(self, protocol: str) -> None:
+        judgement = self.judgement(0, protocol=protocol)
+        layer = layer_b(judgement)
+        assert judgement.achievable_rates.tolist() == [0.0, 1.0]
+        certificate = layer.x_floor_certificate
+        assert certificate is not None
+        assert (certificate.f_min_pos, certificate.least) == (1.0, 0.0)
+        assert certificate.gaps == pytest.approx({"0.01": 0.01, "0.05": 0.05, "0.1": 0.1})
+        assert not certificate.forbids(0.01)
+        assert not layer.fpr_floor_detected
+
+    def test_positives_that_only_tie_do_not_lift_a_floor(self) -> None:
+        judgement = self.judgement(600)
+        assert not layer_b(judgement).x_passed
+        assert layer_b(judgement).fpr_floor_detected
 
 
 def test_without_negative_windows_there_is_no_rate() -> None:
