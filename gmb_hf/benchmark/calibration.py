@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.benchmark.scores import NegativeScores, RiskSets, Scores, Windows, label_windows
+from gmb_hf.benchmark.scores import NegativeScores, Scores, Windows, label_windows
 from gmb_hf.design.design import Design
 from gmb_hf.errors import InputError
 
@@ -191,8 +191,6 @@ class Judgement:
     smoothed_thresholds: Mapping[int, Mapping[float, float]] = field(default_factory=dict)
     calibration_runs: int | None = None
     cross_fit: bool = False
-    # Of what `select` made: the whole, and its rows.
-    _part_of: ClassVar[tuple[Judgement, NDArray[Any]] | None] = None
 
     @property
     def strict(self) -> bool:
@@ -224,14 +222,6 @@ class Judgement:
         rates, highest = self.negatives.rates(per_run=self.strict), self.negatives.values[:1]
         positive = self.evaluation.values[self.windows.positive]
         return np.append(0.0, rates) if (positive > highest).any() else rates
-
-    @cached_property
-    def risk_sets(self) -> RiskSets:
-        """For each event, the held-out runs that were still at risk."""
-        if self._part_of is None:
-            return RiskSets.of(self.evaluation, self.design)
-        whole, rows = self._part_of
-        return whole.risk_sets.select(rows)
 
     @cached_property
     def calibrated(self) -> Calibration:
@@ -312,7 +302,6 @@ class Judgement:
         # A run's labels do not depend on its company: carry them over, since layer D selects often.
         for name in ("windows", "negatives"):
             chosen.__dict__[name] = getattr(self, name).select(rows)
-        chosen.__dict__["_part_of"] = self, rows  # few come as far as to need their risk sets
         if self.calibrated.method != "in_sample":
             thresholds = {f: tau[rows] for f, tau in self.calibrated.thresholds.items()}
             chosen.__dict__["calibrated"] = replace(self.calibrated, thresholds=thresholds)

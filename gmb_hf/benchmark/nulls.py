@@ -28,6 +28,8 @@ from numpy.typing import NDArray
 
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.records import NO_EVENT, NO_NEGATIVE, WhyNull
+from gmb_hf.benchmark.scores import Scores
+from gmb_hf.design.design import Design
 from gmb_hf.documents import Count, Measured, Number, OpenSection
 from gmb_hf.errors import InputError
 
@@ -158,7 +160,52 @@ def _at_risk(judgement: Judgement, target: float) -> tuple[NDArray[np.float64], 
     alarms, counts = judgement.alarms(target), judgement.negatives.counts
     false = (alarms & judgement.windows.negative).sum(axis=1)
     fpr = _mean_rate(judgement, false / np.maximum(counts, 1))
-    return judgement.risk_sets.share_alarmed(alarms), fpr
+    return risk_set_chances(judgement.evaluation, alarms, judgement.design), fpr
+
+
+def risk_set_chances(
+    scores: Scores, alarms: NDArray[np.bool_], design: Design
+) -> NDArray[np.float64]:
+    """Share of each event's risk set with an alarm in [t* - H, t*), from burn-in on.
+
+    At risk at t* are the run itself and every run without an event before t* that is logged up to
+    t*. An alarm at a thus covers the events in (a, a + H] while its run is at risk; of two alarms
+    in a row the earlier covers those up to the later, so that each run covers an event once. All
+    is counted by event time, in time linear in runs and alarms.
+
+    Args:
+        scores: R runs.
+        alarms: bool [R, T].
+        design: its horizon H and burn-in.
+
+    Returns:
+        float64 [R], NaN where a run has no event.
+    """
+    has_event, last = scores.has_event, scores.last_step
+    times, which = np.unique(scores.event_step[has_event], return_inverse=True)
+    risk_ends = np.where(has_event, np.minimum(scores.event_step, last), last)
+
+    run, column = np.nonzero(alarms & (scores.steps >= design.burn_in))
+    begins = scores.steps[run, column].astype(np.float64)
+    following, same = np.full(len(run), np.inf), run[1:] == run[:-1]
+    following[:-1][same] = begins[1:][same]
+    ends = np.minimum(np.minimum(begins + design.horizon, following), risk_ends[run])
+    # Each of the intervals (begin, end] holds the times from one place in `times` to another.
+    upto = [np.searchsorted(times, at, side="right") for at in (begins, np.maximum(begins, ends))]
+    opened, closed = (np.bincount(at, minlength=len(times) + 1) for at in upto)
+    covered = np.cumsum(opened - closed)[which]
+    size = (len(last) - np.searchsorted(np.sort(risk_ends), times))[which]
+
+    # A run whose log ends before its event is in its own risk set all the same.
+    event = scores.event_step[has_event]
+    cut = np.flatnonzero(last[has_event] < event)
+    own, steps = np.flatnonzero(has_event)[cut], scores.steps
+    within = steps[own] >= np.maximum(event[cut] - design.horizon, design.burn_in)[:, None]
+    size[cut] += 1
+    covered[cut] += (alarms[own] & within).any(axis=1)
+    chances = np.full(len(last), np.nan)
+    chances[has_event] = covered / size
+    return chances
 
 
 def shift_chances(

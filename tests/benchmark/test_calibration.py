@@ -261,5 +261,3 @@ class TestJudgement:
             assert (chosen.windows.negative == alone.windows.negative).all()
             assert (chosen.negatives.values == alone.negatives.values).all()
             assert (chosen.alarms(0.10) == whole.alarms(0.10)[rows]).all()
-            assert (chosen.risk_sets.at_risk == alone.risk_sets.at_risk).all()
-            assert (chosen.risk_sets.end == alone.risk_sets.end).all()

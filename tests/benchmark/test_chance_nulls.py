@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from score_builders import design, noise_scores, scores_of
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.nulls import NullRecord, chance, shift_chances, uniform_draws
+from gmb_hf.benchmark.nulls import (
+    NullRecord,
+    chance,
+    risk_set_chances,
+    shift_chances,
+    uniform_draws,
+)
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.design.design import Design
 
@@ -29,6 +35,10 @@ def shift(judgement: Judgement, target: float, n_covered: int) -> NullRecord | N
 
 def risk_set(judgement: Judgement, target: float, n_covered: int) -> NullRecord | None:
     return chance(judgement, target, n_covered).get("risk_set")
+
+
+def at_risk(judgement: Judgement) -> np.ndarray:
+    return risk_set_chances(judgement.evaluation, judgement.alarms(0.05), judgement.design)
 
 
 class TestShift:
@@ -124,18 +134,17 @@ class TestRiskSet:
 
     def test_a_run_that_ended_is_not_at_risk(self) -> None:
         judgement = alarming([*self.values[:2], self.values[2][:6]], [40, 60, None])
-        chances = judgement.risk_sets.share_alarmed(judgement.alarms(0.05))
+        chances = at_risk(judgement)
         assert chances[:2].tolist() == pytest.approx([2 / 3, 0.0])
         assert np.isnan(chances[2])
 
     def test_equal_events_are_in_each_others_risk_sets(self) -> None:
         judgement = alarming([[0, 0, 1, 0, 0], [0] * 5], [40, 40])
-        assert judgement.risk_sets.at_risk.all()
-        assert judgement.risk_sets.share_alarmed(judgement.alarms(0.05)).tolist() == [0.5, 0.5]
+        assert at_risk(judgement).tolist() == [0.5, 0.5]
 
     def test_an_event_in_burn_in_has_no_horizon(self) -> None:
         judgement = alarming(self.values, [40, 60, None], burn_in=50)
-        chances = judgement.risk_sets.share_alarmed(judgement.alarms(0.05))
+        chances = at_risk(judgement)
         assert chances[0] == 0.0
         # Only [50, 60) is left of the second horizon, and nothing alarms there.
         assert chances[1] == 0.0
@@ -155,23 +164,26 @@ class TestRiskSet:
         n_runs = int(rng.integers(1, 6))
         lengths = rng.integers(2, 14, n_runs)
         values = [list((rng.random(n) < 0.3).astype(float)) for n in lengths]
-        events = [None if rng.random() < 0.3 else 10.0 * int(rng.integers(0, n)) for n in lengths]
+        # A run whose log ends before its event is in its own risk set all the same.
+        beyond = 3 * int(rng.random() < 0.2)
+        ends = lengths + beyond
+        events = [None if rng.random() < 0.3 else 10.0 * int(rng.integers(0, n)) for n in ends]
         prereg = design(horizon=30, safe_gap=50, burn_in=int(rng.integers(0, 40)))
         scores = scores_of(values, events)
         judgement = Judgement(scores, None, prereg, dict.fromkeys(prereg.fpr_targets, 1.0))
-        found = judgement.risk_sets.share_alarmed(judgement.alarms(0.05))
+        found = at_risk(judgement)
         for run, event in enumerate(events):
             if event is None:
                 assert np.isnan(found[run])
             else:
-                assert found[run] == pytest.approx(_asked(scores, event, prereg))
+                assert found[run] == _asked(scores, run, event, prereg)
 
 
-def _asked(scores: Scores, event: float, prereg: Design) -> float:
+def _asked(scores: Scores, own: int, event: float, prereg: Design) -> float:
     answers = []
     for run in range(scores.n_runs):
         steps = scores.steps[run][scores.present[run]]
-        if scores.event_step[run] < event or steps[-1] < event:
+        if run != own and (scores.event_step[run] < event or steps[-1] < event):
             continue
         start = max(event - prereg.horizon, prereg.burn_in)
         answers.append(
