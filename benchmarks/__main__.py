@@ -27,6 +27,7 @@ TARGETS: dict[str, Callable[[], Line]] = {
     "T3b": commands.t3b,
     "T4": judging.t4,
     "T5": judging.t5,
+    "T5b": judging.t5b,
     "T6": ranking.t6,
     "T7": processes.t7,
     "T8": commands.t8,

@@ -1,4 +1,4 @@
-"""T4 and T5: what judging costs.
+"""T4, T5 and T5b: what judging costs.
 
 `python -m benchmarks.judging SIDE` measures one side in a process of its own. The shortest of some
 repeats counts: what else the machine does can only add to it.
@@ -14,15 +14,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.harness import Line, side
-from benchmarks.laws import LAWS, noise
+from benchmarks.laws import LAWS, noise, raised
 from gmb_hf.benchmark.calibration import Judgement, spec_threshold
 from gmb_hf.benchmark.diagnostics import diagnose
-from gmb_hf.benchmark.nulls import uniform_draws
+from gmb_hf.benchmark.nulls import risk_set_chances, uniform_draws
 from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.ranking import layer_a
-from gmb_hf.benchmark.scores import NegativeScores
+from gmb_hf.benchmark.scores import NegativeScores, Scores
 from gmb_hf.benchmark.utility import layer_c
 from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import Design
@@ -58,6 +59,34 @@ def t5() -> Line:
         f"diagnostics {found['d']:.2f} s",
     ]
     return Line("T5", f"{found['seconds']:.1f} s", "<= 30 s", passed, details)
+
+
+def t5b() -> Line:
+    """Layers A to D of one score on 10,000 runs x 200 checkpoints: nothing is quadratic in runs."""
+    found = side("judging", "wide")
+    passed = found["seconds"] <= 20 and found["gigabytes"] <= 1.5 and found["equal"]
+    details = [
+        f"peak memory {found['gigabytes']:.2f} GB (target <= 1.5 GB), CPU {found['cpu']:.1f} s, "
+        f"family of {found['family']}, label {found['label']}",
+        f"risk sets of {found['checked']} runs counted by event time and run by run: "
+        + ("equal" if found["equal"] else "WRONG, they differ"),
+    ]
+    return Line("T5b", f"{found['seconds']:.1f} s", "<= 20 s", passed, details)
+
+
+def quadratic_shares(
+    scores: Scores, alarms: NDArray[np.bool_], design: Design
+) -> NDArray[np.float64]:
+    """The risk-set null's chances, asking every run about every event."""
+    shares = np.full(scores.n_runs, np.nan)
+    for own in np.flatnonzero(scores.has_event):
+        event = scores.event_step[own]
+        at_risk = ~(scores.event_step < event) & (scores.last_step >= event)
+        at_risk[own] = True
+        start = max(event - design.horizon, design.burn_in)
+        window = (scores.steps >= start) & (scores.steps < event) & scores.present
+        shares[own] = (alarms & window).any(axis=1)[at_risk].mean()
+    return shares
 
 
 def quadratic_threshold(scores: Sequence[float], target: float) -> float:
@@ -176,5 +205,30 @@ def _many() -> dict[str, float]:
     return {"seconds": seconds, "gigabytes": peak, **parts}
 
 
+def _wide() -> dict[str, Any]:
+    rng, design = np.random.default_rng(0), _design()
+    equal, checked = True, 300
+    for law in LAWS.values():
+        small = noise(law, checked, 200, rng)
+        alarms = small.values >= np.nanquantile(small.values, 0.95)
+        shares = risk_set_chances(small, alarms, design)
+        equal &= np.array_equal(shares, quadratic_shares(small, alarms, design), equal_nan=True)
+    # It passes every layer, so that every member of the family draws its nulls.
+    law = LAWS["autocorrelated"]
+    scores = raised(noise(law, 10_000, 200, rng), 8.0, over=design.horizon)
+    begun, cpu = time.perf_counter(), time.process_time()
+    found = judge(Judgement(scores, None, design))
+    return {
+        "seconds": time.perf_counter() - begun,
+        "cpu": time.process_time() - cpu,
+        "gigabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2,
+        "family": found.layer_D.family_size,
+        "label": found.label,
+        "equal": equal,
+        "checked": checked,
+    }
+
+
 if __name__ == "__main__":
-    print(json.dumps({"one": _one, "scan": _scan, "many": _many}[sys.argv[1]]()))
+    sides = {"one": _one, "scan": _scan, "many": _many, "wide": _wide}
+    print(json.dumps(sides[sys.argv[1]]()))

@@ -39,6 +39,7 @@ def generator(seed: int, stream: int) -> np.random.Generator:
 # A resample is a row of weights, the number of times that each run was drawn, so that every
 # statistic of all resamples is one matrix product.
 
+_CHUNK = 4_000_000  # numbers held at once
 BOOTSTRAP, BINOMIAL = "run bootstrap", "exact binomial"
 _BOOTSTRAP_STREAM = 1
 
@@ -93,20 +94,26 @@ def quantile_intervals(
 ) -> tuple[NDArray[np.float64], ...]:
     """Each quantile of `values` [n] in every resample (weights [draws, n]) that is not empty.
 
-    The linear quantile of numpy, of the resample written out: position (N - 1) q.
+    NaN is no value. The linear quantile of numpy, of the resample written out: position (N - 1) q.
     """
-    order = np.argsort(values, kind="stable")
-    ranked = values[order]
-    upto = np.cumsum(weights[:, order], axis=1)
-    upto = upto[upto[:, -1] > 0]
+    order = np.argsort(values, kind="stable")[: np.count_nonzero(~np.isnan(values))]
+    ranked, n = values[order], len(order)
     found = []
-    for quantile in quantiles:
-        position = (upto[:, -1] - 1) * quantile
+    step = max(1, _CHUNK // max(1, n))
+    for start in range(0, len(weights), step):
+        upto = np.cumsum(weights[start : start + step, order], axis=1)
+        upto = upto[upto[:, -1] > 0]
+        # Rows one above the other, so that one search finds a place in each of them.
+        base = np.arange(len(upto)) * (upto.max(initial=0.0) + 1)
+        total, stacked = upto[:, -1].copy(), (upto + base[:, None]).ravel()
+        position = (total - 1) * np.array(quantiles)[:, None]
         floor = np.floor(position)
-        low = ranked[(upto <= floor[:, None]).sum(axis=1)]
-        high = ranked[(upto <= np.ceil(position)[:, None]).sum(axis=1)]
+        low, high = (
+            ranked[np.searchsorted(stacked, at + base, side="right") - np.arange(len(upto)) * n]
+            for at in (floor, np.ceil(position))
+        )
         found.append(low + (position - floor) * (high - low))
-    return tuple(found)
+    return tuple(np.concatenate(found, axis=1))
 
 
 def percentile_interval(draws: NDArray[np.float64]) -> IntervalRecord | None:
@@ -227,7 +234,6 @@ def meets_separation_rule(first: Sequence[float], second: Sequence[float]) -> bo
 
 # Whether two models differ on the same items: tests that need no normal distribution.
 
-_CHUNK = 4_000_000  # numbers held at once
 # Sums of one set of numbers in another order differ by rounding; they count as equal.
 _ROUNDING = 1e-9
 

@@ -279,16 +279,18 @@ class Judgement:
             thresholds=locked,
         )
 
-    def with_horizon(self, design: Design) -> Judgement:
+    def with_horizon(self, design: Design, windows: Windows | None = None) -> Judgement:
         """The same judgement by a design that differs in what is positive, and only there.
 
         Negative windows end at the safe gap, so that they, the thresholds found on them and the
-        alarms that these raise stay what they are.
+        alarms that these raise stay what they are. `windows` are the labels, where they are known.
         """
         changed = replace(self, design=design)
         changed.__dict__.update(
             negatives=self.negatives, calibrated=self.calibrated, _alarms=self._alarms
         )
+        if windows is not None:
+            changed.__dict__["windows"] = windows
         return changed
 
     def select(self, rows: NDArray[Any]) -> Judgement:

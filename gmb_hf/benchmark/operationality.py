@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,14 +178,10 @@ def layer_b(judgement: Judgement, *, intervals: bool = True) -> LayerBRecord:
     Without `intervals` there are none, and the states follow the points.
     """
     design, negatives = judgement.design, judgement.negatives
-    certificate, fpr_min = _floor(judgement)
+    certificate, fpr_min, floor = _floor(judgement)
     achieved = tuple(
         _target(judgement, target, certificate, intervals) for target in design.fpr_targets
     )
-    floor = fpr_min is not None and fpr_min > design.fpr_floor_max + _SLACK
-    if judgement.strict and certificate is not None:
-        floor &= certificate.tied
-        floor |= certificate.forbids(min(design.fpr_targets) + design.fpr_eps)
     ok_targets = sum(bool(result.x_met) for result in achieved)
     controllable = ok_targets >= design.min_targets_ok
     return LayerBRecord(
@@ -204,43 +200,68 @@ def layer_b(judgement: Judgement, *, intervals: bool = True) -> LayerBRecord:
     )
 
 
+def passes(judgement: Judgement) -> bool:
+    """`x_passed` of layer B, by the points, without the record: layer D asks for it often."""
+    certificate, _, floor = _floor(judgement)
+    targets, least = judgement.design.fpr_targets, judgement.design.min_targets_ok
+    met = (_point(judgement, target, certificate).met for target in targets)
+    return not floor and sum(met) >= least
+
+
 def pass_line(target: float, eps: float) -> float:
     """The highest rate that meets a target in `strict`: f + min(eps, f/2)."""
     return target + min(eps, target / 2)
 
 
+class _Point(NamedTuple):
+    """One target on the held-out negatives, without an interval."""
+
+    false: NDArray[np.int64]
+    rates: NDArray[np.float64]
+    achieved: float | None
+    pooled: float | None
+    finite: bool  # every threshold
+    able: bool  # whether it could be met at all, and
+    met: bool
+
+
+def _point(judgement: Judgement, target: float, certificate: FloorRecord | None) -> _Point:
+    counts, eps = judgement.negatives.counts, judgement.design.fpr_eps
+    false, rates = run_rates(judgement, target)
+    achieved = pooled = None
+    if counts.any():
+        pooled = float(false.sum() / counts.sum())
+        achieved = float(rates.sum() / (counts > 0).sum()) if judgement.strict else pooled
+    calibrated = judgement.calibrated
+    finite = math.isfinite(calibrated.deployed[target])
+    finite &= bool(np.isfinite(calibrated.thresholds[target]).all())
+    if judgement.strict:
+        able = finite and certificate is not None and not certificate.forbids(target)
+        met = able and achieved is not None and achieved <= pass_line(target, eps) + _SLACK
+    else:
+        able = True
+        met = achieved is not None and abs(achieved - target) <= eps + _SLACK
+    return _Point(false, rates, achieved, pooled, finite, able, met)
+
+
 def _target(
     judgement: Judgement, target: float, certificate: FloorRecord | None, intervals: bool
 ) -> AchievedRecord:
-    counts, eps = judgement.negatives.counts, judgement.design.fpr_eps
-    known = counts > 0
-    false, rates = run_rates(judgement, target)
-    achieved = pooled = interval = None
-    if known.any():
-        pooled = float(false.sum() / counts.sum())
-        achieved = float(rates.sum() / known.sum()) if judgement.strict else pooled
-        interval = rate_interval(judgement, false, rates) if intervals else None
-
-    calibrated, m = judgement.calibrated, judgement.calibrated.n_runs
-    tau = calibrated.deployed[target]
-    finite = math.isfinite(tau) and bool(np.isfinite(calibrated.thresholds[target]).all())
+    false, rates, achieved, pooled, finite, able, met = _point(judgement, target, certificate)
+    known = intervals and achieved is not None
+    interval = rate_interval(judgement, false, rates) if known else None
+    m = judgement.calibrated.n_runs
     few_runs = judgement.strict and not finite and m is not None and m < runs_needed(target)
-    state: State
+    state: State = "met" if met else "missed"
     if judgement.strict:
-        able = finite and certificate is not None and not certificate.forbids(target)
-        line = pass_line(target, eps) + _SLACK
-        met = able and achieved is not None and achieved <= line
-        state = "met" if met else "missed"
+        line = pass_line(target, judgement.design.fpr_eps) + _SLACK
         straddles = able and interval is not None and interval.low <= line < interval.high
         if straddles or achieved is None or few_runs:
             state = "straddles"
-    else:
-        met = achieved is not None and abs(achieved - target) <= eps + _SLACK
-        state = "met" if met else "missed"
     return AchievedRecord(
         target=target,
         achieved=achieved,
-        x_threshold=tau,
+        x_threshold=judgement.calibrated.deployed[target],
         x_answer="THRESHOLD" if finite else "ABSTAIN",
         x_achieved_pooled=pooled,
         x_interval=interval,
@@ -255,21 +276,30 @@ def _target(
     )
 
 
-def _floor(judgement: Judgement) -> tuple[FloorRecord | None, float | None]:
-    """The certificate, and the least rate over targets among finite thresholds that alarm."""
-    negatives = judgement.negatives
+def _floor(judgement: Judgement) -> tuple[FloorRecord | None, float | None, bool]:
+    """The certificate, the least rate over targets among finite thresholds that alarm, and whether
+    there is a floor."""
+    negatives, design = judgement.negatives, judgement.design
     if not negatives.n_windows:
-        return None, None
-    rates = judgement.achievable_rates
-    distances = {target: np.abs(rates - target) for target in judgement.design.fpr_targets}
-    # `rates` ascends, so that the first of equal distances is the smaller rate.
-    nearest = [rates[np.argmax(x <= x.min() + _SLACK)] for x in distances.values()]
+        return None, None, False
+    rates, gaps, nearest = judgement.achievable_rates, {}, []
+    for target in design.fpr_targets:
+        # The two around it: `rates` ascends, and of equal distances the smaller rate counts.
+        above = min(int(np.searchsorted(rates, target)), len(rates) - 1)
+        gap = float(np.abs(rates[max(above - 1, 0) : above + 1] - target).min())
+        gaps[repr(float(target))] = gap
+        nearest.append(rates[np.searchsorted(rates, target - gap - _SLACK)])
     tied = int(negatives.windows_at_or_above[0])
     certificate = FloorRecord(
         f_min_pos=float(rates[rates > 0][0]),
-        gaps={repr(float(target)): float(x.min()) for target, x in distances.items()},
+        gaps=gaps,
         tied_value=float(negatives.distinct[0]) if tied > 1 else None,
         tied_windows=tied,
         zero_reached=bool(rates[0] == 0),
     )
-    return certificate, float(min(nearest))
+    fpr_min = float(min(nearest))
+    floor = fpr_min > design.fpr_floor_max + _SLACK
+    if judgement.strict:
+        floor &= certificate.tied
+        floor |= certificate.forbids(min(design.fpr_targets) + design.fpr_eps)
+    return certificate, fpr_min, floor

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.nulls import chance, largest_p
-from gmb_hf.benchmark.operationality import layer_b
+from gmb_hf.benchmark.operationality import passes
 from gmb_hf.benchmark.records import RANK_ONLY, SUPPORTED, Label
 from gmb_hf.benchmark.utility import shortfalls, warnings_at
 from gmb_hf.documents import Count, Many, Number, OpenSection
@@ -50,7 +50,9 @@ def layer_d(judgement: Judgement, variants: Mapping[str, Judgement] | None = Non
     none for a score that has no window.
     """
     central = point_verdict("central", judgement)
-    members = tuple(point_verdict(name, one) for name, one in family(judgement, variants or {}))
+    found = [point_verdict(name, one) for name, one in family(judgement, variants or {})]
+    settings = list(dict.fromkeys(member.name.split(",")[0] for member in found))
+    members = tuple(sorted(found, key=lambda member: settings.index(member.name.split(",")[0])))
     flipped = [member for member in members if member.label != central.label]
     return LayerDRecord(
         family_size=len(members),
@@ -65,14 +67,16 @@ def layer_d(judgement: Judgement, variants: Mapping[str, Judgement] | None = Non
 def point_verdict(name: str, judgement: Judgement) -> MemberRecord:
     """The label that the point estimates alone give: supported if B and C pass, else not."""
     primary, n_events = judgement.design.primary_fpr, judgement.n_events
-    operable = bool(layer_b(judgement, intervals=False).x_passed)
-    useful = False
+    operable, useful = passes(judgement), False
     warned = warnings_at(judgement, primary) if operable and n_events else None
     if warned is not None and warned.covered.any():
         n_covered = int(warned.covered.sum())
         lead = float(np.median(warned.lead[warned.covered]))
-        p_value = largest_p(chance(judgement, primary, n_covered)) if judgement.strict else None
-        useful = not shortfalls(judgement, n_covered / n_events, lead, p_value)
+        # The nulls are drawn only where nothing else stands against it.
+        useful = not shortfalls(judgement, n_covered / n_events, lead, 0.0)
+        if useful and judgement.strict:
+            p_value = largest_p(chance(judgement, primary, n_covered))
+            useful = not shortfalls(judgement, n_covered / n_events, lead, p_value)
     label = SUPPORTED if useful else RANK_ONLY
     return MemberRecord(name=name, label=label, layer_b_pass=operable)
 
@@ -82,32 +86,37 @@ def family(
 ) -> Iterator[tuple[str, Judgement]]:
     """Every member with its name, e.g. "window=150,smooth=3,without=2"."""
     groups = run_groups(judgement.evaluation.n_runs, judgement.design.run_groups)
-    for name, whole in _with_all_runs(judgement, variants):
+    for smooth, settings in _with_all_runs(judgement, variants):
         for left_out in range(int(groups.max()) + 1):
             kept = np.flatnonzero(groups != left_out)
-            if len(kept):
-                yield f"{name},without={left_out}", whole.select(kept)
-            else:
-                yield name, whole
+            if not len(kept):
+                yield from ((f"{name},smooth={smooth}", one) for name, one in settings.items())
+                continue
+            # What the settings share is chosen and counted once.
+            part = next(iter(settings.values())).select(kept)
+            for name, one in settings.items():
+                member = part.with_horizon(one.design, one.windows.select(kept))
+                yield f"{name},smooth={smooth},without={left_out}", member
 
 
 def _with_all_runs(
     judgement: Judgement, variants: Mapping[str, Judgement]
-) -> Iterator[tuple[str, Judgement]]:
-    """The members before runs are left out: each setting with each smoothing."""
+) -> Iterator[tuple[int, dict[str, Judgement]]]:
+    """Each smoothing, and the settings by name; those given at once differ in the horizon only."""
     design = judgement.design
     for setting, variant in variants.items():
-        for checkpoints in design.smoothing_sweep:
-            yield f"{setting},smooth={checkpoints}", variant.smoothed(checkpoints)
+        for smooth in design.smoothing_sweep:
+            yield smooth, {setting: variant.smoothed(smooth)}
     if variants:
         return
-    smoothed = {smooth: judgement.smoothed(smooth) for smooth in design.smoothing_sweep}
     horizons = {min(round(design.horizon * x), design.safe_gap - 1) for x in _HORIZON_FACTORS}
-    for horizon in sorted(horizons):
-        lead = design.lead_least * min(horizon / design.horizon, 1)
-        changed = design.replace(horizon=horizon, lead_time_median_min=lead)
-        for smooth, one in smoothed.items():
-            yield f"horizon={horizon},smooth={smooth}", one.with_horizon(changed)
+    for smooth in design.smoothing_sweep:
+        one, settings = judgement.smoothed(smooth), {}
+        for horizon in sorted(horizons):
+            lead = design.lead_least * min(horizon / design.horizon, 1)
+            changed = design.replace(horizon=horizon, lead_time_median_min=lead)
+            settings[f"horizon={horizon}"] = one.with_horizon(changed)
+        yield smooth, settings
 
 
 def run_groups(n_runs: int, n_groups: int) -> NDArray[np.int64]:

@@ -220,12 +220,9 @@ def _share_interval(judgement: Judgement, chosen: NDArray[np.bool_]) -> Interval
 
 
 def _lead_intervals(judgement: Judgement, warned: Warned) -> dict[str, IntervalRecord]:
-    rows = np.flatnonzero(warned.covered)
-    if not len(rows):
+    if not warned.covered.any():
         return {}
-    q05, q25, median, q75, q95 = quantile_intervals(
-        warned.lead[rows], _TAILS, _weights(judgement)[:, rows]
-    )
+    q05, q25, median, q75, q95 = quantile_intervals(warned.lead, _TAILS, _weights(judgement))
     draws = {"median": median, "iqr": q75 - q25, "q05": q05, "q95": q95}
     intervals = {name: percentile_interval(values) for name, values in draws.items()}
     return {name: interval for name, interval in intervals.items() if interval is not None}
