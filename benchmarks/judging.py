@@ -206,7 +206,8 @@ def _many() -> dict[str, float]:
 
 
 def _wide() -> dict[str, Any]:
-    rng, design = np.random.default_rng(0), _design()
+    rng = np.random.default_rng(0)
+    design = Design.minimal(horizon=400, safe_gap=500, w_event=10, burn_in=100)
     equal, checked = True, 300
     for law in LAWS.values():
         small = noise(law, checked, 200, rng)

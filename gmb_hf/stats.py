@@ -101,15 +101,21 @@ def quantile_intervals(
     found = []
     step = max(1, _CHUNK // max(1, n))
     for start in range(0, len(weights), step):
-        upto = np.cumsum(weights[start : start + step, order], axis=1)
-        upto = upto[upto[:, -1] > 0]
+        upto = np.take(weights[start : start + step], order, axis=1)
+        np.cumsum(upto, axis=1, out=upto)
+        if not upto[:, -1].all():
+            upto = upto[upto[:, -1] > 0]
+        total = upto[:, -1].copy()
         # Rows one above the other, so that one search finds a place in each of them.
-        base = np.arange(len(upto)) * (upto.max(initial=0.0) + 1)
-        total, stacked = upto[:, -1].copy(), (upto + base[:, None]).ravel()
+        row = np.arange(len(upto))
+        base = row * (total.max(initial=0.0) + 1)
+        upto += base[:, None]
         position = (total - 1) * np.array(quantiles)[:, None]
         floor = np.floor(position)
         low, high = (
-            ranked[np.searchsorted(stacked, at + base, side="right") - np.arange(len(upto)) * n]
+            ranked[
+                np.searchsorted(upto.ravel(), at + base, side="right") - np.arange(len(upto)) * n
+            ]
             for at in (floor, np.ceil(position))
         )
         found.append(low + (position - floor) * (high - low))
