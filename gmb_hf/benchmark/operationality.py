@@ -282,7 +282,8 @@ def _floor(judgement: Judgement) -> tuple[FloorRecord | None, float | None, bool
     negatives, design = judgement.negatives, judgement.design
     if not negatives.n_windows:
         return None, None, False
-    rates, gaps, nearest = judgement.achievable_rates, {}, []
+    rates, nearest = judgement.achievable_rates, []
+    gaps: dict[str, float | None] = {}
     for target in design.fpr_targets:
         # The two around it: `rates` ascends, and of equal distances the smaller rate counts.
         above = min(int(np.searchsorted(rates, target)), len(rates) - 1)
