@@ -390,13 +390,15 @@ def operationality(judgement: Judgement, per_run: bool) -> Flat:
 def utility(judgement: Judgement, per_run: bool) -> Flat:
     """Layer C: `coverage@f`, `lead_time_median@f`, `lead_time_iqr@f`, `lead_time_success@f`.
 
-    The interquartile range is q75 - q25. Per run: `covered_per_run@f` (False also where there is no
-    event), `lead_time_per_run@f`.
+    Also `lead_time_q05@f` and `lead_time_q95@f`; the interquartile range is q75 - q25. Per run:
+    `covered_per_run@f` (False also where there is no event), `lead_time_per_run@f`.
     """
     flat: Flat = {}
     for point in layer_c(judgement).at_fpr:
         for name in ("coverage", "lead_time_median", "lead_time_iqr", "lead_time_success"):
             flat[_at(name, point.fpr)] = getattr(point, name)
+        for name in ("lead_time_q05", "lead_time_q95"):
+            flat[_at(name, point.fpr)] = getattr(point, f"x_{name}")
     if per_run:
         for target in judgement.design.fpr_targets:
             warned = warnings_at(judgement, target)

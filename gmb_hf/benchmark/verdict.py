@@ -313,7 +313,9 @@ class Measured:
         if not faults:
             return verdict(SUPPORTED, (), f"May raise an alarm: {case.supported()}.")
         if not has_ranking_signal(self.layer_a):
-            faults = (*faults, "no_ranking_signal")
+            below = (self.layer_a.auc or 1.0) < 0.5
+            worst = ("no_ranking_signal",)
+            faults = (*worst, *faults) if below else (*faults, *worst)
         clauses = "; ".join(map(case.clause, faults))
         # The first stratum that passes everything is the scope.
         for part in strata:

@@ -73,6 +73,8 @@ def utility_at_fpr(results: Results) -> Table:
         Column("lead_time_median", steps, take="worth.lead_time_median"),
         Column("lead_time_IQR", steps, take="worth.lead_time_iqr"),
         Column("lead_time_success", number, take="worth.lead_time_success"),
+        Column("lead_time_q05", steps, take="worth.x_lead_time_q05"),
+        Column("lead_time_q95", steps, take="worth.x_lead_time_q95"),
         Column("coverage_low", number, take="worth.x_coverage_interval.low"),
         Column("coverage_high", number, take="worth.x_coverage_interval.high"),
         *(

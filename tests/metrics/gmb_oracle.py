@@ -85,13 +85,15 @@ class Oracle:
             "coverage": len(leads) / events if events else None,
             "lead_time_median": statistics.median(leads) if leads else None,
             "lead_time_iqr": quantile(leads, 3) - quantile(leads, 1) if leads else None,
+            "lead_time_q05": quantile(leads, 0.2) if leads else None,
+            "lead_time_q95": quantile(leads, 3.8) if leads else None,
             "lead_time_success": (
                 sum(lead >= lead_target for lead in leads) / events if events else None
             ),
         }
 
 
-def quantile(values: list[float], quarter: int) -> float:
+def quantile(values: list[float], quarter: float) -> float:
     """The linear quartile of sorted values."""
     if len(values) == 1:
         return values[0]

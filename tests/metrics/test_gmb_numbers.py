@@ -102,6 +102,8 @@ def test_a_case_by_hand() -> None:
         "lead_time_median@0.1": 2.5,
         "lead_time_iqr@0.1": 1.5,
         "lead_time_success@0.1": 0.5,
+        "lead_time_q05@0.1": pytest.approx(1.15),
+        "lead_time_q95@0.1": pytest.approx(3.85),
     }
 
 
@@ -216,6 +218,8 @@ def test_the_metrics_say_what_an_evaluation_says(log: RunLog, column: str, proto
     for point in record.layer_C.at_fpr:
         for name in ("coverage", "lead_time_median", "lead_time_iqr", "lead_time_success"):
             assert found[f"{name}@{point.fpr}"] == getattr(point, name)
+        assert found[f"lead_time_q05@{point.fpr}"] == point.x_lead_time_q05
+        assert found[f"lead_time_q95@{point.fpr}"] == point.x_lead_time_q95
     for name in ("pass_rate", "label_flip_rate", "family_size"):
         assert found[name] == getattr(layer_d, name)
     assert found["label"] == record.label
