@@ -94,7 +94,7 @@ class Oracle:
 
 
 def quantile(values: list[float], quarter: float) -> float:
-    """The linear quartile of sorted values."""
+    """The linear quantile of sorted values, at so many quarters."""
     if len(values) == 1:
         return values[0]
-    return statistics.quantiles(values, n=4, method="inclusive")[quarter - 1]
+    return statistics.quantiles(values, n=20, method="inclusive")[round(5 * quarter) - 1]
