@@ -99,8 +99,8 @@ def _design_sentences(design: Design) -> tuple[str, ...]:
         f"Stability is judged over windows of {_listed(design.window_sweep)} steps where a score "
         "has a window of its own, over .8, 1 and 1.25 times the horizon where it has none; "
         f"trailing means of {_listed(design.smoothing_sweep)} checkpoints, and "
-        f"{design.run_groups} groups of runs left out in turn. Each such variant gets a point verdict: layers B and C, without "
-        "intervals and without the rule on few events.",
+        f"{design.run_groups} groups of runs left out in turn. Each such variant gets a "
+        "point verdict: layers B and C, without intervals and without the rule on few events.",
         f"The protocol is strict: coverage must beat every chance null, {design.null_draws:,} "
         f"draws of each, at p <= {design.alpha_per_look:g}, adjusted over all candidates (Holm); "
         f"intervals rest on {design.bootstrap_draws:,} bootstrap draws; the seed of all draws is "

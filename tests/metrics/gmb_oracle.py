@@ -67,6 +67,8 @@ class Oracle:
 
     def fpr_min(self, targets: list[float]) -> float:
         rates = [self.rate(tau) for tau in set(self.quiet)]
+        if max(self.risky, default=-math.inf) > max(self.quiet):
+            rates.append(Fraction(0))  # of a threshold above every negative
         nearest = [min(rates, key=lambda r: (abs(r - Fraction(str(f))), r)) for f in targets]
         return float(min(nearest))
 
