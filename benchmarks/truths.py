@@ -15,6 +15,7 @@ from benchmarks.harness import Line
 from benchmarks.laws import LAWS, Law, draws, noise, with_events
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.nulls import chance, largest_p
+from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.utility import warnings_at
 from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import Design
@@ -71,7 +72,7 @@ def _panel(law: Law, seed: int) -> bool:
     rng = np.random.default_rng([21, seed])
     explore = noise(law, 50, CHECKPOINTS, rng, "explore")
     held_out = noise(law, 64, CHECKPOINTS, rng)
-    return judge(Judgement(held_out, explore, _DESIGN)).x_alarm_eligible
+    return judge(Judgement(held_out, explore, _DESIGN)).label == SUPPORTED
 
 
 def _lock(seed: int) -> tuple[float, float]:

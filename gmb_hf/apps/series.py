@@ -148,7 +148,7 @@ def _verdict(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> None:
     axes.hist(rates, bins=20, range=(0, max(0.2, float(rates.max(initial=0)))), color=BLUE)
     axes.axvline(judgement.design.primary_fpr, color=VERMILION)
     xlabel = "false positive rate of a run, and the budget"
-    axes.set(title=results["label"], xlabel=xlabel, ylabel="runs")
+    axes.set(title=f"{results['label']}, exploratory", xlabel=xlabel, ylabel="runs")
     rate_axis(axes.xaxis)
 
 
@@ -174,7 +174,7 @@ _SETTINGS = (
     Setting("lead_time_target", 50, info="steps of warning"),
     Setting("lead_time_median_min", 20, info="for the verdict"),
     Setting("calibration", _BY_PROTOCOL, (_BY_PROTOCOL, "in_sample", "cross_run"), info=_WHERE),
-    Setting("protocol", "v0.4", ("v0.4", "strict"), info="of the benchmark"),
+    Setting("protocol", "strict", ("strict", "v0.4"), info="of the benchmark"),
 )
 
 

@@ -164,9 +164,14 @@ def _evaluate(
                 one = prepared.judgement(entry, window=window, explore=explore)
             variants.setdefault(entry.name, {})[f"window={window}"] = one
     judged = judge_all(
-        judgements, variants, controls=CONTROLS, facts=prepared.facts, on_done=on_done
+        judgements,
+        variants,
+        controls=CONTROLS,
+        facts=prepared.facts,
+        declared={entry.name: entry.declaration for entry in entries},
+        locked=lock is not None,
+        on_done=on_done,
     )
-    records = [judged[entry.name].declared(**entry.declaration) for entry in entries]
     # Of all scores but ensembles, which calibrate on fewer runs; the controls are among them.
     usual = next(entry.name for entry in entries if entry.indicator.family != ENSEMBLE)
     calibrated = judgements[usual].calibrated
@@ -176,7 +181,7 @@ def _evaluate(
         budgets = {f"{target:g}": effective_budget(target, m) for target in design.fpr_targets}
     step_of = dict(zip(events.runs, events.step.tolist(), strict=True))
     results = Results.assemble(
-        records,
+        [judged[entry.name] for entry in entries],
         log,
         [step_of.get(run, math.nan) for run in log.runs],
         design=design,

@@ -24,8 +24,8 @@ INCONCLUSIVE: Label = "INCONCLUSIVE"
 SCOPE_LIMITED: Label = "SCOPE_LIMITED"
 LABELS = (SUPPORTED, RANK_ONLY, UNSTABLE, INCONCLUSIVE, SCOPE_LIMITED)
 
-NO_EVENT = "no held-out run has an event"
-NO_NEGATIVE = "no held-out run has a negative window"
+NO_EVENT = "no judged run has an event"
+NO_NEGATIVE = "no judged run has a negative window"
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
 from gmb_hf._version import __version__
 from gmb_hf.benchmark.records import SUPPORTED
-from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.benchmark.verdict import AGAINST_ALARM, IndicatorRecord, against_alarm
 from gmb_hf.design.design import Design
 from gmb_hf.design.lock import Lock
 from gmb_hf.documents import (
@@ -265,10 +265,12 @@ class Results(OpenSection):
         if twice is not None:
             raise ValueError(f"indicators: the name {twice!r} is used twice")
         for place, item in enumerate(self.indicators):
+            where = f"indicators[{place}].x_alarm_eligible is true"
             if item.label != SUPPORTED and item.x_alarm_eligible:
-                raise ValueError(
-                    f"indicators[{place}].x_alarm_eligible is true, the label is {item.label}"
-                )
+                raise ValueError(f"{where}, the label is {item.label}")
+            against = against_alarm(item, self.x_protocol, locked=self.locked)
+            if item.x_alarm_eligible and against:
+                raise ValueError(f"{where}, but {AGAINST_ALARM[against[0]]}")
             if item.label == SUPPORTED and self.x_protocol == "compat":
                 raise ValueError(
                     f"indicators[{place}].label is {item.label}, which x_protocol compat cannot "
@@ -323,6 +325,13 @@ class Results(OpenSection):
     def plain(self) -> dict[str, Any]:
         """The whole file as plain data; nulls stay, since they say that a number is missing."""
         return dict(json_like(self.model_dump(mode="python")))
+
+    @property
+    def locked(self) -> bool:
+        """Whether runs were judged by a lock; without one an evaluation is exploratory."""
+        source, calibration = self.x_provenance, self.x_calibration
+        by_lock = calibration is not None and calibration.method == "locked"
+        return by_lock and source is not None and source.lock_hash is not None
 
     @property
     def design(self) -> Design | None:
@@ -561,7 +570,7 @@ class Check(NamedTuple):
 
 
 def definition_of_done(results: Results, folder: str | Path | None = None) -> tuple[Check, ...]:
-    """The four requirements; a run is acceptable only if all of them hold.
+    """The requirements, a lock before the evaluation among them; a run is acceptable if all hold.
 
     `folder` is where the results file lies, for a look into its summary table; without, a stated
     path must do.
@@ -598,6 +607,11 @@ def definition_of_done(results: Results, folder: str | Path | None = None) -> tu
         Check(
             "A single summary table exists",
             *_summary_table(results.tables.gate_summary_path, folder, names),
+        ),
+        Check(
+            "Design and thresholds frozen before evaluation",
+            results.locked,
+            "by a lock" if results.locked else "no lock: this evaluation is exploratory",
         ),
     )
 

@@ -28,7 +28,7 @@ from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog
 
 CALIBRATIONS = ("in_sample", "cross_run", "locked")
-PROTOCOLS = ("v0.4", "strict")
+PROTOCOLS = ("strict", "v0.4")
 
 # What a series alone has no use for: it is one score, whose runs and events are known.
 _SECTIONS_LEFT_OUT = ("meta", "boundary", "event", "candidates", "reporting")
@@ -63,12 +63,12 @@ Args:
     fpr_floor_max: what the least reachable rate may be; default 0.20.
     min_targets_ok: how many targets must be met; default 2.
     lead_time_target: a warning so many steps ahead is a success; default a quarter of the horizon.
-    calibration: where thresholds come from: "in_sample", the negative windows that are then
-        measured (default); "cross_run", those of other runs (default under strict); "locked", from
-        `thresholds`.
+    calibration: where thresholds come from: "cross_run", the negative windows of other runs
+        (default); "in_sample", those that are then measured (default under v0.4, and only there);
+        "locked", from `thresholds`.
     thresholds: target -> threshold, e.g. those found on earlier runs.
-    protocol: "v0.4" (default), the specification to the letter; or "strict", whose thresholds
-        are conformal over runs and whose verdict must beat chance.
+    protocol: "strict" (default), whose thresholds are conformal over runs and whose verdict must
+        beat chance; or "v0.4", the specification to the letter.
     return_per_run: add lists with a value for each run; default False.
     More, for the verdict (defaults in brackets): primary_fpr [0.05, else the first target],
         coverage_min [0.30], lead_time_median_min [one checkpoint], max_label_flip_rate [0.20],
@@ -116,7 +116,7 @@ def read_settings(settings: Mapping[str, Any]) -> Settings:
             "(horizon), and from how many on it is a false alarm (safe_gap > horizon)"
         )
     given = {name: _plain(settings[name]) for name in DESIGN if settings.get(name) is not None}
-    given["protocol"] = choose("protocol", str(settings.get("protocol") or "v0.4"), PROTOCOLS)
+    given["protocol"] = choose("protocol", str(settings.get("protocol") or PROTOCOLS[0]), PROTOCOLS)
     method = _calibration(settings)
     targets = given.get("fpr_targets")
     if isinstance(targets, list) and targets:
@@ -148,7 +148,7 @@ def read_settings(settings: Mapping[str, Any]) -> Settings:
 
 
 def _calibration(settings: Mapping[str, Any]) -> str:
-    strict = settings.get("protocol") == "strict"
+    strict = str(settings.get("protocol") or PROTOCOLS[0]) == "strict"
     locked = settings.get("thresholds") is not None
     usual = "locked" if locked else "cross_run" if strict else "in_sample"
     method = choose("calibration", str(settings.get("calibration") or usual), CALIBRATIONS)
@@ -429,6 +429,8 @@ def robustness(judgement: Judgement, per_run: bool) -> Flat:
 def verdict(judgement: Judgement, per_run: bool) -> Flat:
     """The verdict: `label`, `alarm_eligible`, `reasons` (codes, joined by ", "), `sentence`.
 
+    A call has no lock, so that its verdict is exploratory and `alarm_eligible` is always False.
+
     Per run, at the primary target: `first_alarm_per_run`, the step of the first alarm from burn-in
     to t*, and `false_alarms_per_run`.
     """
@@ -437,7 +439,7 @@ def verdict(judgement: Judgement, per_run: bool) -> Flat:
         "label": concluded.label,
         "alarm_eligible": concluded.x_alarm_eligible,
         "reasons": ", ".join(concluded.x_reasons),
-        "sentence": concluded.x_sentence,
+        "sentence": f"Exploratory, without a lock. {concluded.x_sentence}",
     }
     if per_run:
         target = judgement.design.primary_fpr

@@ -188,6 +188,8 @@ def judge_all(
     *,
     controls: Collection[str] = (),
     facts: Facts | None = None,
+    declared: Mapping[str, Mapping[str, Any]] | None = None,
+    locked: bool = False,
     on_done: Callable[[str], None] | None = None,
 ) -> dict[str, IndicatorRecord]:
     """Judge every candidate of a lock, p-values Holm-adjusted over all of them.
@@ -201,6 +203,8 @@ def judge_all(
         controls: names that stand in the tables for comparison and are no candidates; each is
             adjusted as if it alone had been added to the family.
         facts: as in `judge`.
+        declared: what is declared of a score by name, as keywords of `IndicatorRecord.declared`.
+        locked: whether a lock fixed design and thresholds; without, no score may raise an alarm.
         on_done: called with the name of each score that is measured.
     """
     scores = {}
@@ -216,8 +220,60 @@ def judge_all(
             own = holm([*family, *score.p_values])[len(family) :]
         else:
             own = [next(adjusted) for _ in score.p_values]
-        found[name] = score.conclude(*own).declared(name)
+        record = score.conclude(*own).declared(**{"name": name, **(declared or {}).get(name, {})})
+        found[name] = with_eligibility(record, score.judgement.design.protocol, locked=locked)
     return found
+
+
+# Whether a score may raise an alarm: decided here, and nowhere else.
+
+DESIGN_FAULT = "events_too_early"
+"""Reason code: before most events no alarm can come, whatever the score."""
+
+AGAINST_ALARM = {
+    "not_locked": "exploratory: no lock fixed the design beforehand",
+    "not_strict": "only protocol strict asks for more than chance gives",
+    "control": "it is a control",
+    "oracle": "it sees test labels: an oracle",
+    DESIGN_FAULT: "the design is at fault",
+}
+"""What forbids an alarm whatever the label, by reason code."""
+
+
+def against_alarm(item: IndicatorRecord, protocol: str | None, *, locked: bool) -> tuple[str, ...]:
+    """The codes of `AGAINST_ALARM` that hold for a score of an evaluation."""
+    holds = (
+        not locked,
+        protocol != "strict",
+        item.family == "control",
+        bool(item.x_sees_test_labels),
+        DESIGN_FAULT in item.x_reasons,
+    )
+    return tuple(code for code, forbids in zip(AGAINST_ALARM, holds, strict=True) if forbids)
+
+
+def with_eligibility(
+    item: IndicatorRecord, protocol: str | None, *, locked: bool
+) -> IndicatorRecord:
+    """The record with `x_alarm_eligible`, and with the reasons and the sentence that belong to it.
+
+    Eligible is what is SUPPORTED_FOR_ALARM and has nothing of `AGAINST_ALARM` against it.
+    """
+    codes = against_alarm(item, protocol, locked=locked)
+    sentence, supported = item.x_sentence, item.label == SUPPORTED
+    if supported and codes:
+        why = "; ".join(AGAINST_ALARM[code] for code in codes)
+        refused = f"Passes every layer, but may not raise an alarm ({why})"
+        sentence = sentence.replace(_MAY, refused, 1)
+    update = {
+        "x_alarm_eligible": supported and not codes,
+        "x_reasons": tuple(dict.fromkeys((*item.x_reasons, *codes))),
+        "x_sentence": sentence,
+    }
+    return item.model_copy(update=update)
+
+
+_MAY = "May raise an alarm"
 
 
 # The label, by the rules in their order.
@@ -283,7 +339,7 @@ class Measured:
                 layer_D=layer_d,
                 label=label,
                 diagnostics=diagnose(judgement, coverage=self.primary.coverage),
-                x_alarm_eligible=label == SUPPORTED and not fault,
+                x_alarm_eligible=False,  # until `with_eligibility` says otherwise
                 x_reasons=tuple(reasons),
                 x_sentence=sentence,
                 x_p_adjusted=p_adjusted,
@@ -300,7 +356,7 @@ class Measured:
             sentence = f"Not decided: {'; '.join(dict.fromkeys(one.text for one in questions))}"
             if settles is not None:
                 more = settles - n_runs
-                sentence += f"; about {settles} held-out runs ({more} more) would settle it"
+                sentence += f"; about {settles} runs ({more} more) would settle it"
             reasons = tuple(dict.fromkeys(question.reason for question in questions))
             return verdict(INCONCLUSIVE, reasons, f"{sentence}.", x_runs_to_settle=settles)
 
@@ -311,7 +367,7 @@ class Measured:
 
         faults = case.faults()
         if not faults:
-            return verdict(SUPPORTED, (), f"May raise an alarm: {case.supported()}.")
+            return verdict(SUPPORTED, (), f"{_MAY}: {case.supported()}.")
         if not has_ranking_signal(self.layer_a):
             below = (self.layer_a.auc or 1.0) < 0.5
             worst = ("no_ranking_signal",)
@@ -327,10 +383,6 @@ class Measured:
                 scope = ScopeRecord(name=part.name, where=part.where)
                 return verdict(SCOPE_LIMITED, faults, sentence, x_scope=scope)
         return verdict(RANK_ONLY, faults, f"May not raise an alarm: {clauses}.")
-
-
-DESIGN_FAULT = "events_too_early"
-"""Reason code: before most events no alarm can come, whatever the score."""
 
 
 def design_fault(judgement: Judgement) -> str:
@@ -546,7 +598,7 @@ def _target_question(judgement: Judgement, result: AchievedRecord) -> OpenQuesti
     with_negatives, interval = judgement.negatives.n_runs, result.x_interval
     if not with_negatives or interval is None or result.achieved is None:
         text = (
-            "no held-out run has a negative window: none goes on past burn-in "
+            "no judged run has a negative window: none goes on past burn-in "
             f"{design.burn_in} to {design.safe_gap} steps before its event"
         )
         return OpenQuestion("no_negative_windows", text, None)

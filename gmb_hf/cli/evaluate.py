@@ -79,7 +79,7 @@ def evaluate(
     step_column: StepColumn = "step",
     run_column: RunColumn = "run",
     require_supported: Annotated[
-        bool, option("Exit 1 unless a score is supported.", "--require-supported")
+        bool, option("Exit 1 unless a score may raise an alarm.", "--require-supported")
     ] = False,
     figures: Figures = True,
     force: Annotated[bool, option("Replace other results in --out.", "--force")] = False,
@@ -160,10 +160,14 @@ def evaluate(
         show.say(publication_sentence(evaluation.results.x_published))
     else:
         show.notes(map(options.in_options, evaluation.results.summary.x_notes))
-        show.say("For a claim, fix the design and lock it before you look at held-out runs.")
+        show.say(
+            "Exploratory: no score may raise an alarm by this. For a claim, lock the design on "
+            "explore runs (gmb lock) and judge new runs by it (gmb evaluate --lock)."
+        )
     show.written(paths, following=following)
     if require_supported and not answer(evaluation.results).may_alarm:
-        raise CheckFailed("no score is SUPPORTED_FOR_ALARM")
+        without = "" if lock else "; without --lock none ever may"
+        raise CheckFailed(f"no score may raise an alarm{without}")
 
 
 def _refuse_others(out: Path, results: Results) -> None:
@@ -249,7 +253,7 @@ def _reproduce(context: typer.Context) -> None:
     show.notes(found.results.summary.x_notes)
     show.written(paths, following=following)
     if given["require_supported"]:
-        raise CheckFailed("no score is SUPPORTED_FOR_ALARM; with --protocol compat none ever is")
+        raise CheckFailed("no score may raise an alarm; with --protocol compat none ever may")
 
 
 def _compat_settings(context: typer.Context) -> CompatSettings:

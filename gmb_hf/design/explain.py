@@ -40,18 +40,18 @@ _TOLD = frozenset(_NAMES.split())
 def explain(lock: Lock) -> tuple[str, ...]:
     """One sentence for each frozen choice, in the order of the file."""
     strict = lock.design.protocol == "strict"
-    return (*_design_sentences(lock.design), *_record_sentences(lock.x_lock, strict))
+    return (*_design_sentences(lock.design, True), *_record_sentences(lock.x_lock, strict))
 
 
-def explain_design(design: Design) -> tuple[str, ...]:
-    """One sentence for each choice of a preregistration that is not locked yet."""
+def explain_design(design: Design, *, locked: bool = False) -> tuple[str, ...]:
+    """One sentence for each choice of a preregistration, which may be locked or not."""
     candidates = [f"Candidate {_member_plan(item, 'is taken ')}." for item in design.candidates]
     combined = {item.name: item.x_ensemble for item in design.candidates if item.x_ensemble}
     ensembles = [_ensemble_plan(name, ensemble) for name, ensemble in combined.items()]
-    return (*_design_sentences(design), *candidates, *ensembles)
+    return (*_design_sentences(design, locked), *candidates, *ensembles)
 
 
-def _design_sentences(design: Design) -> tuple[str, ...]:
+def _design_sentences(design: Design, locked: bool) -> tuple[str, ...]:
     system = [
         f"{name} {value}"
         for name in ("task", "model", "optimizer", "schedule")
@@ -60,6 +60,7 @@ def _design_sentences(design: Design) -> tuple[str, ...]:
     jump, strict = design.event_type == "E_jump", design.protocol == "strict"
     by = f" by {design.researcher}" if design.researcher else ""
     on = f" on {design.date_locked}" if design.date_locked else ""
+    written = " written" if by or on else ""
     code = "no commit of the code is on record"
     if design.commit_hash:
         code = f"the code is that of commit {design.commit_hash}"
@@ -70,7 +71,9 @@ def _design_sentences(design: Design) -> tuple[str, ...]:
     if strict:
         above = f"exceeded by no more than {design.fpr_eps:g} or half the target, whichever is less"
     sentences = (
-        f"The design was fixed{by}{on}; {code}.",
+        f"The design was fixed{by}{on}; {code}."
+        if locked
+        else f"The design{written}{by}{on} is not locked: what it finds is exploratory; {code}.",
         f"The verdict speaks about {'; '.join(system) or 'whatever system the runs come from'}, "
         "and about nothing else.",
         design.cadence and f"A checkpoint is taken every {design.cadence:,} steps.",

@@ -21,7 +21,7 @@ from gmb_hf.fingerprints import ContentHash
 from gmb_hf.hub.cards import CARD, KEY, Card, CardFingerprint, render_card
 from gmb_hf.hub.client import Pushed, publish
 from gmb_hf.hub.datasets import LICENSE
-from gmb_hf.report.answer import LABELS, answer
+from gmb_hf.report.answer import LABELS, RUNS, answer
 from gmb_hf.report.curves import grokking_curves
 from gmb_hf.report.report import draw
 from gmb_hf.report.style import save_figure
@@ -242,7 +242,7 @@ def write_model_card(
         pictures={path.stem: path.name for path in written},
         verdicts=None if found is None else verdict_table(found.ranked, found.target).md(),
         answer=found and found.sentence,
-        judged=None if results is None else f"{results.summary.n_seeds:,} held-out runs",
+        judged=None if results is None else f"{results.summary.n_seeds:,} {RUNS[results.locked]}",
         made={key: said.get(key) for key in ("preset", "model", "optimizer", "schedule")},
         settings=json.dumps(saved.config.training_identity(), indent=2, sort_keys=True),
         log=LOG,

@@ -23,7 +23,9 @@ from pydantic import FiniteFloat
 
 from gmb_hf.benchmark.health import LockedBounds
 from gmb_hf.benchmark.prepare import locked_entry
+from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.results import Results, disagreements
+from gmb_hf.benchmark.verdict import AGAINST_ALARM
 from gmb_hf.design.lock import Lock, differing
 from gmb_hf.documents import Many, Section
 from gmb_hf.errors import InputError, choose, nearest
@@ -176,8 +178,12 @@ def acting_of(lock: Lock, results: Results, act: Sequence[str] | None) -> tuple[
     for name in act or ():
         choose("indicator", name, tuple(labels), where="results")
         if name not in eligible:
+            codes = results.indicator(name).x_reasons
+            why = [AGAINST_ALARM[code] for code in codes if code in AGAINST_ALARM]
+            if labels[name] != SUPPORTED:
+                why = [f"not {SUPPORTED}"]
             raise InputError(
-                f"indicator {name!r} is {labels[name]}, not SUPPORTED_FOR_ALARM: it may be shown, "
+                f"indicator {name!r} is {labels[name]}, {'; '.join(why)}: it may be shown, "
                 f"but never act; those that may: {', '.join(eligible) or 'none'}"
             )
     return tuple(dict.fromkeys(eligible if act is None else act))

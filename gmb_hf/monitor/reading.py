@@ -121,7 +121,7 @@ def decide(
     """The state, the reason for it and, of broken indicators, since when."""
     acting = [item for item in indicators if item.acts]
     if not acting:
-        return "ABSTAIN", "no indicator is SUPPORTED_FOR_ALARM by these results: none may act", None
+        return "ABSTAIN", "these results make no indicator eligible: none may act", None
     over = [
         f"{item.name} is {item.score:.6g}, at or over its threshold {item.threshold:.6g}"
         for item in acting

@@ -31,6 +31,7 @@ GROUPS = {
 
 REASONS = {
     "compat_protocol": "repeats the published computation",
+    "control": "a control",
     "coverage_low": "warns of too few events",
     DESIGN_FAULT: "most events come before any alarm could",
     "few_events": "too few events",
@@ -43,7 +44,13 @@ REASONS = {
     "no_better_than_chance": "no better than chance",
     "no_negative_windows": "no negative windows",
     "no_ranking_signal": "does not rank",
+    "not_locked": "exploratory: not locked",
+    "not_strict": "not judged by strict",
+    "oracle": "an oracle",
 }
+
+RUNS = {True: "held-out runs", False: "runs"}
+"""What the judged runs are called: held out are those that a lock had not seen."""
 
 
 def reason(code: str) -> str:
@@ -77,12 +84,14 @@ class Answer:
     Attributes:
         ranked: every indicator by group, then label, then coverage.
         target: the primary operating point.
-        n_runs: how many held-out runs there were.
+        n_runs: how many runs were judged.
+        locked: whether by a lock.
     """
 
     ranked: tuple[IndicatorRecord, ...]
     target: float
     n_runs: int
+    locked: bool
 
     def group(self, name: str) -> tuple[IndicatorRecord, ...]:
         """The indicators of one group, ranked."""
@@ -96,47 +105,61 @@ class Answer:
 
     @property
     def supported(self) -> tuple[IndicatorRecord, ...]:
-        """The indicators of the subject that may raise an alarm, best first."""
+        """The indicators of the subject that pass every layer, best first."""
         return tuple(item for item in self.subject if item.label == LABELS[0])
 
     @property
     def may_alarm(self) -> bool:
-        """Whether any score may raise an alarm; an oracle counts where there is nothing else."""
-        return any(i.x_alarm_eligible for i in self.subject if group_of(i) != "control")
+        """Whether any score may raise an alarm."""
+        return any(item.x_alarm_eligible for item in self.subject)
+
+    @property
+    def caveat(self) -> str:
+        """What an evaluation without a lock is, before a sentence about it."""
+        return "" if self.locked else "Exploratory, without a lock: "
+
+    @property
+    def _passed(self) -> str:
+        """What may be said of those that pass every layer."""
+        if self.may_alarm:
+            able = sum(bool(item.x_alarm_eligible) for item in self.subject)
+            return f"{able} of {self._total} may raise an alarm"
+        return f"{len(self.supported)} of {self._total} pass every layer, none may raise an alarm,"
 
     @property
     def title(self) -> str:
         """A line for a figure."""
         budget, total = f"a {self.target * 100:g}% false-alarm budget", self._total
         if self.supported:
-            return f"{len(self.supported)} of {total} may raise an alarm at {budget}"
+            return f"{self.caveat}{self._passed} at {budget}"
         undecided = sum(item.label == "INCONCLUSIVE" for item in self.subject)
         if undecided:
-            return f"No alarm yet at {budget}: {undecided} of {total} not decided"
-        return f"None of {total} may raise an alarm at {budget}"
+            return f"{self.caveat}No alarm yet at {budget}: {undecided} of {total} not decided"
+        return f"{self.caveat}None of {total} may raise an alarm at {budget}"
 
     @property
     def sentence(self) -> str:
         """The answer with its numbers, plain text."""
         subject, total = self.subject, self._total
         if len(subject) == 1 and subject[0].x_sentence:
-            return f"{subject[0].name}: {subject[0].x_sentence}"
+            return f"{self.caveat}{subject[0].name}: {subject[0].x_sentence}"
         budget = f"a false-alarm budget of {self.target * 100:g}%"
         if all(DESIGN_FAULT in item.x_reasons for item in subject):
             return f"{subject[0].x_sentence.partition('. ')[0]}."
         if self.supported:
             best = _best(self.supported, self.target)
-            return f"{len(self.supported)} of {total} may raise an alarm at {budget}{best}."
+            return f"{self.caveat}{self._passed} at {budget}{best}."
         counts: Counter[str] = Counter(item.label for item in subject)
         words = {
-            "INCONCLUSIVE": f"not decided by {self.n_runs:,} held-out runs",
+            "INCONCLUSIVE": f"not decided by {self.n_runs:,} {RUNS[self.locked]}",
             "RANK_ONLY": "no more than a ranking",
             "ESTIMATOR_UNSTABLE": "unstable",
             "SCOPE_LIMITED": f"good in a stated scope only{_scopes(subject)}",
         }
         parts = [f"{counts[label]} {what}" for label, what in words.items() if counts[label]]
         yet = " yet" if counts["INCONCLUSIVE"] else ""
-        return f"None of {total} may raise an alarm{yet} at {budget}: {', '.join(parts)}."
+        said = f"None of {total} may raise an alarm{yet} at {budget}: {', '.join(parts)}."
+        return self.caveat + said
 
     @property
     def _total(self) -> str:
@@ -152,7 +175,7 @@ def answer(results: Results) -> Answer:
         return groups.index(group_of(item)), LABELS.index(item.label), -coverage, item.name
 
     ranked = tuple(sorted(results.indicators, key=rank))
-    return Answer(ranked, target, results.summary.n_seeds)
+    return Answer(ranked, target, results.summary.n_seeds, results.locked)
 
 
 def primary_target(results: Results) -> float:

@@ -1,6 +1,6 @@
 """Two evaluations side by side, indicator by indicator, and whether that means anything.
 
-Numbers compare where both come from the same held-out runs and the same preregistration; the
+Numbers compare where both come from the same runs and the same preregistration; the
 fingerprints say so. Files of other people carry none: then events, seeds and system are compared,
 and where they are silent too, nobody can tell.
 """
@@ -26,7 +26,7 @@ from gmb_hf.tables import Column, Table, follow
 Value = str | float | None
 
 QUANTITIES = ("label", "AUC", "FPR", "coverage", "p")
-_FINGERPRINTED = ("held-out data", "preregistration")
+_FINGERPRINTED = ("judged data", "preregistration")
 _SHOWN = 16  # characters of a fingerprint
 
 
@@ -74,12 +74,14 @@ class Comparison:
         differences: what makes the files incomparable, in words; empty where nothing is known to.
         unknown: what neither of the two fingerprints could settle.
         indicators: those of A in its order, then those of B alone; changed ones first.
+        exploratory: which of "A" and "B" were judged without a lock.
     """
 
     target: float
     differences: tuple[str, ...]
     unknown: tuple[str, ...]
     indicators: tuple[IndicatorPair, ...]
+    exploratory: tuple[str, ...] = ()
 
     @property
     def comparable(self) -> bool | None:
@@ -107,7 +109,8 @@ def compare(a: Results, b: Results) -> Comparison:
     if unknown:
         differences += _different_statements(a, b)
     pairs.sort(key=lambda pair: not pair.changed)
-    return Comparison(target, tuple(differences), tuple(unknown), tuple(pairs))
+    exploratory = tuple(name for name, results in (("A", a), ("B", b)) if not results.locked)
+    return Comparison(target, tuple(differences), tuple(unknown), tuple(pairs), exploratory)
 
 
 def _different_statements(a: Results, b: Results) -> Iterator[str]:
@@ -182,11 +185,14 @@ def check_ending(path: str | Path) -> None:
 
 def verdict(comparison: Comparison) -> str:
     """Whether the numbers compare, in a sentence."""
+    said = "Comparable: the same judged data and the same preregistration."
     if comparison.differences:
-        return f"Not comparable: they differ in their {', '.join(comparison.differences)}."
-    if comparison.unknown:
-        return f"Nobody can tell whether they are comparable: {'; '.join(comparison.unknown)}."
-    return "Comparable: the same held-out data and the same preregistration."
+        said = f"Not comparable: they differ in their {', '.join(comparison.differences)}."
+    elif comparison.unknown:
+        said = f"Nobody can tell whether they are comparable: {'; '.join(comparison.unknown)}."
+    if comparison.exploratory:
+        said += f" Exploratory, without a lock: {' and '.join(comparison.exploratory)}."
+    return said
 
 
 def count_changes(comparison: Comparison) -> str:

@@ -33,7 +33,7 @@ from gmb_hf.design.explain import explain_design
 from gmb_hf.errors import InputError
 from gmb_hf.escape import steps
 from gmb_hf.files import write_text
-from gmb_hf.report.answer import GROUPS, Answer, answer, group_of
+from gmb_hf.report.answer import GROUPS, RUNS, Answer, answer, group_of
 from gmb_hf.report.curves import grokking_curves, scores_around_event
 from gmb_hf.report.figures import fpr_control, label_summary, lead_time_distribution
 from gmb_hf.report.style import save_figure
@@ -60,7 +60,7 @@ _SOURCES = {
     ),
     "explore": ("Thresholds were found on explore runs.", "thresholds from {} explore runs"),
     "cross_run": (
-        "There were no explore runs: each held-out run was judged by thresholds found on the other "
+        "There were no explore runs: each run was judged by thresholds found on the other "
         "runs (grouped cross-fitting). A deployed threshold would come from all of them.",
         "thresholds cross-fitted over runs",
     ),
@@ -127,7 +127,7 @@ def render_report(
         failures=[
             item
             for item in found.ranked
-            if item.label != "SUPPORTED_FOR_ALARM" and group_of(item) != "control"
+            if not item.x_alarm_eligible and group_of(item) != "control"
         ],
         tables=[
             (name.removeprefix("x_").removesuffix("_path"), path)
@@ -150,7 +150,7 @@ def _headline(found: Answer) -> list[IndicatorRecord]:
 
 def _boundary(results: Results, design: Design | None) -> tuple[str, ...]:
     if design is not None:
-        return explain_design(design)
+        return explain_design(design, locked=results.locked)
     task, model = results.boundary.task, results.boundary.model
     return (
         f"Task: {task or 'not declared'}.",
@@ -164,7 +164,7 @@ def _events(results: Results) -> str:
     at = [float(step) for step in results.event.t_event_by_seed.values() if step is not None]
     events = summary.n_events
     known = "an unknown number" if events is None else f"{events:,}"
-    text = f"{known} of {summary.n_seeds:,} held-out runs have an event"
+    text = f"{known} of {summary.n_seeds:,} {RUNS[results.locked]} have an event"
     if at:
         text += f", between step {min(at):,.0f} and {max(at):,.0f} (median {median(at):,.0f})"
     text += "."
@@ -269,7 +269,7 @@ def draw(results: Results, *, cadence: int | None = None) -> dict[str, Figure]:
             found.ranked,
             eps=eps,
             cap=strict,
-            measured_on="the runs calibrated on" if same else "held-out runs",
+            measured_on="the runs calibrated on" if same else RUNS[found.locked],
         )
     stored = [item for item in found.ranked if follow(item.point(found.target), "x_n_events")]
     if stored:
@@ -294,7 +294,7 @@ def subtitle(results: Results) -> str:
     parts = [
         results.boundary.task,
         results.boundary.model,
-        f"{summary.n_seeds:,} held-out runs, {steps(summary.n_events)} events",
+        f"{summary.n_seeds:,} {RUNS[results.locked]}, {steps(summary.n_events)} events",
     ]
     if calibration is not None:
         count = "the" if calibration.n_runs is None else f"{calibration.n_runs:,}"

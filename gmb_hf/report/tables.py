@@ -44,6 +44,7 @@ def gate_summary(results: Results) -> Table:
                 ("fpr_high", "x_interval.high"),
             )
         ),
+        Column("alarm_eligible", yes_no, "c", take="x_alarm_eligible"),
         Column("f_min_pos", number, take="layer_B.x_floor_certificate.f_min_pos"),
         Column("p_adjusted", p_value, take="x_p_adjusted"),
         Column("reasons", take=lambda item: "; ".join(map(reason, item.x_reasons))),

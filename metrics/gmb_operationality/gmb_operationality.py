@@ -31,14 +31,14 @@ Examples:
     >>> metric = evaluate.load("gmb_operationality")
     >>> scores = [[(7 * i + 3 * run) % 20 for i in range(60)] for run in range(4)]
     >>> found = metric.compute(predictions=scores, references=[59, 59, 59, 59], horizon=10,
-    ...     safe_gap=20, fpr_targets=[0.05, 0.1])
+    ...     safe_gap=20, fpr_targets=[0.05, 0.1], protocol="v0.4")
     >>> found["fpr@0.05"], found["threshold@0.05"], found["layer_b_pass"]
     (0.05, 19.0, True)
 
     A score of 0 and 1 has a floor: it alarms in half of the negative windows, or never.
 
     >>> found = metric.compute(predictions=[[0, 1] * 30] * 4, references=[59, 59, 59, 59],
-    ...     horizon=10, safe_gap=20)
+    ...     horizon=10, safe_gap=20, protocol="v0.4")
     >>> found["fpr_min"], found["fpr_floor_detected"], found["layer_b_pass"]
     (0.5, True, False)
 """

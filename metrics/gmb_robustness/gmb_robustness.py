@@ -26,13 +26,13 @@ Examples:
     >>> metric = evaluate.load("gmb_robustness")
     >>> scores = [[(7 * i + 3 * run) % 20 for i in range(60)] for run in range(5)]
     >>> metric.compute(predictions=scores, references=[59] * 5, horizon=10, safe_gap=20,
-    ...     fpr_targets=[0.05, 0.1], smoothing_sweep=[1])
+    ...     fpr_targets=[0.05, 0.1], smoothing_sweep=[1], protocol="v0.4")
     {'pass_rate': 1.0, 'label_flip_rate': 0.4666666666666667, 'family_size': 15}
 
     Averaged over checkpoints, these scores tie, and what ties cannot be set to a rate:
 
     >>> found = metric.compute(predictions=scores, references=[59] * 5, horizon=10, safe_gap=20,
-    ...     fpr_targets=[0.05, 0.1], smoothing_sweep=[1, 20])
+    ...     fpr_targets=[0.05, 0.1], smoothing_sweep=[1, 20], protocol="v0.4")
     >>> found["pass_rate"] < 1, found["family_size"]
     (True, 30)
 """

@@ -30,14 +30,14 @@ Examples:
     >>> quiet = [i % 10 for i in range(50)]
     >>> scores = [quiet + [0] * 6 + [9, 9, 9, 9], quiet + [0] * 8 + [9, 9], quiet + [0] * 10]
     >>> found = metric.compute(predictions=scores, references=[60, 60, 60], horizon=10, safe_gap=11,
-    ...     fpr_targets=[0.1], lead_time_target=3)
+    ...     fpr_targets=[0.1], lead_time_target=3, protocol="v0.4")
     >>> found["coverage@0.1"], found["lead_time_median@0.1"], found["lead_time_success@0.1"]
     (0.6666666666666666, 3.0, 0.3333333333333333)
 
     With return_per_run, each run's lead:
 
     >>> found = metric.compute(predictions=scores, references=[60, 60, 60], horizon=10, safe_gap=11,
-    ...     fpr_targets=[0.1], return_per_run=True)
+    ...     fpr_targets=[0.1], return_per_run=True, protocol="v0.4")
     >>> found["lead_time_per_run@0.1"]
     [4.0, 2.0, nan]
 """

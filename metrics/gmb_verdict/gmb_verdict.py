@@ -10,14 +10,16 @@ from gmb_hf.metrics import GmbModule
 
 _DESCRIPTION = """
 SUPPORTED_FOR_ALARM, RANK_ONLY, ESTIMATOR_UNSTABLE or INCONCLUSIVE, from all four layers: ranking,
-operationality, utility and robustness. Fewer than event_count_min events are INCONCLUSIVE.
+operationality, utility and robustness. Fewer than event_count_min events are INCONCLUSIVE. A call
+has no lock, so its verdict is exploratory: it never makes a score eligible for an alarm.
 """
 
 _OUTPUTS = """
 Returns:
     label: the verdict.
-    alarm_eligible: whether an alarm may be raised; True for SUPPORTED_FOR_ALARM only.
-    reasons: codes of what stands against it, joined by ", "; empty where nothing does.
+    alarm_eligible: whether an alarm may be raised: always False here, since that takes a lock
+        (`gmb lock`, then `gmb evaluate --lock`).
+    reasons: codes of what stands against an alarm, joined by ", "; not_locked is always among them.
     sentence: the answer in words.
     first_alarm_per_run, false_alarms_per_run: with return_per_run, at primary_fpr: the step of the
         first alarm from burn_in to t* (NaN: none), and how many negative windows alarm.
@@ -25,18 +27,20 @@ Returns:
 Examples:
     >>> import evaluate
     >>> metric = evaluate.load("gmb_verdict")
-    >>> quiet = [[i * i * (run + 2) % 101 for i in range(60)] for run in range(40)]
+    >>> quiet = [[i * i * (run + 2) % 101 for i in range(60 + run)] for run in range(40)]
     >>> scores = [series + [150] * 10 for series in quiet]
-    >>> found = metric.compute(predictions=scores, references=[70] * 40, horizon=10, safe_gap=20,
+    >>> events = [70 + run for run in range(40)]
+    >>> found = metric.compute(predictions=scores, references=events, horizon=10, safe_gap=20,
     ...     lead_time_median_min=5)
     >>> found["label"], found["alarm_eligible"], found["reasons"]
-    ('SUPPORTED_FOR_ALARM', True, '')
+    ('SUPPORTED_FOR_ALARM', False, 'not_locked')
 
     Four runs are too few to say anything:
 
-    >>> found = metric.compute(predictions=scores[:4], references=[70] * 4, horizon=10, safe_gap=20)
+    >>> found = metric.compute(predictions=scores[:4], references=events[:4], horizon=10,
+    ...     safe_gap=20)
     >>> found["label"], found["reasons"]
-    ('INCONCLUSIVE', 'few_events')
+    ('INCONCLUSIVE', 'few_events, not_locked')
 """
 
 

@@ -41,10 +41,10 @@ def test_runs_of_one_checkpoint(protocol: str, event: float | None) -> None:
     assert not parts.x_alarm_eligible
     assert (parts.layer_B.x_n_windows, parts.layer_C.at(0.05).x_n_covered) == (0, 0)
     if event is None:
-        assert parts.x_reasons == ("few_events",)
+        assert parts.x_reasons[:2] == ("few_events", "not_locked")
         assert parts.x_runs_to_settle is None
     elif protocol == "strict":
-        assert parts.x_reasons == ("events_too_early", "no_negative_windows")
+        assert parts.x_reasons == ("events_too_early", "no_negative_windows", "not_locked")
 
 
 def test_some_runs_of_one_checkpoint_count_for_nothing() -> None:
@@ -102,7 +102,7 @@ def test_scores_near_the_largest_number(protocol: str) -> None:
 @PROTOCOLS
 def test_no_events(protocol: str) -> None:
     parts = verdict_parts(NOISE, [None] * 40, protocol=protocol)
-    assert (parts.label, parts.x_reasons) == ("INCONCLUSIVE", ("few_events",))
+    assert (parts.label, parts.x_reasons[0]) == ("INCONCLUSIVE", "few_events")
     assert parts.layer_C.at(0.05).coverage is None
     assert parts.layer_C.at(0.05).x_p_value is None
     assert parts.layer_B.x_n_windows > 0
@@ -110,12 +110,12 @@ def test_no_events(protocol: str) -> None:
 
 def test_every_event_before_burn_in() -> None:
     verdict = verdict_parts(NOISE, [50.0] * 40, burn_in=100)
-    reasons = ("events_too_early", "no_negative_windows")
+    reasons = ("events_too_early", "no_negative_windows", "not_locked")
     assert (verdict.label, verdict.x_reasons) == ("INCONCLUSIVE", reasons)
     assert verdict.x_sentence == (
         "The design is at fault: no alarm can come before 40 of 40 events, which fall on a first "
         "checkpoint or in the burn-in; set x_event_t_min or x_theta_floor, or a shorter x_burn_in. "
-        "Not decided: no held-out run has a negative window: none goes on past burn-in 100 to 40 "
+        "Not decided: no judged run has a negative window: none goes on past burn-in 100 to 40 "
         "steps before its event."
     )
     assert verdict.x_runs_to_settle is None
@@ -145,7 +145,7 @@ def test_one_run(protocol: str) -> None:
     enough = verdict_parts(NOISE[:1], [250.0], protocol=protocol, event_count_min=1)
     assert not enough.x_alarm_eligible
     if protocol == "strict":
-        assert enough.x_reasons == ("few_runs",)
+        assert enough.x_reasons == ("few_runs", "not_locked")
 
 
 def test_cross_fitting_asks_for_more_runs_where_some_have_no_negatives() -> None:
@@ -157,7 +157,7 @@ def test_cross_fitting_asks_for_more_runs_where_some_have_no_negatives() -> None
         min_targets_ok=1,
         coverage_min=0.0,
     )
-    assert parts.x_reasons == ("few_runs",)
+    assert parts.x_reasons == ("few_runs", "not_locked")
     assert parts.x_runs_to_settle == 40
 
 

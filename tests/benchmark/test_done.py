@@ -1,4 +1,4 @@
-"""The definition of done (spec 7): each of its four boxes can stay open, and says why."""
+"""The definition of done (spec 7): each of its boxes can stay open, and says why."""
 
 from __future__ import annotations
 
@@ -52,8 +52,10 @@ COMPLETE: dict[str, Any] = {
     "summary": {"n_seeds": 40, "n_events": 30},
     "indicators": [indicator("a"), indicator("b")],
     "tables": {"gate_summary_path": "tables/gate_summary.csv"},
+    "x_calibration": {"method": "locked"},
+    "x_provenance": {"package_version": "0", "python": "3", "lock_hash": "ab"},
 }
-BOXES = ("events", "layer B", "layer C", "table")
+BOXES = ("events", "layer B", "layer C", "table", "frozen")
 
 
 def checks(change: Change = lambda plain: None, folder: Path | None = None) -> tuple[Check, ...]:
@@ -68,7 +70,7 @@ def first(plain: dict[str, Any], layer: str) -> Any:
 
 def test_a_complete_file_has_every_box_checked() -> None:
     found = checks()
-    assert [check.passed for check in found] == [True] * 4
+    assert [check.passed for check in found] == [True] * 5
     assert found[0].detail == "30 events in 40 runs"
     assert found[2].detail == "2 of 2 indicators have them at 0.05, 0.1"
 
@@ -103,6 +105,8 @@ def test_a_complete_file_has_every_box_checked() -> None:
             "0 of 2 indicators have them at no point; missing: a, b",
         ),
         ("table", lambda p: p["tables"].update(gate_summary_path=None), "no path is given"),
+        ("frozen", lambda p: p.pop("x_provenance"), "no lock: this evaluation is exploratory"),
+        ("frozen", lambda p: p.update(x_calibration={"method": "cross_run"}), "no lock: this"),
     ],
 )
 def test_each_box_can_stay_open_and_alone(box: str, change: Change, detail: str) -> None:
@@ -113,7 +117,7 @@ def test_each_box_can_stay_open_and_alone(box: str, change: Change, detail: str)
 
 def test_without_indicators_nothing_is_reported() -> None:
     found = checks(lambda plain: plain.update(indicators=[]))
-    assert [check.passed for check in found] == [True, False, False, True]
+    assert [check.passed for check in found] == [True, False, False, True, True]
 
 
 def test_zero_coverage_and_abstaining_are_full_reports() -> None:

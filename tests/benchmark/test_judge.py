@@ -56,8 +56,8 @@ def test_any_input_gets_exactly_one_label(
     )
     verdict = judge(judgement)
     assert verdict.label in LABELS
-    assert verdict.x_alarm_eligible is (verdict.label == "SUPPORTED_FOR_ALARM")
-    assert bool(verdict.x_reasons) is not verdict.x_alarm_eligible
+    assert verdict.x_alarm_eligible is False
+    assert "not_locked" in verdict.x_reasons
     assert verdict.x_sentence.endswith(".")
     for point in verdict.layer_C.at_fpr:
         assert point.coverage is None or 0 <= point.coverage <= 1

@@ -54,7 +54,7 @@ def test_a_score_that_works_late_only_is_bound_to_that_scope(judged: Any) -> Non
     assert verdict.label == "SCOPE_LIMITED"
     assert (verdict.x_scope.name, verdict.x_scope.where) == ("late_events", "event_step > 600")
     assert not verdict.x_alarm_eligible
-    assert verdict.x_reasons == ("coverage_low",)
+    assert verdict.x_reasons == ("coverage_low", "not_locked")
     assert verdict.x_sentence.startswith(
         "Holds only where event_step > 600 (late_events: 100 of 200 runs): there, at a budget of "
         "5% false alarms it warned of 100% of 100 events"

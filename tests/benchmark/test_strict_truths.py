@@ -11,6 +11,7 @@ from score_builders import design, noise_scores, raised_before_event, scores_of
 
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.nulls import chance, largest_p
+from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import operating_point, warnings_at
 from gmb_hf.benchmark.verdict import judge, judge_all
@@ -46,7 +47,7 @@ def bound(repeats: int, probability: float = 0.05) -> int:
 
 def test_noise_is_supported_in_no_more_than_a_twentieth_of_panels() -> None:
     verdicts = [judge(noise(np.random.default_rng(seed))) for seed in range(40)]
-    assert sum(verdict.x_alarm_eligible for verdict in verdicts) <= bound(40)
+    assert sum(verdict.label == SUPPORTED for verdict in verdicts) <= bound(40)
 
 
 @pytest.mark.parametrize(("cross_fitted", "panels"), [(False, 200), (True, 100)])
@@ -101,7 +102,7 @@ def test_eight_noise_candidates_of_one_lock_crown_none_either() -> None:
             for index, one in enumerate(with_shared_events(rng, 8, 40))
         }
         found = judge_all(candidates)
-        crowned += any(parts.x_alarm_eligible for parts in found.values())
+        crowned += any(parts.label == SUPPORTED for parts in found.values())
         adjusted = [parts.x_p_adjusted for parts in found.values()]
         below += min(p for p in adjusted if p is not None) <= 0.05
     assert crowned <= bound(16)
@@ -146,7 +147,7 @@ def test_a_score_good_only_on_average_late_in_training_fails_the_risk_set_null()
     assert point.x_shift_null.p_value <= 0.05
     assert point.x_risk_set_null.p_value > 0.05
     verdict = judge(judgement)
-    assert not verdict.x_alarm_eligible
+    assert verdict.label != SUPPORTED
     assert "no_better_than_chance" in verdict.x_reasons
 
 
@@ -184,6 +185,6 @@ def test_controls_are_never_eligible(control: str) -> None:
 
     judgement = Judgement(controlled(256, "run"), controlled(136, "explore"), design(**SETTINGS))
     verdict = judge(judgement)
-    assert not verdict.x_alarm_eligible
+    assert verdict.label != SUPPORTED
     assert verdict.x_p_adjusted is not None
     assert verdict.x_p_adjusted > 0.9

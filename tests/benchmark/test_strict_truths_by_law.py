@@ -17,6 +17,7 @@ from scipy.stats import binom
 from benchmarks.laws import LAWS, Law, noise, raised, with_events
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.operationality import layer_b
+from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import operating_point
 from gmb_hf.benchmark.verdict import judge
@@ -61,7 +62,7 @@ def noise_panel(law: Law, seed: int, **overrides: Any) -> Judgement:
 def test_noise_is_supported_in_no_more_than_a_twentieth_of_panels() -> None:
     """Of each law, and of all of them together, where little is left to chance."""
     supported = {
-        name: sum(judge(noise_panel(law, seed)).x_alarm_eligible for seed in range(PANELS))
+        name: sum(judge(noise_panel(law, seed)).label == SUPPORTED for seed in range(PANELS))
         for name, law in LAWS.items()
     }
     assert max(supported.values()) <= bound(PANELS), supported
@@ -71,7 +72,7 @@ def test_noise_is_supported_in_no_more_than_a_twentieth_of_panels() -> None:
 def test_nothing_but_the_chance_nulls_stands_against_that_noise() -> None:
     """The test above could fail: at an alpha of nearly 1 most of the same panels are supported."""
     panels = [noise_panel(law, seed, alpha=0.999) for law in LAWS.values() for seed in range(6)]
-    open_door = [judge(panel).x_alarm_eligible for panel in panels]
+    open_door = [judge(panel).label == SUPPORTED for panel in panels]
     assert np.mean(open_door) > 0.5
 
 
@@ -120,7 +121,7 @@ def test_a_score_good_only_late_on_average_fails_the_risk_set_null(law: Law) -> 
     # A rotation within the run is deceived, the risk set is not.
     assert point.x_shift_null.p_value <= 0.05
     assert point.x_risk_set_null.p_value > 0.05
-    assert not judge(judgement).x_alarm_eligible
+    assert judge(judgement).label != SUPPORTED
 
 
 @by_law

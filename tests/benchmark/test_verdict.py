@@ -19,6 +19,7 @@ from gmb_hf.benchmark.verdict import (
     has_ranking_signal,
     judge,
     judge_all,
+    with_eligibility,
 )
 from gmb_hf.stats import IntervalRecord, exact_binomial, holm
 
@@ -88,24 +89,25 @@ class TestOrder:
     def test_an_oracle_with_enough_runs_is_supported(self, supported: Case) -> None:
         verdict = supported[1]
         assert verdict.label == "SUPPORTED_FOR_ALARM"
-        assert verdict.x_alarm_eligible
-        assert verdict.x_reasons == ()
+        assert (verdict.x_alarm_eligible, verdict.x_reasons) == (False, ("not_locked",))
+        verdict = with_eligibility(concluded(supported), "strict", locked=True)
+        assert (verdict.x_alarm_eligible, verdict.x_reasons) == (True, ())
         assert verdict.x_sentence.startswith("May raise an alarm: at a budget of 5% false alarms")
         assert "of 256 events (chance gives" in verdict.x_sentence
 
     def test_few_events_come_first(self) -> None:
         judgement = oracle(n_runs=20, n_explore=60)
         verdict = judge(judgement)
-        assert (verdict.label, verdict.x_reasons) == ("INCONCLUSIVE", ("few_events",))
+        assert (verdict.label, verdict.x_reasons) == ("INCONCLUSIVE", ("few_events", "not_locked"))
         assert verdict.x_runs_to_settle == 30
-        assert "20 events are fewer than 30; about 30 held-out runs (10 more)" in verdict.x_sentence
+        assert "20 events are fewer than 30; about 30 runs (10 more)" in verdict.x_sentence
         assert not verdict.x_alarm_eligible
 
     def test_no_events_at_all(self) -> None:
         rng = np.random.default_rng(0)
         judgement = Judgement(scores_of(rng.normal(size=(30, 40)), [None] * 30), None, design())
         verdict = judge(judgement)
-        assert (verdict.label, verdict.x_reasons) == ("INCONCLUSIVE", ("few_events",))
+        assert (verdict.label, verdict.x_reasons) == ("INCONCLUSIVE", ("few_events", "not_locked"))
         assert verdict.x_runs_to_settle is None
         assert verdict.x_p_adjusted is None
 

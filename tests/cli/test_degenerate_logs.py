@@ -75,7 +75,7 @@ def test_infinite_scores():
 def test_no_events():
     write(event=None)
     done, results = judged()
-    assert results.indicator("score").x_reasons == ("few_events",)
+    assert results.indicator("score").x_reasons == ("few_events", "not_locked")
     assert "0 events are fewer than 30" in done.out
     assert results.indicator("score").x_null_reasons["layer_C.at_fpr[0].coverage"]
 

@@ -103,18 +103,18 @@ class TestCompare:
         assert ["B", "RANK_ONLY", "0.61*", "0.430", "1.00", "–"] in rows
         assert ["second", "A,", "B", "SUPPORTED_FOR_ALARM", "0.50", "0.050", "0.50", "–"] in rows
         assert "1 of 2 indicators differ, 0 in their label." in done.out
-        assert "Comparable: the same held-out data" in done.out
+        assert "Comparable: the same judged data" in done.out
         assert done.next_command == "gmb results validate b.yaml"
 
     def test_other_runs_are_refused_unless_allowed(self):
         a, b = ours("a.yaml", "ab"), ours("b.yaml", "cd")
         message = refused("results", "compare", a, b, "--out=c.md")
-        assert message.startswith("error: a.yaml and b.yaml differ in their held-out data (")
+        assert message.startswith("error: a.yaml and b.yaml differ in their judged data (")
         assert "--allow-fingerprint-mismatch" in message
         assert not Path("c.md").exists()
         done = gmb("results", "compare", a, b, "--allow-fingerprint-mismatch", "--out=c.md")
         assert done.code == 0
-        assert "Not comparable: they differ in their held-out data" in done.out
+        assert "Not comparable: they differ in their judged data" in done.out
         assert "Not comparable" in Path("c.md").read_text()
         assert "wrote   c.md" in done.out
 
@@ -160,4 +160,4 @@ def test_our_own_evaluation_validates_and_compares(small_csv: Path):
     assert "3 indicators, 6 runs" in done.out
     done = gmb("results", "compare", "results/results.yaml", "results/results.yaml")
     assert "0 of 3 indicators differ" in done.out
-    assert "Comparable: the same held-out data" in done.out
+    assert "Comparable: the same judged data" in done.out

@@ -90,7 +90,7 @@ def test_the_score_may_not_raise_an_alarm(published: Judgement) -> None:
     assert (few.label, few.x_reasons) == ("INCONCLUSIVE", ("few_events",))
     enough = published.design.replace(event_count_min=10, primary_fpr=0.20)
     verdict = judge(Judgement(published.evaluation, None, enough, THRESHOLDS))
-    assert not verdict.x_alarm_eligible
+    assert verdict.label != "SUPPORTED_FOR_ALARM"
     assert verdict.x_p_adjusted is not None
     assert verdict.x_p_adjusted > 0.9
 

@@ -314,5 +314,8 @@ def test_seeds_are_told_in_short_and_in_full() -> None:
 
 def test_what_is_not_given_is_said_not_to_be() -> None:
     sentences = explain_design(Design.minimal(horizon=1, safe_gap=2))
-    assert sentences[0] == "The design was fixed; no commit of the code is on record."
+    assert sentences[0] == (
+        "The design is not locked: what it finds is exploratory; no commit of the code is on "
+        "record."
+    )
     assert all(sentence.endswith(".") and "None" not in sentence for sentence in sentences)

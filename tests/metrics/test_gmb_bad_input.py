@@ -18,6 +18,7 @@ GOOD = {
     "references": [35.0, 28.0],
     "horizon": 5,
     "safe_gap": 10,
+    "protocol": "v0.4",
 }
 
 

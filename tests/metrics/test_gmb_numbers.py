@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic import synthetic_runlog
 
+from gmb_hf.benchmark import series
 from gmb_hf.benchmark.evaluate import evaluate_runs
-from gmb_hf.benchmark.series import discrimination, operationality, robustness, utility, verdict
 from gmb_hf.design.design import Design
 from gmb_hf.runs.runlog import RunLog
 
-ALL = (discrimination, operationality, utility, robustness, verdict)
+# The numbers checked here are the specification's own, unless a test asks for another protocol.
+ALL = discrimination, operationality, utility, robustness, verdict = tuple(
+    partial(metric, protocol="v0.4")
+    for metric in (
+        series.discrimination,
+        series.operationality,
+        series.utility,
+        series.robustness,
+        series.verdict,
+    )
+)
 TARGETS = [0.01, 0.05, 0.1]
 
 # Few values, so that scores tie often.
@@ -155,12 +166,13 @@ def test_series_may_be_arrays(form: Callable[[list[float]], Any]) -> None:
 
 
 def test_without_any_event_there_is_no_ranking_and_no_verdict() -> None:
-    series, none = [[float(i % 20) for i in range(100)]] * 3, [None, None, None]
+    scores, none = [[float(i % 20) for i in range(100)]] * 3, [None, None, None]
     design = {"horizon": 5, "safe_gap": 10, "w_event": 1}
-    assert discrimination(series, none, **design) == {"auc": None, "ap": None}
-    assert utility(series, none, **design)["coverage@0.05"] is None
-    found = verdict(series, none, **design)
-    assert (found["label"], found["reasons"]) == ("INCONCLUSIVE", "few_events")
+    assert discrimination(scores, none, **design) == {"auc": None, "ap": None}
+    assert utility(scores, none, **design)["coverage@0.05"] is None
+    found = verdict(scores, none, **design)
+    assert found["label"] == "INCONCLUSIVE"
+    assert found["reasons"] == "few_events, not_locked, not_strict"
 
 
 # The metrics against the package's own evaluation of the same runs.

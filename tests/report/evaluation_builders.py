@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,7 @@ def indicator(name: str, rng: np.random.Generator, n_events: int = 244) -> Indic
         label, reasons = "ESTIMATOR_UNSTABLE", ["label_flips"]
     else:
         label, reasons = "SUPPORTED_FOR_ALARM", []
+    may = label[0] == "S" and family != "control" and not sees
     return IndicatorRecord.parse({
         "name": name, "family": family,
         "layer_A": {"auc": 0.4 + strength / 2, "ap": 0.1 + strength / 3, "x_n_runs": 240},
@@ -144,7 +146,7 @@ def indicator(name: str, rng: np.random.Generator, n_events: int = 244) -> Indic
                     "sensitivity_notes": "windows x smoothing x run groups"},
         "label": label,
         "diagnostics": {"effective_support_size": 12.0, "tie_dominance": 0.02},
-        "x_sign": 1, "x_sees_test_labels": sees, "x_alarm_eligible": label[0] == "S",
+        "x_sign": 1, "x_sees_test_labels": sees, "x_alarm_eligible": may,
         "x_reasons": reasons, "x_sentence": f"{name}: a sentence about this verdict.",
         "x_p_adjusted": at["x_p_value"], "x_runs_to_settle": None,
     }, where=name)  # fmt: skip
@@ -154,6 +156,7 @@ def results(names: list[str] | None = None, seed: int = 3, n_runs: int = 256) ->
     """A whole made-up evaluation."""
     rng = np.random.default_rng(seed)
     log, events = curves(n_runs, seed)
+    lock: Any = SimpleNamespace(hash="ab" * 32, x_lock=SimpleNamespace(explore_fingerprint=None))
     return Results.assemble(
         [indicator(name, rng) for name in (names or list(NAMES))],
         log,
@@ -162,6 +165,7 @@ def results(names: list[str] | None = None, seed: int = 3, n_runs: int = 256) ->
         calibration=CalibrationRecord(
             method="locked", n_runs=100, effective_budget={"0.01": 0.0001, "0.05": 0.0405}
         ),
+        lock=lock,
         date="2026-01-27",
     )
 

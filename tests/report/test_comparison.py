@@ -43,6 +43,8 @@ def foreign(original: Results, change: Change = lambda plain: None) -> Results:
 
     def strip(plain: dict[str, Any]) -> None:
         del plain["x_provenance"], plain["x_prereg"]
+        for item in plain["indicators"]:
+            item["x_alarm_eligible"] = False
         change(plain)
 
     return changed(original, strip)
@@ -56,7 +58,7 @@ def test_a_file_is_comparable_with_itself_and_nothing_changed(first: Results) ->
     found = compare(first, first)
     assert found.comparable is True
     assert not any(item.changed for item in found.indicators)
-    assert verdict(found) == "Comparable: the same held-out data and the same preregistration."
+    assert verdict(found) == "Comparable: the same judged data and the same preregistration."
     assert count_changes(found) == "0 of 3 indicators differ, 0 in their label."
 
 
@@ -104,7 +106,7 @@ def test_indicators_of_one_file_only(first: Results) -> None:
     [
         (
             lambda p: p["x_provenance"].update(evaluation_fingerprint="cd" * 32),
-            "they differ in their held-out data ({} and cdcdcdcdcdcdcdcd)",
+            "they differ in their judged data ({} and cdcdcdcdcdcdcdcd)",
         ),
         (
             lambda p: p["x_prereg"]["labels"]["positive_window"].update(horizon_steps=201),
@@ -146,7 +148,7 @@ def test_where_a_design_is_not_stored_its_hash_speaks(first: Results) -> None:
 def test_without_fingerprints_nobody_can_tell(first: Results) -> None:
     found = compare(foreign(first), foreign(first))
     assert found.comparable is None
-    assert "A and B have no fingerprint of the held-out data" in verdict(found)
+    assert "A and B have no fingerprint of the judged data" in verdict(found)
     assert "B has no fingerprint of the preregistration" in verdict(compare(first, foreign(first)))
 
 

@@ -20,7 +20,13 @@ def labelled(**labels: str) -> Results:
     """Scores with the labels wanted, all without test labels but `clock`."""
     made = results(list(labels))
     items = [
-        item.model_copy(update={"label": labels[item.name], "x_sees_test_labels": False})
+        item.model_copy(
+            update={
+                "label": labels[item.name],
+                "x_sees_test_labels": False,
+                "x_alarm_eligible": labels[item.name][0] == "S",
+            }
+        )
         for item in made.indicators
     ]
     return made.model_copy(update={"indicators": tuple(items)})
@@ -61,7 +67,7 @@ def test_every_failure_has_its_reason(found: Results) -> None:
 
 def test_the_definition_of_done_is_a_checklist(found: Results) -> None:
     report = render_report(found)
-    assert report.count("- [x] ") == 4
+    assert report.count("- [x] ") == 5
     assert "The run is acceptable by section 7" in report
     few = found.model_copy(update={"summary": found.summary.model_copy(update={"n_events": 7})})
     assert "- [ ] At least 30 events across seeds: 7 events" in render_report(few)
