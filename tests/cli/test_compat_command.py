@@ -163,9 +163,7 @@ class TestForms:
 
     def test_nothing_is_supported(self, logs: Path):
         message = refused(*COMPAT, "--runs", logs, *SCORE, "--require-supported", code=1)
-        assert message.startswith(
-            "no: no score is SUPPORTED_FOR_ALARM; with --protocol compat none"
-        )
+        assert message.startswith("no: no score may raise an alarm; with --protocol compat none")
         assert Path("results/results.yaml").exists()
 
 

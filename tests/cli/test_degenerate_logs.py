@@ -84,7 +84,7 @@ def test_every_event_before_burn_in():
     write(event=20)
     done, results = judged("--burn-in=100")
     item = results.indicator("score")
-    assert item.x_reasons == ("events_too_early", "no_negative_windows")
+    assert item.x_reasons == ("events_too_early", "no_negative_windows", "not_locked")
     said = " ".join(done.out.split())
     assert "none goes on past burn-in 100 to 100 steps before its event" in said
 
@@ -99,6 +99,6 @@ def test_one_run():
     write(runs=1)
     done, results = judged()
     assert results.indicator("score").x_runs_to_settle == 30
-    assert "1 event is fewer than 30; about 30 held-out runs (29 more)" in " ".join(
+    assert "1 event is fewer than 30; about 30 runs (29 more)" in " ".join(
         done.out.split()
     )

@@ -31,7 +31,7 @@ def test_from_logs_to_a_verdict_with_every_file(csv_logs: Path):
     assert labels("results")["embedding_gini"] == "SUPPORTED_FOR_ALARM"
     assert labels("results")["train_acc"] != "SUPPORTED_FOR_ALARM"
     assert {"clock", "constant"} <= labels("results").keys()
-    assert "1 of 2 scores may raise an alarm at a false-alarm budget of 5%" in done.out
+    assert "1 of 2 scores pass every layer, none may raise an alarm" in done.out
     assert done.next_command == "gmb prereg init --out prereg.yaml"
     names = {path.name for path in Path("results").rglob("*")}
     for table in ("gate_summary", "utility_at_fpr", "robustness"):
@@ -49,16 +49,17 @@ def test_from_logs_to_a_verdict_with_every_file(csv_logs: Path):
 class TestGates:
     """Exit code 1 is for a check that was asked for, and only then."""
 
-    def test_supported(self, csv_logs: Path):
+    def test_supported_without_a_lock(self, csv_logs: Path):
         done = gmb("evaluate", "--runs", csv_logs, *SCORES, *DESIGN, "--require-supported")
-        assert done.code == 0
+        assert done.code == 1
+        assert "no: no score may raise an alarm; without --lock none ever may" in done.err
         assert not Path("results/figures").exists()  # `gmb` of these tests says --no-figures
         assert "![" not in Path("results/report.md").read_text(encoding="utf-8")
 
     def test_not_supported(self, csv_logs: Path):
         options = ("--score=train_acc", *DESIGN, "--require-supported")
         message = refused("evaluate", "--runs", csv_logs, *options, code=1)
-        assert message == "no: no score is SUPPORTED_FOR_ALARM"
+        assert message.startswith("no: no score may raise an alarm")
         assert Path("results/results.yaml").exists()
 
     def test_not_asked_for(self, csv_logs: Path):

@@ -205,7 +205,7 @@ def test_the_summary_of_a_score_without_any_number() -> None:
     item = results(["train_accuracy"]).indicators[0]
     layer = item.layer_B.model_copy(update={"fpr_floor_detected": False})
     bare = item.model_copy(update={"name": "x" * 90, "layer_B": layer})
-    said = Answer((bare,), target=0.5, n_runs=9)  # at which nothing was measured
+    said = Answer((bare,), target=0.5, n_runs=9, locked=True)  # at which nothing was measured
     shown = texts(label_summary(said, **{**PANEL, "subtitle": "s" * 300}))
     assert "abstains" in shown
     assert all(len(text) <= 150 for text in shown)
@@ -249,7 +249,7 @@ def test_pyplot_is_never_imported() -> None:
 def test_what_a_results_file_lacks_is_left_out() -> None:
     item = results(["csd_lag1"]).indicators[0]
     bare = item.model_copy(update={"x_sign": -1, "x_alarm_eligible": False, "x_reasons": ("odd",)})
-    shown = texts(label_summary(Answer((bare,), 0.05, 9), **PANEL))
+    shown = texts(label_summary(Answer((bare,), 0.05, 9, True), **PANEL))
     assert {"csd_lag1 (reversed)", "odd"} <= set(shown)
 
 
