@@ -548,7 +548,7 @@ def _of_eligible(item: IndicatorRecord, design: Design | None) -> Iterator[str]:
     wrong = {
         "layer_D.label_flip_rate": (flips or 0.0) > design.max_label_flip_rate + _SLACK,
         "layer_C coverage": coverage is None or coverage < design.coverage_min - _SLACK,
-        "layer_C lead_time_median": lead is None or lead < design.lead_time_median_min,
+        "layer_C lead_time_median": lead is None or lead < (design.lead_time_median_min or 0.0),
         "x_p_adjusted": most < 1.0 and (p_value is None or p_value > most),
     }
     for field, holds in wrong.items():

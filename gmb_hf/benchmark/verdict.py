@@ -369,7 +369,7 @@ class Measured:
         if not faults:
             return verdict(SUPPORTED, (), f"{_MAY}: {case.supported()}.")
         if not has_ranking_signal(self.layer_a):
-            below = (self.layer_a.auc or 1.0) < 0.5
+            below = self.layer_a.auc is not None and self.layer_a.auc < 0.5
             worst = ("no_ranking_signal",)
             faults = (*worst, *faults) if below else (*faults, *worst)
         clauses = "; ".join(map(case.clause, faults))

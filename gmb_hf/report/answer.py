@@ -149,10 +149,14 @@ class Answer:
         if self.supported:
             best = _best(self.supported, self.target)
             return f"{self.caveat}{self._passed} at {budget}{best}."
-        counts: Counter[str] = Counter(item.label for item in subject)
+        counts: Counter[str] = Counter(
+            _NO_SIGNAL if _NO_SIGNAL in item.x_reasons and item.label == "RANK_ONLY" else item.label
+            for item in subject
+        )
         words = {
             "INCONCLUSIVE": f"not decided by {self.n_runs:,} {RUNS[self.locked]}",
             "RANK_ONLY": "no more than a ranking",
+            _NO_SIGNAL: "without a ranking signal",
             "ESTIMATOR_UNSTABLE": "unstable",
             "SCOPE_LIMITED": f"good in a stated scope only{_scopes(subject)}",
         }
@@ -164,6 +168,9 @@ class Answer:
     @property
     def _total(self) -> str:
         return f"{len(self.subject):,} score" + ("" if len(self.subject) == 1 else "s")
+
+
+_NO_SIGNAL = "no_ranking_signal"
 
 
 def answer(results: Results) -> Answer:

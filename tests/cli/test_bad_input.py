@@ -213,7 +213,7 @@ class TestPlaces:
         Path("results").mkdir()
         Path("results/results.yaml").write_text("yesterday's")
         full_disk()
-        message = refused("evaluate", "--runs", small_csv, *JUDGE)
+        message = refused("evaluate", "--runs", small_csv, *JUDGE, "--force")
         assert message == (
             "error: results/results.yaml: could not be written: the disk is full; free some "
             "space and run the same command again"

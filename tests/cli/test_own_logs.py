@@ -105,7 +105,7 @@ def test_a_loss_falls(tmp_path: Path):
     given = ("evaluate", "--runs", tmp_path / "*/trainer_state.json", *design)
     rises = " ".join(gmb(*given).out.split())
     assert "it falls that way in 40 of 40 runs: for a loss set --falling." in rises
-    done = gmb(*given, "--falling", "--new-max")
+    done = gmb(*given, "--falling", "--new-max", "--force")
     assert done.code == 0, done
     found = Results.read("results/results.yaml")
     assert found.summary.n_events == 40

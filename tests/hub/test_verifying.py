@@ -106,7 +106,7 @@ class TestEditedCards:
         found = only_fault(folder)
         assert "split 'train' of one has 5 rows, dataset_info says 6; the card was" in found
 
-    @pytest.mark.parametrize("path", ["../*/one/train-*", "/etc/*", "linked/train-*", "", "."])
+    @pytest.mark.parametrize("path", ["../*/one/train-*", "/etc/*", "linked/train-*", "."])
     def test_a_path_outside_of_the_dataset(self, folder: Path, tmp_path: Path, path: str):
         shutil.copytree(folder / "one", tmp_path / "elsewhere")
         (folder / "linked").symlink_to(tmp_path / "elsewhere")
