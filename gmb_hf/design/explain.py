@@ -159,6 +159,11 @@ def _record_sentences(record: LockRecord, strict: bool) -> list[str]:
         f"Thresholds were found on {len(record.explore_runs):,} explore runs, {runs:,} of them "
         f"with negative windows ({seeds}fingerprint {record.explore_fingerprint[:16]})."
     ]
+    if record.explore_hashes:
+        lines.append(
+            f"Content hashes of {len(record.explore_hashes):,} explore runs are kept, so that none "
+            "of them is judged under another name."
+        )
     lines += [
         f"The {'runs' if source.what == 'runs' else 'data that they learned'} are {source.config} "
         f"of {source.repo} on the Hub, as it was at {source.revision[:SHOWN]} (fingerprint "

@@ -316,7 +316,7 @@ def test_a_model_of_another_task_or_none_at_all(tmp_path):
     path = tmp_path / "model" / "config.json"
     config = json.loads(path.read_text())
     path.write_text(json.dumps({**config, "hidden_size": 16}))
-    assert "config.json could not be read" in refused(*asked, "--model", tmp_path / "model")
+    assert "could not be loaded" in refused(*asked, "--model", tmp_path / "model")
     path.write_text(json.dumps({**config, "num_hidden_layers": 2}))
     message = refused(*asked, "--model", tmp_path / "model")
     assert "of its weights are missing or unknown, e.g. model.layers.1." in message

@@ -99,6 +99,4 @@ def test_one_run():
     write(runs=1)
     done, results = judged()
     assert results.indicator("score").x_runs_to_settle == 30
-    assert "1 event is fewer than 30; about 30 runs (29 more)" in " ".join(
-        done.out.split()
-    )
+    assert "1 event is fewer than 30; about 30 runs (29 more)" in " ".join(done.out.split())

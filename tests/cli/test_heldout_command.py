@@ -182,7 +182,9 @@ def test_a_diverged_model_is_named(folder: Path, tmp_path: Path):
     model = seeded_model(model_shape(language_preset("smoke"), load_tokenizer("byte")), 0)
     with torch.no_grad():
         model.model.norm.weight.fill_(math.nan)
-    place = save_checkpoint(tmp_path / "nan", model, load_tokenizer("byte"), {})
+    place = save_checkpoint(
+        tmp_path / "nan", model, load_tokenizer("byte"), {"byte_counts": [1] * 256}
+    )
     line = refused(
         "heldout", "--checkpoint", place, "--text", f"a={folder}/a.txt", "--out", tmp_path / "o"
     )

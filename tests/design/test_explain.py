@@ -91,6 +91,7 @@ RECORD: dict[str, Any] = {
     "explore_fingerprint": "ab" * 32,
     "explore_runs": ["a", "b"],
     "explore_seeds": [1, 2],
+    "explore_hashes": ["ab" * 32, "cd" * 32],
     "n_calibration_runs": 100,
     "effective_budget": {"0.05": 0.04},
     "candidates": {

@@ -254,7 +254,7 @@ def test_another_config_in_the_same_folder(tmp_path):
 
 def test_a_config_file_that_cannot_be_read(tmp_path):
     (tmp_path / "config.yaml").write_text("task: [")
-    with pytest.raises(InputError, match=r"config.yaml: not readable .*; choose another folder$"):
+    with pytest.raises(InputError, match=r"config.yaml: line 2: .*; choose another folder$"):
         train(CONFIG, [0], tmp_path)
 
 
