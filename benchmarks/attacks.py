@@ -43,7 +43,7 @@ _BEFORE = (
     _WATCH,
     _TABLE,
     f"{_BOARD} first.json",
-    "crucible tiers fit --scores first.parquet",
+    "crucible tiers fit --scores first.parquet --out tiers.json",
     "data build formal --out parity --task parity_8",
 )
 
@@ -76,10 +76,11 @@ TARGETS: dict[str, Target] = {
     "item scores": Target("first.parquet", f"{_BOARD} other.json"),
     "tiers": Target(
         "tiers.json",
-        "crucible tiers assign --tiers tiers.json --scores first.parquet --bundles bundles.jsonl",
+        "crucible tiers assign --tiers tiers.json --scores first.parquet --bundles bundles.jsonl "
+        "--out tiered.jsonl",
     ),
     "scoreboard": Target("first.json", "crucible compare first.json second.json --permutations 99"),
-    "configurations": Target("c.csv", "crucible pareto c.csv --no-figures"),
+    "configurations": Target("c.csv", "crucible pareto c.csv --no-figures --out pareto"),
     "answers": Target("answers.jsonl", "judge consistency answers.jsonl --out c.parquet"),
     "suite": Target(
         "sequential/sequential.yaml",

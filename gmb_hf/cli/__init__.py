@@ -64,7 +64,9 @@ def _usage_error(error: Exception) -> int:
     message = describe()
     if not message:  # a bare `gmb`, which has shown its help
         return 2
-    context = getattr(error, "ctx", None)
+    context, missing = getattr(error, "ctx", None), getattr(error, "param", None)
+    if message.startswith("Missing option '--out'") and missing and missing.metavar:
+        message = f"Missing option '--out', e.g. --out {missing.metavar}."
     command = context.command_path if context is not None else "gmb"
     end = "" if message.endswith((".", "?")) else "."
     return _fail(f"error: {message}{end} See {command} --help.", 2)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import MoreRuns, RunColumn, Runs, StepColumn, option, sources
+from gmb_hf.cli.options import Answer, MoreRuns, RunColumn, Runs, StepColumn, option, sources
 from gmb_hf.tables import Column, Line, Row, Table, section
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _MOST_RUNS = 12
 def audit(
     runs: Runs,
     more_runs: MoreRuns = None,
-    out: Annotated[Path, option("Where to write the labels.")] = Path("audit.json"),
+    out: Answer = None,
     quantile: Annotated[
         float, option("A signal moves where it is at this quantile of its run.")
     ] = 0.99,
@@ -44,14 +44,14 @@ def audit(
         run_column=run_column,
         read=read_runs,
     )
-    path = found.write(out)
-    _print(found, path)
+    paths = [] if out is None else [found.write(out)]
+    _print(found, out)
     settings = f"--event E_regime --quantile {quantile:g} --radius {radius}".split()
     judging = (*settings, "--score", "COLUMN", "--horizon", "H", "--safe-gap", "G")
-    show.written([path], following=show.command("evaluate", "--runs", *given, *judging))
+    show.written(paths, following=show.command("evaluate", "--runs", *given, *judging))
 
 
-def _print(found: Audit, path: Path) -> None:
+def _print(found: Audit, path: Path | None) -> None:
     columns = (
         Column("run", shrinks_to=12),
         Column("t", "{:,}".format),
@@ -66,7 +66,7 @@ def _print(found: Audit, path: Path) -> None:
             if item.label == label
         ]
         heading = f"{label}, {len(items)} of {len(found.runs)} runs"
-        rows += section(items, heading, _MOST_RUNS, f" in {path}")
+        rows += section(items, heading, _MOST_RUNS, show.elsewhere(path))
     show.table(Table(columns, rows))
     show.say(f"Signals: {', '.join(found.columns)}.", style="dim")
     show.notes(found.notes)

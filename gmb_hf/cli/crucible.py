@@ -11,7 +11,16 @@ import typer
 from rich.text import Text
 
 from gmb_hf.cli import screen
-from gmb_hf.cli.options import Changes, Device, Figures, RunPreset, argument, option
+from gmb_hf.cli.options import (
+    Answer,
+    Changes,
+    Device,
+    Figures,
+    RunPreset,
+    argument,
+    option,
+    product,
+)
 from gmb_hf.errors import CheckFailed, InputError
 from gmb_hf.escape import number, p_value
 from gmb_hf.escape import steps as thousands
@@ -29,8 +38,6 @@ app = typer.Typer(no_args_is_help=True)
 tiers_app = typer.Typer(no_args_is_help=True)
 app.add_typer(tiers_app, name="tiers", help="Freeze cutoffs of difficulty, and apply them.")
 
-Out = Annotated[Path, option("Where to write it.")]
-Folder = Annotated[Path, option("A folder.")]
 Scores = Annotated[Path, option("What gmb crucible score wrote.")]
 Encoder = Annotated[str | None, option("A sentence-transformers model, by name or path.")]
 
@@ -47,7 +54,7 @@ def exposure(
         list[str], option("NAME=SIZE:RATIO, e.g. legacy=454:0.75; ratios add up to 1.")
     ],
     gate: Annotated[bool, option("Exit with 1 if a pool is critical or severe.", "--gate")] = False,
-    out: Out = Path("exposure.json"),
+    out: Answer = None,
 ) -> None:
     """How often each item of a pool will be seen, and whether that is too rarely."""
     from gmb_hf.crucible.exposure import Level, check_pools, expected_exposures, worst
@@ -59,7 +66,8 @@ def exposure(
     findings = check_pools(found)
     guardrails = [finding.to_dict() for finding in findings]
     between = "{0.low:,} to {0.high:,}".format
-    path = write_json(out, {"pools": [item.to_dict() for item in found], "guardrails": guardrails})
+    content = {"pools": [item.to_dict() for item in found], "guardrails": guardrails}
+    paths = [] if out is None else [write_json(out, content)]
     columns = (
         Column("pool", take="name", shrinks_to=12),
         Column("items", thousands, take="size"),
@@ -72,9 +80,9 @@ def exposure(
     screen.table(Table.of(found, columns))
     _print_guardrails(findings)
     if gate and worst(findings) >= Level.CRITICAL:
-        screen.say_whole("wrote", str(path))
-        raise CheckFailed(f"items would be seen too rarely; {path} says which")
-    screen.written([path], following=_command("compare", "BEFORE.json", "AFTER.json", "--gate"))
+        screen.written(paths, following=None)
+        raise CheckFailed("items would be seen too rarely; the guardrails above say which")
+    screen.written(paths, following=_command("compare", "BEFORE.json", "AFTER.json", "--gate"))
 
 
 @app.command()
@@ -82,16 +90,16 @@ def pareto(
     results: Annotated[Path, argument("CSV, JSON or JSONL: name, frozen_tier3, organic_holdout.")],
     draws: Annotated[int, option("Bootstrap resamples of the items.")] = 2000,
     seed: Annotated[int, option("Of the resamples.")] = 0,
-    out: Annotated[Path, option("Where to write: this name with .json, .png and .svg.")] = Path(
-        "pareto"
-    ),
+    out: Annotated[
+        Path | None, option("Write the answer: this name with .json, .png and .svg.")
+    ] = None,
     figures: Figures = True,
 ) -> None:
     """Which configurations no other one beats in both retention and generalization."""
     from gmb_hf.crucible.pareto import find_frontier
 
     found = find_frontier(results, draws=draws, seed=seed)
-    paths = found.write(out, figures=figures)
+    paths = [] if out is None else found.write(out, figures=figures)
     columns = (
         Column("configuration", shrinks_to=16),
         Column("frozen tier3", number),
@@ -128,7 +136,7 @@ def aggregate(
     ] = False,
     draws: Annotated[int, option("Bootstrap resamples of seeds and items.")] = 2000,
     seed: Annotated[int, option("Of the resamples.")] = 0,
-    out: Out = Path("aggregate.json"),
+    out: Answer = None,
 ) -> None:
     """Mean, spread and interval over training seeds, overall and by tier."""
     from gmb_hf.crucible.compare import aggregate_files
@@ -141,16 +149,18 @@ def aggregate(
         draws=draws,
         seed=seed,
     )
-    path = found.write(out)
     _print_aggregate(found)
-    more = ("OTHER_BOARDS", "--against", path, "--out", "OTHER.json")
-    screen.written([path], following=_command("aggregate", *more))
+    following = _command("aggregate", *boards, out="aggregate.json")
+    if out is not None:
+        following = _command("aggregate", "OTHER_BOARDS", against=out, out="OTHER.json")
+    screen.written([] if out is None else [found.write(out)], following=following)
 
 
 @app.command()
 def mine(
     candidates: Annotated[Path, argument("JSONL of bundles: anchor and positive.")],
     pool: Annotated[Path, option("JSONL of texts that negatives are drawn from.")],
+    out: Annotated[Path, product("Folder for what was accepted and what was not.", "mined")],
     encoder: Encoder = None,
     embeddings: Annotated[
         Path | None, option("Of the candidates: .npy or .safetensors, a row per text.")
@@ -171,7 +181,6 @@ def mine(
         float, option("Cosine from which two texts count as the same.")
     ] = 0.95,
     seed: Annotated[int, option("Of the lineups.")] = 0,
-    out: Folder = Path("mined"),
 ) -> None:
     """Try each candidate in seeded lineups; keep the dangerous ones, set doubtful ones apart."""
     from gmb_hf.crucible.mining import QUANTILE, Settings, mine_files
@@ -218,12 +227,13 @@ def mine(
         f"accepted by strength: {_counts(summary['strengths'])}; "
         f"quarantined: {summary['quarantined']:,}"
     )
-    screen.written(paths, following=_command("score", paths[0], "--encoder", encoder or "NAME"))
+    scoring = _command("score", paths[0], encoder=encoder or "NAME", out="scores.parquet")
+    screen.written(paths, following=scoring)
 
 
 @app.command()
 def from_runs(
-    out: Folder,
+    out: Annotated[Path, product("A folder.", "runs/crucible")],
     preset: RunPreset = "quick",
     seeds: Annotated[str, option("Of the runs, e.g. 0:4 or 3,7.")] = "0:4",
     changes: Changes = None,
@@ -276,6 +286,7 @@ def from_runs(
 @app.command()
 def score(
     bundles: Annotated[Path, argument("JSONL: anchor, positive, negatives a line.")],
+    out: Annotated[Path, product("Where to write the items' scores.", "scores.parquet")],
     embeddings: Annotated[Path | None, option(".npy or .safetensors with a row per text.")] = None,
     encoder: Encoder = None,
     name: Annotated[
@@ -287,7 +298,6 @@ def score(
     previous: Annotated[
         Path | None, option("An earlier version of the set, every item of which must be here.")
     ] = None,
-    out: Annotated[Path, option("Where to write the items' scores.")] = Path("scores.parquet"),
 ) -> None:
     """Margin and rank of each item, by the similarities in the file or by embeddings."""
     from gmb_hf.crucible.scores import score_bundles
@@ -304,22 +314,23 @@ def score(
         )
     path = scores.write(out)
     _print_scores(scores)
-    following = _command("scoreboard", "--scores", path, "--eval-version", "v1")
+    board = ("--scores", path, "--eval-version", "v1", "--out", "scoreboard.json")
+    following = _command("scoreboard", *board)
     if scores.tiers is None:
-        following = _command("tiers", "fit", "--scores", path)
+        following = _command("tiers", "fit", scores=path, out="tiers.json")
     screen.written([path], following=following)
 
 
 @tiers_app.command()
 def fit(
     scores: Scores,
+    out: Annotated[Path, product("Where to freeze them.", "tiers.json")],
     thresholds: Annotated[
         tuple[float, float], option("Quantiles of the danger at the two cutoffs.")
     ] = (0.7, 0.9),
     method: Annotated[
         str, option("inverted_cdf, or spec for the reference's algorithm.")
     ] = "inverted_cdf",
-    out: Annotated[Path, option("Where to freeze them.")] = Path("tiers.json"),
     force: Annotated[bool, option("Replace tiers that are there.", "--force")] = False,
 ) -> None:
     """Freeze the cutoffs of a corpus, with the encoder and the corpus that they come from."""
@@ -338,8 +349,9 @@ def fit(
         f"{tiers.t2_cutoff:.6g} tier2_robust; items: {_counts(tiers.counts)}."
     )
     screen.notes(tiers.notes)
-    files = ("--tiers", path, "--scores", scores, "--bundles", table.origin.bundles)
-    screen.written([path], following=_command("tiers", "assign", *files))
+    files = {"tiers": path, "scores": scores, "bundles": table.origin.bundles}
+    following = _command("tiers", "assign", **files, out="tiered.jsonl")
+    screen.written([path], following=following)
 
 
 @tiers_app.command()
@@ -347,7 +359,7 @@ def assign(
     tiers: Annotated[Path, option("Frozen cutoffs.")],
     scores: Scores,
     bundles: Annotated[Path, option("The bundles that were scored.")],
-    out: Annotated[Path, option("Where to write bundles with their tiers.")] = Path("tiered.jsonl"),
+    out: Annotated[Path, product("Where to write bundles with their tiers.", "tiered.jsonl")],
 ) -> None:
     """Write the bundles with their tiers: the set that every later model is scored on."""
     from gmb_hf.crucible.margins import Tiers
@@ -357,18 +369,18 @@ def assign(
     screen.say(f"items: {_counts(found.counts)}.")
     if found.left_out:
         screen.say(f"note: {found.left_out:,} items had no score and are not in the new file")
-    screen.written([found.path], following=_command("score", found.path))
+    screen.written([found.path], following=_command("score", found.path, out="scores.parquet"))
 
 
 @app.command()
 def scoreboard(
     scores: Scores,
     eval_version: Annotated[str, option("Version of the evaluation set, e.g. v23.")],
+    out: Annotated[Path, product("Where to write it.", "scoreboard.json")],
     seed: Annotated[int, option("Seed of the evaluation.")] = 42,
     checkpoint: Annotated[
         str | None, option("The model; what made the similarities by default.")
     ] = None,
-    out: Out = Path("scoreboard.json"),
 ) -> None:
     """Sum up the items overall and by tier, under the fingerprint of their data."""
     from gmb_hf.crucible.scoreboard import scoreboard_of
@@ -396,7 +408,7 @@ def compare(
     gate: Annotated[bool, option("Exit with 1 from a CRITICAL guardrail on.", "--gate")] = False,
     permutations: Annotated[int, option("Sign flips of a permutation test.")] = 9999,
     seed: Annotated[int, option("Of the sign flips.")] = 0,
-    out: Out = Path("comparison.json"),
+    out: Answer = None,
 ) -> None:
     """What changed between two scoreboards of the same data, with guardrails and paired tests."""
     from gmb_hf.crucible.compare import compare_files
@@ -412,13 +424,12 @@ def compare(
         permutations=permutations,
         seed=seed,
     )
-    path = found.write(out)
+    paths = [] if out is None else [found.write(out)]
     _print_comparison(found)
     if gate and not found.passes:
-        screen.say_whole("wrote", str(path))
-        reason = "; ".join(found.obstacles)
-        raise CheckFailed(f"the gate is closed: {reason} (see {path})")
-    screen.written([path], following=_command("aggregate", following, "OTHER_SEED.json"))
+        screen.written(paths, following=None)
+        raise CheckFailed(f"the gate is closed: {'; '.join(found.obstacles)}")
+    screen.written(paths, following=_command("aggregate", following, "OTHER_SEED.json"))
 
 
 # What the commands print.

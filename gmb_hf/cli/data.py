@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gmb_hf.cli import screen
-from gmb_hf.cli.options import Private, Repo, argument, option, several
+from gmb_hf.cli.options import Private, Repo, argument, option, product, several
 from gmb_hf.errors import CheckFailed, InputError
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 build_app = typer.Typer()
 
-Out = Annotated[Path, option("Folder to write to.")]
+Out = Annotated[Path, product("Folder to write to.", "out/gmb-mine")]
 Version = Annotated[str, option("Of the set; a later one may only add to what the folder holds.")]
 Tasks = Annotated[list[str] | None, option("Only this task; may be given several times.", "--task")]
 Seed = Annotated[int, option("Seed of the splits train and test.")]
@@ -43,7 +43,7 @@ RunsLicense = Annotated[list[str] | None, option(_RUNS_LICENSE, "--license")]
 def everything(
     context: typer.Context,
     all_: Annotated[bool, option("Every dataset, each in its folder.", "--all")] = False,
-    out: Annotated[Path, option("Folder of the folders.")] = Path("out"),
+    out: Annotated[Path | None, option("Folder of the folders.")] = None,
     text: Texts = None,
     license: TextLicense = None,
     runs: Runs = None,
@@ -55,6 +55,8 @@ def everything(
         return
     if not all_:
         raise InputError("say what to build: modular, formal, heldout, runs, or --all")
+    if out is None:
+        raise InputError("--out is missing: name a folder for the datasets, e.g. --out out")
     modular(out / "gmb-modular", version=version)
     formal(out / "gmb-formal", version=version)
     if text:
@@ -135,7 +137,7 @@ app.add_typer(build_app, name="build", help="Write datasets as Parquet with a ca
 @app.command()
 def export(
     task: Annotated[str, option("A task, e.g. modular_add or parity_8.")],
-    out: Annotated[Path, option("Folder for train.bin and val.bin.")],
+    out: Annotated[Path, product("Folder for train.bin and val.bin.", "data")],
     prime: Annotated[int | None, option("Modulus of a modular task.")] = None,
     seed: Annotated[int, option("Seed of the split and the order.")] = 42,
     fraction: Annotated[float, option("Share of rows to train on.")] = 0.5,

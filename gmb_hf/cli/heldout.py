@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import Device, Figures, option, several
+from gmb_hf.cli.options import Device, Figures, option, product, several
 from gmb_hf.escape import number
 from gmb_hf.tables import Column, Line, Row, Table
 
@@ -24,7 +24,7 @@ def heldout(
     text: Annotated[
         list[str], option("NAME=FILE ..., or tinystories, shakespeare, wikitext2 from the Hub.")
     ],
-    out: Annotated[Path, option("Folder for the table, the figure and heldout.json.")],
+    out: Annotated[Path, product("Folder for the table, the figure and heldout.json.", "heldout")],
     stride: Annotated[
         int | None, option("Tokens between windows; half of a block by default.")
     ] = None,

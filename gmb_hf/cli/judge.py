@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import Device, argument, option, several
+from gmb_hf.cli.options import Device, argument, option, product, several
 from gmb_hf.escape import number
 from gmb_hf.tables import Column, Table, section
 
@@ -23,7 +23,7 @@ _MOST_RUNS = 10
 
 Trust = Annotated[bool, option("Run code that comes with a model.", "--trust-remote-code")]
 Answers = Annotated[Path, argument("A file of answers, JSON lines.")]
-Out = Annotated[Path, option("The scores: .parquet, .csv or .jsonl.")]
+Out = Annotated[Path, product("The scores: .parquet, .csv or .jsonl.", "scores.parquet")]
 
 
 @app.command("answer", cls=several("--checkpoints"))
@@ -32,7 +32,7 @@ def answer(
         list[str], option("Folders of checkpoints, of runs, or RUN:STEP=FOLDER; several.")
     ],
     prompts: Annotated[Path, option('A prompt a line; or .jsonl with {"prompt": text} a line.')],
-    out: Annotated[Path, option("The file of answers.")] = Path("answers.jsonl"),
+    out: Annotated[Path, product("The file of answers.", "answers.jsonl")],
     samples: Annotated[int | None, option("Continuations of each prompt; 8 by default.")] = None,
     new_tokens: Annotated[int, option("Tokens of a continuation, at most.")] = 32,
     temperature: Annotated[float, option("Of the sampling.")] = 0.7,
@@ -78,13 +78,14 @@ def answer(
         f"{len(found)} checkpoints of {runs} runs, {len(texts)} prompts, {sampling.samples} "
         f"answers each; {answered} checkpoints were asked now."
     )
-    following = show.command("judge", "rate", out, judge="MODEL")
+    following = show.command("judge", "rate", out, judge="MODEL", out="scores.parquet")
     show.written([out, about_path(out)], following=following)
 
 
 @app.command("rate")
 def rate(
     answers: Answers,
+    out: Out,
     judge: Annotated[str, option("A folder, or a repository of the Hub.")],
     revision: Annotated[str | None, option("Branch, tag or commit of a repository.")] = None,
     how: Annotated[str | None, option("label (classifier), likelihood or yes-no (causal).")] = None,
@@ -96,7 +97,6 @@ def rate(
     ] = None,
     yes: Annotated[str, option("yes-no: the word that means good.")] = " yes",
     no: Annotated[str, option("yes-no: the word that means bad.")] = " no",
-    out: Out = Path("scores.parquet"),
     name: Annotated[str, option("Column of the score.")] = "judge",
     cache: Annotated[
         Path | None, option("Scores paid for before; in the user's cache by default.")
@@ -134,13 +134,13 @@ def rate(
 @app.command("consistency")
 def consistency(
     answers: Answers,
+    out: Out,
     first_words: Annotated[
         int | None, option("Compare so many words of an answer; all by default.")
     ] = None,
     any_case: Annotated[
         bool, option("Capitals are as good as small letters.", "--any-case")
     ] = False,
-    out: Out = Path("consistency.parquet"),
 ) -> None:
     """Do samples agree with each other? The share that differ from the most frequent one."""
     from gmb_hf.answers import files
@@ -157,7 +157,8 @@ def _finish(out: Path, scores: Scores) -> None:
     path = write_scores(out, scores)
     _show(scores)
     show.say(scores.made_by)
-    show.written([path], following=show.command("runs", "join", runs="LOGS", scores=path))
+    joining = show.command("runs", "join", runs="LOGS", scores=path, out="joined.parquet")
+    show.written([path], following=joining)
 
 
 def _show(scores: Scores) -> None:

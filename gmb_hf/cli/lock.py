@@ -9,7 +9,7 @@ import typer
 
 from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import MoreRuns, Private, Runs, option
+from gmb_hf.cli.options import Answer, MoreRuns, Private, Runs, option, product
 from gmb_hf.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ Preset = Annotated[str | None, option("The design of a preset; that of the logs 
 
 @app.command()
 def init(
-    out: Annotated[Path, option("Where to write it.")] = Path("prereg.yaml"),
+    out: Annotated[Path, product("Where to write it.", "prereg.yaml")],
     force: Annotated[bool, option("Replace a file that is there.", "--force")] = False,
 ) -> None:
     """Write a commented preregistration to fill in."""
@@ -44,7 +44,7 @@ def explore(
     more_runs: MoreRuns = None,
     prereg: Prereg = None,
     preset: Preset = None,
-    out: Annotated[Path, option("Where to write the table.")] = Path("explore.csv"),
+    out: Answer = None,
 ) -> None:
     """Try both signs of every candidate on explore runs; nothing here is a claim."""
     from gmb_hf.benchmark.locking import explore as search
@@ -54,11 +54,10 @@ def explore(
     prepared, _ = _prepare(context, given, prereg, preset)
     with show.counting("exploring", len(prepared.design.candidates) + 2) as done:
         rows = search(prepared.design, prepared, on_done=done)
-    path = write_explored(rows, out)
-    show.explored(rows, path)
+    show.explored(rows, out)
     lock = ("lock", "--runs", *given)
     following = show.command(*lock, prereg=prereg, preset=preset, out="lock.yaml")
-    show.written([path], following=following)
+    show.written([] if out is None else [write_explored(rows, out)], following=following)
 
 
 def lock(
@@ -67,7 +66,7 @@ def lock(
     more_runs: MoreRuns = None,
     prereg: Prereg = None,
     preset: Preset = None,
-    out: Annotated[Path, option("Where to write the lock.")] = Path("lock.yaml"),
+    out: Annotated[Path | None, option("Where to write the lock.")] = None,
     strict_lint: Annotated[
         bool, option("Refuse a design with warnings as well.", "--strict-lint")
     ] = False,
@@ -107,6 +106,8 @@ def lock(
         return
     if not given:
         raise InputError("--runs is missing: name the explore logs, e.g. --runs runs/quick/logs")
+    if out is None:
+        raise InputError("--out is missing: name the lock, e.g. --out lock.yaml")
     if out.exists() and not force:
         raise InputError(
             f"{out}: a lock is there already; thresholds are locked once. Choose another --out, "

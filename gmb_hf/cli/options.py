@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import typer
@@ -16,6 +17,11 @@ from gmb_hf.errors import InputError, choose, fraction
 def option(help: str, *names: str, **more: Any) -> Any:
     """An option with its help text; the name is that of the parameter unless given."""
     return typer.Option(*names, help=help, **more)
+
+
+def product(help: str, example: str) -> Any:
+    """`--out` of a command that makes a file for others to read; an error proposes the example."""
+    return option(help, "--out", metavar=example)
 
 
 def argument(help: str, **more: Any) -> Any:
@@ -38,6 +44,7 @@ Jobs = Annotated[
 ]
 Device = Annotated[str, option("auto, cpu or cuda.")]
 Repo = Annotated[str, argument("Repository of the Hub.", metavar="ORG/NAME")]
+Answer = Annotated[Path | None, option("Write the answer; by default it is only printed.", "--out")]
 Private = Annotated[bool, option("Make a new repository private.", "--private")]
 Figures = Annotated[bool, option("Draw the figures.", "--figures/--no-figures")]
 

@@ -22,6 +22,7 @@ from gmb_hf.cli.options import (
     RunPreset,
     argument,
     option,
+    product,
 )
 
 
@@ -33,7 +34,7 @@ class RunCommand(DesignCommand):
 
 def run(
     context: typer.Context,
-    out: Annotated[Path, option("Folder for all of it; an earlier start resumes.")],
+    out: Annotated[Path, product("Folder for all of it; an earlier start resumes.", "runs/quick")],
     preset: RunPreset = "quick",
     changes: Changes = None,
     device: Device = "auto",
@@ -64,7 +65,9 @@ def run(
 
 
 def train(
-    out: Annotated[Path, option("Folder for the run logs; an earlier start resumes.")],
+    out: Annotated[
+        Path, product("Folder for the run logs; an earlier start resumes.", "runs/mine")
+    ],
     preset: RunPreset = "quick",
     seeds: Annotated[str | None, option("E.g. 0:64 or 3,7; the preset's seeds by default.")] = None,
     changes: Changes = None,

@@ -19,6 +19,7 @@ from gmb_hf.cli.options import (
     StepColumn,
     argument,
     option,
+    product,
     sources,
 )
 from gmb_hf.errors import CheckFailed, InputError
@@ -43,8 +44,8 @@ _WINDOW = 50  # of `gmb evaluate`, in steps
 @app.command("read")
 def read(
     runs: Runs,
+    out: Annotated[Path, product("The Parquet file to write.", "runs.parquet")],
     more_runs: MoreRuns = None,
-    out: Annotated[Path, option("The Parquet file to write.")] = Path("runs.parquet"),
     columns: Columns = None,
     step_column: StepColumn = "step",
     run_column: RunColumn = "run",
@@ -123,11 +124,11 @@ def verify(
 def join(
     runs: Runs,
     scores: Annotated[Path, option("Scores by run and step, from anyone: CSV, JSONL or Parquet.")],
+    out: Annotated[Path, product("The Parquet file to write.", "joined.parquet")],
     more_runs: MoreRuns = None,
     score: Annotated[
         list[str] | None, option("Its column; several times for several. By default the only one.")
     ] = None,
-    out: Annotated[Path, option("The Parquet file to write.")] = Path("joined.parquet"),
     step_column: StepColumn = "step",
     run_column: RunColumn = "run",
 ) -> None:

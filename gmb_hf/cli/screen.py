@@ -106,7 +106,7 @@ def table(shown: Table, *, above: bool = False) -> None:
     screen.print()
 
 
-def written(paths: Sequence[Path], *, following: str) -> None:
+def written(paths: Sequence[Path], *, following: str | None) -> None:
     """Name the files that were written, the ones to look at first, and the next command."""
     rank = {name: place for place, name in enumerate(_FIRST_FILES)}
     ordered = sorted(paths, key=lambda path: rank.get(path.name, len(rank)))
@@ -116,7 +116,8 @@ def written(paths: Sequence[Path], *, following: str) -> None:
     folders = Counter(path.parent for path in ordered[len(shown) :])
     for folder, count in folders.items():
         say_whole("", f"and {count} more in {folder}")
-    say_whole("next", following)
+    if following is not None:
+        say_whole("next", following)
 
 
 def pushed(done: Pushed, *, following: str) -> None:
@@ -216,12 +217,17 @@ def signed(name: str, sign: int | None) -> str:
     return ("-" if sign == -1 else "") + one_line(name)
 
 
-def explored(rows: Sequence[Explored], path: Path) -> None:
+def elsewhere(path: Path | None) -> str:
+    """Where the rows are that a table leaves out."""
+    return "; --out writes all" if path is None else f" in {path}"
+
+
+def explored(rows: Sequence[Explored], path: Path | None) -> None:
     """The best of both signs, and the warning that a search proves nothing."""
     from gmb_hf.design.design import ENSEMBLE
 
     every = Table.of(rows, _EXPLORED).rows
-    table(Table(_EXPLORED, section(every, most=_MOST_EXPLORED, rest=f" in {path}")))
+    table(Table(_EXPLORED, section(every, most=_MOST_EXPLORED, rest=elsewhere(path))))
     say(
         "Explore: nothing here is a claim. Both signs were tried on the runs that are shown; only "
         "held-out runs, judged by a lock, can support an alarm."

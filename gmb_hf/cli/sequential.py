@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gmb_hf.cli import screen
-from gmb_hf.cli.options import Changes, Device, DifferentData, Figures, Jobs, argument, option
+from gmb_hf.cli.options import (
+    Answer,
+    Changes,
+    Device,
+    DifferentData,
+    Figures,
+    Jobs,
+    argument,
+    option,
+    product,
+)
 from gmb_hf.errors import InputError
 from gmb_hf.escape import number, p_value
 from gmb_hf.tables import Column, Table
@@ -33,7 +43,7 @@ Baseline = Annotated[
 def run(
     context: typer.Context,
     suite: Suite,
-    out: Annotated[Path, option("Folder for all of it; an earlier start resumes.")],
+    out: Annotated[Path, product("Folder for all of it; an earlier start resumes.", "runs/seq")],
     preset: Annotated[str, option("replication or quick.")] = "quick",
     variants: Annotated[
         str, option("E.g. dense,banded-256,sort-4,blend-8,hebbian-4; + joins two in one.")
@@ -113,7 +123,7 @@ def evaluate(
         list[str] | None, option("Change a field: suite.train_fraction=0.6.", "--set")
     ] = None,
     device: Device = "auto",
-    out: Annotated[Path, option("Where to write it.")] = Path("evaluation.json"),
+    out: Answer = None,
 ) -> None:
     """Held-out loss and accuracy of a checkpoint on every task, through the model itself."""
     from gmb_hf.sequential.run import evaluate_checkpoint
@@ -136,10 +146,11 @@ def evaluate(
         Column("accuracy", number, take="accuracy"),
     )
     screen.table(Table.of(found.results, columns))
-    following = shlex.join(["cat", str(found.path)])
+    asked = {"checkpoint": checkpoint, "suite": suite, "out": "evaluation.json"}
+    following = screen.command("sequential", "eval", **asked)
     if found.design is not None:
         following = screen.command("sequential", "report", found.design.parent)
-    screen.written([found.path], following=following)
+    screen.written([] if found.path is None else [found.path], following=following)
 
 
 @app.command()
@@ -179,7 +190,9 @@ def generalization(
             metavar="NAME=PATH...",
         ),
     ],
-    out: Annotated[Path, option("Where to write.")] = Path("generalization"),
+    out: Annotated[
+        Path | None, option("Folder for tables and figures; by default the answer is printed.")
+    ] = None,
     baseline: Baseline = None,
     train: Annotated[str | None, option("Column of the training loss.")] = None,
     validation: Annotated[str | None, option("Column of the validation loss.")] = None,
@@ -198,11 +211,13 @@ def generalization(
         points=points,
         allow_fingerprint_mismatch=allow_fingerprint_mismatch,
     )
-    files = write_generalised(found, curves, out, figures=figures)
+    files = [] if out is None else write_generalised(found, curves, out, figures=figures)
     _print_generalisation(found)
     screen.notes(found.notes)
-    table = out / "tables" / "generalization_losses.md"
-    screen.written(files, following=shlex.join(["cat", str(table)]))
+    following = screen.command("generalization", *logs, out="generalization")
+    if out is not None:
+        following = shlex.join(["cat", str(out / "tables" / "generalization_losses.md")])
+    screen.written(files, following=following)
 
 
 # What the commands print.

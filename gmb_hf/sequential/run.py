@@ -407,13 +407,13 @@ class Evaluated(NamedTuple):
 
     results: list[TaskResult]
     design: Path | None
-    path: Path
+    path: Path | None
 
 
 def evaluate_checkpoint(
     checkpoint: str | Path,
     suite: str,
-    out: str | Path,
+    out: str | Path | None = None,
     *,
     preset: str | None = None,
     options: Mapping[str, object] | None = None,
@@ -425,7 +425,7 @@ def evaluate_checkpoint(
     Args:
         checkpoint: a folder that `save_pretrained` left.
         suite: "modular" or "formal".
-        out: the JSON file to write.
+        out: the JSON file to write, if any.
         preset: whose prime, tokens and split are taken. Without it they are those of the run that
             the checkpoint lies in, if there is one of this suite; else of `quick`.
         options, changes: as in `sequential_config`; any of them, too, takes a preset.
@@ -451,4 +451,4 @@ def evaluate_checkpoint(
         "fingerprints": config.suite.fingerprints(),
         "tasks": [result.to_dict() for result in results],
     }
-    return Evaluated(results, design, write_json(out, content))
+    return Evaluated(results, design, None if out is None else write_json(out, content))

@@ -56,7 +56,7 @@ class TestPublishedRuns:
 
     def test_an_unquoted_glob_is_all_its_files(self, reference_runs: Path):
         files = sorted(reference_runs.glob("seed_14*.csv"))
-        assert gmb("audit", "--runs", *files).code == 0
+        assert gmb("audit", "--runs", *files, "--out=audit.json").code == 0
         assert len(read()["runs"]) == 10
 
 
@@ -102,10 +102,15 @@ class TestOutput:
     def test_many_runs_are_counted_and_not_all_listed(self, tmp_path: Path):
         for run in range(15):
             published(tmp_path / f"run_{run}.csv")
-        done = gmb("audit", "--runs", tmp_path, "--quantile=0.985")
+        done = gmb("audit", "--runs", tmp_path, "--quantile=0.985", "--out=audit.json")
         assert "REGISTERED_TRANSITION, 15 of 15 runs" in done.out
         assert "and 3 more in audit.json" in done.out
         assert len(read()["runs"]) == 15
+        Path("audit.json").unlink()
+        alone = gmb("audit", "--runs", tmp_path, "--quantile=0.985")
+        assert "and 3 more; --out writes all" in alone.out
+        assert "wrote" not in alone.out
+        assert not Path("audit.json").exists(), "an answer is written only on request"
 
     def test_a_narrow_terminal(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setenv("COLUMNS", "60")
@@ -118,7 +123,7 @@ class TestOutput:
 class TestOwnLogs:
     def test_signals_are_derived_from_observables(self, tmp_path: Path):
         path = synthetic_runlog(6, corrupted=True).write(tmp_path / "runs.parquet")
-        done = gmb("audit", "--runs", path)
+        done = gmb("audit", "--runs", path, "--out=audit.json")
         assert done.code == 0, done
         found = read()
         columns = ["gradient_norm", "unembedding_entropy", "unembedding_rank", "correction_rate"]
@@ -143,19 +148,19 @@ class TestOwnLogs:
         table = synthetic_runlog(2).table.rename_columns({"step": "iteration", "run": "name"})
         pyarrow.csv.write_csv(table, tmp_path / "all.csv")
         options = ("--step-column=iteration", "--run-column=name")
-        assert gmb("audit", "--runs", tmp_path / "all.csv", *options).code == 0
+        assert gmb("audit", "--runs", tmp_path / "all.csv", *options, "--out=audit.json").code == 0
         assert list(read()["runs"]) == ["seed_0", "seed_1"]
 
 
 class TestOddRuns:
     def test_one_checkpoint(self, tmp_path: Path):
         published(tmp_path / "a.csv", step=np.array([7]))
-        assert gmb("audit", "--runs", tmp_path).code == 0
+        assert gmb("audit", "--runs", tmp_path, "--out=audit.json").code == 0
         assert read()["runs"]["a"]["label"] == "INCONCLUSIVE"
 
     def test_all_equal_signals(self, tmp_path: Path):
         published(tmp_path / "a.csv", **dict.fromkeys(SIGNALS, np.ones(100)))
-        assert gmb("audit", "--runs", tmp_path).code == 0
+        assert gmb("audit", "--runs", tmp_path, "--out=audit.json").code == 0
         assert read()["runs"]["a"] == {
             "label": "INCONCLUSIVE",
             "t": 0,
@@ -166,7 +171,7 @@ class TestOddRuns:
         steps = 10 * np.arange(100)
         steps[1] = 0
         path = published(tmp_path / "a.csv", step=np.roll(steps, 3))
-        assert gmb("audit", "--runs", path, "--quantile=0.985").code == 0
+        assert gmb("audit", "--runs", path, "--quantile=0.985", "--out=audit.json").code == 0
         # The peak in the fifty-first row now belongs to step 470.
         assert read()["runs"]["a"]["t"] == 450
 
@@ -175,7 +180,7 @@ class TestOddRuns:
         force[[50, 90]] = 1.0
         force[3] = np.nan
         published(tmp_path / "a.csv", d_force=force)
-        done = gmb("audit", "--runs", tmp_path, "--quantile=0.985")
+        done = gmb("audit", "--runs", tmp_path, "--quantile=0.985", "--out=audit.json")
         assert "Cells without a value, which move with nothing: d_force (1)." in done.out
         assert read()["runs"]["a"]["label"] == "REGISTERED_TRANSITION"
 

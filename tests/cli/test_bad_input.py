@@ -137,7 +137,7 @@ class TestWords:
             ((*TRAIN, "--seeds=5:2"), "'5:2' is empty"),
             ((*TRAIN, "--seeds=-3"), "seeds are 0 to 2^32 - 1"),
             (("evaluat",), "No such command 'evaluat'. Did you mean 'evaluate'? See gmb --help."),
-            (("run",), "Missing option '--out'. See gmb run --help."),
+            (("run",), "Missing option '--out', e.g. --out runs/quick. See gmb run --help."),
             (("data", "export", "--task=add_p97", "--op-token=one", "--out=x"), "'one'"),
             (
                 ("data", "export", "--task=copy_16", "--out=x"),
@@ -226,7 +226,7 @@ class TestPlaces:
         [
             ("train", "--preset=smoke", "--set=training.steps=20", "--seeds=1", "--out=x"),
             ("data", "export", "--task=parity_8", "--out=x"),
-            ("prereg", "init"),
+            ("prereg", "init", "--out=prereg.yaml"),
         ],
         ids=lambda arguments: arguments[0],
     )

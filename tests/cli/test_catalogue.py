@@ -111,7 +111,7 @@ class TestData:
 
 class TestPreregInit:
     def test_writes_a_template_that_loads(self):
-        done = gmb("prereg", "init")
+        done = gmb("prereg", "init", "--out=prereg.yaml")
         assert done.code == 0
         assert "wrote   prereg.yaml" in done.out
         assert "gmb lock --prereg prereg.yaml" in done.next_command
@@ -121,19 +121,19 @@ class TestPreregInit:
 
     def test_keeps_what_is_there(self):
         Path("prereg.yaml").write_text("mine", encoding="utf-8")
-        assert "is there already" in refused("prereg", "init")
+        assert "is there already" in refused("prereg", "init", "--out=prereg.yaml")
         assert Path("prereg.yaml").read_text(encoding="utf-8") == "mine"
-        assert gmb("prereg", "init", "--force").code == 0
+        assert gmb("prereg", "init", "--force", "--out=prereg.yaml").code == 0
         Design.read("prereg.yaml")
 
     def test_an_unfilled_template_is_no_design_for_any_log(self, small_csv: Path):
-        assert gmb("prereg", "init").code == 0
-        message = refused("lock", "--prereg=prereg.yaml", "--runs", small_csv)
+        assert gmb("prereg", "init", "--out=prereg.yaml").code == 0
+        message = refused("lock", "--prereg=prereg.yaml", "--runs", small_csv, "--out=lock.yaml")
         assert "indicator 'csd_autocorrelation'" in message
         assert "column 'train_loss' missing" in message
 
     def test_the_templates_candidate_is_an_indicator(self):
-        assert gmb("prereg", "init").code == 0
+        assert gmb("prereg", "init", "--out=prereg.yaml").code == 0
         (candidate,) = Design.read("prereg.yaml").candidates
         assert gmb("indicators", candidate.name).code == 0
         assert get(candidate.name).with_defaults(candidate.params)["window"] == 200

@@ -22,7 +22,7 @@ def follow(outcome):
 
 def test_from_bundles_to_a_scoreboard_by_what_each_command_says(tmp_path):
     write(tmp_path / "bundles.jsonl", lines())
-    scored = done(gmb("crucible", "score", "bundles.jsonl"))
+    scored = done(gmb("crucible", "score", "bundles.jsonl", "--out=scores.parquet"))
     assert "wrote   scores.parquet" in scored.out
     assert "120 items by unnamed: pass rate 0." in scored.out
     fitted = follow(scored)
@@ -50,19 +50,33 @@ def test_embeddings_score_as_well(tmp_path):
     write(tmp_path / "bundles.jsonl", lines(3))
     rows = 3 * 2 + sum(len(line["negatives"]) for line in lines(3))
     np.save("rows.npy", np.random.default_rng(0).normal(size=(rows, 4)))
-    scored = done(gmb("crucible", "score", "bundles.jsonl", "--embeddings", "rows.npy"))
+    scored = done(
+        gmb(
+            "crucible", "score", "bundles.jsonl", "--embeddings", "rows.npy", "--out=scores.parquet"
+        )
+    )
     assert scored.out.startswith("3 items by unnamed")
 
 
 def test_items_without_negatives(tmp_path):
     empty = {"id": "e", "anchor": "x", "positive": "y", "negatives": [], "similarities": [0.5]}
     write(tmp_path / "bundles.jsonl", [*lines(5), empty])
-    message = refused("crucible", "score", "bundles.jsonl")
+    message = refused("crucible", "score", "bundles.jsonl", "--out=scores.parquet")
     assert message.startswith("error: item 'e': no negatives; remove them, or have them left out")
     assert "--skip-empty" in message
-    scored = done(gmb("crucible", "score", "bundles.jsonl", "--skip-empty"))
+    scored = done(gmb("crucible", "score", "bundles.jsonl", "--skip-empty", "--out=scores.parquet"))
     assert "note: 1 items without negatives were left out" in scored.out
-    done(gmb("crucible", "scoreboard", "--scores", "scores.parquet", "--eval-version", "v1"))
+    done(
+        gmb(
+            "crucible",
+            "scoreboard",
+            "--scores",
+            "scores.parquet",
+            "--eval-version",
+            "v1",
+            "--out=scoreboard.json",
+        )
+    )
     made = json.loads((tmp_path / "scoreboard.json").read_text())
     assert (made["x_n_skipped"], made["eval_header"]["item_count"]) == (1, 5)
 
@@ -83,27 +97,31 @@ def test_items_without_negatives(tmp_path):
 )
 def test_bundles_that_are_not_understood(tmp_path, text, message):
     (tmp_path / "bundles.jsonl").write_text(text)
-    assert message in refused("crucible", "score", "bundles.jsonl")
+    assert message in refused("crucible", "score", "bundles.jsonl", "--out=scores.parquet")
     assert not (tmp_path / "scores.parquet").exists()
 
 
 def test_ways_of_scoring_that_cannot_be(tmp_path):
     write(tmp_path / "bundles.jsonl", lines(3))
-    score = ("crucible", "score", "bundles.jsonl")
+    score = ("crucible", "score", "bundles.jsonl", "--out=scores.parquet")
     both = refused(*score, "--embeddings", "x.npy", "--encoder", "y")
     assert "--embeddings and --encoder exclude each other" in both
     assert "x.npy: there is no such file" in refused(*score, "--embeddings", "x.npy")
     assert "scores are written as .parquet" in refused(*score, "--out", "scores.csv")
-    assert "none.jsonl: there is no such file" in refused("crucible", "score", "none.jsonl")
+    assert "none.jsonl: there is no such file" in refused(
+        "crucible", "score", "none.jsonl", "--out=scores.parquet"
+    )
     (tmp_path / "bare.jsonl").write_text('{"similarities": [1, 2]}')
-    bare = refused("crucible", "score", "bare.jsonl", "--embeddings", "x.npy")
+    bare = refused(
+        "crucible", "score", "bare.jsonl", "--embeddings", "x.npy", "--out=scores.parquet"
+    )
     assert "bare.jsonl:1: item '1' has no texts to embed" in bare
 
 
 def test_tiers_are_frozen(tmp_path):
     write(tmp_path / "bundles.jsonl", lines(20))
-    done(gmb("crucible", "score", "bundles.jsonl", "--name", "m"))
-    fit = ("crucible", "tiers", "fit", "--scores", "scores.parquet")
+    done(gmb("crucible", "score", "bundles.jsonl", "--name", "m", "--out=scores.parquet"))
+    fit = ("crucible", "tiers", "fit", "--out=tiers.json", "--scores", "scores.parquet")
     done(gmb(*fit))
     assert "tiers.json: tiers are frozen there already" in refused(*fit)
     done(gmb(*fit, "--force", "--method", "spec"))
@@ -118,16 +136,16 @@ def test_tiers_are_frozen(tmp_path):
 
 def test_few_items_leave_a_tier_empty_and_say_so(tmp_path):
     write(tmp_path / "bundles.jsonl", lines(2))
-    done(gmb("crucible", "score", "bundles.jsonl"))
-    fitted = done(gmb("crucible", "tiers", "fit", "--scores", "scores.parquet"))
+    done(gmb("crucible", "score", "bundles.jsonl", "--out=scores.parquet"))
+    fitted = done(gmb("crucible", "tiers", "fit", "--scores", "scores.parquet", "--out=tiers.json"))
     assert "note: tier3_adversarial holds none of the 2 items" in fitted.out
 
 
 def test_tiers_belong_to_their_encoder_and_their_bundles(tmp_path):
     write(tmp_path / "bundles.jsonl", lines(20))
-    done(gmb("crucible", "score", "bundles.jsonl", "--name", "m"))
-    done(gmb("crucible", "tiers", "fit", "--scores", "scores.parquet"))
-    assign = ("crucible", "tiers", "assign", "--tiers", "tiers.json", "--scores")
+    done(gmb("crucible", "score", "bundles.jsonl", "--name", "m", "--out=scores.parquet"))
+    done(gmb("crucible", "tiers", "fit", "--scores", "scores.parquet", "--out=tiers.json"))
+    assign = ("crucible", "tiers", "assign", "--out=t.jsonl", "--tiers", "tiers.json", "--scores")
     done(gmb("crucible", "score", "bundles.jsonl", "--name", "n", "--out", "n.parquet"))
     other = refused(*assign, "n.parquet", "--bundles", "bundles.jsonl")
     assert "fitted with encoder 'm', these dangers come from 'n'" in other
@@ -143,20 +161,21 @@ def test_tiers_belong_to_their_encoder_and_their_bundles(tmp_path):
 def test_texts_without_an_encoder_say_which_extra_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr("gmb_hf.crucible.scores.find_spec", lambda _: None)
     (tmp_path / "b.jsonl").write_text('{"anchor": "a", "positive": "b", "negatives": ["c"]}')
-    message = refused("crucible", "score", "b.jsonl")
+    message = refused("crucible", "score", "b.jsonl", "--out=scores.parquet")
     assert "give --encoder MODEL (first pip install 'gmb-hf[encoders]'), or --embed" in message
 
 
 def test_a_set_may_only_grow(tmp_path):
     few, more = write(tmp_path / "few.jsonl", lines(20)), write(tmp_path / "more.jsonl", lines(25))
-    score = ("crucible", "score", more, "--name", "m")
+    score = ("crucible", "score", more, "--name", "m", "--out=scores.parquet")
     done(gmb(*score, "--previous", few))
-    message = refused("crucible", "score", few, "--previous", more)
+    message = refused("crucible", "score", few, "--previous", more, "--out=scores.parquet")
     assert "few.jsonl: 5 of the 25 items of " in message
     assert "are gone or changed (items 'q20', 'q21', 'q22'" in message
     # What an assignment left is an evaluation set, and is not replaced by another one.
-    done(gmb("crucible", "tiers", "fit", "--scores", "scores.parquet"))
-    assign = ("crucible", "tiers", "assign", "--tiers", "tiers.json", "--scores", "scores.parquet")
+    done(gmb("crucible", "tiers", "fit", "--scores", "scores.parquet", "--out=tiers.json"))
+    assign = ("crucible", "tiers", "assign", "--out=tiered.jsonl", "--tiers", "tiers.json")
+    assign = (*assign, "--scores", "scores.parquet")
     done(gmb(*assign, "--bundles", more))
     held = (tmp_path / "tiered.jsonl").read_bytes()
     done(gmb(*assign, "--bundles", more))
@@ -168,15 +187,17 @@ def test_a_set_may_only_grow(tmp_path):
 
 def test_tiers_in_a_file_are_checked(tmp_path):
     write(tmp_path / "bundles.jsonl", lines(2, tiers=["tier1_easy", "tier4"]))
-    message = refused("crucible", "score", "bundles.jsonl")
+    message = refused("crucible", "score", "bundles.jsonl", "--out=scores.parquet")
     assert "bundles.jsonl:2: tier 'tier4' is unknown; known: tier1_easy" in message
 
 
 def test_a_scoreboard_needs_a_version(tmp_path):
     write(tmp_path / "bundles.jsonl", lines(3))
-    done(gmb("crucible", "score", "bundles.jsonl"))
-    assert "--eval-version" in refused("crucible", "scoreboard", "--scores", "scores.parquet")
-    scoreboard = ("crucible", "scoreboard", "--scores", "scores.parquet")
+    done(gmb("crucible", "score", "bundles.jsonl", "--out=scores.parquet"))
+    assert "--eval-version" in refused(
+        "crucible", "scoreboard", "--scores", "scores.parquet", "--out=scoreboard.json"
+    )
+    scoreboard = ("crucible", "scoreboard", "--out=s.json", "--scores", "scores.parquet")
     assert "version" in refused(*scoreboard, "--eval-version", "")
 
 
@@ -184,7 +205,7 @@ def test_scores_that_are_none(tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"no such thing")
     about = ("--eval-version", "v1")
     assert "x.parquet: is no Parquet file" in refused(
-        "crucible", "scoreboard", "--scores", "x.parquet", *about
+        "crucible", "scoreboard", "--scores", "x.parquet", *about, "--out=scoreboard.json"
     )
 
 
@@ -193,7 +214,7 @@ def test_two_models_on_the_same_items(tmp_path):
         board(tmp_path, name, gain=gain, tiers=TIERS)
         for name, gain in (("old", 0.0), ("new", 0.15))
     )
-    outcome = done(gmb("crucible", "compare", old, new, "--gate"))
+    outcome = done(gmb("crucible", "compare", old, new, "--gate", "--out=comparison.json"))
     assert "wrote   comparison.json" in outcome.out
     found = json.loads((tmp_path / "comparison.json").read_text())
     assert found["comparable"] is True
@@ -211,66 +232,74 @@ def test_the_gate_closes_when_frozen_tier3_falls(tmp_path):
     easy = list(reversed(TIERS))  # the tier of the hard ones holds items that can be lost
     old = board(tmp_path, "old", gain=0.0, tiers=easy)
     new = board(tmp_path, "new", gain=-0.3, tiers=easy)
-    shown = done(gmb("crucible", "compare", old, new))
+    shown = done(gmb("crucible", "compare", old, new, "--out=comparison.json"))
     assert "CRITICAL" in shown.out
     assert "WARNING" in shown.out
-    message = refused("crucible", "compare", old, new, "--gate", code=1)
+    message = refused("crucible", "compare", old, new, "--gate", "--out=comparison.json", code=1)
     assert "the gate is closed: pass rate of frozen tier3 went from" in message
     assert (tmp_path / "comparison.json").exists()
 
 
 def test_different_data_are_compared_on_request_only(tmp_path):
     old, grown = board(tmp_path, "old", n=30), board(tmp_path, "grown", n=40)
-    message = refused("crucible", "compare", old, grown)
+    message = refused("crucible", "compare", old, grown, "--out=comparison.json")
     assert "the scoreboards cannot be compared: the content hash is" in message
     assert "item_count is 30 here and 40 there" in message
     assert "the newer set was only appended to: all 30 older items are in it" in message
-    shrunk = refused("crucible", "compare", grown, old)
+    shrunk = refused("crucible", "compare", grown, old, "--out=comparison.json")
     assert "10 of 40 older items are gone or were changed" in shrunk
     allow = "--allow-fingerprint-mismatch"
-    shown = done(gmb("crucible", "compare", old, grown, allow))
+    shown = done(gmb("crucible", "compare", old, grown, allow, "--out=comparison.json"))
     assert "NOT COMPARABLE" in shown.out
     found = json.loads((tmp_path / "comparison.json").read_text())
     assert (found["comparable"], found["passes"]) == (False, False)
     assert found["paired_tests"] == []
     assert found["guardrails"][0]["level"] == "SEVERE"
-    refused("crucible", "compare", old, grown, allow, "--gate", code=1)
+    refused("crucible", "compare", old, grown, allow, "--gate", "--out=comparison.json", code=1)
 
 
 def test_another_version_is_another_set(tmp_path):
     old, new = board(tmp_path, "old"), board(tmp_path, "new", version="v2", gain=0.1)
-    message = refused("crucible", "compare", old, new)
+    message = refused("crucible", "compare", old, new, "--out=comparison.json")
     assert "the scoreboards cannot be compared: version is v1 here and v2 there" in message
     allow = "--allow-fingerprint-mismatch"
-    assert "NOT COMPARABLE" in done(gmb("crucible", "compare", old, new, allow)).out
-    refused("crucible", "compare", old, new, allow, "--gate", code=1)
+    assert (
+        "NOT COMPARABLE"
+        in done(gmb("crucible", "compare", old, new, allow, "--out=comparison.json")).out
+    )
+    refused("crucible", "compare", old, new, allow, "--gate", "--out=comparison.json", code=1)
 
 
 def test_the_same_items_in_other_bytes_are_said_to_be_so(tmp_path):
     old, new = board(tmp_path, "old"), board(tmp_path, "new", gain=0.1)
-    assert "same items in other bytes" in done(gmb("crucible", "compare", old, new)).out
+    assert (
+        "same items in other bytes"
+        in done(gmb("crucible", "compare", old, new, "--out=comparison.json")).out
+    )
 
 
 def test_organic_performance_against_frozen(tmp_path):
     old, new = board(tmp_path, "old"), board(tmp_path, "new", gain=0.2)
     before, after = board(tmp_path, "before", n=50), board(tmp_path, "after", n=50, gain=-0.2)
     organic = ("--organic-before", before, "--organic-after", after)
-    shown = done(gmb("crucible", "compare", old, new, *organic))
+    shown = done(gmb("crucible", "compare", old, new, *organic, "--out=comparison.json"))
     assert "the frozen set may be learned by heart" in shown.out
-    assert "go together" in refused("crucible", "compare", old, new, *organic[:2])
+    assert "go together" in refused(
+        "crucible", "compare", old, new, *organic[:2], "--out=comparison.json"
+    )
 
 
 def test_without_their_item_scores_scoreboards_are_compared_as_they_are(tmp_path):
     old, new = board(tmp_path, "old"), board(tmp_path, "new", gain=0.1)
     (tmp_path / "old.parquet").unlink()
-    shown = done(gmb("crucible", "compare", old, new))
+    shown = done(gmb("crucible", "compare", old, new, "--out=comparison.json"))
     assert "no paired tests: the item scores behind the scoreboards are not there" in shown.out
 
 
 def test_item_scores_that_changed_are_noticed(tmp_path):
     old, new = board(tmp_path, "old"), board(tmp_path, "new", gain=0.1)
     (tmp_path / "old.parquet").write_bytes((tmp_path / "new.parquet").read_bytes())
-    message = refused("crucible", "compare", old, new)
+    message = refused("crucible", "compare", old, new, "--out=comparison.json")
     assert "old.parquet: has changed since" in message
 
 

@@ -15,7 +15,8 @@ LEGACY = ("--pool", "legacy=454:0.75")
 
 
 def test_the_exposure_of_the_specification(tmp_path):
-    shown = done(gmb(*TRAINING, *LEGACY, "--pool", "organic=100:0.25", "--gate"))
+    pools = (*LEGACY, "--pool", "organic=100:0.25")
+    shown = done(gmb(*TRAINING, *pools, "--gate", "--out=exposure.json"))
     assert "24,000" in shown.out
     assert "52.9" in shown.out
     legacy = json.loads((tmp_path / "exposure.json").read_text())["pools"][0]
@@ -27,7 +28,8 @@ def test_too_few_exposures_close_the_gate(tmp_path):
     pools = (*LEGACY, "--pool", "organic=1200:0.25")
     assert "SEVERE" in done(gmb(*TRAINING, *pools)).out
     message = refused(*TRAINING, *pools, "--gate", code=1)
-    assert message == "no: items would be seen too rarely; exposure.json says which"
+    assert message == "no: items would be seen too rarely; the guardrails above say which"
+    assert not list(tmp_path.iterdir()), "an answer is written only on request"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,7 @@ def results(path, rows=ROWS):
 
 @pytest.mark.parametrize("name", ["results.csv", "results.json", "results.jsonl"])
 def test_the_frontier_of_a_table(tmp_path, name):
-    shown = done(gmb("crucible", "pareto", results(tmp_path / name), figures=True))
+    shown = done(gmb("crucible", "pareto", results(tmp_path / name), "--out=pareto", figures=True))
     first = [line.split(" ")[0] for line in shown.out.splitlines()]
     assert first[1:7] == ["on", "a", "b", "d", "dominated", "c"]
     found = json.loads((tmp_path / "pareto.json").read_text())["configurations"]
@@ -79,7 +81,7 @@ def test_how_surely_one_configuration_beats_another(tmp_path):
         rate = made["overall"]["pass_rate"]
         lines.append(f"{name},{rate},{rate},{name}.parquet,{name}.parquet")
     (tmp_path / "results.csv").write_text("\n".join(lines))
-    shown = done(gmb("crucible", "pareto", "results.csv", "--draws", 200))
+    shown = done(gmb("crucible", "pareto", "results.csv", "--draws", 200, "--out=pareto"))
     assert "strong (100%)" in shown.out
     found = json.loads((tmp_path / "pareto.json").read_text())["dominance_probability"]
     assert found == {"weak": {"strong": 0.0}, "strong": {"weak": 1.0}}
@@ -104,7 +106,7 @@ def test_how_surely_one_configuration_beats_another(tmp_path):
 )
 def test_tables_that_have_no_frontier(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
-    assert message in refused("crucible", "pareto", name)
+    assert message in refused("crucible", "pareto", name, "--out=pareto")
 
 
 def mining(tmp_path, n=40, size=120):
@@ -122,7 +124,16 @@ def mining(tmp_path, n=40, size=120):
     np.save(tmp_path / "c.npy", np.stack([anchors, positives], axis=1).reshape(-1, 8))
     np.save(tmp_path / "p.npy", pool)
     given = ("--embeddings", "c.npy", "--pool-embeddings", "p.npy")
-    return ("crucible", "mine", "candidates.jsonl", "--pool", "pool.jsonl", *given)
+    return (
+        "crucible",
+        "mine",
+        "candidates.jsonl",
+        "--out",
+        "mined",
+        "--pool",
+        "pool.jsonl",
+        *given,
+    )
 
 
 def test_mining_writes_what_it_accepts_and_what_needs_a_look(tmp_path):
@@ -148,14 +159,23 @@ def test_mining_writes_what_it_accepts_and_what_needs_a_look(tmp_path):
     # Accepted candidates are bundles.
     rows = np.random.default_rng(0).normal(size=(12 * len(accepted), 4))
     np.save(tmp_path / "rows.npy", rows)
-    done(gmb("crucible", "score", "mined/accepted.jsonl", "--embeddings", "rows.npy"))
+    done(
+        gmb(
+            "crucible",
+            "score",
+            "mined/accepted.jsonl",
+            "--embeddings",
+            "rows.npy",
+            "--out=scores.parquet",
+        )
+    )
 
 
 def test_the_threshold_is_a_quantile_of_organic_dangers(tmp_path):
     command = mining(tmp_path)
     items = lines(200)
     write(tmp_path / "organic.jsonl", items)
-    done(gmb("crucible", "score", "organic.jsonl", "--name", "m"))
+    done(gmb("crucible", "score", "organic.jsonl", "--name", "m", "--out=scores.parquet"))
     shown = done(gmb(*command, "--organic", "scores.parquet", "--quantile", "0.7"))
     given = [line["similarities"] for line in items]
     dangers = sorted(max(one["negatives"]) - one["positive"] for one in given)
@@ -201,7 +221,7 @@ def test_seeds_are_summed_up_and_held_against_others(tmp_path):
     mine = [board(tmp_path, f"a{seed}", seed=seed, gain=0.3) for seed in range(3)]
     theirs = [board(tmp_path, f"b{seed}", seed=10 + seed) for seed in range(3)]
     done(gmb("crucible", "aggregate", *theirs, "--out", "b.json"))
-    shown = done(gmb("crucible", "aggregate", *mine, "--against", "b.json"))
+    shown = done(gmb("crucible", "aggregate", *mine, "--against", "b.json", "--out=aggregate.json"))
     assert "the pass rate is two points apart" in shown.out
     found = json.loads((tmp_path / "aggregate.json").read_text())
     rates = [json.loads(path.read_text())["overall"]["pass_rate"] for path in mine]
@@ -218,7 +238,7 @@ def test_seeds_are_summed_up_and_held_against_others(tmp_path):
 
 
 def test_one_seed_has_no_interval(tmp_path):
-    shown = done(gmb("crucible", "aggregate", board(tmp_path, "a")))
+    shown = done(gmb("crucible", "aggregate", board(tmp_path, "a"), "--out=aggregate.json"))
     assert "note: one seed has no interval" in shown.out
     found = json.loads((tmp_path / "aggregate.json").read_text())["groups"]["overall"]["pass_rate"]
     assert (found["std"], found["ci_low"], found["ci_high"]) == (None, None, None)

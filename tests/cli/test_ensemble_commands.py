@@ -43,7 +43,7 @@ def test_it_is_explored_locked_explained_judged_and_watched():
     done = gmb("explore", "--runs=explore.csv", "--prereg=prereg.yaml", "--out=table.csv")
     assert done.code == 0, done
     assert "both: fitted anew for each fifth of the runs" in " ".join(done.out.split())
-    done = gmb("lock", *locking(Path()), "--force", "--explain")
+    done = gmb("lock", *locking(Path()), "--force", "--explain", "--out=lock.yaml")
     assert done.code == 0, done
     said = " ".join(done.out.split())
     assert "- both is the log-odds of a logistic regression" not in said  # that is a design's
@@ -66,7 +66,7 @@ def test_it_is_explored_locked_explained_judged_and_watched():
 
 
 def test_the_seal_covers_it():
-    assert gmb("lock", *locking(Path()), "--force").code == 0
+    assert gmb("lock", *locking(Path()), "--force", "--out=lock.yaml").code == 0
     text = Path("lock.yaml").read_text(encoding="utf-8")
     intercept = repr(Lock.read("lock.yaml").candidate("both").ensemble.intercept)
     Path("lock.yaml").write_text(text.replace(intercept, "0.5"), encoding="utf-8")
@@ -85,4 +85,4 @@ def test_bad_members(chain: Path, members: list[str], message: str):
     shutil.copy(chain / "prereg.yaml", ".")
     name = "both" if "both" in members else "all"
     with_candidate({**BOTH, "name": name, "x_ensemble": {"members": members}})
-    assert message in refused("lock", *locking(Path()), "--force")
+    assert message in refused("lock", *locking(Path()), "--force", "--out=lock.yaml")

@@ -39,11 +39,11 @@ def answered(outputs: Path) -> Path:
     Path("prompts.txt").write_text("The cat\nA dog\n")
     done = gmb(
         *("judge", "answer", "--checkpoints", outputs / "checkpoint-10", outputs / "checkpoint-20"),
-        *("--prompts", "prompts.txt", "--new-tokens", 5, "--samples", 3),
+        *("--prompts", "prompts.txt", "--new-tokens", 5, "--samples", 3, "--out=answers.jsonl"),
     )
     assert done.code == 0, done
     assert "2 checkpoints of 1 runs, 2 prompts, 3 answers each; 2 checkpoints were" in done.out
-    assert done.next_command == "gmb judge rate answers.jsonl --judge MODEL"
+    assert done.next_command == "gmb judge rate answers.jsonl --judge MODEL --out scores.parquet"
     return Path("answers.jsonl")
 
 
@@ -58,11 +58,13 @@ def test_answers_rated_and_joined(
     again = gmb("judge", "rate", answered, *asking, "--out=t.csv", "--name=likely")
     assert "0 rated now, 12 known from before" in again.out
     assert Path("s.csv").read_bytes() == Path("t.csv").read_bytes()
-    assert done.next_command == "gmb runs join --runs LOGS --scores s.csv"
+    assert done.next_command == "gmb runs join --runs LOGS --scores s.csv --out joined.parquet"
 
     log = RunLog.from_arrays(["seed_3"], [0, 10, 20], {"test_acc": [[0, 0.1, 0.9]]})
     log.write("log.parquet")
-    joined = gmb("runs", "join", "--runs", "log.parquet", "--scores", "s.csv")
+    joined = gmb(
+        "runs", "join", "--runs", "log.parquet", "--scores", "s.csv", "--out=joined.parquet"
+    )
     assert joined.code == 0, joined
     assert "likely: 2 checkpoints of 1 runs have a score." in joined.out
     assert "Kept are the 2 of 3 rows of these runs that have a score." in joined.out
@@ -82,7 +84,10 @@ def test_consistency_feeds_its_indicator(answered: Path) -> None:
     assert [row["step"] for row in rows] == [10, 20]
     assert "disagreement of 3 samples, first 1 words, in any case" in rows[0]["made_by"]
     RunLog.from_arrays(["seed_3"], [10, 20], {"loss": [[1, 2]]}).write("log.parquet")
-    assert gmb("runs", "join", "--runs=log.parquet", "--scores=c.jsonl").code == 0
+    assert (
+        gmb("runs", "join", "--runs=log.parquet", "--scores=c.jsonl", "--out=joined.parquet").code
+        == 0
+    )
     assert "self_consistency_disagreement" in gmb("indicators", "--runs", "joined.parquet").out
 
 
@@ -138,12 +143,15 @@ def test_a_judge_passes_the_gates_of_all_others(chain: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("rate", "a.jsonl", "--judge=m"), "error: a.jsonl: there is no such file"),
+        (("rate", "a.jsonl", "--judge=m", "--out=x.csv"), "error: a.jsonl: there is no such file"),
         (("rate", "a.jsonl", "--judge=m", "--out=x.txt"), "error: --out x.txt: scores are written"),
         (("consistency", "a.jsonl", "--out=x.txt"), "error: --out x.txt: scores are written as"),
-        (("answer", "--checkpoints", "no", "--prompts=p"), "error: --checkpoints no: there is no"),
         (
-            ("answer", "--checkpoints", "no", "--prompts=p", "--greedy", "--samples=3"),
+            ("answer", "--checkpoints", "no", "--prompts=p", "--out=x"),
+            "error: --checkpoints no: there is no",
+        ),
+        (
+            ("answer", "--checkpoints", "no", "--prompts=p", "--out=x", "--greedy", "--samples=3"),
             "error: --greedy gives one answer",
         ),
     ],

@@ -23,7 +23,7 @@ def _copy_of_the_chain(chain: Path, tmp_path: Path) -> None:
 
 class TestExplore:
     def test_both_signs_of_every_candidate_and_control(self):
-        done = gmb("explore", "--runs=explore.csv", "--prereg=prereg.yaml")
+        done = gmb("explore", "--runs=explore.csv", "--prereg=prereg.yaml", "--out=explore.csv")
         assert done.code == 0, done
         with Path("explore.csv").open(encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
@@ -33,19 +33,27 @@ class TestExplore:
         assert "nothing here is a claim" in done.out
 
     def test_the_next_command_goes_on_with_the_same_design(self):
-        done = gmb("explore", "--runs=heldout.csv", "--runs=explore.csv", "--prereg=prereg.yaml")
+        done = gmb(
+            "explore",
+            "--runs=heldout.csv",
+            "--runs=explore.csv",
+            "--prereg=prereg.yaml",
+            "--out=explore.csv",
+        )
         assert "60 runs were set aside" in done.out
         assert done.next_command == (
             "gmb lock --runs heldout.csv explore.csv --prereg prereg.yaml --out lock.yaml"
         )
 
     def test_no_design(self):
-        message = refused("explore", "--runs=explore.csv")
+        message = refused("explore", "--runs=explore.csv", "--out=explore.csv")
         assert message.startswith("error: no design; pass --prereg FILE")
 
     def test_two_designs(self):
         options = ("--prereg=prereg.yaml", "--preset=quick")
-        assert "give one of them" in refused("explore", "--runs=explore.csv", *options)
+        assert "give one of them" in refused(
+            "explore", "--runs=explore.csv", *options, "--out=explore.csv"
+        )
 
 
 class TestLock:
@@ -85,11 +93,11 @@ class TestLock:
 
     def test_never_overwrites_a_lock_unasked(self):
         before = Path("lock.yaml").read_bytes()
-        message = refused("lock", *locking(Path()))
+        message = refused("lock", *locking(Path()), "--out=lock.yaml")
         assert message.startswith("error: lock.yaml: a lock is there already")
         assert "--force" in message
         assert Path("lock.yaml").read_bytes() == before
-        assert gmb("lock", *locking(Path()), "--force").code == 0
+        assert gmb("lock", *locking(Path()), "--force", "--out=lock.yaml").code == 0
 
     def test_explain_says_each_choice_in_a_sentence(self):
         done = gmb("lock", *locking(Path()), "--out=new.yaml", "--explain")

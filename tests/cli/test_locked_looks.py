@@ -29,7 +29,7 @@ def test_named_seeds_must_all_be_there():
 
 def test_runs_added_after_the_only_look_are_refused():
     Design.read("prereg.yaml").replace(seeds_eval=()).write("prereg.yaml")
-    assert gmb("lock", *locking(Path()), "--force").code == 0
+    assert gmb("lock", *locking(Path()), "--force", "--out=lock.yaml").code == 0
     done = gmb("evaluate", "--lock=lock.yaml", "--runs=some.parquet")
     assert done.code == 0, done
     assert "lock.looks.yaml" in done.out or "more in ." in done.out

@@ -77,13 +77,17 @@ class TestTemplate:
 
     def test_the_trap_in_it_is_named(self, chain: Path):
         Path("theirs.yaml").write_text(TEMPLATE.replace("[42, 123, 456]", "[1, 2, 3]"))
-        message = refused("lock", "--prereg=theirs.yaml", "--runs", chain / "explore.csv")
+        message = refused(
+            "lock", "--prereg=theirs.yaml", "--runs", chain / "explore.csv", "--out=lock.yaml"
+        )
         assert "CSD_lag1" in message  # no indicator here has that name, which comes first
         text = TEMPLATE.replace("[42, 123, 456]", "[]").replace("[1001, 1002, 1003]", "[]")
         start, end = text.index("candidates:"), text.index("decision_thresholds:")
         one = "candidates:\n  - {name: embedding_gini, family: external}\n"
         Path("theirs.yaml").write_text(text[:start] + one + text[end:])
-        message = refused("lock", "--prereg=theirs.yaml", "--runs", chain / "explore.csv")
+        message = refused(
+            "lock", "--prereg=theirs.yaml", "--runs", chain / "explore.csv", "--out=lock.yaml"
+        )
         assert "design refused" in message
         assert "[horizon_reaches_gap]" in message
 
@@ -97,7 +101,7 @@ class TestTemplate:
         assert "[left_to_fill_in]" in refused("lock", *options, "--force", "--strict-lint")
 
     def test_prereg_init_writes_what_prereg_reads(self):
-        done = gmb("prereg", "init")
+        done = gmb("prereg", "init", "--out=prereg.yaml")
         assert done.code == 0
         assert "gmb lock --prereg prereg.yaml" in done.out
         assert Design.read("prereg.yaml").horizon == 2000
@@ -145,7 +149,9 @@ class TestMistakes:
         plain["labels"]["negative_window"]["safe_gap_steps"] = 100
         plain["x_null_draws"] = 10
         Path("bad.yaml").write_text(dump_yaml(plain))
-        said = refused("lock", "--prereg=bad.yaml", "--runs", chain / "explore.csv")
+        said = refused(
+            "lock", "--prereg=bad.yaml", "--runs", chain / "explore.csv", "--out=lock.yaml"
+        )
         assert said.startswith("error: design refused, 3 fault(s): [horizon_reaches_gap]")
         assert "[event_window_off_cadence]" in said
         assert "[few_null_draws]" in said
@@ -154,7 +160,9 @@ class TestMistakes:
         plain = yaml.safe_load((chain / "prereg.yaml").read_text())
         plain["event"].update(metrik="a", jump_threshold="high")
         Path("bad.yaml").write_text(dump_yaml(plain))
-        said = refused("lock", "--prereg=bad.yaml", "--runs", chain / "explore.csv")
+        said = refused(
+            "lock", "--prereg=bad.yaml", "--runs", chain / "explore.csv", "--out=lock.yaml"
+        )
         assert "event.jump_threshold must be a number" in said
         assert "event.metrik is unknown; did you mean metric?" in said
 

@@ -195,7 +195,7 @@ class TestAfterTheRun:
     """The logs of a run are input for the other commands."""
 
     def test_explore_uses_the_design_the_logs_were_trained_for(self, smoke: Smoke):
-        done = gmb("explore", "--runs", smoke[0] / "logs")
+        done = gmb("explore", "--runs", smoke[0] / "logs", "--out=explore.csv")
         assert done.code == 0, done
         assert "6 runs were set aside" in done.out
         assert Path("explore.csv").read_bytes() == (smoke[0] / "explore.csv").read_bytes()

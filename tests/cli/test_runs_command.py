@@ -62,12 +62,13 @@ class TestRead:
         assert RunLog.read("m.parquet").runs[-1] == "x"
 
     def test_the_end_of_each_log(self, small_csv: Path):
-        assert gmb("runs", "read", "--runs", small_csv, "--last-rows=5").code == 0
+        read = ("runs", "read", "--runs", small_csv, "--out=runs.parquet")
+        assert gmb(*read, "--last-rows=5").code == 0
         assert set(RunLog.read("runs.parquet").panel("step").lengths) == {5}
 
     def test_what_is_wrong_is_said(self, small_csv: Path):
-        read = ("runs", "read", "--runs", small_csv)
-        assert "name it *.parquet" in refused(*read, "--out=a.csv")
+        read = ("runs", "read", "--runs", small_csv, "--out=runs.parquet")
+        assert "name it *.parquet" in refused(*read[:-1], "--out=a.csv")
         assert "write names with commas" in refused(*read, "--columns=test_acc,")
         message = refused(*read, "--columns=test_acc,embeding_gini")
         assert message.endswith("Did you mean 'embedding_gini'?")

@@ -69,7 +69,7 @@ def test_a_checkpoint_without_its_run_is_asked_as_the_options_say(finished, tmp_
     matrix = read_matrix(out / "matrix.csv")["blend-2"]
     found = json.loads(written.read_text())["tasks"]
     assert [task["loss"] for task in found] == pytest.approx(matrix.loss[1, 4].tolist(), abs=1e-5)
-    assert evaluated.next_command == f"cat {written}"
+    assert evaluated.next_command.endswith(" --suite modular --out evaluation.json")
 
 
 def test_options_are_recorded_and_a_missing_tracker_stops_nothing(tmp_path, monkeypatch):

@@ -36,7 +36,7 @@ def test_every_command_takes_it_and_finds_the_same_events() -> None:
     explored = gmb("explore", "--runs=explore.csv", "--prereg=prereg.yaml", "--out=table.csv")
     assert explored.code == 0, explored
     assert f"note: Kept are the 1830 of 3630 {NOTE}" in explored.out
-    locked = gmb("lock", "--runs=explore.csv", "--prereg=prereg.yaml")
+    locked = gmb("lock", "--runs=explore.csv", "--prereg=prereg.yaml", "--out=lock.yaml")
     assert locked.code == 0, locked
     assert f"note: Kept are the 1830 of 3630 {NOTE}" in locked.out
     assert Lock.read("lock.yaml").design.cadence == 20
