@@ -23,7 +23,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from gmb_hf.errors import InputError, unknown
-from gmb_hf.indicators.causal import Values, trailing_mean
+from gmb_hf.indicators.causal import Values
 from gmb_hf.plugins import load_plugins
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog
@@ -41,7 +41,6 @@ Family = Literal[
     "oracle",
 ]
 FAMILIES: tuple[str, ...] = get_args(Family)
-_MODULES = ("dynamics", "spectral", "process", "hierarchical", "crucible", "oracles")
 
 
 class Observables:
@@ -71,20 +70,16 @@ class Observables:
             InputError: not a positive multiple of the cadence, or fewer than `at_least`.
         """
         cadence = self.cadence
+        fault = None
         if window < 1 or window % cadence:
-            raise InputError(
-                f"{name} is {window} steps, but checkpoints are {cadence} steps apart; choose a "
-                f"positive multiple of {cadence}",
-                code="bad_window",
-                name=name,
-            )
-        if window < at_least * cadence:
-            raise InputError(
-                f"{name} is {window} steps, {window // cadence} checkpoints; it needs at least "
-                f"{at_least} checkpoints, {at_least * cadence} steps",
-                code="bad_window",
-                name=name,
-            )
+            what = f"but checkpoints are {cadence} steps apart"
+            fault = f"{what}; choose a positive multiple of {cadence}"
+        elif window < at_least * cadence:
+            least = f"{at_least} checkpoints, {at_least * cadence} steps"
+            fault = f"{window // cadence} checkpoints; it needs at least {least}"
+        if fault:
+            message = f"{name} is {window} steps, {fault}"
+            raise InputError(message, code="bad_window", name=name)
         return window // cadence
 
 
@@ -120,18 +115,15 @@ class Indicator:
     window_parameter: str | None = None
 
     def __post_init__(self) -> None:
+        where = f"indicator {self.name!r}"
         if self.family not in FAMILIES:
-            raise unknown("family", self.family, FAMILIES, where=f"indicator {self.name!r}")
+            raise unknown("family", self.family, FAMILIES, where=where)
         if self.orientation not in (1, -1):
-            message = f"indicator {self.name!r}: orientation must be 1 or -1, got"
-            raise InputError(f"{message} {self.orientation!r}", code="bad_value", name=self.name)
-        if self.window_parameter is not None and self.window_parameter not in self.parameters:
-            raise unknown(
-                "window parameter",
-                self.window_parameter,
-                self.parameters,
-                where=f"indicator {self.name!r}",
-            )
+            message = f"{where}: orientation must be 1 or -1, got {self.orientation!r}"
+            raise InputError(message, code="bad_value", name=self.name)
+        window = self.window_parameter
+        if window is not None and window not in self.parameters:
+            raise unknown("window parameter", window, self.parameters, where=where)
 
     @property
     def windows(self) -> tuple[str, ...]:
@@ -211,25 +203,42 @@ def register(
     return enter
 
 
-def register_column(name: str, *, column: str | None = None, **declared: Any) -> None:
-    """Enter a column of the run log as it stands, by default the one of that name.
+def register_column(
+    name: str,
+    summary: str,
+    source: str,
+    *,
+    column: str | None = None,
+    formula: Callable[[Values], Values] | None = None,
+    trailing: Callable[[Values, int], Values] | None = None,
+    low: bool = False,
+    **declared: Any,
+) -> None:
+    """Enter an indicator of one column of the run log: the column as it stands, or a formula of it.
 
     Args:
-        name: of the indicator.
-        column: of the run log.
-        **declared: family, summary, source and what else `register` takes.
+        name, summary, source: as `register` takes them.
+        column: of the run log; by default the one of the indicator's name.
+        formula: of the column's values [R, T].
+        trailing: in its place, a formula of the values and of a window in checkpoints.
+        low: low values mean risk, which turns the orientation and ends the summary.
+        **declared: family and what else `register` takes.
     """
     read = column or name
-    register(name, needs=(read,), **declared)(lambda seen: seen[read])
+    if low:
+        summary, declared["orientation"] = f"{summary}, low meaning risk", -1
 
+    def whole(seen: Observables) -> Values:
+        return seen[read] if formula is None else formula(seen[read])
 
-def register_mean(name: str, *, column: str | None = None, **declared: Any) -> None:
-    """Enter the trailing mean of a column of the run log; see `register_column`."""
-    read = column or name
+    def windowed(seen: Observables, *, window: int = 100) -> Values:
+        assert trailing is not None
+        return trailing(seen[read], seen.checkpoints(window))
 
-    @register(name, needs=(read,), window_parameter="window", **declared)
-    def mean(seen: Observables, *, window: int = 100) -> Values:
-        return trailing_mean(seen[read], seen.checkpoints(window))
+    if trailing is not None:
+        declared["window_parameter"] = "window"
+    enter = register(name, summary=summary, source=source, needs=(read,), **declared)
+    enter(whole if trailing is None else windowed)
 
 
 def names() -> tuple[str, ...]:
@@ -287,11 +296,7 @@ def compute(
 
 
 def scored(
-    entry: Indicator,
-    seen: Observables,
-    parameters: Mapping[str, Any],
-    *,
-    sign: int | None = None,
+    entry: Indicator, seen: Observables, parameters: Mapping[str, Any], *, sign: int | None = None
 ) -> Values:
     """The score of an indicator on the observables that it is given, float64 [R, T].
 
@@ -315,8 +320,7 @@ def scored(
 
 @cache
 def _load() -> None:
-    for module in _MODULES:
-        importlib.import_module(f"gmb_hf.indicators.{module}")
+    importlib.import_module("gmb_hf.indicators.formulas")
     # Importing a module registers its indicators, also that of another package.
     load_plugins("gmb_hf.indicators", lambda name, module: None)
 

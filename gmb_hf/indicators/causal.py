@@ -76,9 +76,7 @@ def carries(
         whole_run: what it keeps depends on every checkpoint of the run so far.
     """
 
-    def mark(
-        statistic: Callable[Concatenate[Values, P], T],
-    ) -> Callable[Concatenate[Values, P], T]:
+    def mark(statistic: Callable[Concatenate[Values, P], T]) -> Callable[Concatenate[Values, P], T]:
         @functools.wraps(statistic)
         def either(x: Values, /, *args: P.args, **kwargs: P.kwargs) -> T:
             memory = _ACTIVE.get()

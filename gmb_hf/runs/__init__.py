@@ -2,10 +2,4 @@
 
 from gmb_hf._lazy import lazy_names
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "Panel": "panel",
-        "RunLog": "runlog",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, {"Panel": "panel", "RunLog": "runlog"})
