@@ -34,19 +34,12 @@ def draw_items(data: dict[str, Any], tiers: list[str] | None) -> Figure:
         groups = {name: labels == name for name in TIERS if (labels == name).any()}
     with page_figure() as figure:
         left, right = figure.subplots(1, 2)
-        left.hist(
-            [margin[rows] for rows in groups.values()],
-            bins=30,
-            stacked=True,
-            color=[_TIER_COLOURS.get(name, BLUE) for name in groups],
-            label=list(groups),
-        )
+        colours = [_TIER_COLOURS.get(name, BLUE) for name in groups]
+        spread = [margin[rows] for rows in groups.values()]
+        left.hist(spread, bins=30, stacked=True, color=colours, label=list(groups))
         left.axvline(0, color=VERMILION)
-        left.set(
-            title=f"Margins: {(margin > 0).mean():.0%} of items pass",
-            xlabel="margin; an item passes above 0",
-            ylabel="items",
-        )
+        title = f"Margins: {(margin > 0).mean():.0%} of items pass"
+        left.set(title=title, xlabel="margin; an item passes above 0", ylabel="items")
         if tiers is not None:
             left.legend()
         depths = np.arange(1, items.n_negatives.max() + 2)
@@ -170,11 +163,7 @@ _MEASURE = (Setting("measure", MEASURES[0], MEASURES, info="what the numbers are
 
 
 def items_app(script: Path) -> Any:
-    """The page of a Crucible metric of items.
-
-    Args:
-        script: the module's own, beside the Space's app.py.
-    """
+    """The page of a Crucible metric of items, whose module lies beside the Space's app.py."""
     paired = script.stem == "crucible_compare"
 
     def answer(metric: Any, text: str, settings: dict[str, Any]) -> Answer:
@@ -236,13 +225,11 @@ def read_items(
     Raises:
         InputError: no items, or a line that is not understood; it names the line.
     """
-    lists = ["similarities", *(["similarities2"] if paired else [])]
-    rows = page.json_rows(text, "item", lists, "positive")
-    names = ("predictions1", "predictions2") if paired else ("predictions",)
-    data: dict[str, Any] = {
-        name: [row[key] for row in rows] for name, key in zip(names, lists, strict=True)
-    }
-    data["references"] = [row["positive"] for row in rows]
+    lists = {"predictions": "similarities"}
+    if paired:
+        lists = {"predictions1": "similarities", "predictions2": "similarities2"}
+    rows = page.json_rows(text, "item", tuple(lists.values()), "positive")
+    data = _columns(rows, {**lists, "references": "positive"})
     tiers = [str(row["tier"]) for row in rows if "tier" in row]
     if tiers and len(tiers) < len(rows):
         raise InputError(f"{len(tiers)} of {len(rows)} items have a tier; give one to all or none")
@@ -258,18 +245,19 @@ def read_pools(text: str) -> dict[str, Any]:
     data: dict[str, Any] = {"data": [], "sizes": [], "ratios": []}
     for where, row in page.csv_rows(text, ("pool", "size", "ratio")):
         data["data"].append(row["pool"])
-        data["sizes"].append(number(row["size"], f"{where}, size"))
-        data["ratios"].append(number(row["ratio"], f"{where}, ratio"))
+        for name in ("size", "ratio"):
+            data[f"{name}s"].append(number(row[name], f"{where}, {name}"))
     return data
 
 
 def read_documents(text: str) -> dict[str, list[Any]]:
     """Documents from JSON lines, as data of the metric; an `InputError` names the line."""
     rows = page.json_rows(text, "document", ("logprobs",), "bytes")
-    return {
-        "predictions": [row["logprobs"] for row in rows],
-        "references": [row["bytes"] for row in rows],
-    }
+    return _columns(rows, {"predictions": "logprobs", "references": "bytes"})
+
+
+def _columns(rows: list[dict[str, Any]], keys: dict[str, str]) -> dict[str, list[Any]]:
+    return {name: [row[key] for row in rows] for name, key in keys.items()}
 
 
 def read_phases(text: str) -> tuple[dict[str, list[Any]], list[str]]:
@@ -297,15 +285,13 @@ def items_example(paired: bool) -> str:
     lines = []
     random = page.noise(1)
     for item in range(60):
-        scores = [round(next(random), 3) for _ in range(10)]
+        first, *scores = (round(next(random), 3) for _ in range(10))
         hard = item >= 50
-        row: dict[str, Any] = {"id": f"item {item}", "similarities": scores[:5], "positive": 0}
-        row["similarities"][0] = round(scores[0] / 4 + (0.45 if hard else 0.75), 3)
-        if paired:
-            row["similarities2"] = [*scores[5:]]
-            row["similarities2"][0] = round(scores[0] / 4 + (0.3 if hard else 0.8), 3)
-        row["tier"] = "tier3_adversarial" if hard else "tier1_easy"
-        lines.append(json.dumps(row))
+        one = [round(first / 4 + (0.45 if hard else 0.75), 3), *scores[:4]]
+        other = [round(first / 4 + (0.3 if hard else 0.8), 3), *scores[5:]]
+        row: dict[str, Any] = {"id": f"item {item}", "similarities": one, "positive": 0}
+        row |= {"similarities2": other} if paired else {}
+        lines.append(json.dumps(row | {"tier": "tier3_adversarial" if hard else "tier1_easy"}))
     return "\n".join(lines)
 
 
@@ -314,10 +300,8 @@ def documents_example() -> str:
     lines = []
     for document in range(20):
         surprise = 2.0 if document == 19 else 1.0
-        logs = [
-            -round(surprise * (1.2 + math.sin(1.7 * document + 0.9 * place)), 3)
-            for place in range(30)
-        ]
+        waves = (1.2 + math.sin(1.7 * document + 0.9 * place) for place in range(30))
+        logs = [-round(surprise * wave, 3) for wave in waves]
         lines.append(json.dumps({"logprobs": logs, "bytes": 90 + document}))
     return "\n".join(lines)
 

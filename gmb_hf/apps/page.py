@@ -100,9 +100,8 @@ def metric_page(
         gr.Markdown(f"# {title_of(script)}\n{summary}")
         with gr.Row():
             with gr.Column():
-                text = gr.Textbox(
-                    example, lines=10, max_lines=20, label="Data", elem_classes="gmb-data"
-                )
+                shape = {"lines": 10, "max_lines": 20, "elem_classes": "gmb-data"}
+                text = gr.Textbox(example, label="Data", **shape)
                 upload = gr.File(label="or a file", type="filepath", height=140)
                 gr.Markdown(formats)
                 with gr.Row():
@@ -209,9 +208,8 @@ def checked_columns(found: Sequence[str], wanted: Sequence[str], *, where: str) 
     """Refuse a table without the columns that are wanted."""
     for name in wanted:
         if name not in found:
-            raise InputError(
-                f"{where}: column {name!r} is missing; found: {', '.join(found) or 'none'}"
-            )
+            known = ", ".join(found) or "none"
+            raise InputError(f"{where}: column {name!r} is missing; found: {known}")
 
 
 def _control(gr: Any, setting: Setting) -> Any:

@@ -51,9 +51,8 @@ def _scores(axes: Axes, judgement: Judgement) -> None:
         axes.set_axis_off()
         return
     reach = 2 * design.safe_gap
-    offsets, values = align(
-        scores.values, scores.steps, scores.present, scores.event_step, reach=reach
-    )
+    panel = (scores.values, scores.steps, scores.present, scores.event_step)
+    offsets, values = align(*panel, reach=reach)
     before = offsets <= 0
     for row in values[:, before]:
         known = np.isfinite(row)
@@ -124,19 +123,13 @@ def _utility(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> None:
 
 
 def _robustness(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> None:
-    counts: Counter[tuple[str, bool]] = Counter(
-        zip(results["member_labels"], results["member_layer_b_pass"], strict=True)
-    )
+    members = zip(results["member_labels"], results["member_layer_b_pass"], strict=True)
+    counts: Counter[tuple[str, bool]] = Counter(members)
     kinds = sorted(counts, reverse=True)
     names = [f"{label}\nlayer B {'passes' if ok else 'fails'}" for label, ok in kinds]
-    axes.barh(
-        names,
-        [counts[kind] for kind in kinds],
-        height=0.5,
-        color=[style.LABEL_COLOURS[label] for label, _ in kinds],
-        edgecolor=style.MUTED,
-        linewidth=0.6,
-    )
+    colours = [style.LABEL_COLOURS[label] for label, _ in kinds]
+    sizes = [counts[kind] for kind in kinds]
+    axes.barh(names, sizes, height=0.5, color=colours, edgecolor=style.MUTED, linewidth=0.6)
     axes.set_ylim(-0.5, max(2.5, len(kinds) - 0.5))
     axes.set(title=f"The {results['family_size']} members of the family", xlabel="members")
 
@@ -179,11 +172,7 @@ _SETTINGS = (
 
 
 def series_app(script: Path) -> Any:
-    """The page of one GMB metric.
-
-    Args:
-        script: the module's own, beside the Space's app.py.
-    """
+    """The page of one GMB metric, whose module lies beside the Space's app.py."""
 
     def answer(metric: Any, text: str, settings: dict[str, Any]) -> Answer:
         call = {**read_series(text), **settings}

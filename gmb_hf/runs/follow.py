@@ -7,7 +7,6 @@ The file may not be there yet, may be cut to nothing and begun again, may be mov
 from __future__ import annotations
 
 import csv
-import math
 import os
 import re
 import reprlib
@@ -19,7 +18,7 @@ from typing import Any, BinaryIO, Self
 from gmb_hf.errors import InputError, choose, repeated
 from gmb_hf.escape import one_line
 from gmb_hf.files import parse_json
-from gmb_hf.runs.columns import KEYS, RUN, STEP, find_step
+from gmb_hf.runs.columns import KEYS, RUN, STEP, as_float, find_step, json_fault
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _HEAD = 512
@@ -28,12 +27,9 @@ _HEAD = 512
 
 @dataclass(frozen=True)
 class Line:
-    """One complete line.
+    """One complete line, `number` in its file from 1; bytes that are no UTF-8 are replaced.
 
-    Attributes:
-        number: in its file, from 1.
-        text: without its end; bytes that are no UTF-8 are replaced.
-        begins: whether it is the first line of a file that was cut, replaced or new.
+    `begins` tells the first line of a file that was cut, replaced or new.
     """
 
     number: int
@@ -42,11 +38,7 @@ class Line:
 
 
 class GrowingFile:
-    """Reads on where it stopped; use it as a context manager.
-
-    Args:
-        path: of the file.
-    """
+    """Reads on where it stopped; use it as a context manager."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -74,11 +66,17 @@ class GrowingFile:
         """The lines that were completed since the last call; none while there is no file."""
         lines: list[Line] = []
         if self._file is not None:
-            if self._was_cut(self._file):
+            number = self._file.fileno()
+            cut = os.fstat(number).st_size < self._file.tell()
+            if cut or os.pread(number, len(self._head), 0) != self._head:
                 self._file.seek(0)
                 self._forget()
             lines += self._new_lines(self._file)
-            if not self._was_replaced(self._file):
+            try:
+                replaced = not os.path.samestat(os.fstat(number), self.path.stat())
+            except FileNotFoundError:
+                replaced = False  # moved away; the new one is still to come
+            if not replaced:
                 return lines
             # What was written between that reading and the replacement.
             lines += self._new_lines(self._file)
@@ -94,17 +92,6 @@ class GrowingFile:
         self._head = b""
         self._rest = b""
         self._number = 0
-
-    def _was_cut(self, file: BinaryIO) -> bool:
-        if os.fstat(file.fileno()).st_size < file.tell():
-            return True
-        return os.pread(file.fileno(), len(self._head), 0) != self._head
-
-    def _was_replaced(self, file: BinaryIO) -> bool:
-        try:
-            return not os.path.samestat(os.fstat(file.fileno()), self.path.stat())
-        except FileNotFoundError:
-            return False  # moved away; the new one is still to come
 
     def _new_lines(self, file: BinaryIO) -> list[Line]:
         content = file.read()
@@ -128,19 +115,19 @@ class GrowingFile:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The numbers of one step.
+    """The numbers of one step by column; a cell without a number is not there.
 
-    Attributes:
-        step: of the training.
-        columns: name -> value; a cell without a number is not there.
-        line: where its last row stands.
-        begins: whether the file began anew with it.
+    `line` is where its last row stands, `begins` whether the file began anew with it.
     """
 
     step: int
     columns: Mapping[str, float]
     line: int
     begins: bool
+
+
+class _NoRow(Exception):
+    """Why a line holds no row of the log."""
 
 
 class GrowingRows:
@@ -193,9 +180,15 @@ class GrowingRows:
             if line.begins:
                 found += self.rest()
                 self._header, self._begins, self._done = [], True, None
-            row = self._row(line)
-            if row is not None:
-                found += self._add_row(row, line)
+            try:
+                row = self._row(line)
+                found += [] if row is None else self._add_row(row, line)
+            except _NoRow as why:
+                place = f"line {line.number}"
+                if not self._read_any:
+                    what = f"{place} {why}; name a log of JSON lines, or a .csv file"
+                    raise InputError.at(self._where, "not_a_log", what, place=place) from None
+                self.notes.append(f"{self._where}: {place} {why}; passed over")
         return found
 
     def rest(self) -> list[Checkpoint]:
@@ -213,53 +206,41 @@ class GrowingRows:
         if not line.text.strip():
             return None
         if self._csv:
-            try:
-                cells = [cell.strip() for cell in next(csv.reader([line.text]))]
-            except csv.Error as error:
-                self._skip(line, f"is no line of a CSV file ({error})")
-                return None
-            if not self._header:
-                twice = repeated(cells)
-                if twice is not None:
-                    what = f"column {twice!r} stands twice in the header"
-                    raise InputError.at(self._where, "repeated_column", what, column=twice)
-                self._header = cells
-            elif len(cells) != len(self._header):
-                self._skip(line, f"has {len(cells)} cells where the header has {len(self._header)}")
-            else:
-                return dict(zip(self._header, cells, strict=True))
-            return None
+            return self._cells(line.text)
         try:
             row = parse_json(line.text, where="it", foreign=True)
         except InputError as error:
-            reason = str(error).removeprefix("it: ").removeprefix("is not JSON: ")
-            self._skip(line, f"is not JSON ({one_line(reason)})")
-            return None
+            raise _NoRow(f"is not JSON ({one_line(json_fault(error))})") from None
         if not isinstance(row, dict):
-            self._skip(line, "is not a JSON object {column: number}")
-            return None
+            raise _NoRow("is not a JSON object {column: number}")
         return row
 
-    def _skip(self, line: Line, why: str) -> None:
-        place = f"line {line.number}"
-        if not self._read_any:
-            what = f"{place} {why}; name a log of JSON lines, or a .csv file"
-            raise InputError.at(self._where, "not_a_log", what, place=place)
-        self.notes.append(f"{self._where}: {place} {why}; passed over")
+    def _cells(self, text: str) -> dict[str, Any] | None:
+        try:
+            cells = [cell.strip() for cell in next(csv.reader([text]))]
+        except csv.Error as error:
+            raise _NoRow(f"is no line of a CSV file ({error})") from None
+        if self._header and len(cells) != len(self._header):
+            raise _NoRow(f"has {len(cells)} cells where the header has {len(self._header)}")
+        if self._header:
+            return dict(zip(self._header, cells, strict=True))
+        twice = repeated(cells)
+        if twice is not None:
+            what = f"column {twice!r} stands twice in the header"
+            raise InputError.at(self._where, "repeated_column", what, column=twice)
+        self._header = cells
+        return None
 
     def _add_row(self, row: dict[str, Any], line: Line) -> list[Checkpoint]:
         if not self._is_of_run(row):
             return []
         step = self._step(row, line)
         self._read_any = True
-        if step is None:
-            return []
         keys = {*KEYS, self._step_column}
         numbers = {name: _number(cell) for name, cell in row.items() if name not in keys}
         columns = {name: value for name, value in numbers.items() if value is not None}
-        if step % self._cadence and not self._needs & columns.keys():
-            return []
-        if step == self._done:
+        other = step is not None and step % self._cadence and not self._needs & columns.keys()
+        if step is None or other or step == self._done:
             return []
         found = []
         if self._pending is not None and self._pending.step == step:
@@ -286,8 +267,7 @@ class GrowingRows:
             column = find_step(list(row), self._step_column, self._where)
         except InputError as error:
             if self._read_any:
-                self._skip(line, f"has {error.args[0].removeprefix(f'{self._where}: ')}")
-                return None
+                raise _NoRow(f"has {str(error).removeprefix(f'{self._where}: ')}") from None
             raise
         if column not in row:
             if self._read_any:
@@ -300,15 +280,12 @@ class GrowingRows:
         value = None if isinstance(row[column], bool) else _number(row[column])
         if value is None or not 0 <= value < 2**53 or value != int(value):
             shown = reprlib.repr(row[column])
-            self._skip(line, f"has the step {shown}, no whole number from 0 on and below 2^53")
-            return None
+            raise _NoRow(f"has the step {shown}, no whole number from 0 on and below 2^53")
         return int(value)
 
 
 def _number(cell: Any) -> float | None:
     try:
-        return float(cell)
+        return as_float(cell)
     except (TypeError, ValueError):
         return None
-    except OverflowError:  # a whole number of 400 digits: no finite number, as 1e400
-        return math.inf

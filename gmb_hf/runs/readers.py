@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
-from math import inf, isnan
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -37,7 +37,18 @@ from gmb_hf.escape import one_line
 from gmb_hf.files import DEEPEST, parse_json
 from gmb_hf.plugins import load_plugins
 from gmb_hf.runs import metadata as meta
-from gmb_hf.runs.columns import KEYS, RUN, SEED, STEP, STEP_NAMES, RawTable, Wanted, find_step
+from gmb_hf.runs.columns import (
+    KEYS,
+    RUN,
+    SEED,
+    STEP,
+    STEP_NAMES,
+    RawTable,
+    Wanted,
+    as_float,
+    find_step,
+    json_fault,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -106,47 +117,40 @@ def read_csv(paths: Sequence[Path], wanted: Wanted) -> RawTable:
     # A table that was written with its index begins with a column that has no name.
     names = header[1:] if not header[0] else header
     kept = names if export_adapter(names) else wanted.keeps(names, str(path))
-    whole = {find_step(names, wanted.step, str(path)), SEED}
-    kinds = {
-        name: pa.string() if name == wanted.run else pa.int64() if name in whole else pa.float64()
-        for name in kept
-    }
+    kinds = dict.fromkeys(kept, pa.float64())
+    kinds |= {find_step(names, wanted.step, str(path)): pa.int64(), SEED: pa.int64()}
+    kinds[wanted.run] = pa.string()
+
+    def parsed(kinds: Mapping[str, pa.DataType]) -> pa.Table:
+        return pacsv.read_csv(
+            path,
+            read_options=pacsv.ReadOptions(column_names=header, skip_rows_after_names=1),
+            parse_options=pacsv.ParseOptions(newlines_in_values=True),
+            convert_options=pacsv.ConvertOptions(
+                column_types=kinds,
+                # An empty list would mean all columns, not none.
+                include_columns=kept or header[:1],
+                null_values=[""],
+                strings_can_be_null=False,
+            ),
+        )
+
     try:
-        table = _parse(path, header, kept, kinds)
+        table = parsed(kinds)
     except pa.ArrowInvalid:
         # Some cell is no number: take the cells as text and let the columns be told apart.
         try:
-            table = _parse(path, header, kept, dict.fromkeys(kept, pa.string()))
+            table = parsed(dict.fromkeys(kept, pa.string()))
         except pa.ArrowInvalid as error:
-            raise _csv_fault(path, len(header), error) from error
+            for line, cells in _rows(path):
+                if len(cells) != len(header):
+                    what = f"line {line} has {len(cells)} cells where the header has {len(header)}"
+                    hint = "complete or delete the line (a log that was cut short ends so)"
+                    fault, place = f"{what}; {hint}", f"line {line}"
+                    raise InputError.at(path, "cut_short", fault, place=place) from error
+            raise InputError.at(path, "not_csv", f"not a CSV file: {error}") from error
     raw = RawTable(table, str(path), lambda row: _line(_rows(path), row + 1), tuple(names))
     return adapt_export(raw, wanted)
-
-
-def _parse(
-    path: Path, header: list[str], kept: list[str], kinds: dict[str, pa.DataType]
-) -> pa.Table:
-    return pacsv.read_csv(
-        path,
-        read_options=pacsv.ReadOptions(column_names=header, skip_rows_after_names=1),
-        parse_options=pacsv.ParseOptions(newlines_in_values=True),
-        convert_options=pacsv.ConvertOptions(
-            column_types=kinds,
-            # An empty list would mean all columns, not none.
-            include_columns=kept or header[:1],
-            null_values=[""],
-            strings_can_be_null=False,
-        ),
-    )
-
-
-def _csv_fault(path: Path, width: int, error: pa.ArrowInvalid) -> InputError:
-    for line, cells in _rows(path):
-        if len(cells) != width:
-            what = f"line {line} has {len(cells)} cells where the header has {width}"
-            hint = "complete or delete the line (a log that was cut short ends so)"
-            return InputError.at(path, "cut_short", f"{what}; {hint}", place=f"line {line}")
-    return InputError.at(path, "not_csv", f"not a CSV file: {error}")
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -227,20 +231,12 @@ def _column(name: str, values: list[Any]) -> pa.Array:
     """Numbers as float64; a column with anything else as text, to be judged cell by cell."""
     # True is a value of 1, and no step.
     numbers = (int, float) if name in (*STEP_NAMES, *KEYS) else (int, float, bool)
-    values = [_float(value) if type(value) in numbers else value for value in values]
+    values = [as_float(value) if type(value) in numbers else value for value in values]
     if all(value is None or isinstance(value, float) for value in values):
         return pa.array(values, pa.float64())
-    texts = [
-        value if isinstance(value, (str, type(None))) else json.dumps(value) for value in values
-    ]
+    plain = (str, type(None))
+    texts = [value if isinstance(value, plain) else json.dumps(value) for value in values]
     return pa.array(texts, pa.string())
-
-
-def _float(value: float) -> float:
-    try:
-        return float(value)
-    except OverflowError:  # a whole number of 400 digits, as 1e400 is
-        return inf if value > 0 else -inf
 
 
 # transformers' `trainer_state.json`: the `log_history` that a Trainer writes with a checkpoint.
@@ -266,31 +262,24 @@ def read_trainer_state(paths: Sequence[Path], wanted: Wanted) -> RawTable:
     beside = [path for path in paths if _checkpoint(path) < 0]
     histories = {path: _log_history(path) for path in {max(paths, key=_checkpoint), *beside}}
     path = max(histories, key=lambda each: (_reached(histories[each]), _checkpoint(each) < 0))
-    entries: list[tuple[int, dict[str, Any]]] = []
-    summary: dict[str, Any] = {}
-    for number, entry in enumerate(histories[path], start=1):
+    history = dict(enumerate(histories[path], start=1))
+    for number, entry in history.items():
         if not isinstance(entry, dict):
             what = f"entry {number} of log_history is no object"
             raise InputError.at(path, "bad_trainer_state", what)
-        if _SUMMARY in entry:
-            summary = entry
-        else:
-            entries.append((number, entry))
-    if not entries:
-        hint = (
-            "is the training still starting, or is logging_steps larger than the training is long?"
-        )
-        raise InputError.at(path, "no_rows", f"log_history is empty: no rows; {hint}")
-    table = table_of([entry for _, entry in entries])
-    aside = {
-        name: f"{path}: column {name!r} is logged once, when a training ends, and is no "
-        "measurement of that step"
-        for name in summary
-        if name not in table.column_names
-    }
-    return RawTable(
-        table, str(path), lambda row: f"entry {entries[row][0]} of log_history", aside=aside
+    numbers = [number for number, entry in history.items() if _SUMMARY not in entry]
+    if not numbers:
+        why = "is the training still starting, or is logging_steps larger than the training is long"
+        raise InputError.at(path, "no_rows", f"log_history is empty: no rows; {why}?")
+    table = table_of([history[number] for number in numbers])
+    summary: dict[str, Any] = next(
+        (entry for entry in reversed(histories[path]) if _SUMMARY in entry), {}
     )
+    what = "is logged once, when a training ends, and is no measurement of that step"
+    only = [name for name in summary if name not in table.column_names]
+    aside = {name: f"{path}: column {name!r} {what}" for name in only}
+    place = "entry {} of log_history"
+    return RawTable(table, str(path), lambda row: place.format(numbers[row]), aside=aside)
 
 
 def _checkpoint(path: Path) -> int:
@@ -304,9 +293,8 @@ def _log_history(path: Path) -> list[Any]:
         state = parse_json(path.read_text(encoding="utf-8-sig"), where="it", foreign=True)
     except InputError as error:
         code = "cut_short" if error.code == "not_json" else error.code
-        reason = str(error).removeprefix("it: ").removeprefix("is not JSON: ")
         hint = "copy the file again, or read an earlier checkpoint"
-        what = f"cut short, or no JSON: {reason}; {hint}"
+        what = f"cut short, or no JSON: {json_fault(error)}; {hint}"
         raise InputError.at(path, code, what) from error
     history = state.get("log_history") if isinstance(state, dict) else None
     if not isinstance(history, list):
@@ -462,7 +450,7 @@ def from_wandb_chart(raw: RawTable, wanted: Wanted) -> RawTable:
     if not raw.table.num_rows:
         empty = {RUN: pa.array([], pa.string()), STEP: pa.array([], pa.int64())}
         return replace(raw, table=pa.table(empty), names=(RUN, STEP))
-    tables, origins = [], []
+    tables, origins, averaged = [], [], 0
     for run, metrics in series.items():
         columns = {metric: raw.table[column] for metric, column in metrics.items()}
         rows = np.flatnonzero(np.any([_filled(column) for column in columns.values()], axis=0))
@@ -472,6 +460,13 @@ def from_wandb_chart(raw: RawTable, wanted: Wanted) -> RawTable:
         own = pa.table({step: raw.table[step], **columns}).take(pa.array(rows))
         tables.append(own.add_column(0, RUN, pa.repeat(pa.scalar(run), len(rows))))
         origins.append(rows)
+        for name in metrics.values():
+            differ = pc.not_equal(raw.table[name + _LOW], raw.table[name + _HIGH])
+            averaged += pc.sum(differ).as_py() or 0
+    note = (
+        f"{raw.where}: W&B averaged several values in {averaged} cells of this chart (their __MIN "
+        "and __MAX differ); export each run's history for what was logged."
+    )
     joined = pa.concat_tables(tables, promote_options="default")
     origin = np.concatenate(origins)
     return replace(
@@ -479,7 +474,7 @@ def from_wandb_chart(raw: RawTable, wanted: Wanted) -> RawTable:
         table=joined,
         names=tuple(joined.column_names),
         place=lambda row: raw.place(int(origin[row])),
-        notes=(*raw.notes, *_averaged(raw, series)),
+        notes=(*raw.notes, note) if averaged else raw.notes,
         chart=True,
     )
 
@@ -498,11 +493,10 @@ def _series(names: Sequence[str]) -> dict[str, dict[str, str]]:
 def _step(raw: RawTable, wanted: Wanted, usual: str) -> str:
     step = find_step(raw.names, wanted.step, raw.where)
     if step not in raw.names:
-        what = (
-            f"this W&B export has no column {step!r} and no {usual!r}; export it again over steps, "
-            f"or name its column of steps with --step-column; its first column is {raw.names[0]!r}"
-        )
-        raise raw.error("missing_column", what, column=step)
+        what = f"this W&B export has no column {step!r} and no {usual!r}"
+        hint = "export it again over steps, or name its column of steps with --step-column"
+        first = f"its first column is {raw.names[0]!r}"
+        raise raw.error("missing_column", f"{what}; {hint}; {first}", column=step)
     return step
 
 
@@ -511,18 +505,6 @@ def _filled(column: pa.ChunkedArray) -> NDArray[np.bool_]:
     if pa.types.is_string(column.type):
         filled = pc.and_(filled, pc.not_equal(pc.utf8_trim_whitespace(column), ""))
     return np.asarray(filled, dtype=bool)
-
-
-def _averaged(raw: RawTable, series: Mapping[str, Mapping[str, str]]) -> list[str]:
-    cells = 0
-    for column in (column for metrics in series.values() for column in metrics.values()):
-        differ = pc.not_equal(raw.table[column + _LOW], raw.table[column + _HIGH])
-        cells += pc.sum(differ).as_py() or 0
-    note = (
-        f"{raw.where}: W&B averaged several values in {cells} cells of this chart (their __MIN "
-        "and __MAX differ); export each run's history for what was logged."
-    )
-    return [note] if cells else []
 
 
 # trackio: the Parquet of a project, and the CSV that its dashboard saves beside a chart.
@@ -638,14 +620,27 @@ def find_files(sources: Sources) -> list[Path]:
 def _files(source: str | Path) -> list[Path]:
     path = Path(source).expanduser()
     if path.is_dir():
-        return _in_folder(path)
+        found = _logs_among(path.iterdir(), [path], of_runs=False)
+        if not found:
+            inside = ", ".join(sorted(each.name for each in path.iterdir() if each.is_dir())[:6])
+            hint = f"; it has the folders {inside}" if inside else ""
+            what = f"no run log ({known_endings()}) in this folder{hint}"
+            raise InputError.at(path, "no_logs", what)
+        return found
     if path.exists():
         if reader_of(path) is None:
             what = f"not a run log; known endings: {known_endings()}"
             raise InputError.at(path, "not_a_log", what)
         return [path]
     if glob.has_magic(str(path)):
-        return _matching(str(path))
+        seen = sorted(map(Path, glob.glob(str(path), recursive=True)))
+        found = _logs_among(seen, [each for each in seen if each.is_dir()])
+        if not found:
+            other = f"; it matches {seen[0]}, which is no run log" if seen else ""
+            what = f"no run log ({known_endings()}) matches this pattern{other}"
+            hint = "check the folder and the quotes around it"
+            raise InputError.at(path, "no_logs", f"{what}; {hint}")
+        return found
     hint = f"; the folder {path.parent} does not exist either"
     if path.parent.is_dir():
         guess = nearest(path.name, [other.name for other in path.parent.iterdir()])
@@ -653,28 +648,16 @@ def _files(source: str | Path) -> list[Path]:
     raise InputError.at(path, "no_such_file", f"no such file or folder{hint}")
 
 
-def _in_folder(folder: Path) -> list[Path]:
-    files = _logs(folder.iterdir(), of_runs=False) + _of_training(folder)
-    files = files or _of_trainings([folder])
-    if not files:
-        inside = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_dir())[:6])
-        hint = f"; it has the folders {inside}" if inside else ""
-        what = f"no run log ({known_endings()}) in this folder{hint}"
-        raise InputError.at(folder, "no_logs", what)
-    return files
-
-
-def _matching(pattern: str) -> list[Path]:
-    seen = sorted(map(Path, glob.glob(pattern, recursive=True)))
-    folders = [path for path in seen if path.is_dir()]
-    logs = _logs(seen) + [file for folder in folders for file in _of_training(folder)]
-    logs = logs or _of_trainings(folders)
-    if not logs:
-        other = f"; it matches {seen[0]}, which is no run log" if seen else ""
-        what = f"no run log ({known_endings()}) matches this pattern{other}"
-        hint = "check the folder and the quotes around it"
-        raise InputError.at(pattern, "no_logs", f"{what}; {hint}")
-    return logs
+def _logs_among(
+    paths: Iterable[Path], folders: Sequence[Path], *, of_runs: bool | None = None
+) -> list[Path]:
+    """The logs among the paths and of trainings in the folders, else of those in subfolders."""
+    found = _logs(paths, of_runs=of_runs)
+    found += [file for folder in folders for file in _of_training(folder)]
+    if not found:
+        inside = [path for folder in folders for path in sorted(folder.iterdir()) if path.is_dir()]
+        found = [file for folder in inside for file in _of_training(folder)]
+    return found
 
 
 def _logs(paths: Iterable[Path], *, of_runs: bool | None = None) -> list[Path]:
@@ -698,11 +681,6 @@ def _of_training(folder: Path) -> list[Path]:
     found = _logs(folder.iterdir(), of_runs=True)
     found += sorted(folder.glob("checkpoint-*/trainer_state.json"))
     return found or _logs(folder.glob("runs/*/*"))
-
-
-def _of_trainings(folders: Iterable[Path]) -> list[Path]:
-    inside = [path for folder in folders for path in sorted(folder.iterdir()) if path.is_dir()]
-    return [file for folder in inside for file in _of_training(folder)]
 
 
 def is_frame(sources: Any) -> TypeGuard[DataFrame]:
