@@ -135,20 +135,17 @@ class CompatSettings:
 
 def explain_settings(settings: CompatSettings) -> tuple[str, ...]:
     """What was computed, a sentence for each choice."""
-    event = (
+    sentences = (
+        "Protocol: compat, the reference implementation's own computation.",
         f"Event: the first checkpoint at which the mean of {settings.metric} over "
         f"{settings.w_jump} checkpoints has risen by {settings.delta_jump:g} in {settings.w_jump} "
         f"checkpoints, is at least {settings.theta_floor:g}, and falls back by no more than "
-        f"{settings.delta_back:g} within {settings.hold_k} checkpoints."
-    )
-    labels = (
+        f"{settings.delta_back:g} within {settings.hold_k} checkpoints.",
         f"A window is positive in the {settings.horizon:,} steps up to t*, t* included; every "
-        "other window is negative, also after the event."
+        "other window is negative, also after the event.",
+        f"Score: its mean over {settings.smoothing} checkpoints.",
     )
-    protocol = "Protocol: compat, the reference implementation's own computation."
-    if settings.smoothing == 1:
-        return protocol, event, labels
-    return protocol, event, labels, f"Score: its mean over {settings.smoothing} checkpoints."
+    return sentences if settings.smoothing > 1 else sentences[:-1]
 
 
 # The reference's jump: the first checkpoint at which the smoothed metric has risen and holds.
@@ -168,12 +165,9 @@ def event_steps(metric: Panel, settings: CompatSettings) -> NDArray[np.float64]:
             f"run {metric.runs[run]!r} has {metric.lengths[run]} rows, but its event and the means "
             f"of these settings need at least {settings.least_rows}; leave the run out"
         )
-    found = np.full(metric.n_runs, np.nan)
-    for run, length in enumerate(metric.lengths):
-        at = jump(metric.values[run, :length], settings)
-        if at is not None:
-            found[run] = metric.steps[run, at]
-    return found
+    jumps = [jump(row[:n], settings) for row, n in zip(metric.values, metric.lengths, strict=True)]
+    steps = zip(metric.steps, jumps, strict=True)
+    return np.array([np.nan if at is None else float(row[at]) for row, at in steps])
 
 
 def jump(values: NDArray[np.float64], settings: CompatSettings) -> int | None:
@@ -211,11 +205,7 @@ def trailing_mean(values: NDArray[np.float64], window: int) -> NDArray[np.float6
 
 
 def refuse_gaps(panel: Panel, kind: str) -> None:
-    """Refuse a value that is not finite: the reference has no rule for one.
-
-    Raises:
-        InputError: run and step are named.
-    """
+    """Refuse a value that is not finite, by its run and step: the reference has no rule for it."""
     wrong = panel.present & ~np.isfinite(panel.values)
     if wrong.any():
         run, column = (int(i) for i in np.argwhere(wrong)[0])
@@ -265,20 +255,15 @@ def roc_auc(positive: NDArray[np.bool_], values: NDArray[np.float64]) -> float |
     The reference sorts by falling score with a stable sort and moves its threshold one window at a
     time, as if no scores were tied: among ties, the earlier window comes first. For a score with
     many ties that is far from the usual area (which counts a tie as half), and the two signs of
-    such a score do not add up to 1.
-
-    Args:
-        positive: bool [N], in order of time.
-        values: float64 [N].
+    such a score do not add up to 1. `positive` and `values` are [N], in order of time.
     """
     hits = _ranked(positive, values)
     n_pos = int(hits.sum())
     n_neg = len(hits) - n_pos
     if not n_pos or not n_neg:
         return None
-    true = np.concatenate([[0.0], np.cumsum(hits) / n_pos, [1.0]])
-    false = np.concatenate([[0.0], np.cumsum(~hits) / n_neg, [1.0]])
-    return float(np.trapezoid(true, false))
+    true, false = np.cumsum(hits) / n_pos, np.cumsum(~hits) / n_neg
+    return float(np.trapezoid([0.0, *true, 1.0], [0.0, *false, 1.0]))
 
 
 def average_precision(positive: NDArray[np.bool_], values: NDArray[np.float64]) -> float | None:
@@ -314,13 +299,7 @@ def nearest_thresholds(
     Both sides are sorted once and counted by bisection, O((N + K) log N) for N windows and K
     candidates, where the reference counts all windows anew for each candidate.
 
-    Args:
-        positive: bool [N]; at least one window is negative.
-        values: float64 [N], finite.
-        targets: F rates.
-
-    Returns:
-        Thresholds [F] and rates [F].
+    Of finite scores [N], at least one of a negative window: the thresholds [F] and rates [F].
     """
     candidates = np.unique(values)[::-1]
     rates = false_positive_rates(positive, values, candidates)
@@ -403,10 +382,7 @@ def measure(scores: Scores, settings: CompatSettings) -> IndicatorRecord:
     """Measure one score, signed so that higher means higher risk.
 
     The record has the reference's thresholds as `x_thresholds` and its table of diagnostics, a row
-    for each run, as `x_per_run`.
-
-    Raises:
-        InputError: no run has a negative window.
+    for each run, as `x_per_run`. Without a negative window there is an `InputError`.
     """
     labels = positive_windows(scores, settings.horizon)
     positive, values = pooled(labels, scores)
@@ -499,18 +475,13 @@ def _layer_b(
     """
     achieved = []
     for target, tau, rate in at:
-        held = abs(rate - target) <= settings.fpr_eps + _SLACK if settings.fpr_targets else None
-        record = AchievedRecord(
-            target=target,
-            achieved=rate,
-            x_threshold=tau,
-            x_answer="THRESHOLD",
-            x_achieved_pooled=rate,
-            x_budget_used=None if held is None else rate / target,
-            x_met=held,
-            x_state=None if held is None else "met" if held else "missed",
-        )
-        achieved.append(record)
+        kept: dict[str, Any] = {}
+        if settings.fpr_targets:
+            met = abs(rate - target) <= settings.fpr_eps + _SLACK
+            kept = {"x_met": met, "x_state": "met" if met else "missed"}
+            kept["x_budget_used"] = rate / target
+        kept |= {"x_achieved_pooled": rate, "x_threshold": tau, "x_answer": "THRESHOLD"}
+        achieved.append(AchievedRecord(target=target, achieved=rate, **kept))
     ok_targets, controllable, floor, passed = None, None, None, None
     fpr_min = min(rate for _, _, rate in at)
     if settings.fpr_targets:
@@ -522,9 +493,7 @@ def _layer_b(
     tied = int((negatives == negatives[-1]).sum())
     alarmed = np.unique(np.searchsorted(-negatives[::-1], -negatives, side="right"))
     reachable = alarmed / len(negatives)
-    gaps: dict[str, float | None] = {
-        repr(target): float(np.abs(reachable - target).min()) for target in settings.fpr_targets
-    }
+    gaps = {repr(goal): float(np.abs(reachable - goal).min()) for goal in settings.fpr_targets}
     return LayerBRecord(
         targets=tuple(target for target, _, _ in at),
         achieved=tuple(achieved),
@@ -535,7 +504,7 @@ def _layer_b(
         x_passed=passed,
         x_floor_certificate=FloorRecord(
             f_min_pos=float(reachable[0]),
-            gaps=gaps,
+            gaps=dict(gaps),
             tied_value=float(negatives[-1]) + 0.0 if tied > 1 else None,
             tied_windows=tied,
         ),
@@ -562,35 +531,33 @@ def _point(
     first = scores.steps[np.arange(scores.n_runs), alarmed.argmax(axis=1)]
     leads = (scores.event_step - first)[covered]
     n_events, n_covered = int(scores.has_event.sum()), int(covered.sum())
-    early = int((leads >= settings.lead_time_target).sum())
-    quarters = np.quantile(leads, [0.25, 0.5, 0.75]).tolist() if n_covered else None
-    extensions: dict[str, Any] = {
-        "x_abstain_rate": 1 - n_covered / n_events if n_events else None,
-        "x_lead_time_mean": float(leads.mean()) if n_covered else None,
-    }
+    shares: dict[str, Any] = dict.fromkeys(("coverage", "lead_time_success", "x_abstain_rate"))
+    if n_events:
+        early = int((leads >= settings.lead_time_target).sum())
+        coverage = n_covered / n_events
+        shares = {"coverage": coverage, "x_abstain_rate": 1 - coverage}
+        shares["lead_time_success"] = early / n_events
+    times: dict[str, Any] = dict.fromkeys(_LEADS)
+    if n_covered:
+        low, median, high = np.quantile(leads, [0.25, 0.5, 0.75]).tolist()
+        times = dict(zip(_LEADS, (median, high - low, float(leads.mean())), strict=True))
     return OperatingPointRecord(
         fpr=target,
-        coverage=n_covered / n_events if n_events else None,
-        lead_time_median=quarters[1] if quarters else None,
-        lead_time_iqr=quarters[2] - quarters[0] if quarters else None,
-        lead_time_success=early / n_events if n_events else None,
+        **shares,
+        **times,
         x_threshold=threshold,
         x_n_events=n_events,
         x_n_covered=n_covered,
         x_n_too_early=0,  # t* itself is positive, so that no event is without a window
         x_lead_times=tuple(leads.tolist()),
-        **extensions,
     )
 
 
 def _spread(rows: Sequence[Mapping[str, Any]], key: str, mean: str, sd: str) -> dict[str, Any]:
     """Mean and standard deviation by name; the latter over n, not n - 1, as the reference's is."""
     known = np.array([row[key] for row in rows if row[key] is not None])
-    return (
-        {mean: float(known.mean()), sd: float(known.std())}
-        if len(known)
-        else {mean: None, sd: None}
-    )
+    found = (float(known.mean()), float(known.std())) if len(known) else (None, None)
+    return {mean: found[0], sd: found[1]}
 
 
 def _conclude(
@@ -608,21 +575,20 @@ def _conclude(
         faults["fpr_uncontrolled"] = uncontrolled(layer_b, settings.min_targets_ok)
     if faults and (layer_a.auc is None or layer_a.auc <= 0.5):
         faults["no_ranking_signal"] = unranked(layer_a)
-    label = RANK_ONLY if faults else INCONCLUSIVE
+    label, opening = INCONCLUSIVE, "Not decided"
     if n_events < settings.event_count_min:
-        label = INCONCLUSIVE
         few = f"{n_events} events are fewer than {settings.event_count_min}"
         faults = {"few_events": few, **faults}
-    opening = "May not raise an alarm" if label == RANK_ONLY else "Not decided"
+    elif faults:
+        label, opening = RANK_ONLY, "May not raise an alarm"
     source = "takes thresholds from outside"
     if settings.thresholds is None:
         source = "measures thresholds on the windows that they come from"
-    protocol = (
+    faults[PROTOCOL_REASON] = (
         f"compat repeats the published computation, which {source} and tests nothing against "
         "chance, so it never supports an alarm (--protocol strict can)"
     )
-    sentence = f"{opening}: {'; '.join([*faults.values(), protocol])}."
-    return label, (*faults, PROTOCOL_REASON), sentence
+    return label, tuple(faults), f"{opening}: {'; '.join(faults.values())}."
 
 
 def _why_null(record: OpenSection, field: str) -> str:
@@ -636,11 +602,9 @@ def _why_null(record: OpenSection, field: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Reproduction:
-    """What the reference's computation gives, with all that its report needs.
+    """What the reference's computation gives: the scores as they were judged, and each run's event.
 
-    Attributes:
-        scores: each score as it was judged, by name.
-        events: the step of each run's event, float64 [R], NaN where there is none.
+    `events` are steps, float64 [R], NaN where a run has none.
     """
 
     results: Results
@@ -691,11 +655,8 @@ def reproduce(
         calibration=CalibrationRecord(method=settings.source),
         notes=[*notes, *namesakes(entries, log), *_repeats(log)],
         summary={"x_event_count_min": settings.event_count_min, "x_n_too_early": 0},
-        tables={
-            **TABLES,
-            "x_per_run_path": "tables/per_run.csv",
-            "x_tradeoff_path": "tables/tradeoff.csv",
-        },
+        tables=TABLES
+        | {f"x_{name}_path": f"tables/{name}.csv" for name in ("per_run", "tradeoff")},
         x_protocol="compat",
         x_compat=settings.plain(),
         **((records[0].model_extra or {}) if len(records) == 1 else {}),
@@ -707,12 +668,11 @@ def _repeats(log: RunLog) -> list[str]:
     """A note on steps that were logged twice: the reference keeps every row."""
     grid = log.panel("step")
     again = ((np.diff(grid.steps, axis=1) == 0) & grid.present[:, 1:]).sum(axis=1)
-    runs = [f"{run} ({count})" for run, count in zip(log.runs, again, strict=True) if count]
-    if not runs:
-        return []
-    return [
-        f"{again.sum()} rows repeat a step and are kept, as the reference does: {', '.join(runs)}."
-    ]
+    runs = ", ".join(
+        f"{run} ({count})" for run, count in zip(log.runs, again, strict=True) if count
+    )
+    note = f"{again.sum()} rows repeat a step and are kept, as the reference does: {runs}."
+    return [note] if runs else []
 
 
 def settings_of(results: Results) -> CompatSettings | None:
