@@ -37,14 +37,10 @@ _FORM = "{" + ", ".join(_KINDS) + "}"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer of a checkpoint.
+    """One answer of a checkpoint, the text without the prompt.
 
-    Attributes:
-        run, step: of the checkpoint.
-        prompt: what it was given.
-        sample: which of its answers to this prompt, from 0.
-        answer: the text, without the prompt.
-        seed: of the run; None where nobody says.
+    `sample` tells which of its answers to this prompt it is, from 0; `seed` is the run's, None
+    where nobody says.
     """
 
     run: str
@@ -88,19 +84,16 @@ def read_answers(path: str | Path) -> tuple[Answer, ...]:
                 continue
             where = f"{place}:{number}"
             answer = _parsed(raw, where)
-            key = (answer.run, answer.step, answer.prompt, answer.sample)
-            if key in lines:
+            run, seed = answer.run, answer.seed
+            first = lines.setdefault((run, answer.step, answer.prompt, answer.sample), number)
+            if first != number:
                 raise InputError(
-                    f"{where}: run {answer.run!r}, step {answer.step}, sample {answer.sample} of "
-                    f"this prompt stands in line {lines[key]} already; remove one, or number the "
-                    "samples"
+                    f"{where}: run {run!r}, step {answer.step}, sample {answer.sample} of this "
+                    f"prompt stands in line {first} already; remove one, or number the samples"
                 )
-            if seeds.setdefault(answer.run, answer.seed) != answer.seed:
-                raise InputError(
-                    f"{where}: run {answer.run!r} has the seed {answer.seed} here and "
-                    f"{seeds[answer.run]} before; name the runs apart"
-                )
-            lines[key] = number
+            if seeds.setdefault(run, seed) != seed:
+                what = f"run {run!r} has the seed {seed} here and {seeds[run]} before"
+                raise InputError(f"{where}: {what}; name the runs apart")
             found.append(answer)
     if not found:
         raise InputError(f"{place}: holds no answers; a line is one JSON object {_FORM}")
@@ -131,7 +124,11 @@ def require_same_prompts(grouped: Mapping[Checkpoint, Mapping[str, Sequence[Answ
 
 def shown(text: str) -> str:
     """The beginning of a text, as a message quotes it."""
-    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
+    return repr(_short(text))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
 def _parsed(raw: bytes, where: str) -> Answer:
@@ -164,9 +161,8 @@ def _of_kind(name: str, value: Any, kind: type, where: str) -> Any:
     right = isinstance(value, kind) and not isinstance(value, bool)
     if not right or (kind is int and not 0 <= value <= LARGEST):
         bound = "" if kind is str else " of at least 0" if not right or value < 0 else " up to 2^53"
-        raise InputError(
-            f"{where}: {name!r} must be {_WORDS[kind]}{bound}, got {shown_json(value)}"
-        )
+        must = f"{name!r} must be {_WORDS[kind]}{bound}"
+        raise InputError(f"{where}: {must}, got {shown_json(value)}")
     return check_text(value, f"{where}: {name!r}") if kind is str else value
 
 
@@ -181,8 +177,7 @@ def check_text(text: str, where: str) -> str:
 
 def shown_json(value: Any) -> str:
     """A value as a message quotes it."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    return _short(json.dumps(value, ensure_ascii=False))
 
 
 def read_prompts(path: str | Path) -> tuple[str, ...]:
@@ -236,16 +231,15 @@ class Scores:
     def table(self) -> pa.Table:
         """Rows by run and step, with the columns above."""
         rows = sorted(self.rows, key=lambda row: (natural_key(row.run), row.step))
-        columns: dict[str, pa.Array] = {
-            "run": pa.array([row.run for row in rows], pa.string()),
-            "step": pa.array([row.step for row in rows], pa.int64()),
-        }
-        if any(row.seed is not None for row in rows):
-            columns["seed"] = pa.array([row.seed for row in rows], pa.int64())
-        columns[self.name] = pa.array([row.score for row in rows], pa.float64())
-        columns[_COUNT] = pa.array([row.answers for row in rows], pa.int64())
-        columns[MADE_BY] = pa.array([self.made_by] * len(rows), pa.string())
-        return pa.table(columns)
+        kinds = {"run": pa.string(), "step": pa.int64(), "seed": pa.int64()}
+        kinds |= {"score": pa.float64(), _COUNT: pa.int64()}
+        if all(row.seed is None for row in rows):
+            del kinds["seed"]
+        columns = {key: [getattr(row, key) for row in rows] for key in kinds}
+        arrays = [pa.array(columns[key], kind) for key, kind in kinds.items()]
+        names = [self.name if key == "score" else key for key in kinds]
+        made_by = pa.array([self.made_by] * len(rows), pa.string())
+        return pa.table([*arrays, made_by], names=[*names, MADE_BY])
 
 
 def check_scores_path(path: str | Path, name: str) -> None:
@@ -298,25 +292,20 @@ def consistency(
     require_same_prompts(grouped)
     counts = {len(given): place for place, prompts in grouped.items() for given in prompts.values()}
     if len(counts) > 1:
-        (few, at), (many, there) = min(counts.items()), max(counts.items())
+        (few, (run, step)), (many, there) = min(counts.items()), max(counts.items())
         raise InputError(
-            f"run {at[0]!r}, step {at[1]}: {few} samples of a prompt, where run {there[0]!r} has "
+            f"run {run!r}, step {step}: {few} samples of a prompt, where run {there[0]!r} has "
             f"{many} at step {there[1]}; the most frequent of fewer samples has a larger share by "
             "itself: give equally many"
         )
     (k,) = counts
     if k < 2:
         raise InputError("one sample of each prompt agrees with itself; make several: --samples 8")
-    rows = [
-        CheckpointScore(
-            run,
-            step,
-            disagreement([[compared(one.answer) for one in given] for given in prompts.values()]),
-            k * len(prompts),
-            next(iter(prompts.values()))[0].seed,
-        )
-        for (run, step), prompts in grouped.items()
-    ]
+    rows = []
+    for (run, step), prompts in grouped.items():
+        samples = [[compared(one.answer) for one in given] for given in prompts.values()]
+        seed = next(iter(prompts.values()))[0].seed
+        rows.append(CheckpointScore(run, step, disagreement(samples), k * len(prompts), seed))
     what = "answers" if first_words is None else f"first {first_words} words"
     case = ", in any case" if any_case else ""
     made_by = f"disagreement of {k} samples, {what}{case}; gmb-hf {__version__}"

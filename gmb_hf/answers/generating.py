@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -102,17 +102,19 @@ def generate(
     positive_int("--batch-size", batch)
     lent = None if tokenizer is None else tokenizer_source(tokenizer)
     words = None if lent is None else load_tokenizer(lent)
-    known = None if lent is None else lent.identity
     settings = {
         "schema": SCHEMA,
         **asdict(sampling),
         "prompts": content_hash(prompts),
         "tokenizer": None if words is None else tokenizer_hash(words),
     }
+    versions = {"gmb_hf": __version__, "torch": version("torch")}
+    identity = None if lent is None else lent.identity
+    about = {**settings, "tokenizer_identity": identity, "versions": versions}
     taken = "another process writes answers here; wait for it, or choose another --out"
     with claim(path, taken):
         done, lines = _finished(path, settings, len(prompts) * sampling.samples)
-        _write_note(path, settings, done, known)
+        write_json(about_path(path), {**about, "checkpoints": done})
         answered = 0
         for saved in checkpoints:
             source = find_model(str(saved.folder), trust_remote_code=trust_remote_code)
@@ -123,7 +125,7 @@ def generate(
                 lines += [answer.to_json() for answer in made]
                 write_text(path, "\n".join(lines) + "\n")
                 done[name] = source.identity
-                _write_note(path, settings, done, known)
+                write_json(about_path(path), {**about, "checkpoints": done})
                 answered += 1
             elif done[name] != source.identity:
                 raise InputError(
@@ -179,12 +181,10 @@ def _finished(path: Path, settings: dict[str, Any], each: int) -> tuple[dict[str
     Each has so many. Others were written by a process that stopped before it wrote the note.
     """
     note = about_path(path)
-    if not note.exists() and path.exists():
-        raise InputError(
-            f"{path}: exists, and nothing says what made it ({note.name} is missing); choose "
-            "another --out"
-        )
     if not note.exists():
+        if path.exists():
+            what = f"exists, and nothing says what made it ({note.name} is missing)"
+            raise InputError(f"{path}: {what}; choose another --out")
         return {}, []
     held = read_json(note)
     found = held.get("checkpoints") if isinstance(held, dict) else None
@@ -192,10 +192,8 @@ def _finished(path: Path, settings: dict[str, Any], each: int) -> tuple[dict[str
         raise InputError(f"{note}: says nothing of answers; remove it with {path.name}")
     for name, value in settings.items():
         if held.get(name) != value:
-            raise InputError(
-                f"{path}: holds answers made otherwise ({name}: {shown_json(held.get(name))} "
-                f"there, {shown_json(value)} now); choose another --out"
-            )
+            what = f"{name}: {shown_json(held.get(name))} there, {shown_json(value)} now"
+            raise InputError(f"{path}: holds answers made otherwise ({what}); choose another --out")
     if found and not path.exists():
         raise InputError(f"{path}: is gone, but {note} says what it held; remove that, too")
     if not found:
@@ -204,19 +202,9 @@ def _finished(path: Path, settings: dict[str, Any], each: int) -> tuple[dict[str
     counts = Counter(_name(one.run, one.step) for one in known)
     for name in found:
         if counts[name] != each:
-            raise InputError(
-                f"{path}: has {counts[name]} of the {each} answers of {name!r} that "
-                f"{about_path(path).name} says it holds; remove both files, and ask again"
-            )
+            what = f"has {counts[name]} of the {each} answers of {name!r} that {note.name} says"
+            raise InputError(f"{path}: {what} it holds; remove both files, and ask again")
     return dict(found), [answer.to_json() for answer in known]
-
-
-def _write_note(
-    path: Path, settings: dict[str, Any], done: Mapping[str, str], tokenizer: str | None
-) -> None:
-    versions = {"gmb_hf": __version__, "torch": version("torch")}
-    about = {"tokenizer_identity": tokenizer, "versions": versions, "checkpoints": dict(done)}
-    write_json(about_path(path), {**settings, **about})
 
 
 def _name(run: str, step: int) -> str:

@@ -85,10 +85,9 @@ class Asking:
             choose("way", self.how, HOWS, where="--how")
         if self.label is not None and self.how not in (None, "label"):
             raise InputError(f"--label is for --how label, not {self.how}")
+        if self.template is not None and self.how == "likelihood":
+            raise InputError("--template: the likelihood is that of the answer after its prompt")
         if self.template is not None:
-            if self.how == "likelihood":
-                message = "--template: the likelihood is that of the answer after its prompt"
-                raise InputError(message)
             _check_template(self.template)
         if not self.yes or not self.no or self.yes == self.no:
             raise InputError("--yes and --no: two different words are needed")
@@ -108,10 +107,8 @@ def _check_template(template: str) -> None:
     # {answer:>99999999999} would ask for so many characters.
     formatted = any(form or conversion for _, _, form, conversion in parts)
     if "answer" not in fields or fields - {"answer", "prompt"} or formatted:
-        raise InputError(
-            "--template: must have {answer} in it, may have {prompt}, and nothing else in braces; "
-            "a brace as such is written twice"
-        )
+        what = "must have {answer} in it, may have {prompt}, and nothing else in braces"
+        raise InputError(f"--template: {what}; a brace as such is written twice")
 
 
 class _ModelJudge:
@@ -126,10 +123,8 @@ class _ModelJudge:
 class CausalJudge(_ModelJudge):
     """A causal model: how likely the answer is, or whether it says yes or no of it.
 
-    Args:
-        model: that judges.
-        template: what it reads before the words; with the likelihood the prompt alone is read.
-        words: yes and no; None for the likelihood of the answer.
+    `words` are yes and no, before which it reads the template; without them it gives the likelihood
+    of the answer after the prompt alone.
     """
 
     def __init__(self, model: Model, template: str, words: tuple[str, str] | None) -> None:
@@ -147,9 +142,8 @@ class CausalJudge(_ModelJudge):
             InputError: a word of yes and no has no token, or both have the same ones.
         """
         if self._words is None:
-            yield from self._likelihoods(pairs, batch)
-        else:
-            yield from self._verdicts(pairs, batch, self._words)
+            return self._likelihoods(pairs, batch)
+        return self._verdicts(pairs, batch, self._words)
 
     def _likelihoods(self, pairs: Sequence[Pair], batch: int) -> Batches:
         model = self._model
@@ -186,10 +180,8 @@ class CausalJudge(_ModelJudge):
             if not ids:
                 raise InputError(f"{model.place}: the word {word!r} has no token")
         if found[0] == found[1]:
-            raise InputError(
-                f"{model.place}: the words {words[0]!r} and {words[1]!r} are the same to it; "
-                "choose others: --yes, --no"
-            )
+            what = f"the words {words[0]!r} and {words[1]!r} are the same to it"
+            raise InputError(f"{model.place}: {what}; choose others: --yes, --no")
         return found
 
     @torch.no_grad()
@@ -265,10 +257,8 @@ def _chosen_label(place: str, config: Any, label: str | None) -> tuple[int, str]
     if label is None:
         unnamed = all(name == f"LABEL_{number}" for number, name in names.items())
         what = "its labels have no names" if unnamed else "it has several labels"
-        raise InputError(
-            f"{place}: {what} ({', '.join(known)}); say whose probability is the score: --label "
-            f"{known[-1]}"
-        )
+        hint = f"say whose probability is the score: --label {known[-1]}"
+        raise InputError(f"{place}: {what} ({', '.join(known)}); {hint}")
     if label not in known:
         raise unknown("label", label, known, where=place)
     return next(number for number, name in names.items() if name == label), label
@@ -283,10 +273,8 @@ def load_judge(source: Source, asking: Asking, *, device: str = "auto") -> Judge
     head = head_of(source)
     how = asking.how
     if how is None and head == "causal":
-        raise InputError(
-            f"{source.place}: is a causal language model; say how it judges: --how likelihood, or "
-            "--how yes-no"
-        )
+        hint = "say how it judges: --how likelihood, or --how yes-no"
+        raise InputError(f"{source.place}: is a causal language model; {hint}")
     wanted: Head = "classifier" if how in (None, "label") else "causal"
     model = Model(source, wanted, device=chosen_device(device))
     if wanted == "classifier":
@@ -347,10 +335,9 @@ class ScoreCache:
         try:
             yield
         except sqlite3.Error as error:
-            raise InputError(
-                f"{self.path}: cannot be used as a cache of scores ({error}); remove it, or choose "
-                "another --cache"
-            ) from None
+            what = f"cannot be used as a cache of scores ({error})"
+            hint = "remove it, or choose another --cache"
+            raise InputError(f"{self.path}: {what}; {hint}") from None
 
 
 _RULES = 2  # to be raised when the same judge gives another number to the same answer
@@ -408,7 +395,25 @@ def rate(
     on_rated(len(keys) - len(missing))
     # The longest first, so that one that does not fit is known before the others are paid for.
     missing.sort(key=lambda pair: len(pair[0]) + len(pair[1]), reverse=True)
-    found |= _rated(missing, keys, judge, cache, batch, on_rated)
+    unsaved: dict[bytes, float] = {}
+    saved_at = time.monotonic()
+    try:
+        for start in range(0, len(missing), _AT_ONCE):
+            some = missing[start : start + _AT_ONCE]
+            for places, values in judge.rated(some, batch):
+                for place, value in zip(places, values.tolist(), strict=True):
+                    if math.isinf(value):
+                        message = f"{judge.place}: gives {value}; a judge must give finite numbers"
+                        raise InputError(message)
+                    unsaved[keys[some[place]]] = value
+                on_rated(len(places))
+                if time.monotonic() - saved_at > _SAVE_EVERY:
+                    cache.put(unsaved)
+                    found |= unsaved
+                    unsaved, saved_at = {}, time.monotonic()
+    finally:
+        cache.put(unsaved)
+    found |= unsaved
     rows, empty = [], 0
     for (run, step), prompts in grouped.items():
         means, count = [], 0
@@ -428,37 +433,6 @@ def rate(
         rows.append(files.CheckpointScore(run, step, math.fsum(means) / len(means), count, seed))
     scores = files.Scores(name, tuple(rows), made_by(judge))
     return Rated(scores, len(missing), len(keys) - len(missing), empty)
-
-
-def _rated(
-    missing: Sequence[Pair],
-    keys: Mapping[Pair, bytes],
-    judge: Judge,
-    cache: ScoreCache,
-    batch: int,
-    on_rated: Callable[[int], None],
-) -> dict[bytes, float]:
-    """The scores of pairs by their keys; they go into the cache as they come."""
-    found: dict[bytes, float] = {}
-    unsaved: dict[bytes, float] = {}
-    saved_at = time.monotonic()
-    try:
-        for start in range(0, len(missing), _AT_ONCE):
-            pairs = missing[start : start + _AT_ONCE]
-            for places, values in judge.rated(pairs, batch):
-                for place, value in zip(places, values.tolist(), strict=True):
-                    if math.isinf(value):
-                        message = f"{judge.place}: gives {value}; a judge must give finite numbers"
-                        raise InputError(message)
-                    unsaved[keys[pairs[place]]] = value
-                on_rated(len(places))
-                if time.monotonic() - saved_at > _SAVE_EVERY:
-                    cache.put(unsaved)
-                    found |= unsaved
-                    unsaved, saved_at = {}, time.monotonic()
-    finally:
-        cache.put(unsaved)
-    return found | unsaved
 
 
 def made_by(judge: Judge) -> str:

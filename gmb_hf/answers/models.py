@@ -102,30 +102,23 @@ class Model:
         tokenizer = self.given_tokenizer
         if tokenizer is None:
             if not (self.source.folder / "tokenizer_config.json").is_file():
-                raise InputError(
-                    f"{self.place}: holds no tokenizer; save it beside the model "
-                    "(tokenizer.save_pretrained), or name one by --tokenizer"
-                )
-            tokenizer = read_pretrained(
-                self.source, "AutoTokenizer", what="loaded with its tokenizer"
-            )
+                hint = "save it beside the model (tokenizer.save_pretrained), or name one by"
+                raise InputError(f"{self.place}: holds no tokenizer; {hint} --tokenizer")
+            what = "loaded with its tokenizer"
+            tokenizer = read_pretrained(self.source, "AutoTokenizer", what=what)
         check_together(self.place, network.config, tokenizer)
         return network.eval().to(self.device), tokenizer
 
     @property
     def longest(self) -> int | None:
         """The most tokens that it takes; None where neither model nor tokenizer says."""
-        limits = (
-            getattr(self.network.config, "max_position_embeddings", None),
-            getattr(self.tokenizer, "model_max_length", None),
-            *(
+        limits = [getattr(self.network.config, "max_position_embeddings", None)]
+        limits.append(getattr(self.tokenizer, "model_max_length", None))
+        for name, module in self.network.named_modules():
+            padding = getattr(module, "padding_idx", None)
+            if name.endswith("position_embeddings") and padding is not None:
                 # RoBERTa's kind counts places from the one after its padding's.
-                module.num_embeddings - module.padding_idx - 1
-                for name, module in self.network.named_modules()
-                if name.endswith("position_embeddings")
-                and getattr(module, "padding_idx", None) is not None
-            ),
-        )
+                limits.append(module.num_embeddings - padding - 1)
         known = [int(most) for most in limits if most is not None and most < _BOUNDLESS]
         return min(known, default=None)
 
@@ -176,24 +169,18 @@ class Model:
         """Refuse a prompt with no token before what the model is to say."""
         for size, prompt in zip(sizes, prompts, strict=True):
             if not size:
-                raise InputError(
-                    f"{self.place}: the prompt {shown(prompt)} has no token, and this tokenizer no "
-                    "token for the beginning of a text"
-                )
+                what = "has no token, and this tokenizer no token for the beginning of a text"
+                raise InputError(f"{self.place}: the prompt {shown(prompt)} {what}")
 
     def require_room(self, sizes: Sequence[int], prompts: Sequence[str], advice: str) -> None:
-        """Refuse a text that is longer than the model takes; `advice` says what to do then.
+        """Refuse a text, by its tokens and its prompt, that is longer than the model takes.
 
-        Args:
-            sizes: tokens of each text.
-            prompts: with which they begin, for the message.
+        `advice` says what to do then.
         """
         most, prompt = max(zip(sizes, prompts, strict=True), default=(0, ""))
         if self.longest is not None and most > self.longest:
-            raise InputError(
-                f"{self.place}: takes {self.longest} tokens, and with the prompt {shown(prompt)} "
-                f"there are {most}; nothing is cut off: {advice}"
-            )
+            what = f"with the prompt {shown(prompt)} there are {most}; nothing is cut off: {advice}"
+            raise InputError(f"{self.place}: takes {self.longest} tokens, and {what}")
 
     def finite(self, values: torch.Tensor) -> NDArray[np.float64]:
         """Values as an array; an `InputError` where one is NaN or infinite."""
@@ -244,10 +231,9 @@ def find_checkpoints(given: Sequence[str]) -> tuple[Saved, ...]:
                 raise InputError(f"{where}: step {saved.step} is too large; at most 2^53")
             other = found.setdefault((saved.run, saved.step), saved)
             if other.folder.resolve() != saved.folder.resolve():
-                raise InputError(
-                    f"--checkpoints: {saved.folder} and {other.folder} are both run "
-                    f"{saved.run!r} at step {saved.step}; name them apart: RUN:STEP=FOLDER"
-                )
+                both = f"{saved.folder} and {other.folder} are both run {saved.run!r} at step"
+                hint = "name them apart: RUN:STEP=FOLDER"
+                raise InputError(f"--checkpoints: {both} {saved.step}; {hint}")
     return tuple(sorted(found.values(), key=lambda saved: (natural_key(saved.run), saved.step)))
 
 
