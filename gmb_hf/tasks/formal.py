@@ -29,12 +29,9 @@ BLOCK_SIZE = 24
 
 @dataclass(frozen=True)
 class Language:
-    """A function of all inputs of a length.
+    """A function of all inputs of a length: bits [N, n] -> answer tokens [N, A].
 
-    Attributes:
-        answer: bits [N, n] -> answer tokens [N, A].
-        per_bit: whether A is n, else 1.
-        protocol_length: n in the evaluation protocol.
+    A is n if `per_bit`, else 1; `protocol_length` is n in the evaluation protocol.
     """
 
     answer: Callable[[Ints], Ints]
@@ -81,10 +78,9 @@ class FormalTask(Task):
             room = self.sequence_length - 3
             longest = room // 2 if self.n_answers > 1 else room - 1
             hint = f"an input_length of at most {longest}, or " if longest > 0 else ""
-            raise InputError(
-                f"{self.name} takes {needed} tokens a row and sequence_length is "
-                f"{self.sequence_length}; choose {hint}a sequence_length of at least {needed}"
-            )
+            what = f"{self.name} takes {needed} tokens a row and sequence_length is"
+            hint = f"choose {hint}a sequence_length of at least {needed}"
+            raise InputError(f"{what} {self.sequence_length}; {hint}")
         check_row_count(self.name, 2**self.input_length)
 
     @property

@@ -24,12 +24,8 @@ from gmb_hf.tasks.task import EquationTokens, Flags, Ints, Task, Vocabulary
 class Operation:
     """A binary operation on residues.
 
-    Attributes:
-        result: of the residues a and b and the modulus; reduced afterwards.
-        text: as people write it, with {a} and {b}.
-        commutes: whether (a, b) and (b, a) have the same result.
-        divides: whether pairs with b = 0 are left out.
-        group: see `EquationTokens`.
+    `result` is of the residues a and b and the modulus, and reduced afterwards; `text` as people
+    write it, with {a} and {b}. One that `divides` leaves out b = 0. `group` as in `EquationTokens`.
     """
 
     result: Callable[[Ints, Ints, int], Ints]
@@ -137,11 +133,9 @@ class ModularTask(Task):
             raise InputError(f"prime must be a prime number, got {self.prime}; {guess} is one")
         checked_fraction("corruption_rate", self.corruption_rate, closed=True)
         if self.keep_pairs_together and not OPERATIONS[self.operation].commutes:
-            commutative = [name for name, known in OPERATIONS.items() if known.commutes]
-            raise InputError(
-                f"keep_pairs_together: {self.operation} does not commute, so (a, b) and (b, a) "
-                f"are different questions; it is for {', '.join(commutative)}"
-            )
+            commutative = ", ".join(name for name, known in OPERATIONS.items() if known.commutes)
+            what = "does not commute, so (a, b) and (b, a) are different questions; it is for"
+            raise InputError(f"keep_pairs_together: {self.operation} {what} {commutative}")
 
     @property
     def name(self) -> str:

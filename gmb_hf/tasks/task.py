@@ -37,11 +37,9 @@ class Vocabulary:
 class EquationTokens:
     """What a forward may know of a task whose rows are all `BOS a OP b EQ c ...` over residues.
 
-    Attributes:
-        residues: p; their ids are 0 .. p - 1.
-        operation, equals: ids of OP and EQ; that of BOS is the vocabulary's.
-        group: the cyclic group in which the operation adds its operands, if any: "additive" (all
-            residues) or "multiplicative" (those without 0).
+    There are p residues with the ids 0 .. p - 1; `operation` and `equals` are the ids of OP and EQ,
+    that of BOS is the vocabulary's. `group` is the cyclic group in which the operation adds its
+    operands, if any: "additive" (all residues) or "multiplicative" (those without 0).
     """
 
     residues: int
@@ -105,9 +103,7 @@ def split_pairs(partner: Ints, fraction: float, data_seed: int) -> tuple[Ints, I
     There are as many training rows as without pairing, for every seed, so that runs can be stacked;
     where a pair would straddle the cut, a row that is its own partner makes up the difference.
 
-    Args:
-        partner: int64 [N], the index of each row's partner; a row may be its own.
-        fraction, data_seed: as in `split_indices`.
+    `partner` holds the index of each row's partner, int64 [N]; a row may be its own.
 
     Raises:
         InputError: as `split_indices`, or no such split exists.
@@ -162,8 +158,8 @@ def corrupt(
 
 def _with_partners(first: Ints, partner: Ints) -> Ints:
     both = np.stack([first, partner[first]], axis=1).astype(np.int64)  # [pairs, 2]
-    again = both[:, 1] == both[:, 0]
-    return np.asarray(both[~np.stack([np.zeros_like(again), again], axis=1)])
+    once = np.stack([np.ones(len(first), dtype=bool), both[:, 1] != both[:, 0]], axis=1)
+    return np.asarray(both[once])
 
 
 IGNORED = -100
@@ -203,11 +199,8 @@ class TaskData:
 
     def fingerprint(self) -> str:
         """SHA-256 (64 hex digits) of the training and held-out rows with their true answers."""
-        parts = [
-            rows[index]
-            for index in (self.train_index, self.test_index)
-            for rows in (self.input_ids, self.true_answers)
-        ]
+        sides, kinds = (self.train_index, self.test_index), (self.input_ids, self.true_answers)
+        parts = [rows[index] for index in sides for rows in kinds]
         return _content_hash("gmb-task-data-1", self.vocab_size, self.answer_positions, *parts)
 
 

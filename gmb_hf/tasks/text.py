@@ -39,12 +39,7 @@ _MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a document.
-
-    Attributes:
-        text: its characters.
-        ends_document: whether the document ends here.
-    """
+    """A part of a document: its characters, and whether the document ends here."""
 
     text: str
     ends_document: bool
@@ -123,30 +118,30 @@ def _decoded(path: Path) -> Iterator[str]:
     check_file(path)
     decoder = codecs.getincrementaldecoder("utf-8")()
     read = 0
+
+    def another_encoding(place: int, guess: str) -> InputError:
+        hint = f"convert it, e.g. iconv -f {guess} -t UTF-8 {path}"
+        return InputError(f"{path}: is not UTF-8 text (byte {place}); {hint}")
+
     with path.open("rb") as file:
         while True:
             block = file.read(_CHUNK)
             begin = read - len(decoder.getstate()[0])
             read += len(block)
             if not begin and block.startswith(_MARKS):
-                raise _another_encoding(path, 0, "UTF-16")
+                raise another_encoding(0, "UTF-16")
             if not begin:
                 block = block.removeprefix(codecs.BOM_UTF8)
             try:
                 text = decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
-                raise _another_encoding(path, begin + error.start, "LATIN1") from None
+                raise another_encoding(begin + error.start, "LATIN1") from None
             if "\0" in text:  # as in UTF-16 without its mark, or in a file that is no text
-                raise _another_encoding(path, begin + text.encode().index(0), "UTF-16")
+                raise another_encoding(begin + text.encode().index(0), "UTF-16")
             if text:
                 yield text
             if not block:
                 return
-
-
-def _another_encoding(path: Path, place: int, guess: str) -> InputError:
-    hint = f"convert it, e.g. iconv -f {guess} -t UTF-8 {path}"
-    return InputError(f"{path}: is not UTF-8 text (byte {place}); {hint}")
 
 
 class Tally:
@@ -187,9 +182,8 @@ class Tally:
 
     def to_dict(self) -> dict[str, Any]:
         """Counts and hash as plain data."""
-        counts = {"bytes": self.n_bytes, "documents": self.documents}
-        byte_counts = self.byte_counts.tolist()
-        return {**counts, "content_hash": self.content_hash, "byte_counts": byte_counts}
+        found = {"bytes": self.n_bytes, "documents": self.documents}
+        return found | {"content_hash": self.content_hash, "byte_counts": self.byte_counts.tolist()}
 
 
 @dataclass(frozen=True)
@@ -211,14 +205,10 @@ class TextFile:
 
 @dataclass(frozen=True)
 class HubText:
-    """Splits of a dataset of the Hub, one after the other.
+    """Splits of a dataset of the Hub, one after the other; `name` is what tables show.
 
-    Attributes:
-        name: as tables show it.
-        repository: on the Hub.
-        config: of the dataset; None where it has one only.
-        splits: to read.
-        rows_are_documents: else the rows of a split are one document, cut into lines.
+    A dataset of one configuration names none. Unless `rows_are_documents`, the rows of a split are
+    one document, cut into lines.
     """
 
     name: str
@@ -285,10 +275,9 @@ def read_sources(
     separator: str | None = SEPARATOR,
     held_out: bool = True,
 ) -> tuple[Text, ...]:
-    """Texts from `NAME=FILE` and known names.
+    """Texts from `NAME=FILE` and known names, as typed after `option`.
 
     Args:
-        given: as typed after `option`, which messages name.
         separator: between the documents of a file.
         held_out: of a known set take the held-out splits, else those to train on.
 
@@ -331,13 +320,9 @@ def described(texts: Sequence[Text]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class TextScore:
-    """The prediction of some text.
+    """The prediction of some text: `nats` is the summed loss, -sum of ln p(token | before it).
 
-    Attributes:
-        nats: summed loss, -sum of ln p(token | what precedes it).
-        tokens: that were predicted; those that close documents are among them.
-        n_bytes: of the documents in UTF-8.
-        documents: their number.
+    Among the predicted tokens are those that close documents; `n_bytes` are of UTF-8.
     """
 
     nats: float
@@ -373,9 +358,7 @@ def unigram_score(train_counts: ArrayLike, counts: ArrayLike, documents: int) ->
     The least that a model of text must beat. Every byte is counted once more than it occurs
     (Laplace), so that none is impossible; the ends of documents are not predicted.
 
-    Args:
-        train_counts, counts: of each byte in the training text and in the text to predict, [256].
-        documents: of the text to predict.
+    Counts are of each byte in the training text and in the text to predict, [256].
     """
     seen = np.asarray(train_counts, dtype=np.float64) + 1
     nats = float(-(np.asarray(counts) * np.log(seen / seen.sum())).sum())
