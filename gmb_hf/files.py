@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import re
 import shutil
@@ -273,6 +274,19 @@ def parse_json(text: str, *, where: str, foreign: bool = False) -> Any:
         code = error.code if isinstance(error, InputError) else "not_json"
         raise InputError.at(where, code, str(error)) from None
     return found
+
+
+def as_float(cell: Any) -> float:
+    """A number, or text of one, as a float: a whole number of 400 digits is infinite, as 1e400."""
+    try:
+        return float(cell)
+    except OverflowError:
+        return math.inf if cell > 0 else -math.inf
+
+
+def json_fault(error: InputError) -> str:
+    """What is wrong with the JSON text that `parse_json` was given with `where="it"`."""
+    return str(error).removeprefix("it: ").removeprefix("is not JSON: ")
 
 
 def _check_depth(found: Any) -> None:

@@ -320,7 +320,7 @@ def scored(
 
 @cache
 def _load() -> None:
-    importlib.import_module("gmb_hf.indicators.formulas")
+    importlib.import_module(".formulas", __package__)
     # Importing a module registers its indicators, also that of another package.
     load_plugins("gmb_hf.indicators", lambda name, module: None)
 

@@ -12,20 +12,8 @@ from functools import partial
 import numpy as np
 
 from gmb_hf.errors import InputError
+from gmb_hf.indicators import causal
 from gmb_hf.indicators.catalogue import Observables, register, register_column
-from gmb_hf.indicators.causal import (
-    Values,
-    detrended_moments,
-    difference,
-    gain,
-    lagged,
-    log_floored,
-    running_max,
-    running_min,
-    trailing_mean,
-    trailing_slope,
-    trailing_variance,
-)
 from gmb_hf.runs.metadata import LEVELS, at_level
 
 _DYNAMICS = "GMB v0.4, section 3 (dynamics)"
@@ -49,7 +37,7 @@ def _register_slowing(name: str, statistic: str, place: int) -> None:
         f"{statistic} of the log training loss, detrended in a trailing window",
         _DETRENDED,
         column="train_loss",
-        trailing=lambda x, width: detrended_moments(log_floored(x), width)[place],
+        trailing=lambda x, width: causal.detrended_moments(causal.log_floored(x), width)[place],
         minimum_checkpoints={"window": 4},
     )
 
@@ -70,11 +58,11 @@ def _register_variance_explosion(part: str) -> None:
         minimum_checkpoints={"window": 2, "short_window": 2},
         window_parameter="window",
     )
-    def explosion(seen: Observables, *, window: int = 100, short_window: int = 50) -> Values:
-        x = log_floored(seen[f"{part}_norm"])
-        long = trailing_variance(x, seen.checkpoints(window))
-        short = trailing_variance(x, seen.checkpoints(short_window, name="short_window"))
-        return log_floored(short) - log_floored(long)
+    def explosion(seen: Observables, *, window: int = 100, short_window: int = 50) -> causal.Values:
+        x = causal.log_floored(seen[f"{part}_norm"])
+        long = causal.trailing_variance(x, seen.checkpoints(window))
+        short = causal.trailing_variance(x, seen.checkpoints(short_window, name="short_window"))
+        return causal.log_floored(short) - causal.log_floored(long)
 
 
 _register_variance_explosion("gradient")
@@ -87,8 +75,8 @@ _dynamics(
 )
 # The logarithm, so that a preregistered smoothing averages orders of magnitude.
 _thilak = partial(_dynamics, source="Thilak et al. (2022), The slingshot mechanism")
-_thilak("gradient_norm", "log of the gradient norm", formula=log_floored)
-_thilak("update_norm", "log of the norm of the last weight update", formula=log_floored)
+_thilak("gradient_norm", "log of the gradient norm", formula=causal.log_floored)
+_thilak("update_norm", "log of the norm of the last weight update", formula=causal.log_floored)
 
 # Per checkpoint; above 0 where the training loss rises again while circuits compete.
 _dynamics(
@@ -96,15 +84,15 @@ _dynamics(
     "least-squares slope of the log training loss in a trailing window",
     _DYNAMICS,
     column="train_loss",
-    trailing=lambda x, width: trailing_slope(log_floored(x), width),
+    trailing=lambda x, width: causal.trailing_slope(causal.log_floored(x), width),
     minimum_checkpoints={"window": 2},
 )
 
 
-def _bend(x: Values, lag: int) -> Values:
+def _bend(x: causal.Values, lag: int) -> causal.Values:
     """x(t) - 2 x(t - h) + x(t - 2h) of the logarithm, h the window in checkpoints."""
-    slope = difference(log_floored(x), lag)
-    return slope - lagged(slope, lag)
+    slope = causal.difference(causal.log_floored(x), lag)
+    return slope - causal.lagged(slope, lag)
 
 
 _dynamics(
@@ -129,7 +117,7 @@ for _part, _what, _why in (
         f"fall of the log norm of {_what} over a trailing window",
         f"Liu et al. (2023), Omnigrok: grokking beyond algorithmic data, ICLR; {_why}",
         column=f"{_part}_norm",
-        trailing=lambda x, lag: -difference(log_floored(x), lag),
+        trailing=lambda x, lag: -causal.difference(causal.log_floored(x), lag),
     )
 
 # The textbook failure: it ranks well, and cannot be an alarm.
@@ -141,9 +129,11 @@ _dynamics(
 )
 
 
-def _variance_of_log(x: Values, width: int) -> Values:
+def _variance_of_log(x: causal.Values, width: int) -> causal.Values:
     """Rises with spikes and with steady movement alike; the detrended one is csd_variance."""
-    return log_floored(trailing_variance(trailing_mean(log_floored(x), 2), width))
+    return causal.log_floored(
+        causal.trailing_variance(causal.trailing_mean(causal.log_floored(x), 2), width)
+    )
 
 
 _dynamics(
@@ -176,9 +166,9 @@ def _register_entropy_drop(part: str, name: str, summary: str, source: str) -> N
         source=f"{_REFERENCE}{source}",
         window_parameter="window",
     )
-    def drop(seen: Observables, *, window: int = 100, epsilon: float = 1e-3) -> Values:
-        change = difference(seen[f"{part}_entropy"])
-        return (-trailing_mean(change, seen.checkpoints(window)) / epsilon).clip(min=0)
+    def drop(seen: Observables, *, window: int = 100, epsilon: float = 1e-3) -> causal.Values:
+        change = causal.difference(seen[f"{part}_entropy"])
+        return (-causal.trailing_mean(change, seen.checkpoints(window)) / epsilon).clip(min=0)
 
 
 _MEAN_FALL = "mean fall of the"
@@ -203,10 +193,10 @@ _rank = partial(
 _rank("effective_rank", "effective rank of the unembedding", low=True)
 
 
-def _log_drop(x: Values) -> Values:
+def _log_drop(x: causal.Values) -> causal.Values:
     """How far the logarithm lies below its largest value so far in the run."""
-    log = log_floored(x)
-    return running_max(log) - log
+    log = causal.log_floored(x)
+    return causal.running_max(log) - log
 
 
 # Relative to the run's own past, so that runs of different width share one threshold.
@@ -223,7 +213,7 @@ for _part in ("embedding", "unembedding"):
 # Structure that grew in this run, whatever the split and the initialisation began with.
 for _part in ("embedding", "unembedding"):
     _what = f"rise of the smoothed {_part} Gini above its smallest value so far"
-    _fourier(f"{_part}_gini_gain", _what, column=f"{_part}_gini", trailing=gain)
+    _fourier(f"{_part}_gini_gain", _what, column=f"{_part}_gini", trailing=causal.gain)
 
 # Generalising states fill fewer dimensions than memorised ones.
 _spectral(
@@ -246,12 +236,12 @@ _COMBINED = f"this package; structure after {_NANDA}, stability after GMB v0.4, 
     source=f"{_COMBINED}; shrinkage after Liu et al. (2023), Omnigrok",
     window_parameter="window",
 )
-def shrinking_structure(seen: Observables, *, window: int = 100) -> Values:
+def shrinking_structure(seen: Observables, *, window: int = 100) -> causal.Values:
     """gain(G) (|A(t - h)| / |A(t)|)^2: it reads the weights and no data at all."""
     width = seen.checkpoints(window)
-    shrinkage = -2 * difference(log_floored(seen["attention_norm"]), width)
+    shrinkage = -2 * causal.difference(causal.log_floored(seen["attention_norm"]), width)
     # A norm that was 0 and is not gives a ratio without meaning; the bound keeps it finite.
-    return gain(seen["unembedding_gini"], width) * np.exp(np.clip(shrinkage, -20, 20))
+    return causal.gain(seen["unembedding_gini"], width) * np.exp(np.clip(shrinkage, -20, 20))
 
 
 # Process: whether the model agrees with itself. These see held-out inputs, but no labels.
@@ -267,10 +257,10 @@ _process(
 )
 
 
-def _smooth_drop(x: Values, width: int) -> Values:
+def _smooth_drop(x: causal.Values, width: int) -> causal.Values:
     """Relative to the run's own past, so that runs share one threshold."""
-    smooth = trailing_mean(x, width)
-    return running_max(smooth) - smooth
+    smooth = causal.trailing_mean(x, width)
+    return causal.running_max(smooth) - smooth
 
 
 _process(
@@ -285,7 +275,7 @@ _process(
     "prediction_change",
     "mean share of held-out answers that changed per checkpoint",
     "GMB v0.4, section 3 (step instability)",
-    trailing=trailing_mean,
+    trailing=causal.trailing_mean,
     low=True,
 )
 # Samples of a language model agree where it has found a rule.
@@ -311,11 +301,11 @@ _process(
     source=_COMBINED,
     window_parameter="window",
 )
-def settled_structure(seen: Observables, *, window: int = 100) -> Values:
+def settled_structure(seen: Observables, *, window: int = 100) -> causal.Values:
     """gain(G) (1 - MA(c)): G the Gini, c the share of answers that changed since a checkpoint."""
     width = seen.checkpoints(window)
-    staying = 1 - trailing_mean(seen["prediction_change"], width)
-    return gain(seen["unembedding_gini"], width) * staying
+    staying = 1 - causal.trailing_mean(seen["prediction_change"], width)
+    return causal.gain(seen["unembedding_gini"], width) * staying
 
 
 @register(
@@ -326,11 +316,11 @@ def settled_structure(seen: Observables, *, window: int = 100) -> Values:
     source=_COMBINED,
     window_parameter="window",
 )
-def settling_structure(seen: Observables, *, window: int = 100) -> Values:
+def settling_structure(seen: Observables, *, window: int = 100) -> causal.Values:
     """gain(G) exp(c(t - h) - c(t)), h the window: largest where answers have just come to rest."""
     width = seen.checkpoints(window)
-    settling = -difference(seen["prediction_change"], width)
-    return gain(seen["unembedding_gini"], width) * np.exp(settling)
+    settling = -causal.difference(seen["prediction_change"], width)
+    return causal.gain(seen["unembedding_gini"], width) * np.exp(settling)
 
 
 # Hierarchical convergence: whether a fast loop comes to rest within the cycles of a slow one.
@@ -346,10 +336,12 @@ def settling_structure(seen: Observables, *, window: int = 100) -> Values:
 
 _ADDENDUM = "gmb_v0.4_addendum_hrm_indicator_family.md, {} (named in GMB v0.4, section 3)"
 _SPEC = f"{_ADDENDUM}; Wang et al. (2025), Hierarchical Reasoning Model"
-_converging = partial(register_column, family="hierarchical_convergence", trailing=trailing_mean)
+_converging = partial(
+    register_column, family="hierarchical_convergence", trailing=causal.trailing_mean
+)
 
 
-def _counted(seen: Observables, column: str, window: int, **level: float) -> Values:
+def _counted(seen: Observables, column: str, window: int, **level: float) -> causal.Values:
     """The smoothed column of the level `name=share`.
 
     Raises:
@@ -360,7 +352,7 @@ def _counted(seen: Observables, column: str, window: int, **level: float) -> Val
     if share not in columns:
         known = ", ".join(f"{one:g}" for one in columns)
         raise InputError(f"{name} must be one of {known}, at which logs are counted; got {share:g}")
-    return trailing_mean(seen[columns[share]], seen.checkpoints(window))
+    return causal.trailing_mean(seen[columns[share]], seen.checkpoints(window))
 
 
 def _register_settling(name: str, what: str, column: str) -> None:
@@ -375,7 +367,7 @@ def _register_settling(name: str, what: str, column: str) -> None:
         orientation=-1,
         window_parameter="window",
     )
-    def settling(seen: Observables, *, window: int = 100, eps: float = 0.1) -> Values:
+    def settling(seen: Observables, *, window: int = 100, eps: float = 0.1) -> causal.Values:
         return _counted(seen, column, window, eps=eps)
 
 
@@ -395,7 +387,7 @@ _register_settling(
     source=_SPEC.format("HC-2"),
     window_parameter="window",
 )
-def reset_share(seen: Observables, *, window: int = 100, theta: float = 0.1) -> Values:
+def reset_share(seen: Observables, *, window: int = 100, theta: float = 0.1) -> causal.Values:
     """Share of d(k) = r_L(k,1) - r_L(k,T) >= theta, over rows and cycles from the second on."""
     return _counted(seen, "reset_share", window, theta=theta)
 
@@ -422,10 +414,10 @@ _distance("state_distance_q90", "HC-3: 90% quantile of the distance of slow and 
     source=f"{_SPEC.format('HC-4')}; Gao et al. (2017)",
     window_parameter="window",
 )
-def dimension_ratio(seen: Observables, *, window: int = 100) -> Values:
+def dimension_ratio(seen: Observables, *, window: int = 100) -> causal.Values:
     """log(PR_H / PR_L) of the states at cycle ends, over rows and cycles."""
-    slow, fast = (log_floored(seen[f"{block}_participation"]) for block in ("slow", "fast"))
-    return trailing_mean(slow - fast, seen.checkpoints(window))
+    slow, fast = (causal.log_floored(seen[f"{block}_participation"]) for block in ("slow", "fast"))
+    return causal.trailing_mean(slow - fast, seen.checkpoints(window))
 
 
 _halting = partial(
@@ -460,7 +452,7 @@ _margins("train_margin_q50", "median answer margin on training rows")
     source="CRUCIBLE metrics (difficulty tiers)",
     orientation=-1,
 )
-def train_margin_spread(seen: Observables) -> Values:
+def train_margin_spread(seen: Observables) -> causal.Values:
     """One rule serves every row alike; memorised rows differ."""
     return seen["train_margin_q90"] - seen["train_margin_q10"]
 
@@ -549,10 +541,10 @@ _mechanism(
 _mechanism("excluded_loss", "training loss without the logits' key Fourier waves")
 
 
-def _log_rise(x: Values) -> Values:
+def _log_rise(x: causal.Values) -> causal.Values:
     """How far the logarithm lies above its smallest value so far in the run."""
-    log = log_floored(x)
-    return log - running_min(log)
+    log = causal.log_floored(x)
+    return log - causal.running_min(log)
 
 
 # The excluded loss against its own past: it falls while rows are memorised, then turns.

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -209,19 +208,6 @@ def float_column(column: pa.ChunkedArray | pa.Array) -> NDArray[np.float64]:
     flat = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     values: NDArray[np.float64] = flat.to_numpy(zero_copy_only=False)
     return values.astype(np.float64, copy=False)
-
-
-def as_float(cell: Any) -> float:
-    """A number, or text of one, as a float: a whole number of 400 digits is infinite, as 1e400."""
-    try:
-        return float(cell)
-    except OverflowError:
-        return math.inf if cell > 0 else -math.inf
-
-
-def json_fault(error: InputError) -> str:
-    """What is wrong with the JSON text that `parse_json` was given with `where="it"`."""
-    return str(error).removeprefix("it: ").removeprefix("is not JSON: ")
 
 
 def _runs(raw: RawTable, run_column: str, run_name: str | None) -> pa.ChunkedArray:

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO, Self
 
 from gmb_hf.errors import InputError, choose, repeated
 from gmb_hf.escape import one_line
-from gmb_hf.files import parse_json
-from gmb_hf.runs.columns import KEYS, RUN, STEP, as_float, find_step, json_fault
+from gmb_hf.files import as_float, json_fault, parse_json
+from gmb_hf.runs.columns import KEYS, RUN, STEP, find_step
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _HEAD = 512

@@ -34,21 +34,10 @@ from numpy.typing import NDArray
 
 from gmb_hf.errors import InputError, nearest, repeated
 from gmb_hf.escape import one_line
-from gmb_hf.files import DEEPEST, parse_json
+from gmb_hf.files import DEEPEST, as_float, json_fault, parse_json
 from gmb_hf.plugins import load_plugins
 from gmb_hf.runs import metadata as meta
-from gmb_hf.runs.columns import (
-    KEYS,
-    RUN,
-    SEED,
-    STEP,
-    STEP_NAMES,
-    RawTable,
-    Wanted,
-    as_float,
-    find_step,
-    json_fault,
-)
+from gmb_hf.runs.columns import KEYS, RUN, SEED, STEP, STEP_NAMES, RawTable, Wanted, find_step
 
 if TYPE_CHECKING:
     from pandas import DataFrame

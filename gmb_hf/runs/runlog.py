@@ -27,24 +27,9 @@ from numpy.typing import ArrayLike, NDArray
 from gmb_hf.errors import InputError, choose, positive_int, repeated
 from gmb_hf.files import atomic_path
 from gmb_hf.fingerprints import ContentHash, item_hash
+from gmb_hf.runs import columns as cols
 from gmb_hf.runs import metadata as meta
-from gmb_hf.runs.columns import (
-    KEYS,
-    RUN,
-    STEP,
-    OnDuplicate,
-    RawTable,
-    Wanted,
-    check_seeds,
-    filled,
-    find_step,
-    float_column,
-    merge_split_rows,
-    missing_column,
-    order_rows,
-    run_codes,
-    typed_columns,
-)
+from gmb_hf.runs.columns import KEYS, RUN, STEP, OnDuplicate, RawTable, Wanted
 from gmb_hf.runs.panel import Panel, prefix_mask
 from gmb_hf.runs.readers import Sources, keep_last_rows, read_sources
 
@@ -211,13 +196,13 @@ class RunLog:
     ) -> RunLog:
         """The log of a raw table: its columns typed, split rows merged, and rows in order."""
         choose("on_duplicate", on_duplicate, ("last", "keep", "sort"))
-        table, aside = typed_columns(raw, wanted, run_name=run_name)
+        table, aside = cols.typed_columns(raw, wanted, run_name=run_name)
         if on_duplicate == "last":
-            table = merge_split_rows(table)
-        check_seeds(table, raw.where)
-        table, dropped = order_rows(table, on_duplicate=on_duplicate, where=raw.where)
+            table = cols.merge_split_rows(table)
+        cols.check_seeds(table, raw.where)
+        table, dropped = cols.order_rows(table, on_duplicate=on_duplicate, where=raw.where)
         schema = raw.table.schema.metadata or {}
-        step = find_step(raw.names, wanted.step, raw.where)
+        step = cols.find_step(raw.names, wanted.step, raw.where)
         guessed = () if step == wanted.step else (f"The steps are the column {step!r}.",)
         return cls(
             table.replace_schema_metadata(None),
@@ -237,7 +222,7 @@ class RunLog:
         table = pa.concat_tables([log.table for log in logs], promote_options="default")
         table = table.drop_columns([name for name in table.column_names if name in aside])
         # What to do with repeated steps was decided when each log was read.
-        table, _ = order_rows(table, on_duplicate="sort", where=origin)
+        table, _ = cols.order_rows(table, on_duplicate="sort", where=origin)
         return cls(
             table,
             origin,
@@ -303,7 +288,8 @@ class RunLog:
         return tuple(
             name
             for name in self.observables
-            if not self.table[name].null_count or not self._runs_without(filled(self.table, [name]))
+            if not self.table[name].null_count
+            or not self._runs_without(cols.filled(self.table, [name]))
         )
 
     @cached_property
@@ -353,7 +339,7 @@ class RunLog:
         if cells.null_count:
             self._require_values([column])
         values = np.full(self._present.shape, np.nan)
-        values[self._present] = float_column(cells)
+        values[self._present] = cols.float_column(cells)
         return Panel(column, self.runs, values, self._steps, self._present)
 
     def select(self, runs: Sequence[str]) -> RunLog:
@@ -381,7 +367,7 @@ class RunLog:
         """
         for column in columns:
             self._require(column)
-        rows = filled(self.table, columns)
+        rows = cols.filled(self.table, columns)
         if rows.all():
             return self
         for some in (*([column] for column in columns), columns):
@@ -425,11 +411,11 @@ class RunLog:
             why = self.set_aside[column]
             raise InputError(why, code="not_numbers", where=self.origin, column=column)
         if column not in self.observables:
-            raise missing_column(column, self.observables, self.origin)
+            raise cols.missing_column(column, self.observables, self.origin)
 
     def _require_values(self, columns: Sequence[str]) -> None:
         """Refuse a run without a single row in which all these columns have a value."""
-        bare = self._runs_without(filled(self.table, columns))
+        bare = self._runs_without(cols.filled(self.table, columns))
         if not bare:
             return
         run = f"{bare[0]!r}" + (f" (and {len(bare) - 1} more)" if len(bare) > 1 else "")
@@ -462,7 +448,7 @@ class RunLog:
 
     @cached_property
     def _runs_and_lengths(self) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-        codes, names = run_codes(self.table)
+        codes, names = cols.run_codes(self.table)
         return tuple(names), np.bincount(codes, minlength=len(names)).astype(np.int64)
 
     @property
@@ -556,7 +542,7 @@ def at_shared_steps(log: RunLog, columns: Sequence[str]) -> RunLog:
         InputError: a column is missing, or a run has no row in which all of them have a value.
     """
     shared = log.complete(columns)
-    if filled(log.table, columns).all():
+    if cols.filled(log.table, columns).all():
         return log
     before, after = log.panel("step"), shared.panel("step")
     try:
@@ -628,7 +614,7 @@ def _check_columns(schema: pa.Schema, where: str) -> None:
         what = f"column {twice!r} stands twice"
         raise InputError.at(where, "repeated_column", what, column=twice)
     if "run" not in schema.names:
-        raise missing_column("run", schema.names, where)
+        raise cols.missing_column("run", schema.names, where)
     for column in schema:
         number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
         if column.name != "run" and not number:
@@ -641,5 +627,5 @@ def _canonical(column: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:
 
     Steps and seeds go the same way: as float64 they are exact below 2**53.
     """
-    values = float_column(pc.cast(column, pa.float64(), safe=False)) + 0.0
+    values = cols.float_column(pc.cast(column, pa.float64(), safe=False)) + 0.0
     return np.where(np.isnan(values), np.nan, values).astype("<f8")
