@@ -16,7 +16,6 @@ _HELP = """May an early-warning score of a training run be trusted as an alarm?
 Start with `gmb run --preset quick --out runs/quick`, or judge a column of your own logs:
 `gmb evaluate --runs 'my/*.csv' --score COL --metric COL --horizon H --safe-gap G`."""
 
-
 # Name -> its function, and the class of its parser if it has one of its own.
 _COMMANDS: dict[str, tuple[str, str | None]] = {
     "run": ("run.run", "run.RunCommand"),

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from gmb_hf.cli import screen as show
 from gmb_hf.cli.options import Answer, MoreRuns, RunColumn, Runs, StepColumn, option, sources
 from gmb_hf.tables import Column, Line, Row, Table, section
-
-if TYPE_CHECKING:
-    from gmb_hf.benchmark.events import Audit
-
 
 # The labels that need a look come first.
 _LABELS = ("REGISTERED_TRANSITION", "ESTIMATOR_UNSTABLE", "NO_TRANSITION", "INCONCLUSIVE")
@@ -44,14 +39,6 @@ def audit(
         run_column=run_column,
         read=read_runs,
     )
-    paths = [] if out is None else [found.write(out)]
-    _print(found, out)
-    settings = f"--event E_regime --quantile {quantile:g} --radius {radius}".split()
-    judging = (*settings, "--score", "COLUMN", "--horizon", "H", "--safe-gap", "G")
-    show.written(paths, following=show.command("evaluate", "--runs", *given, *judging))
-
-
-def _print(found: Audit, path: Path | None) -> None:
     columns = (
         Column("run", shrinks_to=12),
         Column("t", "{:,}".format),
@@ -66,7 +53,11 @@ def _print(found: Audit, path: Path | None) -> None:
             if item.label == label
         ]
         heading = f"{label}, {len(items)} of {len(found.runs)} runs"
-        rows += section(items, heading, _MOST_RUNS, show.elsewhere(path))
+        rows += section(items, heading, _MOST_RUNS, show.elsewhere(out))
     show.table(Table(columns, rows))
     show.say(f"Signals: {', '.join(found.columns)}.", style="dim")
     show.notes(found.notes)
+    settings = f"--event E_regime --quantile {quantile:g} --radius {radius}".split()
+    judging = (*settings, "--score", "COLUMN", "--horizon", "H", "--safe-gap", "G")
+    paths = [] if out is None else [found.write(out)]
+    show.written(paths, following=show.command("evaluate", "--runs", *given, *judging))

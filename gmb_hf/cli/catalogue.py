@@ -19,15 +19,27 @@ def indicators(
     runs: Annotated[list[str] | None, option("List only those that these logs can feed.")] = None,
 ) -> None:
     """List the indicators, a line each; with a name, everything about one."""
-    if name is not None:
-        _one(name)
-    else:
-        _list(runs)
+    from gmb_hf.indicators.catalogue import available, get, names
 
+    if name is None:
+        known = names()
+        if runs:
+            from gmb_hf.hub.sources import read_runs
 
-def _one(name: str) -> None:
-    from gmb_hf.indicators.catalogue import get
-
+            known = available(read_runs(runs))
+        columns = (
+            Column("indicator", take="name"),
+            Column("family", take="family"),
+            Column("labels", take=lambda entry: "test" if entry.sees_test_labels else ""),
+            Column("what it is", take="summary", shrinks_to=12),
+        )
+        screen.table(Table.of(map(get, known), columns))
+        screen.say(
+            f"{len(known)} indicators; 'test' marks scores that see held-out labels: oracles to "
+            "compare with, no monitors."
+        )
+        screen.say_whole("next", "gmb indicators NAME")
+        return
     entry = get(name)
     facts = {
         "family": entry.family,
@@ -42,29 +54,6 @@ def _one(name: str) -> None:
     for key, value in facts.items():
         console.print(Padding(Text(f"{key}: {value}"), (0, 0, 0, 2)))
     screen.say_whole("next", f"gmb evaluate --runs RUNS --score {name} --horizon H --safe-gap G")
-
-
-def _list(runs: list[str] | None) -> None:
-    from gmb_hf.indicators.catalogue import available, get, names
-
-    known = names()
-    if runs:
-        from gmb_hf.hub.sources import read_runs
-
-        known = available(read_runs(runs))
-    columns = (
-        Column("indicator", take="name"),
-        Column("family", take="family"),
-        Column("labels", take=lambda entry: "test" if entry.sees_test_labels else ""),
-        Column("what it is", take="summary", shrinks_to=12),
-    )
-    entries = [get(one) for one in known]
-    screen.table(Table.of(entries, columns))
-    screen.say(
-        f"{len(entries)} indicators; 'test' marks scores that see held-out labels: oracles to "
-        "compare with, no monitors."
-    )
-    screen.say_whole("next", "gmb indicators NAME")
 
 
 # `gmb metrics`.

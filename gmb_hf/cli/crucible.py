@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.text import Text
 
-from gmb_hf.cli import screen
-from gmb_hf.cli.options import (
-    Answer,
-    Changes,
-    Device,
-    Figures,
-    RunPreset,
-    argument,
-    option,
-    product,
-)
+from gmb_hf.cli import options, screen
+from gmb_hf.cli.options import Answer, Changes, Device, Figures, argument, option, product
 from gmb_hf.errors import CheckFailed, InputError
 from gmb_hf.escape import number, p_value
 from gmb_hf.escape import steps as thousands
@@ -28,11 +19,8 @@ from gmb_hf.files import write_json
 from gmb_hf.tables import Column, Line, Row, Table, follow, section
 
 if TYPE_CHECKING:
-    from gmb_hf.crucible.compare import Aggregate, Comparison
-    from gmb_hf.crucible.exposure import Finding, Pool
-    from gmb_hf.crucible.grokking import TrackedRuns
+    from gmb_hf.crucible.exposure import Finding
     from gmb_hf.crucible.scoreboard import Scoreboard
-    from gmb_hf.crucible.scores import ItemScores
 
 app = typer.Typer(no_args_is_help=True)
 tiers_app = typer.Typer(no_args_is_help=True)
@@ -40,7 +28,6 @@ app.add_typer(tiers_app, name="tiers", help="Freeze cutoffs of difficulty, and a
 
 Scores = Annotated[Path, option("What gmb crucible score wrote.")]
 Encoder = Annotated[str | None, option("A sentence-transformers model, by name or path.")]
-
 
 _command = partial(screen.command, "crucible")
 
@@ -57,12 +44,19 @@ def exposure(
     out: Answer = None,
 ) -> None:
     """How often each item of a pool will be seen, and whether that is too rarely."""
-    from gmb_hf.crucible.exposure import Level, check_pools, expected_exposures, worst
+    from gmb_hf.crucible.exposure import Level, Pool, check_pools, expected_exposures, worst
 
-    pools = [_pool(text) for text in pool]
-    found = expected_exposures(
-        steps=steps, batch_size=batch_size, probability=probability, pools=pools
-    )
+    pools = []
+    for text in pool:
+        name, _, rest = text.partition("=")
+        size, _, ratio = rest.partition(":")
+        try:
+            pools.append(Pool(name, int(size), float(ratio)))
+        except ValueError:
+            must = "must be NAME=SIZE:RATIO, such as legacy=454:0.75"
+            raise InputError(f"--pool {text!r}: {must}") from None
+    slots = {"steps": steps, "batch_size": batch_size}
+    found = expected_exposures(**slots, probability=probability, pools=pools)
     findings = check_pools(found)
     guardrails = [finding.to_dict() for finding in findings]
     between = "{0.low:,} to {0.high:,}".format
@@ -149,7 +143,29 @@ def aggregate(
         draws=draws,
         seed=seed,
     )
-    _print_aggregate(found)
+    fields = ("mean", "std", "min", "max")
+    columns = [Column("items"), Column("metric"), *(Column(name, number) for name in fields)]
+    columns.append(Column("95% interval", align="r"))
+    rows: list[Row | Line] = []
+    for prefix, side in (("", found.groups), ("against: ", found.against or {})):
+        for name, metrics in side.items():
+            rows.append(Line(f"{prefix}{name}"))
+            for metric in ("pass_rate", "mean_margin", "q10_margin", "mean_rank"):
+                numbers = [follow(metrics[metric], field) for field in fields]
+                low, high = (follow(metrics[metric], end) for end in ("ci_low", "ci_high"))
+                interval = None if low is None else f"{number(low)} to {number(high)}"
+                rows.append(("", metric, *numbers, interval))
+    screen.table(Table(columns, rows))
+    for name, gap in found.bootstrap.items():
+        screen.say(
+            f"{name}: pass rate {gap.difference:+.3f} against the other configuration, 95% "
+            f"{gap.ci_low:+.3f} to {gap.ci_high:+.3f} (seeds and items resampled)"
+        )
+    for name, separated in found.separated.items():
+        if separated is not None:
+            rate = f"the pass rate {'is' if separated else 'is not'} two points apart"
+            screen.say(f"{name}: {rate} (the spec's rule for 3 seeds)")
+    screen.notes(found.notes)
     following = _command("aggregate", *boards, out="aggregate.json")
     if out is not None:
         following = _command("aggregate", "OTHER_BOARDS", against=out, out="OTHER.json")
@@ -189,14 +205,7 @@ def mine(
         raise InputError("--threshold and --organic exclude each other; give one of them")
     if organic is None and quantile is not None:
         raise InputError("--quantile is one of the dangers of --organic; give that, too")
-    settings = Settings(
-        lineups=lineups,
-        lineup_size=lineup_size,
-        threshold=0.0 if threshold is None else threshold,
-        min_passes=min_passes,
-        near_duplicate=near_duplicate,
-        seed=seed,
-    )
+    settings = Settings(lineups, lineup_size, threshold or 0.0, min_passes, near_duplicate, seed)
     with screen.counting("encoding") as done:
         result, paths = mine_files(
             candidates,
@@ -211,8 +220,7 @@ def mine(
             on_done=done,
         )
     summary = result.summary()
-    if result.calibration is not None:
-        known = result.calibration
+    if (known := result.calibration) is not None:
         screen.say(
             f"threshold {result.settings.threshold:.6g}: the {known.quantile:g} quantile of the "
             f"dangers of {known.n:,} organic items ({known.scores})."
@@ -234,7 +242,7 @@ def mine(
 @app.command()
 def from_runs(
     out: Annotated[Path, product("A folder.", "runs/crucible")],
-    preset: RunPreset = "quick",
+    preset: options.RunPreset = "quick",
     seeds: Annotated[str, option("Of the runs, e.g. 0:4 or 3,7.")] = "0:4",
     changes: Changes = None,
     every: Annotated[
@@ -264,7 +272,18 @@ def from_runs(
         found = grokking.from_runs(
             config, wanted, out, sampling=sampling, device=device, figures=figures
         )
-        _print_progress(found)
+        progress = grokking.margin_progress(found.log, found.events)
+        q10 = {"at memorisation": progress.memorised, "at t*": progress.event}
+        medians = [f"{number(value)} {when}" for when, value in q10.items() if value is not None]
+        medians.append(f"{number(progress.last)} at the end")
+        screen.say(
+            f"q10 of the held-out margins: {', '.join(medians)} "
+            f"(medians; {progress.n_runs:,} runs, {progress.n_events:,} with an event).",
+            style="bold",
+        )
+        if progress.share is not None:
+            rise = f"of its rise since memorisation, {number(progress.share)} came before t*"
+            screen.say(f"{rise} (median)")
         _print_board(found.scored.board)
         screen.notes(found.notes)
         screen.say_whole("compare", comparing)
@@ -313,7 +332,24 @@ def score(
             on_done=done,
         )
     path = scores.write(out)
-    _print_scores(scores)
+    margin, rank = scores.summaries()
+    screen.say(
+        f"{margin.n:,} items by {scores.origin.encoder}: pass rate {number(margin.pass_rate)} "
+        f"({number(rank.chance_pass_rate)} by chance), ties {number(margin.tie_rate)}.",
+        style="bold",
+    )
+    screen.say(
+        f"margin: mean {number(margin.mean_margin)}, q10 {number(margin.q10_margin)}, median "
+        f"{number(margin.median_margin)}, q90 {number(margin.q90_margin)}"
+    )
+    hits = ", ".join(f"hits@{k} {number(value)}" for k, value in rank.hits.items())
+    screen.say(
+        f"rank: mean {number(rank.mean_rank)} (realistic {number(rank.mean_rank_realistic)}, "
+        f"pessimistic {number(rank.mean_rank_pessimistic)}), adjusted mean rank index "
+        f"{number(rank.adjusted_mean_rank_index)}, MRR {number(rank.mrr)}, {hits}"
+    )
+    if margin.n_skipped:
+        screen.say(f"note: {margin.n_skipped:,} items without negatives were left out")
     board = ("--scores", path, "--eval-version", "v1", "--out", "scoreboard.json")
     following = _command("scoreboard", *board)
     if scores.tiers is None:
@@ -425,7 +461,28 @@ def compare(
         seed=seed,
     )
     paths = [] if out is None else [found.write(out)]
-    _print_comparison(found)
+    tests = {test.group: test for test in found.paired_tests}
+    columns = [Column("change in"), Column("n", thousands)]
+    columns += [Column(name, "{:+.3f}".format) for name in ("pass", "q10", "margin", "rank")]
+    columns += [Column("gained", thousands), Column("lost", thousands)]
+    columns += [Column("p pass", p_value), Column("p margin", p_value)]
+    fields = "n mcnemar.only_second mcnemar.only_first mcnemar_adjusted permutation_adjusted"
+    rows = []
+    for name, change in {"overall": found.overall, **found.by_tier}.items():
+        n, *tested = (follow(tests.get(name), field) for field in fields.split())
+        changes = [change[key] for key in ("pass_rate", "q10_margin", "mean_margin", "mean_rank")]
+        rows.append((name, n, *changes, *tested))
+    if not found.comparable:
+        screen.say("NOT COMPARABLE: " + "; ".join(found.mismatches), style="bold red")
+    screen.table(Table(columns, rows))
+    _print_guardrails(found.guardrails)
+    screen.notes(found.notes)
+    if found.paired_tests:
+        screen.say(
+            "gained, lost: items that only the newer, only the older model passes. p: exact "
+            "McNemar test of the passes, sign-flip test of the margins; Holm-adjusted over rows.",
+            style="dim",
+        )
     if gate and not found.passes:
         screen.written(paths, following=None)
         raise CheckFailed(f"the gate is closed: {'; '.join(found.obstacles)}")
@@ -433,19 +490,6 @@ def compare(
 
 
 # What the commands print.
-
-
-def _pool(text: str) -> Pool:
-    from gmb_hf.crucible.exposure import Pool
-
-    name, _, rest = text.partition("=")
-    size, _, ratio = rest.partition(":")
-    try:
-        return Pool(name, int(size), float(ratio))
-    except ValueError:
-        raise InputError(
-            f"--pool {text!r}: must be NAME=SIZE:RATIO, such as legacy=454:0.75"
-        ) from None
 
 
 def _counts(counts: dict[str, int]) -> str:
@@ -475,9 +519,10 @@ def _print_board(made: Scoreboard) -> None:
         "rank": ("mean_rank", lambda value: number(value, 2)),
     }
     columns = [Column("items"), *(Column(head, show) for head, (_, show) in fields.items())]
+    groups = {"overall": made.overall, **made.by_tier}
     rows = [
         (name, *(getattr(stats, field) for field, _ in fields.values()))
-        for name, stats in {"overall": made.overall, **made.by_tier}.items()
+        for name, stats in groups.items()
     ]
     screen.say(made.eval_header.line)
     console = screen.console()
@@ -486,97 +531,3 @@ def _print_board(made: Scoreboard) -> None:
     if not made.by_tier:
         screen.say("note: the items have no tiers; gmb crucible tiers assign gives them some")
     console.print()
-
-
-def _print_scores(scores: ItemScores) -> None:
-    margin, rank = scores.summaries()
-    screen.say(
-        f"{margin.n:,} items by {scores.origin.encoder}: pass rate {number(margin.pass_rate)} "
-        f"({number(rank.chance_pass_rate)} by chance), ties {number(margin.tie_rate)}.",
-        style="bold",
-    )
-    screen.say(
-        f"margin: mean {number(margin.mean_margin)}, q10 {number(margin.q10_margin)}, median "
-        f"{number(margin.median_margin)}, q90 {number(margin.q90_margin)}"
-    )
-    hits = ", ".join(f"hits@{k} {number(value)}" for k, value in rank.hits.items())
-    screen.say(
-        f"rank: mean {number(rank.mean_rank)} (realistic {number(rank.mean_rank_realistic)}, "
-        f"pessimistic {number(rank.mean_rank_pessimistic)}), adjusted mean rank index "
-        f"{number(rank.adjusted_mean_rank_index)}, MRR {number(rank.mrr)}, {hits}"
-    )
-    if margin.n_skipped:
-        screen.say(f"note: {margin.n_skipped:,} items without negatives were left out")
-
-
-def _print_comparison(found: Comparison) -> None:
-    tests = {test.group: test for test in found.paired_tests}
-    columns = [Column("change in"), Column("n", thousands)]
-    columns += [Column(name, "{:+.3f}".format) for name in ("pass", "q10", "margin", "rank")]
-    columns += [Column("gained", thousands), Column("lost", thousands)]
-    columns += [Column("p pass", p_value), Column("p margin", p_value)]
-    fields = "n mcnemar.only_second mcnemar.only_first mcnemar_adjusted permutation_adjusted"
-    rows = []
-    for name, change in {"overall": found.overall, **found.by_tier}.items():
-        n, *tested = (follow(tests.get(name), field) for field in fields.split())
-        changes = [change[key] for key in ("pass_rate", "q10_margin", "mean_margin", "mean_rank")]
-        rows.append((name, n, *changes, *tested))
-    if not found.comparable:
-        screen.say("NOT COMPARABLE: " + "; ".join(found.mismatches), style="bold red")
-    screen.table(Table(columns, rows))
-    _print_guardrails(found.guardrails)
-    screen.notes(found.notes)
-    if found.paired_tests:
-        screen.say(
-            "gained, lost: items that only the newer, only the older model passes. p: exact "
-            "McNemar test of the passes, sign-flip test of the margins; Holm-adjusted over rows.",
-            style="dim",
-        )
-
-
-def _print_aggregate(found: Aggregate) -> None:
-    columns = [Column("items"), Column("metric")]
-    columns += [Column(name, number) for name in ("mean", "std", "min", "max")]
-    columns.append(Column("95% interval", align="r"))
-    rows: list[Row | Line] = []
-    for prefix, side in (("", found.groups), ("against: ", found.against or {})):
-        for name, metrics in side.items():
-            rows.append(Line(f"{prefix}{name}"))
-            for metric in ("pass_rate", "mean_margin", "q10_margin", "mean_rank"):
-                stats = metrics[metric]
-                numbers = [follow(stats, field) for field in ("mean", "std", "min", "max")]
-                interval = None
-                if stats is not None and stats.ci_low is not None:
-                    interval = f"{number(stats.ci_low)} to {number(stats.ci_high)}"
-                rows.append(("", metric, *numbers, interval))
-    screen.table(Table(columns, rows))
-    for name, gap in found.bootstrap.items():
-        screen.say(
-            f"{name}: pass rate {gap.difference:+.3f} against the other configuration, 95% "
-            f"{gap.ci_low:+.3f} to {gap.ci_high:+.3f} (seeds and items resampled)"
-        )
-    for name, separated in found.separated.items():
-        if separated is not None:
-            word = "is" if separated else "is not"
-            screen.say(
-                f"{name}: the pass rate {word} two points apart (the spec's rule for 3 seeds)"
-            )
-    screen.notes(found.notes)
-
-
-def _print_progress(found: TrackedRuns) -> None:
-    from gmb_hf.crucible.grokking import margin_progress
-
-    progress = margin_progress(found.log, found.events)
-    q10 = {"at memorisation": progress.memorised, "at t*": progress.event}
-    medians = [f"{number(value)} {when}" for when, value in q10.items() if value is not None]
-    medians.append(f"{number(progress.last)} at the end")
-    screen.say(
-        f"q10 of the held-out margins: {', '.join(medians)} "
-        f"(medians; {progress.n_runs:,} runs, {progress.n_events:,} with an event).",
-        style="bold",
-    )
-    if progress.share is not None:
-        screen.say(
-            f"of its rise since memorisation, {number(progress.share)} came before t* (median)"
-        )

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from gmb_hf.hub.datasets import About, Config
 
-
 build_app = typer.Typer()
 
 Out = Annotated[Path, product("Folder to write to.", "out/gmb-mine")]
@@ -26,7 +25,6 @@ Version = Annotated[str, option("Of the set; a later one may only add to what th
 Tasks = Annotated[list[str] | None, option("Only this task; may be given several times.", "--task")]
 Seed = Annotated[int, option("Seed of the splits train and test.")]
 Fraction = Annotated[float, option("Share of rows to train on.")]
-
 Texts = Annotated[
     list[str] | None,
     option("NAME=FILE, or tinystories, shakespeare, wikitext2 of the Hub.", "--text"),
@@ -180,10 +178,9 @@ def verify(
         verdict = "differs" if one.faults else "as its card says"
         known = f"{one.name} {one.entry.version} {one.entry.fingerprint}"
         screen.say_whole("config", f"{known} {verdict}")
-        for fact in one.facts:
-            screen.say(f"note: {fact}")
-    for name in found.without:
-        screen.say(f"note: {name}: the card has no fingerprint of it; it was not verified")
+        screen.notes(one.facts)
+    unknown = "the card has no fingerprint of it; it was not verified"
+    screen.notes(f"{name}: {unknown}" for name in found.without)
     for fault in found.faults:
         screen.say_whole("fault", fault)
     if found.faults:
@@ -192,8 +189,7 @@ def verify(
     if previous is not None:
         cards.refuse_shrunk(folder, dataset_folder(previous)[0])
         screen.say(f"Everything in {previous} is in {dataset}.")
-    name = found.configs[0].name
-    arguments = ", ".join(map(json.dumps, (str(folder), name)))
+    arguments = ", ".join(map(json.dumps, (str(folder), found.configs[0].name)))
     call = f"from datasets import load_dataset; print(load_dataset({arguments}))"
     screen.written([], following=shlex.join(["python", "-c", call]))
 

@@ -52,7 +52,7 @@ _WHY_NOT = {
     "w_event": "the reference's jump is counted in checkpoints; say --jump-checkpoints",
     "nan": "the reference has no rule for NaN; mend the column",
 }
-_COMPAT = "Protocol compat"
+_compat = partial(option, rich_help_panel="Protocol compat")
 
 
 def evaluate(
@@ -83,24 +83,12 @@ def evaluate(
     ] = False,
     figures: Figures = True,
     force: Annotated[bool, option("Replace other results in --out.", "--force")] = False,
-    thresholds: Annotated[
-        str | None, option("Thresholds from outside, one a target.", rich_help_panel=_COMPAT)
-    ] = None,
-    last_rows: Annotated[
-        int | None, option("Keep the end of each log.", rich_help_panel=_COMPAT)
-    ] = None,
-    jump_checkpoints: Annotated[
-        int, option("The jump, and the mean before it.", rich_help_panel=_COMPAT)
-    ] = 2,
-    hold_checkpoints: Annotated[
-        int, option("How long the level must hold.", rich_help_panel=_COMPAT)
-    ] = 5,
-    fall_back: Annotated[
-        float, option("How far it may fall back.", rich_help_panel=_COMPAT)
-    ] = 0.03,
-    smoothing: Annotated[
-        int, option("Checkpoints to average a score over.", rich_help_panel=_COMPAT)
-    ] = 1,
+    thresholds: Annotated[str | None, _compat("Thresholds from outside, one a target.")] = None,
+    last_rows: Annotated[int | None, _compat("Keep the end of each log.")] = None,
+    jump_checkpoints: Annotated[int, _compat("The jump, and the mean before it.")] = 2,
+    hold_checkpoints: Annotated[int, _compat("How long the level must hold.")] = 5,
+    fall_back: Annotated[float, _compat("How far it may fall back.")] = 0.03,
+    smoothing: Annotated[int, _compat("Checkpoints to average a score over.")] = 1,
 ) -> None:
     """Judge scores on held-out runs: may any of them raise an alarm?"""
     from gmb_hf.benchmark.prepare import own_score
@@ -109,13 +97,11 @@ def evaluate(
     from gmb_hf.report.answer import answer
     from gmb_hf.report.report import publish
 
-    def read(names: list[str]) -> RunLog:
-        return read_runs(names, step_column=step_column, run_column=run_column)
-
     choose("value", protocol, ("strict", "v0.4", "compat"), where="--protocol")
     if protocol == "compat":
         _reproduce(context)
         return
+    read = partial(read_runs, step_column=step_column, run_column=run_column)
     on_line, given = options.typed(context), options.sources(runs, more_runs)
     if lock is not None:
         wrong = [flag for name, flag in on_line.items() if name not in {*_ALWAYS, "lock"}]
@@ -125,26 +111,23 @@ def evaluate(
         following = show.command("lock", "--explain", lock=lock)
     else:
         flags = {"score": "--score", "horizon": "--horizon", "safe_gap": "--safe-gap"}
-        lacking = [flag for name, flag in flags.items() if name not in on_line]
+        lacking = ", ".join(flag for name, flag in flags.items() if name not in on_line)
         if lacking:
             raise InputError(
-                f"{', '.join(lacking)} missing: without --lock say what to judge, e.g. "
+                f"{lacking} missing: without --lock say what to judge, e.g. "
                 "--score COLUMN --metric COLUMN --horizon 2000 --safe-gap 4000"
             )
-        wrong = [flag for name, flag in on_line.items() if name in _ONLY_COMPAT]
-        if wrong:
-            shown = ", ".join(wrong)
-            raise InputError(f"only --protocol compat has {shown}; add it, or leave that out")
+        strange = ", ".join(flag for name, flag in on_line.items() if name in _ONLY_COMPAT)
+        if strange:
+            raise InputError(f"only --protocol compat has {strange}; add it, or leave that out")
         design = {"protocol": protocol, **options.design_fields(context)}
         options.check_event(context, design.get("event_type"))
         if "fpr_targets" in design:
             design.setdefault("min_targets_ok", min(2, len(design["fpr_targets"])))
         options.check_sign(sign)
         log, earlier = read(given), read(explore_runs) if explore_runs else None
-        design["candidates"] = [
-            own_score(name, log, sign=sign, sees_test_labels=sees_test_labels)
-            for name in score or ()
-        ]
+        known: Any = {"sign": sign, "sees_test_labels": sees_test_labels}
+        design["candidates"] = [own_score(name, log, **known) for name in score or ()]
         evaluation = _by_options(design, log, earlier)
         if not force:
             _refuse_others(out, evaluation.results)
@@ -214,72 +197,38 @@ def _by_options(design: dict[str, Any], log: RunLog, earlier: RunLog | None) -> 
 
 
 def _reproduce(context: typer.Context) -> None:
+    """Evaluate, and show what each threshold of each score costs and covers."""
     from gmb_hf.benchmark.compat import reproduce
     from gmb_hf.benchmark.prepare import own_score
     from gmb_hf.hub.sources import read_runs
+    from gmb_hf.report.answer import answer
     from gmb_hf.report.report import publish
+    from gmb_hf.report.tables import abstain_rate, lead_time_mean, operating_points
 
     for name, flag in options.typed(context).items():
         if name not in {*_ALWAYS, *_OF_BOTH, *_SETTINGS, *_ONLY_COMPAT}:
             why = _WHY_NOT.get(name, "the reference knows nothing of the kind")
             raise InputError(f"--protocol compat does not go with {flag}: {why}")
     given = context.params
-    out, sign, last_rows = given["out"], given["sign"], given["last_rows"]
+    out, last_rows = given["out"], given["last_rows"]
     if not given["score"]:
         raise InputError("--score missing: say which column to judge, e.g. --score COLUMN")
-    options.check_sign(sign)
+    options.check_sign(given["sign"])
     if last_rows is not None:
         positive_int("--last-rows", last_rows)
     settings = _compat_settings(context)
-    log = read_runs(
-        options.sources(given["runs"], given["more_runs"]),
-        step_column=given["step_column"],
-        run_column=given["run_column"],
-        on_duplicate="sort",
-        last_rows=last_rows,
-    )
+    reading: Any = {name: given[name] for name in ("step_column", "run_column", "last_rows")}
+    sources = options.sources(given["runs"], given["more_runs"])
+    log = read_runs(sources, on_duplicate="sort", **reading)
     notes = () if last_rows is None else (f"Only the last {last_rows} rows of each log were read.",)
-    scores = [
-        own_score(name, log, sign=sign, sees_test_labels=given["sees_test_labels"])
-        for name in given["score"]
-    ]
+    known: Any = {name: given[name] for name in ("sign", "sees_test_labels")}
+    scores = [own_score(name, log, **known) for name in given["score"]]
     found = reproduce(log, scores, settings, notes=notes)
+    results = found.results
     if not given["force"]:
-        _refuse_others(out, found.results)
+        _refuse_others(out, results)
     following = show.command("prereg", "init", out="prereg.yaml")
     paths = publish(found, out, next_command=following, figures=given["figures"])
-    _show_reproduction(found.results, out / "report.md")
-    show.checklist(found.results, out)
-    show.notes(found.results.summary.x_notes)
-    show.written(paths, following=following)
-    if given["require_supported"]:
-        raise CheckFailed("no score may raise an alarm; with --protocol compat none ever may")
-
-
-def _compat_settings(context: typer.Context) -> CompatSettings:
-    from gmb_hf.benchmark.compat import CompatSettings
-
-    on_line = options.typed(context)
-    given = {**context.params, **options.design_fields(context)}
-    chosen = {setting: given[name] for name, setting in _SETTINGS.items() if name in on_line}
-    if given["thresholds"] is not None:
-        example = "0.1776,0.0984443"
-        chosen["thresholds"] = options.numbers("--thresholds", given["thresholds"], example=example)
-    try:
-        return CompatSettings.asked(**chosen)
-    except InputError as error:
-        spelled = {setting: on_line.get(name, f"--{name}") for name, setting in _SETTINGS.items()}
-        spelled |= {"fpr_targets": "--fpr", "thresholds": "--thresholds"}
-        names = "|".join(spelled)
-        message = re.sub(rf"\b({names})\b", lambda match: spelled[match.group()], str(error))
-        raise error.reworded(message) from error
-
-
-def _show_reproduction(results: Results, report: Path) -> None:
-    """The answer, then what each threshold of each score costs and covers."""
-    from gmb_hf.report.answer import answer
-    from gmb_hf.report.tables import abstain_rate, lead_time_mean, operating_points
-
     columns = [
         Column("target", "{:.4g}".format, take="worth.fpr"),
         Column("threshold", "{:.6g}".format, take="worth.x_threshold"),
@@ -303,6 +252,30 @@ def _show_reproduction(results: Results, report: Path) -> None:
     show.table(Table(columns, rows), above=True)
     show.say(
         "FPR: share of all windows but the positive ones. covered: events warned of. lead: mean, "
-        f"in steps. Every run: tables/per_run.csv; every word: {report}.",
+        f"in steps. Every run: tables/per_run.csv; every word: {out / 'report.md'}.",
         style="dim",
     )
+    show.checklist(results, out)
+    show.notes(results.summary.x_notes)
+    show.written(paths, following=following)
+    if given["require_supported"]:
+        raise CheckFailed("no score may raise an alarm; with --protocol compat none ever may")
+
+
+def _compat_settings(context: typer.Context) -> CompatSettings:
+    from gmb_hf.benchmark.compat import CompatSettings
+
+    on_line = options.typed(context)
+    given = {**context.params, **options.design_fields(context)}
+    chosen = {setting: given[name] for name, setting in _SETTINGS.items() if name in on_line}
+    if given["thresholds"] is not None:
+        example = "0.1776,0.0984443"
+        chosen["thresholds"] = options.numbers("--thresholds", given["thresholds"], example=example)
+    try:
+        return CompatSettings.asked(**chosen)
+    except InputError as error:
+        spelled = {setting: on_line.get(name, f"--{name}") for name, setting in _SETTINGS.items()}
+        spelled |= {"fpr_targets": "--fpr", "thresholds": "--thresholds"}
+        names = "|".join(spelled)
+        message = re.sub(rf"\b({names})\b", lambda match: spelled[match.group()], str(error))
+        raise error.reworded(message) from error

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from gmb_hf.cli import screen as show
 from gmb_hf.cli.options import Device, Figures, option, product, several
 from gmb_hf.escape import number
 from gmb_hf.tables import Column, Line, Row, Table
-
-if TYPE_CHECKING:
-    from gmb_hf.language.heldout import Heldout
-
 
 HeldoutCommand = several("--checkpoint", "--text")
 
@@ -54,31 +50,21 @@ def heldout(
             on_bytes=lambda what, read: done(f"{what}: {read:,} bytes"),
         )
     paths = write_heldout(found, out, figures=figures)
-    _show(found)
-    again = ("heldout", "--checkpoint", *checkpoint, "OTHER=FOLDER", "--text", *text)
-    show.written(paths, following=show.command(*again, out=out))
-
-
-def _show(found: Heldout) -> None:
-    """The table on the screen, a group for each text."""
-    heads = ("loss", "perplexity", "bits/byte", "tokens")
-    columns = (Column("model", shrinks_to=16), *(Column(head, align="r") for head in heads))
+    columns = (
+        Column("model", take="model", shrinks_to=16),
+        Column("loss", number, take="score.loss"),
+        Column("perplexity", lambda value: number(value, 1), take="score.perplexity"),
+        Column("bits/byte", number, take="score.bits_per_byte"),
+        Column("tokens", "{:,}".format, take="score.tokens"),
+    )
     rows: list[Row | Line] = []
     for name, about in found.texts.items():
         counts = f"{about['bytes']:,} bytes, documents: {about['documents']:,}"
         rows.append(Line(f"{name} ({counts})"))
-        rows += [
-            (
-                row.model,
-                number(row.score.loss),
-                number(row.score.perplexity, 1),
-                number(row.score.bits_per_byte),
-                f"{row.score.tokens:,}",
-            )
-            for row in found.rows
-            if row.text == name
-        ]
+        rows += Table.of((row for row in found.rows if row.text == name), columns).rows
     show.table(Table(columns, rows), above=True)
     cuts = {(about["block"], about["stride"]) for about in found.models.values()}
     shown = "; ".join(f"{block} tokens, stride {stride}" for block, stride in sorted(cuts))
     show.say(f"Windows: {shown}. loss: nats per token. bits/byte compares tokenizers.", style="dim")
+    again = ("heldout", "--checkpoint", *checkpoint, "OTHER=FOLDER", "--text", *text)
+    show.written(paths, following=show.command(*again, out=out))

@@ -15,11 +15,9 @@ from gmb_hf.tables import Column, Table, section
 if TYPE_CHECKING:
     from gmb_hf.answers.files import Scores
 
-
 app = typer.Typer(no_args_is_help=True)
 
 _MOST_RUNS = 10
-
 
 Trust = Annotated[bool, option("Run code that comes with a model.", "--trust-remote-code")]
 Answers = Annotated[Path, argument("A file of answers, JSON lines.")]
@@ -155,13 +153,6 @@ def _finish(out: Path, scores: Scores) -> None:
     from gmb_hf.answers.files import write_scores
 
     path = write_scores(out, scores)
-    _show(scores)
-    show.say(scores.made_by)
-    joining = show.command("runs", "join", runs="LOGS", scores=path, out="joined.parquet")
-    show.written([path], following=joining)
-
-
-def _show(scores: Scores) -> None:
     columns = (
         Column("run", shrinks_to=12),
         Column("checkpoints", align="r"),
@@ -176,3 +167,6 @@ def _show(scores: Scores) -> None:
         ends = (values[0], min(values), max(values), values[-1])
         rows.append((run, len(values), *(number(value, 4) for value in ends)))
     show.table(Table(columns, section(rows, most=_MOST_RUNS, rest=" runs")), above=True)
+    show.say(scores.made_by)
+    joining = show.command("runs", "join", runs="LOGS", scores=path, out="joined.parquet")
+    show.written([path], following=joining)

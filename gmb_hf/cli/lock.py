@@ -14,7 +14,6 @@ from gmb_hf.errors import InputError
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.prepare import Prepared
-    from gmb_hf.design.lock import Lock
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -85,7 +84,17 @@ def lock(
 ) -> None:
     """Freeze the design and the thresholds found on explore runs; unsound designs are refused."""
     from gmb_hf.benchmark.locking import make_lock
+    from gmb_hf.design.explain import explain as sentences
     from gmb_hf.design.lock import Lock
+
+    def show_and_publish(path: Path, frozen: Lock) -> None:
+        for sentence in sentences(frozen) if explain else ():
+            show.say(f"- {sentence}")
+        if publish:
+            from gmb_hf.hub.locks import publish_lock
+
+            done = publish_lock(path, publish, private=private)
+            show.say_whole("published", f"{done.url} ({done.commit})")
 
     given = options.sources(runs, more_runs)
     if made is not None:
@@ -97,10 +106,7 @@ def lock(
         typed_fields = [options.typed(context)[name] for name in options.design_fields(context)]
         if typed_fields:
             raise InputError(f"--lock fixes the design; leave out {', '.join(typed_fields)}")
-        if explain:
-            _explain(Lock.read(made))
-        if publish:
-            _publish(made, publish, private)
+        show_and_publish(made, Lock.read(made))
         judging = show.command("evaluate", runs="HELD_OUT_RUNS", lock=made, out="results")
         show.say_whole("next", judging)
         return
@@ -115,16 +121,12 @@ def lock(
         )
     prepared, aside = _prepare(context, given, prereg, preset)
     with show.counting("locking", len(prepared.design.candidates) + 2) as done:
-        frozen, findings = make_lock(
-            prepared.design, prepared, strict_lint=strict_lint, on_done=done
-        )
+        made_now = make_lock(prepared.design, prepared, strict_lint=strict_lint, on_done=done)
+    frozen, findings = made_now
     for finding in findings:
         show.say(str(finding))
-    if explain:
-        _explain(frozen)
     frozen.write(out)
-    if publish:
-        _publish(out, publish, private)
+    show_and_publish(out, frozen)
     # Where explore and held-out runs lie together, evaluate takes its own from among them.
     held_out = given if aside else ["HELD_OUT_RUNS"]
     judging = show.command("evaluate", "--runs", *held_out, lock=out, out="results")
@@ -148,17 +150,3 @@ def _prepare(
     prepared = prepare(part, design)
     show.notes(prepared.left_out)
     return prepared, aside
-
-
-def _publish(path: Path, repo_id: str, private: bool) -> None:
-    from gmb_hf.hub.locks import publish_lock
-
-    done = publish_lock(path, repo_id, private=private)
-    show.say_whole("published", f"{done.url} ({done.commit})")
-
-
-def _explain(lock: Lock) -> None:
-    from gmb_hf.design.explain import explain
-
-    for sentence in explain(lock):
-        show.say(f"- {sentence}")

@@ -22,7 +22,6 @@ from gmb_hf.tables import Column, Line, Row, Table, section
 if TYPE_CHECKING:
     from gmb_hf.monitor.reading import IndicatorReading, Reading
 
-
 STYLES = {"CLEAR": "bold green", "ALARM": "bold white on red", "ABSTAIN": "bold yellow"}
 _GAUGE = 16
 _COLUMNS = (
@@ -81,23 +80,14 @@ class LivePanel:
             f"  step {steps(reading.step)}, since step {steps(reading.since)}"
             + (f"; nothing new for {self._silent:.0f} s" if self._silent > _QUIET_SECONDS else ""),
         )
-        width = self._screen.width - 4
-        acting = [item for item in reading.indicators if item.acts]
-        shown = [item for item in reading.indicators if not item.acts]
         rows: list[Row | Line] = []
-        for some, heading in ((acting, "may raise the alarm"), (shown, "shown only")):
-            rows += section([self._row(item) for item in some], heading, _MOST_SHOWN)
-        return Panel(
-            Stack(
-                head,
-                Text(one_line(reading.reason)),
-                Text(),
-                *Table(_COLUMNS, rows).rich(width),
-                Text(),
-                Text(one_line(reading.health), style="dim"),
-            ),
-            title=Text(f"gmb monitor {self._log}"),
-        )
+        for acts, heading in ((True, "may raise the alarm"), (False, "shown only")):
+            some = [self._row(item) for item in reading.indicators if item.acts == acts]
+            rows += section(some, heading, _MOST_SHOWN)
+        table = Table(_COLUMNS, rows).rich(self._screen.width - 4)
+        reason, health = Text(one_line(reading.reason)), Text(one_line(reading.health), style="dim")
+        shown = Stack(head, reason, Text(), *table, Text(), health)
+        return Panel(shown, title=Text(f"gmb monitor {self._log}"))
 
     def _row(self, item: IndicatorReading) -> Row:
         return (

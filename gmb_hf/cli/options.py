@@ -169,12 +169,11 @@ def _design_parameters(
     from gmb_hf.design.design import Design
     from gmb_hf.documents import choices_in, scalar_in
 
-    wanted = []
+    wanted = {}
     for name, field in Design.model_fields.items():
         option, section = spelled(name), Design.places()[name].partition(".")[0]
-        if only and section not in only:
-            continue
-        if option is None or section in without or len(choices_in(field.annotation)) == 1:
+        left_out = section in without or (only and section not in only)
+        if option is None or left_out or len(choices_in(field.annotation)) == 1:
             continue
         flag = Design.views(name).get("flag")
         kind = bool if flag else scalar_in(field.annotation) or str
@@ -189,20 +188,18 @@ def _design_parameters(
             show_default=shown if default not in (None, (), False) else False,
             rich_help_panel="The design",
         )
-        wanted.append(
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=None,
-                annotation=Annotated[kind | None, described],
-            )
-        )
+        wanted[name] = Annotated[kind | None, described]
 
     def command(**_: Any) -> None:
         """A command with these options alone, of which typer makes the parameters."""
 
-    command.__signature__ = inspect.Signature(wanted)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in wanted}
+    command.__annotations__ = wanted
+    command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            for name, kind in wanted.items()
+        ]
+    )
     app = typer.Typer(add_completion=False)
     app.command()(command)
     return [one for one in typer.main.get_command(app).params if one.name != "help"]
@@ -232,12 +229,12 @@ def _value(name: str, value: Any) -> Any:
     if scalar_in(annotation) is not None:
         return value
     items, kind = items_in(annotation), Design.views(name).get("items", "numbers")
+    if items is None:
+        return parse_yaml(value, where=option)
     if items is str:
         return value.split(",")
     if items is int:
         return _whole_numbers(option, value)
-    if items is None:
-        return parse_yaml(value, where=option)
     found = numbers(option, value, kind=kind, example="0.01,0.05,0.10")
     return [fraction(option, rate) for rate in found] if kind == "rates" else list(found)
 

@@ -57,8 +57,7 @@ def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
         "–: no number of runs is enough.",
         style="dim",
     )
-    best = found.chosen
-    if best is not None:
+    if (best := found.chosen) is not None:
         show.say(
             f"Train {best.explore:,} explore runs, of which {best.calibration:,} should have "
             f"negative windows and buy an expected rate of {best.budgets[goal.primary]:.3f} at "
@@ -66,11 +65,9 @@ def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
             f"is then supported with a probability of about {goal.power:.0%}.",
             style="bold",
         )
-    enough = (
-        f"{null_draws:,} are enough"
-        if null_draws >= found.null_draws
-        else f"set x_null_draws, which is {null_draws:,}"
-    )
+    enough = f"set x_null_draws, which is {null_draws:,}"
+    if null_draws >= found.null_draws:
+        enough = f"{null_draws:,} are enough"
     scores = "score" if goal.candidates == 1 else "scores"
     show.say(
         f"Holm over {goal.candidates:,} {scores} at {goal.alpha:g} takes {found.null_draws:,} "
@@ -79,15 +76,12 @@ def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
 
 
 def _suppositions(found: Plan, measured: Pilot | None) -> str:
-    assumed, goal = found.assumed, found.goal
-    windows = assumed.windows[goal.primary]
-    rate = goal.primary
+    assumed, rate = found.assumed, found.goal.primary
+    windows = assumed.windows[rate]
     scatter = (rate * (1 - rate) / windows) ** 0.5
-    chance = (
-        "chance is left out (--assume-chance)"
-        if assumed.chance is None
-        else f"chance covers {assumed.chance:.2f}"
-    )
+    chance = "chance is left out (--assume-chance)"
+    if assumed.chance is not None:
+        chance = f"chance covers {assumed.chance:.2f}"
     if measured is None:
         source, coverage = "Supposed", f"coverage {assumed.coverage:.2f} at whatever rate"
     else:

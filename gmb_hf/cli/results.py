@@ -14,7 +14,7 @@ from gmb_hf.errors import InputError
 from gmb_hf.tables import Column, Line, Row, Table, section
 
 if TYPE_CHECKING:
-    from gmb_hf.report.compare import Comparison, IndicatorPair
+    from gmb_hf.report.compare import IndicatorPair
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -64,25 +64,16 @@ def compare(
 ) -> None:
     """Put two evaluations side by side, indicator by indicator; what changed is marked."""
     from gmb_hf.benchmark.results import Results
-    from gmb_hf.report.compare import check_ending, write_comparison
-    from gmb_hf.report.compare import compare as side_by_side
+    from gmb_hf.report import compare as comparing
 
     if out is not None:
-        check_ending(out)
-    found = side_by_side(Results.read(a), Results.read(b))
+        comparing.check_ending(out)
+    found = comparing.compare(Results.read(a), Results.read(b))
     if found.differences and not allow_fingerprint_mismatch:
         raise InputError(
             f"{a} and {b} differ in their {', '.join(found.differences)}; numbers do not compare "
             "across that, pass --allow-fingerprint-mismatch to see them all the same"
         )
-    _print(found, a, b)
-    paths = [] if out is None else [write_comparison(found, str(a), str(b), out)]
-    screen.written(paths, following=screen.command("results", "validate", b))
-
-
-def _print(found: Comparison, a: Path, b: Path) -> None:
-    from gmb_hf.report.compare import count_changes, verdict
-
     columns = (
         Column("score", shrinks_to=12),
         Column(""),
@@ -99,8 +90,10 @@ def _print(found: Comparison, a: Path, b: Path) -> None:
         f"FPR, cover and p: at a budget of {found.target:g}. *: differs from A. –: no such number.",
         style="dim",
     )
-    screen.say(count_changes(found))
-    screen.say(verdict(found), style="" if found.comparable else "bold")
+    screen.say(comparing.count_changes(found))
+    screen.say(comparing.verdict(found), style="" if found.comparable else "bold")
+    paths = [] if out is None else [comparing.write_comparison(found, str(a), str(b), out)]
+    screen.written(paths, following=screen.command("results", "validate", b))
 
 
 def _rows(item: IndicatorPair) -> list[Row]:

@@ -11,22 +11,10 @@ import typer
 
 from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import (
-    Changes,
-    DesignCommand,
-    Device,
-    Figures,
-    Jobs,
-    Private,
-    Repo,
-    RunPreset,
-    argument,
-    option,
-    product,
-)
+from gmb_hf.cli.options import Changes, Device, Figures, Jobs, RunPreset, option, product
 
 
-class RunCommand(DesignCommand):
+class RunCommand(options.DesignCommand):
     """`gmb run`: what is trained, and on which seeds, is said by --preset and --set."""
 
     without: ClassVar[Sequence[str]] = ("boundary",)
@@ -111,13 +99,13 @@ app = typer.Typer(no_args_is_help=True)
 @app.command()
 def push(
     checkpoint: Annotated[
-        Path, argument("What --save-models kept, e.g. runs/quick/models/seed_1000.")
+        Path, options.argument("What --save-models kept, e.g. runs/quick/models/seed_1000.")
     ],
-    repo: Repo,
+    repo: options.Repo,
     results: Annotated[
         Path | None, option("A results.yaml, for the card's table of verdicts.")
     ] = None,
-    private: Private = False,
+    private: options.Private = False,
 ) -> None:
     """Publish a checkpoint with its log and a card, in one commit."""
     from gmb_hf.hub.models import push_model

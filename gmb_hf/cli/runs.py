@@ -9,26 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gmb_hf.cli import options, screen
-from gmb_hf.cli.options import (
-    DesignCommand,
-    MoreRuns,
-    Private,
-    Repo,
-    RunColumn,
-    Runs,
-    StepColumn,
-    argument,
-    option,
-    product,
-    sources,
-)
+from gmb_hf.cli.options import MoreRuns, RunColumn, Runs, StepColumn, option, sources
 from gmb_hf.errors import CheckFailed, InputError
 from gmb_hf.tables import Column, Table, section
 
 if TYPE_CHECKING:
     from gmb_hf.runs.runlog import RunLog
-    from gmb_hf.runs.verify import Verification
-
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -44,7 +30,7 @@ _WINDOW = 50  # of `gmb evaluate`, in steps
 @app.command("read")
 def read(
     runs: Runs,
-    out: Annotated[Path, product("The Parquet file to write.", "runs.parquet")],
+    out: Annotated[Path, options.product("The Parquet file to write.", "runs.parquet")],
     more_runs: MoreRuns = None,
     columns: Columns = None,
     step_column: StepColumn = "step",
@@ -56,16 +42,10 @@ def read(
 
     _check_parquet(out)
     asked = _names(columns)
-    log = read_runs(
-        sources(runs, more_runs),
-        step_column=step_column,
-        run_column=run_column,
-        columns=asked or None,
-        last_rows=last_rows,
-    )
-    log = log.complete(asked)
-    path = log.write(out)
-    clock = log.panel("step")
+    kept: Any = {"columns": asked or None, "last_rows": last_rows}
+    given = sources(runs, more_runs)
+    log = read_runs(given, step_column=step_column, run_column=run_column, **kept).complete(asked)
+    path, clock = log.write(out), log.panel("step")
     first, last = clock.first_step.min(), clock.last_step.max()
     screen.say(
         f"{len(log.runs)} runs, {log.table.num_rows} rows, {len(log.observables)} columns, steps "
@@ -75,7 +55,7 @@ def read(
     screen.written([path], following=_judging([str(path)], asked))
 
 
-class VerifyCommand(DesignCommand):
+class VerifyCommand(options.DesignCommand):
     """With the options that define an event."""
 
     only = ("event", "x_nan")
@@ -99,12 +79,25 @@ def verify(
 
     given = sources(runs, more_runs)
     event = options.design_fields(context)
-    asked = list(
-        dict.fromkeys([*([event["metric"]] if "metric" in event else []), *_names(columns)])
-    )
+    metric = [event["metric"]] if "metric" in event else []
+    asked = list(dict.fromkeys([*metric, *_names(columns)]))
     log = read_runs(given, step_column=step_column, run_column=run_column, columns=asked or None)
     found = verifying.verify(log, asked)
-    _print(found)
+    first, last = found.steps
+    spaced = f", every {found.spacing:,}" if found.spacing else ""
+    screen.say_whole("runs", f"{len(found.runs):,}: {found.runs[0]} to {found.runs[-1]}")
+    screen.say_whole("rows", f"{found.rows:,}, steps {first:,} to {last:,}{spaced}")
+    screen.say_whole("hash", found.fingerprint)
+    shown = (
+        Column("column", shrinks_to=16, take="name"),
+        *(Column(head, "{:,}".format, take=head.lower()) for head in _COUNTS),
+        Column("lowest", "{:.4g}".format, take="low"),
+        Column("highest", "{:.4g}".format, take="high"),
+    )
+    every = Table.of(found.columns, shown).rows
+    rows = section(every, most=_MOST_COLUMNS, rest=" columns; --columns chooses")
+    screen.table(Table(shown, rows), above=True)
+    screen.notes(found.remarks)
     if event:
         _print_events(log, event, found.remarks, faulty=bool(found.faults))
     for fault in found.faults:
@@ -124,7 +117,7 @@ def verify(
 def join(
     runs: Runs,
     scores: Annotated[Path, option("Scores by run and step, from anyone: CSV, JSONL or Parquet.")],
-    out: Annotated[Path, product("The Parquet file to write.", "joined.parquet")],
+    out: Annotated[Path, options.product("The Parquet file to write.", "joined.parquet")],
     more_runs: MoreRuns = None,
     score: Annotated[
         list[str] | None, option("Its column; several times for several. By default the only one.")
@@ -152,14 +145,14 @@ def join(
 @app.command("push")
 def push(
     source: Annotated[
-        str, argument("Run logs, NAME=LOGS, or a dataset of them (gmb data build runs).")
+        str, options.argument("Run logs, NAME=LOGS, or a dataset of them (gmb data build runs).")
     ],
-    repo: Repo,
+    repo: options.Repo,
     license: Annotated[str | None, option("Of the logs; Apache-2.0 for what gmb trained.")] = None,
     version: Annotated[
         str, option("Of the set; a later one may only add to what is there.")
     ] = "v1",
-    private: Private = False,
+    private: options.Private = False,
 ) -> None:
     """Publish run logs as a dataset, in one commit, so that anybody may judge them again."""
     from gmb_hf.hub.sources import push_runs
@@ -168,35 +161,16 @@ def push(
     screen.pushed(done, following=f"gmb runs verify --runs hf://datasets/{repo}@{done.commit}")
 
 
-def _print(found: Verification) -> None:
-    first, last = found.steps
-    spacing = f", every {found.spacing:,}" if found.spacing else ""
-    screen.say_whole("runs", f"{len(found.runs):,}: {found.runs[0]} to {found.runs[-1]}")
-    screen.say_whole("rows", f"{found.rows:,}, steps {first:,} to {last:,}{spacing}")
-    screen.say_whole("hash", found.fingerprint)
-    columns = (
-        Column("column", shrinks_to=16, take="name"),
-        *(Column(head, "{:,}".format, take=head.lower()) for head in _COUNTS),
-        Column("lowest", "{:.4g}".format, take="low"),
-        Column("highest", "{:.4g}".format, take="high"),
-    )
-    every = Table.of(found.columns, columns).rows
-    rows = section(every, most=_MOST_COLUMNS, rest=" columns; --columns chooses")
-    screen.table(Table(columns, rows), above=True)
-    screen.notes(found.remarks)
-
-
 def _spelled_again(event: Mapping[str, Any]) -> list[str]:
     """The options that were typed of the event, but for the metric."""
     from gmb_hf.design.design import Design
 
     words: list[str] = []
     for name, value in event.items():
-        option = str(options.spelled(name))
-        if "flag" in Design.views(name):
-            words += [option] if value == Design.views(name)["flag"] else []
-            continue
-        if isinstance(value, bool):
+        option, flag = str(options.spelled(name)), Design.views(name).get("flag")
+        if flag is not None:
+            words += [option] if value == flag else []
+        elif isinstance(value, bool):
             words.append(option if value else option.replace("--", "--no-", 1))
         elif name != "metric":
             words += [option, str(value)]

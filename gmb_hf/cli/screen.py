@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from gmb_hf.benchmark.verdict import IndicatorRecord
     from gmb_hf.hub.client import Pushed
 
-
 _STYLES = {
     "SUPPORTED_FOR_ALARM": "bold green",
     "RANK_ONLY": "yellow",
@@ -155,10 +154,9 @@ def verdicts(results: Results, report: Path) -> None:
     from gmb_hf.report.answer import GROUPS, answer
 
     found = answer(results)
-    target = found.target
     rows: list[Row | Line] = []
     for name, heading in GROUPS.items():
-        scores = [_verdict(item, target) for item in found.group(name)]
+        scores = [_verdict(item, found.target) for item in found.group(name)]
         rows += section(scores, heading, _MOST_SCORES[name], f" in {report}")
     console().print()
     say(found.sentence, style="bold")
@@ -167,7 +165,7 @@ def verdicts(results: Results, report: Path) -> None:
     say(
         f"FPR: false alarms, budget {found.target:g}. cover: share of events warned of. chance: "
         "the same by chance at equal cost. p: adjusted over scores. –: no finite threshold."
-        + (" -score: reversed." if reversed_too else ""),
+        f"{' -score: reversed.' * reversed_too}",
         style="dim",
     )
 
@@ -180,13 +178,8 @@ def checklist(results: Results, folder: Path) -> None:
     missing = sum(not check.passed for check in checks)
     verdict = "every box is checked" if not missing else f"{missing} of {len(checks)} boxes open"
     columns = (Column(""), Column("", shrinks_to=24, wraps=True))
-    rows = [
-        (
-            Text("[x]" if check.passed else "[ ]", style="green" if check.passed else "bold red"),
-            f"{check.requirement}: {check.detail}",
-        )
-        for check in checks
-    ]
+    boxes = (Text("[ ]", style="bold red"), Text("[x]", style="green"))
+    rows = [(boxes[one.passed], f"{one.requirement}: {one.detail}") for one in checks]
     screen = console()
     screen.print()
     screen.print(Text(f"Definition of done (specification, section 7): {verdict}"))

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gmb_hf.cli import screen
-from gmb_hf.cli.options import (
-    Answer,
-    Changes,
-    Device,
-    DifferentData,
-    Figures,
-    Jobs,
-    argument,
-    option,
-    product,
-)
+from gmb_hf.cli import options, screen
+from gmb_hf.cli.options import Answer, Changes, Device, Figures, argument, option, product
 from gmb_hf.errors import InputError
 from gmb_hf.escape import number, p_value
 from gmb_hf.tables import Column, Table
 
 if TYPE_CHECKING:
-    from gmb_hf.sequential.generalisation import Generalisation
     from gmb_hf.sequential.summary import RetentionSummary
 
 app = typer.Typer(no_args_is_help=True)
@@ -80,7 +69,7 @@ def run(
     track: Annotated[
         list[str] | None, option("tensorboard, trackio or wandb; several are possible.")
     ] = None,
-    jobs: Jobs = None,
+    jobs: options.Jobs = None,
     device: Device = "auto",
     figures: Figures = True,
 ) -> None:
@@ -88,19 +77,11 @@ def run(
     from gmb_hf.sequential.run import SHORT, parse_variants, run_sequential, sequential_config
     from gmb_hf.training.config import parse_seeds
 
-    options = {name: context.params[name] for name in ("steps", *SHORT)}
-    config = sequential_config(suite, preset, options, changes or [])
-    finished = run_sequential(
-        config,
-        parse_variants(variants),
-        parse_seeds(seeds),
-        out,
-        device=device,
-        save_models=save_models,
-        track=track or [],
-        jobs=jobs,
-        figures=figures,
-    )
+    typed = {name: context.params[name] for name in ("steps", *SHORT)}
+    config = sequential_config(suite, preset, typed, changes or [])
+    chosen = parse_variants(variants), parse_seeds(seeds)
+    given: Any = {"device": device, "save_models": save_models, "track": track or []}
+    finished = run_sequential(config, *chosen, out, jobs=jobs, figures=figures, **given)
     assert finished is not None  # this is the only process
     _print_summary(finished.summary)
     screen.notes(finished.notes)
@@ -140,11 +121,8 @@ def evaluate(
     )
     if found.design is not None:
         screen.say(f"asked as {found.design} says")
-    columns = (
-        Column("task", take="task"),
-        Column("loss", number, take="loss"),
-        Column("accuracy", number, take="accuracy"),
-    )
+    shown = {"task": None, "loss": number, "accuracy": number}
+    columns = [Column(name, show, take=name) for name, show in shown.items()]
     screen.table(Table.of(found.results, columns))
     asked = {"checkpoint": checkpoint, "suite": suite, "out": "evaluation.json"}
     following = screen.command("sequential", "eval", **asked)
@@ -160,7 +138,7 @@ def report(
         Path | None, option("Where to write; of one run its own folder, if not given.")
     ] = None,
     baseline: Baseline = None,
-    allow_fingerprint_mismatch: DifferentData = False,
+    allow_fingerprint_mismatch: options.DifferentData = False,
     figures: Figures = True,
 ) -> None:
     """Matrices, retention, forgetting and paired tests: retention.json, tables and figures."""
@@ -197,11 +175,12 @@ def generalization(
     train: Annotated[str | None, option("Column of the training loss.")] = None,
     validation: Annotated[str | None, option("Column of the validation loss.")] = None,
     points: Annotated[int, option("Training losses that are looked at.")] = 32,
-    allow_fingerprint_mismatch: DifferentData = False,
+    allow_fingerprint_mismatch: options.DifferentData = False,
     figures: Figures = True,
 ) -> None:
     """Validation loss at equal training loss, best and final losses, and the gap over training."""
     from gmb_hf.sequential.generalisation import compare_logs, named_sources, write_generalised
+    from gmb_hf.sequential.summary import mean, mean_column, show_mean
 
     found, curves = compare_logs(
         named_sources(logs),
@@ -212,15 +191,36 @@ def generalization(
         allow_fingerprint_mismatch=allow_fingerprint_mismatch,
     )
     files = [] if out is None else write_generalised(found, curves, out, figures=figures)
-    _print_generalisation(found)
+    shown = {
+        "best val": "best_validation_loss",
+        "final val": "final_validation_loss",
+        "final train": "final_train_loss",
+        "final gap": "final_gap",
+    }
+    columns = [Column("variant", shrinks_to=12), Column("runs", str)]
+    columns += [Column(name, show_mean) for name in shown]
+    rows = [
+        (name, len(one.runs), *(mean(getattr(one, field)) for field in shown.values()))
+        for name, one in found.variants.items()
+    ]
+    screen.table(Table(columns, rows), above=True)
+    reliable = ("{0.overlap:.0%} UNRELIABLE".format, "{0.overlap:.0%}".format)
+    pairs = (
+        Column("at equal train loss", take="variant", shrinks_to=12),
+        Column("overlap", align="r", take=lambda one: reliable[bool(one.reliable)](one)),
+        mean_column("val", "variant_mean"),
+        mean_column(found.baseline, "baseline_mean"),
+        mean_column("difference", "difference.difference"),
+        Column("p", p_value, take="difference.p_adjusted"),
+    )
+    if found.matched:
+        screen.table(Table.of(found.matched, pairs), above=True)
     screen.notes(found.notes)
     following = screen.command("generalization", *logs, out="generalization")
     if out is not None:
         following = shlex.join(["cat", str(out / "tables" / "generalization_losses.md")])
     screen.written(files, following=following)
 
-
-# What the commands print.
 
 _QUANTITIES = {
     "learned": "learning_accuracy",
@@ -247,36 +247,3 @@ def _print_summary(summary: RetentionSummary) -> None:
         "before it; means over tasks, ± half the 95% Student interval over seeds.",
         style="dim",
     )
-
-
-def _print_generalisation(found: Generalisation) -> None:
-    """Best and final losses of each variant, then the comparison at equal training loss."""
-    from gmb_hf.sequential.summary import mean, mean_column, show_mean
-
-    shown = {
-        "best val": "best_validation_loss",
-        "final val": "final_validation_loss",
-        "final train": "final_train_loss",
-        "final gap": "final_gap",
-    }
-    columns = [Column("variant", shrinks_to=12), Column("runs", str)]
-    columns += [Column(name, show_mean) for name in shown]
-    rows = [
-        (name, len(one.runs), *(mean(getattr(one, field)) for field in shown.values()))
-        for name, one in found.variants.items()
-    ]
-    screen.table(Table(columns, rows), above=True)
-    pairs = (
-        Column("at equal train loss", take="variant", shrinks_to=12),
-        Column(
-            "overlap",
-            align="r",
-            take=lambda one: f"{one.overlap:.0%}" + ("" if one.reliable else " UNRELIABLE"),
-        ),
-        mean_column("val", "variant_mean"),
-        mean_column(found.baseline, "baseline_mean"),
-        mean_column("difference", "difference.difference"),
-        Column("p", p_value, take="difference.p_adjusted"),
-    )
-    if found.matched:
-        screen.table(Table.of(found.matched, pairs), above=True)
