@@ -72,11 +72,6 @@ def _tiers(settings: Mapping[str, Any]) -> list[Any] | None:
     return None if settings["tiers"] is None else listed("tiers", settings["tiers"])
 
 
-def _size(given: Any) -> Any:
-    """A size as an int, where float64 holds a whole number."""
-    return int(given) if isinstance(given, (float, np.integer)) and given == given // 1 else given
-
-
 @_metric(_ITEMS, ids=None, empty="error", return_per_item=False)
 def margin(predictions: Any, references: Any, **settings: Any) -> Flat:
     """Margins: `mean_margin`, `mean_danger`, three quantiles, `pass_rate`, `tie_rate`, `n`.
@@ -108,9 +103,8 @@ def rank(predictions: Any, references: Any, **settings: Any) -> Flat:
         raise InputError(f"hits must be a list of depths such as [1, 5], got {hits!r}")
     flat = margins.rank_stats(found, hits=hits, n_skipped=items.n_skipped).to_dict()
     del flat["n"]  # crucible_margin has it, and the two are combined
-    names = ("ranks", "ranks_realistic", "ranks_pessimistic")
-    ranked = (found.strict, found.realistic, found.pessimistic)
-    return _finished(flat, settings, dict(zip(names, ranked, strict=True)))
+    names = {"ranks": "strict", "ranks_realistic": "realistic", "ranks_pessimistic": "pessimistic"}
+    return _finished(flat, settings, {key: getattr(found, name) for key, name in names.items()})
 
 
 @_metric(
@@ -227,7 +221,9 @@ def exposure(data: Any, sizes: Any, ratios: Any, **settings: Any) -> Flat:
         what = f"there are {len(counts)} sizes and {len(shares)} ratios"
         hint = "give one of each for every pool"
         raise InputError(f"{len(names)} pools are named, but {what}; {hint}")
-    pools = list(map(Pool, map(str, names), map(_size, counts), shares))
+    whole = (float, np.integer)  # whole numbers that a float64 holds are sizes, too
+    sizes = [int(n) if isinstance(n, whole) and n == n // 1 else n for n in counts]
+    pools = list(map(Pool, map(str, names), sizes, shares))
     wanted = {name: given(name, value) for name, value in settings.items()}
     found = expected_exposures(**wanted, pools=pools)
     keys = ("expected", "status", "draws", "low", "high")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,7 +15,6 @@ from gmb_hf import stats
 from gmb_hf.crucible import exposure
 from gmb_hf.crucible.margins import HARDEST, TIERS, check_names
 from gmb_hf.crucible.scoreboard import EvalHeader, Scoreboard, TierStats, relative_path
-from gmb_hf.crucible.scores import ItemScores
 from gmb_hf.documents import Record, plain_data
 from gmb_hf.errors import InputError, choose, repeated
 from gmb_hf.files import read_json, write_json
@@ -67,18 +67,16 @@ def paired_tests(
     if tiers is not None and len(tiers) != len(a):
         raise InputError(f"{len(a)} items but {len(tiers)} tiers; give one for each")
     groups = _rows_of_groups(len(a), tiers)
-    sizes = [int(rows.sum()) for rows in groups.values()]
     pairs = [(a[rows], b[rows]) for rows in groups.values()]
     passes = [stats.mcnemar(x > 0, y > 0) for x, y in pairs]
-    shifts = [
-        stats.paired_permutation(x, y, permutations=permutations, seed=seed) for x, y in pairs
-    ]
+    flips = partial(stats.paired_permutation, permutations=permutations, seed=seed)
+    shifts = [flips(x, y) for x, y in pairs]
     by_passes, by_margin = (
         [float(p or 0.0) for p in stats.holm([one.p_value for one in tests])]
         for tests in (passes, shifts)
     )
-    cells = zip(groups, sizes, passes, by_passes, shifts, by_margin, strict=True)
-    return [PairedTest(*row) for row in cells]
+    sizes = [len(x) for x, _ in pairs]
+    return list(map(PairedTest, groups, sizes, passes, by_passes, shifts, by_margin))
 
 
 def _rows_of_groups(
@@ -145,10 +143,8 @@ def compare_scoreboards(
 ) -> Comparison:
     """Differences, following - previous.
 
-    Args:
-        previous, following: the scoreboards, the older one first.
-        allow_fingerprint_mismatch: compare different data all the same, for exploration; the
-            result says `comparable: false`.
+    With `allow_fingerprint_mismatch` different data are compared all the same, for exploration; the
+    result says `comparable: false`.
 
     Raises:
         FingerprintMismatchError: the scoreboards are of different data.
@@ -156,8 +152,12 @@ def compare_scoreboards(
     found = mismatches(previous.eval_header, following.eval_header)
     if found and not allow_fingerprint_mismatch:
         raise _not_comparable(found)
-    groups = _groups([previous, following])
-    changes = {name: _differences(*pair) for name, pair in groups.items()}
+    changes: dict[str, dict[str, float | None]] = {}
+    for name, (before, after) in _groups([previous, following]).items():
+        pairs = {key: (getattr(before, key), getattr(after, key)) for key in COMPARED}
+        changes[name] = {
+            key: None if None in two else two[1] - two[0] for key, two in pairs.items()
+        }
     return Comparison(not found, tuple(found), changes.pop(OVERALL), changes)
 
 
@@ -198,10 +198,10 @@ def compare_files(
     permutations: int = 9999,
     seed: int = 0,
 ) -> Comparison:
-    """Compare two scoreboards, the older first, with guardrails and paired tests.
+    """Compare two scoreboards of the frozen set, with guardrails and paired tests.
 
     Args:
-        previous, following: scoreboards of the frozen set.
+        previous, following: the files, the older one first.
         organic: scoreboards of the organic holdout, before and after.
         allow_fingerprint_mismatch: show the numbers of different data all the same.
         permutations, seed: of the permutation tests.
@@ -213,7 +213,12 @@ def compare_files(
     first, second = before.item_scores(previous), after.item_scores(following)
     compared = compare_scoreboards(before, after, allow_fingerprint_mismatch=True)
     found = compared.mismatches
-    notes = [_growth(first, second)] if found and first and second else []
+    notes = []
+    if found and first and second:  # whether the newer set only grew, by the hashes of its items
+        hashes = (sorted(map(bytes.fromhex, scores.item_hashes)) for scores in (first, second))
+        notes.append(f"the newer set was only appended to: all {first.n} older items are in it")
+        if missing := missing_items(*hashes):
+            notes = [f"{missing} of {first.n} older items are gone or were changed"]
     if found and not allow_fingerprint_mismatch:
         raise _not_comparable([*found, *notes])
     tests: list[PairedTest] = []
@@ -263,19 +268,6 @@ def _not_comparable(reasons: Sequence[str]) -> FingerprintMismatchError:
         f"the scoreboards cannot be compared: {'; '.join(reasons)} "
         "(--allow-fingerprint-mismatch shows the numbers all the same)"
     )
-
-
-def _differences(previous: TierStats, following: TierStats) -> dict[str, float | None]:
-    pairs = {name: (getattr(previous, name), getattr(following, name)) for name in COMPARED}
-    return {name: None if None in pair else pair[1] - pair[0] for name, pair in pairs.items()}
-
-
-def _growth(first: ItemScores, second: ItemScores) -> str:
-    """Whether the newer set only grew, by the hashes of its items."""
-    missing = missing_items(*(sorted(map(bytes.fromhex, s.item_hashes)) for s in (first, second)))
-    if missing:
-        return f"{missing} of {first.n} older items are gone or were changed"
-    return f"the newer set was only appended to: all {first.n} older items are in it"
 
 
 # Scoreboards of several training seeds, and of another configuration.
@@ -339,11 +331,12 @@ def aggregate_files(
     kind = cast("stats.IntervalMethod", choose("method", method, ("t", "normal")))
     files = [Path(path) for path in paths]
     other_files = _scoreboards_in(against) if against is not None else []
-    twice = repeated(path.resolve() for path in (*files, *other_files))
+    every = [*files, *other_files]
+    twice = repeated(path.resolve() for path in every)
     if twice is not None:
-        named = [path for path in (*files, *other_files) if path.resolve() == twice]
+        named = [path for path in every if path.resolve() == twice]
         raise InputError(f"{named[1]}: is named twice; one scoreboard is one seed")
-    boards = {path: Scoreboard.read(path) for path in (*files, *other_files)}
+    boards = {path: Scoreboard.read(path) for path in every}
     notes = []
     for path, board in boards.items():
         found = mismatches(boards[files[0]].eval_header, board.eval_header)
@@ -366,8 +359,15 @@ def aggregate_files(
         ]
         if sum(map(len, sides)) < len(boards):
             notes.append("no bootstrap: the item scores behind the scoreboards are not there")
-        else:
-            bootstrap = _bootstrap(sides, draws, seed)
+        else:  # pass rates of `files` less those of the others
+            frame = sides[0][0]
+            first, second = (
+                np.array([table.margin[table.rows_of(frame)] > 0 for table in side], dtype=float)
+                for side in sides
+            )
+            resample = partial(stats.hierarchical_bootstrap, draws=draws, seed=seed)
+            groups = _rows_of_groups(frame.n, frame.tiers).items()
+            bootstrap = {name: resample(first[:, at], second[:, at]) for name, at in groups}
     return Aggregate(
         scoreboards=tuple(files),
         method=kind,
@@ -419,19 +419,4 @@ def _aggregated(
     return {
         name: {metric: one(_known(seeds, metric)) for metric in COMPARED}
         for name, seeds in groups.items()
-    }
-
-
-def _bootstrap(
-    sides: Sequence[Sequence[ItemScores]], draws: int, seed: int
-) -> dict[str, stats.HierarchicalBootstrap]:
-    """Pass rates of the second side less those of the first, by group."""
-    frame = sides[0][0]
-    first, second = (
-        np.array([table.margin[table.rows_of(frame)] > 0 for table in side], dtype=np.float64)
-        for side in sides
-    )
-    return {
-        name: stats.hierarchical_bootstrap(first[:, rows], second[:, rows], draws=draws, seed=seed)
-        for name, rows in _rows_of_groups(frame.n, frame.tiers).items()
     }

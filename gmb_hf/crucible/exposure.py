@@ -65,11 +65,10 @@ class PoolExposure(Record):
 def expected_exposures(
     *, steps: int, batch_size: int, probability: float, pools: Sequence[Pool]
 ) -> list[PoolExposure]:
-    """Exposures per item, pool by pool, all of them: steps x batch x probability x ratio / size.
+    """Exposures per item, pool by pool: steps x batch size x probability x ratio / size.
 
     Args:
-        steps: training steps.
-        batch_size: slots in a batch.
+        steps, batch_size: of the training, and the slots in a batch.
         probability: that a slot is filled from these pools (the spec's p_tier3).
         pools: their ratios must add up to 1.
 
@@ -153,14 +152,10 @@ class Level(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found.
+    """What one check found: its severity, and a sentence with the numbers.
 
-    Attributes:
-        check: its name.
-        level: its severity.
-        message: a sentence with the numbers.
-        value: the number that was checked; None where there is none.
-        threshold: beyond which the check fires; None where there is none.
+    `value` is the number that was checked, `threshold` the one beyond which the check fires; either
+    is None where there is none.
     """
 
     check: str
@@ -225,7 +220,7 @@ def check_organic(
     fires = change < 0 and f_after > f_before
     message = (
         f"organic went from {o_before:.3f} to {o_after:.3f} while frozen went from {f_before:.3f} "
-        f"to {f_after:.3f}" + ("; the frozen set may be learned by heart" if fires else "")
+        f"to {f_after:.3f}{'; the frozen set may be learned by heart' * fires}"
     )
     return Finding(name, Level.WARNING if fires else Level.OK, message, change, 0.0)
 
@@ -252,9 +247,8 @@ def _fall(
     fall = before - after
     # .92 - .90 is above .02 in float64: a fall of exactly the threshold does not fire.
     fires = fall > threshold and not math.isclose(fall, threshold, rel_tol=1e-9)
-    message = f"{what} went from {before:.3f} to {after:.3f}"
-    if fires:
-        message += f", a fall of more than {threshold:g}"
+    more = f", a fall of more than {threshold:g}" if fires else ""
+    message = f"{what} went from {before:.3f} to {after:.3f}{more}"
     return Finding(check, level if fires else Level.OK, message, fall, threshold)
 
 

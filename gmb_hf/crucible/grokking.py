@@ -49,12 +49,7 @@ TIER3_RATE = "crucible_tier3_pass_rate"
 
 
 class EquationBundles(NamedTuple):
-    """Bundles as indices of the rows that they were drawn from.
-
-    Attributes:
-        anchors: int64 [N].
-        candidates: int64 [N, 1 + K], the positive first.
-    """
+    """Anchors [N] and candidates [N, 1 + K], the positive first, as indices of the rows, int64."""
 
     anchors: NDArray[np.int64]
     candidates: NDArray[np.int64]
@@ -203,12 +198,7 @@ def held_out_texts(settings: TaskSettings, data: TaskData) -> list[str]:
 
 
 class RunBundles(NamedTuple):
-    """The bundles of one run, scored by its last checkpoint; a part of `gmb crucible from-runs`.
-
-    Attributes:
-        lines: N bundles as lines of JSONL, with similarities and tiers.
-        tiers: the cutoffs behind these.
-    """
+    """The N bundles of one run, scored by its last checkpoint, with the cutoffs of their tiers."""
 
     lines: list[dict[str, Any]]
     tiers: margins.Tiers
@@ -313,7 +303,7 @@ class MarginCallback(TrainingCallback):
     def _fit(self, place: int, margin: margins.Floats, when: str) -> None:
         corpus = content_hash(map(item_content, self._lines(place)))
         encoder = f"seed_{self._ensemble.seeds[place]}, {when}"
-        tiers = margins.fit_tiers(-margin, encoder=encoder, corpus_hash=corpus, warn=False)
+        tiers = margins.fit_tiers(-margin, encoder=encoder, corpus_hash=corpus)
         self._tiers[place], self._labels[place] = tiers, margins.assign_tiers(tiers, -margin)
 
 
@@ -365,7 +355,7 @@ def score_model(
         config: its `task` says what the model was trained on.
         seed: of the run, which says what was held out.
         out: a folder.
-        sampling: how many bundles, of how many negatives, drawn by which seed.
+        sampling: of the bundles.
 
     Raises:
         InputError: no such model, or one of another vocabulary.
@@ -430,13 +420,11 @@ def _median(values: margins.Floats) -> float | None:
 
 @dataclass(frozen=True)
 class TrackedRuns:
-    """What `from_runs` left.
+    """What `from_runs` left: the log of all runs in the folder, and the files written.
 
     Attributes:
-        log: of all runs in the folder.
-        events: t* of each of them, NaN where there is none, float64 [R].
+        events: t* of each run, NaN where there is none, float64 [R].
         scored: the held-out bundles at the last checkpoint.
-        paths: the files written.
         notes: what a reader must know.
     """
 
@@ -462,7 +450,7 @@ def from_runs(
         config: what to train; its checkpoints are those that are measured.
         seeds: of the runs.
         out: a folder.
-        sampling: how many bundles, of how many negatives, drawn by which seed.
+        sampling: of the bundles.
         device: "auto", "cpu" or "cuda".
         figures: whether to draw the margins.
 
@@ -488,7 +476,15 @@ def from_runs(
     encoder = f"{config.preset}, step {config.training.steps}"
     scored = _write_scored(folder, lines, sampling.seed, encoder, labels)
     log = RunLog.read(folder / "logs")
-    notes = _notes(log, [seed for seed, run in runs.items() if run.tiers.notes])
+    best = zip(log.seeds, log.panel("train_acc").values.max(axis=1), strict=True)
+    late = [seed for seed, accuracy in best if seed is not None and not accuracy >= MEMORISED]
+    empty, notes = [seed for seed, run in runs.items() if run.tiers.notes], []
+    if late:
+        why = "their tiers are those of their last checkpoint and show no progress"
+        notes.append(f"seeds {format_seeds(sorted(late))} never memorised their rows; {why}")
+    if empty:
+        why = "(few bundles, or dangers tie)"
+        notes.append(f"seeds {format_seeds(empty)} have a tier without items {why}")
     try:
         events = find_events(log, design_of(config, log)).step
     except InputError as error:
@@ -499,29 +495,12 @@ def from_runs(
     return TrackedRuns(log, events, scored, (*drawn, *scored.paths, *logs, *cutoffs), tuple(notes))
 
 
-def _notes(log: RunLog, empty: Sequence[int]) -> list[str]:
-    """Seeds that never memorised their rows, and those that have an empty tier."""
-    best = zip(log.seeds, log.panel("train_acc").values.max(axis=1), strict=True)
-    late = [seed for seed, accuracy in best if seed is not None and not accuracy >= MEMORISED]
-    notes = []
-    if late:
-        why = "their tiers are those of their last checkpoint and show no progress"
-        notes.append(f"seeds {format_seeds(sorted(late))} never memorised their rows; {why}")
-    if empty:
-        why = "(few bundles, or dangers tie)"
-        notes.append(f"seeds {format_seeds(empty)} have a tier without items {why}")
-    return notes
-
-
+@style.house_style()
 def margin_curves(log: RunLog, events: margins.Floats) -> Figure:
     """Quantiles of the margins above, pass rates below, each run's t* as a point on its curve.
 
-    Args:
-        log: of `from_runs`.
-        events: t* of each run in steps, NaN where there was none, [R].
-
-    Returns:
-        A figure of 7.2 by 4.8 inches; bold lines are medians over runs, thin lines are runs.
+    The log is one of `from_runs`, `events` are t* of each run in steps, NaN where there was none,
+    [R]. The figure has 7.2 by 4.8 inches; bold lines are medians over runs, thin lines are runs.
     """
     steps = log.panel("train_acc").steps
     names = (Q10, "crucible_margin_median", "crucible_margin_q90", "crucible_pass_rate", "test_acc")
@@ -529,35 +508,34 @@ def margin_curves(log: RunLog, events: margins.Floats) -> Figure:
     # Not as a panel, which refuses a run that has no value: it never memorised.
     tier3 = log.table[TIER3_RATE].to_numpy().reshape(steps.shape)
     found, at = events[np.isfinite(events)], steps == events[:, None]
-    with style.house_style():
-        figure = style.new_figure(7.2, 4.8)
-        top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1.25, 1])
-        top.axhline(0, color=style.MUTED, linewidth=0.7, zorder=0)
-        for axes, label, values, colour, dashes in (
-            (top, "q90", q90, style.GREEN, style.DOTTED),
-            (top, "median", middle, style.ORANGE, style.DASHED),
-            (top, "q10, the hardest tenth", q10, style.BLUE, "solid"),
-            (bottom, "held-out accuracy", accuracy, style.BLACK, style.DOTTED),
-            (bottom, "pass rate, tier3", tier3, style.VERMILION, style.DASHED),
-            (bottom, "pass rate", pass_rate, style.BLUE, "solid"),
-        ):
-            if np.isfinite(values).any():  # the median over runs
-                look: Any = {"color": colour, "linestyle": dashes, "label": label}
-                axes.plot(*median_over_runs(steps, values), linewidth=1.9, zorder=3, **look)
-        top.set_ylabel("margin (difference of cosines)")
-        bottom.set(ylabel="share", ylim=(-0.02, 1.03), xlim=(0, max(int(steps.max()), 1)))
-        style.rate_axis(bottom.yaxis)
-        style.step_axis(bottom, "training step")
-        runs = f"{len(steps):,} run" + ("" if len(steps) == 1 else "s")
-        top.set_title(f"Margins of held-out bundles, {runs}, {len(found):,} with an event")
-        dot: Any = {"markersize": 4, "markeredgewidth": 0, "label": "a run's event t*", "zorder": 4}
-        for axes, values in ((top, q10), (bottom, pass_rate)):
-            style.thin_lines(axes, steps, values, style.BLUE, most=0.45)
-            if at.any():
-                axes.plot(steps[at], values[at], ".", color=style.INK, **dot)
-            if len(found):
-                t_star = float(np.median(found))
-                label = f"median t*, {t_star:,.0f} steps"
-                axes.axvline(t_star, color=style.INK, linewidth=0.9, label=label, zorder=0)
-            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
-        return figure
+    figure = style.new_figure(7.2, 4.8)
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[1.25, 1])
+    top.axhline(0, color=style.MUTED, linewidth=0.7, zorder=0)
+    for axes, label, values, colour, dashes in (
+        (top, "q90", q90, style.GREEN, style.DOTTED),
+        (top, "median", middle, style.ORANGE, style.DASHED),
+        (top, "q10, the hardest tenth", q10, style.BLUE, "solid"),
+        (bottom, "held-out accuracy", accuracy, style.BLACK, style.DOTTED),
+        (bottom, "pass rate, tier3", tier3, style.VERMILION, style.DASHED),
+        (bottom, "pass rate", pass_rate, style.BLUE, "solid"),
+    ):
+        if np.isfinite(values).any():  # the median over runs
+            look: Any = {"color": colour, "linestyle": dashes, "label": label}
+            axes.plot(*median_over_runs(steps, values), linewidth=1.9, zorder=3, **look)
+    top.set_ylabel("margin (difference of cosines)")
+    bottom.set(ylabel="share", ylim=(-0.02, 1.03), xlim=(0, max(int(steps.max()), 1)))
+    style.rate_axis(bottom.yaxis)
+    style.step_axis(bottom, "training step")
+    runs = f"{len(steps):,} run" + ("" if len(steps) == 1 else "s")
+    top.set_title(f"Margins of held-out bundles, {runs}, {len(found):,} with an event")
+    dot: Any = {"markersize": 4, "markeredgewidth": 0, "label": "a run's event t*", "zorder": 4}
+    for axes, values in ((top, q10), (bottom, pass_rate)):
+        style.thin_lines(axes, steps, values, style.BLUE, most=0.45)
+        if at.any():
+            axes.plot(steps[at], values[at], ".", color=style.INK, **dot)
+        if len(found):
+            t_star = float(np.median(found))
+            label = f"median t*, {t_star:,.0f} steps"
+            axes.axvline(t_star, color=style.INK, linewidth=0.9, label=label, zorder=0)
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
+    return figure

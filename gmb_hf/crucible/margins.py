@@ -6,7 +6,6 @@ flat array, and every function here works on that array at once.
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -97,13 +96,10 @@ class Similarities:
         if scored.all():
             return cls(flat, places, index, names)
         names = names or tuple(map(str, range(len(index))))
-        return cls(
-            flat[np.repeat(scored, counts)],
-            np.concatenate([[0], np.cumsum(counts[scored])]),
-            index[scored],
-            tuple(names[number] for number in np.flatnonzero(scored)),
-            int((~scored).sum()),
-        )
+        names = tuple(names[number] for number in np.flatnonzero(scored))
+        begins = np.concatenate([[0], np.cumsum(counts[scored])])
+        left_out = int((~scored).sum())
+        return cls(flat[np.repeat(scored, counts)], begins, index[scored], names, left_out)
 
     @classmethod
     def of_lists(
@@ -133,9 +129,9 @@ class Similarities:
                 values = values.astype(np.float64)
             except OverflowError:
                 raise InputError("a similarity is too large for a number of 64 bits") from None
-        n, indices = len(candidates), len(positive)
-        if n != indices:
-            what = f"{n} items have similarities but {indices} have an index of the positive"
+        n, places = len(candidates), len(positive)
+        if n != places:
+            what = f"{n} items have similarities but {places} have an index of the positive"
             raise InputError(f"{what}; give one for each")
         offsets = np.concatenate([[0], np.cumsum(counts)])
         return cls.of_flat(values, offsets, positive, ids, empty=empty)
@@ -386,10 +382,6 @@ THRESHOLDS = (0.70, 0.90)
 Method = Literal["inverted_cdf", "spec"]
 
 
-class EmptyTierWarning(UserWarning):
-    """A tier has no items, and so no statistics."""
-
-
 class Tiers(Section):
     """Frozen cutoffs."""
 
@@ -416,9 +408,8 @@ class Tiers(Section):
     @property
     def notes(self) -> list[str]:
         """A sentence for each tier that holds no item."""
-        empty = [name for name, count in self.counts.items() if not count]
         why = f"holds none of the {self.n} items (few items, or dangers tie)"
-        return [f"{name} {why}" for name in empty]
+        return [f"{name} {why}" for name, count in self.counts.items() if not count]
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
@@ -437,9 +428,8 @@ def fit_tiers(
     corpus_hash: str,
     thresholds: Sequence[float] = THRESHOLDS,
     method: Method = "inverted_cdf",
-    warn: bool = True,
 ) -> Tiers:
-    """Freeze the cutoffs of a corpus.
+    """Freeze the cutoffs of a corpus; `Tiers.notes` names tiers without items.
 
     Args:
         dangers: danger of each item, [N], N >= 1.
@@ -449,10 +439,6 @@ def fit_tiers(
         method: "inverted_cdf" puts ceil(N t1) items into tier 1, more where dangers tie; "spec"
             takes the element at int(N t) of the sorted dangers, one further up, as the
             reference's algorithm does (its index clipped to the last).
-        warn: whether to warn of tiers without items, which `Tiers.notes` names as well.
-
-    Warns:
-        EmptyTierWarning: a tier holds no item of the corpus.
     """
     values = _checked(dangers)
     if not len(values):
@@ -465,7 +451,7 @@ def fit_tiers(
         n, ranked = len(values), np.sort(values).tolist()
         t1, t2 = (ranked[min(int(n * share), n - 1)] for share in (low, high))
     counts = np.bincount(_codes(values, t1, t2), minlength=3).tolist()
-    fitted = Tiers(
+    return Tiers(
         encoder=encoder,
         corpus_hash=corpus_hash,
         method=method,
@@ -475,20 +461,12 @@ def fit_tiers(
         n=len(values),
         counts=dict(zip(TIERS, counts, strict=True)),
     )
-    for note in fitted.notes if warn else ():
-        warnings.warn(note, EmptyTierWarning, stacklevel=2)
-    return fitted
 
 
 def assign_tiers(
     tiers: Tiers, dangers: ArrayLike, *, encoder: str | None = None
 ) -> NDArray[np.str_]:
-    """The tier of each item by frozen cutoffs, [N]; a danger at a cutoff goes to the easier tier.
-
-    Args:
-        tiers: what `fit_tiers` froze.
-        dangers: danger of each item, [N].
-        encoder: what made these similarities, if it is known.
+    """The tier of each item by its danger [N], [N]; one at a cutoff goes to the easier tier.
 
     Raises:
         InputError: the encoder is another one, or a danger is not finite.
@@ -518,7 +496,7 @@ def check_thresholds(thresholds: Sequence[float]) -> tuple[float, float]:
 
 
 def _codes(values: Floats, t1: float, t2: float) -> Ints:
-    """Place in `TIERS` of each danger; one at a cutoff belongs to the easier tier."""
+    """Place in `TIERS` of each danger."""
     return (values > t1).astype(np.int64) + (values > t2)
 
 

@@ -142,15 +142,8 @@ def calibrated(
             f"organic items have {sizes.min()} to {sizes.max()} negatives, a lineup "
             f"{settings.lineup_size}; more negatives make an item more dangerous"
         )
-    origin = scores.origin
-    about = Calibration(
-        str(path),
-        origin.known_as,
-        origin.content_hash,
-        quantile,
-        scores.n,
-        tuple(notes),
-    )
+    known = (scores.origin.known_as, scores.origin.content_hash)
+    about = Calibration(str(path), *known, quantile, scores.n, tuple(notes))
     return replace(settings, threshold=threshold), about
 
 
@@ -202,10 +195,8 @@ def mine(
     stays out of its lineups. The lineups of a candidate depend on the seed and on its place only.
 
     Args:
-        anchors, positives: unit rows, float64 [C, D].
+        anchors, positives: unit rows of the candidates, whose names are `ids`, float64 [C, D].
         pool: unit rows from which negatives are drawn, float64 [P, D].
-        ids: names of the candidates, C.
-        settings: defaults where None.
 
     Returns:
         Candidates with `min_passes` are accepted; those with fewer that are still of strength low

@@ -5,6 +5,7 @@ Spec: Crucible metrics, "Pareto Analysis".
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import itertools
@@ -77,8 +78,7 @@ def dominance_probability(
     Args:
         frozen: outcome of each frozen item, [N], of the first and of the second configuration.
         organic: outcome of each organic item, [M], of both.
-        draws: how many resamples; items are drawn in pairs.
-        seed: of the resamples.
+        draws, seed: of the resamples; items are drawn in pairs.
     """
     positive_int("draws", draws)
     rng = generator(seed, 0)
@@ -130,13 +130,7 @@ _MARGIN = 0.25
 
 @dataclass(frozen=True)
 class Configuration(Record):
-    """One configuration.
-
-    Attributes:
-        name: its name.
-        frozen_tier3, organic_holdout: its pass rates.
-        on_frontier: whether none dominates it.
-    """
+    """One configuration: its name, its pass rates, and whether none dominates it."""
 
     name: str
     frozen_tier3: float
@@ -218,7 +212,11 @@ def _read_results(path: Path) -> list[dict[str, Any]]:
             raise InputError(f"{path}: is not CSV: {error}") from None
         for row in rows:
             row.pop(None, None)  # cells beyond the last column
-            row.update({key: _cell(key, value) for key, value in row.items()})
+            for key, value in row.items():
+                row[key] = value or None
+                if key in (RETENTION, GENERALIZATION) and value:
+                    with contextlib.suppress(TypeError, ValueError):
+                        row[key] = float(value)
     elif path.suffix == ".jsonl":
         rows = [row for _, row in read_jsonl(path)]
     elif path.suffix == ".json":
@@ -235,52 +233,42 @@ def _read_results(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _cell(key: str, value: Any) -> Any:
-    if key not in (RETENTION, GENERALIZATION) or not value:
-        return value or None
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return value
-
-
+@style.house_style()
 def pareto_plot(configurations: Sequence[Configuration]) -> Figure:
     """A point per configuration; those on the frontier are filled, with a line beyond them."""
     frozen = np.array([one.frozen_tier3 for one in configurations])
     organic = np.array([one.organic_holdout for one in configurations])
     on = np.array([one.on_frontier for one in configurations], dtype=bool)
-    with style.house_style():
-        figure = style.new_figure(5.2, 4.0)
-        axes = figure.subplots()
-        axes.set_xlabel("retention: pass rate on frozen tier3")
-        axes.set_ylabel("generalization: pass rate on the organic holdout")
-        axes.margins(0.12)
-        style.rate_axis(axes.xaxis)
-        style.rate_axis(axes.yaxis)
-        hollow: Any = {"facecolors": "none", "edgecolors": style.MUTED, "label": "dominated"}
-        axes.scatter(frozen[~on], organic[~on], s=22, zorder=2, **hollow)
-        order = np.lexsort((-organic, frozen))
-        order = order[on[order]]
-        x, y = frozen[order], organic[order]
-        axes.scatter(x, y, s=30, color=style.BLUE, label="on the frontier", zorder=3)
-        (left, right), (low, top) = axes.get_xlim(), axes.get_ylim()
-        # What is dominated lies below and to the left of this staircase.
-        stairs = np.concatenate([[left], x, x[-1:]]), np.concatenate([y[:1], y, [low]])
-        axes.step(*stairs, where="pre", color=style.BLUE, linewidth=1.1, alpha=0.5, zorder=1)
-        # Above and to the right of its point a name crosses no line; the last ones need space.
-        axes.set(xlim=(left, right + _MARGIN * (right - left)), ylim=(low, top))
-        # Of many configurations only those on the frontier are named, one for each point.
-        named = configurations
-        if len(configurations) > _MOST_NAMES:
-            named = [one for one in configurations if one.on_frontier][:_MOST_NAMES]
-        points: dict[tuple[float, float], list[Configuration]] = {}
-        for one in named:
-            points.setdefault((one.frozen_tier3, one.organic_holdout), []).append(one)
-        for point, same in points.items():
-            more = f" and {len(same) - 1} more" if len(same) > 1 else ""
-            size, colour = (7, style.INK) if same[0].on_frontier else (6.5, style.MUTED)
-            name = style.shorten(same[0].name, 22) + more
-            look: Any = {"fontsize": size, "color": colour, "path_effects": style.HALO}
-            style.note(axes, name, point, (6, 4), zorder=4, **look)
-        figure.legend(loc="outside upper left", ncols=2)
-        return figure
+    figure = style.new_figure(5.2, 4.0)
+    axes = figure.subplots()
+    axes.set_xlabel("retention: pass rate on frozen tier3")
+    axes.set_ylabel("generalization: pass rate on the organic holdout")
+    axes.margins(0.12)
+    style.rate_axis(axes.xaxis)
+    style.rate_axis(axes.yaxis)
+    hollow: Any = {"facecolors": "none", "edgecolors": style.MUTED, "label": "dominated"}
+    axes.scatter(frozen[~on], organic[~on], s=22, zorder=2, **hollow)
+    order = [place for place in np.lexsort((-organic, frozen)) if on[place]]
+    x, y = frozen[order], organic[order]
+    axes.scatter(x, y, s=30, color=style.BLUE, label="on the frontier", zorder=3)
+    (left, right), (low, top) = axes.get_xlim(), axes.get_ylim()
+    # What is dominated lies below and to the left of this staircase.
+    stairs = np.concatenate([[left], x, x[-1:]]), np.concatenate([y[:1], y, [low]])
+    axes.step(*stairs, where="pre", color=style.BLUE, linewidth=1.1, alpha=0.5, zorder=1)
+    # Above and to the right of its point a name crosses no line; the last ones need space.
+    axes.set(xlim=(left, right + _MARGIN * (right - left)), ylim=(low, top))
+    # Of many configurations only those on the frontier are named, one for each point.
+    named = configurations
+    if len(configurations) > _MOST_NAMES:
+        named = [one for one in configurations if one.on_frontier][:_MOST_NAMES]
+    points: dict[tuple[float, float], list[Configuration]] = {}
+    for one in named:
+        points.setdefault((one.frozen_tier3, one.organic_holdout), []).append(one)
+    for point, same in points.items():
+        more = f" and {len(same) - 1} more" if len(same) > 1 else ""
+        size, colour = (7, style.INK) if same[0].on_frontier else (6.5, style.MUTED)
+        name = style.shorten(same[0].name, 22) + more
+        look: Any = {"fontsize": size, "color": colour, "path_effects": style.HALO}
+        style.note(axes, name, point, (6, 4), zorder=4, **look)
+    figure.legend(loc="outside upper left", ncols=2)
+    return figure

@@ -237,14 +237,10 @@ def scoreboard_of(
     seed: int = SEED,
     checkpoint: str | None = None,
 ) -> Scoreboard:
-    """The scoreboard of scored items, written to `out`.
+    """The scoreboard of what `gmb crucible score` wrote, written to `out` as JSON.
 
-    Args:
-        scores_path: what `gmb crucible score` wrote.
-        out: JSON.
-        version: of the evaluation set.
-        seed: of the evaluation.
-        checkpoint: the model; what made the similarities by default.
+    `version` is of the evaluation set, `checkpoint` the model: what made the similarities by
+    default.
     """
     scores = ItemScores.read(scores_path)
     origin = scores.origin

@@ -105,14 +105,10 @@ class ItemScores:
             n_skipped=similarities.n_skipped,
             identity=identity,
         )
-        return cls(
-            origin,
-            similarities.names(),
-            margins.margins(similarities),
-            margins.ranks(similarities),
-            tuple(item.item_hash for item in items),
-            None if file.tiers is None else tuple(item.tier or "" for item in items),
-        )
+        hashes = tuple(item.item_hash for item in items)
+        tiers = None if file.tiers is None else tuple(item.tier or "" for item in items)
+        found = margins.margins(similarities), margins.ranks(similarities)
+        return cls(origin, similarities.names(), *found, hashes, tiers)
 
     @property
     def n(self) -> int:
@@ -147,12 +143,9 @@ class ItemScores:
         """Write as Parquet, atomically."""
         if Path(path).suffix != ".parquet":
             raise InputError(f"{path}: scores are written as .parquet; give such a name")
-        columns: dict[str, Any] = {
-            "id": list(self.ids),
-            "margin": self.margin,
-            **dict(zip(_RANKS, vars(self.ranks).values(), strict=True)),
-            "item_hash": list(self.item_hashes),
-        }
+        ranked = vars(self.ranks).values()
+        values = [list(self.ids), self.margin, *ranked, list(self.item_hashes)]
+        columns: dict[str, Any] = dict(zip(_TYPES, values, strict=True))
         if self.tiers is not None:
             columns["tier"] = list(self.tiers)
         schema = pa.schema({name: _TYPES.get(name, pa.string()) for name in columns})
@@ -232,7 +225,13 @@ def score_bundles(
     if previous is not None:
         check_only_grown(read_bundles(previous), [one.item_hash for one in file.bundles], path)
     if embeddings is None and encoder is None:
-        _check_similarities(file)
+        for bundle in file.bundles:
+            if bundle.similarities is None and bundle.positive is not None:
+                extra = "" if find_spec("sentence_transformers") else f" (first {_INSTALL})"
+                lacks = f"item {bundle.id!r} has texts and no similarities"
+                hint = f"give --encoder MODEL{extra}, or --embeddings FILE"
+                where = f"{file.path}:{bundle.line}"
+                raise InputError.at(where, "no_similarities", f"{lacks}; {hint}")
         similarities = file.similarities(empty=empty)
     else:
         file.check_texts()
@@ -245,34 +244,19 @@ def score_bundles(
     return ItemScores.of(file, similarities, name or encoder or "unnamed", identity)
 
 
-def _check_similarities(file: BundleFile) -> None:
-    """Refuse texts alone, with what is missing to score them."""
-    for bundle in file.bundles:
-        if bundle.similarities is None and bundle.positive is not None:
-            extra = "" if find_spec("sentence_transformers") else f" (first {_INSTALL})"
-            where = f"{file.path}:{bundle.line}"
-            raise InputError(
-                f"{where}: item {bundle.id!r} has texts and no similarities; give "
-                f"--encoder MODEL{extra}, or --embeddings FILE",
-                code="no_similarities",
-                where=where,
-            )
-
-
 def fit_to_scores(
     scores: ItemScores,
     *,
     thresholds: tuple[float, float] = margins.THRESHOLDS,
     method: str = "inverted_cdf",
 ) -> margins.Tiers:
-    """Tiers of scored items, as `fit_tiers`; `Tiers.notes` name empty tiers, without a warning."""
+    """Tiers of scored items, as `fit_tiers`."""
     return margins.fit_tiers(
         scores.danger,
         encoder=scores.origin.known_as,
         corpus_hash=scores.origin.content_hash,
         thresholds=thresholds,
         method=cast("margins.Method", method),  # which refuses another word
-        warn=False,
     )
 
 
@@ -290,8 +274,7 @@ def assign_to_file(
     """Write bundles with their tiers: the evaluation set that later models are scored on.
 
     Args:
-        tiers: frozen cutoffs.
-        scores: of these bundles, by the encoder that the cutoffs were fitted with.
+        tiers, scores: of one encoder; the scores are those of the bundles.
         bundles: JSONL.
         out: the new JSONL; items without a score are not in it.
 
@@ -324,10 +307,7 @@ _TIMEOUT = 5.0  # seconds for the Hub's first answer
 
 
 class Encoder:
-    """A sentence-transformers model, from the Hub or from a folder.
-
-    Args:
-        name: its name or path.
+    """A sentence-transformers model, by its name on the Hub or the path of a folder.
 
     Raises:
         InputError: sentence-transformers is not installed, there is no such model, or it is not
@@ -378,10 +358,7 @@ def encode_bundles(
 
 
 def _model_source(name: str) -> Source:
-    """The files of a model, in a folder or, at one commit, of the Hub.
-
-    Bare names are of the library's own models first.
-    """
+    """The files of a model, in a folder or of the Hub; bare names are the library's own first."""
     path = Path(os.path.expanduser(name))
     missing = f"encoder {name!r} cannot be found"
     if path.is_file():

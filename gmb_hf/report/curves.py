@@ -22,6 +22,7 @@ from gmb_hf.runs.runlog import RunLog
 _METRICS = {"test_acc": ("train_acc", "accuracy"), "acc_test": ("acc_train", "accuracy")}
 
 
+@style.house_style()
 def grokking_curves(log: RunLog, metric: str, event_step: NDArray[np.float64]) -> Figure:
     """The metric of every run over training, on training and held-out rows, with every t*.
 
@@ -37,35 +38,32 @@ def grokking_curves(log: RunLog, metric: str, event_step: NDArray[np.float64]) -
     steps, test = panel.steps, style.drawable(np.where(panel.present, panel.values, np.nan))
     beside, named = _METRICS.get(metric, ("", metric))
     named, trained = style.shorten(named, 40), beside in log.observables
-    with style.house_style():
-        figure = style.new_figure(7.2, 4.0)
-        top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[4.2, 1])
-        handles = [
-            line_key("held-out rows, median", color=BLUE, linewidth=2.2),
-            line_key("one run", color=MUTED, linewidth=0.6),
-            line_key("its event t*", color=INK, marker=".", linestyle=""),
-        ]
-        if trained:
-            _draw(top, steps, style.drawable(log.panel(beside).values), ORANGE, style.DASHED)
-            key = line_key(
-                "training rows, median", color=ORANGE, linewidth=2.2, linestyle=style.DASHED
-            )
-            handles.insert(0, key)
-        _draw(top, steps, test, BLUE, "solid")
-        at = (steps == event_step[:, None]) & np.isfinite(test)
-        top.plot(steps[at], test[at], ".", color=INK, markersize=3.4, markeredgewidth=0, zorder=4)
-        last = int(steps.max())
-        top.set_xlim(0, last)
-        shown = test[np.isfinite(test)]
-        if len(shown) and shown.min() >= 0 and shown.max() <= 1:
-            top.set_ylim(-0.02, 1.03)
-            style.rate_axis(top.yaxis)
-        top.set_ylabel(named)
-        top.legend(handles=handles, loc="best")
-        count = f"{len(steps):,} run" + ("" if len(steps) == 1 else "s")
-        top.set_title(f"{'Training and held-out' if trained else 'Held-out'} {named} of {count}")
-        _distribution(bottom, event_step[np.isfinite(event_step)], last, len(steps))
-        return figure
+    figure = style.new_figure(7.2, 4.0)
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[4.2, 1])
+    handles = [
+        line_key("held-out rows, median", color=BLUE, linewidth=2.2),
+        line_key("one run", color=MUTED, linewidth=0.6),
+        line_key("its event t*", color=INK, marker=".", linestyle=""),
+    ]
+    if trained:
+        _draw(top, steps, style.drawable(log.panel(beside).values), ORANGE, style.DASHED)
+        key = line_key("training rows, median", color=ORANGE, linewidth=2.2, linestyle=style.DASHED)
+        handles.insert(0, key)
+    _draw(top, steps, test, BLUE, "solid")
+    at = (steps == event_step[:, None]) & np.isfinite(test)
+    top.plot(steps[at], test[at], ".", color=INK, markersize=3.4, markeredgewidth=0, zorder=4)
+    last = int(steps.max())
+    top.set_xlim(0, last)
+    shown = test[np.isfinite(test)]
+    if len(shown) and shown.min() >= 0 and shown.max() <= 1:
+        top.set_ylim(-0.02, 1.03)
+        style.rate_axis(top.yaxis)
+    top.set_ylabel(named)
+    top.legend(handles=handles, loc="best")
+    count = f"{len(steps):,} run" + ("" if len(steps) == 1 else "s")
+    top.set_title(f"{'Training and held-out' if trained else 'Held-out'} {named} of {count}")
+    _distribution(bottom, event_step[np.isfinite(event_step)], last, len(steps))
+    return figure
 
 
 def _draw(
@@ -167,6 +165,7 @@ def align(
     return offsets, aligned
 
 
+@style.house_style()
 def scores_around_event(
     scores: Sequence[tuple[Scores, OperatingPointRecord]],
     *,
@@ -183,31 +182,30 @@ def scores_around_event(
     Returns:
         A figure of at most three panels a row, three horizons to each side of t*.
     """
-    with style.house_style():
-        columns = min(_COLUMNS, max(1, len(scores)))
-        rows = max(1, -(-len(scores) // columns))
-        figure = style.new_figure(0.3 + 2.75 * columns, 0.45 + 1.95 * rows)
-        grid = figure.subplots(rows, columns, squeeze=False)
-        for index, axes in enumerate(grid.flat):
-            if index >= len(scores):
-                axes.set_visible(False)
-                continue
-            _panel(axes, *scores[index], horizon, safe_gap)
-            if index + columns >= len(scores):
-                axes.set_xlabel("steps relative to t*")
-        for axes in grid[:, 0]:
-            axes.set_ylabel("score (higher: riskier)")
-        handles: list[Artist] = [
-            line_key("median run", color=BLUE, linewidth=1.8),
-            Patch(color=_NARROW, label="middle half of runs"),
-            Patch(color=_WIDE, label="5% to 95%"),
-            Patch(color=_HORIZON, label="horizon"),
-            line_key("threshold", color=VERMILION, linestyle=style.LONG_DASHED),
-        ]
-        if safe_gap is not None:
-            handles.append(line_key("end of the safe zone", color=MUTED, linestyle=(0, (1, 1.4))))
-        figure.legend(handles=handles, loc="outside upper left", ncols=2 * columns)
-        return figure
+    columns = min(_COLUMNS, max(1, len(scores)))
+    rows = max(1, -(-len(scores) // columns))
+    figure = style.new_figure(0.3 + 2.75 * columns, 0.45 + 1.95 * rows)
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for index, axes in enumerate(grid.flat):
+        if index >= len(scores):
+            axes.set_visible(False)
+            continue
+        _panel(axes, *scores[index], horizon, safe_gap)
+        if index + columns >= len(scores):
+            axes.set_xlabel("steps relative to t*")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("score (higher: riskier)")
+    handles: list[Artist] = [
+        line_key("median run", color=BLUE, linewidth=1.8),
+        Patch(color=_NARROW, label="middle half of runs"),
+        Patch(color=_WIDE, label="5% to 95%"),
+        Patch(color=_HORIZON, label="horizon"),
+        line_key("threshold", color=VERMILION, linestyle=style.LONG_DASHED),
+    ]
+    if safe_gap is not None:
+        handles.append(line_key("end of the safe zone", color=MUTED, linestyle=(0, (1, 1.4))))
+    figure.legend(handles=handles, loc="outside upper left", ncols=2 * columns)
+    return figure
 
 
 def _panel(

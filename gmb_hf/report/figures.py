@@ -70,6 +70,7 @@ def _floor(item: IndicatorRecord) -> float | None:
     return item.layer_B.fpr_min if certificate is None else certificate.least
 
 
+@style.house_style()
 def fpr_control(
     items: Sequence[IndicatorRecord],
     *,
@@ -88,28 +89,27 @@ def fpr_control(
     Returns:
         A figure with at most 6 panels a row, 9 inches wide from three panels on.
     """
-    with style.house_style():
-        columns = min(_COLUMNS, max(len(items), 1))
-        tall = 1.4 if columns == _COLUMNS else 1.9
-        width = 9.0 if columns >= 3 else 1.2 + 2.8 * columns
-        entries = _fpr_keys(items, cap)
-        across = 6 if columns >= 3 else 2 * columns
-        head = 0.5 + 0.17 * (-(-len(entries) // across) - 1)
-        figure, panels = style.panel_grid(
-            len(items), columns, width=width, panel_height=tall, head=head
-        )
-        curves = [_curve(item) for item in items]
-        targets = np.unique(np.concatenate(curves)[:, 0])
-        _scale(panels[0], targets)
-        for axes, item in zip(panels, items, strict=True):
-            _background(axes, curves, targets, eps, cap)
-            _highlight(axes, item)
-        label = "target false positive rate (share of negative windows)"
-        figure.supxlabel(label, fontsize=8.5, y=0.005)
-        figure.supylabel(f"achieved on {measured_on}", fontsize=8.5, x=0.005)
-        place: Any = {"loc": "upper left", "bbox_to_anchor": (0.06, 1.0)}
-        figure.legend(handles=entries, ncols=across, columnspacing=1.4, **place)
-        return figure
+    columns = min(_COLUMNS, max(len(items), 1))
+    tall = 1.4 if columns == _COLUMNS else 1.9
+    width = 9.0 if columns >= 3 else 1.2 + 2.8 * columns
+    entries = _fpr_keys(items, cap)
+    across = 6 if columns >= 3 else 2 * columns
+    head = 0.5 + 0.17 * (-(-len(entries) // across) - 1)
+    figure, panels = style.panel_grid(
+        len(items), columns, width=width, panel_height=tall, head=head
+    )
+    curves = [_curve(item) for item in items]
+    targets = np.unique(np.concatenate(curves)[:, 0])
+    _scale(panels[0], targets)
+    for axes, item in zip(panels, items, strict=True):
+        _background(axes, curves, targets, eps, cap)
+        _highlight(axes, item)
+    label = "target false positive rate (share of negative windows)"
+    figure.supxlabel(label, fontsize=8.5, y=0.005)
+    figure.supylabel(f"achieved on {measured_on}", fontsize=8.5, x=0.005)
+    place: Any = {"loc": "upper left", "bbox_to_anchor": (0.06, 1.0)}
+    figure.legend(handles=entries, ncols=across, columnspacing=1.4, **place)
+    return figure
 
 
 def _scale(axes: Axes, targets: NDArray[np.float64]) -> None:
@@ -210,6 +210,7 @@ _ROW = 0.3
 _BARS = 40
 
 
+@style.house_style()
 def lead_time_distribution(
     items: Sequence[IndicatorRecord],
     *,
@@ -230,51 +231,50 @@ def lead_time_distribution(
         target: the target false positive rate of the alarms.
         cadence: steps between checkpoints; bars are a multiple of it wide.
     """
-    with style.house_style():
-        head, foot, left, right, width = 0.42, 0.5, 1.75, 1.35, 7.2
-        height = head + foot + _ROW * max(1, len(items))
-        figure = Figure(figsize=(width, height))
-        across, tall = (width - left - right) / width, (height - head - foot) / height
-        axes = figure.add_axes((left / width, foot / height, across, tall))
-        # Leads are multiples of the cadence: a bar is centred on each, or on every few.
-        unit = cadence or 1
-        bar = unit * max(1, horizon // (unit * _BARS))
-        edges = np.concatenate([[0.0], np.arange(bar / 2, horizon + bar, bar)])
-        points = [item.layer_C.at(target) for item in items]
-        shares = [
-            np.histogram(point.x_lead_times, bins=edges)[0] / max(1, point.x_n_events or 0)
-            for point in points
-        ]
-        tallest = max((float(share.max(initial=0.0)) for share in shares), default=0.0) or 1.0
-        for index, (item, point, share) in enumerate(zip(items, points, shares, strict=True)):
-            base = len(items) - 1 - index
-            if index % 2 == 0:
-                axes.axhspan(base - 0.04, base + 0.96, color=FAINT, linewidth=0, zorder=0)
-            _lead_row(axes, base, item, point, share / tallest, bar)
-        axes.set_ylim(-0.08, len(items))
-        axes.set_xlim(horizon + bar, 0)
-        axes.spines["left"].set_visible(False)
-        axes.set_yticks([])
-        axes.axvline(lead_time_target, color=GREEN, linewidth=1.1, linestyle=style.LONG_DASHED)
-        axes.axvline(horizon, color=MUTED, linewidth=0.9, linestyle=(0, (1, 1.4)))
-        style.step_axis(axes, "lead time: steps from the first alarm to t*")
-        present = {group_of(item) for item in items}
-        handles: list[Artist] = [
-            Patch(color=colour, label=words)
-            for group, (colour, words) in _GROUP_KEYS.items()
-            if group in present
-        ]
-        handles += [
-            line_key("median", color=INK, linewidth=1.8),
-            line_key("lead target", color=GREEN, linestyle=style.LONG_DASHED),
-            line_key("horizon", color=MUTED, linestyle=(0, (1, 1.4))),
-        ]
-        place: Any = {"loc": "upper left", "bbox_to_anchor": (0.0, 1.0)}
-        figure.legend(handles=handles, ncols=6, columnspacing=1.2, handlelength=1.6, **place)
-        above = f"events warned of\nat a budget of {rate_text(target)}"
-        look: Any = {"transform": axes.transAxes, "va": "bottom", "fontsize": 6.8}
-        axes.text(1.02, 1.0, above, color=MUTED, **look)
-        return figure
+    head, foot, left, right, width = 0.42, 0.5, 1.75, 1.35, 7.2
+    height = head + foot + _ROW * max(1, len(items))
+    figure = Figure(figsize=(width, height))
+    across, tall = (width - left - right) / width, (height - head - foot) / height
+    axes = figure.add_axes((left / width, foot / height, across, tall))
+    # Leads are multiples of the cadence: a bar is centred on each, or on every few.
+    unit = cadence or 1
+    bar = unit * max(1, horizon // (unit * _BARS))
+    edges = np.concatenate([[0.0], np.arange(bar / 2, horizon + bar, bar)])
+    points = [item.layer_C.at(target) for item in items]
+    shares = [
+        np.histogram(point.x_lead_times, bins=edges)[0] / max(1, point.x_n_events or 0)
+        for point in points
+    ]
+    tallest = max((float(share.max(initial=0.0)) for share in shares), default=0.0) or 1.0
+    for index, (item, point, share) in enumerate(zip(items, points, shares, strict=True)):
+        base = len(items) - 1 - index
+        if index % 2 == 0:
+            axes.axhspan(base - 0.04, base + 0.96, color=FAINT, linewidth=0, zorder=0)
+        _lead_row(axes, base, item, point, share / tallest, bar)
+    axes.set_ylim(-0.08, len(items))
+    axes.set_xlim(horizon + bar, 0)
+    axes.spines["left"].set_visible(False)
+    axes.set_yticks([])
+    axes.axvline(lead_time_target, color=GREEN, linewidth=1.1, linestyle=style.LONG_DASHED)
+    axes.axvline(horizon, color=MUTED, linewidth=0.9, linestyle=(0, (1, 1.4)))
+    style.step_axis(axes, "lead time: steps from the first alarm to t*")
+    present = {group_of(item) for item in items}
+    handles: list[Artist] = [
+        Patch(color=colour, label=words)
+        for group, (colour, words) in _GROUP_KEYS.items()
+        if group in present
+    ]
+    handles += [
+        line_key("median", color=INK, linewidth=1.8),
+        line_key("lead target", color=GREEN, linestyle=style.LONG_DASHED),
+        line_key("horizon", color=MUTED, linestyle=(0, (1, 1.4))),
+    ]
+    place: Any = {"loc": "upper left", "bbox_to_anchor": (0.0, 1.0)}
+    figure.legend(handles=handles, ncols=6, columnspacing=1.2, handlelength=1.6, **place)
+    above = f"events warned of\nat a budget of {rate_text(target)}"
+    look: Any = {"transform": axes.transAxes, "va": "bottom", "fontsize": 6.8}
+    axes.text(1.02, 1.0, above, color=MUTED, **look)
+    return figure
 
 
 def _lead_row(
@@ -311,6 +311,7 @@ _NULL_MARKERS = ((">", 3.8), ("D", 3.6), ("s", 3.6), ("^", 3.8))
 """Of the chance nulls in their order, each with its size in the legend."""
 
 
+@style.house_style()
 def label_summary(found: Answer, *, subtitle: str, cap: float, coverage_min: float) -> Figure:
     """Label, false alarms against their budget, and coverage against chance, for every score.
 
@@ -323,53 +324,52 @@ def label_summary(found: Answer, *, subtitle: str, cap: float, coverage_min: flo
     Returns:
         A figure 9.8 inches wide, and as tall as it takes.
     """
-    with style.house_style():
-        groups = {heading: found.group(name) for name, heading in GROUPS.items()}
-        count = sum(len(members) + 1 for members in groups.values() if members)
-        height = _HEAD + count * _ROW_HEIGHT + _FOOT
-        figure = Figure(figsize=(_WIDTH, height))
-        page = figure.add_axes((0, 0, 1, 1), xlim=(0, _WIDTH), ylim=(0, height))
-        page.set_axis_off()
-        _header(page, height, found.title, subtitle, found.target)
-        panels = [
-            figure.add_axes(
-                (left / _WIDTH, _FOOT / height, width / _WIDTH, count * _ROW_HEIGHT / height),
-                ylim=(count, 0),
-                facecolor="none",
-            )
-            for left, width in ((_FPR, _FPR_WIDTH), (_COVERAGE, _COVERAGE_WIDTH))
-        ]
-        for axes in panels:
-            axes.spines["left"].set_visible(False)
-            axes.set_yticks([])
-            axes.tick_params(labelsize=6.8, length=2.5, pad=2)
-        _fpr_axis(panels[0], found.target, cap)
-        _coverage_axis(panels[1], coverage_min)
-        line = 0
-        for heading, members in groups.items():
-            if not members:
-                continue
-            # The reference lines of the panels must not run through a heading.
-            for axes in panels:
-                axes.axhspan(line, line + 1, color=_WHITE, linewidth=0, zorder=2)
-            y = _baseline(height, line) - 0.02
-            page.text(_NAME, y, heading, fontsize=8, weight="bold", va="center")
-            for index, item in enumerate(members):
-                line += 1
-                _text(page, _baseline(height, line), item, found.target, shade=index % 2 == 0)
-                _draw_false_alarms(panels[0], line + 0.5, item, found.target)
-                _draw_coverage(panels[1], line + 0.5, item.point(found.target))
-            line += 1
-        figure.legend(
-            handles=_summary_keys(),
-            loc="lower left",
-            ncols=7,
-            bbox_to_anchor=(0.006, 0.0),
-            fontsize=6.8,
-            columnspacing=1.1,
-            handletextpad=0.5,
+    groups = {heading: found.group(name) for name, heading in GROUPS.items()}
+    count = sum(len(members) + 1 for members in groups.values() if members)
+    height = _HEAD + count * _ROW_HEIGHT + _FOOT
+    figure = Figure(figsize=(_WIDTH, height))
+    page = figure.add_axes((0, 0, 1, 1), xlim=(0, _WIDTH), ylim=(0, height))
+    page.set_axis_off()
+    _header(page, height, found.title, subtitle, found.target)
+    panels = [
+        figure.add_axes(
+            (left / _WIDTH, _FOOT / height, width / _WIDTH, count * _ROW_HEIGHT / height),
+            ylim=(count, 0),
+            facecolor="none",
         )
-        return figure
+        for left, width in ((_FPR, _FPR_WIDTH), (_COVERAGE, _COVERAGE_WIDTH))
+    ]
+    for axes in panels:
+        axes.spines["left"].set_visible(False)
+        axes.set_yticks([])
+        axes.tick_params(labelsize=6.8, length=2.5, pad=2)
+    _fpr_axis(panels[0], found.target, cap)
+    _coverage_axis(panels[1], coverage_min)
+    line = 0
+    for heading, members in groups.items():
+        if not members:
+            continue
+        # The reference lines of the panels must not run through a heading.
+        for axes in panels:
+            axes.axhspan(line, line + 1, color=_WHITE, linewidth=0, zorder=2)
+        y = _baseline(height, line) - 0.02
+        page.text(_NAME, y, heading, fontsize=8, weight="bold", va="center")
+        for index, item in enumerate(members):
+            line += 1
+            _text(page, _baseline(height, line), item, found.target, shade=index % 2 == 0)
+            _draw_false_alarms(panels[0], line + 0.5, item, found.target)
+            _draw_coverage(panels[1], line + 0.5, item.point(found.target))
+        line += 1
+    figure.legend(
+        handles=_summary_keys(),
+        loc="lower left",
+        ncols=7,
+        bbox_to_anchor=(0.006, 0.0),
+        fontsize=6.8,
+        columnspacing=1.1,
+        handletextpad=0.5,
+    )
+    return figure
 
 
 def _baseline(height: float, line: int) -> float:

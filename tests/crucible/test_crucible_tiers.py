@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.crucible.margins import TIERS, EmptyTierWarning, Tiers, assign_tiers, fit_tiers
+from gmb_hf.crucible.margins import TIERS, Tiers, assign_tiers, fit_tiers
 from gmb_hf.errors import InputError
 
 ORIGIN = {"encoder": "model", "corpus_hash": "0" * 64}
@@ -34,18 +33,14 @@ def as_published(dangers: list[float], thresholds: tuple[float, float]) -> list[
     st.sampled_from([(0.7, 0.9), (0.5, 1.0), (0.1, 0.11)]),
 )
 def test_method_spec_is_the_published_algorithm(dangers, thresholds):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EmptyTierWarning)
-        tiers = fit_tiers(dangers, method="spec", thresholds=thresholds, **ORIGIN)
+    tiers = fit_tiers(dangers, method="spec", thresholds=thresholds, **ORIGIN)
     assert assign_tiers(tiers, dangers).tolist() == as_published(dangers, thresholds)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 10, 11, 100, 454, 1001, 3786])
 def test_distinct_dangers_put_ceil_n_t_items_below_each_cutoff(n):
     dangers = np.random.default_rng(n).permutation(n) / n
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EmptyTierWarning)
-        counts = fit_tiers(dangers, **ORIGIN).counts
+    counts = fit_tiers(dangers, **ORIGIN).counts
     easy = math.ceil(n * Fraction(7, 10))
     robust = math.ceil(n * Fraction(9, 10)) - easy
     assert list(counts.values()) == [easy, robust, n - easy - robust]
@@ -56,14 +51,14 @@ def test_ten_items_by_both_methods():
     tiers = fit_tiers(dangers, **ORIGIN)
     assert (tiers.t1_cutoff, tiers.t2_cutoff) == (0.6, 0.8)
     assert tiers.counts == {"tier1_easy": 7, "tier2_robust": 2, "tier3_adversarial": 1}
-    with pytest.warns(EmptyTierWarning, match="tier3_adversarial holds none of the 10 items"):
-        published = fit_tiers(dangers, method="spec", **ORIGIN)
+    published = fit_tiers(dangers, method="spec", **ORIGIN)
+    assert published.notes[0].startswith("tier3_adversarial holds none of the 10 items")
     assert (published.t1_cutoff, published.t2_cutoff) == (0.7, 0.9)
 
 
 def test_a_tie_at_a_cutoff_goes_to_the_easier_tier():
-    with pytest.warns(EmptyTierWarning, match="tier2_robust holds none"):
-        tiers = fit_tiers([0.0] * 9 + [1.0], **ORIGIN)
+    tiers = fit_tiers([0.0] * 9 + [1.0], **ORIGIN)
+    assert tiers.notes[0].startswith("tier2_robust holds none")
     assert tiers.counts == {"tier1_easy": 9, "tier2_robust": 0, "tier3_adversarial": 1}
 
 
