@@ -79,13 +79,10 @@ _DEFAULT_TARGET = 0.05
 
 @dataclass(frozen=True)
 class Answer:
-    """What came out.
+    """What came out: every indicator by group, then label, then coverage.
 
-    Attributes:
-        ranked: every indicator by group, then label, then coverage.
-        target: the primary operating point.
-        n_runs: how many runs were judged.
-        locked: whether by a lock.
+    `target` is the primary operating point, `n_runs` how many runs were judged, `locked` whether by
+    a lock.
     """
 
     ranked: tuple[IndicatorRecord, ...]
@@ -223,7 +220,6 @@ def _best(eligible: Sequence[IndicatorRecord], target: float) -> str:
     lead, by_chance, several = point.lead_time_median, point.by_chance, len(eligible) > 1
     who = f"the best, {best.name}," if several else f"it ({best.name})"
     ahead = "" if lead is None else f", {lead:,.0f} steps ahead in the median"
-    chance = (
-        "" if by_chance is None else f", where chance at the same cost warns of {by_chance:.0%}"
-    )
+    chance = ", where chance at the same cost warns of "
+    chance = "" if by_chance is None else f"{chance}{by_chance:.0%}"
     return f"; {who} warned of {point.coverage:.0%} of events{ahead}{chance}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,9 @@ Value = str | float | None
 
 QUANTITIES = ("label", "AUC", "FPR", "coverage", "p")
 _FINGERPRINTED = ("judged data", "preregistration")
+_STATEMENTS = """
+event.type event.t_event_by_seed boundary.task boundary.model boundary.seeds_eval x_protocol
+"""
 _SHOWN = 16  # characters of a fingerprint
 
 
@@ -95,8 +98,8 @@ def compare(a: Results, b: Results) -> Comparison:
     """Put two evaluations side by side."""
     target = primary_target(a)
     named = {item.name: item for item in b.indicators}
-    pairs = [_pair(item, named.pop(item.name, None), target) for item in a.indicators]
-    pairs += [_pair(None, item, target) for item in named.values()]
+    pairs = [_pair(item.name, item, named.pop(item.name, None), target) for item in a.indicators]
+    pairs += [_pair(name, None, item, target) for name, item in named.items()]
     differences, unknown = [], []
     for what in _FINGERPRINTED:
         first, second = _fingerprints(a, b, what)
@@ -106,26 +109,13 @@ def compare(a: Results, b: Results) -> Comparison:
             unknown.append(f"{' and '.join(silent)} {verb} no fingerprint of the {what}")
         elif first and second and first != second:
             differences.append(f"{what} ({first[:_SHOWN]} and {second[:_SHOWN]})")
-    if unknown:
-        differences += _different_statements(a, b)
+    if unknown:  # what such files say about their runs; what is left open is not compared
+        for field in _STATEMENTS.split():
+            one, other = follow(a, field), follow(b, field)
+            differences += [field] if one and other and one != other else []
     pairs.sort(key=lambda pair: not pair.changed)
     exploratory = tuple(name for name, results in (("A", a), ("B", b)) if not results.locked)
     return Comparison(target, tuple(differences), tuple(unknown), tuple(pairs), exploratory)
-
-
-def _different_statements(a: Results, b: Results) -> Iterator[str]:
-    """What files without fingerprints say about their runs; what is left open is not compared."""
-    for field in (
-        "event.type",
-        "event.t_event_by_seed",
-        "boundary.task",
-        "boundary.model",
-        "boundary.seeds_eval",
-        "x_protocol",
-    ):
-        first, second = follow(a, field), follow(b, field)
-        if first and second and first != second:
-            yield field
 
 
 def _fingerprints(a: Results, b: Results, what: str) -> tuple[str | None, str | None]:
@@ -141,14 +131,12 @@ def _design(prereg: Mapping[str, Any]) -> str:
     return canonical_hash({key: value for key, value in prereg.items() if key != "meta"})
 
 
-def _pair(a: IndicatorRecord | None, b: IndicatorRecord | None, target: float) -> IndicatorPair:
+def _pair(
+    name: str, a: IndicatorRecord | None, b: IndicatorRecord | None, target: float
+) -> IndicatorPair:
     first, second = _values(a, target), _values(b, target)
-    present = a or b
-    return IndicatorPair(
-        name="" if present is None else present.name,
-        only_in="B" if a is None else "A" if b is None else None,
-        values={name: Pair(first[name], second[name]) for name in QUANTITIES},
-    )
+    only_in = "B" if a is None else "A" if b is None else None
+    return IndicatorPair(name, only_in, {key: Pair(first[key], second[key]) for key in QUANTITIES})
 
 
 def _values(item: IndicatorRecord | None, target: float) -> dict[str, Value]:
@@ -214,35 +202,23 @@ def shown(name: str, value: Value) -> str:
 
 def _markdown(comparison: Comparison, a: str, b: str) -> str:
     columns = [Column("indicator", str, "l"), Column("label", str, "l")]
-    columns += [Column(_head(name, comparison.target), str) for name in QUANTITIES[1:]]
+    at = f" at {comparison.target:g}"
+    columns += [Column(name + at * (name != "AUC"), str) for name in QUANTITIES[1:]]
     rows = []
     for item in comparison.indicators:
-        only = f" (only in {item.only_in})" if item.only_in else ""
-        pairs = (_both(name, pair, item.only_in) for name, pair in item.values.items())
-        rows.append((f"{escape.markdown(item.name)}{only}", *pairs))
+        cells = [
+            escape.markdown(item.name) + (f" (only in {item.only_in})" if item.only_in else "")
+        ]
+        for name, pair in item.values.items():
+            both = item.only_in is None and pair.changed
+            text = shown(name, pair.b if item.only_in == "B" else pair.a)
+            cells.append(f"{text} → **{shown(name, pair.b)}**" if both else text)
+        rows.append(cells)
     head, rule, *body = Table(columns, rows).md().splitlines()
-    lines = [
-        f"A is {escape.markdown(a)}, B is {escape.markdown(b)}.",
-        "",
-        f"{escape.markdown(verdict(comparison))} {count_changes(comparison)}",
-        "",
-        head,
-        rule.replace(" ", ""),  # as in the first version of this file
-        *body,
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _head(name: str, target: float) -> str:
-    return f"{name} at {target:g}" if name in ("FPR", "coverage", "p") else name
-
-
-def _both(name: str, pair: Pair, only_in: str | None) -> str:
-    if only_in:
-        return shown(name, pair.a if only_in == "A" else pair.b)
-    if not pair.changed:
-        return shown(name, pair.a)
-    return f"{shown(name, pair.a)} → **{shown(name, pair.b)}**"
+    about = f"A is {escape.markdown(a)}, B is {escape.markdown(b)}."
+    said = f"{escape.markdown(verdict(comparison))} {count_changes(comparison)}"
+    # The rule is as in the first version of this file.
+    return "\n".join([about, "", said, "", head, rule.replace(" ", ""), *body]) + "\n"
 
 
 def _csv(comparison: Comparison, a: str, b: str) -> str:
@@ -263,19 +239,13 @@ def _json(comparison: Comparison, a: str, b: str) -> str:
         "comparable": comparison.comparable,
         "differences": list(comparison.differences),
         "unknown": list(comparison.unknown),
-        "indicators": [
-            {
-                "name": item.name,
-                "only_in": item.only_in,
-                "changed": item.changed,
-                **{
-                    name: {"a": pair.a, "b": pair.b, "changed": pair.changed}
-                    for name, pair in item.values.items()
-                },
-            }
-            for item in comparison.indicators
-        ],
+        "indicators": [],
     }
+    for item in comparison.indicators:
+        known = {"name": item.name, "only_in": item.only_in, "changed": item.changed}
+        pairs = item.values.items()
+        both = {key: {"a": two.a, "b": two.b, "changed": two.changed} for key, two in pairs}
+        content["indicators"].append({**known, **both})
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 

@@ -67,11 +67,7 @@ def grokking_curves(log: RunLog, metric: str, event_step: NDArray[np.float64]) -
 
 
 def _draw(
-    axes: Axes,
-    steps: NDArray[np.int64],
-    values: NDArray[np.float64],
-    colour: str,
-    dashes: style.Dashes,
+    axes: Axes, steps: NDArray[np.int64], values: NDArray[np.float64], colour: str, dashes: Any
 ) -> None:
     """A thin line for each run, and their median."""
     style.thin_lines(axes, steps, values, colour)
@@ -96,17 +92,10 @@ def _distribution(axes: Axes, events: NDArray[np.float64], last: int, n_runs: in
     median = float(np.median(events))
     axes.axvline(median, color=INK, linewidth=1.1)
     right = median > 0.6 * last
-    note(
-        axes,
-        f"{len(events):,} of {n_runs:,} runs have an event; median t* = {median:,.0f} steps",
-        (median, 1),
-        (-5 if right else 5, -2),
-        xycoords=("data", "axes fraction"),
-        ha="right" if right else "left",
-        va="top",
-        fontsize=7.5,
-        color=INK,
-    )
+    text = f"{len(events):,} of {n_runs:,} runs have an event; median t* = {median:,.0f} steps"
+    look: Any = {"xycoords": ("data", "axes fraction"), "va": "top", "fontsize": 7.5, "color": INK}
+    side, shift = ("right", -5) if right else ("left", 5)
+    note(axes, text, (median, 1), (shift, -2), ha=side, **look)
 
 
 def median_over_runs(
@@ -233,18 +222,9 @@ def _panel(
     axes.set_ylim(*_limits(bands, [tau] if np.isfinite(tau) else []))
     if np.isfinite(tau):
         axes.axhline(tau, color=VERMILION, linewidth=1.2, linestyle=style.LONG_DASHED, zorder=4)
-        note(
-            axes,
-            f"alarm at {rate_text(point.fpr)}",
-            (0.015, tau),
-            (0, 2),
-            xycoords=("axes fraction", "data"),
-            fontsize=6.8,
-            color=VERMILION,
-            va="bottom",
-            zorder=5,
-            path_effects=style.HALO,
-        )
+        look: Any = {"xycoords": ("axes fraction", "data"), "fontsize": 6.8, "va": "bottom"}
+        look |= {"color": VERMILION, "zorder": 5, "path_effects": style.HALO}
+        note(axes, f"alarm at {rate_text(point.fpr)}", (0.015, tau), (0, 2), **look)
     axes.set_xlim(offsets[0], offsets[-1])
     style.step_axis(axes, "", ticks=4)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -95,14 +96,25 @@ def fpr_control(
     entries = _fpr_keys(items, cap)
     across = 6 if columns >= 3 else 2 * columns
     head = 0.5 + 0.17 * (-(-len(entries) // across) - 1)
-    figure, panels = style.panel_grid(
-        len(items), columns, width=width, panel_height=tall, head=head
-    )
+    size: Any = {"width": width, "panel_height": tall, "head": head}
+    figure, panels = style.panel_grid(len(items), columns, **size)
     curves = [_curve(item) for item in items]
     targets = np.unique(np.concatenate(curves)[:, 0])
-    _scale(panels[0], targets)
+    # The panels share both axes, and setting one anew would set all.
+    first, (low, high) = panels[0], (float(targets.min()) / 1.8, float(targets.max()) * 1.8)
+    first.set(xscale="log", yscale="log", xlim=(low, high), ylim=(_LOWEST / 1.5, 1.15))
+    first.minorticks_off()
+    first.set_xticks(targets, [rate_text(value) for value in targets])
+    ticks = [_LOWEST, 0.01, 0.05, 0.2, 1.0]
+    first.set_yticks(ticks, [f"≤{rate_text(_LOWEST)}", *(rate_text(value) for value in ticks[1:])])
+    line = np.geomspace(low, high, 60)
+    slack = np.minimum(eps, line / 2) if cap else np.full_like(line, eps)
+    bottom = np.full_like(line, _LOWEST / 2) if cap else np.maximum(line - slack, _LOWEST / 2)
     for axes, item in zip(panels, items, strict=True):
-        _background(axes, curves, targets, eps, cap)
+        axes.fill_between(line, bottom, line + slack, color=_KEPT, linewidth=0, zorder=0)
+        axes.plot(line, line, color=MUTED, linewidth=0.8, linestyle=style.DOTTED, zorder=1)
+        others = LineCollection(curves, colors=RULE, linewidths=0.6, zorder=1)
+        axes.add_collection(others, autolim=False)
         _highlight(axes, item)
     label = "target false positive rate (share of negative windows)"
     figure.supxlabel(label, fontsize=8.5, y=0.005)
@@ -110,34 +122,6 @@ def fpr_control(
     place: Any = {"loc": "upper left", "bbox_to_anchor": (0.06, 1.0)}
     figure.legend(handles=entries, ncols=across, columnspacing=1.4, **place)
     return figure
-
-
-def _scale(axes: Axes, targets: NDArray[np.float64]) -> None:
-    """Both axes of all panels: they share them, and setting one anew would set all."""
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlim(float(targets.min()) / 1.8, float(targets.max()) * 1.8)
-    axes.set_ylim(_LOWEST / 1.5, 1.15)
-    axes.minorticks_off()
-    axes.set_xticks(targets, [rate_text(value) for value in targets])
-    ticks = [_LOWEST, 0.01, 0.05, 0.2, 1.0]
-    axes.set_yticks(ticks, [f"≤{rate_text(_LOWEST)}", *(rate_text(value) for value in ticks[1:])])
-
-
-def _background(
-    axes: Axes,
-    curves: Sequence[NDArray[np.float64]],
-    targets: NDArray[np.float64],
-    eps: float,
-    cap: bool,
-) -> None:
-    line = np.geomspace(float(targets.min()) / 1.8, float(targets.max()) * 1.8, 60)
-    slack = np.minimum(eps, line / 2) if cap else np.full_like(line, eps)
-    bottom = np.full_like(line, _LOWEST / 2) if cap else np.maximum(line - slack, _LOWEST / 2)
-    axes.fill_between(line, bottom, line + slack, color=_KEPT, linewidth=0, zorder=0)
-    axes.plot(line, line, color=MUTED, linewidth=0.8, linestyle=style.DOTTED, zorder=1)
-    others = LineCollection(curves, colors=RULE, linewidths=0.6, zorder=1)
-    axes.add_collection(others, autolim=False)
 
 
 def _highlight(axes: Axes, item: IndicatorRecord) -> None:
@@ -159,17 +143,10 @@ def _highlight(axes: Axes, item: IndicatorRecord) -> None:
     if floor is not None:
         level, above = max(floor, _LOWEST), floor < 0.5
         axes.axhline(level, color=VERMILION, linewidth=1.3, linestyle=style.LONG_DASHED, zorder=2)
-        note(
-            axes,
-            f"floor {rate_text(round(floor, 3))}",
-            (0.03, level),
-            (0, 2 if above else -2),
-            xycoords=("axes fraction", "data"),
-            va="bottom" if above else "top",
-            fontsize=6.5,
-            color=VERMILION,
-            weight="bold",
-        )
+        where, shift = ("bottom", 2) if above else ("top", -2)
+        look: Any = {"xycoords": ("axes fraction", "data"), "fontsize": 6.5, "weight": "bold"}
+        text = f"floor {rate_text(round(floor, 3))}"
+        note(axes, text, (0.03, level), (0, shift), va=where, color=VERMILION, **look)
     axes.set_title(shorten(item.name, 22), fontsize=6.5, pad=3)
 
 
@@ -246,11 +223,22 @@ def lead_time_distribution(
         for point in points
     ]
     tallest = max((float(share.max(initial=0.0)) for share in shares), default=0.0) or 1.0
+    beside = axes.get_yaxis_transform()
     for index, (item, point, share) in enumerate(zip(items, points, shares, strict=True)):
         base = len(items) - 1 - index
         if index % 2 == 0:
             axes.axhspan(base - 0.04, base + 0.96, color=FAINT, linewidth=0, zorder=0)
-        _lead_row(axes, base, item, point, share / tallest, bar)
+        colour, centres = _GROUP_KEYS[group_of(item)][0], np.arange(len(share)) * bar
+        look: Any = {"width": 0.86 * bar, "color": colour, "linewidth": 0, "zorder": 2}
+        axes.bar(centres, 0.84 * (share / tallest), bottom=base, **look)
+        leads, n_events = point.x_lead_times, point.x_n_events or 0
+        if leads:
+            median = float(np.median(leads))
+            axes.plot([median, median], [base, base + 0.88], color=INK, linewidth=1.8, zorder=3)
+        text = partial(axes.text, y=base + 0.4, transform=beside, va="center")
+        text(-0.015, s=shorten(item.name, 27), ha="right", fontsize=7)
+        text(1.02, s=f"{len(leads) / max(1, n_events):.0%}", fontsize=7, weight="bold")
+        text(1.12, s=f"{len(leads):,} of {n_events:,}", fontsize=6.8, color=MUTED)
     axes.set_ylim(-0.08, len(items))
     axes.set_xlim(horizon + bar, 0)
     axes.spines["left"].set_visible(False)
@@ -272,32 +260,8 @@ def lead_time_distribution(
     place: Any = {"loc": "upper left", "bbox_to_anchor": (0.0, 1.0)}
     figure.legend(handles=handles, ncols=6, columnspacing=1.2, handlelength=1.6, **place)
     above = f"events warned of\nat a budget of {rate_text(target)}"
-    look: Any = {"transform": axes.transAxes, "va": "bottom", "fontsize": 6.8}
-    axes.text(1.02, 1.0, above, color=MUTED, **look)
+    axes.text(1.02, 1, above, color=MUTED, transform=axes.transAxes, va="bottom", fontsize=6.8)
     return figure
-
-
-def _lead_row(
-    axes: Axes,
-    base: int,
-    item: IndicatorRecord,
-    point: OperatingPointRecord,
-    heights: NDArray[np.float64],
-    bar: int,
-) -> None:
-    centres, colour = np.arange(len(heights)) * bar, _GROUP_KEYS[group_of(item)][0]
-    axes.bar(
-        centres, 0.84 * heights, width=0.86 * bar, bottom=base, color=colour, zorder=2, linewidth=0
-    )
-    leads, n_events = point.x_lead_times, point.x_n_events or 0
-    if leads:
-        median = float(np.median(leads))
-        axes.plot([median, median], [base, base + 0.88], color=INK, linewidth=1.8, zorder=3)
-    look: Any = {"y": base + 0.4, "transform": axes.get_yaxis_transform(), "va": "center"}
-    share, count = f"{len(leads) / max(1, n_events):.0%}", f"{len(leads):,} of {n_events:,}"
-    axes.text(-0.015, s=shorten(item.name, 27), ha="right", fontsize=7, **look)
-    axes.text(1.02, s=share, fontsize=7, weight="bold", **look)
-    axes.text(1.12, s=count, fontsize=6.8, color=MUTED, **look)
 
 
 # The one-page answer: which scores may raise an alarm, at what cost, and why the rest may not.
@@ -343,8 +307,19 @@ def label_summary(found: Answer, *, subtitle: str, cap: float, coverage_min: flo
         axes.spines["left"].set_visible(False)
         axes.set_yticks([])
         axes.tick_params(labelsize=6.8, length=2.5, pad=2)
-    _fpr_axis(panels[0], found.target, cap)
-    _coverage_axis(panels[1], coverage_min)
+    rates, shares = panels
+    rates.set(xscale="log", xlim=(_LOWEST / 1.35, 1.3))
+    rates.minorticks_off()
+    ticks = [found.target, *(tick for tick in (0.2, 1.0) if tick > 2 * found.target)]
+    names = [f"≤{rate_text(_LOWEST)}", *(rate_text(tick) for tick in ticks)]
+    rates.set_xticks([_LOWEST, *ticks], names)
+    rates.axvspan(_LOWEST / 2, cap, color=_KEPT, linewidth=0, zorder=1)
+    rates.axvline(found.target, color=INK, linewidth=0.9, zorder=1.5)
+    shares.set_xlim(-0.02, 1.02)
+    shares.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25%", "50%", "75%", "100%"])
+    for tick in (0.25, 0.5, 0.75):
+        shares.axvline(tick, color=RULE, linewidth=0.5, zorder=1)
+    shares.axvline(coverage_min, color=INK, linewidth=0.9, linestyle=style.DASHED, zorder=1.5)
     line = 0
     for heading, members in groups.items():
         if not members:
@@ -357,18 +332,11 @@ def label_summary(found: Answer, *, subtitle: str, cap: float, coverage_min: flo
         for index, item in enumerate(members):
             line += 1
             _text(page, _baseline(height, line), item, found.target, shade=index % 2 == 0)
-            _draw_false_alarms(panels[0], line + 0.5, item, found.target)
-            _draw_coverage(panels[1], line + 0.5, item.point(found.target))
+            _draw_false_alarms(rates, line + 0.5, item, found.target)
+            _draw_coverage(shares, line + 0.5, item.point(found.target))
         line += 1
-    figure.legend(
-        handles=_summary_keys(),
-        loc="lower left",
-        ncols=7,
-        bbox_to_anchor=(0.006, 0.0),
-        fontsize=6.8,
-        columnspacing=1.1,
-        handletextpad=0.5,
-    )
+    place: Any = {"loc": "lower left", "bbox_to_anchor": (0.006, 0.0), "fontsize": 6.8}
+    figure.legend(handles=_summary_keys(), ncols=7, columnspacing=1.1, handletextpad=0.5, **place)
     return figure
 
 
@@ -392,25 +360,6 @@ def _header(page: Axes, height: float, title: str, subtitle: str, target: float)
     ):
         page.text(x, y, text, fontsize=7.3, color=MUTED, ha=where, va="center", linespacing=1.15)
     page.plot([_NAME, _WIDTH - 0.14], [height - _HEAD + 0.06] * 2, color=INK, linewidth=0.9)
-
-
-def _fpr_axis(axes: Axes, target: float, cap: float) -> None:
-    axes.set_xscale("log")
-    axes.set_xlim(_LOWEST / 1.35, 1.3)
-    axes.minorticks_off()
-    ticks = [target, *(tick for tick in (0.2, 1.0) if tick > 2 * target)]
-    names = [f"≤{rate_text(_LOWEST)}", *(rate_text(tick) for tick in ticks)]
-    axes.set_xticks([_LOWEST, *ticks], names)
-    axes.axvspan(_LOWEST / 2, cap, color=_KEPT, linewidth=0, zorder=1)
-    axes.axvline(target, color=INK, linewidth=0.9, zorder=1.5)
-
-
-def _coverage_axis(axes: Axes, minimum: float) -> None:
-    axes.set_xlim(-0.02, 1.02)
-    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25%", "50%", "75%", "100%"])
-    for tick in (0.25, 0.5, 0.75):
-        axes.axvline(tick, color=RULE, linewidth=0.5, zorder=1)
-    axes.axvline(minimum, color=INK, linewidth=0.9, linestyle=style.DASHED, zorder=1.5)
 
 
 def _draw_false_alarms(axes: Axes, y: float, item: IndicatorRecord, target: float) -> None:
@@ -478,26 +427,13 @@ def _text(page: Axes, y: float, item: IndicatorRecord, target: float, *, shade: 
         across: Any = {"xmin": _NAME / _WIDTH, "xmax": 1 - 0.14 / _WIDTH}
         page.axhspan(low, high, color=FAINT, linewidth=0, zorder=0, **across)
     page.text(_NAME + 0.08, y, shorten(shown_name(item), 27), fontsize=7.4, va="center_baseline")
-    page.add_patch(
-        FancyBboxPatch(
-            (_LABEL + 0.04, y - 0.075),
-            _LABEL_WIDTH - 0.08,
-            0.15,
-            linewidth=0,
-            boxstyle="round,pad=0,rounding_size=0.05",
-            facecolor=style.LABEL_COLOURS[item.label],
-        )
-    )
-    page.text(
-        _LABEL + _LABEL_WIDTH / 2,
-        y - 0.005,
-        item.label.replace("_", " "),
-        fontsize=6.2,
-        weight="bold",
-        ha="center",
-        va="center_baseline",
-        color=style.LABEL_INKS.get(item.label, INK),
-    )
+    corner, size = (_LABEL + 0.04, y - 0.075), (_LABEL_WIDTH - 0.08, 0.15)
+    box: Any = {"linewidth": 0, "boxstyle": "round,pad=0,rounding_size=0.05"}
+    colour, ink = style.LABEL_COLOURS[item.label], style.LABEL_INKS.get(item.label, INK)
+    page.add_patch(FancyBboxPatch(corner, *size, facecolor=colour, **box))
+    middle: Any = {"ha": "center", "va": "center_baseline", "fontsize": 6.2, "weight": "bold"}
+    label = item.label.replace("_", " ")
+    page.text(_LABEL + _LABEL_WIDTH / 2, y - 0.005, label, color=ink, **middle)
     right: Any = {"fontsize": 7.2, "ha": "right", "va": "center_baseline"}
     page.text(_LEAD, y, steps(follow(item.point(target), "lead_time_median")), **right)
     page.text(_P + 0.32, y, _p_text(shown_p(item, target)), **right)

@@ -94,7 +94,9 @@ def render_report(
     design, compat = results.design, settings_of(results)
     horizon = follow(design or compat, "horizon")
     done = definition_of_done(results, folder)
-    headline = _headline(found)
+    # The best scores, at least the supported ones.
+    best = sorted(found.subject, key=lambda item: item.label != "SUPPORTED_FOR_ALARM")
+    headline = best[: max(len(found.supported), _HEADLINE_ROWS)]
     environment = Environment(
         loader=PackageLoader("gmb_hf.report", "."),
         undefined=StrictUndefined,
@@ -125,9 +127,7 @@ def render_report(
         ],
         strata=strata_table(found.ranked, found.target),
         failures=[
-            item
-            for item in found.ranked
-            if not item.x_alarm_eligible and group_of(item) != "control"
+            one for one in found.ranked if not one.x_alarm_eligible and group_of(one) != "control"
         ],
         tables=[
             (name.removeprefix("x_").removesuffix("_path"), path)
@@ -140,12 +140,6 @@ def render_report(
         next_command=next_command,
     )
     return _tidy(text)
-
-
-def _headline(found: Answer) -> list[IndicatorRecord]:
-    """The best scores, at least the supported ones."""
-    rows = sorted(found.subject, key=lambda item: item.label != "SUPPORTED_FOR_ALARM")
-    return rows[: max(len(found.supported), _HEADLINE_ROWS)]
 
 
 def _boundary(results: Results, design: Design | None) -> tuple[str, ...]:
@@ -199,14 +193,13 @@ def _provenance(results: Results) -> Iterator[tuple[str, str]]:
         return
     versions = ", ".join(f"{name} {version}" for name, version in source.packages.items())
     yield "Software", f"gmb-hf {source.package_version}, Python {source.python}, {versions}"
-    for name, value in (
-        ("Lock", source.lock_hash),
-        ("Preregistration hash", source.prereg_hash),
-        ("Explore log", source.explore_fingerprint),
-        ("Held-out log", source.evaluation_fingerprint),
-    ):
-        if value:
-            yield name, value
+    known = {
+        "Lock": source.lock_hash,
+        "Preregistration hash": source.prereg_hash,
+        "Explore log": source.explore_fingerprint,
+        "Held-out log": source.evaluation_fingerprint,
+    }
+    yield from ((name, value) for name, value in known.items() if value)
     if source.seed_of_draws is not None:
         yield "Seed of all draws", str(source.seed_of_draws)
 
@@ -228,21 +221,15 @@ def write_evaluation(
 ) -> list[Path]:
     """Write an evaluation to a folder, which is made if it is not there; every file atomically.
 
-    Args:
-        results: what was found.
-        folder: where to.
-        figures: by the names in `FIGURES`.
-        said: `note` and `next_command` of the report, see `render_report`.
-
-    Returns:
-        The files written: report.md first, then results.yaml, tables and figures.
+    Figures are by the names in `FIGURES`; `note` and `next_command` are of the report, see
+    `render_report`. Returns the files: report.md first, then results.yaml, tables and figures.
     """
-    place = Path(folder)
+    place, shown = Path(folder), {}
     written = [results.write(place / "results.yaml"), *write_tables(results, place / "tables")]
-    drawn = {name: file for name, file in FIGURES.items() if name in figures}
-    for name, file in drawn.items():
-        written += save_figure(figures[name], place / "figures" / file)
-    shown = {name: f"figures/{file}.png" for name, file in drawn.items()}
+    for name, file in FIGURES.items():
+        if name in figures:
+            written += save_figure(figures[name], place / "figures" / file)
+            shown[name] = f"figures/{file}.png"
     text = render_report(results, figures=shown, folder=place, **said)
     return [write_text(place / "report.md", text), *written]
 
@@ -310,13 +297,12 @@ def publish(
     next_command: str | None = None,
     figures: bool = True,
 ) -> list[Path]:
-    """Write everything that an evaluation leaves, and return the files, the report first.
+    """Write results.yaml, report.md, tables/ and figures/, and return the files, the report first.
 
     Args:
         found: what was judged, or put through the reference's computation.
-        out: the folder; results.yaml, report.md, tables/ and figures/ go into it.
-        note: a remark for the report in Markdown, e.g. that few runs leave verdicts open.
-        next_command: what to type next, for the report.
+        out: the folder.
+        note, next_command: of the report, see `render_report`.
         figures: whether to draw figures/.
     """
     drawn = draw_with_runs(found) if figures else {}

@@ -105,7 +105,6 @@ _STYLE: Any = {
     "svg.fonttype": "path",
 }
 
-
 HALO: list[AbstractPathEffect] = [Stroke(linewidth=2, foreground="#FFFFFF", alpha=0.85), Normal()]
 """For text that lies on lines."""
 
@@ -127,14 +126,8 @@ def panel_grid(
 ) -> tuple[Figure, list[Axes]]:
     """A figure of `count` equal panels that share both axes, placed by inches.
 
-    Only the leftmost panel of a row and the lowest of a column carry tick labels.
-
-    Args:
-        count: how many panels.
-        columns: how many in a row.
-        width: of the figure, inches.
-        panel_height: of a row with its title, inches.
-        head: room above the panels for a legend, inches.
+    Only the leftmost panel of a row and the lowest of a column carry tick labels. `panel_height` is
+    of a row with its title, `head` the room above the panels for a legend.
     """
     rows = max(1, -(-count // columns))
     foot, left, right = 0.48, 0.62, 0.2
@@ -164,18 +157,11 @@ def panel_grid(
 def save_figure(
     figure: Figure, path: str | Path, *, formats: tuple[str, ...] = ("png", "svg")
 ) -> list[Path]:
-    """Write `path`.png (`DPI`) and `path`.svg atomically; equal figures give equal bytes.
+    """Write `path`.png (`DPI`) and `path`.svg, or one of them; returns the files.
 
-    Args:
-        figure: what a function of this folder returned.
-        path: folder and name without a suffix.
-        formats: which of the two to write.
-
-    Returns:
-        The files written.
+    They are written atomically, and equal figures give equal bytes.
     """
-    written = []
-    stem = Path(path)
+    written, stem = [], Path(path)
     with house_style():
         for suffix in formats:
             target = stem.with_name(f"{stem.name}.{suffix}")
@@ -204,12 +190,8 @@ def thin_lines(
 ) -> None:
     """A thin line for each run, the fainter the more runs there are.
 
-    Args:
-        axes: where to.
-        steps: [R, T].
-        values: [R, T], NaN where a run has no such checkpoint.
-        colour: of all lines.
-        most: opacity of few lines.
+    Steps and values are [R, T], NaN where a run has no such checkpoint; `most` is the opacity of
+    few lines.
     """
     pairs = zip(steps, values, strict=True)
     lines = [np.column_stack(pair)[np.isfinite(pair[1])] for pair in pairs]

@@ -251,17 +251,13 @@ def strata_table(items: Sequence[IndicatorRecord], target: float) -> Table:
 
 def budget_table(results: Results) -> Table:
     """Each target and the rate to expect of thresholds from so many calibration runs."""
-    columns = (
-        Column("target", align="r"),
-        Column("expected rate with this many calibration runs", align="r"),
-    )
+    heads = ("target", "expected rate with this many calibration runs")
+    columns = [Column(head, align="r") for head in heads]
     rows: list[Row] = []
     calibration = results.x_calibration
-    if calibration is None:
-        return Table(columns, rows)
-    for target, budget in calibration.effective_budget.items():
-        runs = runs_needed(float(target))
-        few = calibration.n_runs is not None and calibration.n_runs < runs
+    for target, budget in calibration.effective_budget.items() if calibration else ():
+        runs, known = runs_needed(float(target)), follow(calibration, "n_runs")
+        few = known is not None and known < runs
         shown = f"no finite threshold: {runs} runs are needed" if few else number(budget)
         rows.append((f"{float(target):g}", shown))
     return Table(columns, rows)
