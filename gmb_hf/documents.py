@@ -130,12 +130,9 @@ def section_in(annotation: Any) -> type[Section] | None:
     """The section that an annotation holds, alone, in a sequence or optional; None where none."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
-    if get_origin(annotation) in (tuple, list, dict, Union, UnionType, Annotated):
-        for inner in get_args(annotation):
-            found = section_in(inner)
-            if found is not None:
-                return found
-    return None
+    held = get_origin(annotation) in (tuple, list, dict, Union, UnionType, Annotated)
+    found = map(section_in, get_args(annotation) if held else ())
+    return next((inner for inner in found if inner is not None), None)
 
 
 def _bare(annotation: Any) -> Any:
@@ -203,7 +200,7 @@ class Section(BaseModel):
 
     def plain(self) -> dict[str, Any]:
         """The document as dicts, lists, strings and numbers; what is unset (None) is left out."""
-        return dict(json_like(self.model_dump(mode="python", exclude_none=True)))
+        return dict(plain_data(self.model_dump(exclude_none=True), number=float))
 
 
 class OpenSection(Section):
@@ -332,12 +329,23 @@ def write_yaml(path: str | Path, data: Any, *, heading: str = "") -> Path:
     return write_text(path, comment + dump_yaml(data))
 
 
-def json_like(value: Any, *, number: Callable[[float], Any] = float) -> Any:
-    """The value with tuples as lists and keys as strings, recursively; `number` of each float."""
+def _known(value: float) -> float | None:
+    return value if value == value else None
+
+
+def plain_data(value: Any, *, number: Callable[[float], Any] = _known) -> Any:
+    """`value` as dicts with text as keys, lists and Python scalars, ready for YAML or JSON.
+
+    `number` is called with each float: by default NaN becomes None, and infinity stays.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(key): json_like(item, number=number) for key, item in value.items()}
+        return {str(key): plain_data(item, number=number) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [json_like(item, number=number) for item in value]
+        return [plain_data(item, number=number) for item in value]
     return number(value) if isinstance(value, float) else value
 
 
@@ -350,7 +358,7 @@ def canonical_hash(data: Any) -> str:
     Raises:
         InputError: a value is NaN.
     """
-    plain = json_like(data, number=_finite)
+    plain = plain_data(data, number=_finite)
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
@@ -379,14 +387,10 @@ def check_seal(
     *,
     parsed: Mapping[str, Any] | None = None,
 ) -> None:
-    """Raise `InputError` unless the seal at `place` is that of the content.
+    """Raise `InputError` unless the seal at `place`, a dotted path, is that of the content.
 
-    Args:
-        content: of the document, as it was read.
-        place: of the seal, a dotted path.
-        where: opens the message.
-        edited: the code of the error, after what it was edited, and what to do.
-        parsed: the same with typed fields, by which 50 and 50.0 are one.
+    `where` opens the message; `edited` is its code, after what it was edited, and what to do.
+    `parsed` is the same content with typed fields, by which 50 and 50.0 are one.
     """
     recorded: Any = content
     for part in place.split("."):
@@ -419,15 +423,12 @@ def _finite(value: float) -> float | str:
 
 class _StrictLoader(Loader):  # type: ignore[misc]
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = key_node.value
+        seen: set[str] = set()
+        for key, mark in ((one.value, one.start_mark) for one, _ in node.value):
             if isinstance(key, str) and key in seen:
-                raise yaml.MarkedYAMLError(
-                    problem=f"key {key!r} is given twice", problem_mark=key_node.start_mark
-                )
-            if isinstance(key, str):
-                seen.add(key)
+                problem = f"key {key!r} is given twice"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
+            seen |= {key} if isinstance(key, str) else set()
         return super().construct_mapping(node, deep=deep)
 
 
@@ -448,11 +449,8 @@ _StrictLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in Loader.yaml_implicit_resolvers.items()
 }
-_BARE_EXPONENT = (
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?\d[\d.]*[eE][-+]?\d+$"),
-    list("-+0123456789"),
-)
+_EXPONENT = re.compile(r"^[-+]?\d[\d.]*[eE][-+]?\d+$")
+_BARE_EXPONENT = ("tag:yaml.org,2002:float", _EXPONENT, list("-+0123456789"))
 _StrictLoader.add_implicit_resolver(*_BARE_EXPONENT)
 
 
@@ -564,7 +562,7 @@ class Document(Section):
 
     def plain(self) -> dict[str, Any]:
         """The nested document as plain data; optional fields that are unset are left out."""
-        values = json_like(self.model_dump(mode="python", exclude_none=True))
+        values = super().plain()
         document: dict[str, Any] = {}
         for name, place in self.places().items():
             if name in values:
@@ -646,7 +644,7 @@ def _inline(value: Any) -> str:
         return "null"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_inline(item)}" for key, item in value.items()) + "}"
-    return dump_yaml(json_like(value)).removesuffix("...\n").strip()
+    return dump_yaml(plain_data(value)).removesuffix("...\n").strip()
 
 
 # What a layer returns: a frozen dataclass that also shows itself as plain data.
@@ -658,23 +656,3 @@ class Record:
     def to_dict(self) -> dict[str, Any]:
         """The fields as dicts, lists and Python numbers; NaN becomes None, infinity stays."""
         return dict(plain_data(self))
-
-
-def plain_data(value: Any) -> Any:
-    """`value` as dicts, lists and Python scalars, ready for YAML or JSON."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {one.name: plain_data(getattr(value, one.name)) for one in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {_key(key): plain_data(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list, np.ndarray)):
-        return [plain_data(item) for item in value]
-    if isinstance(value, np.generic):
-        return plain_data(value.item())
-    if isinstance(value, float) and value != value:
-        return None
-    return value
-
-
-def _key(key: Any) -> Any:
-    # A target rate as a key is its exact decimal, as in a lock file.
-    return repr(float(key)) if isinstance(key, float) else key

@@ -127,12 +127,10 @@ def source_hash(path: str | Path) -> str:
 def missing_items(old: Iterable[bytes], new: Iterable[bytes]) -> int:
     """How many items of the old set the new one lacks; 0 proves that it was only appended to.
 
-    Args:
-        old, new: item hashes in rising order (`ContentHash.item_hashes`); an item that occurs
-            twice in the old set must occur twice in the new one.
+    Both are item hashes in rising order (`ContentHash.item_hashes`); an item that occurs twice in
+    the old set must occur twice in the new one.
     """
-    missing = 0
-    rest = iter(new)
+    missing, rest = 0, iter(new)
     current = next(rest, None)
     for digest in old:
         while current is not None and current < digest:

@@ -26,13 +26,9 @@ _KINDS = {"Metric": "metric", "Comparison": "comparison", "Measurement": "measur
 
 @dataclass(frozen=True)
 class Module:
-    """One module: a folder that is a Space of the Hub.
+    """One module: a folder that is a Space of the Hub, and the script of its name in it.
 
-    Attributes:
-        name: of the folder and of the script in it.
-        kind: metric, comparison or measurement.
-        summary: the first sentence of the script.
-        folder: where it lies.
+    Its kind is metric, comparison or measurement, the summary the first sentence of the script.
     """
 
     name: str

@@ -211,9 +211,9 @@ def aggregate(values: Sequence[float], *, method: IntervalMethod = "t") -> Aggre
     choose("method", method, ("t", "normal"))
     if not len(values):
         raise InputError("no seeds to aggregate; give at least one value")
-    for place, value in enumerate(values):
+    for number, value in enumerate(values, start=1):
         if value is None or not math.isfinite(value):
-            raise InputError(f"the value of seed number {place + 1} is {value!r}; remove the seed")
+            raise InputError(f"the value of seed number {number} is {value!r}; remove the seed")
     array = np.asarray(values, dtype=np.float64)
     n, mean = len(array), float(array.mean())
     low, high = float(array.min()), float(array.max())
@@ -246,11 +246,9 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class McNemar(Record):
-    """Exact McNemar test of paired passes.
+    """Exact McNemar test of paired passes: items that just one of the two passes.
 
-    Attributes:
-        only_first, only_second: items that just one of the two passes.
-        p_value: two-sided; 1 where the two never differ.
+    The p-value is two-sided, and 1 where the two never differ.
     """
 
     only_first: int
@@ -277,10 +275,8 @@ class Permutation(Record):
 class HierarchicalBootstrap(Record):
     """Difference of two models, each trained from several seeds.
 
-    Attributes:
-        difference: mean of second - first over seeds and items.
-        ci_low, ci_high: 95% percentile interval.
-        draws: how many resamples.
+    It is the mean of second - first over seeds and items, with the 95% percentile interval of so
+    many draws.
     """
 
     difference: float
@@ -292,8 +288,7 @@ class HierarchicalBootstrap(Record):
 def mcnemar(first: ArrayLike, second: ArrayLike) -> McNemar:
     """Exact McNemar test (McNemar 1947, with binomial instead of chi-squared probabilities).
 
-    Args:
-        first, second: whether each model passes each item, bool [N].
+    `first` and `second`: whether each model passes each item, bool [N].
 
     >>> mcnemar([1, 1, 1, 1, 1, 0], [0, 0, 0, 0, 0, 0]).p_value
     0.0625
@@ -357,10 +352,8 @@ def hierarchical_bootstrap(
     models: drawn anew within each seed, items would look like more items than there are.
 
     Args:
-        first: a number per seed and item, float64 [S1, N].
-        second: the same for the other model, on the same items, float64 [S2, N].
-        draws: how many resamples.
-        seed: of the resamples.
+        first, second: a number per seed and item of either model, float64 [S1, N] and [S2, N].
+        draws, seed: of the resamples.
     """
     positive_int("draws", draws)
     a, b = (np.atleast_2d(np.asarray(given, dtype=np.float64)) for given in (first, second))
@@ -461,12 +454,9 @@ def over_seeds(values: Sequence[float] | NDArray[np.float64]) -> OverSeeds:
 
 @dataclass(frozen=True)
 class Difference(Record):
-    """A quantity of one variant less that of another, on the seeds that both have.
+    """A quantity of one variant less that of another, the baseline, on the seeds that both have.
 
     Attributes:
-        quantity: its name.
-        variant, baseline: of whom less whom.
-        seeds: those that both have.
         difference: over these seeds; None without one.
         p_value: sign-flip permutation test of the differences, two-sided; None below three seeds.
             Of n seeds it is at least 2 / 2^n, whatever the difference.
@@ -489,21 +479,13 @@ BySeed = Mapping[int, float]
 def differences(
     quantity: str, variants: Mapping[str, BySeed], baseline: str, *, seed: int = 0
 ) -> list[Difference]:
-    """Hold every variant against the baseline on shared seeds, Holm over the variants.
+    """Hold every variant (name -> values) against the baseline, one of them, on shared seeds.
 
-    Args:
-        quantity: its name.
-        variants: name -> the value of each seed; the baseline is one of them.
-        baseline: its name.
-        seed: of the sign flips.
+    p-values are Holm-adjusted over the variants; `seed` is of the sign flips.
     """
-    return adjusted(
-        [
-            difference(quantity, (name, values), (baseline, variants[baseline]), seed=seed)
-            for name, values in variants.items()
-            if name != baseline
-        ]
-    )
+    base = (baseline, variants[baseline])
+    others = (pair for pair in variants.items() if pair[0] != baseline)
+    return adjusted([difference(quantity, pair, base, seed=seed) for pair in others])
 
 
 def adjusted(family: Sequence[Difference]) -> list[Difference]:

@@ -18,7 +18,7 @@ from gmb_hf.benchmark.prepare import Runs, prepare
 from gmb_hf.benchmark.utility import warnings_at
 from gmb_hf.design.design import Design
 from gmb_hf.design.power import Assumed, Goal, Plan, effective_budget, plan
-from gmb_hf.documents import json_like, write_yaml
+from gmb_hf.documents import plain_data, write_yaml
 from gmb_hf.errors import CheckFailed, InputError, fraction
 from gmb_hf.files import write_text
 from gmb_hf.stats import IntervalRecord, exact_binomial
@@ -206,7 +206,7 @@ def check_ending(path: Path) -> None:
 def write_plan(found: Plan, path: Path) -> Path:
     """Write a plan as JSON or YAML, atomically."""
     check_ending(path)
-    content: dict[str, Any] = json_like(asdict(found))
+    content: dict[str, Any] = plain_data(asdict(found), number=float)
     if path.suffix == ".json":
         return write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
     return write_yaml(path, content, heading="Runs to train before a verdict can be expected")

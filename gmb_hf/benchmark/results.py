@@ -34,9 +34,9 @@ from gmb_hf.documents import (
     canonical_hash,
     check_seal,
     faults,
-    json_like,
     load_document,
     path_text,
+    plain_data,
     seal,
     write_yaml,
 )
@@ -324,7 +324,7 @@ class Results(OpenSection):
 
     def plain(self) -> dict[str, Any]:
         """The whole file as plain data; nulls stay, since they say that a number is missing."""
-        return dict(json_like(self.model_dump(mode="python")))
+        return dict(plain_data(self.model_dump(), number=float))
 
     @property
     def locked(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -128,13 +128,7 @@ class CardFingerprint(Section):
 
 @dataclass(frozen=True)
 class Card:
-    """The card of a folder.
-
-    Attributes:
-        path: of the card.
-        header: the YAML at its head.
-        where: what messages call it.
-    """
+    """The card of a folder: its path, the YAML at its head, and what messages call it."""
 
     path: Path
     header: dict[str, Any]
@@ -167,13 +161,10 @@ class Card:
         """What it says of each config of a dataset, or of the data and the weights of a model."""
         entries = self.header.get(KEY)
         if not isinstance(entries, dict) or not entries:
-            raise InputError(
-                f"{self.where}: has no {KEY}; only what `gmb data build` wrote can be verified"
-            )
-        return {
-            str(name): CardFingerprint.parse(entry, where=f"{self.where}: {KEY}.{name}")
-            for name, entry in entries.items()
-        }
+            hint = "only what `gmb data build` wrote can be verified"
+            raise InputError(f"{self.where}: has no {KEY}; {hint}")
+        place, parse = f"{self.where}: {KEY}", CardFingerprint.parse
+        return {str(name): parse(one, where=f"{place}.{name}") for name, one in entries.items()}
 
     def patterns(self, config: str) -> dict[str, list[str]]:
         """Where the files of a config lie, by `configs:`: split -> patterns of paths."""
@@ -184,7 +175,8 @@ class Card:
                 split: [path] if isinstance(path, str) else [*map(str, path)]
                 for split, path in paths.items()
             }
-            if not all(one for each in found.values() for one in each):
+            every = [pattern for patterns in found.values() for pattern in patterns]
+            if not all(every):
                 raise ValueError
         except (KeyError, TypeError, ValueError):
             raise InputError(
@@ -192,8 +184,7 @@ class Card:
                 "and path; write the card anew with `gmb data build`"
             ) from None
         choose("config", config, list(configs), where=self.where)
-        for pattern in (one for patterns in found.values() for one in patterns):
-            self._refuse_outside(config, pattern)
+        self._refuse_outside(config, every)
         return found
 
     def shards(self, config: str) -> dict[str, list[Path]]:
@@ -203,17 +194,18 @@ class Card:
             split: [path for one in patterns for path in sorted(folder.glob(one))]
             for split, patterns in self.patterns(config).items()
         }
-        for path in (path for paths in found.values() for path in paths):
-            self._refuse_outside(config, path.relative_to(folder).as_posix())
+        every = (path for paths in found.values() for path in paths)
+        self._refuse_outside(config, (path.relative_to(folder).as_posix() for path in every))
         return found
 
-    def _refuse_outside(self, config: str, path: str) -> None:
-        """Refuse a path of a config that is empty or lies outside the dataset."""
-        if not path.strip("./") or not lies_inside(self.path.parent, path):
-            raise InputError(
-                f"{self.where}: config {config!r} names {path!r}, which is no file inside the "
-                "dataset; nothing is read there"
-            )
+    def _refuse_outside(self, config: str, paths: Iterable[str]) -> None:
+        """Refuse paths of a config that are empty or lie outside the dataset."""
+        for path in paths:
+            if not path.strip("./") or not lies_inside(self.path.parent, path):
+                raise InputError(
+                    f"{self.where}: config {config!r} names {path!r}, which is no file inside the "
+                    "dataset; nothing is read there"
+                )
 
     def content(self, config: str) -> Content:
         """What those files hold."""
@@ -222,13 +214,9 @@ class Card:
 
 @dataclass(frozen=True)
 class Content:
-    """What the files of one config hold.
+    """What the files of one config hold: its items by their hashes, and the schema of all splits.
 
-    Attributes:
-        items: the hashes of its items.
-        rows, nbytes: split -> number of rows, and bytes in memory.
-        stored: bytes of all files.
-        schema: of every split.
+    `rows` and `nbytes` are those of each split, in memory; `stored` the bytes of all files.
     """
 
     items: ContentHash
@@ -249,33 +237,27 @@ def read_content(files: Mapping[str, Sequence[Path]], item: Item) -> Content:
     Raises:
         InputError: a file is missing, is no Parquet or a damaged one, or has other columns.
     """
-    rows: dict[str, int] = {}
-    nbytes: dict[str, int] = {}
-    items = ContentHash()
-    runs = RunItems()
+    rows, nbytes = dict.fromkeys(files, 0), dict.fromkeys(files, 0)
+    items, runs = ContentHash(), RunItems()
     schema: pa.Schema | None = None
-    for split, shards in files.items():
-        rows[split] = nbytes[split] = 0
-        for shard in shards:
-            for batch in _batches(shard):
-                if schema is not None and not schema.equals(batch.schema):
-                    raise InputError(f"{shard}: has other columns than the files before it")
-                schema = batch.schema
-                rows[split] += batch.num_rows
-                nbytes[split] += batch.nbytes
-                if item == "run":
-                    runs.add(batch, where=str(shard))
-                    continue
-                for row in batch.to_pylist():
-                    items.add({"split": split, "row": row}, where=str(shard))
-    if item == "run":
-        for digest in runs.finish():
-            items.add_hash(digest)
+    every = [(split, shard) for split, shards in files.items() for shard in shards]
+    for split, shard in every:
+        for batch in _batches(shard):
+            if schema is not None and not schema.equals(batch.schema):
+                raise InputError(f"{shard}: has other columns than the files before it")
+            schema = batch.schema
+            rows[split] += batch.num_rows
+            nbytes[split] += batch.nbytes
+            if item == "run":
+                runs.add(batch, where=str(shard))
+                continue
+            for row in batch.to_pylist():
+                items.add({"split": split, "row": row}, where=str(shard))
+    for digest in runs.finish() if item == "run" else ():
+        items.add_hash(digest)
     if schema is None:
-        first = next(shard for shards in files.values() for shard in shards)
-        raise InputError(f"{first}: has no rows, nor has a file beside it; {_AGAIN}")
-    stored = sum(shard.stat().st_size for shards in files.values() for shard in shards)
-    return Content(items, rows, nbytes, stored, schema)
+        raise InputError(f"{every[0][1]}: has no rows, nor has a file beside it; {_AGAIN}")
+    return Content(items, rows, nbytes, sum(shard.stat().st_size for _, shard in every), schema)
 
 
 def bytes_hash(files: Mapping[str, Sequence[Path]]) -> str:
@@ -303,11 +285,9 @@ def _batches(shard: Path) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True)
 class VerifiedConfig:
-    """One config of a dataset: its name, and what the card says of it.
+    """One config of a dataset, what the card says of it, and its faults, one line each.
 
-    Attributes:
-        faults: one line each; empty where the config is what the card says.
-        facts: what needs no action.
+    There are none where the config is what the card says; `facts` need no action.
     """
 
     name: str
@@ -318,11 +298,9 @@ class VerifiedConfig:
 
 @dataclass(frozen=True)
 class Report:
-    """A dataset compared with its card.
+    """A dataset compared with its card: the configs that have a fingerprint there.
 
-    Attributes:
-        configs: that have a fingerprint.
-        without: names of those that have none, e.g. because somebody pushed them beside these.
+    `without` names those that have none, e.g. because somebody pushed them beside these.
     """
 
     configs: tuple[VerifiedConfig, ...]
@@ -378,16 +356,10 @@ def _compared(card: Card, name: str) -> tuple[list[str], list[str]]:
         )
     try:
         shards = card.shards(name)
-        lost = [
-            f"{place}: no file of split {split!r} is here; {_AGAIN}"
-            for split, paths in shards.items()
-            if not paths
-        ]
-        lost += [
-            f"{place / path}: missing; {_AGAIN}"
-            for paths in shards.values()
-            for path in _missing_shards(paths)
-        ]
+        empty = [split for split, paths in shards.items() if not paths]
+        lost = [f"{place}: no file of split {split!r} is here; {_AGAIN}" for split in empty]
+        missing = (path for paths in shards.values() for path in _missing_shards(paths))
+        lost += [f"{place / path}: missing; {_AGAIN}" for path in missing]
         if lost:
             return [*faults, *lost], []
         content = read_content(shards, entry.item)
@@ -406,10 +378,8 @@ def _compared(card: Card, name: str) -> tuple[list[str], list[str]]:
     if anew:
         which = "its files were" if len(anew) == len(shards) else f"{first_of(anew)} was"
         return [], [f"{name}: {which} written anew by `datasets`; the items are the same"]
-    return [
-        f"{place}: the bytes of its files are not those that were built, though every "
-        f"{entry.item} is; {_AGAIN}"
-    ], []
+    built = f"not those that were built, though every {entry.item} is"
+    return [f"{place}: the bytes of its files are {built}; {_AGAIN}"], []
 
 
 def _missing_shards(shards: Sequence[Path]) -> list[str]:
@@ -417,10 +387,8 @@ def _missing_shards(shards: Sequence[Path]) -> list[str]:
     named = [match for path in shards if (match := _SHARD.fullmatch(path.name))]
     if not named:
         return []
-    total, split = max((match["total"], match["split"]) for match in named)
-    wanted = {
-        SHARD.format(split=split, number=number, total=int(total)) for number in range(int(total))
-    }
+    total, split = max((int(match["total"]), match["split"]) for match in named)
+    wanted = {SHARD.format(split=split, number=number, total=total) for number in range(total)}
     return sorted(wanted - {path.name for path in shards})
 
 
@@ -432,16 +400,14 @@ def _other_items(card: Card, name: str, content: Content, files_as_built: bool) 
         fault = f"{card.path}: {name} has {counts}; {_EDITED}"
         return [fault] if count != entry.item_count else []
     if files_as_built:
-        return [
-            f"{card.path}: the content hash of {name} is {found}, the card says "
-            f"{entry.content_hash}, and the files are as they were built; {_EDITED}"
-        ]
+        said = (
+            f"is {found}, the card says {entry.content_hash}, and the files are as they were built"
+        )
+        return [f"{card.path}: the content hash of {name} {said}; {_EDITED}"]
     if count != entry.item_count:
         return [f"{place}: holds {counts}; {_AGAIN}"]
-    return [
-        f"{place}: other data than the card says, content hash {found}, not "
-        f"{entry.content_hash}; {_AGAIN}"
-    ]
+    other = f"content hash {found}, not {entry.content_hash}"
+    return [f"{place}: other data than the card says, {other}; {_AGAIN}"]
 
 
 def _other_counts(card: Card, name: str, content: Content) -> list[str]:
@@ -465,10 +431,7 @@ def refuse_unfrozen(
 ) -> None:
     """Refuse a dataset that changes or drops what the card of an earlier version has frozen.
 
-    Args:
-        frozen: the earlier card.
-        entries: config -> what the new card will say of it.
-        content: reads the items of a config of the new dataset.
+    `entries` are what the new card will say of each config, whose items `content` reads.
 
     Raises:
         InputError: a config or an item of it is gone, or the version is not a later one.

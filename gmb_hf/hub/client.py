@@ -15,7 +15,6 @@ from gmb_hf.repositories import check_repo_id, clear_hub_errors
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-
 Kind = Literal["dataset", "model", "space"]
 _PLACE = {"dataset": "datasets/", "model": "", "space": "spaces/"}
 _BLOCK = 1 << 20

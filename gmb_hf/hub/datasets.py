@@ -112,15 +112,11 @@ def _built(configs: Sequence[Config], folder: Path, about: About, version: str) 
         shards = {config.name: _write(config, workshop) for config in configs}
         contents, entries = {}, {}
         for config in configs:
-            found = cards.read_content(shards[config.name], config.item)
-            contents[config.name] = found
-            entries[config.name] = CardFingerprint.of(
-                found.items,
-                seed=config.seed,
-                version=version,
-                item=config.item,
-                source_hash=cards.bytes_hash(shards[config.name]),
-            )
+            files = shards[config.name]
+            contents[config.name] = found = cards.read_content(files, config.item)
+            known: dict[str, Any] = {"version": version, "item": config.item, "seed": config.seed}
+            known["source_hash"] = cards.bytes_hash(files)
+            entries[config.name] = CardFingerprint.of(found.items, **known)
         if (folder / cards.CARD).exists():
             cards.refuse_unfrozen(Card.read(folder), entries, contents.__getitem__)
         text = _card_text(configs, about, contents, entries)
@@ -249,19 +245,15 @@ def _said_licenses(words: Sequence[str], names: Sequence[str]) -> dict[str, str]
 def _license(
     said: Mapping[str, str], name: str, *, own: str | None = None, usual: str | None = None
 ) -> str:
-    """The licence of a config; an `InputError` where nobody has said.
+    """The licence of a config by what `--license` said; an `InputError` where nobody has said.
 
-    Args:
-        said: by `--license`.
-        name: of the config.
-        own: what its source is known to stand under; only its name overrides that.
-        usual: where nothing was said.
+    `own` is what its source is known to stand under, which only its name overrides; `usual` holds
+    where nothing was said.
     """
     found = said.get(name) or own or said.get("") or usual
     if found is None:
-        raise InputError(
-            f"config {name!r}: under which licence? Say so: --license {name}=cc-by-4.0"
-        )
+        hint = f"Say so: --license {name}=cc-by-4.0"
+        raise InputError(f"config {name!r}: under which licence? {hint}")
     return found
 
 
@@ -287,10 +279,9 @@ def modular_configs(
     fraction: float = 0.5,
     op_token: str = "distinct",
 ) -> list[Config]:
-    """A config for each modular task; none named, those of every operation modulo 97.
+    """A config for each modular task (`add_p97`); none named, those of every operation modulo 97.
 
     Args:
-        tasks: names such as `add_p97`.
         data_seed, fraction: of the splits `train` and `test`.
         op_token: "distinct": each operation has its own token; "shared": all have one.
 
@@ -312,9 +303,9 @@ def formal_configs(
 
 
 def _chosen_tasks(kind: type[Task], names: Sequence[str]) -> list[Task]:
+    found = [get_task(name) for name in names or task_names()]
     if not names:
-        return [task for task in map(get_task, task_names()) if isinstance(task, kind)]
-    found = [get_task(name) for name in names]
+        return [task for task in found if isinstance(task, kind)]
     for task in found:
         if not isinstance(task, kind):
             other = "modular" if isinstance(task, ModularTask) else "formal"
@@ -324,14 +315,12 @@ def _chosen_tasks(kind: type[Task], names: Sequence[str]) -> list[Task]:
 
 def _config(task: Task, data_seed: int, fraction: float) -> Config:
     tables = {**task.split_tables(fraction, data_seed), "full": task.full_table()}
-    return Config(
-        task.name,
-        {split: partial(list, [table]) for split, table in tables.items()},
-        LICENSE,
+    splits = {split: partial(list, [table]) for split, table in tables.items()}
+    summary = (
         f"{task.vocab_size} token ids, {task.sequence_length} a row; {fraction:g} of the rows to "
-        f"train on, drawn by seed {data_seed}",
-        data_seed,
+        f"train on, drawn by seed {data_seed}"
     )
+    return Config(task.name, splits, LICENSE, summary, data_seed)
 
 
 def write_data(config: RunConfig, folder: Path) -> list[Path]:
@@ -340,22 +329,16 @@ def write_data(config: RunConfig, folder: Path) -> list[Path]:
     Each run draws the split from its own seed, so it is no part of the data. The same config
     gives the same bytes.
     """
-    task = config.task.build()
-    share = config.task.share
-    drawn_from = (
-        f"seed {config.task.data_seed}" if config.task.data_seed is not None else "each run's seed"
-    )
+    task, seed = config.task.build(), config.task.data_seed
     if isinstance(task, ModularTask):
         rows = f"equations `BOS a OP b EQ c EOS EOS` of {task.operation} modulo {task.prime}"
     else:
         rows = f"rows of {task.name}, {task.sequence_length} tokens each"
     kind = {ModularTask: MODULAR, FormalTask: FORMAL}.get(type(task))
-    about = About(
-        task.name,
-        f"All {len(task.rows())} {rows}.\n"
-        f"Runs train on {share:g} of them, drawn from {drawn_from}.",
-        kind.tags if kind else About.tags,
-    )
+    source = "each run's seed" if seed is None else f"seed {seed}"
+    drawn = f"Runs train on {config.task.share:g} of them, drawn from {source}."
+    summary = f"All {len(task.rows())} {rows}.\n{drawn}"
+    about = About(task.name, summary, kind.tags if kind else About.tags)
     full = Config(task.name, {"full": lambda: [task.full_table()]}, LICENSE, "every row, unsplit")
     card = build([full], folder, about)
     return [card, *sorted((folder / task.name).glob("*.parquet"))]
@@ -374,14 +357,8 @@ LICENSES = {
 }
 """Those of the protocol's sets, which their copies carry on."""
 
-_SCHEMA = pa.schema(
-    [
-        ("document", pa.int64()),
-        ("piece", pa.int64()),
-        ("text", pa.string()),
-        ("ends_document", pa.bool_()),
-    ]
-)
+_KINDS = (pa.int64(), pa.int64(), pa.string(), pa.bool_())
+_SCHEMA = pa.schema(list(zip(("document", "piece", "text", "ends_document"), _KINDS, strict=True)))
 _CHARACTERS = 2**22  # that are held at a time
 
 
@@ -395,16 +372,12 @@ def heldout_configs(texts: Sequence[Text], licenses: Sequence[str] = ()) -> list
     Raises:
         InputError: a text whose licence nobody has said, or a licence of no text.
     """
-    said = _said_licenses(licenses, [text.name for text in texts])
-    return [
-        Config(
-            text.name,
-            {"test": partial(_tables, text)},
-            _license(said, text.name, own=LICENSES.get(text.name)),
-            "documents in pieces",
-        )
-        for text in texts
-    ]
+    said, configs = _said_licenses(licenses, [text.name for text in texts]), []
+    for text in texts:
+        license = _license(said, text.name, own=LICENSES.get(text.name))
+        splits = {"test": partial(_tables, text)}
+        configs.append(Config(text.name, splits, license, "documents in pieces"))
+    return configs
 
 
 def _tables(text: Text) -> Iterator[pa.Table]:
@@ -485,7 +458,5 @@ def _tables_of_log(log: RunLog) -> Iterator[pa.Table]:
         if stop == table.num_rows or table.slice(start, stop - start).nbytes >= _GROUP:
             yield table.slice(start, stop - start)
             start = stop
-            kept = {
-                key: value for key, value in table.schema.metadata.items() if key != DROPPED_KEY
-            }
-            table = table.replace_schema_metadata(kept)
+            said = table.schema.metadata.items()
+            table = table.replace_schema_metadata({k: v for k, v in said if k != DROPPED_KEY})

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from gmb_hf.modeling import GrokkingTransformerForCausalLM
     from gmb_hf.training.config import RunConfig
 
-
 _LOSS_TOLERANCE = 1e-2  # relative: a forward in other shapes and on other devices rounds otherwise
 _LEAST_LOSS = 1e-4
 
@@ -110,8 +109,11 @@ def read_saved_model(folder: str | Path) -> SavedModel:
             f"{held_out.accuracy:.4f} and {held_out.loss:.4f}, the log ends with {accuracy:.4f} "
             f"and {loss:.4f}; train it again"
         )
+    data_seed, rows = config.task.data_seed_of(seed), ContentHash()  # as in a config of a dataset
+    for split, table in config.task.build().split_tables(config.task.share, data_seed).items():
+        rows.extend({"split": split, "row": row} for row in table.to_pylist())
     fingerprints = {
-        "data": _data_fingerprint(config, seed),
+        "data": CardFingerprint.of(rows, seed=data_seed, version="v1"),
         "weights": weights_fingerprint(place / "model.safetensors"),
     }
     card = Card.read(place) if (place / CARD).exists() else None
@@ -137,13 +139,9 @@ def measure(model: GrokkingTransformerForCausalLM, config: RunConfig, seed: int)
     answers = torch.from_numpy(data.true_answers[data.test_index])
     with torch.no_grad():
         logits = model(input_ids=rows, logits_to_keep=positions).logits  # [m, A, V]
-    return HeldOut(
-        rows=len(rows),
-        accuracy=float((logits.argmax(-1) == answers).all(-1).double().mean()),
-        loss=float(
-            torch.nn.functional.cross_entropy(logits.double().flatten(0, 1), answers.flatten())
-        ),
-    )
+    accuracy = (logits.argmax(-1) == answers).all(-1).double().mean()
+    loss = torch.nn.functional.cross_entropy(logits.double().flatten(0, 1), answers.flatten())
+    return HeldOut(len(rows), float(accuracy), float(loss))
 
 
 def weights_fingerprint(path: Path) -> CardFingerprint:
@@ -166,15 +164,6 @@ def weights_fingerprint(path: Path) -> CardFingerprint:
         reason = str(error).splitlines()[0]
         raise InputError(f"{path}: could not be read as safetensors: {reason}") from None
     return CardFingerprint.of(items, version="v1", item="tensor")
-
-
-def _data_fingerprint(config: RunConfig, seed: int) -> CardFingerprint:
-    """The rows of a seed with the names of their splits, as in a config of a dataset."""
-    data_seed = config.task.data_seed_of(seed)
-    items = ContentHash()
-    for split, table in config.task.build().split_tables(config.task.share, data_seed).items():
-        items.extend({"split": split, "row": row} for row in table.to_pylist())
-    return CardFingerprint.of(items, seed=data_seed, version="v1")
 
 
 _OWN_RUNS = "gmb-runs"  # judged on runs that are in no dataset of the Hub
@@ -284,14 +273,11 @@ def evaluations(saved: SavedModel, results: Results | None) -> list[EvalResult]:
         **_dataset_of(runs, _OWN_RUNS, None),
         "dataset_args": {"fingerprint": source.evaluation_fingerprint} if source else None,
     }
+    judged["metric_type"] = "gmb_verdict"
+    titles = {label: f"scores labelled {label}" for label in LABELS}
     return found + [
-        EvalResult(
-            metric_type="gmb_verdict",
-            metric_name=f"scores labelled {label}",
-            metric_value=counts[label],
-            **judged,
-        )
-        for label in LABELS
+        EvalResult(metric_name=title, metric_value=counts[label], **judged)
+        for label, title in titles.items()
     ]
 
 
@@ -314,11 +300,7 @@ def push_model(
 ) -> Pushed:
     """Publish a checkpoint that `--save-models` left, if its weights are those of its log.
 
-    Args:
-        folder: the checkpoint.
-        repo_id: ORG/NAME.
-        results: a results file for the table of verdicts.
-        private: make a new repository private.
+    The card has the verdicts of `results`; `private` is of a new repository.
 
     Raises:
         InputError: as `read_saved_model`, `write_model_card` and `publish`.

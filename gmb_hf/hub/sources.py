@@ -29,12 +29,10 @@ _SPLIT = "full"
 
 @dataclass(frozen=True)
 class PulledConfig:
-    """A config of a dataset of the Hub, whose items are those that its card says.
+    """A config of a dataset of the Hub, whose items are those that its card says (`entry`).
 
-    Attributes:
-        name, entry: of the config, and what the card says of it.
-        files: split -> its Parquet files, in the cache.
-        source: repository, commit, config and fingerprint, as logs and results record them.
+    The Parquet files of each split are in the cache; `source` has repository, commit, config and
+    fingerprint, as logs and results record them.
     """
 
     name: str
@@ -103,12 +101,8 @@ def pull_configs(address: Address) -> list[PulledConfig]:
         (found,) = verify(folder, name).configs
         if found.faults:
             raise InputError(found.faults[0].replace(str(folder), card.where))
-        source = {
-            "repo": address.repo_id,
-            "revision": folder.name,
-            "config": name,
-            "fingerprint": found.entry.fingerprint,
-        }
+        source = {"repo": address.repo_id, "revision": folder.name, "config": name}
+        source["fingerprint"] = found.entry.fingerprint
         pulled.append(PulledConfig(name, card.shards(name), found.entry, source))
     return pulled
 
@@ -225,11 +219,8 @@ def push_runs(
 ) -> Pushed:
     """Publish run logs as a dataset; a folder that is one already is pushed as it is.
 
-    Args:
-        source: run logs as `--runs` takes them, or `NAME=SOURCE`.
-        repo_id: ORG/NAME.
-        license, version: as in `runs_configs` and `build`.
-        private: make a new repository private.
+    The source is run logs as `--runs` takes them, or `NAME=SOURCE`; `license` and `version` are as
+    in `runs_configs` and `build`.
 
     Raises:
         InputError: as `runs_configs`, `build` and `push_dataset`.
@@ -314,9 +305,9 @@ def part_of(
     Raises:
         InputError: none of the declared seeds of that part is in the log.
     """
-    seeds = {"explore": set(design.seeds_explore), "held-out": set(design.seeds_eval)}
-    chosen = seeds.pop(part)
-    (unwanted,) = seeds.values()
+    chosen, unwanted = set(design.seeds_explore), set(design.seeds_eval)
+    if part == "held-out":
+        chosen, unwanted = unwanted, chosen
     rows = list(zip(log.runs, log.seeds, strict=True))
     kept = [run for run, seed in rows if (seed in chosen if chosen else seed not in unwanted)]
     if not kept:

@@ -15,7 +15,7 @@ from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.records import LABELS
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import judge
-from gmb_hf.documents import json_like
+from gmb_hf.documents import plain_data
 
 
 def any_scores(rng: np.random.Generator, prefix: str) -> Scores:
@@ -65,7 +65,7 @@ def test_any_input_gets_exactly_one_label(
     for result in verdict.layer_B.achieved:
         assert result.achieved is None or 0 <= result.achieved <= 1
         assert result.x_met or result.x_state != "met"
-    plain = json_like(verdict.model_dump())
+    plain = plain_data(verdict.model_dump())
     json.dumps(plain)
     nulls = null_paths({key: value for key, value in plain.items() if key != "x_null_reasons"})
     assert set(plain["x_null_reasons"]) == nulls
