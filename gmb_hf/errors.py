@@ -71,11 +71,8 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 def unknown(kind: str, word: str, known: Iterable[str], *, where: str = "") -> InputError:
     """The error for a name that is not known: `kind 'word' is unknown; did you mean ...?`.
 
-    Args:
-        kind: what the word should have named, e.g. "column" or "preset".
-        word: what was given.
-        known: every name that would have been right.
-        where: file or field, put before the message.
+    `kind` is what the word should have named, e.g. "column" or "preset", `known` every name that
+    would have been right, `where` the file or field, put before the message.
     """
     names = sorted(known)
     guess, shown = nearest(str(word), names), first_of(names, 24) or "none"
@@ -153,10 +150,8 @@ def right_call(
 ) -> Iterator[None]:
     """Say whatever is wrong inside with the metric's name and a call that is right.
 
-    Args:
-        metric: which metric was called.
-        arguments: those of a right call, as they would be typed.
-        reworded: what is wrong -> the same in the words of the caller; as it stands by default.
+    `arguments` are those of a right call, as they would be typed; `reworded` says what is wrong in
+    the words of the caller.
 
     Raises:
         InputError: `metric: what is wrong. Right call: metric.compute(arguments)`.

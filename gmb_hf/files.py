@@ -126,14 +126,10 @@ def _remove(path: Path) -> None:
 
 
 def claim(path: str | Path, taken: str) -> IO[str]:
-    """Claim a path for this process alone, until what is returned is closed.
+    """Claim a path, which need not exist, for this process alone, until what is returned is closed.
 
     It is a lock of the operating system on a file beside it, which ends with the process, however
-    that ends.
-
-    Args:
-        path: what is claimed; it need not exist.
-        taken: what to say of it where another process has it.
+    that ends. `taken` is what to say where another process has it.
 
     Raises:
         InputError: another process has claimed it, or the place cannot be written to.

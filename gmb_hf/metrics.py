@@ -76,9 +76,7 @@ def module(name: str) -> Module:
 def load(name: str, **init: Any) -> Any:
     """Load a module, an `evaluate.EvaluationModule`, from this package itself.
 
-    Args:
-        name: one of `names()`.
-        init: passed on to `evaluate.load`, e.g. `experiment_id` in distributed settings.
+    `init` is passed on to `evaluate.load`, e.g. `experiment_id` in distributed settings.
 
     Raises:
         InputError: there is no such module; the nearest name is given.

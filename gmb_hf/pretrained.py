@@ -39,14 +39,10 @@ _SAVE = "save it again with save_pretrained"
 
 @dataclass(frozen=True)
 class Source:
-    """Where a model, tokenizer or encoder lies, and by what it is known.
+    """Where a model, tokenizer or encoder lies, as it was named and as a folder.
 
-    Attributes:
-        place: as it was named.
-        folder: that holds its files.
-        identity: for a repository of the Hub `ORG/NAME@COMMIT`; for a folder `sha256:` and the hash
-            of its files.
-        code: whether code that comes with it is run.
+    Its identity is `ORG/NAME@COMMIT` for a repository of the Hub, for a folder `sha256:` and the
+    hash of its files; `code` says whether code that comes with it is run.
     """
 
     place: str

@@ -42,14 +42,9 @@ Counting = Callable[[str, int | None], AbstractContextManager[Callable[[str], No
 
 @dataclass(frozen=True)
 class Finished:
-    """What the main job left.
+    """What the main job left: files to look at, the report first, and the command to type next.
 
-    Attributes:
-        evaluation: of the held-out runs.
-        paths: the files to look at, the report first.
-        warnings: of the design's linter, where it was locked just now.
-        note: a remark for the reader, or None.
-        following: the command to type next.
+    `warnings` are of the design's linter, where it was locked just now; `note` is for the reader.
     """
 
     evaluation: Evaluation

@@ -18,9 +18,7 @@ from gmb_hf.tables import Column, Line, Row, Table
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.compat import CompatSettings
-    from gmb_hf.benchmark.evaluate import Evaluation
     from gmb_hf.benchmark.results import Results
-    from gmb_hf.runs.runlog import RunLog
 
 # Which options go with what: a lock fixes the design, and the reference has settings of its own.
 
@@ -91,11 +89,14 @@ def evaluate(
     smoothing: Annotated[int, _compat("Checkpoints to average a score over.")] = 1,
 ) -> None:
     """Judge scores on held-out runs: may any of them raise an alarm?"""
-    from gmb_hf.benchmark.prepare import own_score
-    from gmb_hf.design.lock import looks_path
-    from gmb_hf.hub.sources import read_runs
+    from gmb_hf.benchmark.evaluate import evaluate_lock, evaluate_runs
+    from gmb_hf.benchmark.prepare import CONTROLS, own_score
+    from gmb_hf.design.design import Design
+    from gmb_hf.design.lock import Lock, looks_path
+    from gmb_hf.hub.locks import publication_sentence, with_publication
+    from gmb_hf.hub.sources import part_of, read_runs
     from gmb_hf.report.answer import answer
-    from gmb_hf.report.report import publish
+    from gmb_hf.report.report import publish, refuse_others
 
     choose("value", protocol, ("strict", "v0.4", "compat"), where="--protocol")
     if protocol == "compat":
@@ -107,7 +108,14 @@ def evaluate(
         wrong = [flag for name, flag in on_line.items() if name not in {*_ALWAYS, "lock"}]
         if wrong:
             raise InputError(f"--lock fixes the design; leave out {', '.join(wrong)}")
-        evaluation = _by_lock(lock, read(given), None if force else out)
+        log, locked = read(given), Lock.read(lock)
+        if not force:  # before the held-out runs are looked at
+            refuse_others(out, lock_hash=locked.hash)
+        part, aside = part_of(log, locked.design, "held-out")
+        if aside:
+            show.say(f"{aside} runs were set aside: they are not declared as held out.")
+        with show.counting("judging", len(locked.x_lock.candidates)) as done:
+            evaluation = with_publication(evaluate_lock(locked, part, on_done=done))
         following = show.command("lock", "--explain", lock=lock)
     else:
         flags = {"score": "--score", "horizon": "--horizon", "safe_gap": "--safe-gap"}
@@ -128,7 +136,13 @@ def evaluate(
         log, earlier = read(given), read(explore_runs) if explore_runs else None
         known: Any = {"sign": sign, "sees_test_labels": sees_test_labels}
         design["candidates"] = [own_score(name, log, **known) for name in score or ()]
-        evaluation = _by_options(design, log, earlier)
+        try:
+            fixed = Design.of(design)
+            count = len({*CONTROLS, *(candidate.name for candidate in fixed.candidates)})
+            with show.counting("judging", count) as done:
+                evaluation = evaluate_runs(fixed, log, explore=earlier, on_done=done)
+        except InputError as error:
+            raise error.reworded(options.in_options(str(error))) from error
         if not force:
             _refuse_others(out, evaluation.results)
         following = show.command("prereg", "init", out="prereg.yaml")
@@ -138,8 +152,6 @@ def evaluate(
     show.verdicts(evaluation.results, out / "report.md")
     show.checklist(evaluation.results, out)
     if lock is not None:
-        from gmb_hf.hub.locks import publication_sentence
-
         show.say(publication_sentence(evaluation.results.x_published))
     else:
         show.notes(map(options.in_options, evaluation.results.summary.x_notes))
@@ -159,38 +171,6 @@ def _refuse_others(out: Path, results: Results) -> None:
 
     names = ("lock_hash", "prereg_hash", "explore_fingerprint", "evaluation_fingerprint")
     refuse_others(out, **{name: getattr(results.x_provenance, name) for name in names})
-
-
-def _by_lock(path: Path, log: RunLog, out: Path | None) -> Evaluation:
-    """Evaluate; where a folder is named, results by another lock that are there are refused."""
-    from gmb_hf.benchmark.evaluate import evaluate_lock
-    from gmb_hf.design.lock import Lock
-    from gmb_hf.hub.locks import with_publication
-    from gmb_hf.hub.sources import part_of
-    from gmb_hf.report.report import refuse_others
-
-    lock = Lock.read(path)
-    if out is not None:  # before the held-out runs are looked at
-        refuse_others(out, lock_hash=lock.hash)
-    part, aside = part_of(log, lock.design, "held-out")
-    if aside:
-        show.say(f"{aside} runs were set aside: they are not declared as held out.")
-    with show.counting("judging", len(lock.x_lock.candidates)) as done:
-        return with_publication(evaluate_lock(lock, part, on_done=done))
-
-
-def _by_options(design: dict[str, Any], log: RunLog, earlier: RunLog | None) -> Evaluation:
-    from gmb_hf.benchmark.evaluate import evaluate_runs
-    from gmb_hf.benchmark.prepare import CONTROLS
-    from gmb_hf.design.design import Design
-
-    try:
-        fixed = Design.of(design)
-        count = len({*CONTROLS, *(candidate.name for candidate in fixed.candidates)})
-        with show.counting("judging", count) as done:
-            return evaluate_runs(fixed, log, explore=earlier, on_done=done)
-    except InputError as error:
-        raise error.reworded(options.in_options(str(error))) from error
 
 
 # Protocol `compat`: the reference's computation, on these runs.

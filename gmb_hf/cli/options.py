@@ -48,12 +48,14 @@ Answer = Annotated[Path | None, option("Write the answer; by default it is only 
 Private = Annotated[bool, option("Make a new repository private.", "--private")]
 Figures = Annotated[bool, option("Draw the figures.", "--figures/--no-figures")]
 
+
+def different_data(help: str) -> Any:
+    """The option that takes different data all the same."""
+    return option(help, "--allow-fingerprint-mismatch")
+
+
 DifferentData = Annotated[
-    bool,
-    option(
-        "Compare runs on different data all the same; every table says so.",
-        "--allow-fingerprint-mismatch",
-    ),
+    bool, different_data("Compare runs on different data all the same; every table says so.")
 ]
 
 
@@ -233,24 +235,16 @@ def _value(name: str, value: Any) -> Any:
         return parse_yaml(value, where=option)
     if items is str:
         return value.split(",")
-    if items is int:
-        return _whole_numbers(option, value)
+    if items is int:  # such as `0:32,40`, where a:b is a, ..., b - 1
+        parts = [part.partition(":") for part in value.split(",")]
+        try:
+            ranges = [range(int(a), int(b) if colon else int(a) + 1) for a, colon, b in parts]
+        except ValueError:
+            hint = "write whole numbers with commas, e.g. 80,100,120 or 0:32"
+            raise InputError(f"{option} {value!r}: {hint}") from None
+        return [number for some in ranges for number in some]
     found = numbers(option, value, kind=kind, example="0.01,0.05,0.10")
     return [fraction(option, rate) for rate in found] if kind == "rates" else list(found)
-
-
-def _whole_numbers(option: str, text: str) -> list[int]:
-    """Whole numbers from text such as `0:32,40`, where a:b is a, ..., b - 1."""
-    found: list[int] = []
-    for part in text.split(","):
-        first, colon, last = part.partition(":")
-        try:
-            found += range(int(first), int(last)) if colon else [int(first)]
-        except ValueError:
-            raise InputError(
-                f"{option} {text!r}: write whole numbers with commas, e.g. 80,100,120 or 0:32"
-            ) from None
-    return found
 
 
 def check_event(context: typer.Context, event: str | None) -> None:

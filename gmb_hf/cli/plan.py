@@ -19,15 +19,33 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gmb_hf.benchmark.planning import Pilot
-    from gmb_hf.design.design import Design
     from gmb_hf.design.power import Plan
-    from gmb_hf.runs.runlog import RunLog
 
 
 def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
     """Print a plan; `null_draws` is what the design draws of each chance null."""
     goal = found.goal
-    show.say(_suppositions(found, measured))
+    assumed, rate = found.assumed, goal.primary
+    windows = assumed.windows[rate]
+    scatter = (rate * (1 - rate) / windows) ** 0.5
+    chance = "chance is left out (--assume-chance)"
+    if assumed.chance is not None:
+        chance = f"chance covers {assumed.chance:.2f}"
+    if measured is None:
+        source, coverage = "Supposed", f"coverage {assumed.coverage:.2f} at whatever rate"
+    else:
+        source = f"From {measured.n_runs:,} pilot runs with {measured.n_events:,} events"
+        interval = measured.coverage_interval(assumed)
+        coverage = (
+            f"coverage {assumed.coverage:.2f} [{interval.low:.2f}, {interval.high:.2f}] at the "
+            "rate that is bought (to plan for less: --coverage)"
+        )
+    show.say(
+        f"{source}: {coverage}; rates of runs that scatter by {scatter:.3f} around {rate:g}, as "
+        f"with {windows:.1f} independent negative windows a run; an event in "
+        f"{assumed.event_share:.0%} of runs, negative windows in {assumed.negative_share:.0%}; "
+        f"{chance}."
+    )
     show.console().print()
     columns = (
         Column("calibrating", align="r"),
@@ -72,30 +90,6 @@ def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
     show.say(
         f"Holm over {goal.candidates:,} {scores} at {goal.alpha:g} takes {found.null_draws:,} "
         f"draws of each chance null: {enough}."
-    )
-
-
-def _suppositions(found: Plan, measured: Pilot | None) -> str:
-    assumed, rate = found.assumed, found.goal.primary
-    windows = assumed.windows[rate]
-    scatter = (rate * (1 - rate) / windows) ** 0.5
-    chance = "chance is left out (--assume-chance)"
-    if assumed.chance is not None:
-        chance = f"chance covers {assumed.chance:.2f}"
-    if measured is None:
-        source, coverage = "Supposed", f"coverage {assumed.coverage:.2f} at whatever rate"
-    else:
-        source = f"From {measured.n_runs:,} pilot runs with {measured.n_events:,} events"
-        interval = measured.coverage_interval(assumed)
-        coverage = (
-            f"coverage {assumed.coverage:.2f} [{interval.low:.2f}, {interval.high:.2f}] at the "
-            "rate that is bought (to plan for less: --coverage)"
-        )
-    return (
-        f"{source}: {coverage}; rates of runs that scatter by {scatter:.3f} around {rate:g}, as "
-        f"with {windows:.1f} independent negative windows a run; an event in "
-        f"{assumed.event_share:.0%} of runs, negative windows in {assumed.negative_share:.0%}; "
-        f"{chance}."
     )
 
 
@@ -153,6 +147,8 @@ def plan(
 ) -> None:
     """Say how many explore and held-out runs to train for a verdict, and what each number buys."""
     from gmb_hf.benchmark.planning import check_ending, plan_runs, write_plan
+    from gmb_hf.benchmark.planning import pilot as measure
+    from gmb_hf.benchmark.prepare import own_score
     from gmb_hf.design.design import Design
     from gmb_hf.hub.sources import read_runs
 
@@ -185,7 +181,14 @@ def plan(
     measured = None
     if given:
         log = read_runs(given, step_column=step_column, run_column=run_column)
-        measured = _pilot(log, design, score, sign, typed_design=prereg is None)
+        options.check_sign(sign)
+        try:
+            if score is not None:
+                design = design.replace(candidates=[own_score(score, log, sign=sign)])
+            measured = measure(design, log)
+        except InputError as error:
+            message = options.in_options(str(error)) if prereg is None else str(error)
+            raise error.reworded(message) from error
     found = plan_runs(
         design,
         measured,
@@ -208,19 +211,3 @@ def plan(
             f"no plan: up to {most:,} calibration runs and 100,000 held-out runs do not reach a "
             f"power of {power:g}"
         )
-
-
-def _pilot(
-    log: RunLog, design: Design, score: str | None, sign: int, *, typed_design: bool
-) -> Pilot:
-    from gmb_hf.benchmark.planning import pilot
-    from gmb_hf.benchmark.prepare import own_score
-
-    options.check_sign(sign)
-    try:
-        if score is not None:
-            design = design.replace(candidates=[own_score(score, log, sign=sign)])
-        return pilot(design, log)
-    except InputError as error:
-        message = options.in_options(str(error)) if typed_design else str(error)
-        raise error.reworded(message) from error

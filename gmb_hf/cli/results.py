@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from gmb_hf.cli import screen
-from gmb_hf.cli.options import argument, option
+from gmb_hf.cli.options import argument, different_data, option
 from gmb_hf.errors import InputError
 from gmb_hf.tables import Column, Line, Row, Table, section
 
@@ -56,10 +56,7 @@ def compare(
     out: Annotated[Path | None, option("Write the comparison, as .md, .csv or .json.")] = None,
     allow_fingerprint_mismatch: Annotated[
         bool,
-        option(
-            "Show files of different runs or designs as well; they are not comparable.",
-            "--allow-fingerprint-mismatch",
-        ),
+        different_data("Show files of different runs or designs as well; they are not comparable."),
     ] = False,
 ) -> None:
     """Put two evaluations side by side, indicator by indicator; what changed is marked."""

@@ -42,9 +42,13 @@ def read(
 
     _check_parquet(out)
     asked = _names(columns)
-    kept: Any = {"columns": asked or None, "last_rows": last_rows}
-    given = sources(runs, more_runs)
-    log = read_runs(given, step_column=step_column, run_column=run_column, **kept).complete(asked)
+    log = read_runs(
+        sources(runs, more_runs),
+        step_column=step_column,
+        run_column=run_column,
+        columns=asked or None,
+        last_rows=last_rows,
+    ).complete(asked)
     path, clock = log.write(out), log.panel("step")
     first, last = clock.first_step.min(), clock.last_step.max()
     screen.say(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -79,9 +79,17 @@ def run(
 
     typed = {name: context.params[name] for name in ("steps", *SHORT)}
     config = sequential_config(suite, preset, typed, changes or [])
-    chosen = parse_variants(variants), parse_seeds(seeds)
-    given: Any = {"device": device, "save_models": save_models, "track": track or []}
-    finished = run_sequential(config, *chosen, out, jobs=jobs, figures=figures, **given)
+    finished = run_sequential(
+        config,
+        parse_variants(variants),
+        parse_seeds(seeds),
+        out,
+        device=device,
+        save_models=save_models,
+        track=track or [],
+        jobs=jobs,
+        figures=figures,
+    )
     assert finished is not None  # this is the only process
     _print_summary(finished.summary)
     screen.notes(finished.notes)

@@ -68,7 +68,13 @@ def parse_bundle(data: Any, line: int, *, where: str) -> Bundle:
         check_names([tier if isinstance(tier, str) else repr(tier)], where=where)
     missing = [key for key in _ROLES if key not in data]
     if given is None and missing:
-        raise _missing(missing[0], data, where)
+        guess = nearest(missing[0], [key for key in data if key not in _ROLES])
+        hint = f" Is {guess!r} meant?" if guess else ""
+        found = ", ".join(reprlib.repr(key) for key in list(data)[:8]) or "nothing"
+        raise InputError(
+            f"{where}: no {missing[0]!r}, and no 'similarities'; a bundle needs anchor, positive "
+            f"and negatives, or similarities; found: {found}.{hint}"
+        )
     anchor = positive = values = index = None
     negatives: tuple[str, ...] = ()
     if "anchor" in data:
@@ -98,16 +104,6 @@ def item_content(data: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _wrong(where: str, what: str, value: Any) -> InputError:
     return InputError(f"{where}: {what}, got {reprlib.repr(value)}")
-
-
-def _missing(key: str, data: Mapping[str, Any], where: str) -> InputError:
-    guess = nearest(key, [name for name in data if name not in _ROLES])
-    hint = f" Is {guess!r} meant?" if guess else ""
-    found = ", ".join(reprlib.repr(name) for name in list(data)[:8]) or "nothing"
-    return InputError(
-        f"{where}: no {key!r}, and no 'similarities'; a bundle needs anchor, positive and "
-        f"negatives, or similarities; found: {found}.{hint}"
-    )
 
 
 def _text(value: Any, what: str, where: str) -> str:
@@ -180,13 +176,10 @@ def _is_int(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class BundleFile:
-    """A file of bundles.
+    """A file of bundles, in the order of its lines.
 
-    Attributes:
-        path: where it was read from.
-        bundles: its items, in the order of the lines.
-        source_hash: SHA-256 of the file's bytes.
-        content_hash: hash of the items, without their similarities.
+    `source_hash` is the SHA-256 of its bytes, `content_hash` that of the items, without their
+    similarities.
     """
 
     path: Path
@@ -241,10 +234,7 @@ class BundleFile:
 def check_only_grown(previous: BundleFile, hashes: Sequence[str], where: str | Path) -> None:
     """Refuse a set of items that is no later version of an earlier one (spec: append-only).
 
-    Args:
-        previous: the earlier set.
-        hashes: of the items of the new one, 64 hex digits each, as `Bundle.item_hash`.
-        where: the new set, for the message.
+    The new set, in messages `where`, is known by the hashes of its items, as `Bundle.item_hash`.
 
     Raises:
         InputError: items of the earlier set are gone or were changed; some are named.

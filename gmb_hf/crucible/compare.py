@@ -26,15 +26,10 @@ COMPARED = ("pass_rate", "mean_margin", "median_margin", "q10_margin", "q90_marg
 
 @dataclass(frozen=True)
 class PairedTest(Record):
-    """Tests on one group of items.
+    """Tests on the n items of one group, "overall" or a tier.
 
-    Attributes:
-        group: "overall" or a tier.
-        n: its items.
-        mcnemar: exact test of the passes.
-        mcnemar_adjusted: its p-value, Holm-adjusted over the groups.
-        permutation: sign-flip test of the mean margin.
-        permutation_adjusted: its p-value, Holm-adjusted over the groups.
+    They are McNemar's exact test of the passes and the sign-flip test of the mean margin, each with
+    its p-value Holm-adjusted over the groups.
     """
 
     group: str
@@ -316,10 +311,10 @@ def aggregate_files(
     """Statistics of scoreboards over training seeds, compared with another configuration's.
 
     Args:
-        paths: scoreboards, one per seed, all of one evaluation set.
+        paths: scoreboards, one per seed, all of one evaluation set unless
+            `allow_fingerprint_mismatch`.
         against: what this function left of the configuration to compare with.
         method: "t" or "normal".
-        allow_fingerprint_mismatch: take different evaluation sets all the same.
         draws, seed: of the bootstrap over seeds and items.
 
     Raises:

@@ -26,12 +26,9 @@ _RANGE = (0.05, 0.95)
 
 @dataclass(frozen=True)
 class Pool:
-    """Items among which draws are spread evenly.
+    """Items among which draws are spread evenly, with their share of the draws (`ratio`).
 
-    Attributes:
-        name: such as "legacy".
-        size: how many items; 0 is allowed, its draws go to the other pools.
-        ratio: share of the draws that goes to this pool.
+    A size of 0 is allowed: the draws go to the other pools.
     """
 
     name: str

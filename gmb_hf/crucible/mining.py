@@ -98,14 +98,9 @@ class Mined(Record):
 
 @dataclass(frozen=True)
 class Calibration(Record):
-    """Where a threshold comes from: a quantile of the dangers of organic items.
+    """Where a threshold comes from: the file of the scores of n organic items, and what made them.
 
-    Attributes:
-        scores: the file of their scores.
-        encoder, content_hash: what scored them, and which items they are.
-        quantile: share of the dangers that lie below the threshold.
-        n: items.
-        notes: what a reader must know.
+    `quantile` is the share of their dangers below the threshold; `notes` a reader must know.
     """
 
     scores: str
@@ -225,7 +220,18 @@ def mine(
             )
         rng = generator(given.seed, place)
         lineups = np.stack([rng.choice(allowed, size, replace=False) for _ in range(given.lineups)])
-        found.append(_tested(name, lineups, similar[lineups].max(axis=1) - level, given))
+        danger = similar[lineups].max(axis=1) - level
+        passes = int((danger >= given.threshold).sum())
+        strength = pass_strength(passes, given.lineups)
+        # The lower one of two middle lineups: a real lineup, and not the worse.
+        middle = int(np.argsort(danger, kind="stable")[(len(danger) - 1) // 2])
+        outcome: Outcome = "accepted"
+        reason = ""
+        if passes < given.min_passes:
+            outcome = "rejected" if strength == "none" else "quarantined"
+            reason = f"{passes} of {given.lineups} lineups, {given.min_passes} are needed"
+        lineup, typical = tuple(lineups[middle].tolist()), float(danger[middle])
+        found.append(Mined(name, outcome, reason, passes, strength, typical, lineup))
     tested = int((earlier < 0).sum())
     accepted = sum(item.outcome == "accepted" for item in found)
     rate = low = high = None
@@ -265,20 +271,6 @@ def near_duplicates(rows: Floats, threshold: float) -> NDArray[np.int64]:
             if len(same):
                 earlier[place] = same[0]
     return earlier
-
-
-def _tested(name: str, lineups: NDArray[np.int64], danger: Floats, settings: Settings) -> Mined:
-    passes = int((danger >= settings.threshold).sum())
-    strength = pass_strength(passes, settings.lineups)
-    # The lower one of two middle lineups: a real lineup, and not the worse.
-    middle = int(np.argsort(danger, kind="stable")[(len(danger) - 1) // 2])
-    outcome: Outcome = "accepted"
-    reason = ""
-    if passes < settings.min_passes:
-        outcome = "rejected" if strength == "none" else "quarantined"
-        reason = f"{passes} of {settings.lineups} lineups, {settings.min_passes} are needed"
-    lineup = tuple(lineups[middle].tolist())
-    return Mined(name, outcome, reason, passes, strength, float(danger[middle]), lineup)
 
 
 def _against_pool(

@@ -68,15 +68,9 @@ class Origin(Section):
 
 @dataclass(frozen=True, eq=False)
 class ItemScores:
-    """Margins and ranks of N items.
+    """Margins (float64 [N]) and ranks of N items, where they come from, and their tiers, if any.
 
-    Attributes:
-        origin: which items were scored, and by which model.
-        ids: names of the items.
-        margin: float64 [N].
-        ranks: see `Ranks`.
-        item_hashes: 64 hex digits each.
-        tiers: tier of each item, or None.
+    `item_hashes` are 64 hex digits each.
     """
 
     origin: Origin

@@ -49,12 +49,10 @@ def folder() -> Path:
 
 
 def render_card(kind: str, header: Mapping[str, Any], **values: Any) -> str:
-    """The text of a README.md.
+    """The text of a README.md by the template of its kind: `dataset` for `dataset.md.j2`.
 
-    Args:
-        kind: of what, which names the template: `dataset` for `dataset.md.j2`.
-        header: the YAML that the Hub reads, as plain data, in the order in which it shall stand.
-        values: what the template shows; one that is missing is a `jinja2.UndefinedError`.
+    The header is the YAML that the Hub reads, in the order in which it shall stand; a value that
+    the template lacks is a `jinja2.UndefinedError`.
 
     Raises:
         InputError: the templates are missing from this installation.

@@ -125,10 +125,8 @@ def push_space(
 
     Args:
         folder: with README.md, app.py and what else the Space needs, without subfolders.
-        repo_id: ORG/NAME.
         requirement: how the Space shall install this package (a version, or an address of a wheel
             or a repository), in place of its line in requirements.txt.
-        private: make a new Space private.
     """
     files: dict[str, Path | bytes] = {
         path.name: path

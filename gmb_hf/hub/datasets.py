@@ -272,55 +272,46 @@ FORMAL = About(
 )
 
 
-def modular_configs(
-    tasks: Sequence[str] = (),
+def task_configs(
+    kind: type[Task],
+    names: Sequence[str] = (),
     *,
     data_seed: int = 42,
     fraction: float = 0.5,
-    op_token: str = "distinct",
+    **options: str,
 ) -> list[Config]:
-    """A config for each modular task (`add_p97`); none named, those of every operation modulo 97.
+    """A config for each task of a kind; none named, those of the protocol (`add_p97`, `parity_8`).
 
     Args:
+        kind: `ModularTask` or `FormalTask`.
+        names: of the tasks.
         data_seed, fraction: of the splits `train` and `test`.
-        op_token: "distinct": each operation has its own token; "shared": all have one.
+        options: of the tasks, such as `op_token` (see `get_task`).
 
     Raises:
-        InputError: an unknown task, one that is no modular task, or a bad split.
+        InputError: an unknown task, one of the other kind, or a bad split.
     """
-    names = [task.name for task in _chosen_tasks(ModularTask, tasks)]
-    return [_config(get_task(name, op_token=op_token), data_seed, fraction) for name in names]
-
-
-def formal_configs(
-    tasks: Sequence[str] = (), *, data_seed: int = 42, fraction: float = 0.5
-) -> list[Config]:
-    """A config for each formal task; none named, those of the protocol, `parity_8` and so on.
-
-    Arguments and errors are those of `modular_configs`.
-    """
-    return [_config(task, data_seed, fraction) for task in _chosen_tasks(FormalTask, tasks)]
-
-
-def _chosen_tasks(kind: type[Task], names: Sequence[str]) -> list[Task]:
-    found = [get_task(name) for name in names or task_names()]
-    if not names:
-        return [task for task in found if isinstance(task, kind)]
-    for task in found:
-        if not isinstance(task, kind):
+    configs = []
+    for name in names or task_names():
+        task = get_task(name)
+        if not isinstance(task, kind) and names:
             other = "modular" if isinstance(task, ModularTask) else "formal"
             raise InputError(f"task {task.name!r} is built by `gmb data build {other}`")
-    return found
+        if not isinstance(task, kind):
+            continue
+        task = get_task(task.name, **options)
+        tables = {**task.split_tables(fraction, data_seed), "full": task.full_table()}
+        splits = {split: partial(list, [table]) for split, table in tables.items()}
+        summary = (
+            f"{task.vocab_size} token ids, {task.sequence_length} a row; {fraction:g} of the rows "
+            f"to train on, drawn by seed {data_seed}"
+        )
+        configs.append(Config(task.name, splits, LICENSE, summary, data_seed))
+    return configs
 
 
-def _config(task: Task, data_seed: int, fraction: float) -> Config:
-    tables = {**task.split_tables(fraction, data_seed), "full": task.full_table()}
-    splits = {split: partial(list, [table]) for split, table in tables.items()}
-    summary = (
-        f"{task.vocab_size} token ids, {task.sequence_length} a row; {fraction:g} of the rows to "
-        f"train on, drawn by seed {data_seed}"
-    )
-    return Config(task.name, splits, LICENSE, summary, data_seed)
+modular_configs = partial(task_configs, ModularTask)
+formal_configs = partial(task_configs, FormalTask)
 
 
 def write_data(config: RunConfig, folder: Path) -> list[Path]:

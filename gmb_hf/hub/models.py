@@ -50,15 +50,10 @@ class HeldOut:
 
 @dataclass(frozen=True, eq=False)
 class SavedModel:
-    """A checkpoint of which everything is known.
+    """A checkpoint that `--save-models` left, of which everything is known.
 
-    Attributes:
-        folder: what `--save-models` left.
-        seed: of its run.
-        config: what it was trained by.
-        log: its run, whose metadata say what made it.
-        held_out: as measured now.
-        fingerprints: "data", its training and held-out rows; "weights", its tensors.
+    The log is that of its run, `held_out` is measured now; `fingerprints` are those of its "data",
+    training and held-out rows, and of its "weights".
     """
 
     folder: Path

@@ -267,11 +267,7 @@ def design_for(
 ) -> Design:
     """The preregistration or preset that was given, or the design that the log was trained for.
 
-    Args:
-        log: explore runs.
-        prereg_path: a YAML file.
-        preset_name: of a config instead.
-        fields: of the design, by its names, that are to be different from what those say.
+    The log is of explore runs; `fields` of the design are to be different from what those say.
 
     Raises:
         InputError: both were given, or neither and the log does not say which one.

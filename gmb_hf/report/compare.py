@@ -50,12 +50,9 @@ class Pair:
 
 @dataclass(frozen=True)
 class IndicatorPair:
-    """One indicator in both files.
+    """One indicator in both files, its values by the names in `QUANTITIES`.
 
-    Attributes:
-        name: of the indicator.
-        only_in: "A" or "B" where the other file does not have it.
-        values: by the names in `QUANTITIES`.
+    `only_in` is "A" or "B" where the other file does not have it.
     """
 
     name: str

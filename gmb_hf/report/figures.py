@@ -279,14 +279,8 @@ _NULL_MARKERS = ((">", 3.8), ("D", 3.6), ("s", 3.6), ("^", 3.8))
 def label_summary(found: Answer, *, subtitle: str, cap: float, coverage_min: float) -> Figure:
     """Label, false alarms against their budget, and coverage against chance, for every score.
 
-    Args:
-        found: the scores, and the primary target rate, which is drawn as a line.
-        subtitle: what was judged, in one line.
-        cap: the rate up to which that target counts as met.
-        coverage_min: the least coverage that is asked for.
-
-    Returns:
-        A figure 9.8 inches wide, and as tall as it takes.
+    The primary target rate is drawn as a line, and counts as met up to `cap`; `coverage_min` is the
+    least coverage that is asked for. The figure is 9.8 inches wide, and as tall as it takes.
     """
     groups = {heading: found.group(name) for name, heading in GROUPS.items()}
     count = sum(len(members) + 1 for members in groups.values() if members)

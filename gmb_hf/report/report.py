@@ -97,6 +97,12 @@ def render_report(
     # The best scores, at least the supported ones.
     best = sorted(found.subject, key=lambda item: item.label != "SUPPORTED_FOR_ALARM")
     headline = best[: max(len(found.supported), _HEADLINE_ROWS)]
+    calibration = results.x_calibration
+    thresholds = "Where the thresholds come from is not stored."
+    if calibration is not None:
+        thresholds, n_runs = _SOURCES[calibration.method][0], calibration.n_runs
+        used = f" {n_runs:,} runs with negative windows were used." if n_runs is not None else ""
+        thresholds += used
     environment = Environment(
         loader=PackageLoader("gmb_hf.report", "."),
         undefined=StrictUndefined,
@@ -118,7 +124,7 @@ def render_report(
         nulls=[null.label for name, null in nulls.NULLS.items() if name not in _EXPLAINED],
         boundary=explain_settings(compat) if compat else _boundary(results, design),
         events=_events(results),
-        calibration=_calibration(results),
+        calibration=thresholds,
         budgets=budget_table(results),
         groups=[
             (heading, verdict_table(found.group(name), found.target).md())
@@ -139,7 +145,12 @@ def render_report(
         provenance=list(_provenance(results)),
         next_command=next_command,
     )
-    return _tidy(text)
+    # At most one empty line in a row, and a single one at the end.
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.strip() or (lines and lines[-1]):
+            lines.append(line.rstrip())
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def _boundary(results: Results, design: Design | None) -> tuple[str, ...]:
@@ -171,16 +182,6 @@ def _events(results: Results) -> str:
     return text
 
 
-def _calibration(results: Results) -> str:
-    calibration = results.x_calibration
-    if calibration is None:
-        return "Where the thresholds come from is not stored."
-    text, _ = _SOURCES[calibration.method]
-    if calibration.n_runs is not None:
-        text += f" {calibration.n_runs:,} runs with negative windows were used."
-    return text
-
-
 def _provenance(results: Results) -> Iterator[tuple[str, str]]:
     yield "Date", results.meta.date
     if results.meta.prereg_path:
@@ -202,15 +203,6 @@ def _provenance(results: Results) -> Iterator[tuple[str, str]]:
     yield from ((name, value) for name, value in known.items() if value)
     if source.seed_of_draws is not None:
         yield "Seed of all draws", str(source.seed_of_draws)
-
-
-def _tidy(text: str) -> str:
-    """At most one empty line in a row, and a single one at the end."""
-    lines: list[str] = []
-    for line in text.splitlines():
-        if line.strip() or (lines and lines[-1]):
-            lines.append(line.rstrip())
-    return "\n".join(lines).rstrip() + "\n"
 
 
 # Everything that an evaluation leaves: results.yaml, tables/, figures/ and report.md.

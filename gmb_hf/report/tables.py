@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -192,24 +193,15 @@ def write_tables(results: Results, folder: str | Path) -> list[Path]:
 
 def verdict_table(items: Sequence[IndicatorRecord], target: float) -> Table:
     """Scores with their labels at one operating point."""
+    row, point = methodcaller("achieved", target), methodcaller("point", target)
     columns = (
         Column("score", take=shown_name),
         Column("label", take="label"),
+        Column(f"false alarm rate at {target:g}", _false_alarms, take=row),
+        Column("events warned of", _covered, take=point),
+        Column("by chance", _chance, take=point),
         Column(
-            f"false alarm rate at {target:g}",
-            _false_alarms,
-            take=lambda item: item.achieved(target),
-        ),
-        Column(
-            "events warned of",
-            lambda point: _share(point.coverage, point.x_coverage_interval),
-            take=lambda item: item.point(target),
-        ),
-        Column("by chance", _chance, take=lambda item: item.point(target)),
-        Column(
-            "median lead, steps",
-            steps,
-            take=lambda item: follow(item.point(target), "lead_time_median"),
+            "median lead, steps", steps, take=lambda item: follow(point(item), "lead_time_median")
         ),
         Column("p", p_value, take=lambda item: shown_p(item, target)),
     )
@@ -265,6 +257,10 @@ def budget_table(results: Results) -> Table:
 
 def _false_alarms(row: AchievedRecord) -> str:
     return "abstains" if row.x_answer == "ABSTAIN" else _rate(row.achieved, row.x_interval)
+
+
+def _covered(point: OperatingPointRecord) -> str:
+    return _share(point.coverage, point.x_coverage_interval)
 
 
 def _rate(value: float | None, interval: IntervalRecord | None) -> str:
