@@ -278,7 +278,7 @@ def task_configs(
     *,
     data_seed: int = 42,
     fraction: float = 0.5,
-    **options: str,
+    **options: Any,
 ) -> list[Config]:
     """A config for each task of a kind; none named, those of the protocol (`add_p97`, `parity_8`).
 
@@ -301,7 +301,7 @@ def task_configs(
             continue
         task = get_task(task.name, **options)
         tables = {**task.split_tables(fraction, data_seed), "full": task.full_table()}
-        splits = {split: partial(list, [table]) for split, table in tables.items()}
+        splits: Any = {split: partial(list, [table]) for split, table in tables.items()}
         summary = (
             f"{task.vocab_size} token ids, {task.sequence_length} a row; {fraction:g} of the rows "
             f"to train on, drawn by seed {data_seed}"
