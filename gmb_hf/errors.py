@@ -92,6 +92,11 @@ def first_of(items: Sequence[object], most: int = 8) -> str:
     return ", ".join(str(item) for item in items[:most]) + more
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says; the name of its class where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def choose(kind: str, word: str, known: Sequence[str], *, where: str = "") -> str:
     """Return `word` if it is one of `known`, else raise the error that names the nearest."""
     if word not in known:

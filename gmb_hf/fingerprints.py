@@ -33,13 +33,9 @@ class FingerprintMismatchError(InputError):
 
 
 class ContentHash:
-    """Collects items one by one; the order in which they come does not matter.
+    """Collects items one by one (`count`); the order in which they come does not matter.
 
-    Args:
-        in_memory: item hashes that are kept in memory before they are sorted to disk.
-
-    Attributes:
-        count: how many items were added.
+    `in_memory` item hashes are kept in memory before they are sorted to disk.
 
     >>> one, other = ContentHash(), ContentHash()
     >>> one.extend([{"a": 1, "b": 2}, {"a": 3}])
@@ -69,7 +65,10 @@ class ContentHash:
         self.count += 1
         self._held.append(digest)
         if len(self._held) >= self._in_memory:
-            self._spill()
+            file = tempfile.TemporaryFile()  # noqa: SIM115 (closed when this object goes)
+            file.write(b"".join(sorted(self._held)))
+            self._sorted.append(file)
+            self._held = []
 
     def extend(self, items: Iterable[Any]) -> None:
         """Add items."""
@@ -86,13 +85,6 @@ class ContentHash:
         for digest in self.item_hashes():
             total.update(digest)
         return total.hexdigest()
-
-    def _spill(self) -> None:
-        # Closed when this object goes.
-        file = tempfile.TemporaryFile()  # noqa: SIM115
-        file.write(b"".join(sorted(self._held)))
-        self._sorted.append(file)
-        self._held = []
 
 
 def content_hash(items: Iterable[Any]) -> str:

@@ -35,6 +35,7 @@ _MODEL = (*_CONFIGS, "*.safetensors", "*.safetensors.index.json", *_TOKENIZER)
 _ENCODER = ("*.json", "*.txt", "*.safetensors", *_TOKENIZER)
 _CODE = "*.py"
 _SAVE = "save it again with save_pretrained"
+_PICKLED = f"holds no weights as safetensors, and pickles are not loaded; {_SAVE}"
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,8 @@ def find_model(
         if revision is not None:
             raise InputError(f"--revision {revision}: {place} is a folder, which has none")
         if not (folder / "config.json").is_file():
-            raise InputError(
-                f"{place}: holds no model (no config.json); save_pretrained writes one"
-            )
+            hint = "save_pretrained writes one"
+            raise InputError(f"{place}: holds no model (no config.json); {hint}")
         code = _runs_code(folder, place, trust_remote_code)
         found = {path for name in (*_CONFIGS, *_TOKENIZER) for path in folder.glob(name)}
         programs = folder.rglob(_CODE) if code else folder.glob(_CODE)
@@ -131,7 +131,7 @@ def find_encoder(place: str, *, cache_only: bool = False) -> Source:
     # Parts that are no transformers fall back on a pickle where there are no safetensors.
     for pickle in folder.rglob("pytorch_model*.bin"):
         if not any(pickle.parent.glob("*.safetensors")):
-            raise _pickled(place)
+            raise InputError(f"{place}: {_PICKLED}")
     if found.identity.startswith("sha256:"):
         files = {path for name in _ENCODER for path in folder.rglob(name)}
         return Source(place, folder, _identity(folder, place, files))
@@ -200,7 +200,7 @@ def _weights(folder: Path, place: str) -> set[Path]:
     if (folder / _WEIGHTS).is_file():
         return {folder / _WEIGHTS}
     if not (folder / _INDEX).is_file():
-        raise _pickled(place)
+        raise InputError(f"{place}: {_PICKLED}")
     named = _json(folder / _INDEX, place).get("weight_map")
     if not isinstance(named, dict) or not named:
         raise InputError(f"{place}: {_INDEX} has no weight_map with the files of the weights")
@@ -214,12 +214,6 @@ def _weights(folder: Path, place: str) -> set[Path]:
         if not (folder / name).is_file():
             raise InputError(f"{place}: {name}, which {_INDEX} names, is missing; {_SAVE}")
     return {folder / _INDEX, *(folder / str(name) for name in named.values())}
-
-
-def _pickled(place: str) -> InputError:
-    return InputError(
-        f"{place}: holds no weights as safetensors, and pickles are not loaded; {_SAVE}"
-    )
 
 
 def _check_inside(folder: Path, name: str, place: str, by: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from gmb_hf.errors import InputError
+from gmb_hf.errors import InputError, first_line
 from gmb_hf.files import clear_os_errors
 
 DATASETS = "hf://datasets/"
@@ -65,7 +65,7 @@ def clear_hub_errors(repo_id: str) -> Iterator[None]:
     except InputError:
         raise
     except HFValidationError as error:
-        raise InputError(_first_line(error)) from None
+        raise InputError(first_line(error)) from None
     except Exception as error:
         # The client wraps what stops an upload or a download.
         chain: list[BaseException] = [error]
@@ -74,11 +74,11 @@ def clear_hub_errors(repo_id: str) -> Iterator[None]:
         refused = next((one for one in chain if getattr(one, "response", None) is not None), None)
         if refused is not None:
             raise InputError(f"{repo_id}: the Hub refused{_advice(refused, repo_id)}") from error
-        lost = next((one for one in reversed(chain) if _lost(one)), None)
+        lost = next(filter(_lost, reversed(chain)), None)
         if lost is None:
             raise
         raise InputError(
-            f"{repo_id}: the Hub cannot be reached: {_first_line(lost)}; run the same command "
+            f"{repo_id}: the Hub cannot be reached: {first_line(lost)}; run the same command "
             "again when it can"
         ) from error
 
@@ -105,7 +105,7 @@ def _advice(error: BaseException, repo_id: str) -> str:
         return ": somebody else has committed meanwhile; run the same command again"
     if status == 429:
         return f": too many requests; wait {_wait(response.headers)} and run the same command again"
-    return f" (status {status}): {_first_line(error)}"
+    return f" (status {status}): {first_line(error)}"
 
 
 def _wait(headers: Any) -> str:
@@ -121,10 +121,6 @@ def _wait(headers: Any) -> str:
 def _lost(error: BaseException) -> bool:
     """Whether there is no way to the Hub; the client's own errors are of httpx or httpx2."""
     return isinstance(error, OSError) or type(error).__module__.startswith("httpx")
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def pull(

@@ -63,11 +63,10 @@ def run(
     figures: bool = True,
     counting: Counting | None = None,
 ) -> Finished:
-    """Do the main job in `out`; what an earlier start finished is not done again.
+    """Do the main job in the folder `out`; what an earlier start finished is not done again.
 
     Args:
         config: of the run, or the name of a preset.
-        out: its folder.
         device: auto, cpu or cuda.
         jobs: how many groups of seeds are trained at a time, as in `train_stacked`.
         figures: whether to draw figures/ and those of the model card.
@@ -125,9 +124,8 @@ def run(
             f"so most verdicts stay INCONCLUSIVE. `{_FOLLOWING['quick']}` judges the same scores "
             f"on {more} held-out runs, enough to conclude on many of them."
         )
-    following = _FOLLOWING.get(
-        config.preset, f"gmb lock --explain --lock {shlex.quote(str(lock_path))}"
-    )
+    explaining = f"gmb lock --explain --lock {shlex.quote(str(lock_path))}"
+    following = _FOLLOWING.get(config.preset, explaining)
     written = publish(evaluation, folder, note=note, next_command=following, figures=figures)
     paths = [*written, lock_path, table, *data]
     if place.is_dir():

@@ -176,11 +176,8 @@ class AggregateStats(Record):
     """A metric over seeds.
 
     Attributes:
-        mean, min, max: of the seeds' values.
-        std: standard deviation, ddof 1; None for one seed.
-        n_seeds: how many.
-        ci_low, ci_high: 95% interval of the mean; None for one seed.
-        method: "t" or "normal".
+        mean, std, min, max: of the seeds' values; std with ddof 1, None for one seed.
+        ci_low, ci_high: 95% interval of the mean, by the method; None for one seed.
     """
 
     mean: float
@@ -258,12 +255,10 @@ class McNemar(Record):
 
 @dataclass(frozen=True)
 class Permutation(Record):
-    """Paired permutation test of a mean difference.
+    """Paired permutation test of a mean difference, second - first.
 
-    Attributes:
-        difference: mean of second - first.
-        p_value: (b + 1) / (m + 1), two-sided; b of m other choices of signs reach the difference.
-        permutations: m.
+    The two-sided p-value is (b + 1) / (m + 1): b of m permutations, other choices of signs, reach
+    the difference.
     """
 
     difference: float
@@ -309,10 +304,8 @@ def paired_permutation(
 
     The observed labelling counts as one of them, so that p is never 0 (Phipson and Smyth 2010).
 
-    Args:
-        first, second: a number per item and model, such as the margin, float64 [N].
-        permutations: m, at most: k differences that are not 0 have 2^k - 1 other choices of signs.
-        seed: of the random sign flips.
+    `first` and `second` have a number per item, such as the margin, float64 [N]; `permutations` are
+    the most, since k differences that are not 0 have 2^k - 1 other choices of signs.
 
     >>> paired_permutation([0.0, 0.0, 0.0], [1.0, 2.0, 3.0]).p_value
     0.25
@@ -411,7 +404,6 @@ class OverSeeds(Record):
 
     Attributes:
         mean, std, min, max: of the seeds' values; std with ddof 1, None for one seed.
-        n_seeds: how many.
         t_low, t_high: 95% interval of the mean by Student's t; None below three seeds.
         bootstrap_low, bootstrap_high: the same by the percentile bootstrap over seeds.
         values: one per seed, in the order of the seeds.

@@ -178,8 +178,12 @@ class Table:
 
         shown = [index for index, column in enumerate(self.columns) if column.from_width <= width]
         columns = [self.columns[index] for index in shown]
+
+        def styled(column: Column, cell: Any) -> Text:
+            return cell if isinstance(cell, Text) else Text(escape.one_line(column.text(cell)))
+
         lines: list[Any] = [
-            row if isinstance(row, Line) else [_styled(self.columns[i], row[i]) for i in shown]
+            row if isinstance(row, Line) else [styled(self.columns[i], row[i]) for i in shown]
             for row in self.rows
         ]
         widths = _widths(columns, [line for line in lines if not isinstance(line, Line)], width)
@@ -233,12 +237,6 @@ def _latex(column: Column, cell: Any) -> str:
     text = column.text(cell)
     special = {"–": "--", "∞": r"$\infty$", "−∞": r"$-\infty$"}
     return special.get(text) or escape.latex(text)
-
-
-def _styled(column: Column, cell: Any) -> Text:
-    from rich.text import Text
-
-    return cell if isinstance(cell, Text) else Text(escape.one_line(column.text(cell)))
 
 
 def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]], width: int) -> list[int]:

@@ -45,8 +45,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
         return _fail(f"error: {place}{error.strerror or error}", 2)
-    except Exception as error:
-        return _usage_error(error)
+    except Exception as error:  # what the parser of the command line has to say
+        describe = getattr(error, "format_message", None)  # its classes are not public
+        if describe is None:
+            raise
+        message = describe()
+        if not message:  # a bare `gmb`, which has shown its help
+            return 2
+        context = getattr(error, "ctx", None)
+        typed = context.command_path if context is not None else "gmb"
+        end = "" if message.endswith((".", "?")) else "."
+        return _fail(f"error: {message}{end} See {typed} --help.", 2)
     finally:
         if own:
             signal.signal(signal.SIGTERM, before)
@@ -54,22 +63,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = f"{ended}; nothing finished is lost, the same command goes on from there"
         return _fail(message, end)
     return code if isinstance(code, int) else 0
-
-
-def _usage_error(error: Exception) -> int:
-    """What the parser of the command line has to say; anything else is raised again."""
-    describe = getattr(error, "format_message", None)  # its classes are not public
-    if describe is None:
-        raise error
-    message = describe()
-    if not message:  # a bare `gmb`, which has shown its help
-        return 2
-    context, missing = getattr(error, "ctx", None), getattr(error, "param", None)
-    if message.startswith("Missing option '--out'") and missing and missing.metavar:
-        message = f"Missing option '--out', e.g. --out {missing.metavar}."
-    command = context.command_path if context is not None else "gmb"
-    end = "" if message.endswith((".", "?")) else "."
-    return _fail(f"error: {message}{end} See {command} --help.", 2)
 
 
 def _fail(message: str, code: int) -> int:

@@ -297,13 +297,10 @@ def _lines(path: Path, digest: Any) -> Iterator[tuple[int, str]]:
 
 
 class Vectors(NamedTuple):
-    """Embeddings of N bundles.
+    """Embeddings of N bundles: anchors [N, D] and candidates [sum of (1 + K), D].
 
-    Attributes:
-        anchors: [N, D].
-        candidates: of all bundles, one after another, the positive of each first,
-            [sum of (1 + K), D].
-        counts: 1 + K, the candidates of each, int64 [N].
+    The candidates of all bundles stand one after another, the positive of each first; `counts` are
+    1 + K, the candidates of each, int64 [N].
     """
 
     anchors: NDArray[np.floating]

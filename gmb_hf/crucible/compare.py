@@ -99,8 +99,6 @@ class Comparison(Record):
         overall: next - previous of each statistic; None where either is null.
         by_tier: the same for each tier that both have.
         paired_tests: on the items; () where their scores are not there, or not the same.
-        guardrails: what the checks found.
-        notes: what a reader must know.
     """
 
     comparable: bool
@@ -282,7 +280,6 @@ class Aggregate:
             apply (other than three seeds each).
         bootstrap: difference in pass rate over seeds and items, by group, where the item scores
             are stored.
-        notes: what a reader must know.
     """
 
     scoreboards: tuple[Path, ...]

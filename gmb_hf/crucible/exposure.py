@@ -41,7 +41,6 @@ class PoolExposure(Record):
     """What one pool will see.
 
     Attributes:
-        name, size: those of the pool.
         ratio: its share of the draws after empty pools gave theirs away.
         draws: expected draws from the pool.
         expected: expected exposures of each item; None where the pool is empty.

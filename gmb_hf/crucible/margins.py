@@ -234,14 +234,12 @@ def _refuse_text(candidates: Sequence[Any], ids: Sequence[str] | None) -> None:
 
 @dataclass(frozen=True)
 class MarginStats(Record):
-    """Margins of many items; every statistic is None where there is no item.
+    """Margins of n items; every statistic is None where there is no item.
 
     Attributes:
         mean_margin, mean_danger: means; danger is minus the margin.
         q10_margin, median_margin, q90_margin: quantiles, linear between order statistics.
-        pass_rate: share of margins above 0.
-        tie_rate: share of margins of exactly 0, which do not pass.
-        n: how many items.
+        pass_rate, tie_rate: share of margins above 0; and of exactly 0, which do not pass.
         n_skipped: how many were left out because they had no negatives.
     """
 
@@ -311,8 +309,7 @@ class RankStats(Record):
         chance_pass_rate: mean of 1 / (K + 1), the pass rate of a random ranking.
         mrr: mean reciprocal pessimistic rank.
         hits: share of items with pessimistic rank at most k, by k.
-        n: how many items.
-        n_skipped: how many were left out because they had no negatives.
+        n_skipped: how many items were left out because they had no negatives.
     """
 
     mean_rank: float | None
@@ -432,9 +429,8 @@ def fit_tiers(
     """Freeze the cutoffs of a corpus; `Tiers.notes` names tiers without items.
 
     Args:
-        dangers: danger of each item, [N], N >= 1.
+        dangers: danger of each item, [N], N >= 1, whose content hash is `corpus_hash`.
         encoder: what made the similarities; `assign_tiers` refuses those of another one.
-        corpus_hash: content hash of the items.
         thresholds: 0 < t1 < t2 <= 1.
         method: "inverted_cdf" puts ceil(N t1) items into tier 1, more where dangers tie; "spec"
             takes the element at int(N t) of the sorted dangers, one further up, as the

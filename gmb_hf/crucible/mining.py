@@ -76,7 +76,6 @@ class Mined(Record):
     """The result of one candidate.
 
     Attributes:
-        id: its name.
         outcome: accepted, quarantined (somebody should look) or rejected.
         reason: why it was not accepted, "" where it was.
         passes: lineups in which its danger reached the threshold.
@@ -150,11 +149,8 @@ class MiningResult(Record):
     data nor encoder nor threshold; that rate is unverified, and nothing here depends on it.
 
     Attributes:
-        settings: how they were tested.
-        candidates: in their order.
         accepted, tested: numbers of candidates; near duplicates are not tested.
         pass_rate: accepted / tested; None where nothing was tested.
-        ci_low, ci_high: of the pass rate.
         calibration: where the threshold comes from; None where it was given.
     """
 

@@ -190,14 +190,9 @@ def make_scoreboard(
     """Sum up the items of an evaluation set.
 
     Args:
-        margin: [N].
-        rank: strict rank, [N].
-        tiers: tier of each item; None where there are none.
-        checkpoint_path: the model.
-        timestamp: UTC, ISO 8601; now by default.
-        n_skipped: items left out because they had no negatives.
-        scores: file with the items' margins, beside the scoreboard.
-        encoder: what encoded the texts, by its commit or a hash.
+        margin, rank, tiers: of each item, [N]; the rank is strict, tiers may be None.
+        checkpoint_path, timestamp: the model; UTC, ISO 8601, now by default.
+        n_skipped, scores, encoder: as the fields of `Scoreboard` that begin with `x_`.
         header: `source_hash`, `content_hash`, `seed` and `version` (see `EvalHeader`).
 
     Raises:

@@ -32,7 +32,7 @@ from gmb_hf.crucible.bundles import (
     similarities_of,
 )
 from gmb_hf.documents import Section
-from gmb_hf.errors import InputError, nearest, repeated
+from gmb_hf.errors import InputError, first_line, nearest, repeated
 from gmb_hf.files import atomic_path, check_file, parse_json, read_jsonl, write_jsonl
 from gmb_hf.fingerprints import item_hash
 from gmb_hf.pretrained import Source, find_encoder
@@ -320,7 +320,7 @@ class Encoder:
         try:
             self._model: Any = SentenceTransformer(str(source.folder), local_files_only=True)
         except Exception as error:  # unknown, gated, or no such model: each has its own
-            why = _first_line(error)
+            why = first_line(error)
             raise InputError(f"encoder {name!r} cannot be found or loaded: {why}") from None
 
     def encode(
@@ -380,9 +380,5 @@ def _hub_obstacle() -> str | None:
     try:
         get_session().head(constants.ENDPOINT, timeout=_TIMEOUT)
     except Exception as error:  # of httpx or httpx2, as the client has it; offline mode too
-        return _first_line(error)
+        return first_line(error)
     return None
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -78,14 +78,8 @@ def build(configs: Sequence[Config], out: str | Path, about: About, *, version: 
     A set that was built is frozen: in the same folder the same version may only be built with the
     same items, and a later version only with all of them and more.
 
-    Args:
-        configs: at least one; the first is the default.
-        out: the folder.
-        about: for the card.
-        version: `v1`, `v2`, ...
-
-    Returns:
-        The card.
+    At least one config is needed; the first is the default. Versions are `v1`, `v2`, ... Returns
+    the card.
 
     Raises:
         InputError: two configs of one name, a split without rows, a version that is not frozen
@@ -294,11 +288,11 @@ def task_configs(
     configs = []
     for name in names or task_names():
         task = get_task(name)
-        if not isinstance(task, kind) and names:
+        if not isinstance(task, kind):
+            if not names:
+                continue
             other = "modular" if isinstance(task, ModularTask) else "formal"
             raise InputError(f"task {task.name!r} is built by `gmb data build {other}`")
-        if not isinstance(task, kind):
-            continue
         task = get_task(task.name, **options)
         tables = {**task.split_tables(fraction, data_seed), "full": task.full_table()}
         splits: Any = {split: partial(list, [table]) for split, table in tables.items()}
@@ -356,9 +350,8 @@ _CHARACTERS = 2**22  # that are held at a time
 def heldout_configs(texts: Sequence[Text], licenses: Sequence[str] = ()) -> list[Config]:
     """A config for each text, with the split `test`.
 
-    Args:
-        texts: as `read_sources` gives them.
-        licenses: `NAME=LICENCE`, or `LICENCE` for the texts that are none of the protocol's sets.
+    Texts are as `read_sources` gives them; licences are `NAME=LICENCE`, or `LICENCE` for the texts
+    that are none of the protocol's sets.
 
     Raises:
         InputError: a text whose licence nobody has said, or a licence of no text.

@@ -175,8 +175,7 @@ def write_model_card(
     """Write README.md and its pictures to a folder; returns their paths, the card first.
 
     Args:
-        saved: the model.
-        folder: where to.
+        saved, folder: the model, and where to write.
         results: of the evaluation that the run, or runs like it, took part in.
         place: how the card's example finds the model, ORG/NAME or a path.
         figures: whether to draw the pictures.

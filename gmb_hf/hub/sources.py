@@ -140,14 +140,9 @@ def data_source(text: str, settings: TaskSettings) -> dict[str, Any]:
     """Fetch the rows of a task and hold them against those that are about to be trained on.
 
     A run draws its own split from the rows of `full`, by their places; they are the task's own, in
-    its order, or the dataset is refused.
-
-    Args:
-        text: `ORG/NAME@REV`; the config is the one with the task's name, unless `/CONFIG` follows.
-        settings: of the task.
-
-    Returns:
-        Where they came from, as metadata of the logs that are trained on them.
+    its order, or the dataset is refused. The text is `ORG/NAME@REV`; the config is the one with the
+    task's name, unless `/CONFIG` follows. Returns where the rows came from, as metadata of the logs
+    that are trained on them.
 
     Raises:
         InputError: as `pull_configs`, or the rows are those of another task.

@@ -26,13 +26,9 @@ _METRICS = {"test_acc": ("train_acc", "accuracy"), "acc_test": ("acc_train", "ac
 def grokking_curves(log: RunLog, metric: str, event_step: NDArray[np.float64]) -> Figure:
     """The metric of every run over training, on training and held-out rows, with every t*.
 
-    Args:
-        log: R runs; the metric on training rows is shown where it is logged.
-        metric: the column that carries the event.
-        event_step: t* in steps, [R], NaN where there was no event.
-
-    Returns:
-        A figure of 7.2 by 4 inches: the curves above, the distribution of t* below.
+    The metric is the column that carries the event; on training rows it is shown where it is
+    logged. t* are in steps, [R], NaN where there was no event. The figure has 7.2 by 4 inches: the
+    curves above, the distribution of t* below.
     """
     panel = log.panel(metric)
     steps, test = panel.steps, style.drawable(np.where(panel.present, panel.values, np.nan))
@@ -103,12 +99,8 @@ def median_over_runs(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The median over runs at each step that at least half of the runs have reached.
 
-    Args:
-        steps: [R, T].
-        values: [R, T], NaN where a run has no such checkpoint.
-
-    Returns:
-        Steps [K] and medians [K].
+    Steps and values are [R, T], NaN where a run has no such checkpoint; returned are steps [K] and
+    medians [K].
     """
     seen = np.isfinite(values)
     grid, place, counts = np.unique(steps[seen], return_inverse=True, return_counts=True)
@@ -165,11 +157,8 @@ def scores_around_event(
 
     Args:
         scores: what is shown, one panel each, and the operating point whose threshold is drawn.
-        horizon: steps before t* in which an alarm is early warning.
+        horizon: steps before t* in which an alarm is early warning; three are shown on each side.
         safe_gap: an alarm so many steps before t*, or earlier, is false; marked where given.
-
-    Returns:
-        A figure of at most three panels a row, three horizons to each side of t*.
     """
     columns = min(_COLUMNS, max(1, len(scores)))
     rows = max(1, -(-len(scores) // columns))

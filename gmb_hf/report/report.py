@@ -236,20 +236,13 @@ def draw(results: Results, *, cadence: int | None = None) -> dict[str, Figure]:
         return figures
     strict, eps = results.x_protocol == "strict", design.fpr_eps
     if prereg is not None:
-        figures["summary"] = label_summary(
-            found,
-            subtitle=subtitle(results),
-            cap=pass_line(found.target, eps) if strict else found.target + eps,
-            coverage_min=prereg.coverage_min,
-        )
+        cap = pass_line(found.target, eps) if strict else found.target + eps
+        about, least = subtitle(results), prereg.coverage_min
+        figures["summary"] = label_summary(found, subtitle=about, cap=cap, coverage_min=least)
     if design.fpr_targets:
         same = follow(results, "x_calibration.method") == "in_sample"
-        figures["fpr"] = fpr_control(
-            found.ranked,
-            eps=eps,
-            cap=strict,
-            measured_on="the runs calibrated on" if same else RUNS[found.locked],
-        )
+        on = "the runs calibrated on" if same else RUNS[found.locked]
+        figures["fpr"] = fpr_control(found.ranked, eps=eps, cap=strict, measured_on=on)
     stored = [item for item in found.ranked if follow(item.point(found.target), "x_n_events")]
     if stored:
         figures["leads"] = lead_time_distribution(
@@ -270,11 +263,8 @@ def featured(found: Answer, count: int = 6) -> tuple[IndicatorRecord, ...]:
 def subtitle(results: Results) -> str:
     """What was judged, in one line."""
     summary, calibration = results.summary, results.x_calibration
-    parts = [
-        results.boundary.task,
-        results.boundary.model,
-        f"{summary.n_seeds:,} {RUNS[results.locked]}, {steps(summary.n_events)} events",
-    ]
+    judged = f"{summary.n_seeds:,} {RUNS[results.locked]}, {steps(summary.n_events)} events"
+    parts = [results.boundary.task, results.boundary.model, judged]
     if calibration is not None:
         count = "the" if calibration.n_runs is None else f"{calibration.n_runs:,}"
         parts.append(_SOURCES[calibration.method][1].format(count))
