@@ -52,7 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message = describe()
         if not message:  # a bare `gmb`, which has shown its help
             return 2
-        context = getattr(error, "ctx", None)
+        context, missing = getattr(error, "ctx", None), getattr(error, "param", None)
+        if message.startswith("Missing option '--out'") and missing and missing.metavar:
+            message = f"Missing option '--out', e.g. --out {missing.metavar}."
         typed = context.command_path if context is not None else "gmb"
         end = "" if message.endswith((".", "?")) else "."
         return _fail(f"error: {message}{end} See {typed} --help.", 2)
