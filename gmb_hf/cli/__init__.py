@@ -56,8 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if message.startswith("Missing option '--out'") and missing and missing.metavar:
             message = f"Missing option '--out', e.g. --out {missing.metavar}."
         typed = context.command_path if context is not None else "gmb"
-        end = "" if message.endswith((".", "?")) else "."
-        return _fail(f"error: {message}{end} See {typed} --help.", 2)
+        dot = "" if message.endswith((".", "?")) else "."
+        return _fail(f"error: {message}{dot} See {typed} --help.", 2)
     finally:
         if own:
             signal.signal(signal.SIGTERM, before)
