@@ -197,9 +197,5 @@ PRESETS = {"smoke": smoke, "byte": byte, "gpt2": gpt2}
 
 
 def language_preset(name: str) -> LanguageConfig:
-    """The config of that name.
-
-    Raises:
-        InputError: there is none; the nearest is named.
-    """
+    """The config of that name; an unknown one is an `InputError` that names the nearest."""
     return PRESETS[choose("preset", name, tuple(PRESETS))]()

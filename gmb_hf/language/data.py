@@ -40,8 +40,7 @@ def read_pretrained(
 ) -> Any:
     """What an Auto class of transformers reads in the folder of a source, in silence.
 
-    Raises:
-        InputError: it cannot be read; the message says that it could not be `what`.
+    `InputError` where it cannot; the message says that it could not be `what`.
     """
     import transformers
 
@@ -58,10 +57,9 @@ def read_pretrained(
 
 
 def load_network(source: Source, auto_class: str, kind: str) -> Any:
-    """A model with all of its weights, from safetensors, float32; `kind` says what it must be.
+    """A model of a `kind` with all of its weights, from safetensors, float32.
 
-    Raises:
-        InputError: it cannot be read, or weights are missing or of another shape.
+    `InputError` where it cannot be read, or weights are missing or of another shape.
     """
     network, report = read_pretrained(
         source, auto_class, dtype=torch.float32, use_safetensors=True, output_loading_info=True
@@ -125,12 +123,7 @@ def tokenizer_hash(tokenizer: Any) -> str:
 
 
 def check_together(place: str, config: Any, tokenizer: Any) -> None:
-    """Refuse a tokenizer that is not the model's.
-
-    Raises:
-        InputError: it is not the one that the model's config names by its hash, or the vocabularies
-            differ in size.
-    """
+    """Refuse a tokenizer that is not the model's, by its hash in the config or by its size."""
     expected = getattr(config, HASH, None)
     words, rows = len(tokenizer), config.vocab_size
     if expected is not None and expected != tokenizer_hash(tokenizer):

@@ -11,7 +11,6 @@ OUT/state/seed_3/step-400/             where an interrupted training goes on: Ac
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
@@ -271,11 +270,7 @@ def kept_path(folder: Path, seed: int, step: int) -> Path:
 
 
 def share_of_batch(config: LanguageConfig, processes: int) -> int:
-    """How many blocks each process computes at once.
-
-    Raises:
-        InputError: processes and parts do not divide the batch.
-    """
+    """How many blocks each process computes at once; `InputError` where that is no whole number."""
     batch, parts = config.training.batch, config.training.accumulate
     if batch % (parts * processes):
         raise InputError(
@@ -430,7 +425,7 @@ def _save_state(accelerator: Accelerator, folder: Path, log: Rows, identity: str
             "columns": {"step": log.steps, **log.values},
             "files": _hashes(unfinished),
         }
-        progress["hash"] = _hash_of(progress)
+        progress["hash"] = config_hash(progress)
         write_text(unfinished / _PROGRESS, json.dumps(progress) + "\n")
         new = folder / f"step-{log.last}"
         shutil.rmtree(new, ignore_errors=True)
@@ -442,11 +437,7 @@ def _save_state(accelerator: Accelerator, folder: Path, log: Rows, identity: str
 
 
 def _load_state(accelerator: Accelerator, folder: Path, identity: str) -> Rows:
-    """Go on from the last saved state: the log so far, empty where there is none.
-
-    Raises:
-        InputError: the state is not whole, or of another training.
-    """
+    """Go on from the last saved state: the log so far, empty where there is none."""
     states = _states(folder)
     if not states:
         return Rows()
@@ -457,7 +448,7 @@ def _load_state(accelerator: Accelerator, folder: Path, identity: str) -> Rows:
         if same:
             held_files, files = held["files"].items(), _hashes(place).items()
             wrong = [name for name, _ in sorted(held_files ^ files)]
-            if held.pop("hash") != _hash_of(held):
+            if held.pop("hash") != config_hash(held):
                 wrong = [_PROGRESS]
             if wrong:
                 raise ValueError(f"the hash of {wrong[0]} differs: it was damaged or changed")
@@ -471,10 +462,6 @@ def _load_state(accelerator: Accelerator, folder: Path, identity: str) -> Rows:
     if not same:
         raise InputError(f"{place}: the interrupted training of another config; delete it")
     return Rows(columns.pop("step"), columns)
-
-
-def _hash_of(progress: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(progress, sort_keys=True).encode()).hexdigest()
 
 
 def _hashes(state: Path) -> dict[str, str]:

@@ -7,7 +7,7 @@ held-out and training rows (`LabelledRows`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -82,11 +82,7 @@ class ModelWeights:
             self.named[name] = weight.detach().to(wide).unsqueeze(0)
 
     def all_of(self, part: str) -> dict[str, Tensor]:
-        """The weights whose names have the pattern of "attention", "mixing" or "mlp".
-
-        Raises:
-            InputError: there are none.
-        """
+        """The weights named like "attention", "mixing" or "mlp"; `InputError` where none is."""
         pattern = getattr(self._parts, part)
         found = {name: weight for name, weight in self.named.items() if re.search(pattern, name)}
         if not found:
@@ -315,18 +311,11 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 _QUALITY = ("loss", "acc", "margin_q10", "margin_q50", "margin_q90")
-_NORMS = ("weight_norm", "embedding_norm", "unembedding_norm", "attention_norm", "mlp_norm")
-_SPECTRA = tuple(
-    f"{part}_{kind}"
-    for part in ("embedding", "unembedding", "attention")
-    for kind in ("entropy", "rank")
-)
-_FOURIER = ("embedding_gini", "unembedding_gini")
 _PROCESS = ("disagreement", "prediction_change")
 UPDATE = "update_norm"
 HELD_OUT = (*(f"test_{name}" for name in _QUALITY), "participation_ratio", *_PROCESS)
 TRAINING = (*(f"train_{name}" for name in _QUALITY), "gradient_norm", "curvature")
-COLLECTED = (*_NORMS, *_SPECTRA, *_FOURIER, UPDATE, *HELD_OUT, *TRAINING)
+COLLECTED = (*measures.OF_WEIGHTS, UPDATE, *HELD_OUT, *TRAINING)
 """Every observable that can be taken from a model."""
 
 Extra = Callable[[Any, int], Mapping[str, float]]
@@ -363,7 +352,7 @@ class ModelObserver:
         self._extra = extra
         self._heldout = self._rows(HELD_OUT, heldout, "held-out rows", "heldout")
         self._train = self._rows(TRAINING, train, "training rows", "train")
-        self._require(_FOURIER, self._parts.residues, "the residues' embeddings", "parts")
+        self._require(measures.FOURIER, self._parts.residues, "the residues' embeddings", "parts")
         self._require(self._needs - {*COLLECTED}, extra, "nothing that a model shows", "extra")
         self.predictions: Tensor | None = None
         self._before: dict[str, Tensor] = {}
@@ -417,37 +406,22 @@ class ModelObserver:
         return LabelledRows.of(rows, where=name) if needed else None
 
     def _of_weights(self, weights: ModelWeights) -> dict[str, Tensor]:
-        recipes: dict[str, Callable[[], Tensor]] = {
-            "weight_norm": lambda: measures.norm(weights.named.values()),
-            "embedding_norm": lambda: measures.norm([weights.embedding]),
-            "unembedding_norm": lambda: measures.norm([weights.unembedding]),
-            "attention_norm": lambda: measures.norm(weights.all_of("attention").values()),
-            "mlp_norm": lambda: measures.norm(weights.all_of("mlp").values()),
-            UPDATE: lambda: measures.norm(
-                weight - self._before.get(name, weight) for name, weight in weights.named.items()
-            ),
+        updates = (
+            weight - self._before.get(name, weight) for name, weight in weights.named.items()
+        )
+        parts: dict[str, Callable[[], Iterable[Tensor]]] = {
+            "weight": weights.named.values,
+            "embedding": lambda: [weights.embedding],
+            "unembedding": lambda: [weights.unembedding],
+            "attention": lambda: weights.all_of("attention").values(),
+            "mlp": lambda: weights.all_of("mlp").values(),
+            "update": lambda: updates,
+            "mixing": lambda: [weights.mixing],
         }
-        matrices: dict[str, Callable[[], Tensor]] = {
-            "embedding": lambda: weights.embedding,
-            "unembedding": lambda: weights.unembedding,
-            "attention": lambda: weights.mixing,
-        }
-        found = {name: make() for name, make in recipes.items() if name in self._needs}
-        for part, matrix in matrices.items():
-            if self._needs & {f"{part}_entropy", f"{part}_rank"}:
-                entropy = measures.spectral_entropy([matrix()])[0]
-                found |= {f"{part}_entropy": entropy, f"{part}_rank": entropy.exp()}
-            if f"{part}_gini" in self._needs:
-                found[f"{part}_gini"] = self._gini(matrix())
-        return found
-
-    def _gini(self, matrix: Tensor) -> Tensor:
-        residues, rows = self._parts.residues, matrix.shape[1]
-        assert residues is not None
-        if rows < residues:
-            raise InputError(f"parts: residues is {residues}, but the matrix has {rows} rows")
-        basis = measures.fourier_basis(residues).to(matrix)
-        return measures.fourier_gini(matrix[:, :residues], basis)
+        residues, basis = self._parts.residues, None
+        if residues is not None and not self._needs.isdisjoint(measures.FOURIER):
+            basis = measures.fourier_basis(residues).to(weights.embedding)
+        return measures.of_weights(parts, self._needs, basis)
 
     def _of_held_out(
         self, model: nn.Module, weights: ModelWeights, rows: LabelledRows
@@ -458,24 +432,19 @@ class ModelObserver:
         if states:
             found["participation_ratio"] = measures.participation_ratio(outputs["hidden"])
         if "disagreement" in self._needs:
-            found["disagreement"] = self._disagreement(model, weights, rows, predictions)
+
+            def predict(embedding: Tensor) -> Tensor:
+                changed = {weights.embedding_name: embedding[0]}
+                answers = rows.batches(model, changed=changed, tied=False)
+                return torch.cat([one.logits.argmax(-1) for one in answers], dim=1)
+
+            found["disagreement"] = measures.disagreement(predictions, weights.embedding, predict)
         before = predictions if self.predictions is None else self.predictions
         if before.shape != predictions.shape:
             raise InputError("the held-out rows are others than those of the saved state")
         found["prediction_change"] = measures.changed_share(predictions, before.to(predictions))
         self.predictions = predictions
         return found
-
-    def _disagreement(
-        self, model: nn.Module, weights: ModelWeights, rows: LabelledRows, predictions: Tensor
-    ) -> Tensor:
-        differs = []
-        for noise in measures.noise_like(weights.embedding[0]):
-            noisy = {weights.embedding_name: measures.perturbed(weights.embedding, noise)[0]}
-            answers = rows.batches(model, changed=noisy, tied=False)
-            guessed = torch.cat([one.logits.argmax(-1) for one in answers], dim=1)
-            differs.append(measures.changed_share(guessed, predictions))
-        return measures.sum_of(differs) / len(differs)
 
     def _of_training(
         self, model: nn.Module, weights: ModelWeights, rows: LabelledRows

@@ -25,6 +25,7 @@ from gmb_hf.training.config import (
     Settings,
     TrainingSettings,
     config_hash,
+    multiple,
 )
 from gmb_hf.training.presets import paper
 
@@ -77,8 +78,8 @@ class SuiteSettings(Settings):
                 raise InputError(f"suite.{option} is for the suite modular; leave it out")
         if self.name == MODULAR:
             choose("op_token", str(self.op_token), OP_TOKENS, where="suite.op_token")
-        # YAML reads a list.
-        object.__setattr__(self, "order", tuple(known if self.order is None else self.order))
+        if self.order is None:
+            object.__setattr__(self, "order", known)
         if not self.tasks:
             raise InputError(f"suite.order: no task is named; known: {', '.join(known)}")
         for task in self.tasks:
@@ -141,11 +142,8 @@ class PhaseSettings(Settings):
 
     def check(self) -> None:
         for name in ("steps", "stop_early"):
-            given = getattr(self, name)
-            if given is not None:
-                object.__setattr__(self, name, tuple(given))  # YAML reads a list
-                for number in given:
-                    positive_int(f"phases.{name}", number)
+            for number in getattr(self, name) or ():
+                positive_int(f"phases.{name}", number)
         if self.stop_early is not None:
             twice = repeated(self.stop_early)
             if twice is not None:
@@ -183,12 +181,9 @@ class SequentialConfig(Config):
                 f"phases.steps names {len(self.phases.steps)} phases, the suite has {len(tasks)} "
                 f"({', '.join(tasks)}); give one number for all, or one for each"
             )
+        every = self.training.checkpoint_every
         for steps in self.phases.steps or ():
-            if steps % self.training.checkpoint_every:
-                raise InputError(
-                    f"phases.steps={steps} is no multiple of training.checkpoint_every="
-                    f"{self.training.checkpoint_every}; change one of them"
-                )
+            multiple("phases.steps", steps, "training.checkpoint_every", every)
         for phase in self.phases.stop_early or ():
             if phase > len(tasks):
                 raise InputError(f"phases.stop_early: phase {phase} of only {len(tasks)}")
@@ -278,11 +273,7 @@ PRESETS = {"replication": replication, "quick": quick}
 
 
 def preset(name: str, suite: str) -> SequentialConfig:
-    """The config of that name for a suite.
-
-    Raises:
-        InputError: the name or the suite is unknown; the nearest is named.
-    """
+    """The config of that name for a suite; of unknown names `InputError` names the nearest."""
     choose("suite", suite, tuple(SUITES))
     return PRESETS[choose("preset", name, tuple(PRESETS))](suite)
 

@@ -42,11 +42,7 @@ class SequentialFolder:
         self.path = Path(path)
 
     def claim(self, config: SequentialConfig) -> None:
-        """Write the design into the folder, or check that it is the same.
-
-        Raises:
-            InputError: the folder holds a run of another design; the first difference is named.
-        """
+        """Write the design into the folder, or check that it is the same, as `check_config`."""
         identity = {"design": config.design(), "fingerprints": config.suite.fingerprints()}
         noted = {
             "suite": config.suite.name,
@@ -64,11 +60,7 @@ class SequentialFolder:
     def pending_groups(
         self, config: SequentialConfig, variant: Variant, seeds: Sequence[int]
     ) -> list[tuple[int, ...]]:
-        """The seeds of a variant that are not finished, as they are trained together.
-
-        Raises:
-            InputError: a state in the folder is of another design.
-        """
+        """The seeds of a variant that are not finished, by groups, as `States.pending`."""
         done, at_once = self.finished_seeds(variant.name), config.training.seeds_at_once
         return self.states(config, variant).pending(seeds, done, at_once=at_once)
 
@@ -125,11 +117,7 @@ class SequentialFolder:
             write_matrix(self.path / "matrix" / f"{name}.csv", {matrix.variant: matrix})
 
     def merge(self) -> Path:
-        """Write the matrices of all groups into one file: dense first, then by name.
-
-        Raises:
-            InputError: no seed of any variant has a matrix.
-        """
+        """Write the matrices of all groups into one file, dense first; `InputError` without any."""
         merged, groups = {}, self._groups()
         for variant in sorted(groups, key=lambda name: (name != DENSE, name)):
             parts = groups[variant]
@@ -158,11 +146,7 @@ class SequentialFolder:
 
 
 def read_design(path: str | Path) -> SequentialConfig:
-    """The config in a run's `sequential.yaml`.
-
-    Raises:
-        InputError: the file is missing, or no such design.
-    """
+    """The config in a run's `sequential.yaml`; `InputError` where that is missing, or none."""
     held = read_config_file(Path(path))
     design = {"preset": held.get("preset", ""), **(held.get("design") or {})}
     return SequentialConfig.from_dict(design, where=str(path))

@@ -375,11 +375,7 @@ class Generalisation(Record):
 
 
 def named_sources(texts: Sequence[str]) -> dict[str, list[str]]:
-    """`NAME=PATH` -> the paths of each name, in the order given.
-
-    Raises:
-        InputError: nothing, or a text without a name or a path.
-    """
+    """`NAME=PATH` -> the paths of each name, in order; `InputError` where a text is not that."""
     if not texts:
         raise InputError("no logs given; name them as NAME=PATH, e.g. dense='logs/dense/*.parquet'")
     found: dict[str, list[str]] = {}

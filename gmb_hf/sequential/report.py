@@ -67,11 +67,7 @@ class SequentialReport(NamedTuple):
 
 
 def read_run(folder: str | Path) -> SequentialRun:
-    """Read a folder.
-
-    Raises:
-        InputError: it has no design or no matrix, or one of them is wrong.
-    """
+    """Read a folder; `InputError` without a design or matrix, or where one of them is wrong."""
     place = Path(folder)
     path = place / DESIGN
     config, matrices = read_design(path), read_matrix(place / MATRIX)

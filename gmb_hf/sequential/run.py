@@ -57,15 +57,19 @@ class Callback:
 
 
 class ProgressCallback(Callback):
-    """A base class that shows where a training is: the variant and the task."""
+    """Tells a bar, which may be in another process, the steps, the variant and the task."""
 
-    def show(self, text: str) -> None:
-        """Show this line."""
+    def __init__(self, tell: launch.Tell) -> None:
+        self._tell = tell
 
     def began(self, phases: Phases, seed_steps: int) -> None:
         """Count the steps of an earlier start, and name the variant."""
         self.advanced(seed_steps)
         self.evaluated(phases)
+
+    def advanced(self, seed_steps: int) -> None:
+        """Move the bar."""
+        self._tell("advanced", seed_steps)
 
     def measured(self, phases: Phases, found: dict[str, NDArray[np.float64]]) -> None:
         """Show the mean held-out loss of the task that is trained."""
@@ -76,7 +80,7 @@ class ProgressCallback(Callback):
         tasks = phases.config.suite.tasks
         if phases.phase < len(tasks):
             place = f"{phases.phase + 1}/{len(tasks)} {phases.task}"
-            self.show(f"{phases.variant.name} {place}{more}"[:32])
+            self._tell("show", f"{phases.variant.name} {place}{more}"[:32])
 
 
 class PhaseBar(launch.TrainingBar):
@@ -86,10 +90,9 @@ class PhaseBar(launch.TrainingBar):
 
 
 def installed(trackers: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The trackers that are installed, and a note on each of the others.
+    """The trackers that are installed, and a note on each of the others known.
 
-    Raises:
-        InputError: a tracker that is not known; the nearest is named.
+    `InputError` for one that is not known; the nearest is named.
     """
     names = [choose("tracker", name, TRACKERS, where="--track") for name in dict.fromkeys(trackers)]
     present = [name for name in names if find_spec(name) is not None]
@@ -163,6 +166,7 @@ def train_group(
     device: str = "cpu",
     save_models: str = "last",
     trackers: Sequence[str] = (),
+    tell: launch.Tell | None = None,
 ) -> None:
     """Train one of the pending groups of a folder through all phases, or from where it stopped.
 
@@ -173,16 +177,17 @@ def train_group(
         device: "cpu" or "cuda".
         save_models: keep a model after the "last" phase, after "all" of them, or "none".
         trackers: installed ones to log to.
+        tell: a progress bar's methods.
 
     Raises:
         InputError: the variant does not fit the model, or the folder cannot be written to.
     """
     phases = Phases(config, variant, seeds, device=device)
-    every = list(callbacks)
+    every = [*callbacks, *([ProgressCallback(tell)] if tell else [])]
     if trackers:
         every.append(TrackerCallback(trackers, folder.path, cpu=device == "cpu"))
 
-    def tell(event: str, *about: Any) -> None:
+    def report(event: str, *about: Any) -> None:
         for one in every:
             getattr(one, event)(*about)
 
@@ -194,23 +199,23 @@ def train_group(
     else:
         phases.matrix.append(phases.evaluate())
     done = sum(config.steps[: phases.phase]) + (phases.step if phases.phase < last else 0)
-    tell("began", phases, done * count)
+    report("began", phases, done * count)
     saved_at = time.monotonic()
     while phases.phase < last:
         if phases.step % config.training.checkpoint_every == 0 and not phases.measured:
-            tell("measured", phases, phases.measure())
+            report("measured", phases, phases.measure())
             if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
                 states.save(seeds, phases.state(), phases.rows)
                 saved_at = time.monotonic()
         if not phases.finished:
             phases.advance()
-            tell("advanced", count)
+            report("advanced", count)
             continue
         unused = config.steps[phases.phase] - phases.step
         folder.write_log(phases)
         phases.end_phase()
-        tell("evaluated", phases)
-        tell("advanced", unused * count)
+        report("evaluated", phases)
+        report("advanced", unused * count)
         if save_models == "all" or (save_models == "last" and phases.phase == last):
             for place, seed in enumerate(seeds):
                 target = folder.model(variant.name, seed, phases.phase)
@@ -220,33 +225,7 @@ def train_group(
         saved_at = time.monotonic()
     folder.write_results(phases)
     states.drop(seeds)
-    tell("ended", phases)
-
-
-class _RelayCallback(ProgressCallback):
-    """Passes the progress on to the bar, which may be in another process."""
-
-    def __init__(self, tell: launch.Tell) -> None:
-        self._tell = tell
-
-    def advanced(self, seed_steps: int) -> None:
-        self._tell("advanced", seed_steps)
-
-    def show(self, text: str) -> None:
-        self._tell("show", text)
-
-
-def train_told(
-    config: SequentialConfig,
-    variant: Variant,
-    seeds: Sequence[int],
-    folder: SequentialFolder,
-    *,
-    tell: launch.Tell,
-    **options: Any,
-) -> None:
-    """As `train_group`, telling a progress bar."""
-    train_group(config, variant, seeds, folder, [_RelayCallback(tell)], **options)
+    report("ended", phases)
 
 
 # From options to matrix, tables and figures.
@@ -297,11 +276,7 @@ def sequential_config(
 
 
 def parse_variants(text: str) -> list[Variant]:
-    """Variants with commas between them, e.g. `dense,sort-4`.
-
-    Raises:
-        InputError: one that is not known (the nearest is named), or one twice.
-    """
+    """Variants with commas between them, e.g. `dense,sort-4`; `InputError` for one given twice."""
     variants = [parse_variant(part.strip()) for part in text.split(",")]
     twice = repeated([variant.name for variant in variants])
     if twice is not None:
@@ -364,12 +339,9 @@ def run_sequential(
     finished = (folder.finished_seeds(variant.name) for variant in variants)
     done = sum(len(there.intersection(own)) for there in finished) * steps
     shown = PhaseBar(total, done) if main_process and done < total else nullcontext()
-    options: dict[str, Any] = {
-        "save_models": save_models,
-        "trackers": trackers if main_process else [],
-    }
+    options: Any = {"save_models": save_models, "trackers": trackers if main_process else []}
     groups = [
-        partial(train_told, config, variant, group, folder, device=place, **options)
+        partial(train_group, config, variant, group, folder, device=place, **options)
         for variant in variants
         for group in folder.pending_groups(config, variant, own)
     ]

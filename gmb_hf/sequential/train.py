@@ -25,12 +25,7 @@ from gmb_hf.training.variants import Variant
 
 
 def model_shape(config: SequentialConfig, variant: Variant) -> GrokkingTransformerConfig:
-    """The config of the model that is trained on all tasks of the suite.
-
-    Raises:
-        InputError: the variant does not fit: a window larger than the block, a band that leaves a
-            unit without connection.
-    """
+    """The config of the model trained on all tasks; `InputError` where the variant does not fit."""
     suite = config.suite
     try:
         return task_shape(suite.build(suite.tasks[0]), config.model.replace(**variant.fields))
@@ -261,11 +256,7 @@ class TaskResult(Record):
 
 
 def check_fits(model: GrokkingTransformerForCausalLM, suite: SuiteSettings, where: str) -> None:
-    """Refuse a model, loaded from `where`, that cannot be evaluated on the tasks of a suite.
-
-    Raises:
-        InputError: it knows another number of tokens, or reads fewer positions than a row has.
-    """
+    """Refuse a model from `where` that knows other tokens than a suite, or too few positions."""
     config = model.config
     rule = f", p = {suite.prime}, {suite.op_token} tokens" if suite.prime else ""
     if config.vocab_size != suite.vocab_size:

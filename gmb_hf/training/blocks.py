@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -304,24 +304,21 @@ def output_head(weights: Weights) -> tuple[Tensor, Tensor]:
 
 
 class _Take(torch.autograd.Function):
-    """Rows picked out of stacked tables; the gradient adds up in a fixed order."""
+    """Rows picked out of stacked tables; the gradient adds up in a fixed order on any device."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, index: Tensor) -> Tensor:
         ctx.save_for_backward(index)
-        ctx.shape = table.shape
+        ctx.rows = table.shape[1]
         if len(index) == 1:
             return table.index_select(1, index[0])
-        return (
-            table.flatten(0, 1)
-            .index_select(0, _end_to_end(index, table.shape[1]))
-            .view(len(table), -1, table.shape[2])
-        )
+        picked = table.flatten(0, 1).index_select(0, _end_to_end(index, ctx.rows))
+        return picked.view(len(table), -1, table.shape[2])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (index,) = ctx.saved_tensors
-        return _add_up(gradients[0], index, ctx.shape[1]), None
+        return _add_rows(gradients[0], index, ctx.rows), None
 
 
 def _end_to_end(index: Tensor, rows: int) -> Tensor:
@@ -330,7 +327,9 @@ def _end_to_end(index: Tensor, rows: int) -> Tensor:
     return (start + index).flatten()
 
 
-def _add_up(gradient: Tensor, index: Tensor, rows: int) -> Tensor:
+# An operator of its own, because inductor would turn index_add into atomic additions.
+@torch.library.custom_op("gmb_hf::add_rows", mutates_args=())
+def _add_rows(gradient: Tensor, index: Tensor, rows: int) -> Tensor:
     """Add up the rows [S, k, c] by the table row that they were picked from: [S, m, c]."""
     models, _, columns = gradient.shape
     if gradient.device.type == "cpu" and len(index) == 1:
@@ -343,6 +342,11 @@ def _add_up(gradient: Tensor, index: Tensor, rows: int) -> Tensor:
     else:  # there index_add adds in any order, and this sorts first
         flat.index_put_((at,), gradient.flatten(0, 1), accumulate=True)
     return flat.view(models, rows, columns)
+
+
+@_add_rows.register_fake
+def _(gradient: Tensor, index: Tensor, rows: int) -> Tensor:
+    return gradient.new_empty(len(gradient), rows, gradient.shape[-1])
 
 
 def take(table: Tensor, index: Tensor) -> Tensor:
@@ -366,40 +370,15 @@ def head_logits(weights: Weights, states: Tensor) -> tuple[Tensor, Tensor]:
     return logits, torch.addcmul(shift, normed, gain)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """What a forward must know of the models beside their weights.
-
-    Attributes:
-        layers, heads: of the transformer.
-        activation: of the MLP, "relu" or "gelu_new".
-        loops: how often the layers are applied, None where it is once.
-    """
-
-    layers: int
-    heads: int
-    activation: str
-    loops: Loops | None = None
-
-    @classmethod
-    def of_shape(cls, shape: GrokkingTransformerConfig, **fields: Any) -> Self:
-        """That of models of this shape, with the fields of a subclass."""
-        return cls(
-            layers=shape.num_hidden_layers,
-            heads=shape.num_attention_heads,
-            activation=shape.hidden_act,
-            loops=Loops.of(shape),
-            **fields,
-        )
-
-
 class Forward(ABC):
     """The exact forward of S models over one table of a task's rows.
 
     Attributes:
+        shape: the config of the models.
         answers: the K tokens that follow a query position, row by row, int64 [S, K].
     """
 
+    shape: GrokkingTransformerConfig
     answers: Tensor
 
     @abstractmethod
@@ -420,29 +399,6 @@ class Forward(ABC):
         losses = logits.logsumexp(-1) - right.squeeze(-1)
         alone = (logits >= right).sum(-1) == 1
         return losses.double().mean(1), alone.double().mean(1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loops:
-    """How often the blocks of a model are applied.
-
-    Attributes:
-        cycles: N, applications of the slow block, which is the last layer.
-        inner_steps: T, applications of the fast block, all layers before it, in each cycle.
-        halting: whether the answer is read from a mean of the slow states of all cycles.
-    """
-
-    cycles: int
-    inner_steps: int
-    halting: bool = False
-
-    @classmethod
-    def of(cls, shape: GrokkingTransformerConfig) -> Loops | None:
-        """Those of a model of this shape; None where each layer is applied once."""
-        if shape.cycles is None:
-            return None
-        assert shape.inner_steps is not None
-        return cls(cycles=shape.cycles, inner_steps=shape.inner_steps, halting=shape.halting)
 
 
 @dataclass
@@ -466,13 +422,13 @@ class Blocks(ABC):
 
     Attributes:
         weights: of the models.
-        layout: their shape, with at least 2 layers where there are loops.
+        shape: their config.
         workspace: buffers that the caller keeps between steps.
         start: the embedding, in the form in which the first layer takes it.
     """
 
     weights: Weights
-    layout: Layout
+    shape: GrokkingTransformerConfig
     workspace: Workspace
     start: Tensor
 
@@ -511,7 +467,7 @@ class Blocks(ABC):
             states,
             *up,
             *down,
-            activation=self.layout.activation,
+            activation=self.shape.hidden_act,
             workspace=self.workspace,
             name=f"{place}/{application}",
         )
@@ -521,17 +477,18 @@ class Blocks(ABC):
 
         `trace` is given the states of all steps of a model with loops.
         """
-        loops, slow_layer, states = self.layout.loops, self.layout.layers - 1, self.start
-        if loops is None:
-            for layer in range(self.layout.layers):
+        shape, states = self.shape, self.start
+        slow_layer = shape.num_hidden_layers - 1
+        if shape.cycles is None or shape.inner_steps is None:
+            for layer in range(shape.num_hidden_layers):
                 states = self.block(layer, 0, states, asked_alone=layer == slow_layer)
             return states
         embedded, fast, ends = self.embedded(), states, list[Tensor]()
         slow: Tensor | float = 0.0
-        for cycle in range(loops.cycles):
-            last = cycle == loops.cycles - 1
-            for step in range(loops.inner_steps):
-                application = cycle * loops.inner_steps + step
+        for cycle in range(shape.cycles):
+            last = cycle == shape.cycles - 1
+            for step in range(shape.inner_steps):
+                application = cycle * shape.inner_steps + step
                 if application:
                     states = embedded + fast + slow
                 for layer in range(slow_layer):
@@ -543,7 +500,7 @@ class Blocks(ABC):
             ends.append(slow if last else self.asked(slow))
         if trace is not None:
             trace.slow.extend(ends)
-        return halting_mean(halting_logits(self.weights, ends), ends) if loops.halting else ends[-1]
+        return halting_mean(halting_logits(self.weights, ends), ends) if shape.halting else ends[-1]
 
 
 def halting_logits(weights: Weights, ends: Sequence[Tensor]) -> list[Tensor]:

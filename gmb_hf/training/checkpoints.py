@@ -116,11 +116,7 @@ class States:
         rows: Rows,
         predictions: Tensor | None = None,
     ) -> None:
-        """Write the state of a group; the old file stays until the new one is complete.
-
-        Raises:
-            InputError: the disk is full, or the place cannot be written to.
-        """
+        """Write the state of a group, whole or not at all; `InputError` as `write_sealed`."""
         content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         if predictions is not None:
             content[_PREDICTIONS] = predictions.cpu().contiguous()
@@ -135,10 +131,9 @@ class States:
         write_sealed(self.path(seeds), content, about)
 
     def load(self, seeds: Sequence[int]) -> tuple[dict[str, Tensor], Tensor | None, Rows] | None:
-        """Tensors, last predictions and rows as `save` wrote them; None where there is no state.
+        """Tensors, last predictions and rows as `save` wrote them; None without a state.
 
-        Raises:
-            InputError: the file is no state that this package wrote, or one of another config.
+        `InputError` where the file is no state that this package wrote, or of another config.
         """
         path = self.path(seeds)
         if not path.exists():
@@ -155,8 +150,7 @@ class States:
     def waiting(self, finished: Collection[int]) -> list[tuple[int, ...]]:
         """The interrupted groups, sorted; states of seeds that have all finished are removed.
 
-        Raises:
-            InputError: a file there is no state, or one of another config.
+        `InputError` where a file there is no state, or of another config.
         """
         groups = []
         for path in self.folder.glob("seeds-*.safetensors"):
@@ -259,8 +253,7 @@ def keep_model(model: GrokkingTransformerForCausalLM, log: RunLog, folder: Path,
 def whole_folder(place: Path) -> Iterator[Path]:
     """Yield a folder to fill, which then takes its place at once; on an error nothing changes.
 
-    Raises:
-        InputError: the disk is full, or the place cannot be written to.
+    `InputError` where the disk is full, or the place cannot be written to.
     """
     with clear_os_errors(place), temporary_beside(place, folder=True) as workshop:
         yield workshop
@@ -270,12 +263,7 @@ def whole_folder(place: Path) -> Iterator[Path]:
 
 
 def load_model(folder: str | Path) -> GrokkingTransformerForCausalLM:
-    """The model in a folder, whole.
-
-    Raises:
-        InputError: there is none, it is another kind of model, or weights are missing or of
-            another shape.
-    """
+    """A folder's model; `InputError` where there is none, or weights are missing or others."""
     if not Path(folder).exists():
         raise InputError(f"{folder}: holds no model (no config.json); save_pretrained writes one")
     source = find_model(str(folder), trust_remote_code=None)

@@ -17,6 +17,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self
 
+import numpy as np
+
 from gmb_hf.design.design import Design
 from gmb_hf.documents import Section
 from gmb_hf.errors import InputError, choose, fraction, not_negative, positive, positive_int
@@ -33,6 +35,12 @@ Fraction = Annotated[float, fraction]
 ClosedFraction = Annotated[float, partial(fraction, closed=True)]
 
 
+def multiple(name: str, value: int, part: str, of: int) -> None:
+    """Raise `InputError` where a number is no multiple of another one."""
+    if value % of:
+        raise InputError(f"{name}={value} is no multiple of {part}={of}; change one of them")
+
+
 class Settings:
     """A section of a config, to be made a frozen dataclass.
 
@@ -47,6 +55,8 @@ class Settings:
         hints = typing.get_type_hints(type(self), include_extras=True)
         for name, hint in hints.items():
             value, place = getattr(self, name), f"{self.SECTION}.{name}"
+            if isinstance(value, list):  # as YAML reads it
+                object.__setattr__(self, name, tuple(value))
             for check in getattr(hint, "__metadata__", ()):
                 if isinstance(check, tuple):
                     choose(name, value, check, where=place)
@@ -59,12 +69,8 @@ class Settings:
 
     def check_multiple(self, name: str, part: str) -> None:
         """Refuse a field that is no multiple of another one."""
-        value, of = getattr(self, name), getattr(self, part)
-        if value % of:
-            raise InputError(
-                f"{self.SECTION}.{name}={value} is no multiple of {self.SECTION}.{part}={of}; "
-                "change one of them"
-            )
+        places = f"{self.SECTION}.{name}", f"{self.SECTION}.{part}"
+        multiple(places[0], getattr(self, name), places[1], getattr(self, part))
 
     @classmethod
     def hints(cls) -> dict[str, Any]:
@@ -232,15 +238,10 @@ def format_seeds(seeds: Sequence[int]) -> str:
         >>> format_seeds([3, 1, 2, 9])
         '1:4,9'
     """
-    ordered = sorted(seeds)
-    parts: list[str] = []
-    start = 0
-    for index in range(1, len(ordered) + 1):
-        if index == len(ordered) or ordered[index] != ordered[index - 1] + 1:
-            first, last = ordered[start], ordered[index - 1]
-            parts.append(str(first) if first == last else f"{first}:{last + 1}")
-            start = index
-    return ",".join(parts)
+    ordered = np.sort(seeds)
+    ranges = np.split(ordered, np.flatnonzero(np.diff(ordered) != 1) + 1)
+    ends = [(part[0], part[-1]) for part in ranges if len(part)]
+    return ",".join(str(a) if a == b else f"{a}:{b + 1}" for a, b in ends)
 
 
 ACTIVATIONS = ("gelu_new", "relu")
@@ -531,8 +532,7 @@ class DesignSettings(Settings):
     def of(cls, combination: bool = False, **fields: Any) -> DesignSettings:
         """From fields of `Design`, by its names or by their keys in the `benchmark` section.
 
-        Raises:
-            InputError: a field is unknown or out of range.
+        `InputError` where one is unknown or out of range.
         """
         given = _design_fields(fields)
         of_event = _of_this_event(given)
@@ -621,11 +621,7 @@ class RunConfig(Config):
         return {"preset": self.preset, **sections, **design}
 
     def judged_by(self, **fields: Any) -> RunConfig:
-        """A config with some fields of the design changed, by the names that `Design` has for them.
-
-        Raises:
-            InputError: a field is unknown or out of range.
-        """
+        """With fields of the design changed, by `Design`'s names; `InputError` as `DesignSettings.of`."""
         return dataclasses.replace(self, benchmark=self.benchmark.replace(**fields))
 
     def design_on(

@@ -26,8 +26,8 @@ from gmb_hf.modeling.modeling_grokking import BandedLinear
 from gmb_hf.tasks.task import Task, TaskData
 from gmb_hf.training.blocks import Forward, Weights
 from gmb_hf.training.config import ModelSettings, RunConfig, TaskSettings, TrainingSettings
-from gmb_hf.training.equations import EquationForward, EquationLayout, Equations
-from gmb_hf.training.rows import RowForward, RowLayout, row_tree
+from gmb_hf.training.equations import EquationForward, Equations
+from gmb_hf.training.rows import RowForward, row_tree
 
 MIXER_LR = 10.0  # times the learning rate, for the few numbers that a mixer learns
 WORTH_COMPILING = 1e12  # multiply-adds: about a minute of two CPU cores
@@ -354,11 +354,7 @@ def shape_fields(model: ModelSettings) -> dict[str, Any]:
 
 
 def model_shape(task: Task, settings: ModelSettings) -> GrokkingTransformerConfig:
-    """The config of a model that learns a task.
-
-    Raises:
-        ValueError: a variant that a model of this size cannot have.
-    """
+    """The config of a model that learns a task; `ValueError` for a variant that it cannot have."""
     words = task.vocabulary
     return GrokkingTransformerConfig(
         vocab_size=words.size,
@@ -371,11 +367,7 @@ def model_shape(task: Task, settings: ModelSettings) -> GrokkingTransformerConfi
 
 
 def model_config(config: RunConfig) -> GrokkingTransformerConfig:
-    """The config of the model that a run trains.
-
-    Raises:
-        InputError: a variant that a model of this size cannot have.
-    """
+    """The config of the model that a run trains; `InputError` for a variant it cannot have."""
     try:
         return model_shape(config.task.build(), config.model)
     except ValueError as error:
@@ -407,15 +399,10 @@ def exact_forward(
         of_weights: Any = {"device": device, "dtype": dtype}
         words = shape.vocab_size
         tree = row_tree(rows, positions, vocab_size=words, all_rows=all_rows, **of_weights)
-        return RowForward(RowLayout.of(shape), tree, models)
-    each = np.broadcast_to(rows, (models, *rows.shape[-2:]))
-    first, second, answers = (
-        torch.from_numpy(each[:, :, column].copy()).to(device) for column in (1, 3, 5)
-    )
-    return EquationForward(
-        EquationLayout.of(shape, task.vocabulary.bos, equation),
-        Equations.from_operands(first, second, answers, residues=equation.residues, dtype=dtype),
-    )
+        return RowForward(shape, tree, models)
+    each = torch.from_numpy(rows).to(device).expand(models, *rows.shape[-2:])
+    bos = task.vocabulary.bos
+    return EquationForward(shape, Equations.of_rows(each, equation, bos, dtype=dtype))
 
 
 def initial_model(config: RunConfig, seed: int) -> GrokkingTransformerForCausalLM:

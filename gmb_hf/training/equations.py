@@ -38,60 +38,14 @@ from torch.nn import functional
 from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.tasks.task import EquationTokens
 from gmb_hf.training import blocks
-from gmb_hf.training.blocks import (
-    Blocks,
-    Forward,
-    Layout,
-    Trace,
-    Weights,
-    Workspace,
-    normalise,
-    take,
-)
+from gmb_hf.training.blocks import Blocks, Forward, Trace, Weights, Workspace, normalise, take
 
 POSITIONS = 5
 MAX_PAIRS = 2.5  # pairs of operands per equation up to which all of them cost less than rows do
 # In float32 sums of exp(60) are finite and exp(-80) is not yet zero, so the score of an operand may
 # stand 140 above those of BOS, OP and EQ.
 MAX_EXPONENT = 60.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EquationLayout(Layout):
-    """A layout with the task's tokens, and the mixers that equations have formulas for.
-
-    Attributes:
-        residues: p, the number of operand tokens; their ids are 0..p-1.
-        bos, operation, equals: token ids.
-        sort_window, blend_window: of the model's mixers, None where it has none.
-    """
-
-    residues: int
-    bos: int
-    operation: int
-    equals: int
-    sort_window: int | None = None
-    blend_window: int | None = None
-
-    @classmethod
-    def of(
-        cls, shape: GrokkingTransformerConfig, bos: int, tokens: EquationTokens
-    ) -> EquationLayout:
-        """That of a model of this shape which learns equations of these tokens."""
-        return cls.of_shape(
-            shape,
-            residues=tokens.residues,
-            bos=bos,
-            operation=tokens.operation,
-            equals=tokens.equals,
-            sort_window=shape.sort_window,
-            blend_window=shape.blend_window,
-        )
-
-    @property
-    def sorts(self) -> bool:
-        """Whether states are sorted; one that sees itself alone stays as it is."""
-        return (self.sort_window or 1) > 1
+_EMBEDDINGS = ("tokens", "positions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,51 +54,31 @@ class Equations:
 
     Attributes:
         operands: one-hot first operand, one-hot second operand, and a one: [S, n, 2p + 1].
-        first_row, second_row: row of each operand in the tables [p, ...] of all seeds laid end to
-            end, [S n].
+        first, second: the operands, which are their own token ids, [S, n].
         pair: second * p + first, [S, n].
         answers: token ids, [S, n].
+        residues: p, the number of operand tokens; their ids are 0..p-1.
+        tokens: ids of BOS, OP and EQ.
     """
 
     operands: Tensor
-    first_row: Tensor
-    second_row: Tensor
+    first: Tensor
+    second: Tensor
     pair: Tensor
     answers: Tensor
+    residues: int
+    tokens: tuple[int, int, int]
 
     @classmethod
-    def from_operands(
-        cls, first: Tensor, second: Tensor, answers: Tensor, *, residues: int, dtype: torch.dtype
+    def of_rows(
+        cls, rows: Tensor, tokens: EquationTokens, bos: int, *, dtype: torch.dtype
     ) -> Equations:
-        """Build from integer operands and answers, [S, n] each."""
-        start = residues * torch.arange(len(first), device=first.device).unsqueeze(1)
-        one_hot = [functional.one_hot(operand, residues) for operand in (first, second)]
-        return cls(
-            torch.cat([*one_hot, torch.ones_like(first).unsqueeze(-1)], dim=-1).to(dtype),
-            (start + first).flatten(),
-            (start + second).flatten(),
-            second * residues + first,
-            answers,
-        )
-
-    @property
-    def first(self) -> Tensor:
-        """One-hot first operands, [S, n, p]."""
-        return self.operands[..., : self.operands.shape[-1] // 2]
-
-    @property
-    def second(self) -> Tensor:
-        """One-hot second operands, [S, n, p]."""
-        residues = self.operands.shape[-1] // 2
-        return self.operands[..., residues : 2 * residues]
-
-    def pick_first(self, table: Tensor) -> Tensor:
-        """The row of each equation's first operand, [S, p, c] -> [S, n, c]."""
-        return _pick(table, self.first_row, self.first)
-
-    def pick_second(self, table: Tensor) -> Tensor:
-        """The row of each equation's second operand, [S, p, c] -> [S, n, c]."""
-        return _pick(table, self.second_row, self.second)
+        """Those of whole rows, int64 [S, n, T]."""
+        first, second, answers = (rows[:, :, column].contiguous() for column in (1, 3, 5))
+        one_hot = [functional.one_hot(operand, tokens.residues) for operand in (first, second)]
+        operands = torch.cat([*one_hot, torch.ones_like(first).unsqueeze(-1)], dim=-1).to(dtype)
+        pair, special = second * tokens.residues + first, (bos, tokens.operation, tokens.equals)
+        return cls(operands, first, second, pair, answers, tokens.residues, special)
 
     def sum_operands(self, first: Tensor, second: Tensor, constant: Tensor) -> Tensor:
         """first[a] + second[b] + constant of every equation, [S, n, c].
@@ -153,42 +87,6 @@ class Equations:
             first, second: [S, p, c]. constant: [S, 1, c].
         """
         return torch.bmm(self.operands, torch.cat([first, second, constant], dim=1))
-
-
-class _Pick(torch.autograd.Function):
-    """Rows of a table; the gradient adds up in a fixed order on any device."""
-
-    @staticmethod
-    def forward(ctx: Any, table: Tensor, rows: Tensor, one_hot: Tensor) -> Tensor:
-        ctx.save_for_backward(rows, one_hot)
-        picked = table.reshape(-1, table.shape[-1]).index_select(0, rows)
-        return picked.view(len(table), -1, table.shape[-1])
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        rows, one_hot = ctx.saved_tensors
-        return _add_rows(gradients[0], rows, one_hot), None, None
-
-
-# An operator of its own, because inductor would turn index_add into atomic additions.
-@torch.library.custom_op("gmb_hf::add_rows", mutates_args=())
-def _add_rows(gradient: Tensor, rows: Tensor, one_hot: Tensor) -> Tensor:
-    """Add up the rows of [S, n, c] by the table row that they were picked from: [S, p, c]."""
-    if gradient.device.type != "cpu":  # there index_add adds in any order
-        return torch.bmm(one_hot.transpose(1, 2), gradient)
-    seeds, _, columns = gradient.shape
-    table = gradient.new_zeros(seeds * one_hot.shape[-1], columns)
-    return table.index_add_(0, rows, gradient.reshape(-1, columns)).view(seeds, -1, columns)
-
-
-@_add_rows.register_fake
-def _(gradient: Tensor, rows: Tensor, one_hot: Tensor) -> Tensor:
-    return gradient.new_empty(len(gradient), one_hot.shape[-1], gradient.shape[-1])
-
-
-def _pick(table: Tensor, rows: Tensor, one_hot: Tensor) -> Tensor:
-    picked: Tensor = _Pick.apply(table, rows, one_hot)  # type: ignore[no-untyped-call]
-    return picked
 
 
 def _per_head(x: Tensor, heads: int) -> Tensor:
@@ -395,7 +293,7 @@ def _dots(x: Tensor, y: Tensor) -> Tensor:
 def pick_for_equations(parts: Sequence[Tensor], equations: Equations) -> tuple[Tensor, ...]:
     """The five positions as each equation sees them: [S, n, d], but BOS, which is one for all."""
     bos, a, operation, b, equals = parts
-    return bos, equations.pick_first(a), equations.pick_first(operation), b, equals
+    return bos, take(a, equations.first), take(operation, equations.first), b, equals
 
 
 def blend_sums(
@@ -422,15 +320,6 @@ def blend_sums(
     at_second = PairSum(two * a, own * b + (one * operation + three * bos))
     at_equals = PairSum(three * a, one * b + (own * equals + two * operation + four * bos))
     return alone, at_second, at_equals
-
-
-def blend(
-    alpha: Tensor, offsets: Tensor, embedded: Sequence[Tensor], equations: Equations
-) -> list[Tensor]:
-    """What `blend_sums` says, with the rows of `_Positions.counts`."""
-    alone, *sums = blend_sums(alpha, offsets, embedded)
-    nothing = torch.zeros_like(alone[0])
-    return [*alone, *(equations.sum_operands(*terms, nothing) for terms in sums)]
 
 
 def sort(
@@ -528,15 +417,14 @@ def _attend_second(
     table = torch.cat([kept, at_bos + at_operation + at_own], dim=-1)  # [S, p, d + h]
     pairs = (pair_score - anchor.unsqueeze(2)).exp().flatten(1, 2)  # [S, b * p + a, h]
     weight = pairs.gather(1, equations.pair.unsqueeze(-1).expand(-1, -1, heads))  # [S, n, h]
-    from_first = _scaled_heads(weight, equations.pick_first(values[1]))
+    from_first = _scaled_heads(weight, take(values[1], equations.first))
     added = torch.cat([from_first, weight], dim=-1)
-    return blocks.weighted_mean(equations.pick_second(table) + added, heads)
+    return blocks.weighted_mean(take(table, equations.second) + added, heads)
 
 
-def _by_pairs(layout: EquationLayout, equations: Equations) -> bool:
-    """Whether EQ alone attends to blended embeddings, and most pairs are asked for."""
-    few = layout.residues**2 > MAX_PAIRS * equations.answers.shape[1]
-    return bool(layout.blend_window) and layout.layers == 1 and not layout.sorts and not few
+def _sorts(shape: GrokkingTransformerConfig) -> bool:
+    """Whether states are sorted; one that sees itself alone stays as it is."""
+    return (shape.sort_window or 1) > 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -546,15 +434,14 @@ class _Positions(Blocks):
     `start` is [S, 2p + 3, d] or, where embeddings are blended, the rows of a later layer.
     """
 
-    layout: EquationLayout
     equations: Equations
 
     def block(self, layer: int, application: int, states: Tensor, *, asked_alone: bool) -> Tensor:
-        weights, layout, equations = self.weights, self.layout, self.equations
+        weights, shape, equations = self.weights, self.shape, self.equations
         prefix = f"model.layers.{layer}"
         # A layer that is mixed afterwards is needed at every position, also if it is the last.
-        equals_alone = asked_alone and not layout.sorts
-        begins = layer == application == 0 and not layout.blend_window
+        equals_alone = asked_alone and not _sorts(shape)
+        begins = layer == application == 0 and not shape.blend_window
         normed, asking = normalise(states), None
         if equals_alone and not begins:
             asking = normed[:, -equations.answers.shape[1] :]
@@ -563,17 +450,17 @@ class _Positions(Blocks):
         attend = self.by_tables if begins else self.by_rows
         mixed, residual = attend(projected, states, equals_alone)
         states = self.after_attention(layer, application, mixed, residual)
-        if layout.sorts:
+        if _sorts(shape):
             alpha, tau = weights[f"{prefix}.sort.alpha"], weights[f"{prefix}.sort.tau"]
             parts = states.split(self.counts, dim=1)
-            window = layout.sort_window or 1
+            window = shape.sort_window or 1
             states = torch.cat(sort(alpha, tau, parts, window, equations, asked_alone), dim=1)
         return states
 
     @property
     def counts(self) -> list[int]:
         """How many rows each of the five positions has: BOS 1, a and OP p, b and EQ n."""
-        p, n = self.layout.residues, self.equations.answers.shape[1]
+        p, n = self.equations.residues, self.equations.answers.shape[1]
         return [1, p, p, n, n]
 
     def by_tables(
@@ -585,7 +472,7 @@ class _Positions(Blocks):
             mixed values and the residual rows they are added to, [S, m, d] each: m = n (EQ alone)
             in the last layer, else 1 + 2p + 2n (BOS, a, OP, b, EQ).
         """
-        p, h = self.layout.residues, self.layout.heads
+        p, h = self.equations.residues, self.shape.num_attention_heads
         query, key, value = projected
         counts = [1, p, 1, p, 1]
 
@@ -611,7 +498,7 @@ class _Positions(Blocks):
         self, projected: QueryKeyValue, states: Tensor, last: bool
     ) -> tuple[Tensor, Tensor]:
         """Attention of a later layer; in the last one the queries are those of EQ alone."""
-        h, counts = self.layout.heads, self.counts
+        h, counts = self.shape.num_attention_heads, self.counts
         query, key, value = projected
         keys, values = key.split(counts, dim=1), value.split(counts, dim=1)
         seen_keys = pick_for_equations(keys, self.equations)
@@ -627,81 +514,68 @@ class _Positions(Blocks):
 
     def of_tables(self, states: Tensor) -> Tensor:
         """The rows of a later layer, out of tables: [S, 2p + 3, d] -> [S, 1 + 2p + 2n, d]."""
-        p, n = self.layout.residues, self.equations.answers.shape[1]
+        p, n = self.equations.residues, self.equations.answers.shape[1]
         bos, a, operation, b, equals = states.split([1, p, 1, p, 1], dim=1)
-        second, each = self.equations.pick_second(b), equals.expand(-1, n, -1)
+        second, each = take(b, self.equations.second), equals.expand(-1, n, -1)
         return torch.cat([bos, a, operation.expand_as(a), second, each], dim=1)
 
     def embedded(self) -> Tensor:
-        return self.start if self.layout.blend_window else self.of_tables(self.start)
+        return self.start if self.shape.blend_window else self.of_tables(self.start)
 
     def asked(self, states: Tensor) -> Tensor:
         equals: Tensor = states.split(self.counts, dim=1)[4]
         return equals
 
 
-def answer_states(
-    weights: Weights,
-    layout: EquationLayout,
-    equations: Equations,
-    workspace: Workspace,
-    trace: Trace | None = None,
-) -> Tensor:
-    """The residual stream at EQ after the last layer, before the final norm: [S, n, d].
-
-    `workspace` and `trace` are as in `Blocks`.
-    """
-    embedded = _embedded(weights, layout)
-    if layout.blend_window:
-        blending = weights["model.blend.alpha"], weights["model.blend.offsets"]
-        if _by_pairs(layout, equations):
-            blended = blend_sums(*blending, embedded)
-            pairs = attend_pairs(weights, "model.layers.0", layout.heads, *blended)
-            states = take(pairs, equations.pair)
-            rows = _Positions(weights, layout, workspace, states, equations)
-            return rows.feed_forward(0, 0, states)
-        embedded = blend(*blending, embedded, equations)
-    start = torch.cat(embedded, dim=1)
-    return _Positions(weights, layout, workspace, start, equations).final_states(trace)
-
-
 class EquationForward(Forward):
     """The short forward over the equations of every seed.
 
     Attributes:
-        layout: the model's shape and the task's tokens.
         equations: of every seed.
     """
 
     MIXERS = ("sort", "blend")
     """Those that it has formulas for."""
 
-    def __init__(self, layout: EquationLayout, equations: Equations) -> None:
-        self.layout, self.equations = layout, equations
-        self.answers = equations.answers
+    def __init__(self, shape: GrokkingTransformerConfig, equations: Equations) -> None:
+        self.shape, self.equations, self.answers = shape, equations, equations.answers
         self._workspace = Workspace()
 
+    @property
+    def by_pairs(self) -> bool:
+        """Whether EQ alone attends to blended embeddings, and most pairs are asked for."""
+        few = self.equations.residues**2 > MAX_PAIRS * self.answers.shape[1]
+        alone = self.shape.num_hidden_layers == 1 and not _sorts(self.shape)
+        return self.shape.blend_window is not None and alone and not few
+
     def losses(self, weights: Weights, *, keep_logits: bool = False) -> tuple[Tensor, Tensor]:
-        states = answer_states(weights, self.layout, self.equations, self._workspace)
+        states = self._states(weights, self._workspace)
         head = blocks.output_head(weights)
         return blocks.answer_loss(states, *head, self.answers, keep_logits=keep_logits)
 
     @torch.no_grad()
     def logits(self, weights: Weights, trace: Trace | None = None) -> tuple[Tensor, Tensor]:
-        states = answer_states(weights, self.layout, self.equations, Workspace(), trace)
-        return blocks.head_logits(weights, states)
+        return blocks.head_logits(weights, self._states(weights, Workspace(), trace))
 
-
-def _embedded(weights: Weights, layout: EquationLayout) -> list[Tensor]:
-    """Token and position of BOS, a (p rows), OP, b (p rows) and EQ, [S, rows, d] each."""
-    tokens = weights["model.embed_tokens.weight"]
-    positions = weights["model.embed_positions.weight"]
-    residues = tokens[:, : layout.residues]
-    rows = [
-        tokens[:, layout.bos : layout.bos + 1],
-        residues,
-        tokens[:, layout.operation : layout.operation + 1],
-        residues,
-        tokens[:, layout.equals : layout.equals + 1],
-    ]
-    return [row + positions[:, i : i + 1] for i, row in enumerate(rows)]
+    def _states(self, weights: Weights, workspace: Workspace, trace: Trace | None = None) -> Tensor:
+        """The residual stream at EQ after the last layer, before the final norm: [S, n, d]."""
+        shape, equations = self.shape, self.equations
+        tokens, positions = (weights[f"model.embed_{name}.weight"] for name in _EMBEDDINGS)
+        bos, operation, equals = (tokens[:, token : token + 1] for token in equations.tokens)
+        residues = tokens[:, : equations.residues]
+        of_positions = enumerate([bos, residues, operation, residues, equals])
+        embedded = [rows + positions[:, i : i + 1] for i, rows in of_positions]
+        if shape.blend_window:
+            blending = weights["model.blend.alpha"], weights["model.blend.offsets"]
+            alone, second, answer = blend_sums(*blending, embedded)
+            if self.by_pairs:
+                heads = shape.num_attention_heads
+                pairs = attend_pairs(weights, "model.layers.0", heads, alone, second, answer)
+                states = take(pairs, equations.pair)
+                rows = _Positions(weights, shape, workspace, states, equations)
+                return rows.feed_forward(0, 0, states)
+            nothing = torch.zeros_like(alone[0])
+            sums = [equations.sum_operands(*terms, nothing) for terms in (second, answer)]
+            embedded = [*alone, *sums]
+        start = torch.cat(embedded, dim=1)
+        return _Positions(weights, shape, workspace, start, equations).final_states(trace)

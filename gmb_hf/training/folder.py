@@ -49,11 +49,7 @@ def check_config(
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
-    """What `check_config` wrote to this file; empty where it holds something else.
-
-    Raises:
-        InputError: the file is missing, or no YAML.
-    """
+    """What `check_config` wrote; empty where it is something else, `InputError` where no YAML."""
     if not path.exists():
         raise InputError(f"{path}: no such file; name the folder of a run")
     try:
@@ -82,11 +78,7 @@ def model_folder(folder: Path, seed: int) -> Path:
 
 
 def refuse_gone(folder: Path, keep: Iterable[int], finished: Iterable[int]) -> None:
-    """Refuse to keep models of seeds whose training is over.
-
-    Raises:
-        InputError: a seed has its log, and its model was not kept.
-    """
+    """Raise `InputError` where a seed to keep has its log, and its model was not kept."""
     gone = [
         seed
         for seed in sorted({*keep} & {*finished})
@@ -100,11 +92,7 @@ def refuse_gone(folder: Path, keep: Iterable[int], finished: Iterable[int]) -> N
 
 
 def check_training(folder: Path, config: RunConfig, about: Mapping[str, Any] | None = None) -> None:
-    """Check the config, as `check_config`, and that every log there was trained by it.
-
-    Raises:
-        InputError: another config, or a log that was not trained here.
-    """
+    """As `check_config`; `InputError` also where a log there was not trained by the config."""
     check_config(folder, {**config.training_identity(), **(about or {})})
     own, logs = log_paths(folder), folder / "logs"
     for path in sorted(logs.iterdir()) if logs.is_dir() else ():

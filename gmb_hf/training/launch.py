@@ -125,19 +125,6 @@ class Bar(TrainingBar, Listener):
         self.show(f"memorised {len(self._memorised)} grokked {len(self._grokked)}")
 
 
-class Relay(Listener):
-    """Passes the progress on to a listener, which may be in another process."""
-
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
-
-    def advanced(self, units: int) -> None:
-        self._tell("advanced", units)
-
-    def measured(self, seeds: Sequence[int], found: Mapping[str, Any]) -> None:
-        self._tell("measured", seeds, found)
-
-
 # Groups of seeds in several processes.
 
 Tell = Callable[..., None]
@@ -331,11 +318,7 @@ def own_share(seeds: Sequence[int], accelerator: Accelerator) -> Sequence[int]:
 
 
 def on_main(accelerator: Accelerator, work: Callable[[], Any]) -> None:
-    """Do work in the main process; the others wait for it, and fail where it fails.
-
-    Raises:
-        InputError: the work raised it, in every process.
-    """
+    """Do work in the main process, for which the others wait; its InputError is raised in all."""
     from accelerate.utils import broadcast_object_list
 
     faults: list[str | None] = [None]
@@ -350,11 +333,7 @@ def on_main(accelerator: Accelerator, work: Callable[[], Any]) -> None:
 
 
 def chosen_device(device: str, *, option: str = "--device") -> str:
-    """ "cpu" or "cuda", for "auto", "cpu" or "cuda".
-
-    Raises:
-        InputError: an unknown word, or CUDA where torch sees none.
-    """
+    """What "auto", "cpu" or "cuda" means here; `InputError` for CUDA where torch sees none."""
     choose("device", device, DEVICES, where=option)
     import torch
 

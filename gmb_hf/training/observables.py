@@ -28,7 +28,7 @@ residues has no *_gini, restricted_loss and excluded_loss. Models with loops hav
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,10 +38,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from gmb_hf.errors import InputError
-from gmb_hf.modeling import GrokkingTransformerForCausalLM
+from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.modeling.loops import halting_shares
 from gmb_hf.runs.metadata import LEVELS, at_level
-from gmb_hf.training.blocks import Loops, Trace, halting_logits, take
+from gmb_hf.training.blocks import Trace, halting_logits, take
 from gmb_hf.training.ensemble import Ensemble
 
 EMBEDDING = "model.embed_tokens.weight"
@@ -53,6 +53,11 @@ NOISE_PASSES = 1
 NOISE_SCALE = 0.25  # of the embedding's root mean square
 CURVATURE_STEP = 2.0**-9  # of the weight norm, and no further than
 CURVATURE_FALL = 2.0**-7  # of the loss would fall along a straight line
+NORMS = ("weight_norm", "embedding_norm", "unembedding_norm", "attention_norm", "mlp_norm")
+FOURIER = ("embedding_gini", "unembedding_gini")
+_SPECTRAL = {"embedding": "embedding", "unembedding": "unembedding", "attention": "mixing"}
+SPECTRA = tuple(f"{part}_{kind}" for part in _SPECTRAL for kind in ("entropy", "rank"))
+OF_WEIGHTS = (*NORMS, *SPECTRA, *FOURIER)
 
 
 def sum_of(terms: Sequence[Tensor]) -> Tensor:
@@ -139,18 +144,55 @@ def fourier_gini(matrix: Tensor, basis: Tensor) -> Tensor:
     return (rank * power).sum(1) / (count * power.sum(1)).clamp(min=1e-30)
 
 
-def noise_like(embedding: Tensor) -> list[Tensor]:
-    """The perturbations of an embedding [V, d]: the same ones for every model of the shape."""
-    generator = torch.Generator().manual_seed(0)
-    return [
-        torch.randn(embedding.shape, generator=generator).to(embedding) for _ in range(NOISE_PASSES)
-    ]
+def of_weights(
+    parts: Mapping[str, Callable[[], Iterable[Tensor]]],
+    needs: Collection[str],
+    basis: Tensor | None = None,
+) -> dict[str, Tensor]:
+    """Norms, spectra and Fourier Gini coefficients of the weights, those that `needs` names, [S].
+
+    Args:
+        parts: what gives the weights [S, ...] of "weight" (all), "embedding", "unembedding",
+            "attention", "mlp" and "mixing" (queries, keys and values); more have norms alone.
+        needs: names of observables.
+        basis: of `fourier_basis`; None where tokens stand for no residues.
+
+    Raises:
+        InputError: an embedding has fewer rows than there are residues.
+    """
+    norms = [name for name in parts if f"{name}_norm" in needs]
+    found = {f"{name}_norm": norm(parts[name]()) for name in norms}
+    entropies = {}
+    for part, place in _SPECTRAL.items():
+        if not {f"{part}_entropy", f"{part}_rank"}.isdisjoint(needs):
+            entropies[part] = spectral_entropy([torch.cat(list(parts[place]()), dim=1)])[0]
+    found |= {f"{part}_entropy": entropy for part, entropy in entropies.items()}
+    found |= {f"{part}_rank": entropy.exp() for part, entropy in entropies.items()}
+    if basis is None:
+        return found
+    for name in [name for name in FOURIER if name in needs]:
+        (matrix,) = parts[name.removesuffix("_gini")]()
+        residues, rows = basis.shape[-1], matrix.shape[1]
+        if rows < residues:
+            raise InputError(f"parts: residues is {residues}, but the matrix has {rows} rows")
+        found[name] = fourier_gini(matrix[:, :residues], basis)
+    return found
 
 
-def perturbed(embedding: Tensor, noise: Tensor) -> Tensor:
-    """Embeddings [S, V, d] with a noise [V, d] in proportion to their root mean square."""
+def disagreement(
+    predictions: Tensor, embedding: Tensor, predict: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """The share of predictions [S, n] that change when embeddings [S, V, d] are noisy, [S].
+
+    The noise is in proportion to the root mean square, and the same for all models of the shape;
+    `predict` gives the predictions by other embeddings.
+    """
     scale = NOISE_SCALE * embedding.square().mean((1, 2), keepdim=True).sqrt()
-    return embedding + scale * noise
+    generator, shares = torch.Generator().manual_seed(0), []
+    for _ in range(NOISE_PASSES):
+        noise = torch.randn(embedding.shape[1:], generator=generator).to(embedding)
+        shares.append(changed_share(predict(embedding + scale * noise), predictions))
+    return sum_of(shares) / len(shares)
 
 
 def changed_share(predictions: Tensor, others: Tensor) -> Tensor:
@@ -194,34 +236,32 @@ def curvature(
     return torch.where(slope > 0, bent, 0.0)
 
 
-def loop_observables(
-    trace: Trace, loops: Loops, logits: Sequence[Tensor] | None = None
-) -> dict[str, Tensor]:
+def loop_observables(trace: Trace, logits: Sequence[Tensor] | None = None) -> dict[str, Tensor]:
     """All observables of the table above, [S] each.
 
     Args:
         trace: the states at EQ, [S, m, d] each.
-        loops: of the model.
         logits: of halting at each cycle but the last, [S, m] each; of a model with halting.
     """
-    fast = torch.stack(trace.fast, dim=1).unflatten(1, (loops.cycles, loops.inner_steps))
+    cycles, steps = len(trace.slow), len(trace.fast) // len(trace.slow)
+    fast = torch.stack(trace.fast, dim=1).unflatten(1, (cycles, steps))
     slow = torch.stack(trace.slow, dim=1)  # [S, N, m, d]
     fast_updates = _lengths(_changes(fast.flatten(1, 2))).unflatten(1, fast.shape[1:3])
     slow_updates = _lengths(_changes(slow))  # [S, N, m]
     found = {
         f"fast_update_{cycle + 1}_{step + 1}": fast_updates[:, cycle, step].mean(-1)
-        for cycle in range(loops.cycles)
-        for step in range(loops.inner_steps)
+        for cycle in range(cycles)
+        for step in range(steps)
     }
     found |= {
-        f"slow_update_{cycle + 1}": slow_updates[:, cycle].mean(-1) for cycle in range(loops.cycles)
+        f"slow_update_{cycle + 1}": slow_updates[:, cycle].mean(-1) for cycle in range(cycles)
     }
     lowest = fast_updates.cummin(dim=2).values
     for level in LEVELS:
         # The first hitting time: one more than the steps before the first that lies below.
         first = 1 + (lowest > level / 100).sum(2).to(lowest.dtype)
         found |= _quantiles(at_level("settling_q{}", level), first)
-    if loops.cycles > 1:
+    if cycles > 1:
         spikes = (fast_updates[:, 1:, 0] - fast_updates[:, 1:, -1]).flatten(1)
         for level in LEVELS:
             share = (spikes >= level / 100).to(spikes.dtype).mean(1)
@@ -234,14 +274,15 @@ def loop_observables(
     return found if logits is None else found | _halting(logits)
 
 
-def about(loops: Loops, layers: int) -> dict[str, Any]:
-    """How the observables were taken, for the metadata of a log."""
+def about_loops(shape: GrokkingTransformerConfig) -> dict[str, Any]:
+    """How the observables of a model with loops were taken, for the metadata of a log."""
+    layers = shape.num_hidden_layers
     return {
         "slow_block": f"layer {layers}",
         "fast_block": "layer 1" if layers == 2 else f"layers 1 to {layers - 1}",
-        "cycles": loops.cycles,
-        "inner_steps": loops.inner_steps,
-        "halting": loops.halting,
+        "cycles": shape.cycles,
+        "inner_steps": shape.inner_steps,
+        "halting": shape.halting,
         "states": "at EQ, all held-out rows, at every inner step and cycle end",
         "norm": "Euclidean, over sqrt(width), which is the length of every state",
         "projection": "identity",
@@ -467,7 +508,6 @@ class Observer:
         self.ensemble = ensemble
         self.predictions: Tensor | None = None
         embedding = ensemble.weights[EMBEDDING]
-        self._noise = noise_like(embedding[0])
         equation = ensemble.task.equation
         self._fourier = None if equation is None else fourier_basis(equation.residues).to(embedding)
         self._fourier_losses = FourierLosses.of(ensemble)
@@ -495,8 +535,7 @@ class Observer:
         answers = ensemble.test.answers
         found["test_loss"] = answer_losses(test_logits, answers).mean(1)
         found |= answer_quality("test", self._of_rows(margins(test_logits, answers)))
-        found |= self._norms(ensemble.last_updates() if updates is None else updates)
-        found |= self._spectra()
+        found |= self._of_weights(ensemble.last_updates() if updates is None else updates)
         found["participation_ratio"] = participation_ratio(hidden)
         found["curvature"] = curvature(
             losses,
@@ -506,12 +545,17 @@ class Observer:
             weight_norm=found["weight_norm"],
             gradient_norm=found["gradient_norm"],
         )
-        found |= self._process(test_logits.argmax(-1))
-        loops = Loops.of(ensemble.shape)
-        if loops is not None:
-            slow = trace.slow
-            halting = halting_logits(ensemble.weights, slow) if loops.halting else None
-            found |= loop_observables(trace, loops, halting)
+        predictions = test_logits.argmax(-1)
+        embedding = ensemble.weights[EMBEDDING]
+        found["disagreement"] = disagreement(predictions, embedding, self._predictions_by)
+        # A resumed run reads its predictions from disk, wherever it trains.
+        before = predictions if self.predictions is None else self.predictions
+        found["prediction_change"] = changed_share(predictions, before.to(predictions.device))
+        self.predictions = predictions
+        if trace.slow:
+            halts = ensemble.shape.halting
+            halting = halting_logits(ensemble.weights, trace.slow) if halts else None
+            found |= loop_observables(trace, halting)
         if self._fourier_losses is not None:
             found |= self._fourier_losses.measure(logits, test_logits)
         if bool(ensemble.corrupted.any()):
@@ -541,55 +585,30 @@ class Observer:
         weights = self.ensemble.weights
         return {name: w.grad for name, w in weights.items() if w.grad is not None}
 
-    def _norms(self, updates: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        squares = {name: square(w) for name, w in self.ensemble.weights.items()}
-
-        def part(word: str) -> Tensor:
-            return sum_of([square for name, square in squares.items() if word in name])
-
-        norms = {
-            "weight_norm": part(""),
-            "embedding_norm": squares[EMBEDDING],
-            "unembedding_norm": squares.get(HEAD, squares[EMBEDDING]),
-            "attention_norm": part(".attention."),
-            "mlp_norm": part(".mlp."),
-        }
-        return {
-            **{name: square.sqrt() for name, square in norms.items()},
-            "gradient_norm": norm(self._gradients().values()),
-            "update_norm": norm(updates.values()),
-        }
-
-    def _spectra(self) -> dict[str, Tensor]:
+    def _of_weights(self, updates: Mapping[str, Tensor]) -> dict[str, Tensor]:
         weights = self.ensemble.weights
         embedding = weights[EMBEDDING]
-        unembedding = weights.get(HEAD, embedding)
-        attention = [w for name, w in weights.items() if name.endswith("attention.qkv.weight")]
-        parts = ("embedding", "unembedding", "attention")
-        entropy = spectral_entropy((embedding, unembedding, torch.cat(attention, dim=1)))
-        found = {f"{part}_entropy": entropy[i] for i, part in enumerate(parts)}
-        found |= {f"{part}_rank": entropy[i].exp() for i, part in enumerate(parts)}
-        if self._fourier is not None:
-            residues = self._fourier.shape[-1]
-            for part, matrix in (("embedding", embedding), ("unembedding", unembedding)):
-                found[f"{part}_gini"] = fourier_gini(matrix[:, :residues], self._fourier)
-        return found
+        head = weights.get(HEAD, embedding)
 
-    def _process(self, predictions: Tensor) -> dict[str, Tensor]:
-        ensemble = self.ensemble
-        embedding = ensemble.weights[EMBEDDING]
-        differs = []
-        for noise in self._noise:
-            noisy = {**ensemble.weights, EMBEDDING: perturbed(embedding, noise)}
-            if HEAD not in noisy:  # a tied head stays as it is: the noise is on the input
-                noisy[HEAD] = embedding
-            logits, _ = ensemble.test.logits(noisy)
-            differs.append(changed_share(logits.argmax(-1), predictions))
-        # A resumed run reads its predictions from disk, wherever it trains.
-        held = predictions if self.predictions is None else self.predictions
-        before = held.to(predictions.device)
-        self.predictions = predictions
-        return {
-            "disagreement": sum_of(differs) / len(differs),
-            "prediction_change": changed_share(predictions, before),
+        def named(word: str) -> Callable[[], list[Tensor]]:
+            return lambda: [weight for name, weight in weights.items() if word in name]
+
+        parts: dict[str, Callable[[], Iterable[Tensor]]] = {
+            "weight": weights.values,
+            "embedding": lambda: [embedding],
+            "unembedding": lambda: [head],
+            "attention": named(".attention."),
+            "mlp": named(".mlp."),
+            "gradient": self._gradients().values,
+            "update": updates.values,
+            "mixing": named(".attention.qkv.weight"),
         }
+        needs = (*OF_WEIGHTS, "gradient_norm", "update_norm")
+        return of_weights(parts, needs, self._fourier)
+
+    def _predictions_by(self, embedding: Tensor) -> Tensor:
+        """Predictions of the held-out rows with other embeddings [S, V, d] of the input."""
+        weights = self.ensemble.weights
+        noisy = {HEAD: weights[EMBEDDING], **weights, EMBEDDING: embedding}  # a tied head stays
+        logits, _ = self.ensemble.test.logits(noisy)
+        return logits.argmax(-1)

@@ -197,9 +197,5 @@ PRESETS: dict[str, Callable[[], RunConfig]] = {
 
 
 def preset(name: str) -> RunConfig:
-    """The config of that name.
-
-    Raises:
-        InputError: the name is unknown; the nearest is named.
-    """
+    """The config of that name; an unknown one is an `InputError` that names the nearest."""
     return PRESETS[choose("preset", name, tuple(PRESETS))]()

@@ -33,16 +33,7 @@ from gmb_hf.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.modeling.mixers import Mixer, mixers_of
 from gmb_hf.training import blocks
-from gmb_hf.training.blocks import (
-    Blocks,
-    Forward,
-    Layout,
-    Trace,
-    Weights,
-    Workspace,
-    normalise,
-    take,
-)
+from gmb_hf.training.blocks import Blocks, Forward, Trace, Weights, Workspace, normalise, take
 
 STATE_COST = 128
 """About how many attention scores cost as much as one state; it sets where sharing ends."""
@@ -342,39 +333,31 @@ def target_results(
     return losses, (targets * (best & alone)).sum((1, 2))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowLayout(Layout):
-    """A layout with mixers: those after the embedding and those after every block."""
-
-    embedding_mixers: tuple[Mixer, ...] = ()
-    block_mixers: tuple[Mixer, ...] = ()
-
-    @classmethod
-    def of(cls, config: GrokkingTransformerConfig) -> RowLayout:
-        """That of a model with this config."""
-        return cls.of_shape(
-            config,
-            embedding_mixers=tuple(mixers_of(config, after_every_block=False).values()),
-            block_mixers=tuple(mixers_of(config, after_every_block=True).values()),
-        )
-
-
 class RowForward(Forward):
     """The forward over any rows of any positions.
 
     Attributes:
-        layout: the models' shape.
         tree: the rows.
-        models: S.
     """
 
-    def __init__(self, layout: RowLayout, tree: RowTree, models: int) -> None:
-        self.layout, self.tree = layout, tree
+    def __init__(self, shape: GrokkingTransformerConfig, tree: RowTree, models: int) -> None:
+        self.shape, self.tree = shape, tree
         self.answers = tree.answers.expand(models, -1)
         self._workspace = Workspace()
+        self._of_embedding, self._of_blocks = (
+            tuple(mixers_of(shape, after_every_block=later).values()) for later in (False, True)
+        )
+
+    def _nodes(self, weights: Weights, tree: RowTree, workspace: Workspace) -> Nodes:
+        """The blocks over the nodes of a tree, begun with the embedding."""
+        tokens = take(weights["model.embed_tokens.weight"], tree.tokens)
+        positions = take(weights["model.embed_positions.weight"], tree.positions)
+        states = take(tokens + positions, tree.pair)
+        start = _mix(weights, "model", self._of_embedding, states, tree)
+        return Nodes(weights, self.shape, workspace, start, tree, self._of_blocks)
 
     def losses(self, weights: Weights, *, keep_logits: bool = False) -> tuple[Tensor, Tensor]:
-        states = Nodes.of(weights, self.layout, self.tree, self._workspace).final_states()
+        states = self._nodes(weights, self.tree, self._workspace).final_states()
         losses = target_loss(states, *blocks.output_head(weights), self.tree.targets)
         if not keep_logits:
             return losses, losses.new_empty(0)
@@ -383,7 +366,7 @@ class RowForward(Forward):
     @torch.no_grad()
     def logits(self, weights: Weights, trace: Trace | None = None) -> tuple[Tensor, Tensor]:
         nodes = self.tree.answer_nodes
-        states = Nodes.of(weights, self.layout, self.tree, Workspace()).final_states(trace)
+        states = self._nodes(weights, self.tree, Workspace()).final_states(trace)
         if trace is not None:
             trace.fast = [take(states, nodes) for states in trace.fast]
             trace.slow = [take(states, nodes) for states in trace.slow]
@@ -400,7 +383,7 @@ class RowForward(Forward):
         for index in range(len(self.answers)):
             one = {name: weight[index : index + 1] for name, weight in weights.items()}
             tree = self.tree.of_model(index)
-            states = Nodes.of(one, self.layout, tree, Workspace()).final_states()
+            states = self._nodes(one, tree, Workspace()).final_states()
             results.append(target_results(states, *blocks.output_head(one), tree.targets))
         losses, accuracies = zip(*results, strict=True)
         return torch.cat(losses), torch.cat(accuracies)
@@ -410,22 +393,13 @@ class RowForward(Forward):
 class Nodes(Blocks):
     """The blocks over all nodes of a tree, [S, N, d]; those that are asked, [S, K, d], are read."""
 
-    layout: RowLayout
     tree: RowTree
-
-    @classmethod
-    def of(cls, weights: Weights, layout: RowLayout, tree: RowTree, workspace: Workspace) -> Nodes:
-        """Those of a tree, begun with the embedding."""
-        tokens = take(weights["model.embed_tokens.weight"], tree.tokens)
-        positions = take(weights["model.embed_positions.weight"], tree.positions)
-        states = take(tokens + positions, tree.pair)
-        start = _mix(weights, "model", layout.embedding_mixers, states, tree)
-        return cls(weights, layout, workspace, start, tree)
+    mixers: tuple[Mixer, ...]
 
     def block(self, layer: int, application: int, states: Tensor, *, asked_alone: bool) -> Tensor:
-        weights, layout, tree = self.weights, self.layout, self.tree
+        weights, heads, tree = self.weights, self.shape.num_attention_heads, self.tree
         prefix = f"model.layers.{layer}"
-        few = asked_alone and not layout.block_mixers
+        few = asked_alone and not self.mixers
         normed = normalise(states)
         asking = asked_nodes(normed, tree) if few else None
         residual = asked_nodes(states, tree) if few else states
@@ -433,13 +407,13 @@ class Nodes(Blocks):
         shared = tree.shared if tree.asks_shared or not few else 0
         of_shared, of_own = query.split([shared, query.shape[1] - shared], dim=1)
         own_query = of_own.unflatten(1, (tree.rows, -1))
-        mixed = attend_in_rows(own_query, along_rows(key_value, tree), layout.heads).flatten(1, 2)
+        mixed = attend_in_rows(own_query, along_rows(key_value, tree), heads).flatten(1, 2)
         if shared:
             seen = key_value[:, : tree.shared]
-            of_shared = attend_visible(of_shared, seen, tree.visible, layout.heads)
+            of_shared = attend_visible(of_shared, seen, tree.visible, heads)
             mixed = torch.cat([of_shared, mixed], dim=1)
         states = self.after_attention(layer, application, mixed, residual)
-        states = _mix(weights, prefix, layout.block_mixers, states, tree)
+        states = _mix(weights, prefix, self.mixers, states, tree)
         return self.asked(states) if asked_alone and not few else states
 
     def asked(self, states: Tensor) -> Tensor:

@@ -36,21 +36,19 @@ from gmb_hf.modeling.mixers import own_parameter_names
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.task import IGNORED
 from gmb_hf.training import checkpoints
-from gmb_hf.training.blocks import Loops
 from gmb_hf.training.config import ENGINES, RunConfig
 from gmb_hf.training.ensemble import Ensemble, adamw, initial_model, model_config, wanted
 from gmb_hf.training.folder import check_training, finished_seeds, log_paths, refuse_gone
 from gmb_hf.training.launch import (
     Bar,
     Listener,
-    Relay,
     Tell,
     chosen_device,
     make_accelerator,
     parallel_jobs,
     train_groups,
 )
-from gmb_hf.training.observables import Observer, about
+from gmb_hf.training.observables import Observer, about_loops
 
 
 class TrainingCallback:
@@ -128,7 +126,7 @@ def train_stacked(
     each: Any = {"device": device, "keep": keep, "callbacks": callbacks}
     each |= {"config": config, "folder": folder, "compiled": wanted(config, len(seeds))}
     pending = pending_groups(config, seeds, folder)
-    groups = [partial(_train_told, seeds=group, **each) for group in pending]
+    groups = [partial(train_group, seeds=group, **each) for group in pending]
     train_groups(groups, listener, jobs=jobs)
     # Groups may overlap; this removes the states of those whose seeds have all finished.
     saved_states(folder, config).waiting(finished_seeds(folder))
@@ -136,12 +134,9 @@ def train_stacked(
 
 
 def check_folder(folder: Path, config: RunConfig, about: Mapping[str, Any] | None = None) -> None:
-    """Note in the folder what is trained and measured there, or check that it is the same.
+    """Note in the folder what is trained and measured there, or check it, as `check_training`.
 
-    Raises:
-        InputError: the folder holds runs of another config, of which the first difference is
-            named, or a log that was not trained here; or there is no model of this config, and
-            then the folder is not touched.
+    `InputError` also where there is no model of this config; then the folder is not touched.
     """
     model_config(config)
     check_training(folder, config, about)
@@ -158,23 +153,19 @@ def pending_groups(config: RunConfig, seeds: Sequence[int], folder: Path) -> lis
     return states.pending(seeds, finished_seeds(folder), at_once=at_once)
 
 
-def _train_told(*, tell: Tell, **group: Any) -> None:
-    train_group(listener=Relay(tell), **group)
-
-
 def train_group(
     config: RunConfig,
     seeds: Sequence[int],
     folder: Path,
     *,
-    listener: Listener,
+    tell: Tell,
+    callbacks: Callbacks,
     device: str = "cpu",
     compiled: bool = False,
-    callbacks: Callbacks | None = None,
     keep: Sequence[int] = (),
 ) -> Path:
     """Train one group to its end, from its saved state if there is one; the path of its log."""
-    training, callbacks = config.training, callbacks or Callbacks()
+    training = config.training
     ensemble = Ensemble(config, seeds, device=device, compiled=compiled)
     observer, callback = Observer(ensemble), callbacks.begin(ensemble)
     rows, states = checkpoints.Rows(), saved_states(folder, config)
@@ -184,7 +175,7 @@ def train_group(
         ensemble.load_state(tensors)
         own = {name for name in tensors if name.startswith(_CALLBACK)}
         callback.load_state({name.removeprefix(_CALLBACK): tensors[name] for name in own})
-        listener.advanced(ensemble.step * len(seeds))
+        tell("advanced", ensemble.step * len(seeds))
     saved_at = time.monotonic()
     while True:
         at_checkpoint = ensemble.step % training.checkpoint_every == 0
@@ -192,7 +183,7 @@ def train_group(
         if at_checkpoint and rows.last < ensemble.step:
             found = observer.measure(losses, logits)
             rows.add(ensemble.step, {**found, **callback.measure(found["train_acc"])})
-            listener.measured(ensemble.seeds, found)
+            tell("measured", ensemble.seeds, found)
             if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
                 others = {_CALLBACK + key: value for key, value in callback.state().items()}
                 tensors = {**ensemble.state(), **others}
@@ -201,7 +192,7 @@ def train_group(
         if ensemble.step == training.steps:
             break
         ensemble.update()
-        listener.advanced(len(seeds))
+        tell("advanced", len(seeds))
     callback.finish()
     log = rows.log(seeds, {**log_metadata(config), **callbacks.about})
     for index, seed in enumerate(seeds):
@@ -220,7 +211,6 @@ def write_log(log: RunLog, seeds: Sequence[int], folder: Path) -> Path:
 def log_metadata(config: RunConfig) -> dict[str, Any]:
     """What made a run log: task, model, config, versions, and the content hash of the task."""
     training, shape = config.training, model_config(config)
-    loops = Loops.of(shape)
     return {
         "preset": config.preset,
         "task": config.task.title,
@@ -234,7 +224,7 @@ def log_metadata(config: RunConfig) -> dict[str, Any]:
         "design": config.design(),
         "task_fingerprint": config.task.build().fingerprint(),
         "versions": versions(),
-        **({} if loops is None else {"loops": about(loops, shape.num_hidden_layers)}),
+        **({} if shape.cycles is None else {"loops": about_loops(shape)}),
     }
 
 

@@ -9,7 +9,7 @@ from sequential_builders import tiny, trained
 
 from gmb_hf.errors import InputError
 from gmb_hf.sequential.folder import SequentialFolder
-from gmb_hf.sequential.run import run_sequential, train_told
+from gmb_hf.sequential.run import run_sequential, train_group
 from gmb_hf.training.launch import train_groups
 from gmb_hf.training.variants import parse_variant
 
@@ -17,7 +17,7 @@ from gmb_hf.training.variants import parse_variant
 def group(config, folder, variant="dense") -> partial[None]:
     """Two seeds that one process trains."""
     place = SequentialFolder(folder)
-    return partial(train_told, config, parse_variant(variant), (0, 1), place, save_models="none")
+    return partial(train_group, config, parse_variant(variant), (0, 1), place, save_models="none")
 
 
 class Heard:

@@ -182,8 +182,8 @@ def test_the_equations_are_the_rows_of_the_task():
         assert part.answers.shape == (2, rows)
         for index, seed in enumerate((6, 2)):
             tokens, _ = equations(config, seed, split)
-            assert torch.equal(part.equations.first[index].argmax(-1), tokens[:, 1])
-            assert torch.equal(part.equations.second[index].argmax(-1), tokens[:, 3])
+            assert torch.equal(part.equations.first[index], tokens[:, 1])
+            assert torch.equal(part.equations.second[index], tokens[:, 3])
             assert torch.equal(part.equations.pair[index], tokens[:, 3] * 7 + tokens[:, 1])
             assert torch.equal(part.answers[index], tokens[:, 5])
             assert torch.equal(part.answers[index], tokens[:, 1] * tokens[:, 3] % 7)
@@ -193,15 +193,13 @@ def test_corrupted_labels_are_trained_on_and_the_truth_kept_beside():
     config = small_config(task={"prime": 7, "train_rows": 20, "corruption_rate": 0.25})
     ensemble = Ensemble(config, [0, 1])
     first, second = (
-        ensemble.train.equations.first.argmax(-1),
-        ensemble.train.equations.second.argmax(-1),
+        ensemble.train.equations.first,
+        ensemble.train.equations.second,
     )
     assert torch.equal(ensemble.truth, (first - second) % 7)
     assert torch.equal(ensemble.train.answers != ensemble.truth, ensemble.corrupted)
     assert ensemble.corrupted.sum(1).tolist() == [5, 5]
-    held_out = (
-        ensemble.test.equations.first.argmax(-1) - ensemble.test.equations.second.argmax(-1)
-    ) % 7
+    held_out = (ensemble.test.equations.first - ensemble.test.equations.second) % 7
     assert torch.equal(ensemble.test.answers, held_out)
 
 

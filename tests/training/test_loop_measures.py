@@ -10,10 +10,11 @@ import torch
 from torch.nn.functional import layer_norm
 from training_builders import EQUALS, equations, lively_model, small_config, stacked
 
+from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.runs.metadata import LEVELS
-from gmb_hf.training.blocks import Loops, Trace
+from gmb_hf.training.blocks import Trace
 from gmb_hf.training.observables import LOOP_QUANTILES as QUANTILES
-from gmb_hf.training.observables import Observer, about, loop_observables
+from gmb_hf.training.observables import Observer, about_loops, loop_observables
 from gmb_hf.training.variants import parse_variant
 
 SEEDS = (3, 8)
@@ -32,8 +33,7 @@ def test_by_hand():
         slow=[states(1.0, 1.0), states(0.7, 0.3)],
     )
     logits = [torch.tensor([[0.0, math.log(3)]], dtype=torch.float64)]
-    loops = Loops(cycles=2, inner_steps=2, halting=True)
-    found = {name: float(value) for name, value in loop_observables(trace, loops, logits).items()}
+    found = {name: float(value) for name, value in loop_observables(trace, logits).items()}
     expected = {
         # r_L of the first cycle is 1, .1 and 1, .6; of the second .6, .045 and 0, .02.
         "fast_update_1_1": 1.0,
@@ -68,14 +68,14 @@ def test_by_hand():
 
 def test_a_step_that_moves_by_a_level_is_at_rest_there():
     trace = Trace(fast=[states(0.5), states(0.0)], slow=[states(0.0)])
-    found = loop_observables(trace, Loops(cycles=1, inner_steps=2))
+    found = loop_observables(trace)
     assert float(found["settling_q50_at_50"]) == 1.0
     assert float(found["settling_q50_at_20"]) == 3.0  # neither step: one more than there are
 
 
 def test_one_cycle_resets_nothing_and_no_halting_has_no_numbers():
     trace = Trace(fast=[states(1.0, 0.5)] * 2, slow=[states(1.0, 0.0)])
-    names = set(loop_observables(trace, Loops(cycles=1, inner_steps=2)))
+    names = set(loop_observables(trace))
     assert not {name for name in names if name.startswith(("reset", "halting"))}
     assert {"fast_update_1_2", "slow_update_1", "settling_q90_at_10"} <= names
 
@@ -193,6 +193,6 @@ def test_every_observable_is_one_finite_float64_per_seed():
 
 
 def test_the_metadata_names_blocks_and_sampling():
-    found = about(Loops(cycles=2, inner_steps=3), layers=2)
+    found = about_loops(GrokkingTransformerConfig(cycles=2, inner_steps=3))
     assert (found["fast_block"], found["slow_block"]) == ("layer 1", "layer 2")
     assert (found["cycles"], found["inner_steps"], found["halting"]) == (2, 3, False)

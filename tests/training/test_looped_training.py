@@ -25,7 +25,7 @@ from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import seeds as engine
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.ensemble import Ensemble, StackedModel
-from gmb_hf.training.rows import RowForward, RowLayout, row_tree
+from gmb_hf.training.rows import RowForward, row_tree
 from gmb_hf.training.variants import parse_variant
 
 VARIANTS = [
@@ -124,7 +124,7 @@ def test_rows_of_any_tokens_give_the_models_own_loss_and_gradients(variant):
     table = torch.randint(5, (7, 6), generator=torch.Generator().manual_seed(2))
     asked = (1, 3, 4)
     tree = row_tree(table.numpy(), asked, vocab_size=5, dtype=torch.float64)
-    forward = RowForward(RowLayout.of(shape), tree, len(models))
+    forward = RowForward(shape, tree, len(models))
     losses, _ = forward.losses(together.weights)
     together.backward(losses)
     found, _ = forward.results(together.weights)

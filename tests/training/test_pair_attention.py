@@ -28,8 +28,8 @@ def test_pairs_and_rows_give_the_same_loss_and_gradients(dtype, monkeypatch):
 
 def test_which_way_is_taken_depends_on_shapes_alone():
     ensemble = stacked(CONFIG, {0: lively_model(CONFIG, 0)})
-    assert equations._by_pairs(ensemble.train.layout, ensemble.train.equations)  # 20 of 25 pairs
-    assert not equations._by_pairs(ensemble.test.layout, ensemble.test.equations)  # 5 of them
+    assert ensemble.train.by_pairs  # 20 of 25 pairs
+    assert not ensemble.test.by_pairs  # 5 of them
 
 
 def test_deviations_are_those_of_the_sums():

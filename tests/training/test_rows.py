@@ -12,7 +12,7 @@ from gmb_hf.tasks.registry import get_task
 from gmb_hf.tasks.task import loss_positions
 from gmb_hf.training.config import TrainingSettings
 from gmb_hf.training.ensemble import StackedModel
-from gmb_hf.training.rows import RowForward, RowLayout, row_tree
+from gmb_hf.training.rows import RowForward, row_tree
 
 TASKS = (
     *("add_p5", "sub_p5", "mul_p5", "sq_sum_p5"),
@@ -63,7 +63,7 @@ def assert_same(models, rows, positions, tolerance=1e-10):
     config = models[0].config
     stacked = StackedModel(models, TrainingSettings(), dtype=torch.float64)
     tree = row_tree(rows, positions, vocab_size=config.vocab_size, dtype=torch.float64)
-    forward = RowForward(RowLayout.of(config), tree, len(models))
+    forward = RowForward(config, tree, len(models))
     losses, _ = forward.losses(stacked.weights)
     stacked.backward(losses)
     judged, accuracy = forward.results(stacked.weights)
@@ -140,7 +140,7 @@ def test_single_precision_is_near():
     rows = data.input_ids[data.train_index]
     stacked = StackedModel(models, TrainingSettings())
     tree = row_tree(rows, data.answer_positions, vocab_size=101)
-    losses, _ = RowForward(RowLayout.of(models[0].config), tree, 2).losses(stacked.weights)
+    losses, _ = RowForward(models[0].config, tree, 2).losses(stacked.weights)
     for index, model in enumerate(models):
         assert (
             difference(losses[index].detach(), own_results(model, rows, data.answer_positions)[0])
@@ -156,6 +156,6 @@ def test_a_tie_is_not_right():
     stacked = StackedModel([model], TrainingSettings(), dtype=torch.float64)
     data = get_task("parity_4").data()
     tree = row_tree(data.input_ids, (5,), vocab_size=101, dtype=torch.float64)
-    loss, accuracy = RowForward(RowLayout.of(model.config), tree, 1).results(stacked.weights)
+    loss, accuracy = RowForward(model.config, tree, 1).results(stacked.weights)
     assert float(loss) == pytest.approx(np.log(101))
     assert float(accuracy) == 0

@@ -55,7 +55,7 @@ def test_division_has_its_own_rows():
     rows = ensemble.train.answers.shape[1] + ensemble.test.answers.shape[1]
     assert rows == 7 * 6
     for part in (ensemble.train.equations, ensemble.test.equations):
-        assert (part.second[..., 0] == 0).all()  # nothing is divided by 0
+        assert (part.second != 0).all()  # nothing is divided by 0
 
 
 @settings(max_examples=20, deadline=None)
