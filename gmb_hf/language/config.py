@@ -16,15 +16,7 @@ from typing import Annotated, Any, ClassVar
 
 from gmb_hf.errors import InputError, choose, not_negative, positive_int
 from gmb_hf.tasks.text import SEPARATOR
-from gmb_hf.training.config import (
-    Config,
-    Fraction,
-    ModelSettings,
-    NotNegative,
-    Positive,
-    Settings,
-    Size,
-)
+from gmb_hf.training.config import Config, Fraction, ModelSettings, Positive, Settings, Size
 
 BYTES = "byte"
 """The tokenizer that needs no file: UTF-8 bytes, and an end of document."""
@@ -79,7 +71,7 @@ class LanguageTraining(Settings):
     batch: Size = 16
     accumulate: Size = 1
     lr: Positive = 2e-3
-    weight_decay: NotNegative = 0.1
+    weight_decay: Annotated[float, not_negative] = 0.1
     beta1: Fraction = 0.9
     beta2: Fraction = 0.95
     eps: Positive = 1e-8

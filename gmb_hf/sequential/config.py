@@ -14,19 +14,11 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 from gmb_hf.documents import plain_data
-from gmb_hf.errors import InputError, choose, positive, positive_int, repeated
+from gmb_hf.errors import InputError, choose, fraction, positive, positive_int, repeated
 from gmb_hf.tasks.modular import OP_TOKENS, ModularTask
 from gmb_hf.tasks.registry import get_task
 from gmb_hf.tasks.task import LOSS_POSITIONS, Task, TaskData
-from gmb_hf.training.config import (
-    Config,
-    Fraction,
-    ModelSettings,
-    Settings,
-    TrainingSettings,
-    config_hash,
-    multiple,
-)
+from gmb_hf.training.config import Config, ModelSettings, Settings, TrainingSettings, config_hash
 from gmb_hf.training.presets import paper
 
 MODULAR, FORMAL = "modular", "formal"
@@ -64,7 +56,7 @@ class SuiteSettings(Settings):
     prime: int | None = None
     op_token: str | None = None
     loss_positions: Annotated[str, LOSS_POSITIONS] = "answer"
-    train_fraction: Fraction = 0.5
+    train_fraction: Annotated[float, fraction] = 0.5
     data_seed: int = 42
     compat_batch: bool = False
 
@@ -183,7 +175,7 @@ class SequentialConfig(Config):
             )
         every = self.training.checkpoint_every
         for steps in self.phases.steps or ():
-            multiple("phases.steps", steps, "training.checkpoint_every", every)
+            Settings.multiple("phases.steps", steps, "training.checkpoint_every", every)
         for phase in self.phases.stop_early or ():
             if phase > len(tasks):
                 raise InputError(f"phases.stop_early: phase {phase} of only {len(tasks)}")

@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gmb_hf import escape
+from gmb_hf import escape, stats
 from gmb_hf.documents import Record
 from gmb_hf.errors import InputError, choose, positive_int, repeated
 from gmb_hf.files import write_json
@@ -21,15 +21,6 @@ from gmb_hf.runs.columns import missing_column
 from gmb_hf.runs.metadata import learned_data, mismatches, refuse_mismatches
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.sequential.summary import difference_columns, mean_column, spread, spread_columns
-from gmb_hf.stats import (
-    LEAST_SEEDS,
-    Difference,
-    OverSeeds,
-    adjusted,
-    default_baseline,
-    difference,
-    over_seeds,
-)
 from gmb_hf.tables import Column, Table
 
 PROTOCOL_SEEDS = (1337, 42, 7)
@@ -107,11 +98,11 @@ class VariantLosses(Record):
 
     runs: tuple[str, ...]
     seeds: tuple[int | None, ...]
-    best_validation_loss: OverSeeds
-    best_step: OverSeeds
-    final_train_loss: OverSeeds
-    final_validation_loss: OverSeeds
-    final_gap: OverSeeds
+    best_validation_loss: stats.OverSeeds
+    best_step: stats.OverSeeds
+    final_train_loss: stats.OverSeeds
+    final_validation_loss: stats.OverSeeds
+    final_gap: stats.OverSeeds
     train_range: tuple[float, float] | None
     steps: tuple[int, ...]
     gap_mean: tuple[float, ...]
@@ -142,9 +133,9 @@ class Matched(Record):
     train_loss: tuple[float, ...] = ()
     variant_validation: tuple[float, ...] = ()
     baseline_validation: tuple[float, ...] = ()
-    variant_mean: OverSeeds | None = None
-    baseline_mean: OverSeeds | None = None
-    difference: Difference | None = None
+    variant_mean: stats.OverSeeds | None = None
+    baseline_mean: stats.OverSeeds | None = None
+    difference: stats.Difference | None = None
 
 
 def summarize_curves(curves: Sequence[LossCurve]) -> VariantLosses:
@@ -156,11 +147,11 @@ def summarize_curves(curves: Sequence[LossCurve]) -> VariantLosses:
     return VariantLosses(
         runs=tuple(curve.run for curve in curves),
         seeds=tuple(curve.seed for curve in curves),
-        best_validation_loss=over_seeds([float(curve.validation.min()) for curve in curves]),
-        best_step=over_seeds([float(curve.steps[curve.validation.argmin()]) for curve in curves]),
-        final_train_loss=over_seeds(train),
-        final_validation_loss=over_seeds(validation),
-        final_gap=over_seeds(validation - train),
+        best_validation_loss=stats.over_seeds([float(curve.validation.min()) for curve in curves]),
+        best_step=stats.over_seeds([float(one.steps[one.validation.argmin()]) for one in curves]),
+        final_train_loss=stats.over_seeds(train),
+        final_validation_loss=stats.over_seeds(validation),
+        final_gap=stats.over_seeds(validation - train),
         train_range=shared_range(curves),
         steps=tuple(steps.tolist()),
         gap_mean=tuple(gaps.mean(axis=0).tolist()),
@@ -181,7 +172,7 @@ def matched(
     for curves in variants.values():
         _check(curves)
     found = [_matched(variants, name, baseline, points) for name in variants if name != baseline]
-    pairs = iter(adjusted([one.difference for one in found if one.difference]))
+    pairs = iter(stats.adjusted([one.difference for one in found if one.difference]))
     return [replace(one, difference=next(pairs)) if one.difference else one for one in found]
 
 
@@ -214,7 +205,7 @@ def _matched(
         {one.seed: value for one, value in zip(*side, strict=True) if one.seed is not None}
         for side in zip(pair, (means[0].tolist(), means[1].tolist()), strict=True)
     )
-    gap = difference("matched_validation_loss", (name, mine), (baseline, theirs))
+    gap = stats.difference("matched_validation_loss", (name, mine), (baseline, theirs))
     return Matched(
         variant=name,
         baseline=baseline,
@@ -224,8 +215,8 @@ def _matched(
         train_loss=tuple(grid.tolist()),
         variant_validation=tuple(a.mean(axis=0).tolist()),
         baseline_validation=tuple(b.mean(axis=0).tolist()),
-        variant_mean=over_seeds(means[0]),
-        baseline_mean=over_seeds(means[1]),
+        variant_mean=stats.over_seeds(means[0]),
+        baseline_mean=stats.over_seeds(means[1]),
         difference=gap if gap.seeds else None,
     )
 
@@ -256,7 +247,7 @@ def generalisation_tables(found: Generalisation) -> list[Table]:
         (name, quantity, len(variant.runs), *spread(value))
         for name, variant in found.variants.items()
         for quantity, value in vars(variant).items()
-        if isinstance(value, OverSeeds)
+        if isinstance(value, stats.OverSeeds)
     ]
     caption = "Best and final losses in nats, and validation less training loss at the end"
     made = [Table(columns, rows, "generalization_losses", caption)]
@@ -422,7 +413,7 @@ def compare_logs(
         name: _read_curves(log, ", ".join(map(str, sources[name])), names)
         for name, log in logs.items()
     }
-    base = default_baseline(variants) if baseline is None else baseline
+    base = stats.default_baseline(variants) if baseline is None else baseline
     pairs = tuple(matched(variants, base, points=points))
     summaries = {name: summarize_curves(curves) for name, curves in variants.items()}
     different = mismatches({name: learned_data(log.metadata) for name, log in logs.items()}, base)
@@ -484,10 +475,10 @@ def write_generalised(
 def _notes(summaries: Mapping[str, VariantLosses], pairs: Sequence[Matched]) -> list[str]:
     seeds = ", ".join(map(str, PROTOCOL_SEEDS))
     notes = [
-        f"{name} has {len(curve.runs)} of at least {LEAST_SEEDS} seeds (the protocol's: {seeds}): "
-        "no interval"
+        f"{name} has {len(curve.runs)} of at least {stats.LEAST_SEEDS} seeds (the protocol's: "
+        f"{seeds}): no interval"
         for name, curve in summaries.items()
-        if len(curve.runs) < LEAST_SEEDS
+        if len(curve.runs) < stats.LEAST_SEEDS
     ]
     for one in pairs:
         who = f"{one.variant} and {one.baseline}"

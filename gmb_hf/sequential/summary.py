@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gmb_hf import escape
+from gmb_hf import escape, stats
 from gmb_hf.documents import Record
 from gmb_hf.errors import choose
 from gmb_hf.sequential.matrix import (
@@ -26,14 +26,6 @@ from gmb_hf.sequential.matrix import (
     check_equal_designs,
     quantities,
     retention_of,
-)
-from gmb_hf.stats import (
-    LEAST_SEEDS,
-    Difference,
-    OverSeeds,
-    default_baseline,
-    differences,
-    over_seeds,
 )
 from gmb_hf.tables import Column, Table, follow
 from gmb_hf.tasks.task import Task
@@ -68,8 +60,8 @@ class MatrixCell(Record):
     phase: int
     trained_on: str
     task: str
-    loss: OverSeeds
-    accuracy: OverSeeds
+    loss: stats.OverSeeds
+    accuracy: stats.OverSeeds
 
 
 @dataclass(frozen=True)
@@ -81,11 +73,11 @@ class TaskSummary(Record):
 
     task: str
     measure: str
-    final: OverSeeds
-    learning: OverSeeds
-    backward_transfer: OverSeeds | None
-    forward_transfer: OverSeeds | None
-    forgetting: OverSeeds | None
+    final: stats.OverSeeds
+    learning: stats.OverSeeds
+    backward_transfer: stats.OverSeeds | None
+    forward_transfer: stats.OverSeeds | None
+    forgetting: stats.OverSeeds | None
 
 
 @dataclass(frozen=True)
@@ -100,7 +92,7 @@ class VariantSummary(Record):
     """
 
     seeds: tuple[int, ...]
-    quantities: dict[str, OverSeeds | None]
+    quantities: dict[str, stats.OverSeeds | None]
     tasks: tuple[TaskSummary, ...]
     matrix: tuple[MatrixCell, ...]
 
@@ -132,7 +124,7 @@ class RetentionSummary(Record):
     notes: tuple[str, ...]
     test: str | None
     variants: dict[str, VariantSummary]
-    differences: tuple[Difference, ...]
+    differences: tuple[stats.Difference, ...]
     format: str = FORMAT
 
 
@@ -156,10 +148,10 @@ def summarize(
     """
     check_equal_designs(matrices.values(), "matrices")
     names = tuple(matrices)
-    base = default_baseline(names) if baseline is None else choose("variant", baseline, names)
+    base = stats.default_baseline(names) if baseline is None else choose("variant", baseline, names)
     first = matrices[base]
     variants = {name: _variant(matrix) for name, matrix in matrices.items()}
-    pairs: list[Difference] = []
+    pairs: list[stats.Difference] = []
     for quantity in QUANTITIES:
         by_seed = {
             name: dict(zip(variant.seeds, over.values, strict=True))
@@ -167,11 +159,12 @@ def summarize(
             if (over := variant.quantities[quantity]) is not None
         }
         if by_seed:
-            pairs += differences(quantity, by_seed, base)
+            pairs += stats.differences(quantity, by_seed, base)
+    least = stats.LEAST_SEEDS
     few = [
-        f"{name} has {len(variant.seeds)} of at least {LEAST_SEEDS} seeds: no interval, no test"
+        f"{name} has {len(variant.seeds)} of at least {least} seeds: no interval, no test"
         for name, variant in variants.items()
-        if len(variant.seeds) < LEAST_SEEDS
+        if len(variant.seeds) < least
     ]
     return RetentionSummary(
         tasks=first.tasks,
@@ -186,29 +179,29 @@ def summarize(
 
 
 def _variant(matrix: RetentionMatrix) -> VariantSummary:
-    tasks, last = [], len(matrix.trained_on) - 1
+    over, tasks, last = stats.over_seeds, [], len(matrix.trained_on) - 1
     for measure in MEASURES:
         of = retention_of(matrix, measure)
         for k, task in enumerate(matrix.trained_on):
-            always = over_seeds(of.final[:, k]), over_seeds(of.learning[:, k])
-            back = over_seeds(of.backward_transfer[:, k]) if k < last else None
-            ahead = over_seeds(of.forward_transfer[:, k - 1]) if k else None
-            lost = over_seeds(of.forgetting[:, k]) if k < last else None
+            always = over(of.final[:, k]), over(of.learning[:, k])
+            back = over(of.backward_transfer[:, k]) if k < last else None
+            ahead = over(of.forward_transfer[:, k - 1]) if k else None
+            lost = over(of.forgetting[:, k]) if k < last else None
             tasks.append(TaskSummary(task, measure, *always, back, ahead, lost))
     measures = matrix.loss, matrix.accuracy
     cells = tuple(
-        MatrixCell(phase, trained_on, task, *(over_seeds(one[:, phase, k]) for one in measures))
+        MatrixCell(phase, trained_on, task, *(over(one[:, phase, k]) for one in measures))
         for phase, trained_on in enumerate(("", *matrix.trained_on))
         for k, task in enumerate(matrix.tasks)
     )
     by_quantity = {
-        name: None if values is None else over_seeds(values)
+        name: None if values is None else over(values)
         for name, values in quantities(matrix).items()
     }
     return VariantSummary(matrix.seeds, by_quantity, tuple(tasks), cells)
 
 
-def _test(pairs: list[Difference]) -> str | None:
+def _test(pairs: list[stats.Difference]) -> str | None:
     """How the p-values come about, and how small they can be; None where there is none."""
     counts = sorted({len(pair.seeds) for pair in pairs if pair.p_value is not None})
     if not counts:
@@ -231,13 +224,13 @@ class Mean(float):
 
     reach: float | None
 
-    def __new__(cls, over: OverSeeds) -> Mean:
+    def __new__(cls, over: stats.OverSeeds) -> Mean:
         made = super().__new__(cls, over.mean)
         made.reach = None if over.t_high is None else over.t_high - over.mean
         return made
 
 
-def mean(over: OverSeeds | None) -> Mean | None:
+def mean(over: stats.OverSeeds | None) -> Mean | None:
     """The mean for a cell of a table; None where there is no number."""
     return None if over is None else Mean(over)
 
@@ -245,8 +238,8 @@ def mean(over: OverSeeds | None) -> Mean | None:
 def show_mean(value: Mean | str) -> str:
     """A mean as readers see it.
 
-    >>> show_mean(mean(over_seeds([1.0, 2.0, 3.0]))), show_mean(mean(over_seeds([0.25])))
-    ('2.000 ± 2.484', '0.250')
+    >>> [show_mean(mean(stats.over_seeds(values))) for values in ([1.0, 2.0, 3.0], [0.25])]
+    ['2.000 ± 2.484', '0.250']
     """
     if isinstance(value, str):
         return value
@@ -264,13 +257,13 @@ def spread_columns(field: str = "", prefix: str = "") -> list[Column]:
     return [Column(f"{prefix}{name}", escape.number, take=f"{field}.{name}") for name in SPREAD]
 
 
-def spread(over: OverSeeds | None) -> list[float | None]:
+def spread(over: stats.OverSeeds | None) -> list[float | None]:
     """The numbers of `SPREAD`."""
     return [follow(over, name) for name in SPREAD]
 
 
 def difference_columns(field: str = "", prefix: str = "") -> list[Column]:
-    """What a `Difference` found, which records hold under `field`, or are."""
+    """What a `stats.Difference` found, which records hold under `field`, or are."""
     place = f"{field}." if field else ""
 
     def shared(record: Any) -> int | None:
@@ -357,6 +350,6 @@ def comparison(summary: RetentionSummary) -> Table:
     """Every variant less the baseline, on shared seeds."""
     columns = [Column(name, take=name) for name in ("quantity", "variant", "baseline")]
     columns += difference_columns()
-    caption = f"Difference from {summary.baseline}, paired by seed"
+    caption = f"stats.Difference from {summary.baseline}, paired by seed"
     table = Table.of(summary.differences, columns, "comparison", caption)
     return replace(table, notes=(summary.test,) if summary.test else ())

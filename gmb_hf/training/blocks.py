@@ -62,11 +62,8 @@ def folded(
 ) -> tuple[Tensor, Tensor]:
     """The weight and bias that act on a normalised input as `linear(gain * x + shift)` would.
 
-    Args:
-        weight: [S, out, in]. bias: [S, out] or None. gain, shift: [S, in].
-
-    Returns:
-        weight [S, out, in] and bias [S, 1, out].
+    Of a weight [S, out, in], bias [S, out] or None, gain and shift [S, in]: [S, out, in] and
+    [S, 1, out].
     """
     moved = torch.bmm(shift.unsqueeze(1), weight.transpose(1, 2))
     return weight * gain.unsqueeze(1), moved if bias is None else moved + bias.unsqueeze(1)
@@ -183,13 +180,9 @@ class _WeightedMean(torch.autograd.Function):
 def weighted_mean(sums: Tensor, heads: int) -> Tensor:
     """The mean values of a softmax from its two sums, per head: [S, n, d].
 
-    The weights may be anything from exp(-80) to exp(80), also in float32: neither the mean nor
-    its gradient squares their sum.
-
-    Args:
-        sums: the weighted sums of the values [S, n, d] and, side by side with them, the sums of
-            the weights [S, n, h]; together [S, n, d + h].
-        heads: h.
+    `sums` [S, n, d + h] are the weighted sums of the values and, side by side with them, those of
+    the weights, which may be anything from exp(-80) to exp(80), also in float32: neither the mean
+    nor its gradient squares their sum.
     """
     mean: Tensor = _WeightedMean.apply(sums, heads)  # type: ignore[no-untyped-call]
     return mean
@@ -233,16 +226,13 @@ class _AnswerLoss(torch.autograd.Function):
 def answer_loss(
     x: Tensor, head: Tensor, head_bias: Tensor, answers: Tensor, *, keep_logits: bool
 ) -> tuple[Tensor, Tensor]:
-    """Mean cross-entropy at the answer position and, on request, the logits.
+    """Mean cross-entropy [S] at the answer and, on request, the logits [S, n, V], else empty.
 
     Args:
         x: the residual stream at the position before the answer, [S, n, d].
         head: [S, V, d] and head_bias: [S, 1, V], the final norm folded in.
         answers: token ids, [S, n].
         keep_logits: also return the logits, without a gradient.
-
-    Returns:
-        losses [S] and logits [S, n, V] (empty unless kept).
     """
     if torch.compiler.is_compiling() or not torch.is_grad_enabled():
         logits = torch.baddbmm(head_bias, normalise(x), head.transpose(1, 2))
@@ -276,11 +266,8 @@ def query_key_value(
 ) -> tuple[Tensor, Tensor]:
     """A layer's queries [S, q, d], and its keys and values side by side [S, m, 2d].
 
-    Args:
-        weights: of the models.
-        layer: its name in `weights`.
-        normed: all rows, normalised, [S, m, d].
-        asking: those rows of it that have a query, [S, q, d]; all when absent.
+    `normed` are all rows, normalised, [S, m, d], and `asking` those of it that have a query,
+    [S, q, d]; all when absent.
     """
     width = normed.shape[-1]
     qkv = f"{layer}.attention.qkv"
@@ -352,9 +339,7 @@ def _(gradient: Tensor, index: Tensor, rows: int) -> Tensor:
 def take(table: Tensor, index: Tensor) -> Tensor:
     """The rows of each model's table: [S, m, c] -> [S, k, c].
 
-    Args:
-        table: [S, m, c].
-        index: int64 [S, k], or [1, k] where all models take the same rows.
+    `index` is int64 [S, k], or [1, k] where all models take the same rows.
     """
     taken: Tensor = _Take.apply(table, index)  # type: ignore[no-untyped-call]
     return taken

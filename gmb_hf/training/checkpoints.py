@@ -19,12 +19,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from gmb_hf.errors import InputError
-from gmb_hf.files import (
-    clear_os_errors,
-    parse_json,
-    temporary_beside,
-    write_bytes,
-)
+from gmb_hf.files import clear_os_errors, parse_json, temporary_beside, write_bytes
 from gmb_hf.fingerprints import HASH_LENGTH
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
 from gmb_hf.pretrained import find_model
@@ -216,12 +211,9 @@ _NO_HASH = "0" * HASH_LENGTH
 
 
 def write_sealed(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
-    """Write a safetensors file whose metadata has, besides what it is about, its own hash.
+    """Write a safetensors file whose metadata has its own hash: of the file with zeros there.
 
-    The hash is the SHA-256 of the file with zeros in its place.
-
-    Raises:
-        InputError: the disk is full, or the place cannot be written to.
+    `InputError` where the disk is full, or the place cannot be written to.
     """
     # Through bytes: safetensors' own writer does not say readably that a disk is full.
     whole = safetensors.torch.save(dict(tensors), metadata={**about, "hash": _NO_HASH})
@@ -236,11 +228,7 @@ def _hash_without(whole: bytes, digest: str) -> str:
 
 
 def keep_model(model: GrokkingTransformerForCausalLM, log: RunLog, folder: Path, seed: int) -> Path:
-    """Save a trained model; one that an interrupted start has left is replaced.
-
-    Raises:
-        InputError: the folder cannot be written to.
-    """
+    """Save a trained model, in place of what an interrupted start left; errors of `whole_folder`."""
     place = model_folder(folder, seed)
     with whole_folder(place) as workshop:
         with silence_transformers():

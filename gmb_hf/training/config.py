@@ -35,12 +35,6 @@ Fraction = Annotated[float, fraction]
 ClosedFraction = Annotated[float, partial(fraction, closed=True)]
 
 
-def multiple(name: str, value: int, part: str, of: int) -> None:
-    """Raise `InputError` where a number is no multiple of another one."""
-    if value % of:
-        raise InputError(f"{name}={value} is no multiple of {part}={of}; change one of them")
-
-
 class Settings:
     """A section of a config, to be made a frozen dataclass.
 
@@ -70,7 +64,13 @@ class Settings:
     def check_multiple(self, name: str, part: str) -> None:
         """Refuse a field that is no multiple of another one."""
         places = f"{self.SECTION}.{name}", f"{self.SECTION}.{part}"
-        multiple(places[0], getattr(self, name), places[1], getattr(self, part))
+        self.multiple(places[0], getattr(self, name), places[1], getattr(self, part))
+
+    @staticmethod
+    def multiple(name: str, value: int, part: str, of: int) -> None:
+        """Refuse a number that is no multiple of another one."""
+        if value % of:
+            raise InputError(f"{name}={value} is no multiple of {part}={of}; change one of them")
 
     @classmethod
     def hints(cls) -> dict[str, Any]:
@@ -102,14 +102,10 @@ class Config:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, where: str = "config") -> Self:
-        """A config from nested dictionaries, as `dataclasses.asdict` makes them.
+        """A config from section -> field -> value; what is missing takes its default.
 
-        Args:
-            data: section -> field -> value; what is missing takes its default.
-            where: what the data come from, for the error.
-
-        Raises:
-            InputError: an unknown section or field, or a bad value.
+        `where` opens the message of the `InputError` for an unknown section or field, or a bad
+        value.
         """
         known = cls.sections()
         sections: dict[str, Any] = {}
@@ -127,8 +123,7 @@ class Config:
     def changed(self, assignments: Iterable[str]) -> Self:
         """A config with some fields changed by `section.field=value`.
 
-        Raises:
-            InputError: an assignment without `=`, an unknown section or field, or a bad value.
+        `InputError` for one without `=`, an unknown section or field, or a bad value.
         """
         known = self.sections()
         values: dict[str, dict[str, Any]] = {}
@@ -477,25 +472,10 @@ _STANDARD: dict[str, Any] = {
 }
 # The fields that config.yaml always has, in its order; others follow where they are changed.
 _ALWAYS_WRITTEN = (
-    "event_type",
-    "w_event",
-    "jump_threshold",
-    "theta_floor",
-    "require_new_max",
-    "plateau_checkpoints",
-    "plateau_threshold",
-    "plateau_regression",
-    "regime_radius",
-    "regime_quantile",
-    "regime_tolerance",
-    "horizon",
-    "safe_gap",
-    "burn_in",
-    "lead_time_target",
-    "lead_time_median_min",
-    "primary_fpr",
-    "coverage_min",
-    "window_sweep",
+    *("event_type", "w_event", "jump_threshold", "theta_floor", "require_new_max"),
+    *("plateau_checkpoints", "plateau_threshold", "plateau_regression"),
+    *("regime_radius", "regime_quantile", "regime_tolerance", "horizon", "safe_gap", "burn_in"),
+    *("lead_time_target", "lead_time_median_min", "primary_fpr", "coverage_min", "window_sweep"),
 )
 # Key in the `benchmark` section -> field of the design, and back.
 _DESIGN_NAMES = {
@@ -621,7 +601,7 @@ class RunConfig(Config):
         return {"preset": self.preset, **sections, **design}
 
     def judged_by(self, **fields: Any) -> RunConfig:
-        """With fields of the design changed, by `Design`'s names; `InputError` as `DesignSettings.of`."""
+        """With fields of the design changed, by its names; `InputError` as `DesignSettings.of`."""
         return dataclasses.replace(self, benchmark=self.benchmark.replace(**fields))
 
     def design_on(
@@ -633,10 +613,8 @@ class RunConfig(Config):
     ) -> Design:
         """The design that the config fixes, about this system and these candidates.
 
-        Args:
-            boundary: the system, by the keys of the document.
-            candidates: as the document has them.
-            fields: of the design, by its names, that are to be different.
+        `boundary` is the system, by the keys of the document, as are the candidates; `fields` of
+        the design, by its names, are to be different.
         """
         names = {place: name for name, place in Design.places().items()}
         system = {names[f"boundary.{key}"]: value for key, value in boundary.items()}

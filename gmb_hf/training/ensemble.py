@@ -43,13 +43,10 @@ def adamw(
     *,
     fused: bool | None = None,
 ) -> torch.optim.AdamW:
-    """AdamW over all parameters; decay acts on every one that is not a mixer's own.
+    """AdamW over all parameters, by name; `fused` is as torch's takes it.
 
-    Args:
-        parameters: by name.
-        mixing: names of the mixers' own parameters: ten times the rate, and no decay.
-        training: the numbers.
-        fused: as torch's AdamW takes it.
+    Those named in `mixing`, the mixers' own, have ten times the rate and no decay; decay acts on
+    all others.
     """
     groups: list[dict[str, Any]] = [
         {"params": [value for name, value in parameters.items() if name not in mixing]}
@@ -75,17 +72,11 @@ def seeded_model(shape: GrokkingTransformerConfig, seed: int) -> GrokkingTransfo
 
 
 def pull_matrices(input_ids: Tensor, shape: GrokkingTransformerConfig) -> Tensor | None:
-    """What the Hebbian pull of a step does to the embeddings, as one matrix for each model.
+    """What the Hebbian pull of a step does to the embeddings: rate M in float64, [S, V, V].
 
     The mean pull on a token is linear in the embeddings and, over the same rows, the same matrix
-    at every step; so a step is E += rate M E.
-
-    Args:
-        input_ids: whole rows of every model as it reads them, int64 [S, n, T].
-        shape: of the models.
-
-    Returns:
-        rate M in float64, [S, V, V]; None for models without the pull.
+    at every step; so a step is E += rate M E. `input_ids` are whole rows of every model as it reads
+    them, int64 [S, n, T]. None for models without the pull.
     """
     if shape.hebbian_window is None:
         return None
@@ -156,8 +147,7 @@ class StackedModel:
     def pull(self, matrices: Tensor) -> None:
         """Draw neighbouring tokens together, once in a step however often it is asked for.
 
-        Args:
-            matrices: those of `pull_matrices`, in the dtype and on the device of the weights.
+        `matrices` are those of `pull_matrices`, in the dtype and on the device of the weights.
         """
         if self._unpulled and self._unpulled[0] == self.step:
             return

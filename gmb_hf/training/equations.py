@@ -153,13 +153,10 @@ class _FewKeys(torch.autograd.Function):
 def attend_few(
     query: Tensor, keys: tuple[Tensor, ...], values: tuple[Tensor, ...], heads: int
 ) -> Tensor:
-    """Softmax attention of each query over its own few keys: [S, m, d].
+    """Softmax attention of each query [S, m, d] over its own few keys: [S, m, d].
 
-    Args:
-        query: [S, m, d].
-        keys, values: one [S, m, d] per position that a query sees, or [S, 1, d] where all queries
-            see the same.
-        heads: h; it divides d.
+    `keys` and `values` are one [S, m, d] per position that a query sees, or [S, 1, d] where all
+    queries see the same.
     """
     if not torch.compiler.is_compiling():
         asked = query.contiguous()
@@ -197,16 +194,9 @@ def attend_pairs(
 ) -> Tensor:
     """The states at EQ after attention, its output projection and the residual: [S, p * p, d].
 
-    Args:
-        weights: the model's state dict with a leading axis of seeds on every tensor.
-        layer: its name in `weights`.
-        heads: h.
-        alone: states at BOS [S, 1, d], and at `a` and OP, one for each `a`, [S, p, d].
-        second: states at `b`.
-        equals: states at EQ.
-
-    Returns:
-        the row of the pair a, b is b * p + a.
+    The row of the pair a, b is b * p + a. `alone` are the states at BOS [S, 1, d], and at `a` and
+    OP, one for each `a`, [S, p, d]; `second` and `equals` those at `b` and EQ; `layer` is a name in
+    `weights`.
     """
     seeds, p, d = equals.first.shape
     (of_second, of_equals), (query_bias, value_bias), (query, key, value) = _project(
@@ -330,20 +320,11 @@ def sort(
     equations: Equations,
     last: bool,
 ) -> list[Tensor]:
-    """States mixed with alike ones of their window.
+    """States mixed with alike ones of their window: the five positions or, where `last`, EQ alone.
 
-    y_t = (1-s) x_t + s sum_i softmax_i(x_t.x_i exp(-tau) / sqrt(d)) x_i.
-
-    Args:
-        alpha: of s = sigmoid(alpha), [S].
-        tau: [S].
-        parts: the five positions, with the rows of `_Positions.counts`.
-        window: how many positions are seen, the own included.
-        equations: of every seed.
-        last: whether the state at EQ alone is needed.
-
-    Returns:
-        the five positions or, where `last`, EQ alone.
+    y_t = (1-s) x_t + s sum_i softmax_i(x_t.x_i exp(-tau) / sqrt(d)) x_i, where s = sigmoid(alpha);
+    alpha and tau are [S], the parts have the rows of `_Positions.counts`, and a window counts the
+    own position.
     """
     share, sharpness = alpha.sigmoid().view(-1, 1, 1), (-tau).exp().view(-1, 1, 1)
 
@@ -468,9 +449,8 @@ class _Positions(Blocks):
     ) -> tuple[Tensor, Tensor]:
         """Attention of the first layer, out of tables with one row per residue.
 
-        Returns:
-            mixed values and the residual rows they are added to, [S, m, d] each: m = n (EQ alone)
-            in the last layer, else 1 + 2p + 2n (BOS, a, OP, b, EQ).
+        Returns the mixed values and the residual rows they are added to, [S, m, d] each: m = n (EQ
+        alone) in the last layer, else 1 + 2p + 2n (BOS, a, OP, b, EQ).
         """
         p, h = self.equations.residues, self.shape.num_attention_heads
         query, key, value = projected

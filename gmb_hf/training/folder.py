@@ -114,8 +114,7 @@ def finished_logs(
 ) -> list[Path]:
     """The files of all logs where nothing of a training is left to do; else none.
 
-    Raises:
-        InputError: the folder belongs to another config, or a model to keep is gone.
+    `InputError` where the folder belongs to another config, or a model to keep is gone.
     """
     if not (folder / "config.yaml").exists() or not {*keep} <= {*seeds}:
         return []

@@ -133,13 +133,10 @@ _DONE, _REFUSED = "done", "refused"
 
 
 def parallel_jobs(jobs: int | None, groups: int, device: str) -> int:
-    """How many of so many groups are trained at a time.
+    """How many of so many groups are trained at a time; `InputError` for no positive number.
 
     None is one for each thread that torch may use, and 1 on a GPU: where cores are shared, threads
     of one process wait for each other at every product, and processes of one thread do not.
-
-    Raises:
-        InputError: a number that is not positive.
     """
     import torch
 
@@ -153,9 +150,7 @@ def train_groups(groups: Sequence[Callable[..., object]], bar: object | None, *,
     """Train groups of seeds, in this process or in `jobs` processes that share its threads.
 
     A group is a call with `tell=`, which can be pickled; `bar` shows the progress of all.
-
-    Raises:
-        InputError: of a group, or a process was killed.
+    `InputError` is a group's, or that a process was killed.
     """
 
     def tell(method: str, *about: Any) -> None:
@@ -285,14 +280,10 @@ def ending_together() -> Iterator[None]:
 
 
 def make_accelerator(*, cpu: bool, **settings: Any) -> Accelerator:
-    """An Accelerator that cuts each batch over its processes.
+    """An Accelerator that cuts each batch over its processes, on the CPU where `cpu`.
 
-    Args:
-        cpu: train on the CPU; needed where several processes share one.
-        settings: of the Accelerator, such as `mixed_precision`.
-
-    Raises:
-        InputError: several processes were launched, but this one does not see the others.
+    Several processes that share a CPU need that, and `InputError` says so where they do not see
+    each other; `settings` are the Accelerator's, such as `mixed_precision`.
     """
     from accelerate import Accelerator
     from accelerate.utils import DataLoaderConfiguration, InitProcessGroupKwargs

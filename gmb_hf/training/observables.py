@@ -365,12 +365,7 @@ class FourierLosses:
         )
 
     def measure(self, train: Tensor, test: Tensor) -> dict[str, Tensor]:
-        """`restricted_loss` and `excluded_loss`, [S] each.
-
-        Args:
-            train: logits of the training rows, [S, n, V].
-            test: logits of the held-out rows, [S, m, V].
-        """
+        """`restricted_loss` and `excluded_loss`, [S]; of all logits, [S, n, V] and [S, m, V]."""
         sums = self._sums[0](train) + self._sums[1](test)
         means = sums[:, :-1] / self._order  # every place has as many pairs as there are places
         key = key_waves(means, self._waves)
@@ -447,11 +442,8 @@ def orthonormal_waves(order: int) -> Tensor:
 def key_waves(means: Tensor, waves: Tensor) -> Tensor:
     """The part of the mean logits [S, G, V] that the key frequencies make, same shape.
 
-    What all tokens of a row have in common is left out: a softmax does not see it.
-
-    Args:
-        means: of the pairs at each place.
-        waves: of `orthonormal_waves`.
+    `means` are of the pairs at each place, `waves` of `orthonormal_waves`. What all tokens of a row
+    have in common is left out: a softmax does not see it.
     """
     centred = means - means.mean(-1, keepdim=True)
     count, order = waves.shape[1:]
@@ -465,12 +457,9 @@ def key_waves(means: Tensor, waves: Tensor) -> Tensor:
 
 @torch.no_grad()
 def model_hidden(model: GrokkingTransformerForCausalLM, input_ids: Tensor, position: int) -> Tensor:
-    """The final hidden states of one model by its own forward, [m, d].
+    """The final hidden states [m, d] of one model by its own forward, before the answer.
 
-    Args:
-        model: in any mode; it has no dropout.
-        input_ids: [m, T].
-        position: before the answer.
+    `input_ids` are [m, T]; the model is in any mode, since it has no dropout.
     """
     # Causal: what follows the position changes nothing.
     states = model.model(input_ids=input_ids[:, : position + 1]).last_hidden_state
@@ -482,10 +471,8 @@ def model_hidden(model: GrokkingTransformerForCausalLM, input_ids: Tensor, posit
 def cosines(hidden: Tensor, anchors: Tensor, candidates: Tensor) -> Tensor:
     """Cosine of every candidate with its anchor, [S, N, C].
 
-    Args:
-        hidden: [S, m, d]; a state of length 0 has the cosine 0 with all others.
-        anchors: places among the m, [S, N].
-        candidates: the same, [S, N, C].
+    Both are places among the m states `hidden` [S, m, d]: anchors [S, N], candidates [S, N, C]. A
+    state of length 0 has the cosine 0 with all others.
     """
     unit = torch.nn.functional.normalize(hidden, dim=-1)
     seeds, count, each = candidates.shape

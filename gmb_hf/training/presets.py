@@ -172,12 +172,8 @@ def design_of(
     """The design that a config fixes, with every indicator that the log can feed as candidate.
 
     Where the config asks for it and the explore runs can carry the fit, all of them that see no
-    test label are one candidate more, combined.
-
-    Args:
-        config: its `benchmark` and `seeds` sections are the design.
-        log: explore runs; their metadata names task, model and optimizer.
-        fields: of the design, by its names, that are to be different.
+    test label are one candidate more, combined. `log` are the explore runs, whose metadata name
+    task, model and optimizer; `fields` of the design, by its names, are to be different.
     """
     from gmb_hf.benchmark.ensembles import combination_of
     from gmb_hf.benchmark.prepare import available_candidates, boundary_of

@@ -257,10 +257,7 @@ def _stack(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
 def attend_in_rows(query: Tensor, key_value: Tensor, heads: int) -> Tensor:
     """Attention of each row's last q positions over its k positions, causal: [S, n, q, d].
 
-    Args:
-        query: [S, n, q, d].
-        key_value: keys and values side by side, [S, n, k, 2d].
-        heads: h; it divides d.
+    `query` is [S, n, q, d], `key_value` keys and values side by side, [S, n, k, 2d].
     """
     queries, keys = query.shape[2], key_value.shape[2]
     visible = torch.ones(1, queries, keys, dtype=torch.bool, device=query.device)
@@ -270,13 +267,9 @@ def attend_in_rows(query: Tensor, key_value: Tensor, heads: int) -> Tensor:
 
 
 def attend_visible(query: Tensor, key_value: Tensor, visible: Tensor, heads: int) -> Tensor:
-    """Attention over the keys that each query sees: [B, q, d].
+    """Attention of queries [B, q, d] over the keys that each one sees: [B, q, d].
 
-    Args:
-        query: [B, q, d].
-        key_value: keys and values side by side, [B, k, 2d].
-        visible: bool [B or 1, q, k]; every query sees at least one key.
-        heads: h; it divides d.
+    `key_value` is [B, k, 2d]; `visible`, bool [B or 1, q, k], lets every query see a key.
     """
     keys, values = key_value.split(query.shape[-1], dim=-1)
     asked, seen, held = (
@@ -310,10 +303,8 @@ class _TargetLoss(torch.autograd.Function):
 def target_loss(x: Tensor, head: Tensor, head_bias: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropy of every model, the targets' shares as weights: [S].
 
-    Args:
-        x: the residual stream, [S, K, d].
-        head: [S, V, d] and head_bias: [S, 1, V], the final norm folded in.
-        targets: the share of each token after each node, [S or 1, K, V].
+    Of the residual stream [S, K, d]; `head` [S, V, d] and `head_bias` [S, 1, V] have the final norm
+    folded in, and `targets` are the share of each token after each node, [S or 1, K, V].
     """
     losses: Tensor = _TargetLoss.apply(x, head, head_bias, targets)  # type: ignore[no-untyped-call]
     return losses

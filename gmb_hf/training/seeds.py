@@ -35,19 +35,10 @@ from gmb_hf.modeling import GrokkingTransformerForCausalLM
 from gmb_hf.modeling.mixers import own_parameter_names
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.task import IGNORED
-from gmb_hf.training import checkpoints
+from gmb_hf.training import checkpoints, launch
 from gmb_hf.training.config import ENGINES, RunConfig
 from gmb_hf.training.ensemble import Ensemble, adamw, initial_model, model_config, wanted
 from gmb_hf.training.folder import check_training, finished_seeds, log_paths, refuse_gone
-from gmb_hf.training.launch import (
-    Bar,
-    Listener,
-    Tell,
-    chosen_device,
-    make_accelerator,
-    parallel_jobs,
-    train_groups,
-)
 from gmb_hf.training.observables import Observer, about_loops
 
 
@@ -94,7 +85,7 @@ def train_stacked(
     seeds: Sequence[int],
     out: str | Path,
     *,
-    listener: Listener | None = None,
+    listener: launch.Listener | None = None,
     device: str = "cpu",
     callbacks: Callbacks | None = None,
     keep: Sequence[int] = (),
@@ -114,12 +105,11 @@ def train_stacked(
             CPU. More than one needs callbacks that can be pickled, and in a script of yours the
             guard `if __name__ == "__main__":`.
 
-    Raises:
-        InputError: the folder belongs to another config or cannot be written to, a model to keep
-            is gone, or a process was killed.
+    `InputError` where the folder belongs to another config or cannot be written to, a model to keep
+    is gone, or a process was killed.
     """
     # From all groups, not from those that are left: a run that is resumed has the same threads.
-    jobs = parallel_jobs(jobs, math.ceil(len(seeds) / config.training.seeds_at_once), device)
+    jobs = launch.parallel_jobs(jobs, math.ceil(len(seeds) / config.training.seeds_at_once), device)
     folder, callbacks = Path(out), callbacks or Callbacks()
     check_folder(folder, config, callbacks.about)
     refuse_gone(folder, keep, finished_seeds(folder) if keep else ())
@@ -127,7 +117,7 @@ def train_stacked(
     each |= {"config": config, "folder": folder, "compiled": wanted(config, len(seeds))}
     pending = pending_groups(config, seeds, folder)
     groups = [partial(train_group, seeds=group, **each) for group in pending]
-    train_groups(groups, listener, jobs=jobs)
+    launch.train_groups(groups, listener, jobs=jobs)
     # Groups may overlap; this removes the states of those whose seeds have all finished.
     saved_states(folder, config).waiting(finished_seeds(folder))
     return log_paths(folder)
@@ -158,7 +148,7 @@ def train_group(
     seeds: Sequence[int],
     folder: Path,
     *,
-    tell: Tell,
+    tell: launch.Tell,
     callbacks: Callbacks,
     device: str = "cpu",
     compiled: bool = False,
@@ -244,7 +234,7 @@ def train_single(
     out: str | Path,
     *,
     accelerator: Accelerator,
-    listener: Listener | None = None,
+    listener: launch.Listener | None = None,
     about: Mapping[str, Any] | None = None,
     keep: Sequence[int] = (),
 ) -> list[Path]:
@@ -263,7 +253,7 @@ def train_single(
     accelerator.wait_for_everyone()
     done = finished_seeds(folder)
     refuse_gone(folder, keep, done)
-    given: Any = {"accelerator": accelerator, "listener": listener or Listener()}
+    given: Any = {"accelerator": accelerator, "listener": listener or launch.Listener()}
     for seed in [seed for seed in seeds if seed not in done]:
         rows, model = train_seed(config, seed, **given)
         if accelerator.is_main_process:
@@ -296,7 +286,7 @@ def full_batches(dataset: Dataset, processes: int) -> DataLoader[dict[str, Tenso
 
 
 def train_seed(
-    config: RunConfig, seed: int, *, accelerator: Accelerator, listener: Listener
+    config: RunConfig, seed: int, *, accelerator: Accelerator, listener: launch.Listener
 ) -> tuple[checkpoints.Rows, GrokkingTransformerForCausalLM]:
     """Train one seed; its log, and the model after the last step."""
     settings = config.training
@@ -379,24 +369,26 @@ def train_seeds(
         if seed not in seeds:
             raise InputError(f"--save-models: seed {seed} is not trained here; see --seeds")
     choose("engine", engine, ENGINES, where="--engine")
-    chosen = chosen_device(device)
+    chosen = launch.chosen_device(device)
     if engine == "single" and jobs not in (None, 1):
         raise InputError("--jobs: the single engine trains one model at a time; leave --jobs out")
     if callbacks is not None and engine == "single":
         raise ValueError("only the stacked engine measures something beside the observables")
-    parallel_jobs(jobs, 1, chosen)  # a bad number is refused before the folder is touched
+    launch.parallel_jobs(jobs, 1, chosen)  # a bad number is refused before the folder is touched
     folder, steps = Path(out), config.training.steps
     callbacks = callbacks or Callbacks()
     callbacks = replace(callbacks, about={**callbacks.about, **(about or {})})
     check_folder(folder, config, callbacks.about)
     done = len(set(seeds) & finished_seeds(folder))
-    left = done < len(seeds)
-    with Bar(len(seeds) * steps, done * steps) if left else nullcontext(Listener()) as listener:
+    bar: Any = nullcontext(launch.Listener())
+    if done < len(seeds):
+        bar = launch.Bar(len(seeds) * steps, done * steps)
+    with bar as listener:
         given: Any = {"listener": listener, "keep": keep}
         if engine == "stacked":
             given |= {"device": chosen, "callbacks": callbacks, "jobs": jobs}
             return train_stacked(config, seeds, folder, **given)
-        accelerator = make_accelerator(cpu=chosen == "cpu")
+        accelerator = launch.make_accelerator(cpu=chosen == "cpu")
         return train_single(
             config, seeds, folder, accelerator=accelerator, about=callbacks.about, **given
         )
