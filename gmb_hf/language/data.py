@@ -77,8 +77,7 @@ def load_network(source: Source, auto_class: str, kind: str) -> Any:
 def tokenizer_source(name: str) -> Source:
     """Where a tokenizer lies, in a folder or a repository of the Hub; "byte" lies in none.
 
-    Raises:
-        InputError: there is none, the Hub cannot be reached, or it brings code of its own.
+    `InputError` where there is none, the Hub cannot be reached, or it brings code of its own.
     """
     if name == BYTES:
         return Source(BYTES, Path(), BYTES)
@@ -91,8 +90,7 @@ def tokenizer_source(name: str) -> Source:
 def load_tokenizer(name: str | Path | Source) -> Any:
     """A tokenizer with an end of document: "byte", a folder's, or one of the Hub.
 
-    Raises:
-        InputError: as `tokenizer_source`; it cannot be loaded, or has no end of document.
+    `InputError` as `tokenizer_source`; where it cannot be loaded, or has no end of document.
     """
     from transformers import ByT5Tokenizer
 
@@ -175,10 +173,7 @@ def write_tokens(path: Path, texts: Iterable[Text], tokenizer: Any) -> TokenFile
     """Write the documents of all texts as one stream, in constant memory; done before, read.
 
     A file that was made from the same sources (for local files: of the same size and time) by the
-    same tokenizer is taken as it is.
-
-    Raises:
-        InputError: a text cannot be read, or the disk is full.
+    same tokenizer is taken as it is. `InputError` where a text cannot be read, or the disk is full.
     """
     texts = tuple(texts)
     key = {"texts": [_stamp(text) for text in texts], "tokenizer": tokenizer_hash(tokenizer)}
@@ -293,8 +288,7 @@ def prepare_corpus(
 ) -> Corpus:
     """The texts as tokens: written by the main process, mapped from disk by all.
 
-    Raises:
-        InputError: a text cannot be read or is too short, or there is no such tokenizer.
+    `InputError` where a text cannot be read or is too short, or there is no such tokenizer.
     """
     source = tokenizer_source(config.text.tokenizer)
     tokenizer = load_tokenizer(source)

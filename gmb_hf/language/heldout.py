@@ -46,9 +46,8 @@ class Checkpoint(NamedTuple):
 def load_checkpoint(place: str) -> Checkpoint:
     """The model and the tokenizer of a folder, or of a repository of the Hub (NAME or NAME@REV).
 
-    Raises:
-        InputError: there is no model, no tokenizer, or the tokenizer is another model's; weights
-            that are no safetensors, are missing, or lie outside the folder.
+    `InputError` where there is no model or no tokenizer, or it is another model's; where weights
+    are no safetensors, are missing, or lie outside the folder.
     """
     source = find_model(place, trust_remote_code=None)
     if not (source.folder / "tokenizer_config.json").is_file():
@@ -86,8 +85,7 @@ class Windows(NamedTuple):
     def of(cls, longest: int, block: int | None = None, stride: int | None = None) -> Windows:
         """Windows for a model, with what is not given: its longest input, and half of a block.
 
-        Raises:
-            InputError: a block longer than the model's, or a stride longer than the block.
+        `InputError` for a block longer than the model's, or a stride longer than the block.
         """
         size = longest if block is None else positive_int("--block", block)
         if size > longest:
@@ -135,16 +133,11 @@ def score_text(
     """The prediction of documents by a model; the same, up to rounding, whatever the batch.
 
     Args:
-        model: a causal language model of transformers, in evaluation mode.
-        tokenizer: its tokenizer.
-        stream: the documents in pieces.
-        cut: the windows.
-        batch: windows that are computed at once; 16 where not given.
+        model: a causal language model of transformers, in evaluation mode; its tokenizer.
+        stream: the documents in pieces; `InputError` where it cannot be read.
+        cut: the windows, of which `batch` (16) are computed at once.
         tally: counts what passes; one is made where none is given.
         on_bytes: hears of the bytes read so far.
-
-    Raises:
-        InputError: the stream cannot be read.
     """
     tally, batch = tally or Tally(), BATCH if batch is None else batch
     nats, tokens = [], 0
@@ -299,9 +292,7 @@ def evaluate_heldout(
     device: str = "auto",
     on_bytes: Callable[[str, int], None] = lambda *_: None,
 ) -> Heldout:
-    """Score every checkpoint on every text.
-
-    Byte frequencies of the checkpoints' training text are scored beside them.
+    """Score every checkpoint on every text, and byte frequencies of its training text beside it.
 
     Args:
         checkpoints: folders or `NAME=FOLDER`; without a name a folder's own is taken.
@@ -312,8 +303,7 @@ def evaluate_heldout(
         device: auto, cpu or cuda.
         on_bytes: hears which model on which text, and the bytes read so far.
 
-    Raises:
-        InputError: a checkpoint or text cannot be read, or the windows are wrong.
+    `InputError` where a checkpoint or text cannot be read, or the windows are wrong.
     """
     chosen = chosen_device(device)
     rows: list[Scored] = []

@@ -58,11 +58,7 @@ class LossBar(TrainingBar, Listener):
 
 
 def model_shape(config: LanguageConfig, tokenizer: Any) -> GrokkingTransformerConfig:
-    """The model's config: sizes of the settings, vocabulary and special tokens of the tokenizer.
-
-    Raises:
-        InputError: a variant that a model of this size cannot have.
-    """
+    """The model's config, by the settings and the tokenizer; `InputError` where none fits."""
     end, padding = tokenizer.eos_token_id, tokenizer.pad_token_id
     try:
         return GrokkingTransformerConfig(
@@ -187,13 +183,9 @@ def self_consistency(
 ) -> dict[str, float]:
     """The observable `self_consistency_disagreement`; every process must call it.
 
-    NaN where the model has diverged: nobody writes what its samples agree on.
-
-    Args:
-        model: as Accelerate prepared it; it is left in evaluation mode.
-        held_out: a stream of tokens, [N].
-        settings: how many prompts and samples, and how long.
-        accelerator: whose processes share the prompts.
+    NaN where the model has diverged: nobody writes what its samples agree on. The processes share
+    the prompts of `held_out`, a stream of tokens [N]; the model, as Accelerate prepared it, is left
+    in evaluation mode.
     """
     prompts = data.spaced_blocks(held_out, settings.prompt_tokens, settings.prompts)[:, :-1]
     own = range(accelerator.process_index, len(prompts), accelerator.num_processes)
@@ -244,9 +236,8 @@ def train(
         accelerator: made with `training.precision` and `training.accumulate`.
         listener: hears of the progress.
 
-    Raises:
-        InputError: a text cannot be read or is too short, the batch cannot be shared out, the
-            folder belongs to another config, or it cannot be written to.
+    `InputError` where a text cannot be read or is too short, the batch cannot be shared out, the
+    folder belongs to another config, or it cannot be written to.
     """
     folder = Path(out)
     share_of_batch(config, accelerator.num_processes)
@@ -390,16 +381,10 @@ def _write_log(
 
 
 def save_checkpoint(place: Path, model: Any, tokenizer: Any, about: dict[str, Any]) -> Path:
-    """Save a model and its tokenizer in one folder, which appears whole or not at all.
+    """Save a PreTrainedModel and its tokenizer in one folder, whole or not at all.
 
-    Args:
-        place: the folder.
-        model: a PreTrainedModel.
-        tokenizer: its tokenizer.
-        about: of the training text, plain data; written to `training_text.json`.
-
-    Raises:
-        InputError: the disk is full, or the place cannot be written to.
+    `about`, of the training text, is written to `training_text.json`; `InputError` as
+    `whole_folder`.
     """
     with whole_folder(place) as folder, silence_transformers():
         model.save_pretrained(folder)

@@ -240,9 +240,7 @@ class GMBCallback(TrainerCallback):  # type: ignore[misc]
         watch: the monitor at work, with its `state`, its `last` reading and the step at which it
             `acted`.
 
-    Raises:
-        InputError: the lock and the results do not let it act as asked, or an observable cannot be
-            measured from what was given (held-out rows are missing).
+    `InputError` as `RunWatch`.
     """
 
     def __init__(self, lock: Any, results: Any, **options: Any) -> None:
@@ -294,14 +292,11 @@ class AcceleratedWatch:
         model: a PreTrainedModel, before or after `accelerator.prepare`.
         lock, results: as in `GMBCallback`.
         folder: for `gmb_monitor.jsonl`, and for the state that an alarm saves (`alarm-STEP`).
-        options: as in `RunWatch`.
+        options: as in `RunWatch`, which raises `InputError`.
 
     Attributes:
         watch: as in `GMBCallback`.
         should_stop: whether the loop is to end now; the same on all processes.
-
-    Raises:
-        InputError: as `GMBCallback`.
     """
 
     def __init__(

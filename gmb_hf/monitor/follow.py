@@ -154,8 +154,7 @@ class LogWatch:
     ) -> str:
         """Watch until the first alarm, or until the run has ended; a key of `ENDED_BY`.
 
-        Raises:
-            InputError: the file is no log of checkpoints, or its steps go backwards.
+        `InputError` where the file is no log of checkpoints, or its steps go backwards.
         """
         heard = clock()
         with GrowingFile(self._log) as file:

@@ -171,8 +171,7 @@ class LabelledRows:
     def of(cls, rows: Any, *, where: str) -> LabelledRows:
         """Rows from a `datasets.Dataset`, a sequence of mappings, or a mapping of arrays.
 
-        Raises:
-            InputError: a column is missing, rows differ in length, or nothing is labelled.
+        `InputError` where a column is missing, rows differ in length, or nothing is labelled.
         """
         columns: dict[str, Tensor] = {}
         for name in ("input_ids", "labels", "attention_mask"):
@@ -370,8 +369,7 @@ class ModelObserver:
     def measure(self, model: nn.Module, step: int) -> dict[str, float]:
         """The observables that are needed, of a PreTrainedModel, whole and not wrapped.
 
-        Raises:
-            InputError: the model has no such weights, or `extra` lacks a column.
+        `InputError` where the model has no such weights, or `extra` lacks a column.
         """
         found: dict[str, Tensor | float] = {}
         with evaluating(model):

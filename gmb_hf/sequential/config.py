@@ -191,12 +191,9 @@ class SequentialConfig(Config):
         return self.phases.stop_loss if chosen is None or phase in chosen else None
 
     def changed(self, assignments: Iterable[str]) -> SequentialConfig:
-        """A config with some fields changed by `section.field=value`.
+        """As of every config.
 
         Steps for every phase, or another order of tasks, reset a preset's steps of single phases.
-
-        Raises:
-            InputError: an assignment without `=`, an unknown section or field, or a bad value.
         """
         given = list(assignments)
         named = {assignment.partition("=")[0].strip() for assignment in given}

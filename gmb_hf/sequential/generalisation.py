@@ -164,8 +164,7 @@ def matched(
 ) -> list[Matched]:
     """Compare every variant with the baseline at so many training losses of their shared range.
 
-    Raises:
-        InputError: an unknown baseline, a variant without runs, a seed twice, or bad points.
+    `InputError` for an unknown baseline, a variant without runs, a seed twice, or bad points.
     """
     choose("variant", baseline, tuple(variants))
     positive_int("points", points)
@@ -389,7 +388,7 @@ def compare_logs(
     points: int = POINTS,
     allow_fingerprint_mismatch: bool = False,
 ) -> tuple[Generalisation, dict[str, list[LossCurve]]]:
-    """Compare variants by their logs.
+    """What a comparison of variants by their logs finds, and the losses of every run by variant.
 
     Args:
         sources: variant -> files, folders or globs, as `RunLog.read` takes them.
@@ -397,9 +396,6 @@ def compare_logs(
         baseline: the variant that the others are compared with; None takes `dense`, else the first.
         points: how many training losses of a shared range are looked at.
         allow_fingerprint_mismatch: compare different data all the same; every table says so.
-
-    Returns:
-        What was found, and the losses of every run by variant.
 
     Raises:
         InputError: nothing to read, a missing column, a loss that is none, an unknown baseline, a
@@ -423,10 +419,7 @@ def compare_logs(
 
 
 def _read_curves(log: RunLog, where: str, either: Sequence[Sequence[str]]) -> list[LossCurve]:
-    """The losses of every run of one variant's log, which was read from `where`.
-
-    `either` are the names of the training loss, then of the validation loss.
-    """
+    """The losses of every run of one variant's log from `where`, by names of either loss."""
     columns = []
     for names in either:
         column = next((name for name in names if name in log.observables), None)

@@ -108,9 +108,8 @@ _Cells = dict[tuple[int, int, str], _Row]  # by seed, phase and task
 def read_matrix(path: str | Path) -> dict[str, RetentionMatrix]:
     """Read a CSV with `COLUMNS`; variant -> its matrix, in the order of the file.
 
-    Raises:
-        InputError: a column that is missing or unknown, a wrong cell, a row that stands twice, a
-            cell that is missing, or variants with other tasks or another order of them.
+    `InputError` where a column is missing or unknown, a cell is wrong or missing, a row stands
+    twice, or variants have other tasks or another order of them.
     """
     found: dict[str, _Cells] = {}
     try:
@@ -264,11 +263,9 @@ class Retention(NamedTuple):
 
 
 def retention_numbers(values: NDArray[np.float64], *, higher_is_better: bool) -> Retention:
-    """Retention, transfer and forgetting in one measure.
+    """Retention, transfer and forgetting of the matrix of one measure, float64 [S, P + 1, P].
 
-    Args:
-        values: the matrix, float64 [S, P + 1, P]; column k - 1 is the task of phase k.
-        higher_is_better: of an accuracy; False of a loss.
+    Column k - 1 is the task of phase k; of an accuracy, not of a loss, `higher_is_better`.
 
     >>> import numpy as np
     >>> after = [[0.5, 0.5], [1.0, 0.75], [0.25, 1.0]]  # untrained, phase 1, phase 2

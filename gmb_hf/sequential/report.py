@@ -419,10 +419,7 @@ def retention_matrix(summary: RetentionSummary, measure: str) -> Figure:
 def _badness(
     summary: RetentionSummary, means: NDArray[np.float64], measure: str
 ) -> NDArray[np.float64]:
-    """Where each mean lies, float64 [P + 1, K]: -1 perfect, 0 chance, 1 as far on the other side.
-
-    Without a known chance level, the untrained model stands for it.
-    """
+    """-1 where a mean is perfect, 0 at chance (else untrained), 1 as far on the other side."""
     known = zip(summary.chance.values(), means[0], strict=True)
     levels = np.array([getattr(chance, measure, untrained) for chance, untrained in known])
     reach = levels if measure == "loss" else levels - 1

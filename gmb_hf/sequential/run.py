@@ -179,8 +179,7 @@ def train_group(
         trackers: installed ones to log to.
         tell: a progress bar's methods.
 
-    Raises:
-        InputError: the variant does not fit the model, or the folder cannot be written to.
+    `InputError` where the variant does not fit the model, or the folder cannot be written to.
     """
     phases = Phases(config, variant, seeds, device=device)
     every = [*callbacks, *([ProgressCallback(tell)] if tell else [])]
@@ -251,16 +250,13 @@ class SequentialResult(NamedTuple):
 def sequential_config(
     suite: str, preset: str, options: Mapping[str, object], changes: Sequence[str] = ()
 ) -> SequentialConfig:
-    """The config that the options of a command name.
+    """The config that the options of a command name; `InputError` for a bad name or value.
 
     Args:
         suite, preset: names.
         options: value by name, as on the command line; None and False are not given, and other
             names are not read. `steps` is a number for all phases, or one for each with commas.
         changes: assignments `section.field=value`, which come last.
-
-    Raises:
-        InputError: an unknown name (the nearest is named), or a bad value.
     """
     given = [
         f"{SHORT[name]}={value}"
@@ -309,15 +305,12 @@ def run_sequential(
         track: "tensorboard", "trackio", "wandb"; those that are not installed are left out.
         jobs: how many groups of seeds are trained at a time, in as many processes; None for one a
             core, and 1 for this process alone, as under Accelerate and on a GPU.
-        accelerator: of several processes, which share the seeds; `device` is then its own.
+        accelerator: of several processes, which share the seeds; `device` is then its own. The main
+            one returns what was left, the others None.
         figures: whether the report draws figures/.
 
-    Returns:
-        What was left, on the main process; None on the others.
-
-    Raises:
-        InputError: a variant does not fit the model, another design in the folder, no such device,
-            or the folder cannot be written to.
+    `InputError` where a variant does not fit the model, for another design in the folder, no such
+    device, or a folder that cannot be written to.
     """
     choose("save-models", save_models, SAVE_MODELS, where="--save-models")
     for variant in variants:
@@ -397,14 +390,13 @@ def evaluate_checkpoint(
     Args:
         checkpoint: a folder that `save_pretrained` left.
         suite: "modular" or "formal".
-        out: the JSON file to write, if any.
+        out: the JSON file to write.
         preset: whose prime, tokens and split are taken. Without it they are those of the run that
             the checkpoint lies in, if there is one of this suite; else of `quick`.
         options, changes: as in `sequential_config`; any of them, too, takes a preset.
         device: "auto", "cpu" or "cuda".
 
-    Raises:
-        InputError: no whole model, one of another vocabulary or too short a block, or bad options.
+    `InputError` for no whole model, one of another vocabulary or too short a block, or bad options.
     """
     given = {name: value for name, value in (options or {}).items() if value is not None}
     config, design = sequential_config(suite, preset or "quick", given, changes), None

@@ -135,16 +135,11 @@ def summarize(
     baseline: str | None = None,
     notes: tuple[str, ...] = (),
 ) -> RetentionSummary:
-    """Summarize the matrices of one design.
+    """Summarize the matrices of one design, at least one, by variant.
 
-    Args:
-        matrices: variant -> its matrix, at least one.
-        chance: task -> chance level, where known.
-        baseline: which variant the others are compared with; None takes `dense`, else the first.
-        notes: put before those that are found here.
-
-    Raises:
-        InputError: other tasks or another order in one of them, or an unknown baseline.
+    `chance` levels are by task, where known; the others are compared with the `baseline`, which is
+    `dense` where there is one, else the first; `notes` come before those that are found here.
+    `InputError` for other tasks or another order in one of them, or an unknown baseline.
     """
     check_equal_designs(matrices.values(), "matrices")
     names = tuple(matrices)

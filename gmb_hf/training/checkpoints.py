@@ -228,7 +228,7 @@ def _hash_without(whole: bytes, digest: str) -> str:
 
 
 def keep_model(model: GrokkingTransformerForCausalLM, log: RunLog, folder: Path, seed: int) -> Path:
-    """Save a trained model, in place of what an interrupted start left; errors of `whole_folder`."""
+    """Save a trained model, in place of what an interrupted start left; as `whole_folder`."""
     place = model_folder(folder, seed)
     with whole_folder(place) as workshop:
         with silence_transformers():
