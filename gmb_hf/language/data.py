@@ -262,9 +262,6 @@ def _cut_out(ids: NDArray[Any], starts: Sequence[int], block: int) -> Ids:
     return np.stack([ids[start : start + block + 1] for start in starts]).astype(np.int64)
 
 
-# What a language model learns from: texts as streams of tokens that all processes read.
-
-
 class Corpus(NamedTuple):
     """The streams [N] that a model learns from and those held out, and their tokenizer.
 

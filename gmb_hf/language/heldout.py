@@ -168,9 +168,6 @@ def _nats(model: nn.Module, group: Sequence[Window], filler: int) -> float:
     return float(losses.double().sum())
 
 
-# Predictions of held-out text as a table: a row for each model and text.
-
-
 class Scored(NamedTuple):
     """One model on one text, by their names; a baseline is byte frequencies."""
 

@@ -54,9 +54,6 @@ class LossBar(TrainingBar, Listener):
         self.show(f"train {found['train_loss']:.3f} test {found['test_loss']:.3f}")
 
 
-# The model of a language config, and its optimizer.
-
-
 def model_shape(config: LanguageConfig, tokenizer: Any) -> GrokkingTransformerConfig:
     """The model's config, by the settings and the tokenizer; `InputError` where none fits."""
     end, padding = tokenizer.eos_token_id, tokenizer.pad_token_id
@@ -92,9 +89,6 @@ def make_optimizer(
     groups = [group for group in (matrices, others, mixers) if group["params"]]
     betas = training.beta1, training.beta2
     return torch.optim.AdamW(groups, lr=training.lr, betas=betas, eps=training.eps)
-
-
-# Continuations of a language model, and whether they agree with each other.
 
 
 class DivergedError(InputError):
@@ -210,9 +204,6 @@ def self_consistency(
         total += len(numbers) * disagreement([list(map(tuple, row)) for row in samples])
     found = accelerator.reduce(total, reduction="sum")
     return {"self_consistency_disagreement": float(found) / len(prompts)}
-
-
-# The training itself.
 
 
 def train(
@@ -359,9 +350,6 @@ def _mean_loss(
     for start in range(0, len(own), share):
         nats += _losses(model, own[start : start + share], accelerator.device).double().sum()
     return float(accelerator.reduce(nats, reduction="sum")) / rows[:, 1:].size
-
-
-# What a training leaves, and its state while it is under way.
 
 
 def _write_log(

@@ -234,8 +234,6 @@ def _check(curves: Sequence[LossCurve]) -> None:
         raise InputError(f"the runs {runs} have the same seed, {seed}; one run is one seed")
 
 
-# Tables and a figure.
-
 _SHOWN_POINTS = 8
 
 
@@ -336,8 +334,6 @@ def generalisation_figure(
         figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)))
         return figure
 
-
-# From run logs of several variants to the comparison of their generalisation.
 
 FORMAT = "gmb-hf generalisation 1"
 TRAIN_LOSSES = "train_loss", "train/loss", "training_loss", "loss"

@@ -239,9 +239,6 @@ def _value(column: str, text: str, where: str) -> Any:
     raise InputError(f"{where}: {column} {fault}")
 
 
-# Retention, transfer and forgetting: the standard numbers of a sequence of tasks.
-
-
 class Retention(NamedTuple):
     """One measure of S models that were trained on P tasks in turn, task by task.
 
@@ -304,8 +301,6 @@ def higher_is_better(quantity: str) -> bool:
     """Whether more of a measure or quantity is better: never of forgetting or a loss."""
     return not quantity.startswith("forgetting") and not quantity.endswith("loss")
 
-
-# What the `evaluate` module `retention` calls: flat scalars with stable names.
 
 _CALL = "predictions=[[0.01, 0.01], [0.99, 0.02], [0.4, 0.98]], references=[None, 0, 1]"
 _KEYWORDS = ("measure", "return_per_task")

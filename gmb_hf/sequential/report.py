@@ -219,9 +219,6 @@ def _labels(runs: Sequence[SequentialRun]) -> dict[tuple[int, str], str]:
     return {(place, variant): f"{variant} ({names[place]})" for place, variant in every}
 
 
-# Figures of a summary.
-
-
 def forgetting_bars(summary: RetentionSummary) -> Figure | None:
     """Forgetting of every task but the last, in accuracy above and in loss below.
 

@@ -227,8 +227,6 @@ def train_group(
     report("ended", phases)
 
 
-# From options to matrix, tables and figures.
-
 _SUITE = ("order", "prime", "op_token", "loss_positions", "data_seed", "compat_batch")
 _PHASES = ("stop_early", "stop_loss", "carry_optimizer")
 SHORT = {name: f"suite.{name}" for name in _SUITE} | {name: f"phases.{name}" for name in _PHASES}
@@ -359,9 +357,6 @@ def run_sequential(
         following[2:] = ["eval", "--checkpoint", str(checkpoint), "--suite", config.suite.name]
     summary = made.summary
     return SequentialResult([matrix, *made.files], summary, [*notes, *summary.notes], following)
-
-
-# A saved model by itself.
 
 
 class Evaluated(NamedTuple):

@@ -208,8 +208,6 @@ def _test(pairs: list[stats.Difference]) -> str | None:
     )
 
 
-# Tables of a summary.
-
 SPREAD = ("mean", "std", "t_low", "t_high", "bootstrap_low", "bootstrap_high")
 """The statistics of a number over seeds that have columns of their own."""
 

@@ -241,8 +241,6 @@ class Phases:
         self.matrix = list(tensors["sequential.matrix"].numpy())
 
 
-# A saved model by itself.
-
 ROWS_AT_ONCE = 1024
 
 

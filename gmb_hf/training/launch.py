@@ -125,8 +125,6 @@ class Bar(TrainingBar, Listener):
         self.show(f"memorised {len(self._memorised)} grokked {len(self._grokked)}")
 
 
-# Groups of seeds in several processes.
-
 Tell = Callable[..., None]
 """`tell("advanced", 3)` calls that method of the progress bar, in whichever process it is."""
 _DONE, _REFUSED = "done", "refused"
@@ -224,9 +222,6 @@ def _work(connection: Connection, threads: int) -> None:
         return  # the main process has ended
     finally:
         connection.close()
-
-
-# How a script ends.
 
 
 class Stopped(BaseException):
