@@ -264,10 +264,8 @@ class Heldout:
         results = []
         for row in self.rows:
             found = {"model": row.model, "text": row.text, "is_baseline": row.is_baseline}
-            for name, value in row.score.to_dict().items():
-                # JSON has no infinite perplexity.
-                found[name] = value if math.isfinite(value) else None
-            results.append(found)
+            numbers = row.score.to_dict().items()  # JSON has no infinite perplexity
+            results.append(found | {name: x if math.isfinite(x) else None for name, x in numbers})
         return {
             "schema": SCHEMA,
             "gmb_hf": __version__,
@@ -327,11 +325,8 @@ def evaluate_heldout(
         }
         for text in texts:
             tally = tallies[text.name] = Tally()
-            options: dict[str, Any] = {
-                "tally": tally,
-                "on_bytes": partial(on_bytes, f"{name}, {text.name}"),
-            }
-            score = score_text(model, tokenizer, text.pieces(), cut, batch=batch, **options)
+            hears: Any = {"tally": tally, "on_bytes": partial(on_bytes, f"{name}, {text.name}")}
+            score = score_text(model, tokenizer, text.pieces(), cut, batch=batch, **hears)
             if not math.isfinite(score.nats):
                 raise InputError(
                     f"{place}: its loss on {text.name} is no finite number; its training diverged"

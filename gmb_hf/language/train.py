@@ -191,10 +191,7 @@ def self_consistency(
         numbers = own[start : start + at_once]
         draws = [np.random.default_rng(number).random((k, length)) for number in numbers]
         rows = torch.from_numpy(np.repeat(prompts[numbers], k, axis=0)).to(total.device)
-        drawn: dict[str, Any] = {
-            "draws": np.concatenate(draws),
-            "temperature": settings.temperature,
-        }
+        drawn: Any = {"draws": np.concatenate(draws), "temperature": settings.temperature}
         try:
             written = continuations(plain, rows, new_tokens=length, **drawn)
         except DivergedError:
@@ -393,11 +390,8 @@ def _save_state(accelerator: Accelerator, folder: Path, log: Rows, identity: str
         accelerator.save_state(str(unfinished))
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
-        progress: dict[str, Any] = {
-            "identity": identity,
-            "columns": {"step": log.steps, **log.values},
-            "files": _hashes(unfinished),
-        }
+        columns, files = {"step": log.steps, **log.values}, _hashes(unfinished)
+        progress: dict[str, Any] = {"identity": identity, "columns": columns, "files": files}
         progress["hash"] = config_hash(progress)
         write_text(unfinished / _PROGRESS, json.dumps(progress) + "\n")
         new = folder / f"step-{log.last}"
@@ -439,12 +433,9 @@ def _load_state(accelerator: Accelerator, folder: Path, identity: str) -> Rows:
 
 def _hashes(state: Path) -> dict[str, str]:
     """The SHA-256 of each file of a saved state but the one that holds them."""
-    files = [path for path in sorted(state.rglob("*")) if path.is_file()]
-    return {
-        path.relative_to(state).as_posix(): source_hash(path)
-        for path in files
-        if path.name != _PROGRESS
-    }
+    files = (path for path in sorted(state.rglob("*")) if path.is_file())
+    others = (path for path in files if path.name != _PROGRESS)
+    return {path.relative_to(state).as_posix(): source_hash(path) for path in others}
 
 
 def _states(folder: Path) -> list[Path]:

@@ -389,12 +389,11 @@ def _faults(
             yield f"{found}; every task is needed after every phase"
         for task, value in enumerate(row):
             good = isinstance(value, (int, float, np.number)) and math.isfinite(value)
-            if not good or (measure == "accuracy" and not 0 <= value <= 1):
-                rules = {
-                    "accuracy": "an accuracy must be in [0, 1]",
-                    "loss": "a loss must be finite",
-                }
-                yield f"predictions[{number}], task {task} is {value!r}; {rules[measure]}"
+            rule = "a loss must be finite"
+            if measure == "accuracy":
+                rule, good = "an accuracy must be in [0, 1]", good and 0 <= value <= 1
+            if not good:
+                yield f"predictions[{number}], task {task} is {value!r}; {rule}"
     for number, place in enumerate(trained):
         if place is not None and not 0 <= place < tasks:
             yield f"references[{number}] is {place}, which is no place among {tasks} tasks"

@@ -73,14 +73,13 @@ def read_run(folder: str | Path) -> SequentialRun:
     config, matrices = read_design(path), read_matrix(place / MATRIX)
     fingerprints = read_config_file(path).get("fingerprints")
     tasks = next(iter(matrices.values())).tasks
-    if not isinstance(fingerprints, dict) or not all(
-        isinstance(fingerprints.get(task), str) for task in tasks
-    ):
+    known = fingerprints if isinstance(fingerprints, dict) else {}
+    if not all(isinstance(known.get(task), str) for task in tasks):
         raise InputError(
             f"{path}: no fingerprint for each of {', '.join(tasks)}; write the folder anew with "
             "gmb sequential run"
         )
-    return SequentialRun(place, config, fingerprints, matrices)
+    return SequentialRun(place, config, known, matrices)
 
 
 def sequential_report(
