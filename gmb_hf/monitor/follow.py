@@ -27,12 +27,9 @@ _FIRST, _STEP, _MONITOR = "first_checkpoint", "step", "monitor"  # of the state 
 
 @dataclass(frozen=True)
 class Ending:
-    """When a run counts as ended; whichever comes first.
+    """When a run counts as ended, whichever comes first.
 
-    Attributes:
-        until: its last step.
-        pid: the process that trains.
-        idle: seconds without a new line.
+    At its step `until`, with the process `pid` that trains, or `idle` seconds without a new line.
     """
 
     until: int | None = None

@@ -48,12 +48,9 @@ _SYSTEM = ("task", "model", "optimizer", "schedule", "checkpoint_every_steps")
 
 
 class RunState(Section):
-    """How far a run has come.
+    """How far a run has come: its latest step (None before the first), how many were seen.
 
-    Attributes:
-        last: the latest step, None before the first.
-        seen: how many checkpoints there were.
-        went_back: why nothing can be read any more; None while steps increase.
+    `went_back` says why nothing can be read any more; None while steps increase.
     """
 
     last: int | None = None

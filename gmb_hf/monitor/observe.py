@@ -140,12 +140,9 @@ BATCH_ROWS = 1024
 
 
 class Answers(NamedTuple):
-    """What a model says of a batch of rows.
+    """What a model says of a batch of rows: the logits [1, m, V] that predict answers [1, m].
 
-    Attributes:
-        logits: [1, m, V], those that predict the answers.
-        answers: int64 [1, m].
-        hidden: [1, m, d], the states that the logits are made from; None where not asked for.
+    `hidden` are the states [1, m, d] that the logits are made from; None where not asked for.
     """
 
     logits: Tensor
@@ -155,13 +152,7 @@ class Answers(NamedTuple):
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """Rows of equal length.
-
-    Attributes:
-        input_ids: int64 [n, T].
-        labels: int64 [n, T], aligned with the tokens.
-        attention_mask: int64 [n, T], or None.
-    """
+    """Rows of equal length, int64 [n, T] each; labels are aligned with the tokens."""
 
     input_ids: Tensor
     labels: Tensor

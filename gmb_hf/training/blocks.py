@@ -390,9 +390,7 @@ class Forward(ABC):
 class Trace:
     """The states of a forward at the asked rows, [S, n, d] each.
 
-    Attributes:
-        fast: z_L after every inner step, N T of them.
-        slow: z_H after every cycle, N of them.
+    `fast` are z_L after every inner step, N T of them, and `slow` z_H after every cycle, N of them.
     """
 
     fast: list[Tensor] = field(default_factory=list)

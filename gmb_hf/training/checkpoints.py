@@ -92,9 +92,7 @@ def group_name(seeds: Sequence[int]) -> str:
 class States:
     """The states of interrupted groups of seeds, one safetensors file each, written atomically.
 
-    Attributes:
-        folder: where they are.
-        identity: of the config; a state of another one is refused with an `InputError`.
+    They lie in `folder`; one of a config with another `identity` is refused with an `InputError`.
     """
 
     folder: Path
@@ -163,13 +161,8 @@ class States:
     ) -> list[tuple[int, ...]]:
         """The groups still to train: interrupted ones first, the rest cut into even groups.
 
-        Args:
-            seeds: that shall be finished at the end.
-            finished: those that are.
-            at_once: how many seeds are trained together at most.
-
-        Raises:
-            InputError: as `waiting`.
+        All of `seeds` shall be finished at the end, and some are; `at_once` of them are trained
+        together at most. `InputError` as `waiting`.
         """
         missing = {*seeds}.difference(finished)
         groups = []

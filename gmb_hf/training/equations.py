@@ -291,13 +291,9 @@ def blend_sums(
 ) -> tuple[list[Tensor], PairSum, PairSum]:
     """Embeddings mixed with those before them, out_t = (1-s) e_t + s sum_d softmax(w)_d e_{t-d}.
 
-    Args:
-        alpha: of s = sigmoid(alpha), [S].
-        offsets: w, [S, G]; the sum over d ends at the start of the row.
-        embedded: BOS, a (p rows), OP, b (p), EQ; [S, rows, d] each.
-
-    Returns:
-        the states at BOS, a (p rows) and OP (p, by a), and those at b and at EQ as sums.
+    s = sigmoid(alpha) [S], w are the offsets [S, G], and the sum ends at the start of the row. Of
+    BOS, a (p rows), OP, b (p) and EQ, [S, rows, d] each: the states at BOS, a (p rows) and OP (p,
+    by a), and those at b and at EQ as sums.
     """
     bos, a, operation, b, equals = embedded
     share = alpha.sigmoid().view(-1, 1, 1)

@@ -225,7 +225,7 @@ def _work(connection: Connection, threads: int) -> None:
 
 
 class Stopped(BaseException):
-    """This process was asked to stop, or another one of its training is gone."""
+    """This process was asked to stop."""
 
 
 def exit_code(work: Callable[[], None]) -> int:
@@ -234,44 +234,36 @@ def exit_code(work: Callable[[], None]) -> int:
     0 done, 2 bad input, 130 interrupted, 143 stopped. The work must resume from what it has saved.
     """
     again = "the same command goes on from the last saved state"
-    try:
-        with ending_together():
-            work()
-            # Left to the interpreter's end, one process may still speak when the other is gone,
-            # and abort.
-            from torch import distributed
-
-            if distributed.is_available() and distributed.is_initialized():
-                distributed.barrier()
-                distributed.destroy_process_group()
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"interrupted; {again}", file=sys.stderr)
-        return INTERRUPTED
-    except Stopped as reason:
-        print(f"stopped: {reason}; {again}", file=sys.stderr)
-        return STOPPED
-    return 0
-
-
-@contextlib.contextmanager
-def ending_together() -> Iterator[None]:
-    """Turn the launcher's signal to stop, and the loss of another process, into `Stopped`."""
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
         raise Stopped("the launcher asked, as it does when another process has died")
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
-        yield
-    except RuntimeError as error:
-        if not any(words in str(error).lower() for words in _PEER_GONE):
+        work()
+        # Left to the interpreter's end, one process may still speak when the other is gone, and
+        # abort.
+        from torch import distributed
+
+        if distributed.is_available() and distributed.is_initialized():
+            distributed.barrier()
+            distributed.destroy_process_group()
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"interrupted; {again}", file=sys.stderr)
+        return INTERRUPTED
+    except (Stopped, RuntimeError) as error:
+        gone = any(words in str(error).lower() for words in _PEER_GONE)
+        if isinstance(error, RuntimeError) and not gone:
             raise
-        raise Stopped("another process of this training is gone") from error
+        reason = "another process of this training is gone" if gone else error
+        print(f"stopped: {reason}; {again}", file=sys.stderr)
+        return STOPPED
     finally:
         signal.signal(signal.SIGTERM, before)
+    return 0
 
 
 def make_accelerator(*, cpu: bool, **settings: Any) -> Accelerator:

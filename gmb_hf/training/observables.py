@@ -386,13 +386,8 @@ def _adder(place: Tensor, places: int) -> Callable[[Tensor], Tensor]:
 def places(group: str | None, prime: int) -> list[int] | None:
     """Where each answer stands in the cyclic group in which an operation adds its operands.
 
-    Args:
-        group: "additive" (all residues), "multiplicative" (those without 0), or None.
-        prime: the modulus.
-
-    Returns:
-        A list over the residues; -1 for the zero, which is outside the multiplicative group. None
-        where there is no such group, or one without a wave.
+    A list over the residues of the modulus, -1 for the zero, which is outside the "multiplicative"
+    group, while "additive" has all. None where there is no such group, or one without a wave.
     """
     if group == "additive":
         return list(range(prime))

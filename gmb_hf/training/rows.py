@@ -392,8 +392,8 @@ class Nodes(Blocks):
         prefix = f"model.layers.{layer}"
         few = asked_alone and not self.mixers
         normed = normalise(states)
-        asking = asked_nodes(normed, tree) if few else None
-        residual = asked_nodes(states, tree) if few else states
+        asking = self.asked(normed) if few else None
+        residual = self.asked(states) if few else states
         query, key_value = blocks.query_key_value(weights, prefix, normed, asking)
         shared = tree.shared if tree.asks_shared or not few else 0
         of_shared, of_own = query.split([shared, query.shape[1] - shared], dim=1)
@@ -408,7 +408,12 @@ class Nodes(Blocks):
         return self.asked(states) if asked_alone and not few else states
 
     def asked(self, states: Tensor) -> Tensor:
-        return asked_nodes(states, self.tree)
+        """Those of all nodes that are asked: [S, N, c] -> [S, K, c]."""
+        tree = self.tree
+        if tree.asks_shared:
+            return states  # and so are all after the shared ones
+        own = states[:, tree.shared :].view(len(states), tree.rows, -1, states.shape[-1])
+        return own[:, :, tree.first_asked :].flatten(1, 2)
 
 
 def _mix(
@@ -422,14 +427,6 @@ def _mix(
         own = {name: weights[f"{place}.{mixer.name}.{name}"] for name in mixer.start()}
         rows = torch.vmap(mixer.mix)(rows, own)
     return from_rows(rows, tree)
-
-
-def asked_nodes(x: Tensor, tree: RowTree) -> Tensor:
-    """Those of all nodes that are asked: [S, N, c] -> [S, K, c]."""
-    if tree.asks_shared:
-        return x  # and so are all after the shared ones
-    own = x[:, tree.shared :].view(len(x), tree.rows, -1, x.shape[-1])
-    return own[:, :, tree.first_asked :].flatten(1, 2)
 
 
 def along_rows(x: Tensor, tree: RowTree) -> Tensor:

@@ -65,11 +65,9 @@ class TrainingCallback:
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Callbacks that record extra measurements during training, one for each group of seeds.
+    """Callbacks that record extra measurements: `begin` makes one for an ensemble at step 0.
 
-    Attributes:
-        begin: makes one for an ensemble at step 0.
-        about: what they do, as plain data: part of the folder's config and of the logs' metadata.
+    `about` says what they do, as plain data: part of the folder's config and of the logs' metadata.
     """
 
     begin: Callable[[Ensemble], TrainingCallback] = TrainingCallback
