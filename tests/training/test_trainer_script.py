@@ -16,7 +16,7 @@ from launched import run, speaking_to, started
 
 from gmb_hf.errors import InputError
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.training.launch import ending_together, exit_code
+from gmb_hf.training.launch import exit_code
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "trainers" / "train_grokking.py"
@@ -127,8 +127,14 @@ def test_a_script_says_why_it_ends(capsys, error, code, said):
 
     assert exit_code(work) == code
     assert capsys.readouterr().err.startswith(said)
-    with pytest.raises(RuntimeError, match="a fault of its own"), ending_together():
+
+
+def test_a_fault_of_its_own_is_no_end_of_another_process():
+    def work():
         raise RuntimeError("a fault of its own")
+
+    with pytest.raises(RuntimeError, match="a fault of its own"):
+        exit_code(work)
 
 
 def test_processes_that_do_not_know_of_each_other_are_refused(tmp_path):
