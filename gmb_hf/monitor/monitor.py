@@ -34,15 +34,7 @@ from gmb_hf.files import check_file, claim, read_json, write_text
 from gmb_hf.fingerprints import item_hash
 from gmb_hf.indicators.causal import Memory
 from gmb_hf.indicators.ensemble import member_indicators
-from gmb_hf.monitor.reading import (
-    IndicatorMonitor,
-    IndicatorStream,
-    Reading,
-    State,
-    Terms,
-    decide,
-    refuse_unstreamed,
-)
+from gmb_hf.monitor import reading
 
 _SYSTEM = ("task", "model", "optimizer", "schedule", "checkpoint_every_steps")
 
@@ -262,7 +254,7 @@ class IndicatorState(Section):
     drift: DriftState | None = None
 
     @classmethod
-    def of(cls, monitor: IndicatorMonitor) -> IndicatorState:
+    def of(cls, monitor: reading.IndicatorMonitor) -> IndicatorState:
         """The state that it is in."""
         memory, drift = monitor.stream.memory, monitor.drift
         rows = [kept[0].tolist() for kept in memory.kept]
@@ -274,7 +266,7 @@ class IndicatorState(Section):
             data["drift"] = {"up": up, "down": down, "largest": drift.largest}
         return cls.parse(data, where=monitor.terms.name)
 
-    def restore(self, monitor: IndicatorMonitor) -> None:
+    def restore(self, monitor: reading.IndicatorMonitor) -> None:
         """Let it go on from here."""
         kept = [np.array([[float(x) for x in row]], dtype=np.float64) for row in self.kept]
         monitor.stream.memory = Memory(kept, self.whole_run)
@@ -292,7 +284,7 @@ class MonitorState(Section):
     lock_hash: str
     target: float | None = None
     acting: Many[str]
-    state: State | None = None
+    state: reading.State | None = None
     since: int
     run: RunState
     rulers: dict[str, IndicatorState]  # the key of state files: the indicators, by name
@@ -394,7 +386,7 @@ class AlarmMonitor:
         self.needs = self._needs(acting, but=("step",))
         self.shown_needs = self._needs(shown, but=("step", *self.needs))
         self._health = bounds.sentence
-        self._state: State | None = None
+        self._state: reading.State | None = None
         self._since = 0
         self._file: StateFile | None = None
         unstated = ", ".join(self._boundary.unstated)
@@ -403,7 +395,7 @@ class AlarmMonitor:
             *([f"The run does not say its {unstated}: not compared."] if unstated else []),
         )
 
-    def update(self, *, step: int, **observables: Any) -> Reading:
+    def update(self, *, step: int, **observables: Any) -> reading.Reading:
         """The answer at the next checkpoint.
 
         Args:
@@ -420,11 +412,11 @@ class AlarmMonitor:
         fault = self._boundary.fault(now)
         columns, faults = self._usable({**observables, "step": now})
         read = tuple(item.update(now, columns, faults, fault) for item in self.indicators.values())
-        state, reason, since = decide(read, step=now, burn_in=self.lock.design.burn_in)
+        state, reason, since = reading.decide(read, step=now, burn_in=self.lock.design.burn_in)
         if state != self._state:
             self._state, self._since = state, now
         since = self._since if since is None else since
-        return Reading(state, now, reason, since, self._health, read)
+        return reading.Reading(state, now, reason, since, self._health, read)
 
     def _usable(self, given: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
         """The columns that are finite numbers, and why the others of those needed are not."""
@@ -493,15 +485,17 @@ class AlarmMonitor:
         needs = dict.fromkeys(need for name in names for need in self.indicators[name].needs)
         return tuple(need for need in needs if need not in but)
 
-    def _indicator(self, name: str, bounds: LockedBounds, *, acts: bool) -> IndicatorMonitor:
+    def _indicator(
+        self, name: str, bounds: LockedBounds, *, acts: bool
+    ) -> reading.IndicatorMonitor:
         entry, ensemble = locked_entry(self.lock, name), self.lock.candidate(name).ensemble
         known: dict[str, Any] = {"cadence": self.cadence, "parameters": entry.parameters}
         if ensemble is None:
-            refuse_unstreamed(entry.indicator, **known)
+            reading.refuse_unstreamed(entry.indicator, **known)
         else:
             for member, locked in zip(member_indicators(ensemble), ensemble.members, strict=True):
-                refuse_unstreamed(member, cadence=self.cadence, parameters=locked.params)
-        terms = Terms(
+                reading.refuse_unstreamed(member, cadence=self.cadence, parameters=locked.params)
+        terms = reading.Terms(
             name=name,
             label=self.results.indicator(name).label,
             acts=acts,
@@ -509,5 +503,5 @@ class AlarmMonitor:
             target=self.target,
             drift_bound=bounds.of(name),
         )
-        stream = IndicatorStream(entry.indicator, sign=entry.sign, **known)
-        return IndicatorMonitor(stream, terms, self.lock.design.burn_in, bounds.drift(name))
+        stream = reading.IndicatorStream(entry.indicator, sign=entry.sign, **known)
+        return reading.IndicatorMonitor(stream, terms, self.lock.design.burn_in, bounds.drift(name))

@@ -156,9 +156,8 @@ def write_matrix(path: str | Path, matrices: Mapping[str, RetentionMatrix]) -> P
 
 def check_equal_designs(matrices: Iterable[RetentionMatrix], where: str) -> None:
     """Raise `InputError` unless all have the same tasks, trained in the same order."""
-    first: RetentionMatrix | None = None
-    for matrix in matrices:
-        first = first or matrix
+    first, *others = matrices
+    for matrix in others:
         for what, a, b in (
             ("has the tasks", first.tasks, matrix.tasks),
             ("is trained in the order", first.trained_on, matrix.trained_on),
