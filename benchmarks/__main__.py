@@ -30,6 +30,7 @@ TARGETS: dict[str, Callable[[], Line]] = {
     "T5b": judging.t5b,
     "T6": ranking.t6,
     "T7": processes.t7,
+    "T7b": processes.t7b,
     "T8": commands.t8,
     "T9": commands.t9,
     "M1": watching.m1,

@@ -239,6 +239,20 @@ def test_the_metrics_say_what_an_evaluation_says(log: RunLog, column: str, proto
     assert found["reasons"] == ", ".join(record.x_reasons)
 
 
+@pytest.mark.parametrize("protocol", ["v0.4", "strict"])
+def test_no_module_lets_noise_alarm(load: Callable[[str], Any], protocol: str) -> None:
+    """Only a locked evaluation may; what a module is given is what it was fitted on."""
+    rng, events = np.random.default_rng(7), 60 + np.arange(40)
+    call = {"predictions": rng.normal(size=(40, 110)).tolist(), "references": events.tolist()}
+    design = {"horizon": 40, "safe_gap": 60, "lead_time_median_min": 5}
+    draws = {"bootstrap_draws": 200, "null_draws": 200, "run_groups": 2}
+    for name in ("discrimination", "operationality", "utility", "robustness", "verdict"):
+        given = {**design, **draws, "protocol": protocol}
+        found = load(f"gmb_{name}").compute(**call, **given)
+        assert found.get("alarm_eligible", False) is False, name
+        assert "not_locked" in found.get("reasons", "not_locked"), name
+
+
 # Where thresholds come from.
 
 
