@@ -21,6 +21,7 @@ from gmb_hf import Design, RunLog
 from gmb_hf.design import lock
 from gmb_hf.report import style
 
+gc.disable()  # while modules are loaded and tests collected, of which nothing is given up
 _HUB = the_only_hub()  # before its clients are imported
 
 # The same examples on every machine, however slow: a failure here is a failure there.
@@ -36,8 +37,9 @@ settings.load_profile("suite")
 
 def pytest_collection_finish() -> None:
     """Leave what was loaded so far to itself: the collector of garbage need not look at it."""
-    gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)  # seldom: arrays and tensors are in no circles
+    gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")
