@@ -26,8 +26,10 @@ SYNTHETIC_DESIGN: dict[str, Any] = {
     "burn_in": 150,
     "lead_time_target": 30,
     "lead_time_median_min": 20,
+    "smoothing_sweep": [1, 3],
+    "run_groups": 2,
 }
-"""A design, as `Design.minimal` takes it, that suits these runs."""
+"""A design, as `Design.minimal` takes it, that suits these runs; its layer D has few members."""
 
 
 def synthetic_runlog(

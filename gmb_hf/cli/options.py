@@ -148,7 +148,8 @@ class DesignCommand(TyperCommand):
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         """Run the command; what was typed of the design is kept aside for `design_fields`."""
         given = {name: ctx.params.pop(name) for name in self._fields or ()}
-        ctx.meta[_TYPED] = {name: value for name, value in given.items() if name in typed(ctx)}
+        said = typed(ctx)
+        ctx.meta[_TYPED] = {name: value for name, value in given.items() if name in said}
         return super().invoke(ctx)
 
 

@@ -24,6 +24,7 @@ SETTINGS = {
     "burn_in": 20,
     "null_draws": 999,
     "smoothing_sweep": [1],
+    "run_groups": 2,
 }
 
 

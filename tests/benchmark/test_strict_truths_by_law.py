@@ -39,6 +39,7 @@ def settings(**overrides: Any) -> Design:
             "burn_in": 20,
             "lead_time_median_min": 20.0,
             "smoothing_sweep": [1],
+            "run_groups": 2,
             "null_draws": DRAWS,
             "bootstrap_draws": 400,
             **overrides,
@@ -54,7 +55,7 @@ def bound(repeats: int, probability: float = 0.05) -> int:
 def noise_panel(law: Law, seed: int, **overrides: Any) -> Judgement:
     rng = np.random.default_rng([11, seed])
     explore = noise(law, 50, CHECKPOINTS, rng, "explore")
-    easy = {"fpr_targets": [0.05, 0.1], "min_targets_ok": 1, "coverage_min": 0.05, "run_groups": 2}
+    easy = {"fpr_targets": [0.05, 0.1], "min_targets_ok": 1, "coverage_min": 0.05}
     prereg = settings(**{**easy, "max_label_flip_rate": 1.0, **overrides})
     return Judgement(noise(law, 64, CHECKPOINTS, rng), explore, prereg)
 

@@ -37,7 +37,7 @@ MEMORISING = (
     "--set=task.train_rows=14",
     "--set=training.lr=0.02",
     "--set=training.weight_decay=0",
-    "--set=training.steps=200",
+    "--set=training.steps=120",
     "--set=training.seeds_at_once=2",
 )
 COLUMNS = {
@@ -177,7 +177,7 @@ def memorised(tmp_path_factory):
 @pytest.mark.parametrize(
     ("owner", "name", "call"),
     [
-        ("gmb_hf.training.ensemble.Ensemble", "update", 395),  # of 2 x 200
+        ("gmb_hf.training.ensemble.Ensemble", "update", 235),  # of 2 x 120
         ("gmb_hf.training.seeds", "write_log", 2),
         ("gmb_hf.crucible.grokking", "read_bundles", 1),
     ],

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 from command_line import DESIGN
+from launched import exit_code, speaking_to, started
 
 import gmb_hf
+from gmb_hf.cli import main
 
 GMB = Path(sys.executable).with_name("gmb")
 
@@ -51,29 +53,52 @@ def test_a_verdict_through_a_pipe_keeps_its_columns(csv_logs: Path):
     assert done.stdout.rstrip().endswith("next    gmb prereg init --out prereg.yaml")
 
 
-@pytest.mark.parametrize(
-    ("number", "code", "message"),
-    [(signal.SIGINT, 130, "interrupted; "), (signal.SIGTERM, 143, "stopped; ")],
-)
-def test_a_signal_while_training(number: signal.Signals, code: int, message: str):
-    command = [GMB, "train", "--preset=smoke", "--seeds=0:4", "--out=t"]
-    command += ["--set=training.steps=1000000", "--set=training.compile=never"]
+TRAINING = ("train", "--preset=smoke", "--seeds=0:4", "--out=t", "--set=training.compile=never")
+LONG = (*TRAINING, "--set=training.steps=1000000")
+
+
+def when_it_trains(process: int, number: signal.Signals) -> None:
+    """Send a signal to a process once its training is under way."""
+    deadline = time.monotonic() + 100
+    while not Path("t/config.yaml").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1)
+    os.kill(process, number)
+
+
+def check_ending(told: str, message: str) -> None:
+    assert told.splitlines()[-1].startswith(message)
+    assert "Traceback" not in told
+
+
+def test_ctrl_c_while_training():
     # A shell's background jobs, and so their children, do not hear Ctrl-C unless they ask to.
     heard = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen([GMB, *LONG], stderr=subprocess.PIPE, text=True)
     finally:
         signal.signal(signal.SIGINT, heard)
     with process:
         try:
-            deadline = time.monotonic() + 100
-            while not Path("t/config.yaml").exists() and time.monotonic() < deadline:
-                time.sleep(0.1)
-            time.sleep(1)
-            process.send_signal(number)
+            when_it_trains(process.pid, signal.SIGINT)
             _, told = process.communicate(timeout=60)
         finally:
             process.kill()
-    assert process.returncode == code
-    assert told.splitlines()[-1].startswith(message)
-    assert "Traceback" not in told
+    assert process.returncode == 130
+    check_ending(told, "interrupted; ")
+
+
+def _train(out: Path, err: Path) -> None:
+    speaking_to(out, err)
+    sys.exit(main(LONG))
+
+
+def test_sigterm_while_training(tmp_path: Path):
+    process = started(_train, tmp_path / "said", tmp_path / "told")
+    try:
+        assert process.pid is not None
+        when_it_trains(process.pid, signal.SIGTERM)
+        assert exit_code(process) == 143
+    finally:
+        process.kill()
+    check_ending((tmp_path / "told").read_text(encoding="utf-8"), "stopped; ")

@@ -128,23 +128,31 @@ def test_the_lock_has_every_section() -> None:
     assert len(FIELDS) > 70
 
 
-@pytest.mark.parametrize("path", FIELDS, ids=lambda path: ".".join(map(str, path)))
-def test_each_field_changed_alone_is_refused(path: Path_, tmp_path: Path) -> None:
+def refusal(content: Any, tmp_path: Path) -> str:
+    """Why a lock of this content is not read; nothing if it is."""
+    try:
+        Lock.read(written(content, tmp_path))
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def test_each_field_changed_alone_is_refused(tmp_path: Path) -> None:
     def change(section: Any, key: Any) -> None:
         section[key] = another(section[key])
 
-    with pytest.raises(InputError, match=r"lock\.yaml: ") as raised:
-        Lock.read(written(edited(path, change), tmp_path))
-    assert "\n" not in str(raised.value)
+    for path in FIELDS:
+        said = refusal(edited(path, change), tmp_path)
+        assert "lock.yaml: " in said, path
+        assert "\n" not in said, path
 
 
-@pytest.mark.parametrize("path", FIELDS, ids=lambda path: ".".join(map(str, path)))
-def test_each_field_taken_out_is_refused(path: Path_, tmp_path: Path) -> None:
+def test_each_field_taken_out_is_refused(tmp_path: Path) -> None:
     def remove(section: Any, key: Any) -> None:
         del section[key]
 
-    with pytest.raises(InputError, match=r"lock\.yaml: "):
-        Lock.read(written(edited(path, remove), tmp_path))
+    for path in FIELDS:
+        assert "lock.yaml: " in refusal(edited(path, remove), tmp_path), path
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,10 @@ class Replayed:
 
     def __init__(self, evaluated: Evaluated) -> None:
         self.alarm = 10**9
+        monitor = evaluated.monitor(GAIN)
+        fresh = monitor.state_dict()
         for run in range(len(evaluated.held_out.runs)):
-            monitor = evaluated.monitor(GAIN)
+            monitor.load_state_dict(fresh)
             earlier = takewhile(lambda row: row["step"] < self.alarm, evaluated.rows(run))
             readings = (monitor.update(**row) for row in earlier)
             alarm = next((one.step for one in readings if one.state == "ALARM"), self.alarm)
