@@ -93,8 +93,8 @@ class TestOneWayOrTheOther:
 class TestLocking:
     def test_candidates_and_controls_with_every_member(self, lock: Lock):
         assert tuple(lock.x_lock.candidates) == NAMES
-        assert len(lock.candidate("embedding_norm_drop").members) == 3 + 2 * 3
-        assert len(lock.candidate("embedding_gini").members) == 3
+        assert len(lock.candidate("embedding_norm_drop").members) == 2 + 2 * 2
+        assert len(lock.candidate("embedding_gini").members) == 2
         assert lock.candidate("embedding_rank").sign == -1
 
     def test_what_the_explore_runs_are(self, lock: Lock, explore_log: RunLog):

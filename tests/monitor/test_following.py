@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -143,13 +144,19 @@ def test_a_run_that_ends_before_exits_0(
 
 
 def test_a_run_ends_with_its_process(judged: Path, rows: list[str], tmp_path: Path) -> None:
-    log = tmp_path / "run.jsonl"
-    script = "import sys, time; open(sys.argv[1], 'w').write(sys.argv[2]); time.sleep(1)"
-    training = subprocess.Popen([sys.executable, "-c", script, str(log), "".join(rows[:5])])
-    waiter = command(judged, "--follow", log, "--pid", training.pid)
-    # The child is no zombie once somebody waits for it.
-    threading.Thread(target=training.wait).start()
-    assert main(waiter) == 0
+    log, state = tmp_path / "run.jsonl", tmp_path / "run.jsonl.monitor.json"
+    script = "import sys; open(sys.argv[1], 'w').write(sys.argv[2]); sys.stdin.read()"
+    told = [sys.executable, "-c", script, str(log), "".join(rows[:5])]
+    training = subprocess.Popen(told, stdin=subprocess.PIPE)
+
+    def end_once_it_is_watched() -> None:
+        deadline = time.monotonic() + 60
+        while not state.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        training.communicate()  # the child is no zombie once somebody waits for it
+
+    threading.Thread(target=end_once_it_is_watched).start()
+    assert main(command(judged, "--follow", log, "--pid", training.pid)) == 0
 
 
 def test_without_an_ending_a_run_ends_where_the_explore_runs_did(evaluated: Any) -> None:
