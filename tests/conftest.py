@@ -15,7 +15,7 @@ from hub_client import Terminal, empty_caches, the_only_hub
 from hub_store import TOKEN, Hub
 from hypothesis import HealthCheck, settings
 from pyarrow import csv
-from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
+from synthetic import FEW_MEMBERS, SYNTHETIC_DESIGN, synthetic_runlog
 
 from gmb_hf import Design, RunLog
 from gmb_hf.design import lock
@@ -96,6 +96,7 @@ def design() -> Design:
     """One windowed candidate, one without a window, one column, one reversed."""
     return Design.minimal(
         **SYNTHETIC_DESIGN,
+        **FEW_MEMBERS,
         window_sweep=[50, 100, 150],
         null_draws=200,
         bootstrap_draws=200,

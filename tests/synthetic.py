@@ -26,10 +26,11 @@ SYNTHETIC_DESIGN: dict[str, Any] = {
     "burn_in": 150,
     "lead_time_target": 30,
     "lead_time_median_min": 20,
-    "smoothing_sweep": [1, 3],
-    "run_groups": 2,
 }
-"""A design, as `Design.minimal` takes it, that suits these runs; its layer D has few members."""
+"""A design, as `Design.minimal` takes it, that suits these runs."""
+
+FEW_MEMBERS: dict[str, Any] = {"smoothing_sweep": [1, 3], "run_groups": 2}
+"""What makes layer D of a design small, where another layer is the thing tested."""
 
 
 def synthetic_runlog(

@@ -31,8 +31,6 @@ DESIGN = (
     "--burn-in=150",
     "--lead-target=30",
     "--lead-min=20",
-    "--smoothing-sweep=1,3",
-    "--run-groups=2",
 )
 """How `gmb evaluate` without a lock judges them."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
+from synthetic import FEW_MEMBERS, SYNTHETIC_DESIGN, synthetic_runlog
 
 from gmb_hf import Design, Lock, Results, RunLog, make_lock
 from gmb_hf.benchmark.evaluate import evaluate_lock
@@ -17,6 +17,7 @@ SYSTEM = {"task": "synthetic", "model": "made-up", "optimizer": "none", "schedul
 GINI, GAIN, NORM = "embedding_gini", "embedding_gini_gain", "embedding_norm_drop"
 DESIGN = Design.minimal(
     **SYNTHETIC_DESIGN,
+    **FEW_MEMBERS,
     fpr_targets=[0.05, 0.1],
     primary_fpr=0.1,
     min_targets_ok=1,
