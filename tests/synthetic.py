@@ -26,6 +26,7 @@ SYNTHETIC_DESIGN: dict[str, Any] = {
     "burn_in": 150,
     "lead_time_target": 30,
     "lead_time_median_min": 20,
+    "undeclared": ["task", "model", "optimizer", "schedule", "seeds_eval"],
 }
 """A design, as `Design.minimal` takes it, that suits these runs."""
 

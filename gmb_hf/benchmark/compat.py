@@ -366,7 +366,7 @@ _NULL_FIELDS = {
     ),
     "not declared": "family x_sees_test_labels",
     "thresholds were given without target rates": (
-        "ok_targets controllability_pass x_met x_state x_budget_used"
+        "ok_targets controllability_pass x_state x_budget_used"
     ),
     "thresholds were given, and no other was searched": "fpr_floor_detected x_passed",
     "the highest negative score is not tied": "tied_value",
@@ -478,14 +478,14 @@ def _layer_b(
         kept: dict[str, Any] = {}
         if settings.fpr_targets:
             met = abs(rate - target) <= settings.fpr_eps + _SLACK
-            kept = {"x_met": met, "x_state": "met" if met else "missed"}
-            kept["x_budget_used"] = rate / target
+            state = "met" if met else "missed"
+            kept = {"x_state": state, "x_budget_used": rate / target}
         kept |= {"x_achieved_pooled": rate, "x_threshold": tau, "x_answer": "THRESHOLD"}
         achieved.append(AchievedRecord(target=target, achieved=rate, **kept))
     ok_targets, controllable, floor, passed = None, None, None, None
     fpr_min = min(rate for _, _, rate in at)
     if settings.fpr_targets:
-        ok_targets = sum(bool(record.x_met) for record in achieved)
+        ok_targets = sum(record.x_state == "met" for record in achieved)
         controllable = ok_targets >= settings.min_targets_ok
     if settings.thresholds is None:
         floor = fpr_min > settings.fpr_floor_max + _SLACK
@@ -501,6 +501,7 @@ def _layer_b(
         fpr_min=fpr_min,
         controllability_pass=controllable,
         fpr_floor_detected=floor,
+        x_decided_by="controllability_pass",
         x_passed=passed,
         x_floor_certificate=FloorRecord(
             f_min_pos=float(reachable[0]),

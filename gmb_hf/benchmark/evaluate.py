@@ -191,7 +191,7 @@ def _evaluate(
         look=look,
         # A lock has its day; with it a run that is taken up again leaves equal bytes.
         date=None if lock is None else lock.x_lock.created.partition("T")[0],
-        notes=[*notes, *prepared.notes],
+        notes=[*notes, *prepared.notes, *filter(None, [design.scope])],
         excluded=events.excluded,
     )
     return Evaluation(results, judgements, events, prepared.judged, design, lock)

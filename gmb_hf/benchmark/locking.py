@@ -26,7 +26,15 @@ from gmb_hf.benchmark.ranking import layer_a
 from gmb_hf.benchmark.scores import NegativeScores, Scores, label_windows
 from gmb_hf.benchmark.utility import operating_point
 from gmb_hf.design.design import Design, event_facts
-from gmb_hf.design.lint import DesignFacts, Finding, filled_in, git_commit, lint, refuse_unsound
+from gmb_hf.design.lint import (
+    DesignFacts,
+    Finding,
+    declared,
+    filled_in,
+    git_commit,
+    lint,
+    refuse_unsound,
+)
 from gmb_hf.design.lock import (
     CENTRAL,
     Lock,
@@ -70,7 +78,8 @@ def make_lock(
         the code, the lock has today's (UTC) and that of the working folder, if git knows one.
 
     Raises:
-        InputError: the design is unsound (each fault is named), or a held-out seed is in the log.
+        InputError: the design is unsound (each fault is named), its boundary is not declared, or a
+            held-out seed is in the log.
     """
     prepared = prepare(runs, design)
     said = {key: value for key, value in statements_of(prepared.log).items() if key != _CADENCE}
@@ -80,7 +89,7 @@ def make_lock(
             f"boundary.{field} is {stated!r}, the explore logs say {found!r}; leave it out and it "
             "is filled in from them, or give the logs of that system"
         )
-    design = prepared.completed
+    design = declared(prepared.completed)
     known = _facts_without_events(prepared)
     findings = lint(design, known)
     if any(finding.code in _UNDEFINED for finding in findings):

@@ -49,9 +49,11 @@ class AchievedRecord(OpenSection):
     x_effective_budget: Annotated[
         Number, WhyNull("only strict thresholds from a known number of runs have one")
     ] = None
-    x_met: bool | None = None  # by the point estimate
+    # By the point: the threshold is finite, the score can alarm at this rate, and the rate does
+    # not exceed the target by more than `pass_line` allows. What `strict` decides by.
+    x_within_budget: bool | None = None
     # `strict`: whether the interval decides it; `straddles` where it does not, or where there are
-    # too few calibration runs for any threshold. `v0.4`: as `x_met`.
+    # too few calibration runs for any threshold. `v0.4`: whether |achieved - target| <= fpr_eps.
     x_state: State | None = None
     x_few_runs: bool | None = None  # too few calibration runs for a finite threshold
 
@@ -66,6 +68,8 @@ class FloorRecord(OpenSection):
     tied_windows: Count | None = None
     # Some positive window lies above every negative: a threshold there alarms at a rate of 0.
     zero_reached: bool | None = None
+    # `least` is above the least target and its tolerance, by ties: what `strict` calls a floor.
+    floor: bool | None = None
 
     @property
     def least(self) -> float:
@@ -87,21 +91,53 @@ class FloorRecord(OpenSection):
 
 
 class LayerBRecord(OpenSection):
-    """The operationality gate."""
+    """The operationality gate: the specification's rule, and beside it that of `strict`."""
 
     targets: Many[FiniteFloat]
     achieved: Many[AchievedRecord]
-    ok_targets: Count | None
-    # The least rate over targets that a finite threshold with an alarm gives.
+    ok_targets: Count | None  # |achieved - target| <= fpr_eps
+    # The least rate over the targets whose threshold is finite and alarms; if there are none, the
+    # least that the finite thresholds nearest to the targets give.
     fpr_min: Annotated[Number, _NO_NEGATIVE]
     controllability_pass: bool | None
-    fpr_floor_detected: bool | None
-    x_passed: bool | None = None  # controllable and without a floor
+    fpr_floor_detected: bool | None  # fpr_min > fpr_floor_max
+    x_budget_pass: bool | None = None  # enough targets are `x_within_budget`
+    # Which of the two decided; with `x_budget_pass` goes `x_floor_certificate.floor`.
+    x_decided_by: Literal["controllability_pass", "x_budget_pass"] | None = None
+    x_passed: bool | None = None  # controllable and without a floor, by what decided
     x_floor_certificate: Annotated[FloorRecord | None, _NO_NEGATIVE] = None
     x_calibration: str | None = None  # where thresholds come from, see `Calibration.method`
     x_n_runs: Count | None = None  # held-out runs with negative windows
     x_n_windows: Count | None = None
     x_dropped_windows: Count | None = None  # for want of a finite score
+
+    @property
+    def by_budget(self) -> bool:
+        """Whether the rule of `strict` decided."""
+        return self.x_decided_by == "x_budget_pass"
+
+    @property
+    def controlled(self) -> bool | None:
+        """Whether enough targets are met, by what decided."""
+        return self.x_budget_pass if self.by_budget else self.controllability_pass
+
+    @property
+    def floor(self) -> bool | None:
+        """Whether there is a floor, by what decided."""
+        if not self.by_budget:
+            return self.fpr_floor_detected
+        return self.x_floor_certificate is not None and self.x_floor_certificate.floor
+
+    @property
+    def n_within(self) -> int | None:
+        """How many targets are `x_within_budget`; None where that is not known."""
+        within = [result.x_within_budget for result in self.achieved]
+        return None if None in within else sum(map(bool, within))
+
+    @property
+    def n_met(self) -> int | None:
+        """How many targets are met, by what decided."""
+        return self.n_within if self.by_budget else self.ok_targets
 
     @property
     def surely_met(self) -> int:
@@ -177,22 +213,20 @@ def layer_b(judgement: Judgement, *, intervals: bool = True) -> LayerBRecord:
 
     Without `intervals` there are none, and the states follow the points.
     """
-    design, negatives = judgement.design, judgement.negatives
-    certificate, fpr_min, floor = _floor(judgement)
-    achieved = tuple(
-        _target(judgement, target, certificate, intervals) for target in design.fpr_targets
-    )
-    ok_targets = sum(bool(result.x_met) for result in achieved)
-    controllable = ok_targets >= design.min_targets_ok
+    design, negatives, gate = judgement.design, judgement.negatives, _gate(judgement)
     return LayerBRecord(
         targets=design.fpr_targets,
-        achieved=achieved,
-        ok_targets=ok_targets,
-        fpr_min=fpr_min,
-        controllability_pass=controllable,
-        fpr_floor_detected=floor,
-        x_passed=controllable and not floor,
-        x_floor_certificate=certificate,
+        achieved=tuple(
+            _target(judgement, target, point, intervals) for target, point in gate.points.items()
+        ),
+        ok_targets=gate.ok_targets,
+        fpr_min=gate.fpr_min,
+        controllability_pass=gate.ok_targets >= design.min_targets_ok,
+        fpr_floor_detected=gate.floor,
+        x_budget_pass=gate.n_within >= design.min_targets_ok,
+        x_decided_by="x_budget_pass" if judgement.strict else "controllability_pass",
+        x_passed=gate.passed(judgement),
+        x_floor_certificate=gate.certificate,
         x_calibration=judgement.calibrated.method,
         x_n_runs=negatives.n_runs,
         x_n_windows=negatives.n_windows,
@@ -202,10 +236,7 @@ def layer_b(judgement: Judgement, *, intervals: bool = True) -> LayerBRecord:
 
 def passes(judgement: Judgement) -> bool:
     """`x_passed` of layer B, by the points, without the record: layer D asks for it often."""
-    certificate, _, floor = _floor(judgement)
-    targets, least = judgement.design.fpr_targets, judgement.design.min_targets_ok
-    met = (_point(judgement, target, certificate).met for target in targets)
-    return not floor and sum(met) >= least
+    return _gate(judgement).passed(judgement)
 
 
 def pass_line(target: float, eps: float) -> float:
@@ -221,8 +252,52 @@ class _Point(NamedTuple):
     achieved: float | None
     pooled: float | None
     finite: bool  # every threshold
-    able: bool  # whether it could be met at all, and
-    met: bool
+    able: bool  # whether it could be within its budget at all, and
+    within: bool  # whether it is
+    close: bool  # |achieved - target| <= eps
+
+
+class _Gate(NamedTuple):
+    """Both rules of layer B by the points: the specification's, and that of `strict`."""
+
+    points: dict[float, _Point]
+    certificate: FloorRecord | None
+    fpr_min: float | None
+    floor: bool  # the specification's
+
+    @property
+    def ok_targets(self) -> int:
+        return sum(point.close for point in self.points.values())
+
+    @property
+    def n_within(self) -> int:
+        return sum(point.within for point in self.points.values())
+
+    def passed(self, judgement: Judgement) -> bool:
+        """Whether enough targets are met and there is no floor, by the protocol's own rule."""
+        met, floor = self.ok_targets, self.floor
+        if judgement.strict:
+            met, floor = self.n_within, bool(self.certificate and self.certificate.floor)
+        return not floor and met >= judgement.design.min_targets_ok
+
+
+def _gate(judgement: Judgement) -> _Gate:
+    design = judgement.design
+    certificate, nearest = _certify(judgement)
+    points = {target: _point(judgement, target, certificate) for target in design.fpr_targets}
+    in_use = [
+        point.achieved
+        for target, point in points.items()
+        if point.achieved is not None and point.finite and _alarms_at(judgement, target, point)
+    ]
+    fpr_min = min(in_use or nearest, default=None)
+    floor = fpr_min is not None and fpr_min > design.fpr_floor_max + _SLACK
+    return _Gate(points, certificate, fpr_min, floor)
+
+
+def _alarms_at(judgement: Judgement, target: float, point: _Point) -> bool:
+    alarms = judgement.alarms(target)
+    return bool(point.false.any() or (alarms & judgement.windows.positive).any())
 
 
 def _point(judgement: Judgement, target: float, certificate: FloorRecord | None) -> _Point:
@@ -235,24 +310,19 @@ def _point(judgement: Judgement, target: float, certificate: FloorRecord | None)
     calibrated = judgement.calibrated
     finite = math.isfinite(calibrated.deployed[target])
     finite &= bool(np.isfinite(calibrated.thresholds[target]).all())
-    if judgement.strict:
-        able = finite and certificate is not None and not certificate.forbids(target)
-        met = able and achieved is not None and achieved <= pass_line(target, eps) + _SLACK
-    else:
-        able = True
-        met = achieved is not None and abs(achieved - target) <= eps + _SLACK
-    return _Point(false, rates, achieved, pooled, finite, able, met)
+    able = finite and certificate is not None and not certificate.forbids(target)
+    within = able and achieved is not None and achieved <= pass_line(target, eps) + _SLACK
+    close = achieved is not None and abs(achieved - target) <= eps + _SLACK
+    return _Point(false, rates, achieved, pooled, finite, able, within, close)
 
 
-def _target(
-    judgement: Judgement, target: float, certificate: FloorRecord | None, intervals: bool
-) -> AchievedRecord:
-    false, rates, achieved, pooled, finite, able, met = _point(judgement, target, certificate)
+def _target(judgement: Judgement, target: float, point: _Point, intervals: bool) -> AchievedRecord:
+    false, rates, achieved, pooled, finite, able, within, close = point
     known = intervals and achieved is not None
     interval = rate_interval(judgement, false, rates) if known else None
     m = judgement.calibrated.n_runs
     few_runs = judgement.strict and not finite and m is not None and m < runs_needed(target)
-    state: State = "met" if met else "missed"
+    state: State = "met" if (within if judgement.strict else close) else "missed"
     if judgement.strict:
         line = pass_line(target, judgement.design.fpr_eps) + _SLACK
         straddles = able and interval is not None and interval.low <= line < interval.high
@@ -270,18 +340,17 @@ def _target(
         x_effective_budget=(
             effective_budget(target, m) if judgement.strict and m is not None else None
         ),
-        x_met=met,
+        x_within_budget=within,
         x_state=state,
         x_few_runs=few_runs,
     )
 
 
-def _floor(judgement: Judgement) -> tuple[FloorRecord | None, float | None, bool]:
-    """The certificate, the least rate over targets among finite thresholds that alarm, and whether
-    there is a floor."""
+def _certify(judgement: Judgement) -> tuple[FloorRecord | None, list[float]]:
+    """The certificate, and of each target the nearest rate of a finite threshold that alarms."""
     negatives, design = judgement.negatives, judgement.design
     if not negatives.n_windows:
-        return None, None, False
+        return None, []
     rates, nearest = judgement.achievable_rates, []
     gaps: dict[str, float | None] = {}
     for target in design.fpr_targets:
@@ -289,7 +358,7 @@ def _floor(judgement: Judgement) -> tuple[FloorRecord | None, float | None, bool
         above = min(int(np.searchsorted(rates, target)), len(rates) - 1)
         gap = float(np.abs(rates[max(above - 1, 0) : above + 1] - target).min())
         gaps[repr(float(target))] = gap
-        nearest.append(rates[np.searchsorted(rates, target - gap - _SLACK)])
+        nearest.append(float(rates[np.searchsorted(rates, target - gap - _SLACK)]))
     tied = int(negatives.windows_at_or_above[0])
     certificate = FloorRecord(
         f_min_pos=float(rates[rates > 0][0]),
@@ -298,9 +367,5 @@ def _floor(judgement: Judgement) -> tuple[FloorRecord | None, float | None, bool
         tied_windows=tied,
         zero_reached=bool(rates[0] == 0),
     )
-    fpr_min = float(min(nearest))
-    floor = fpr_min > design.fpr_floor_max + _SLACK
-    if judgement.strict:
-        floor &= certificate.tied
-        floor |= certificate.forbids(min(design.fpr_targets) + design.fpr_eps)
-    return certificate, fpr_min, floor
+    floor = certificate.forbids(min(design.fpr_targets) + design.fpr_eps)
+    return certificate.model_copy(update={"floor": floor}), nearest

@@ -20,9 +20,10 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
 from gmb_hf._version import __version__
+from gmb_hf.benchmark.operationality import LayerBRecord
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.verdict import AGAINST_ALARM, IndicatorRecord, against_alarm
-from gmb_hf.design.design import Design
+from gmb_hf.design.design import SPECIFIED_TABLES, UNDECLARED, Design
 from gmb_hf.design.lock import Lock
 from gmb_hf.documents import (
     Count,
@@ -233,12 +234,7 @@ def _removed(content: Any, location: Location) -> bool:
 
 _HEADING = "GMB results, schema v0.4; keys that begin with x_ are extensions of gmb-hf"
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow", "torch", "transformers")
-
-TABLES = {
-    "gate_summary_path": "tables/gate_summary.csv",
-    "utility_at_fpr_path": "tables/utility_at_fpr.csv",
-    "robustness_path": "tables/robustness.csv",
-}
+TABLES = {f"{name}_path": f"tables/{name}.csv" for name in SPECIFIED_TABLES}
 
 
 class Results(OpenSection):
@@ -394,7 +390,8 @@ class Results(OpenSection):
         if design is not None:
             kind, task = design.event_type, design.task
             # The task's name without what qualifies it.
-            stem = (task or "runs").partition(",")[0].replace(" ", "_")
+            named = None if task == UNDECLARED else task
+            stem = (named or "runs").partition(",")[0].replace(" ", "_")
         event = EventRecord.of_log(kind, log, event_steps, excluded or {})
         first = indicators[0].layer_C.at_fpr[:1] if indicators else ()
         summary: dict[str, Any] = {
@@ -497,8 +494,10 @@ def disagreements(results: Results) -> Iterator[str]:
         yield (
             f"summary.n_events is {summary.n_events}, but event.t_event_by_seed has {known} events"
         )
+    design = results.design
     for place, item in enumerate(results.indicators):
-        of_it = (*_of_indicator(item), *_of_eligible(item, results.design))
+        of_gate = _of_gate(item.layer_B, design) if design else ()
+        of_it = (*_of_indicator(item), *of_gate, *_of_eligible(item, design))
         yield from (f"indicators[{place}].{fault}" for fault in of_it)
 
 
@@ -524,10 +523,31 @@ def _of_indicator(item: IndicatorRecord) -> Iterator[str]:
     if gate.ok_targets is not None and gate.ok_targets > len(gate.targets):
         yield f"layer_B.ok_targets is {gate.ok_targets}, of {len(gate.targets)} targets"
     # A failed layer B is invalid for alarm, whatever the ranking (spec 4.2).
-    if item.label == SUPPORTED and gate.controllability_pass is False:
-        yield f"label is {item.label}, but layer_B.controllability_pass is false"
-    if item.label == SUPPORTED and gate.fpr_floor_detected:
-        yield f"label is {item.label}, but layer_B.fpr_floor_detected is true"
+    decided, floor = gate.x_decided_by or "controllability_pass", "fpr_floor_detected"
+    if gate.by_budget:
+        floor = "x_floor_certificate.floor"
+    if item.label == SUPPORTED and gate.controlled is False:
+        yield f"label is {item.label}, but layer_B.{decided} is false"
+    if item.label == SUPPORTED and gate.floor:
+        yield f"label is {item.label}, but layer_B.{floor} is true"
+
+
+def _of_gate(gate: LayerBRecord, design: Design) -> Iterator[str]:
+    """What layer B says that its rates, by the design, do not."""
+    known = [(at.target, at.achieved) for at in gate.achieved if at.achieved is not None]
+    near = sum(abs(rate - target) <= design.fpr_eps + _SLACK for target, rate in known)
+    least, within = design.min_targets_ok, gate.n_within
+    strict = design.protocol == "strict"
+    given = {
+        "ok_targets": near,
+        "controllability_pass": near >= least,
+        "fpr_floor_detected": (gate.fpr_min or 0.0) > design.fpr_floor_max + _SLACK,
+        "x_budget_pass": gate.x_budget_pass if within is None else within >= least,
+        "x_decided_by": "x_budget_pass" if strict else "controllability_pass",
+    }
+    for field, value in given.items():
+        if (stated := getattr(gate, field)) not in (None, value):
+            yield f"layer_B.{field} is {stated}, by its rates and x_prereg it is {value}"
 
 
 def _of_eligible(item: IndicatorRecord, design: Design | None) -> Iterator[str]:

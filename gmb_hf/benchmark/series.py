@@ -366,7 +366,8 @@ def discrimination(judgement: Judgement, per_run: bool) -> Flat:
 def operationality(judgement: Judgement, per_run: bool) -> Flat:
     """Layer B: `fpr@f` and `threshold@f` of each target, and the gate.
 
-    `ok_targets`, `controllability_pass`, `fpr_min`, `fpr_floor_detected`, `layer_b_pass`. Per run:
+    `ok_targets`, `controllability_pass`, `fpr_min`, `fpr_floor_detected` by the specification's
+    rule; `x_budget_pass`, `x_floor` by that of `strict`; `layer_b_pass` by the protocol's. Per run:
     `fpr_per_run@f` (NaN for a run without negatives), `threshold_per_run@f`.
     """
     measured = layer_b(judgement, intervals=False)
@@ -374,8 +375,10 @@ def operationality(judgement: Judgement, per_run: bool) -> Flat:
     for result in measured.achieved:
         flat[_at("fpr", result.target)] = result.achieved
         flat[_at("threshold", result.target)] = result.x_threshold
-    for name in ("ok_targets", "controllability_pass", "fpr_min", "fpr_floor_detected"):
-        flat[name] = getattr(measured, name)
+    names = ("ok_targets", "controllability_pass", "fpr_min", "fpr_floor_detected", "x_budget_pass")
+    flat |= {name: getattr(measured, name) for name in names}
+    certificate = measured.x_floor_certificate
+    flat["x_floor"] = None if certificate is None else certificate.floor
     flat["layer_b_pass"] = measured.x_passed
     if per_run:
         for target, thresholds in judgement.calibrated.thresholds.items():

@@ -75,7 +75,8 @@ class StratumRecord(OpenSection):
     passed: bool  # everything that a supported score must pass, with events enough
     reasons: Many[str] = ()
     sentence: str = ""
-    ok_targets: Count | None = None
+    ok_targets: Count | None = None  # |achieved - target| <= fpr_eps
+    targets_met: Count | None = None  # by what decides, see `LayerBRecord.x_decided_by`
     achieved: Annotated[Number, _NO_STRATUM_NEGATIVE] = None
     interval: Annotated[IntervalRecord | None, _NO_STRATUM_NEGATIVE] = None
     coverage: Annotated[Number, _NO_STRATUM_EVENT] = None
@@ -367,7 +368,7 @@ class Measured:
 
         faults = case.faults()
         if not faults:
-            return verdict(SUPPORTED, (), f"{_MAY}: {case.supported()}.")
+            return verdict(SUPPORTED, (), f"{_MAY}: {case.supported()}. {design.scope}".rstrip())
         if not has_ranking_signal(self.layer_a):
             below = self.layer_a.auc is not None and self.layer_a.auc < 0.5
             worst = ("no_ranking_signal",)
@@ -421,7 +422,7 @@ def has_ranking_signal(layer_a: LayerARecord) -> bool:
 
 def uncontrolled(layer_b: LayerBRecord, least: int) -> str:
     """How many budgets hold, and how many must."""
-    return f"{layer_b.ok_targets} of {len(layer_b.targets)} false-alarm budgets hold, {least} must"
+    return f"{layer_b.n_met} of {len(layer_b.targets)} false-alarm budgets hold, {least} must"
 
 
 def unranked(layer_a: LayerARecord) -> str:
@@ -459,9 +460,9 @@ class Case:
         """The reason codes for which layers B and C do not pass; empty if they do."""
         gate, point = self.layer_b, self.primary
         found = {
-            "fpr_floor": gate.fpr_floor_detected,
-            "fpr_uncontrolled": not gate.controllability_pass,
-            "few_runs": not gate.controllability_pass and any(x.x_few_runs for x in gate.achieved),
+            "fpr_floor": gate.floor,
+            "fpr_uncontrolled": not gate.controlled,
+            "few_runs": not gate.controlled and any(x.x_few_runs for x in gate.achieved),
         }
         worth = point.coverage, point.lead_time_median, self.p_adjusted
         reasons = (reason for reason, holds in found.items() if holds)
@@ -472,7 +473,7 @@ class Case:
         point, gate = self.primary, self.layer_b
         return (
             f"at a budget of {point.fpr:.0%} false alarms it warned of {self._warned}{self._chance}"
-            f", in the median {point.lead_time_median:g} steps ahead, and {gate.ok_targets} of "
+            f", in the median {point.lead_time_median:g} steps ahead, and {gate.n_met} of "
             f"{len(gate.targets)} budgets held"
         )
 
@@ -555,7 +556,7 @@ def open_questions(case: Case) -> tuple[OpenQuestion, ...]:
         return (OpenQuestion("few_events", f"{counted} fewer than {least_events}", runs),)
     least = design.min_targets_ok
     surely_possible = layer_b.surely_met + layer_b.open_targets >= least
-    if not judgement.strict or layer_b.fpr_floor_detected or not surely_possible:
+    if not judgement.strict or layer_b.floor or not surely_possible:
         return ()
     result = layer_b.at(primary.fpr)
     interval, minimum = primary.x_coverage_interval, design.coverage_min
@@ -589,7 +590,8 @@ def _budget_questions(judgement: Judgement, layer_b: LayerBRecord) -> list[OpenQ
         if met >= least or possible < least:
             break
         runs = question.runs
-        met, possible = met + bool(result.x_met), possible - (not result.x_met)
+        within = bool(result.x_within_budget)
+        met, possible = met + within, possible - (not within)
     return [question._replace(runs=runs) for question in asked]
 
 
@@ -691,6 +693,7 @@ class MeasuredStratum:
             "n_runs": len(self.rows),
             "n_events": part.n_events,
             "ok_targets": gate.ok_targets if gate else 0,
+            "targets_met": gate.n_met if gate else 0,
             "p_value": self.p_value,
             "p_adjusted": p_adjusted,
         }

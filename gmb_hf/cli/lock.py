@@ -85,6 +85,7 @@ def lock(
     """Freeze the design and the thresholds found on explore runs; unsound designs are refused."""
     from gmb_hf.benchmark.locking import make_lock
     from gmb_hf.design.explain import explain as sentences
+    from gmb_hf.design.lint import declared
     from gmb_hf.design.lock import Lock
 
     def show_and_publish(path: Path, frozen: Lock) -> None:
@@ -120,6 +121,8 @@ def lock(
             "or pass --force and judge on new seeds"
         )
     prepared, aside = _prepare(context, given, prereg, preset)
+    with options.said_in_options():
+        declared(prepared.completed)
     with show.counting("locking", len(prepared.design.candidates) + 2) as done:
         made_now = make_lock(prepared.design, prepared, strict_lint=strict_lint, on_done=done)
     frozen, findings = made_now

@@ -47,6 +47,8 @@ _VERDICTS = (
     Column("label"),
     Column("AUC", _share, from_width=100),
     Column("FPR", number),
+    Column("kept", str, from_width=100),
+    Column("near", str, from_width=100),
     Column("cover", _share),
     Column("chance", _share),
     Column("p", p_value),
@@ -162,10 +164,12 @@ def verdicts(results: Results, report: Path) -> None:
     say(found.sentence, style="bold")
     table(Table(_VERDICTS, rows), above=True)
     reversed_too = any(item.x_sign == -1 for item in found.ranked)
+    decides = "kept" if results.x_protocol == "strict" else "near"
     say(
-        f"FPR: false alarms, budget {found.target:g}. cover: share of events warned of. chance: "
-        "the same by chance at equal cost. p: adjusted over scores. –: no finite threshold."
-        f"{' -score: reversed.' * reversed_too}",
+        f"FPR: false alarms, budget {found.target:g}. kept: budgets not exceeded. near: targets "
+        f"met within the tolerance, the specification's rule. {decides} decides. cover: share of "
+        "events warned of. chance: the same by chance at equal cost. p: adjusted over scores. "
+        "–: no finite threshold." + (" -score: reversed." if reversed_too else ""),
         style="dim",
     )
 
@@ -197,6 +201,8 @@ def _verdict(item: IndicatorRecord, target: float) -> Row:
         Text(item.label, style=_STYLES[item.label]),
         item.layer_A.auc,
         None if achieved is None or abstains else achieved.achieved,
+        item.layer_B.n_within,
+        item.layer_B.ok_targets,
         None if point is None or abstains else point.coverage,
         point.by_chance if point else None,
         shown_p(item, target),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,6 +125,15 @@ def _each_once(seeds: tuple[int, ...]) -> tuple[int, ...]:
 
 
 Seeds = Annotated[Many[int], AfterValidator(_each_once)]
+UNDECLARED = "undeclared"
+"""What is typed for a part of the boundary that shall stay open."""
+
+Part = Literal["task", "model", "optimizer", "schedule", "seeds_eval"]
+PARTS: tuple[Part, ...] = get_args(Part)
+"""Parts of the boundary that a lock declares; the explore runs it knows by name and content."""
+
+SPECIFIED_TABLES = ("gate_summary", "utility_at_fpr", "robustness")
+"""The tables of the specification (section 8)."""
 
 
 # What asks to be an alarm: one score, or several that are combined into one.
@@ -417,6 +426,8 @@ class Design(Document):
     """free search happens on these seeds only"""
     seeds_eval: Seeds = at("boundary.seeds_eval", ())
     """held out: looked at once, by evaluate"""
+    undeclared: Many[Part] = at("boundary.x_undeclared", (), flag=PARTS)
+    """what of task, model, optimizer, schedule and seeds_eval shall stay open; results repeat it"""
 
     event_type: Annotated[str, BeforeValidator(_registered)] = at(
         "event.type",
@@ -506,9 +517,7 @@ class Design(Document):
     max_label_flip_rate: Rate = at("decision_thresholds.robustness.max_label_flip_rate", 0.20)
     """share of the family that may get another label"""
 
-    required_tables: Many[str] = at(
-        "reporting.required_tables", ("gate_summary", "utility_at_fpr", "robustness")
-    )
+    required_tables: Many[str] = at("reporting.required_tables", SPECIFIED_TABLES)
     """spec section 8"""
     report_all_failures: Literal[True] = at("reporting.report_all_failures", True)
     """always true (spec 6.3)"""
@@ -545,6 +554,14 @@ class Design(Document):
     """how often held-out runs may be judged, runs added in between; splits alpha"""
     max_eval_seeds: Positive | None = at("x_max_eval_seeds", None, example=400)
     """most held-out runs over all looks"""
+
+    @field_validator("required_tables")
+    @classmethod
+    def _known_tables(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if name not in SPECIFIED_TABLES:
+                raise ValueError(str(unknown("table", name, SPECIFIED_TABLES)))
+        return names
 
     @model_validator(mode="before")
     @classmethod
@@ -628,6 +645,15 @@ class Design(Document):
         return cls.of({"horizon": horizon, "safe_gap": safe_gap, **fields})
 
     @classmethod
+    def parse(cls, data: Any, *, where: str) -> Self:
+        """Read a nested document, where seeds may be `undeclared` too; see `Section.parse`."""
+        boundary = data.get("boundary") if isinstance(data, dict) else None
+        if isinstance(boundary, dict) and boundary.get("seeds_eval") == UNDECLARED:
+            parts = [*(boundary.get("x_undeclared") or ()), "seeds_eval"]
+            data = {**data, "boundary": {**boundary, "seeds_eval": [], "x_undeclared": parts}}
+        return super().parse(data, where=where)
+
+    @classmethod
     def read(cls, path: str | Path) -> Self:
         """Read a preregistration; an `InputError` names the file and the path of what is wrong."""
         data = load_yaml(path)
@@ -670,6 +696,14 @@ class Design(Document):
     def template(cls) -> str:
         """The YAML text of a new preregistration, a comment beside each field."""
         return _HEAD + cls.commented()
+
+    @property
+    def scope(self) -> str:
+        """A sentence that names what of the boundary is undeclared, "" if nothing is."""
+        parts = [
+            part for part in PARTS if part in self.undeclared or getattr(self, part) == UNDECLARED
+        ]
+        return f"Holds for: {', '.join(f'{part} {UNDECLARED}' for part in parts)}." if parts else ""
 
     @property
     def alpha_per_look(self) -> float:

@@ -22,7 +22,7 @@ _ORIENTATION = {1: "as declared", -1: "reversed"}
 # The fields that `explain_design` speaks of; any other is told by its help text.
 _NAMES = """
 date_locked researcher commit_hash benchmark version
-task model optimizer schedule cadence seeds_explore seeds_eval
+task model optimizer schedule cadence seeds_explore seeds_eval undeclared
 event_type metric direction w_event jump_threshold earliest_rule event_t_min
 theta_floor require_new_max
 plateau_checkpoints plateau_threshold plateau_regression
@@ -79,6 +79,7 @@ def _design_sentences(design: Design, locked: bool) -> tuple[str, ...]:
         design.cadence and f"A checkpoint is taken every {design.cadence:,} steps.",
         design.seeds_explore and f"Free search is confined to {_seeds(design.seeds_explore)}.",
         design.seeds_eval and f"Held out, for evaluate alone, are {_seeds(design.seeds_eval)}.",
+        design.undeclared and f"Left open, undeclared: {', '.join(design.undeclared)}.",
         f"The event t* is the {EVENT_TYPES[design.event_type].tell(design)}.",
         design.event_t_min and f"No event is registered before step {design.event_t_min:,}.",
         jump and design.theta_floor is not None and f"The jump must reach {design.theta_floor:g}.",

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from gmb_hf.design.design import EVENT_STEP, EVENT_TYPES, Design
+from gmb_hf.design.design import EVENT_STEP, EVENT_TYPES, PARTS, UNDECLARED, Design
 from gmb_hf.design.power import draws_needed, effective_budget, runs_advised, runs_needed
 from gmb_hf.errors import InputError, first_of
 
@@ -57,6 +57,29 @@ def filled_in(design: Design, *, date: str, commit: str | None) -> Design:
     if is_placeholder(design.date_locked):
         changes["date_locked"] = date
     return design.model_copy(update=changes)
+
+
+def declared(design: Design) -> Design:
+    """The design with its boundary whole: what is open and may stay so says `undeclared`.
+
+    Raises:
+        InputError: another part of the boundary is open; all of them are named.
+    """
+    texts = {part: getattr(design, part) for part in PARTS if part != "seeds_eval"}
+    still = [part for part, text in texts.items() if is_placeholder(text)]
+    still += ["seeds_eval"] * (not design.seeds_eval)
+    places = [design.places()[part] for part in still if part not in design.undeclared]
+    if places:
+        raise InputError(
+            f"prereg: {', '.join(places)} {'are' if len(places) > 1 else 'is'} not declared, nor "
+            "do the logs say it: a verdict speaks about a declared system only. Type what it is, "
+            "or boundary.x_undeclared for all that shall stay open, which the results repeat",
+            code="undeclared_boundary",
+            field=places[0],
+        )
+    filled = {part: UNDECLARED for part in still if part in texts}
+    kept = tuple(part for part in still if part not in texts)
+    return design.model_copy(update={**filled, "undeclared": kept})
 
 
 # What the design linter finds, and what it is told of the runs.

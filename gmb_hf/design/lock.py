@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AllowInfNan, Field, FiniteFloat, model_validator
 
 from gmb_hf._version import __version__
-from gmb_hf.design.design import Design, Ensemble, ParamValue
+from gmb_hf.design.design import UNDECLARED, Design, Ensemble, ParamValue
 from gmb_hf.design.power import effective_budget
 from gmb_hf.documents import Many, Section, check_seal, load_yaml, seal, write_yaml
 from gmb_hf.errors import InputError, first_of, unknown
@@ -266,13 +266,13 @@ def differing(
 ) -> Iterator[tuple[str, Any, Any]]:
     """Each field of the boundary, what the design states and what a log says instead.
 
-    What either side leaves open (None, or no entry) is not compared.
+    What either side leaves open (None, `undeclared`, or no entry) is not compared.
     """
     boundary = design.section("boundary")
     for field, said in declared.items():
         stated = boundary[field]
         for found in said:
-            if stated is not None and found is not None and stated != found:
+            if stated not in (None, UNDECLARED, found) and found is not None:
                 yield field, stated, found
 
 

@@ -82,13 +82,14 @@ class Answer:
     """What came out: every indicator by group, then label, then coverage.
 
     `target` is the primary operating point, `n_runs` how many runs were judged, `locked` whether by
-    a lock.
+    a lock, `scope` a sentence on what of the boundary is undeclared, or "".
     """
 
     ranked: tuple[IndicatorRecord, ...]
     target: float
     n_runs: int
     locked: bool
+    scope: str = ""
 
     def group(self, name: str) -> tuple[IndicatorRecord, ...]:
         """The indicators of one group, ranked."""
@@ -136,7 +137,12 @@ class Answer:
 
     @property
     def sentence(self) -> str:
-        """The answer with its numbers, plain text."""
+        """The answer with its numbers, and the scope it holds for, plain text."""
+        said = self._said
+        return said if self.scope in said else f"{said} {self.scope}"
+
+    @property
+    def _said(self) -> str:
         subject, total = self.subject, self._total
         if len(subject) == 1 and subject[0].x_sentence:
             return f"{self.caveat}{subject[0].name}: {subject[0].x_sentence}"
@@ -179,7 +185,8 @@ def answer(results: Results) -> Answer:
         return groups.index(group_of(item)), LABELS.index(item.label), -coverage, item.name
 
     ranked = tuple(sorted(results.indicators, key=rank))
-    return Answer(ranked, target, results.summary.n_seeds, results.locked)
+    scope = results.design.scope if results.design else ""
+    return Answer(ranked, target, results.summary.n_seeds, results.locked, scope)
 
 
 def primary_target(results: Results) -> float:

@@ -65,7 +65,7 @@ def _curve(item: IndicatorRecord) -> NDArray[np.float64]:
 
 def _floor(item: IndicatorRecord) -> float | None:
     """The least rate that an alarm of one indicator can have, None where no floor was found."""
-    if not item.layer_B.fpr_floor_detected:
+    if not item.layer_B.floor:
         return None
     certificate = item.layer_B.x_floor_certificate
     return item.layer_B.fpr_min if certificate is None else certificate.least
@@ -147,7 +147,16 @@ def _highlight(axes: Axes, item: IndicatorRecord) -> None:
         look: Any = {"xycoords": ("axes fraction", "data"), "fontsize": 6.5, "weight": "bold"}
         text = f"floor {rate_text(round(floor, 3))}"
         note(axes, text, (0.03, level), (0, shift), va=where, color=VERMILION, **look)
-    axes.set_title(shorten(item.name, 22), fontsize=6.5, pad=3)
+    axes.set_title(f"{shorten(item.name, 22)}{_both_rules(item)}", fontsize=6.5, pad=3)
+
+
+def _both_rules(item: IndicatorRecord) -> str:
+    """How many targets each rule of layer B finds met, a second line of the panel's title."""
+    gate = item.layer_B
+    if gate.n_within is None or gate.ok_targets is None:
+        return ""
+    kept, near = (" *" * decides for decides in (gate.by_budget, not gate.by_budget))
+    return f"\n{gate.n_within} within budget{kept}, {gate.ok_targets} near{near}"
 
 
 def _fpr_keys(items: Sequence[IndicatorRecord], cap: bool) -> list[Artist]:

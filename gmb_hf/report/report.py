@@ -37,7 +37,13 @@ from gmb_hf.report.answer import GROUPS, RUNS, Answer, answer, group_of
 from gmb_hf.report.curves import grokking_curves, scores_around_event
 from gmb_hf.report.figures import fpr_control, label_summary, lead_time_distribution
 from gmb_hf.report.style import save_figure
-from gmb_hf.report.tables import budget_table, strata_table, verdict_table, write_tables
+from gmb_hf.report.tables import (
+    budget_table,
+    rules_table,
+    strata_table,
+    verdict_table,
+    write_tables,
+)
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tables import follow
 
@@ -126,6 +132,8 @@ def render_report(
         events=_events(results),
         calibration=thresholds,
         budgets=budget_table(results),
+        design=design,
+        rules=rules_table(results.indicators).md(),
         groups=[
             (heading, verdict_table(found.group(name), found.target).md())
             for name, heading in GROUPS.items()

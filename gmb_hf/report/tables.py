@@ -45,6 +45,11 @@ def gate_summary(results: Results) -> Table:
                 ("fpr_high", "x_interval.high"),
             )
         ),
+        Column("fpr_min", number, take="layer_B.fpr_min"),
+        Column("within_budget", "{:,}".format, take="layer_B.n_within"),
+        Column("budget_pass", yes_no, "c", take="layer_B.x_budget_pass"),
+        Column("certified_floor", yes_no, "c", take="layer_B.x_floor_certificate.floor"),
+        Column("decided_by", take=lambda item: item.layer_B.x_decided_by or ""),
         Column("alarm_eligible", yes_no, "c", take="x_alarm_eligible"),
         Column("f_min_pos", number, take="layer_B.x_floor_certificate.f_min_pos"),
         Column("p_adjusted", p_value, take="x_p_adjusted"),
@@ -204,6 +209,21 @@ def verdict_table(items: Sequence[IndicatorRecord], target: float) -> Table:
             "median lead, steps", steps, take=lambda item: follow(point(item), "lead_time_median")
         ),
         Column("p", p_value, take=lambda item: shown_p(item, target)),
+    )
+    return Table.of(items, columns)
+
+
+def rules_table(items: Sequence[IndicatorRecord]) -> Table:
+    """Both rules of layer B side by side: the specification's, and that of `strict`."""
+    columns = (
+        Column("score", take=shown_name),
+        Column("targets met", "{:,}".format, take="layer_B.ok_targets"),
+        Column("controllability_pass", yes_no, "c", take="layer_B.controllability_pass"),
+        Column("fpr_min", number, take="layer_B.fpr_min"),
+        Column("fpr_floor_detected", yes_no, "c", take="layer_B.fpr_floor_detected"),
+        Column("within budget", "{:,}".format, take="layer_B.n_within"),
+        Column("x_budget_pass", yes_no, "c", take="layer_B.x_budget_pass"),
+        Column("certified floor", yes_no, "c", take="layer_B.x_floor_certificate.floor"),
     )
     return Table.of(items, columns)
 

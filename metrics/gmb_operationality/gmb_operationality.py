@@ -21,9 +21,11 @@ Returns:
     threshold@f: that threshold; an alarm is a score at or above it. Infinite: nothing alarms.
     ok_targets: number of targets that are met, |fpr@f - f| <= fpr_eps.
     controllability_pass: whether those are min_targets_ok at least.
-    fpr_min: least rate over the targets that a finite threshold with an alarm gives.
+    fpr_min: least rate over the targets whose threshold is finite and alarms; if none, of the
+        finite thresholds nearest to them.
     fpr_floor_detected: whether that exceeds fpr_floor_max.
-    layer_b_pass: controllable, and no floor.
+    x_budget_pass, x_floor: the rule of strict; targets are caps, and a floor is one by ties.
+    layer_b_pass: controllable, and no floor, by the rule of the protocol.
     fpr_per_run@f, threshold_per_run@f: with return_per_run.
 
 Examples:

@@ -236,6 +236,7 @@ class TestMeasure:
         achieved = [(row.target, row.achieved) for row in found.layer_B.achieved]
         assert achieved == [(0.25,) * 2, (0.75,) * 2]
         assert found.layer_B.controllability_pass is None
+        assert (found.layer_B.fpr_min, found.layer_B.x_budget_pass) == (0.25, None)
 
 
 def ramps(n_runs: int) -> list[list[float]]:

@@ -15,6 +15,8 @@ from synthetic import synthetic_runlog
 from gmb_hf import Design, InputError, Lock, RunLog
 from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock, evaluate_runs
 from gmb_hf.benchmark.locking import Explored, explore, make_lock, write_explored
+from gmb_hf.report.answer import answer
+from gmb_hf.report.report import render_report
 
 NAMES = ("embedding_norm_drop", "embedding_gini", "embedding_rank", "clock", "constant")
 
@@ -36,6 +38,56 @@ def by_runs(design: Design, explore_log: RunLog, held_out_log: RunLog) -> Evalua
 
 def described(log: RunLog, **metadata: str) -> RunLog:
     return RunLog.from_table(log.table, metadata=metadata)
+
+
+class TestBoundary:
+    """What a verdict speaks about is declared, by the design or the logs, or said to be open."""
+
+    def test_a_lock_without_it_is_refused(self, design: Design, explore_log: RunLog):
+        bare = design.replace(undeclared=[], task="modular addition", optimizer="<optimizer>")
+        with pytest.raises(InputError) as refused:
+            make_lock(bare, explore_log)
+        assert refused.value.code == "undeclared_boundary"
+        assert str(refused.value) == (
+            "prereg: boundary.model, boundary.optimizer, boundary.schedule, boundary.seeds_eval "
+            "are not declared, nor do the logs say it: a verdict speaks about a declared system "
+            "only. Type what it is, or boundary.x_undeclared for all that shall stay open, which "
+            "the results repeat"
+        )
+        with pytest.raises(
+            InputError, match=r"^prereg: boundary\.seeds_eval is not declared, nor do"
+        ):
+            make_lock(
+                design.replace(undeclared=["task", "model", "optimizer", "schedule"]), explore_log
+            )
+
+    def test_logs_fill_it_in_and_undeclared_is_repeated(
+        self, design: Design, explore_log: RunLog, held_out_log: RunLog
+    ):
+        system = {"task": "modular addition", "model": "one layer"}
+        lock = make_lock(design.replace(schedule="undeclared"), described(explore_log, **system))[0]
+        boundary = lock.design.section("boundary")
+        assert (boundary["task"], boundary["model"]) == tuple(system.values())
+        assert boundary["optimizer"] == boundary["schedule"] == "undeclared"
+        assert boundary["x_undeclared"] == ("seeds_eval",)
+        scope = "Holds for: optimizer undeclared, schedule undeclared, seeds_eval undeclared."
+        # Of what is undeclared, held-out logs may say what they like.
+        found = evaluate_lock(lock, described(held_out_log, optimizer="AdamW")).results
+        assert scope in found.summary.x_notes
+        assert answer(found).sentence.endswith(scope)
+        assert found.boundary.model == "one layer"
+        assert scope in render_report(found)
+        told = "optimizer undeclared; schedule undeclared, and about nothing else"
+        assert told in render_report(found)
+
+    def test_undeclared_may_be_typed_for_the_seeds(self):
+        lengths = {"horizon_steps": 100}, {"safe_gap_steps": 200}
+        labels = dict(zip(("positive_window", "negative_window"), lengths, strict=True))
+        plain = {"boundary": {"task": "undeclared", "seeds_eval": "undeclared"}, "labels": labels}
+        read = Design.parse(plain, where="prereg.yaml")
+        assert (read.seeds_eval, read.undeclared) == ((), ("seeds_eval",))
+        assert read.scope == "Holds for: task undeclared, seeds_eval undeclared."
+        assert Design.parse(read.plain(), where="again") == read
 
 
 class TestOneWayOrTheOther:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,13 @@ import pytest
 from score_builders import design, noise_scores, scores_of
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.operationality import bootstrap_rate, layer_b, pass_line, run_rates
+from gmb_hf.benchmark.operationality import (
+    LayerBRecord,
+    bootstrap_rate,
+    layer_b,
+    pass_line,
+    run_rates,
+)
 from gmb_hf.benchmark.verdict import judge
 from gmb_hf.stats import exact_binomial
 
@@ -35,7 +42,7 @@ def test_runs_are_the_units_in_strict_and_windows_in_the_letter() -> None:
     assert strict.achieved == pytest.approx((1 / 5 + 1 / 2) / 2)
     assert letter.achieved == strict.x_achieved_pooled == pytest.approx(2 / 7)
     assert strict.x_budget_used == pytest.approx(3.5)
-    assert not strict.x_met
+    assert strict.x_state == "missed"
     assert strict.x_answer == "THRESHOLD"
 
 
@@ -64,7 +71,7 @@ class TestMet:
     )
     def test_strict_takes_the_budget_as_a_cap(self, share: float, met: bool) -> None:
         judgement = locked(self.alarms(share), self.events, 1.0, safe_gap=40)
-        assert layer_b(judgement).at(0.05).x_met is met
+        assert layer_b(judgement).at(0.05).x_within_budget is met
 
     @pytest.mark.parametrize(
         ("share", "met"),
@@ -72,12 +79,12 @@ class TestMet:
     )
     def test_the_letter_takes_it_as_a_target(self, share: float, met: bool) -> None:
         judgement = locked(self.alarms(share), self.events, 1.0, protocol="v0.4")
-        assert layer_b(judgement).at(0.05).x_met is met
+        assert layer_b(judgement).at(0.05).x_state == ("met" if met else "missed")
 
     def test_never_alarming_is_no_way_to_pass(self) -> None:
         layer = layer_b(locked(self.alarms(0.0), self.events, math.inf))
         assert [result.x_answer for result in layer.achieved] == ["ABSTAIN"] * 3
-        assert layer.ok_targets == 0
+        assert (layer.ok_targets, layer.n_within) == (1, 0)  # |0 - .01| <= .01, to the letter
         assert not layer.x_passed
 
     def test_a_small_target_has_a_small_tolerance(self) -> None:
@@ -172,7 +179,7 @@ class TestStates:
         explore = scores_of(values[:10], [300.0] * 10, prefix="explore")
         layer = layer_b(Judgement(scores_of(values, [300.0] * 40), explore, design()))
         one, five, ten = layer.achieved
-        assert (one.x_answer, one.x_state, one.x_few_runs, one.x_met) == (
+        assert (one.x_answer, one.x_state, one.x_few_runs, one.x_within_budget) == (
             "ABSTAIN",
             "straddles",
             True,
@@ -186,6 +193,59 @@ class TestStates:
         values = np.random.default_rng(0).random((60, 34))
         layer = layer_b(locked(values, [300.0] * 60, 0.94, protocol="v0.4"))
         assert {result.x_state for result in layer.achieved} <= {"met", "missed"}
+
+
+class TestBothRules:
+    """The specification's rule and that of strict, on thresholds that achieve what is asked."""
+
+    @staticmethod
+    def gate(rates: dict[float, float], protocol: str) -> LayerBRecord:
+        """Layer B of 20 runs with ten distinct negatives each, at thresholds of these rates."""
+        values = np.arange(260.0).reshape(13, 20).T  # the negatives are 0 to 199
+        prereg = design(protocol=protocol, safe_gap=40, fpr_targets=[*rates], primary_fpr=0.05)
+        thresholds = {target: 200 * (1 - rate) for target, rate in rates.items()}
+        return layer_b(Judgement(scores_of(values, [130.0] * 20), None, prereg, thresholds))
+
+    @pytest.mark.parametrize("protocol", ["strict", "v0.4"])
+    def test_the_least_rate_is_that_of_thresholds_in_use(self, protocol: str) -> None:
+        gate = self.gate({0.01: 0.50, 0.05: 0.54, 0.1: 0.58}, protocol)
+        assert gate.fpr_min == 0.5
+        assert gate.fpr_floor_detected
+        assert (gate.ok_targets, gate.controllability_pass) == (0, False)
+        assert (gate.n_within, gate.x_budget_pass, gate.x_passed) == (0, False, False)
+        # No tie keeps it from alarming less often: for strict it is no floor.
+        assert gate.floor is (protocol == "v0.4")
+
+    @pytest.mark.parametrize("protocol", ["strict", "v0.4"])
+    @pytest.mark.parametrize(
+        ("rates", "near", "within"),
+        [
+            ({0.05: 0.02, 0.1: 0.05}, 0, 2),  # far below: near neither, within both
+            ({0.05: 0.06, 0.01: 0.02, 0.1: 0.11}, 3, 2),  # .02 is near .01, and over .015
+            ({0.05: 0.065, 0.01: 0.02, 0.02: 0.03}, 2, 1),
+        ],
+    )
+    def test_each_field_has_its_own_rule(
+        self, rates: dict[float, float], near: int, within: int, protocol: str
+    ) -> None:
+        gate = self.gate(rates, protocol)
+        assert (gate.ok_targets, gate.controllability_pass) == (near, near >= 2)
+        assert (gate.n_within, gate.x_budget_pass) == (within, within >= 2)
+        decided = "x_budget_pass" if protocol == "strict" else "controllability_pass"
+        assert gate.x_decided_by == decided
+        assert gate.controlled is gate.x_passed is getattr(gate, decided)
+
+    @pytest.mark.parametrize(
+        ("protocol", "label"), [("strict", "SUPPORTED_FOR_ALARM"), ("v0.4", "RANK_ONLY")]
+    )
+    def test_the_label_follows_the_rule_of_the_protocol(self, protocol: str, label: str) -> None:
+        prereg = {"fpr_targets": [0.05, 0.1], "lead_time_median_min": 10.0}
+        prereg |= {"protocol": protocol, "smoothing_sweep": [1]}
+        judgement = TestReached.judgement(0, **prereg)
+        found = judge(replace(judgement, thresholds={0.05: 1.0, 0.1: 1.0}))
+        assert (found.layer_B.ok_targets, found.layer_B.n_within) == (0, 2)
+        assert found.label == label
+        assert ("fpr_uncontrolled" in found.x_reasons) is (protocol == "v0.4")
 
 
 class TestFloor:
@@ -214,7 +274,7 @@ class TestFloor:
             Judgement(scores_of(self.values, self.events), None, design(protocol="v0.4"))
         )
         assert [result.x_threshold for result in layer.achieved] == [math.inf] * 3
-        assert layer.at(0.01).x_met  # |0 - .01| <= .01: the hole that strict closes
+        assert layer.at(0.01).x_state == "met"  # |0 - .01| <= .01: the hole that strict closes
 
     def test_strict_abstains_beyond_doubt(self) -> None:
         layer = layer_b(Judgement(scores_of(self.values, self.events), None, design()))
@@ -228,7 +288,7 @@ class TestFloor:
             layer = layer_b(
                 Judgement(scores_of(values, self.events), None, design(protocol=protocol))
             )
-            assert layer.fpr_floor_detected is floor
+            assert layer.floor is floor
 
     def test_a_single_window_at_the_top_is_no_floor(self) -> None:
         values = np.random.default_rng(0).random((40, 30))
@@ -247,7 +307,7 @@ class TestFloor:
             layer = layer_b(locked(values, [40.0] * 3, 4.0, protocol=protocol))
             assert layer.x_n_windows == 3
             assert layer.fpr_min == pytest.approx(1 / 3)
-            assert layer.fpr_floor_detected is floor
+            assert layer.floor is floor
 
     def test_a_continuous_score_has_none(self) -> None:
         values = np.random.default_rng(0).random((40, 30))

@@ -55,6 +55,7 @@ def design(**overrides: Any) -> Design:
         "coverage_min": 0.8,
         "smoothing_sweep": [1, 3],
         "strata": STRATA,
+        "undeclared": ["task", "model", "optimizer", "schedule", "seeds_eval"],
         "candidates": [{"name": "score", "family": "external", "x_sees_test_labels": False}],
     }
     return Design.minimal(**{**settings, **overrides})

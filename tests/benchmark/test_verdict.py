@@ -75,14 +75,14 @@ def targets_of(case: Case, *states: str) -> dict[str, Any]:
         result.model_copy(
             update={
                 "x_state": state,
-                "x_met": state != "missed",
+                "x_within_budget": state != "missed",
                 "x_interval": interval(0.0, 2 * result.target),
             }
         )
         for result, state in zip(case[1].layer_B.achieved, states, strict=True)
     )
-    ok = sum(bool(result.x_met) for result in achieved)
-    return {"layer_b": {"achieved": achieved, "ok_targets": ok, "controllability_pass": ok >= 2}}
+    kept = sum(bool(result.x_within_budget) for result in achieved)
+    return {"layer_b": {"achieved": achieved, "x_budget_pass": kept >= 2}}
 
 
 class TestOrder:
@@ -182,7 +182,10 @@ class TestStraddling:
 
     def test_a_floor_needs_no_more_runs(self, supported: Case) -> None:
         changes = targets_of(supported, "missed", "straddles", "straddles")
-        changes["layer_b"] |= {"fpr_floor_detected": True}
+        certificate = supported[1].layer_B.x_floor_certificate
+        assert certificate is not None
+        floor = certificate.model_copy(update={"floor": True})
+        changes["layer_b"] |= {"x_floor_certificate": floor}
         changes["primary"] = {"coverage": 0.3, "x_coverage_interval": interval(0.2, 0.4)}
         verdict = concluded(supported, **changes)
         assert verdict.label == "RANK_ONLY"
@@ -225,7 +228,7 @@ class TestStraddling:
         # One more target suffices, and .01 is the nearer: its reach .01 must shrink to .005.
         assert verdict.x_runs_to_settle == pytest.approx(4 * (2.8016 / 1.96) ** 2 * 256, abs=1)
         missed = one.model_copy(
-            update={"x_met": False, "achieved": 0.02, "x_interval": interval(0.01, 0.03)}
+            update={"x_within_budget": False, "achieved": 0.02, "x_interval": interval(0.01, 0.03)}
         )
         changes["layer_b"]["achieved"] = (missed, five, ten)
         # If .01 turns out missed, .05 decides: its reach .03 must shrink to .01.

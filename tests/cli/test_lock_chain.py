@@ -208,3 +208,36 @@ class TestEvaluate:
     def test_what_is_no_lock(self):
         message = refused("evaluate", "--lock=prereg.yaml", "--runs=heldout.csv")
         assert message.startswith("error: prereg.yaml: is no lock")
+
+
+class TestBoundary:
+    """Logs that do not say what system they are of: their owner does, or says `undeclared`."""
+
+    def test_a_lock_names_every_missing_part(self, chain: Path):
+        told = Design.read(chain / "prereg.yaml").replace(undeclared=[])
+        told.write("prereg.yaml")
+        options = ("--prereg=prereg.yaml", "--runs", chain / "explore.csv", "--out=new.yaml")
+        assert refused("lock", *options) == (
+            "error: --task, --model, --optimizer, --schedule are not declared, nor do the logs say "
+            "it: a verdict speaks about a declared system only. Type what it is, or --undeclared "
+            "for all that shall stay open, which the results repeat"
+        )
+        assert not Path("new.yaml").exists()
+        assert gmb("lock", *options, "--task=addition", "--undeclared").code == 0
+        boundary = Lock.read("new.yaml").design.section("boundary")
+        assert (boundary["task"], boundary["model"]) == ("addition", "undeclared")
+        done = gmb("evaluate", "--runs", chain / "heldout.csv", "--lock=new.yaml", "--out=found")
+        scope = "Holds for: model undeclared, optimizer undeclared, schedule undeclared."
+        assert scope in " ".join(done.out.split())
+        assert scope in Path("found/report.md").read_text(encoding="utf-8")
+        assert scope in Results.read("found/results.yaml").summary.x_notes
+        for name in told.required_tables:
+            assert Path(f"found/tables/{name}.csv").is_file()
+
+    def test_an_unknown_table_is_refused(self, chain: Path):
+        prereg = (chain / "prereg.yaml").read_text(encoding="utf-8")
+        Path("bad.yaml").write_text(prereg.replace("utility_at_fpr", "utilty_at_fpr"), "utf-8")
+        assert refused("lock", "--prereg=bad.yaml", "--runs=explore.csv", "--out=new.yaml") == (
+            "error: bad.yaml: reporting.required_tables: table 'utilty_at_fpr' is unknown; known: "
+            "gate_summary, robustness, utility_at_fpr. Did you mean 'utility_at_fpr'?"
+        )

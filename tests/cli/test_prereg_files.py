@@ -85,9 +85,14 @@ class TestTemplate:
         start, end = text.index("candidates:"), text.index("decision_thresholds:")
         one = "candidates:\n  - {name: embedding_gini, family: external}\n"
         Path("theirs.yaml").write_text(text[:start] + one + text[end:])
-        message = refused(
-            "lock", "--prereg=theirs.yaml", "--runs", chain / "explore.csv", "--out=lock.yaml"
+        options = (
+            "--undeclared",
+            "--prereg=theirs.yaml",
+            "--runs",
+            chain / "explore.csv",
+            "--out=lock.yaml",
         )
+        message = refused("lock", *options)
         assert "design refused" in message
         assert "[horizon_reaches_gap]" in message
 

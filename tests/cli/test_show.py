@@ -103,13 +103,25 @@ class TestVerdicts:
 
     def test_everything_shows_at_140_columns(self, printed):
         lines = printed(140, results(indicator(LONGEST, "ESTIMATOR_UNSTABLE")))
-        heads = ["score", "label", "AUC", "FPR", "cover", "chance", "p", "lead", "reasons"]
+        heads = [
+            "score",
+            "label",
+            "AUC",
+            "FPR",
+            "kept",
+            "near",
+            "cover",
+            "chance",
+            "p",
+            "lead",
+            "reasons",
+        ]
         assert row_of(lines, "score").split() == heads
         at = lines.index(row_of(lines, LONGEST))
         cells = lines[at].split()
-        assert cells[2:8] == ["0.91", "0.034", "0.88", "0.68", "0.012", "12,250"]
+        assert cells[2:10] == ["0.91", "0.034", "–", "1", "0.88", "0.68", "0.012", "12,250"]
         where = lines[at].index(REASONS[0])
-        told = " ".join(line[where:] for line in lines[at : at + 2])
+        told = " ".join(line[where:] for line in lines[at : at + 3])
         assert told.split(", ") == REASONS
 
     def test_groups_have_headings_of_their_own_and_columns_line_up(self, printed):

@@ -66,6 +66,9 @@ class Oracle:
         return abs(rate - Fraction(str(target))) <= Fraction(str(eps))
 
     def fpr_min(self, targets: list[float]) -> float:
+        in_use = [tau for tau in map(self.threshold, targets) if tau < math.inf]
+        if in_use:  # each is a quiet window's score, so that it alarms
+            return float(min(map(self.rate, in_use)))
         rates = [self.rate(tau) for tau in set(self.quiet)]
         if max(self.risky, default=-math.inf) > max(self.quiet):
             rates.append(Fraction(0))  # of a threshold above every negative

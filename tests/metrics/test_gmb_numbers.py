@@ -106,6 +106,8 @@ def test_a_case_by_hand() -> None:
         "controllability_pass": True,
         "fpr_min": 0.1,
         "fpr_floor_detected": False,
+        "x_budget_pass": True,
+        "x_floor": False,
         "layer_b_pass": True,
     }
     assert utility(predictions, references, **BY_HAND) == {

@@ -87,7 +87,7 @@ def indicator(name: str, rng: np.random.Generator, n_events: int = 244) -> Indic
             "x_interval": None if abstains else interval,
             "x_budget_used": rate / target,
             "x_effective_budget": max(0.0, target - (1 - target) / 100),
-            "x_met": not missed and not abstains, "x_state": state,
+            "x_within_budget": not missed and not abstains, "x_state": state,
         })  # fmt: skip
         coverage = 0.0 if abstains else min(1.0, strength * (0.55 + 4 * target))
         shift, risk = 0.75 * min(coverage, 0.6) + 0.05, 0.9 * min(coverage, 0.5) + 0.08
@@ -135,11 +135,14 @@ def indicator(name: str, rng: np.random.Generator, n_events: int = 244) -> Indic
         "name": name, "family": family,
         "layer_A": {"auc": 0.4 + strength / 2, "ap": 0.1 + strength / 3, "x_n_runs": 240},
         "layer_B": {
-            "targets": list(TARGETS), "achieved": achieved, "ok_targets": met,
-            "fpr_min": floor if floor else 0.002, "controllability_pass": met >= 2,
+            "targets": list(TARGETS), "achieved": achieved,
+            "ok_targets": sum(abs(one["achieved"] - one["target"]) <= 0.01 for one in achieved),
+            "fpr_min": floor if floor else 0.002, "controllability_pass": False,
             "fpr_floor_detected": floor is not None, "x_passed": met >= 2 and floor is None,
+            "x_budget_pass": met >= 2, "x_decided_by": "x_budget_pass",
             "x_floor_certificate": {"f_min_pos": floor or 0.001, "gaps": {"0.05": 0.001},
-                                    "tied_value": 1.0 if floor else None},
+                                    "tied_value": 1.0 if floor else None,
+                                    "floor": floor is not None},
         },
         "layer_C": {"at_fpr": points},
         "layer_D": {"family_size": 60, "pass_rate": 0.9, "label_flip_rate": 0.05,
