@@ -157,7 +157,7 @@ class TestWarned:
         assert lock.thresholds("both")[0.05] == math.inf
         assert math.isfinite(lock.thresholds("both")[0.1])
         judged = evaluate_lock(lock, runs(40, 200)).results.indicator("both")
-        assert "few_runs" in judged.x_reasons or judged.layer_B.ok_targets == 1
+        assert "few_runs" in judged.x_reasons or judged.layer_B.n_within == 1
 
     def test_of_a_penalty_at_the_edge_of_the_grid(self, explored: RunLog):
         _, findings = make_lock(design_with(ensemble(penalties=[1, 10])), explored)
