@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -213,20 +213,12 @@ def layer_b(judgement: Judgement, *, intervals: bool = True) -> LayerBRecord:
 
     Without `intervals` there are none, and the states follow the points.
     """
-    design, negatives, gate = judgement.design, judgement.negatives, _gate(judgement)
+    negatives = judgement.negatives
+    points, gate = _gate(judgement)
     return LayerBRecord(
-        targets=design.fpr_targets,
-        achieved=tuple(
-            _target(judgement, target, point, intervals) for target, point in gate.points.items()
-        ),
-        ok_targets=gate.ok_targets,
-        fpr_min=gate.fpr_min,
-        controllability_pass=gate.ok_targets >= design.min_targets_ok,
-        fpr_floor_detected=gate.floor,
-        x_budget_pass=gate.n_within >= design.min_targets_ok,
-        x_decided_by="x_budget_pass" if judgement.strict else "controllability_pass",
-        x_passed=gate.passed(judgement),
-        x_floor_certificate=gate.certificate,
+        targets=judgement.design.fpr_targets,
+        achieved=tuple(_target(judgement, f, point, intervals) for f, point in points.items()),
+        **gate,
         x_calibration=judgement.calibrated.method,
         x_n_runs=negatives.n_runs,
         x_n_windows=negatives.n_windows,
@@ -236,7 +228,7 @@ def layer_b(judgement: Judgement, *, intervals: bool = True) -> LayerBRecord:
 
 def passes(judgement: Judgement) -> bool:
     """`x_passed` of layer B, by the points, without the record: layer D asks for it often."""
-    return _gate(judgement).passed(judgement)
+    return bool(_gate(judgement)[1]["x_passed"])
 
 
 def pass_line(target: float, eps: float) -> float:
@@ -257,47 +249,33 @@ class _Point(NamedTuple):
     close: bool  # |achieved - target| <= eps
 
 
-class _Gate(NamedTuple):
-    """Both rules of layer B by the points: the specification's, and that of `strict`."""
-
-    points: dict[float, _Point]
-    certificate: FloorRecord | None
-    fpr_min: float | None
-    floor: bool  # the specification's
-
-    @property
-    def ok_targets(self) -> int:
-        return sum(point.close for point in self.points.values())
-
-    @property
-    def n_within(self) -> int:
-        return sum(point.within for point in self.points.values())
-
-    def passed(self, judgement: Judgement) -> bool:
-        """Whether enough targets are met and there is no floor, by the protocol's own rule."""
-        met, floor = self.ok_targets, self.floor
-        if judgement.strict:
-            met, floor = self.n_within, bool(self.certificate and self.certificate.floor)
-        return not floor and met >= judgement.design.min_targets_ok
-
-
-def _gate(judgement: Judgement) -> _Gate:
-    design = judgement.design
+def _gate(judgement: Judgement) -> tuple[dict[float, _Point], dict[str, Any]]:
+    """Each target's point, and what both rules of layer B make of them, by field."""
+    design, positive = judgement.design, judgement.windows.positive
     certificate, nearest = _certify(judgement)
     points = {target: _point(judgement, target, certificate) for target in design.fpr_targets}
     in_use = [
         point.achieved
         for target, point in points.items()
-        if point.achieved is not None and point.finite and _alarms_at(judgement, target, point)
+        if point.finite and point.achieved is not None
+        if point.achieved or (judgement.alarms(target) & positive).any()
     ]
     fpr_min = min(in_use or nearest, default=None)
+    near = sum(point.close for point in points.values())
+    controlled = near >= design.min_targets_ok
+    kept = sum(point.within for point in points.values()) >= design.min_targets_ok
     floor = fpr_min is not None and fpr_min > design.fpr_floor_max + _SLACK
-    return _Gate(points, certificate, fpr_min, floor)
-
-
-def _alarms_at(judgement: Judgement, target: float, point: _Point) -> bool:
-    alarms = judgement.alarms(target)
-    return bool(point.false.any() or (alarms & judgement.windows.positive).any())
+    tied = certificate is not None and bool(certificate.floor)
+    return points, {
+        "ok_targets": near,
+        "fpr_min": fpr_min,
+        "controllability_pass": controlled,
+        "fpr_floor_detected": floor,
+        "x_budget_pass": kept,
+        "x_decided_by": "x_budget_pass" if judgement.strict else "controllability_pass",
+        "x_passed": kept and not tied if judgement.strict else controlled and not floor,
+        "x_floor_certificate": certificate,
+    }
 
 
 def _point(judgement: Judgement, target: float, certificate: FloorRecord | None) -> _Point:
