@@ -65,9 +65,10 @@ def declared(design: Design) -> Design:
     Raises:
         InputError: another part of the boundary is open; all of them are named.
     """
-    texts = {part: getattr(design, part) for part in PARTS if part != "seeds_eval"}
-    still = [part for part, text in texts.items() if is_placeholder(text)]
-    still += ["seeds_eval"] * (not design.seeds_eval)
+    texts = [part for part in PARTS if part != "seeds_eval"]
+    still = [part for part in texts if is_placeholder(getattr(design, part))]
+    if not design.seeds_eval:
+        still.append("seeds_eval")
     places = [design.places()[part] for part in still if part not in design.undeclared]
     if places:
         raise InputError(
