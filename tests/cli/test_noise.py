@@ -66,7 +66,7 @@ def test_by_a_lock(protocol):
     typed = ("--prereg=prereg.yaml", "--runs=explore.csv")
     explored = gmb("explore", *typed)
     assert "nothing here is a claim" in " ".join(explored.out.split()), explored
-    locked = gmb("lock", *typed, "--out=lock.yaml")
+    locked = gmb("lock", *typed, "--undeclared", "--out=lock.yaml")
     assert locked.code == 0, locked
     done = gmb("evaluate", *ASKED[1:], "--lock=lock.yaml", "--require-supported")
     assert done.code == 1, done
