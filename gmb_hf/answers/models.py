@@ -102,8 +102,10 @@ class Model:
         tokenizer = self.given_tokenizer
         if tokenizer is None:
             if not (self.source.folder / "tokenizer_config.json").is_file():
-                hint = "save it beside the model (tokenizer.save_pretrained), or name one by"
-                raise InputError(f"{self.place}: holds no tokenizer; {hint} --tokenizer")
+                save = "save it beside the model (tokenizer.save_pretrained)"
+                raise InputError(
+                    f"{self.place}: holds no tokenizer; {save}, or name one by --tokenizer"
+                )
             what = "loaded with its tokenizer"
             tokenizer = read_pretrained(self.source, "AutoTokenizer", what=what)
         check_together(self.place, network.config, tokenizer)
@@ -231,9 +233,9 @@ def find_checkpoints(given: Sequence[str]) -> tuple[Saved, ...]:
                 raise InputError(f"{where}: step {saved.step} is too large; at most 2^53")
             other = found.setdefault((saved.run, saved.step), saved)
             if other.folder.resolve() != saved.folder.resolve():
-                both = f"{saved.folder} and {other.folder} are both run {saved.run!r} at step"
+                at = f"are both run {saved.run!r} at step {saved.step}"
                 hint = "name them apart: RUN:STEP=FOLDER"
-                raise InputError(f"--checkpoints: {both} {saved.step}; {hint}")
+                raise InputError(f"--checkpoints: {saved.folder} and {other.folder} {at}; {hint}")
     return tuple(sorted(found.values(), key=lambda saved: (natural_key(saved.run), saved.step)))
 
 

@@ -56,16 +56,12 @@ def diagnose(judgement: Judgement, *, coverage: float | None) -> DiagnosticsReco
     ties = tie_dominance(values)
     comments = []
     if ties > 0.5:
-        comments.append(
-            f"{ties:.0%} of the highest twentieth of negatives share one score; no threshold "
-            "can separate them"
-        )
+        what = "of the highest twentieth of negatives share one score; no threshold can separate"
+        comments.append(f"{ties:.0%} {what} them")
     if n_eff is None:
         comments.append("the score is constant over negatives, so n_eff does not exist")
-    elif n_eff < 0.1 * negatives.n_windows:
-        comments.append(
-            f"{negatives.n_windows} negative windows are worth {n_eff:.0f} independent ones"
-        )
+    elif n_eff < 0.1 * (n := negatives.n_windows):
+        comments.append(f"{n} negative windows are worth {n_eff:.0f} independent ones")
     return DiagnosticsRecord(
         effective_support_size=effective_support(values),
         tie_dominance=ties,
@@ -128,9 +124,8 @@ def effective_sample_size(judgement: Judgement) -> tuple[float | None, float | N
 def autocorrelation_time(deviations: NDArray[np.float64]) -> float:
     """tau = 1 + 2 sum of autocorrelations, by the initial monotone sequence.
 
-    Args:
-        deviations: float64 [R, T], deviations from each run's mean, 0 where there is no window;
-            products are summed over runs.
+    Of deviations from each run's mean, float64 [R, T], 0 where there is no window; products are
+    summed over runs.
     """
     width = deviations.shape[1]
     spectrum = np.fft.rfft(deviations, n=2 * width, axis=1)

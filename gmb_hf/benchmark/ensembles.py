@@ -39,12 +39,9 @@ LARGEST = 1e100
 
 @dataclass(frozen=True, eq=False)
 class LabelledWindows:
-    """Labelled windows of some runs.
+    """Labelled windows of some runs: the scores of M members, within +-`LARGEST`.
 
-    Attributes:
-        features: float64 [n, M], the members' scores, within +-`LARGEST`.
-        positive: bool [n].
-        run: int64 [n], which run each window is of.
+    `features` is float64 [n, M], `positive` bool [n], `run` int64 [n], which run each is of.
     """
 
     features: Floats
@@ -97,12 +94,9 @@ class LogOdds:
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """A combination with the penalty that cross-validation prefers.
+    """A combination, fitted on all rows with the penalty that cross-validation prefers.
 
-    Attributes:
-        log_odds: fitted with it on all rows.
-        penalty: the largest of those with the least loss.
-        losses: penalty -> cross-validated log loss, in nats a window.
+    It is the largest of those with the least loss; `losses` are in nats a window.
     """
 
     log_odds: LogOdds
@@ -111,12 +105,10 @@ class Chosen:
 
 
 def choose_penalty(rows: LabelledWindows, penalties: Sequence[float], folds: int) -> Chosen:
-    """Fit with each penalty, leaving groups of runs out in turn, and take the best.
+    """Fit with each penalty, leaving `folds` groups of runs out in turn, and take the best.
 
-    Args:
-        rows: at least `folds` runs with windows of both classes.
-        penalties: L2, on the mean log loss: loss + penalty / 2 * |coefficients|^2.
-        folds: groups of runs.
+    At least as many runs have windows of both classes. A penalty is L2, on the mean log loss: loss
+    + penalty / 2 * |coefficients|^2.
     """
     tried = sorted(set(penalties))
     losses, weights = dict.fromkeys(tried, 0.0), rows.weights
@@ -196,19 +188,19 @@ def _lot(run: str, seed: int) -> str:
     return hashlib.sha256(f"{seed}:{run}".encode()).hexdigest()
 
 
-@dataclass(frozen=True, eq=False)
 class MemberScores:
     """The scores of an ensemble's members on the runs that the event decides."""
 
-    entry: Entry
-    scores: tuple[Scores, ...]
-    prereg: Design
+    def __init__(self, entry: Entry, scores: Sequence[Scores], prereg: Design) -> None:
+        assert entry.ensemble is not None
+        self.entry, self.design = entry, entry.ensemble
+        self.scores = scores
+        self._prereg = prereg
 
     @classmethod
     def of(cls, entry: Entry, prepared: Prepared) -> MemberScores:
         """The scores of one ensemble among what is prepared."""
-        scores = tuple(prepared.scores(member) for member in entry.members)
-        return cls(entry, scores, prepared.design)
+        return cls(entry, list(map(prepared.scores, entry.members)), prepared.design)
 
     def fit(self, runs: Sequence[str]) -> Chosen:
         """The combination that these runs make.
@@ -252,18 +244,12 @@ class MemberScores:
             n_calibration_runs=len(np.unique(others.run[~others.positive])),
         )
 
-    @property
-    def design(self) -> Ensemble:
-        """How the members are to be combined."""
-        assert self.entry.ensemble is not None
-        return self.entry.ensemble
-
     def _rows(self, runs: Sequence[str]) -> LabelledWindows:
         """The labelled windows of these runs; of undecided ones there are none."""
         place = {run: row for row, run in enumerate(self.scores[0].runs)}
         chosen = [place[run] for run in sorted(runs) if run in place]
         parts = [scores.select(chosen) for scores in self.scores]
-        windows = [label_windows(part, self.prereg) for part in parts]
+        windows = [label_windows(part, self._prereg) for part in parts]
         # Where windows without a score are left out, one member that has none is enough.
         positive = np.logical_and.reduce([one.positive for one in windows])
         negative = np.logical_and.reduce([one.negative for one in windows])
@@ -271,24 +257,20 @@ class MemberScores:
         features = np.stack([part.values[run, column] for part in parts], axis=1)
         for row, member in np.argwhere(np.abs(features) > LARGEST)[:1]:
             scores, cell = parts[member], (run[row], column[row])
-            raise InputError(
-                f"candidate {self.entry.name!r}: its member {scores.name!r} is "
-                f"{features[row, member]:g} in run {scores.runs[run[row]]!r}, step "
-                f"{scores.steps[cell]}, too large to be combined; mend the score, or leave it out"
-            )
+            what = f"is {scores.values[cell]:g} in run {scores.runs[run[row]]!r}, step"
+            hint = "too large to be combined; mend the score, or leave it out"
+            who = f"candidate {self.entry.name!r}: its member {scores.name!r}"
+            raise InputError(f"{who} {what} {scores.steps[cell]}, {hint}")
         return LabelledWindows(features, positive[run, column], run)
 
 
 def lock_ensembles(
     prepared: Prepared,
 ) -> tuple[list[Entry], dict[str, LockedEnsemble], list[Finding]]:
-    """Fit the ensembles among the scores of explore runs.
+    """Fit the ensembles among the scores of explore runs, or raise `InputError`.
 
     Returns:
         The scores, each ensemble with its formula; the ensembles' records; and warnings.
-
-    Raises:
-        InputError: an ensemble cannot be fitted.
     """
     entries: list[Entry] = []
     locked: dict[str, LockedEnsemble] = {}
@@ -319,11 +301,8 @@ def doubts(
             f"grid; add {side} ones, or its fit may not be the best",
         )
     runs, of = record.n_calibration_runs, len(record.calibrate_runs)
-    lost = [
-        target
-        for target in prereg.fpr_targets
-        if prereg.protocol == "strict" and runs < runs_needed(target) <= with_negatives
-    ]
+    targets = prereg.fpr_targets if prereg.protocol == "strict" else ()
+    lost = [target for target in targets if runs < runs_needed(target) <= with_negatives]
     if lost:
         yield warning(
             "few_runs_for_ensemble",

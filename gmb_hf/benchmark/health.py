@@ -40,11 +40,10 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """What ranks are taken against.
+    """What ranks are taken against, in each of P parts.
 
-    Attributes:
-        begins: int64 [P], the first step of each part.
-        knots: float64 [P, K], quantiles of the reference scores, ascending.
+    `begins` is the first step of each, int64 [P]; `knots` are quantiles of the reference scores,
+    ascending, float64 [P, K].
     """
 
     begins: NDArray[np.int64]
@@ -79,14 +78,9 @@ def counted(panel: Panel, begins: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def cusum(ranks: NDArray[np.int64], carried: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-    """The CUSUM of ranks [R, T] on both sides, up and down.
+    """The CUSUM of ranks [R, T] on both sides, up and down, at each checkpoint, int64 [R, T, 2].
 
-    Args:
-        ranks: of R runs.
-        carried: int64 [R, 2], both sums at the checkpoint before; 0 at the beginning of a run.
-
-    Returns:
-        Both sums at each checkpoint, int64 [R, T, 2].
+    `carried` holds both sums at the checkpoint before, int64 [R, 2]; without, a run begins at 0.
     """
     sums = np.zeros((len(ranks), 2), dtype=np.int64) if carried is None else carried
     both = np.empty((*ranks.shape, 2), dtype=np.int64)
@@ -118,9 +112,8 @@ def largest_drifts(locked: Iterable[LockedDrift]) -> NDArray[np.float64]:
 class Drift:
     """The health statistic of one live score.
 
-    Attributes:
-        sums: int64 [1, 2], the CUSUM now, up and down.
-        largest: the largest that it has been, in units of the sides' scales.
+    `sums` is the CUSUM now, up and down, int64 [1, 2]; `largest` the largest that it has been, in
+    units of the sides' scales.
     """
 
     def __init__(self, locked: LockedDrift, begins: Sequence[int]) -> None:
@@ -206,23 +199,21 @@ def _lock_drift(
     reference = Reference.of(reference_runs, begins)
     scales = np.median(_sums(reference, reference_runs).max(axis=1), axis=0)
     maxima = _sums(reference, calibration).max(axis=1)
-    up, down = (
-        LockedSide(scale=max(int(scale), 1), maxima=tuple(most))
-        for scale, most in zip(scales, maxima.T.tolist(), strict=True)
-    )
-    drift = LockedDrift(knots=tuple(map(tuple, reference.knots.tolist())), up=up, down=down)
+    sides = {
+        side: LockedSide(scale=max(int(scale), 1), maxima=tuple(most))
+        for side, scale, most in zip(("up", "down"), scales, maxima.T.tolist(), strict=True)
+    }
+    drift = LockedDrift(knots=tuple(map(tuple, reference.knots.tolist())), **sides)
     bound = conformal_bound(largest_drifts([drift]), alpha)
     part = np.searchsorted(begins, reference_runs.steps, side="right")
     scores = reference_runs.values
     # About the mean of each part of the training.
     within = [scores[usable & (part == number)] for number in np.unique(part[usable])]
     sd = math.sqrt(sum(x.size * x.var() for x in within) / usable.sum())
-    delays = [_delay(reference, calibration, shift, bound, drift) for shift in (sd, -sd)]
-    up, down = (
-        side.model_copy(update={"delay_steps": delay})
-        for side, delay in zip((up, down), delays, strict=True)
-    )
-    return drift.model_copy(update={"up": up, "down": down})
+    for name, shift in (("up", sd), ("down", -sd)):
+        delay = _delay(reference, calibration, shift, bound, drift)
+        sides[name] = sides[name].model_copy(update={"delay_steps": delay})
+    return drift.model_copy(update=sides)
 
 
 def _sums(reference: Reference, panel: Panel) -> NDArray[np.int64]:
@@ -251,16 +242,9 @@ def _delay(
 class LockedBounds:
     """The bounds of one lock.
 
-    The scores that act share one bound, that of the largest drift over all of them: the monitor
-    abstains where any of them is over it, and does so for nothing in at most alpha of runs.
-
-    Args:
-        health: of the lock.
-        acting: the scores that raise the alarm.
-
-    Attributes:
-        promised: whether that holds of the scores that act.
-        sentence: what is promised, or why nothing is.
+    The scores that act, and raise the alarm, share one bound, that of the largest drift over all of
+    them: the monitor abstains where any of them is over it, and does so for nothing in at most
+    alpha of runs. `promised` tells whether that holds, and `sentence` says it, or why it does not.
     """
 
     def __init__(self, health: LockedHealth | None, acting: Sequence[str]) -> None:
@@ -288,19 +272,17 @@ class LockedBounds:
 
 def _sentence(health: LockedHealth | None, acting: Sequence[str], *, promised: bool) -> str:
     if promised and health is not None:
-        return (
-            f"It abstains for nothing in at most {health.alpha:g} of runs, by "
-            f"{health.n_calibration_runs} whole explore runs."
-        )
+        by = f"by {health.n_calibration_runs} whole explore runs"
+        return f"It abstains for nothing in at most {health.alpha:g} of runs, {by}."
     if not acting:
         why = "there is no score to act on"
     elif health is None:
         why = "the lock holds no ranks of explore runs; lock again"
     elif health.n_calibration_runs < runs_needed(health.alpha):
         why = (
-            f"{health.alpha:g} takes {runs_needed(health.alpha)} explore runs beside the "
-            f"reference, there are {health.n_calibration_runs}"
+            f"{health.alpha:g} takes {runs_needed(health.alpha)} explore runs beside the reference"
         )
+        why += f", there are {health.n_calibration_runs}"
     else:
         lacking = ", ".join(name for name in acting if name not in health.candidates)
         why = (

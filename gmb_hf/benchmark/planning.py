@@ -106,16 +106,16 @@ def pilot(design: Design, runs: Runs) -> Pilot:
     entry, log = prepared.entries[0], prepared.log
     judgement = replace(prepared.judgement(entry), design=prepared.completed.replace(null_draws=1))
     if not judgement.n_events:
-        raise InputError(
-            f"{log.origin}: none of the {len(prepared.judged.runs)} pilot runs has an event, so "
+        what = f"none of the {len(prepared.judged.runs)} pilot runs has an event"
+        hint = (
             "nothing can be planned from them; check --metric, --jump and --window, or train longer"
         )
+        raise InputError(f"{log.origin}: {what}, so {hint}")
     known = judgement.negatives.n_runs
     if known < 2:
-        raise InputError(
-            f"{log.origin}: {known} pilot run(s) have negative windows; it takes two at least to "
-            "see how runs differ. Narrow --safe-gap or --burn-in, or add runs"
-        )
+        what = f"{known} pilot run(s) have negative windows; it takes two at least to see how"
+        hint = "Narrow --safe-gap or --burn-in, or add runs"
+        raise InputError(f"{log.origin}: {what} runs differ. {hint}")
     certificate = layer_b(judgement, intervals=False).x_floor_certificate
     if certificate is not None and certificate.forbids(design.primary_fpr):
         raise CheckFailed(
@@ -183,10 +183,8 @@ def plan_runs(
     if windows is not None and not 1 <= windows < math.inf:
         raise InputError(f"--assume-windows must be a number of at least 1, got {windows:g}")
     if coverage is not None and coverage <= goal.coverage_min:
-        raise InputError(
-            f"--coverage {coverage:g} must exceed the minimum {goal.coverage_min:g}: what lies at "
-            "it is never surely above it"
-        )
+        what = f"--coverage {coverage:g} must exceed the minimum {goal.coverage_min:g}"
+        raise InputError(f"{what}: what lies at it is never surely above it")
     given: dict[str, Any] = {name: x for name, (_, x) in options.items() if x is not None}
     if windows is not None:
         given["windows"] = dict.fromkeys(goal.targets, windows)

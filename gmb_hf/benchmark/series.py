@@ -167,10 +167,8 @@ def _locked(settings: Mapping[str, Any], design: Design) -> dict[float, float]:
     thresholds = settings.get("thresholds")
     shown = f"{{{', '.join(f'{target:g}: ...' for target in design.fpr_targets)}}}"
     if not isinstance(thresholds, Mapping):
-        raise InputError(
-            f"calibration 'locked' needs thresholds={shown}, a threshold for each target, got "
-            f"{thresholds!r}"
-        )
+        what = f"needs thresholds={shown}, a threshold for each target, got {thresholds!r}"
+        raise InputError(f"calibration 'locked' {what}")
     try:
         found = {float(target): float(tau) for target, tau in thresholds.items()}
     except (TypeError, ValueError):
@@ -224,7 +222,11 @@ def judgement_of(
     Raises:
         InputError: one line that names the argument and shows the right call.
     """
-    with right_call(metric, CALL, reworded=_in_arguments):
+
+    def in_arguments(message: str) -> str:
+        return in_keywords(message).replace(f"panel {_SCORE!r}, run ", "")
+
+    with right_call(metric, CALL, reworded=in_arguments):
         asked = read_settings(settings)
         design, score = asked.design, Entry(external(_SCORE))
         log, event_steps = _log(predictions, references, settings.get("steps"))
@@ -243,20 +245,13 @@ def judgement_of(
     return judgement
 
 
-def _in_arguments(message: str) -> str:
-    """A message about a panel or a preregistration, in the arguments that were given."""
-    return in_keywords(message).replace(f"panel {_SCORE!r}, run ", "")
-
-
 def _log(predictions: Any, references: Any, steps: Any) -> tuple[RunLog, NDArray[np.float64]]:
     """The series as a run log with one column, steps 0, 1, 2, ... where none are given, and t*."""
     rows = _many(_SCORE, predictions, "a list of series, one a run")
     events = _many("references", references, "a list with the step t* of each run")
     if len(rows) != len(events):
-        raise InputError(
-            f"predictions holds {len(rows)} runs, but references {len(events)}; give one t* a run, "
-            "None where it has no event"
-        )
+        what = f"predictions holds {len(rows)} runs, but references {len(events)}"
+        raise InputError(f"{what}; give one t* a run, None where it has no event")
     if not rows:
         raise InputError("predictions is empty; give one series a run")
     runs = [f"{_SCORE}[{i}]" for i in range(len(rows))]
@@ -270,9 +265,8 @@ def _log(predictions: Any, references: Any, steps: Any) -> tuple[RunLog, NDArray
         own = [_series(f"steps[{i}]", row) for i, row in enumerate(given)]
     for i, (at, row) in enumerate(zip(own, values, strict=True)):
         if len(at) != len(row):
-            raise InputError(
-                f"steps[{i}] has {len(at)} steps, but predictions[{i}] {len(row)} scores"
-            )
+            what = f"{len(at)} steps, but predictions[{i}] {len(row)} scores"
+            raise InputError(f"steps[{i}] has {what}")
         if not np.isfinite(at).all():
             raise InputError(f"steps[{i}] holds a step that is NaN, None or infinite")
     panel = Panel.from_series(_SCORE, list(zip(runs, own, values, strict=True)))
@@ -293,9 +287,8 @@ def _many(name: str, value: Any, wanted: str) -> list[Any]:
 def _series(name: str, value: Any) -> NDArray[np.float64]:
     row = _numbers(name, value)
     if row.ndim == 0:
-        raise InputError(
-            f"{name} is a number; give a list of series, one a run, and [[...]] for a single run"
-        )
+        hint = "give a list of series, one a run, and [[...]] for a single run"
+        raise InputError(f"{name} is a number; {hint}")
     if row.ndim > 1:
         raise InputError(f"{name} must be one series of numbers, got shape {row.shape}")
     if not len(row):
@@ -307,10 +300,8 @@ def _event_steps(events: list[Any]) -> NDArray[np.float64]:
     for i, event in enumerate(events):
         step = _numbers(f"references[{i}]", event)
         if step.ndim or np.isinf(step):
-            raise InputError(
-                f"references[{i}] must be the step t* of the event, or None without one, got "
-                f"{event!r}"
-            )
+            what = f"must be the step t* of the event, or None without one, got {event!r}"
+            raise InputError(f"references[{i}] {what}")
     return np.array([np.nan if event is None else float(event) for event in events])
 
 
@@ -397,11 +388,10 @@ def utility(judgement: Judgement, per_run: bool) -> Flat:
     `covered_per_run@f` (False also where there is no event), `lead_time_per_run@f`.
     """
     flat: Flat = {}
+    names = ("coverage", "lead_time_median", "lead_time_iqr", "lead_time_success")
     for point in layer_c(judgement).at_fpr:
-        for name in ("coverage", "lead_time_median", "lead_time_iqr", "lead_time_success"):
-            flat[_at(name, point.fpr)] = getattr(point, name)
-        for name in ("lead_time_q05", "lead_time_q95"):
-            flat[_at(name, point.fpr)] = getattr(point, f"x_{name}")
+        for name in (*names, "x_lead_time_q05", "x_lead_time_q95"):
+            flat[_at(name.removeprefix("x_"), point.fpr)] = getattr(point, name)
     if per_run:
         for target in judgement.design.fpr_targets:
             warned = warnings_at(judgement, target)
