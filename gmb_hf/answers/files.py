@@ -275,7 +275,6 @@ def consistency(
     White space counts as one space between words, and as nothing at either end.
 
     Args:
-        answers: as `read_answers` gives them.
         first_words: compare so many words only; None compares all.
         any_case: capitals are as good as small letters.
 

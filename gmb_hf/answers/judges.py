@@ -164,10 +164,8 @@ class CausalJudge(_ModelJudge):
         longest = max(map(len, word_ids))
         self._check(before, [len(row) + longest for row in before], pairs)
         for places in equally_long([len(row) for row in before], batch):
-            yes, no = (
-                self._log_chances([before[place] + word for place in places], len(word))
-                for word in word_ids
-            )
+            rows = [[before[place] + word for place in places] for word in word_ids]
+            yes, no = map(self._log_chances, rows, map(len, word_ids))
             yield places, 1 / (1 + np.exp(np.clip(no - yes, -700, 700)))
 
     def _word_ids(self, words: tuple[str, str]) -> list[list[int]]:
@@ -349,9 +347,8 @@ _AT_ONCE = 1 << 14  # answers that a judge is given: it holds the tokens of all 
 class Rated:
     """The scores of a file of answers, by run and step.
 
-    Attributes:
-        rated_now, from_cache: distinct answers that the judge saw now, or whose score was known.
-        empty: answers without a score, which no mean counts.
+    Distinct answers were rated now or known from the cache; the empty have no score and count in
+    no mean.
     """
 
     scores: files.Scores
@@ -374,8 +371,6 @@ def rate(
     Each distinct answer is rated once, and never again where the cache is the same.
 
     Args:
-        answers: as `read_answers` gives them.
-        judge: that rates those of which the cache knows nothing.
         cache: new scores are saved there every second, so that a rating that was stopped goes on.
         name: of the score.
         batch: answers computed at once.

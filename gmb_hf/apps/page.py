@@ -45,13 +45,10 @@ _STYLE = """
 
 @dataclass(frozen=True)
 class Setting:
-    """One keyword argument that the page asks for.
+    """One keyword argument that the page asks for, with a few words below it.
 
-    Attributes:
-        name: of the argument.
-        value: what stands there at first; None: empty, the metric's own default.
-        choices: what it may be; None for a number.
-        info: a few words below it.
+    `value` stands there at first; without one it is empty, the metric's own default. Without
+    `choices` it is a number.
     """
 
     name: str

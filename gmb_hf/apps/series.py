@@ -29,10 +29,7 @@ _HORIZON, _QUIET = "#F1EFE6", "#EAF2F8"
 def draw(metric: str, call: dict[str, Any], results: dict[str, Any]) -> Figure:
     """Two panels: every run on the clock of its event, then the result.
 
-    Args:
-        metric: name of the GMB metric.
-        call: the arguments that it was called with.
-        results: what it returned, with `return_per_run`.
+    `results` are what the metric returned for the call, with `return_per_run`.
     """
     settings = {name: value for name, value in call.items() if name not in _NAMES[:2]}
     judgement = judgement_of(metric, call["predictions"], call["references"], settings)

@@ -44,11 +44,10 @@ FAMILIES: tuple[str, ...] = get_args(Family)
 
 
 class Observables:
-    """What an indicator sees: columns as arrays [R, T], and windows in checkpoints.
+    """What an indicator sees: columns as arrays, float64 [R, T], and windows in checkpoints.
 
-    Args:
-        columns: name -> float64 [R, T]; "step" gives the steps.
-        cadence: steps between checkpoints, or how to find out; it is asked where it is needed.
+    The column "step" gives the steps. `cadence` is the steps between checkpoints, or how to find
+    out, which is asked where it is needed.
     """
 
     def __init__(self, columns: Callable[[str], Values], cadence: int | Callable[[], int]) -> None:
@@ -85,12 +84,10 @@ class Observables:
 
 @dataclass(frozen=True, kw_only=True)
 class Indicator:
-    """One entry of the catalogue.
+    """One entry of the catalogue, under a name that is unique.
 
     Attributes:
-        name: unique.
         family: one of `FAMILIES`.
-        summary: one line.
         needs: the observables that it reads.
         function: `function(observables, **parameters)` -> values [R, T].
         source: paper or specification.
@@ -208,36 +205,36 @@ def register_column(
     summary: str,
     source: str,
     *,
-    column: str | None = None,
-    formula: Callable[[Values], Values] | None = None,
-    trailing: Callable[[Values, int], Values] | None = None,
+    column: str | tuple[str, ...] = (),
+    formula: Callable[..., Values] = lambda values: values,
+    trailing: Callable[..., Values] | None = None,
     low: bool = False,
     **declared: Any,
 ) -> None:
-    """Enter an indicator of one column of the run log: the column as it stands, or a formula of it.
+    """Enter an indicator that is a column of the run log as it stands, or a formula of columns.
 
     Args:
         name, summary, source: as `register` takes them.
-        column: of the run log; by default the one of the indicator's name.
-        formula: of the column's values [R, T].
+        column: one or several of the run log; by default that of the indicator's name.
+        formula: of the columns' values, float64 [R, T] each.
         trailing: in its place, a formula of the values and of a window in checkpoints.
         low: low values mean risk, which turns the orientation and ends the summary.
         **declared: family and what else `register` takes.
     """
-    read = column or name
+    needs = (column,) if isinstance(column, str) else column or (name,)
     if low:
         summary, declared["orientation"] = f"{summary}, low meaning risk", -1
 
     def whole(seen: Observables) -> Values:
-        return seen[read] if formula is None else formula(seen[read])
+        return formula(*map(seen.__getitem__, needs))
 
     def windowed(seen: Observables, *, window: int = 100) -> Values:
         assert trailing is not None
-        return trailing(seen[read], seen.checkpoints(window))
+        return trailing(*map(seen.__getitem__, needs), seen.checkpoints(window))
 
     if trailing is not None:
         declared["window_parameter"] = "window"
-    enter = register(name, summary=summary, source=source, needs=(read,), **declared)
+    enter = register(name, summary=summary, source=source, needs=needs, **declared)
     enter(whole if trailing is None else windowed)
 
 
@@ -276,7 +273,6 @@ def compute(
     """The score of an indicator on every checkpoint of every run, higher meaning higher risk.
 
     Args:
-        log: the run log.
         indicator: a name, or an `Indicator` such as `external` makes.
         sign: +1 or None for the declared orientation, -1 for its opposite.
         cadence: steps between checkpoints, for a run too young to show it; None reads the log's.

@@ -228,20 +228,20 @@ _spectral(
 _COMBINED = f"this package; structure after {_NANDA}, stability after GMB v0.4, section 3"
 
 
-@register(
-    "shrinking_structure",
-    family="spectral",
-    summary="unembedding Gini gain times the shrinkage of the squared attention norm; weights only",
-    needs=("unembedding_gini", "attention_norm"),
-    source=f"{_COMBINED}; shrinkage after Liu et al. (2023), Omnigrok",
-    window_parameter="window",
-)
-def shrinking_structure(seen: Observables, *, window: int = 100) -> causal.Values:
+def _shrinking(gini: causal.Values, attention: causal.Values, width: int) -> causal.Values:
     """gain(G) (|A(t - h)| / |A(t)|)^2: it reads the weights and no data at all."""
-    width = seen.checkpoints(window)
-    shrinkage = -2 * causal.difference(causal.log_floored(seen["attention_norm"]), width)
+    shrinkage = -2 * causal.difference(causal.log_floored(attention), width)
     # A norm that was 0 and is not gives a ratio without meaning; the bound keeps it finite.
-    return causal.gain(seen["unembedding_gini"], width) * np.exp(np.clip(shrinkage, -20, 20))
+    return causal.gain(gini, width) * np.exp(np.clip(shrinkage, -20, 20))
+
+
+_spectral(
+    "shrinking_structure",
+    "unembedding Gini gain times the shrinkage of the squared attention norm; weights only",
+    f"{_COMBINED}; shrinkage after Liu et al. (2023), Omnigrok",
+    column=("unembedding_gini", "attention_norm"),
+    trailing=_shrinking,
+)
 
 
 # Process: whether the model agrees with itself. These see held-out inputs, but no labels.
@@ -293,34 +293,19 @@ _process(
 # (spectral) is the third of them.
 
 
-@register(
+_structure = partial(_process, source=_COMBINED, column=("unembedding_gini", "prediction_change"))
+# gain(G) (1 - MA(c)): G the Gini, c the share of answers that changed since a checkpoint.
+_structure(
     "settled_structure",
-    family="process",
-    summary="unembedding Gini gain times the share of held-out answers that stay, both smoothed",
-    needs=("unembedding_gini", "prediction_change"),
-    source=_COMBINED,
-    window_parameter="window",
+    "unembedding Gini gain times the share of held-out answers that stay, both smoothed",
+    trailing=lambda g, c, width: causal.gain(g, width) * (1 - causal.trailing_mean(c, width)),
 )
-def settled_structure(seen: Observables, *, window: int = 100) -> causal.Values:
-    """gain(G) (1 - MA(c)): G the Gini, c the share of answers that changed since a checkpoint."""
-    width = seen.checkpoints(window)
-    staying = 1 - causal.trailing_mean(seen["prediction_change"], width)
-    return causal.gain(seen["unembedding_gini"], width) * staying
-
-
-@register(
+# gain(G) exp(c(t - h) - c(t)), h the window: largest where answers have just come to rest.
+_structure(
     "settling_structure",
-    family="process",
-    summary="unembedding Gini gain times exp of the fall of prediction change over the window",
-    needs=("unembedding_gini", "prediction_change"),
-    source=_COMBINED,
-    window_parameter="window",
+    "unembedding Gini gain times exp of the fall of prediction change over the window",
+    trailing=lambda g, c, width: causal.gain(g, width) * np.exp(-causal.difference(c, width)),
 )
-def settling_structure(seen: Observables, *, window: int = 100) -> causal.Values:
-    """gain(G) exp(c(t - h) - c(t)), h the window: largest where answers have just come to rest."""
-    width = seen.checkpoints(window)
-    settling = -causal.difference(seen["prediction_change"], width)
-    return causal.gain(seen["unembedding_gini"], width) * np.exp(settling)
 
 
 # Hierarchical convergence: whether a fast loop comes to rest within the cycles of a slow one.
@@ -406,20 +391,16 @@ _distance(
 _distance("state_distance_q90", "HC-3: 90% quantile of the distance of slow and fast state")
 
 
-@register(
+# log(PR_H / PR_L) of the states at cycle ends, over rows and cycles.
+_converging(
     "dimension_ratio",
-    family="hierarchical_convergence",
-    summary="HC-4: log of the slow states' participation ratio over the fast states'",
-    needs=("slow_participation", "fast_participation"),
-    source=f"{_SPEC.format('HC-4')}; Gao et al. (2017)",
-    window_parameter="window",
+    "HC-4: log of the slow states' participation ratio over the fast states'",
+    f"{_SPEC.format('HC-4')}; Gao et al. (2017)",
+    column=("slow_participation", "fast_participation"),
+    trailing=lambda slow, fast, width: causal.trailing_mean(
+        causal.log_floored(slow) - causal.log_floored(fast), width
+    ),
 )
-def dimension_ratio(seen: Observables, *, window: int = 100) -> causal.Values:
-    """log(PR_H / PR_L) of the states at cycle ends, over rows and cycles."""
-    slow, fast = (causal.log_floored(seen[f"{block}_participation"]) for block in ("slow", "fast"))
-    return causal.trailing_mean(slow - fast, seen.checkpoints(window))
-
-
 _halting = partial(
     _converging,
     source=f"{_ADDENDUM.format('HC-5')}; Banino et al. (2021), PonderNet; Graves (2016)",
@@ -444,19 +425,15 @@ _margins("train_margin_q10", "10% quantile of the answer margin on training rows
 _margins("train_margin_q50", "median answer margin on training rows")
 
 
-@register(
+# One rule serves every row alike; memorised rows differ.
+_crucible(
     "train_margin_spread",
-    family="crucible",
-    summary="distance of the 10% and 90% quantiles of the training margins, low meaning risk",
-    needs=("train_margin_q10", "train_margin_q90"),
-    source="CRUCIBLE metrics (difficulty tiers)",
-    orientation=-1,
+    "distance of the 10% and 90% quantiles of the training margins",
+    "CRUCIBLE metrics (difficulty tiers)",
+    column=("train_margin_q10", "train_margin_q90"),
+    formula=lambda low, high: high - low,
+    low=True,
 )
-def train_margin_spread(seen: Observables) -> causal.Values:
-    """One rule serves every row alike; memorised rows differ."""
-    return seen["train_margin_q90"] - seen["train_margin_q10"]
-
-
 # A model that overrules its wrong labels has found the rule; it needs corrupted rows.
 _crucible(
     "correction_rate",

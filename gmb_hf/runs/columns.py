@@ -32,13 +32,10 @@ STEP_NAMES = ("global_step", "_step", "Step", "train/global_step", "trainer/glob
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """What is to be read of a file.
+    """What is to be read of a file: its columns of steps and of runs, and the observables.
 
-    Attributes:
-        step: the column of steps; `step`, where the file has none, stands for the one column that
-            has another known name of it.
-        run: the column that tells runs apart.
-        columns: the observables; None for every column of numbers.
+    `step`, where the file has none, stands for the one column that has another known name of it;
+    without `columns` every column of numbers is an observable.
     """
 
     step: str = STEP
@@ -116,10 +113,9 @@ _NUMBER = r"(?i)^[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf(inity)?)$"
 def typed_columns(
     raw: RawTable, wanted: Wanted, *, run_name: str | None = None
 ) -> tuple[pa.Table, dict[str, str]]:
-    """The table with typed columns run, step, [seed], observables, and what was set aside.
+    """The table with typed columns run, step, [seed], observables; and what was set aside, and why.
 
-    What was set aside is column name -> reason for each column that holds no numbers. `run_name`
-    is that of the one run of a file that has no `run` column.
+    `run_name` is that of the one run of a file that has no `run` column.
 
     Raises:
         InputError: no rows, a missing or repeated column, a wrong cell (its place is named), a step
@@ -317,18 +313,15 @@ def natural_key(name: str) -> tuple[tuple[tuple[int, int, str], ...], str]:
 def order_rows(
     table: pa.Table, *, on_duplicate: OnDuplicate = "last", where: str = "run log"
 ) -> tuple[pa.Table, dict[str, int]]:
-    """Order rows by run (seed_2 before seed_10) and step.
+    """Order the rows of a table by `run` (seed_2 before seed_10) and `step`.
 
     Args:
-        table: with columns `run` and `step`.
         on_duplicate: "last" keeps the last row of a repeated step; "keep" keeps all of them, in a
             stable order; "sort" keeps all and does not ask whether steps went backwards, for
             protocols that were published that way.
-        where: file or source, put before the message.
 
     Returns:
-        The ordered table, and run name -> number of its rows that a later row of the same step
-        replaced.
+        The ordered table, and run -> how many rows a later row of the same step replaced.
 
     Raises:
         InputError: a step goes backwards; the run and the step are named.
@@ -348,13 +341,13 @@ def order_rows(
             _, first = np.unique(own, return_index=True)
             wrong = first[own[first] < highest[first]]
             if len(wrong):
-                row = wrong.min()
+                step, after = int(own[wrong.min()]), highest[wrong.min()]
                 what = (
-                    f"run {run!r}: step {own[row]} comes after step {highest[row]} and was not "
-                    "logged before it; sort the rows by step (a restarted log may repeat steps, "
-                    "not go back to new ones), or give each run its own name"
+                    f"run {run!r}: step {step} comes after step {after} and was not logged before "
+                    "it; sort the rows by step (a restarted log may repeat steps, not go back to "
+                    "new ones), or give each run its own name"
                 )
-                raise InputError.at(where, "steps_backwards", what, run=run, step=int(own[row]))
+                raise InputError.at(where, "steps_backwards", what, run=run, step=step)
     rows = np.lexsort((steps, rank))  # stable: rows of one step stay in the order of the file
     dropped = {}
     if on_duplicate == "last":

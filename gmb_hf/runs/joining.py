@@ -30,14 +30,10 @@ _COUNT = "answers"  # beside a score: what it is a mean over
 def join_scores(log: RunLog, path: str | Path, columns: Sequence[str] = ()) -> RunLog:
     """The rows of a log that a file of scores has a score for, with the scores as columns.
 
-    Args:
-        log: the runs.
-        path: of the scores: any file that a run log may be read from.
-        columns: of it; where none is named, its only column of numbers, `answers` apart.
-
-    Returns:
-        The log. Its `notes` say which runs and how many rows were left out, its metadata under
-        `joined` what made the columns: the family "judge" where the file says that a judge did.
+    The file may be any that a run log may be read from; where no `columns` of it are named, it is
+    its only column of numbers, `answers` apart. The `notes` of the log say which runs and how many
+    rows were left out, its metadata under `joined` what made the columns: the family "judge" where
+    the file says that a judge did.
 
     Raises:
         InputError: a run or step of the scores that the log lacks, a checkpoint with two scores or
@@ -82,8 +78,7 @@ def join_scores(log: RunLog, path: str | Path, columns: Sequence[str] = ()) -> R
         joined.notes += (f"Without a score, and left out: {len(gone)} runs, {first_of(gone)}.",)
     rows, kept = log.select(joined.runs).table.num_rows, joined.table.num_rows
     if kept < rows:
-        note = f"Kept are the {kept} of {rows} rows of these runs that have a score."
-        joined.notes += (note,)
+        joined.notes += (f"Kept are the {kept} of {rows} rows of these runs that have a score.",)
     return joined
 
 
@@ -103,10 +98,8 @@ def _places(log: RunLog, scores: RunLog, path: str | Path) -> NDArray[np.int64]:
     if strangers:
         guess = nearest(strangers[0], log.runs)
         hint = f" Did you mean {guess!r}?" if guess else ""
-        what = (
-            f"no run {first_of(strangers)} in {log.origin}; there are {first_of(log.runs)}.{hint}"
-        )
-        raise InputError.at(path, "unknown_run", what, run=strangers[0])
+        what = f"no run {first_of(strangers)} in {log.origin}; there are {first_of(log.runs)}"
+        raise InputError.at(path, "unknown_run", f"{what}.{hint}", run=strangers[0])
     row_of = {key: row for row, key in enumerate(_keys(log))}
     lost = [f"{run} at {step:,}" for run, step in _keys(scores) if (run, step) not in row_of]
     if lost:

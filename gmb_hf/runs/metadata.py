@@ -180,9 +180,7 @@ def learned_data(metadata: Mapping[str, Any]) -> dict[str, set[str]]:
 def mismatches(data: Mapping[str, Mapping[str, set[str]]], baseline: str) -> list[str]:
     """Each kind of data that differs between a variant and the baseline, or within a variant.
 
-    Args:
-        data: variant -> kind of data -> fingerprints, as `learned_data` gives it.
-        baseline: one of the variants.
+    `data` holds what `learned_data` gives, by variant; the baseline is one of these.
     """
     found = []
     for name, kinds in data.items():
@@ -202,10 +200,8 @@ def refuse_mismatches(found: list[str], *, allowed: bool) -> list[str]:
         FingerprintMismatchError: it is not allowed.
     """
     if found and not allowed:
-        raise FingerprintMismatchError(
-            f"{found[0]}; only equal data compare (--allow-fingerprint-mismatch compares them all "
-            "the same)"
-        )
+        hint = "only equal data compare (--allow-fingerprint-mismatch compares them all the same)"
+        raise FingerprintMismatchError(f"{found[0]}; {hint}")
     return [f"NOT COMPARABLE: {one}" for one in found]
 
 

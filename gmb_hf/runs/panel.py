@@ -132,15 +132,13 @@ class Panel:
             message = f"{self.name!r}: {what}; log more of them"
             raise InputError(message, code="one_checkpoint", column=self.name)
         cadence = int(spacing[counted][0])
-        wrong = np.argwhere(counted & (spacing != cadence))
-        if len(wrong):
-            row, column = (int(i) for i in wrong[0])
+        for row, column in np.argwhere(counted & (spacing != cadence))[:1]:
             run, step = self.runs[row], int(self.steps[row, column + 1])
+            what = f"step {step} comes {spacing[row, column]} after the one before it"
             message = (
-                f"run {run!r}: checkpoints are {cadence} steps apart, but step {step} comes "
-                f"{spacing[row, column]} after the one before it; log every run at one spacing"
+                f"run {run!r}: checkpoints are {cadence} steps apart, but {what}; log every run"
             )
-            raise InputError(message, code="uneven_steps", run=run, step=step)
+            raise InputError(f"{message} at one spacing", code="uneven_steps", run=run, step=step)
         return cadence
 
 
@@ -162,13 +160,11 @@ def _series(
         message = f"{where}: {what}, got shapes {raw.shape} and {row.shape}"
         raise InputError(message, code="bad_shape", run=run)
     whole = raw.astype(np.int64)
-    bad = np.flatnonzero((whole != raw) | (whole < 0))
-    if len(bad):
-        message = f"{where}: step {raw[bad[0]]} is not a whole number from 0 on"
+    for step in raw[(whole != raw) | (whole < 0)][:1]:
+        message = f"{where}: step {step} is not a whole number from 0 on"
         raise InputError(message, code="not_whole", run=run)
-    back = np.flatnonzero(np.diff(whole) <= 0)
-    if len(back):
-        before, step = whole[back[0]], int(whole[back[0] + 1])
+    for back in np.flatnonzero(np.diff(whole) <= 0)[:1]:
+        before, step = whole[back : back + 2].tolist()
         message = f"{where}: step {step} follows step {before}; steps must increase"
         raise InputError(message, code="steps_backwards", run=run, step=step)
     return whole, row

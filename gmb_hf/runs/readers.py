@@ -401,17 +401,16 @@ def _records(path: Path, notes: list[str]) -> Iterator[bytes]:
         size = _LENGTH.unpack_from(head)[0] if known else 0
         record = content[at + 12 : at + 12 + size + 4]
         # A file system that lost the end of a file may have left zeros.
-        if len(head) < 12 or (known and len(record) < size + 4) or not any(content[at:]):
-            if number == 1:
-                what = "cut short in record 1, or no event file"
-                hint = "copy it again, or leave this run out"
-                raise InputError.at(path, "cut_short", f"{what}; {hint}")
+        cut = len(head) < 12 or (known and len(record) < size + 4) or not any(content[at:])
+        if cut and number > 1:
             what = f"cut short in record {number}, as by a crash; the {number - 1} whole ones"
             notes.append(f"{path}: {what} are read.")
             return
-        if not known or not is_sound(record):
+        if cut or not known or not is_sound(record):
             what = f"record {number} is damaged (its checksum is wrong), or this is no event file"
-            raise InputError.at(path, "damaged", f"{what}; copy it again, or leave this run out")
+            what = "cut short in record 1, or no event file" if cut else what
+            code, hint = "cut_short" if cut else "damaged", "copy it again, or leave this run out"
+            raise InputError.at(path, code, f"{what}; {hint}")
         yield record[:-4]
         at += 12 + len(record)
 

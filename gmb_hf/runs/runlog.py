@@ -144,14 +144,9 @@ class RunLog:
         seeds: Sequence[int] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> RunLog:
-        """A run log of R runs of T checkpoints each.
+        """A run log of R runs, with R seeds if they are known, of T checkpoints each.
 
-        Args:
-            runs: R run names.
-            steps: whole numbers, [T] (the same for all) or [R, T].
-            observables: name -> values [R, T].
-            seeds: R whole numbers, or None.
-            metadata: a JSON object about the runs.
+        `steps` are whole numbers, [T] (the same for all) or [R, T]; observables are [R, T].
 
         Raises:
             InputError: a shape that differs, or steps out of order.
@@ -300,12 +295,12 @@ class RunLog:
         """
         stated = [re.fullmatch(r"seed[_-]?([0-9]{1,18})", run) for run in self.runs]
         found = [int(match[1]) if match else None for match in stated]
-        if "seed" in self.table.column_names:
-            first = self.table["seed"].take(pa.array(self._starts)).to_pylist()
-            found = [
-                name if seed is None else seed for seed, name in zip(first, found, strict=True)
-            ]
-        return tuple(found)
+        if "seed" not in self.table.column_names:
+            return tuple(found)
+        first = self.table["seed"].take(pa.array(self._starts)).to_pylist()
+        return tuple(
+            named if seed is None else seed for seed, named in zip(first, found, strict=True)
+        )
 
     def run_hashes(self, columns: Iterable[str]) -> tuple[str, ...]:
         """SHA-256 of each run's steps and these columns, whatever it is called.
@@ -420,13 +415,14 @@ class RunLog:
             return
         run = f"{bare[0]!r}" + (f" (and {len(bare) - 1} more)" if len(bare) > 1 else "")
         names = " and ".join(map(repr, columns))
-        what = f"run {run} has no step at which {names} all have a value"
-        hint = "log them at the same steps"
+        what = (
+            f"run {run} has no step at which {names} all have a value; log them at the same steps"
+        )
         if len(columns) == 1:
-            what = f"column {names} has no value in run {run}"
             hint = "leave the run out or choose another column"
+            what = f"column {names} has no value in run {run}; {hint}"
         at = {"run": bare[0], "column": " ".join(columns)}
-        raise InputError.at(self.origin, "no_value", f"{what}; {hint}", **at)
+        raise InputError.at(self.origin, "no_value", what, **at)
 
     def _runs_without(self, rows: NDArray[np.bool_]) -> list[str]:
         """The runs none of whose rows is among these, bool [N]."""
@@ -522,14 +518,10 @@ def _refuse_repeated_runs(logs: Sequence[RunLog], *, by_column: bool = False) ->
             other = home.setdefault((run, column), log.origin)
             if other != log.origin:
                 what = f"run {run!r} is in two files" + (f" with column {column!r}" * by_column)
-                raise InputError(
-                    f"{what}, {other} and {log.origin}; leave one out, or give the runs different "
-                    "names",
-                    code="run_in_two_files",
-                    where=log.origin,
-                    run=run,
-                    column=column,
-                )
+                hint = "leave one out, or give the runs different names"
+                at = {"where": log.origin, "run": run, "column": column}
+                message = f"{what}, {other} and {log.origin}; {hint}"
+                raise InputError(message, code="run_in_two_files", **at)
 
 
 def at_shared_steps(log: RunLog, columns: Sequence[str]) -> RunLog:

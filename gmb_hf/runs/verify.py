@@ -21,13 +21,9 @@ from gmb_hf.runs.runlog import RunLog, at_shared_steps
 
 @dataclass(frozen=True)
 class ColumnSummary:
-    """One observable over all runs.
+    """One observable over all runs: how many cells hold a number, none, a NaN or an infinity.
 
-    Attributes:
-        name: the column.
-        values: cells that hold a number.
-        empty, nan, infinite: cells that hold none, a logged NaN, or an infinity.
-        low, high: the least and the largest finite value, NaN where there is none.
+    `low` and `high` are the least and the largest finite value, NaN where there is none.
     """
 
     name: str
@@ -44,8 +40,6 @@ class Verification:
     """What was found.
 
     Attributes:
-        runs: R run names.
-        rows: of all runs.
         steps: the first and the last step of any run.
         spacing: steps between checkpoints, as most of them have it; None where no run has two.
         columns: the observables that were looked at.
@@ -65,15 +59,10 @@ class Verification:
 
 
 def verify(log: RunLog, columns: Sequence[str] = ()) -> Verification:
-    """Look at a run log before it is judged.
+    """Look at a run log before it is judged; a missing column is an `InputError`.
 
-    Args:
-        log: the runs.
-        columns: the metric and the scores that are to be judged, at the steps that they share;
-            none given, all of them are looked at, and an empty cell is no fault.
-
-    Raises:
-        InputError: a column is missing.
+    `columns` are the metric and the scores that are to be judged, at the steps that they share;
+    none given, all of them are looked at, and an empty cell is no fault.
     """
     fingerprint = log.fingerprint()
     for column in columns:
@@ -91,11 +80,8 @@ def verify(log: RunLog, columns: Sequence[str] = ()) -> Verification:
     lengths, counts = np.unique(distances[counted], return_counts=True)
     spacing = int(lengths[counts.argmax()]) if len(lengths) else None
     faults += _gaps(clock, spacing)
-    summaries = []
-    for name in names:
-        summary, wrong = _look_at(judged, name, required=bool(columns))
-        summaries.append(summary)
-        faults += wrong
+    looked = [_look_at(judged, name, required=bool(columns)) for name in names]
+    faults += [fault for _, wrong in looked for fault in wrong]
     faults += _copies(judged, names)
     remarks = list(judged.notes)
     dropped = log.dropped_duplicates
@@ -107,7 +93,7 @@ def verify(log: RunLog, columns: Sequence[str] = ()) -> Verification:
         rows=judged.table.num_rows,
         steps=(int(clock.first_step.min()), int(clock.last_step.max())),
         spacing=spacing,
-        columns=tuple(summaries),
+        columns=tuple(summary for summary, _ in looked),
         fingerprint=fingerprint,
         remarks=tuple(remarks),
         faults=tuple(faults),
@@ -125,13 +111,10 @@ def _gaps(clock: Panel, spacing: int | None) -> list[str]:
         if len(distance) > 1:
             distance[0] = spacing or distance[0]
         wrong = np.flatnonzero(distance != spacing)
-        if len(wrong):
-            at = wrong[0]
-            more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-            faults.append(
-                f"run {run!r}: step {steps[at + 1]} comes {distance[at]} after the one before it, "
-                f"not {spacing}{more}"
-            )
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        for at in wrong[:1]:
+            what = f"step {steps[at + 1]} comes {distance[at]} after the one before it"
+            faults.append(f"run {run!r}: {what}, not {spacing}{more}")
     return faults
 
 

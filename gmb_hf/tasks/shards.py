@@ -93,8 +93,7 @@ def export_shards(
     for training, and the same stream then shuffles each part in place, training first.
 
     Args:
-        task_name: e.g. `modular_add`, `add_p97`, `parity_8`.
-        prime: the modulus of a modular task whose name does not hold it; 97 when not given.
+        task_name, prime: as `get_task` takes them, e.g. `modular_add`, `add_p97`, `parity_8`.
         seed: the data seed, in [0, 2**32).
         out: the folder to write to.
         fraction: the share of rows to train on, or as an int their number.

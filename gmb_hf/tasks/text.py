@@ -145,12 +145,9 @@ def _decoded(path: Path) -> Iterator[str]:
 
 
 class Tally:
-    """Counts what passes through it.
+    """Counts what passes through it: documents that have ended, and their bytes.
 
-    Attributes:
-        n_bytes: of the documents in UTF-8, separators apart.
-        documents: that have ended.
-        byte_counts: how often each byte occurs, int64 [256].
+    `n_bytes` are those of UTF-8, separators apart; `byte_counts` of each byte, int64 [256].
     """
 
     def __init__(self) -> None:
