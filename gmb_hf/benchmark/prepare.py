@@ -480,7 +480,7 @@ def namesakes(entries: Sequence[Entry], log: RunLog) -> list[str]:
 
 
 def boundary_of(log: RunLog) -> dict[str, Any]:
-    """What a log says about the system it comes from; keys of the prereg's `boundary`.
+    """What a log says about the system it comes from; keys of the design's `boundary`.
 
     Where its parts disagree it says nothing; `statements_of` has what each of them says.
     """
@@ -489,7 +489,7 @@ def boundary_of(log: RunLog) -> dict[str, Any]:
 
 
 def statements_of(log: RunLog) -> dict[str, list[Any]]:
-    """What the parts of a log say about the system, by key of the prereg's `boundary`.
+    """What the parts of a log say about the system, by key of the design's `boundary`.
 
     Metadata is anybody's JSON: what is no text, or no number of steps, says nothing here.
     """

@@ -123,9 +123,9 @@ def _fingerprints(a: Results, b: Results, what: str) -> tuple[str | None, str | 
     return first, second
 
 
-def _design(prereg: Mapping[str, Any]) -> str:
+def _design(plain: Mapping[str, Any]) -> str:
     # Who fixed it, when, and with which commit is no part of the design.
-    return canonical_hash({key: value for key, value in prereg.items() if key != "meta"})
+    return canonical_hash({key: value for key, value in plain.items() if key != "meta"})
 
 
 def _pair(

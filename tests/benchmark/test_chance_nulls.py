@@ -23,9 +23,9 @@ from gmb_hf.design.design import Design
 
 
 def alarming(values: Any, events: Any, tau: float = 1.0, **overrides: Any) -> Judgement:
-    prereg = design(**overrides)
+    chosen = design(**overrides)
     return Judgement(
-        scores_of(values, events), None, prereg, dict.fromkeys(prereg.fpr_targets, tau)
+        scores_of(values, events), None, chosen, dict.fromkeys(chosen.fpr_targets, tau)
     )
 
 
@@ -168,24 +168,24 @@ class TestRiskSet:
         beyond = 3 * int(rng.random() < 0.2)
         ends = lengths + beyond
         events = [None if rng.random() < 0.3 else 10.0 * int(rng.integers(0, n)) for n in ends]
-        prereg = design(horizon=30, safe_gap=50, burn_in=int(rng.integers(0, 40)))
+        chosen = design(horizon=30, safe_gap=50, burn_in=int(rng.integers(0, 40)))
         scores = scores_of(values, events)
-        judgement = Judgement(scores, None, prereg, dict.fromkeys(prereg.fpr_targets, 1.0))
+        judgement = Judgement(scores, None, chosen, dict.fromkeys(chosen.fpr_targets, 1.0))
         found = at_risk(judgement)
         for run, event in enumerate(events):
             if event is None:
                 assert np.isnan(found[run])
             else:
-                assert found[run] == _asked(scores, run, event, prereg)
+                assert found[run] == _asked(scores, run, event, chosen)
 
 
-def _asked(scores: Scores, own: int, event: float, prereg: Design) -> float:
+def _asked(scores: Scores, own: int, event: float, design: Design) -> float:
     answers = []
     for run in range(scores.n_runs):
         steps = scores.steps[run][scores.present[run]]
         if run != own and (scores.event_step[run] < event or steps[-1] < event):
             continue
-        start = max(event - prereg.horizon, prereg.burn_in)
+        start = max(event - design.horizon, design.burn_in)
         answers.append(
             any(
                 value >= 1 and start <= step < event

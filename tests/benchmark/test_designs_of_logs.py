@@ -29,15 +29,15 @@ class TestParts:
         return RunLog.concat([explore_log, held_out_log])
 
     def test_declared_seeds_are_taken_and_the_others_set_aside(self, both: RunLog, design: Design):
-        prereg = design.replace(seeds_explore=list(range(30)), seeds_eval=list(range(100, 140)))
-        explored, aside = part_of(both, prereg, "explore")
+        chosen = design.replace(seeds_explore=list(range(30)), seeds_eval=list(range(100, 140)))
+        explored, aside = part_of(both, chosen, "explore")
         assert (set(explored.seeds), aside) == (set(range(30)), 40)
-        judged, aside = part_of(both, prereg, "held-out")
+        judged, aside = part_of(both, chosen, "held-out")
         assert (set(judged.seeds), aside) == (set(range(100, 140)), 30)
 
     def test_one_side_declared_leaves_the_rest_to_the_other(self, both: RunLog, design: Design):
-        prereg = design.replace(seeds_eval=list(range(100, 140)))
-        explored, aside = part_of(both, prereg, "explore")
+        chosen = design.replace(seeds_eval=list(range(100, 140)))
+        explored, aside = part_of(both, chosen, "explore")
         assert (len(explored.runs), aside) == (30, 40)
 
     def test_nothing_declared_takes_everything(self, both: RunLog, design: Design):
@@ -68,16 +68,16 @@ class TestDesignFor:
         assert design_for(explore_log, path, None) == design
 
     def test_a_preset_by_name(self, explore_log: RunLog):
-        prereg = design_for(explore_log, None, "quick")
-        assert prereg.horizon == preset("quick").benchmark.design().horizon
-        assert len(prereg.seeds_explore) == 32
+        design = design_for(explore_log, None, "quick")
+        assert design.horizon == preset("quick").benchmark.design().horizon
+        assert len(design.seeds_explore) == 32
 
     def test_the_design_that_the_log_was_trained_for(self, explore_log: RunLog):
         config = preset("quick").changed(["benchmark.horizon=70", "seeds.explore=0:5"])
-        prereg = design_for(trained_for(config, explore_log), None, None)
-        assert prereg.horizon == 70
-        assert prereg.seeds_explore == (0, 1, 2, 3, 4)
-        assert prereg == design_of(config, explore_log)
+        design = design_for(trained_for(config, explore_log), None, None)
+        assert design.horizon == 70
+        assert design.seeds_explore == (0, 1, 2, 3, 4)
+        assert design == design_of(config, explore_log)
 
     def test_it_survives_the_file(self, tmp_path: Path, explore_log: RunLog):
         config = preset("quick").changed(["benchmark.horizon=70"])
@@ -105,12 +105,12 @@ class TestDesignFor:
 class TestBoundary:
     def test_of_a_preset(self, explore_log: RunLog):
         about = {"task": "sub_p29", "model": "transformer-1x4x32", "checkpoint_every_steps": 10}
-        prereg = design_of(preset("quick"), described(explore_log, **about))
-        assert prereg.task == "sub_p29"
-        assert prereg.cadence == 10
-        assert not set(prereg.seeds_explore) & set(prereg.seeds_eval)
-        assert {"clock", "constant"}.isdisjoint(item.name for item in prereg.candidates)
-        assert all(item.x_sees_test_labels is not None for item in prereg.candidates)
+        design = design_of(preset("quick"), described(explore_log, **about))
+        assert design.task == "sub_p29"
+        assert design.cadence == 10
+        assert not set(design.seeds_explore) & set(design.seeds_eval)
+        assert {"clock", "constant"}.isdisjoint(item.name for item in design.candidates)
+        assert all(item.x_sees_test_labels is not None for item in design.candidates)
 
     def test_metadata_of_another_shape_say_nothing(self, explore_log: RunLog):
         log = described(explore_log, task={"name": "x"}, model=3, checkpoint_every_steps="10")

@@ -23,7 +23,7 @@ from gmb_hf.indicators.ensemble import external, unfitted_ensemble
 TARGET, ALPHA = 0.1, 0.05
 N_SIMULATED, N_EXPLORE, N_FRESH, LENGTH = 40, 60, 60, 50
 NAMES = tuple(f"noise_{number}" for number in range(16))
-PREREG = Design.minimal(
+CHOSEN = Design.minimal(
     horizon=10,
     safe_gap=12,
     w_event=1,
@@ -81,7 +81,7 @@ def simulated(seed: int) -> list[list[tuple[float, bool]]]:
         [scores(name, values[part, :, number], event[part]) for part in (seen, fresh)]
         for number, name in enumerate(NAMES)
     ]
-    members = MemberScores(ENTRY, tuple(one[0] for one in singles), PREREG)
+    members = MemberScores(ENTRY, tuple(one[0] for one in singles), CHOSEN)
     fit, others = split_runs(members.scores[0].runs, DESIGN)
     log_odds = members.fit(fit).log_odds
     combined, judged = (
@@ -90,12 +90,12 @@ def simulated(seed: int) -> list[list[tuple[float, bool]]]:
 
     def calibrated_on(runs: tuple[str, ...]) -> Judgement:
         rows = [row for row, run in enumerate(combined.runs) if run in runs]
-        return Judgement(judged, combined.select(rows), PREREG)
+        return Judgement(judged, combined.select(rows), CHOSEN)
 
     return [
         [outcome(calibrated_on(others))],
         [outcome(calibrated_on(fit))],
-        [outcome(Judgement(after, before, PREREG)) for before, after in singles[:4]],
+        [outcome(Judgement(after, before, CHOSEN)) for before, after in singles[:4]],
     ]
 
 

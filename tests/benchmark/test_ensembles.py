@@ -324,13 +324,13 @@ class TestExplore:
 class TestPresets:
     def test_every_label_free_score_is_a_member(self):
         log = runs(32)
-        prereg = design_of(preset("quick").changed(EARLIER), log)
-        last = prereg.candidates[-1]
+        design = design_of(preset("quick").changed(EARLIER), log)
+        last = design.candidates[-1]
         assert last.name == COMBINATION
         assert last.x_ensemble is not None
-        label_free = [c.name for c in prereg.candidates[:-1] if c.x_sees_test_labels is False]
+        label_free = [c.name for c in design.candidates[:-1] if c.x_sees_test_labels is False]
         assert [member.name for member in last.x_ensemble.members] == label_free
-        assert locked(log, prereg.replace(seeds_eval=[])).candidate(COMBINATION).ensemble
+        assert locked(log, design.replace(seeds_eval=[])).candidate(COMBINATION).ensemble
 
     def test_it_can_be_taken_out(self):
         config = preset("quick").changed([*EARLIER, "benchmark.combination=false"])

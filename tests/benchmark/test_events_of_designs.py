@@ -101,17 +101,17 @@ def test_held_out_runs_that_are_excluded_are_reported_and_not_judged(
 def test_without_a_lock_explore_runs_are_sifted_too(
     design: Design, explored: RunLog, held_out: RunLog
 ) -> None:
-    prereg = design.replace(**REGIME)
-    whole = evaluate_runs(prereg, held_out, explore=explored)
-    decided, _ = decided_runs(prereg, explored)
-    part = evaluate_runs(prereg, held_out, explore=decided)
+    chosen = design.replace(**REGIME)
+    whole = evaluate_runs(chosen, held_out, explore=explored)
+    decided, _ = decided_runs(chosen, explored)
+    part = evaluate_runs(chosen, held_out, explore=decided)
     assert whole.results.indicators == part.results.indicators
 
 
 def test_exploring_leaves_them_out(design: Design, explored: RunLog) -> None:
-    prereg = design.replace(**REGIME)
-    decided, _ = decided_runs(prereg, explored)
-    assert explore(prereg, explored) == explore(prereg, decided)
+    chosen = design.replace(**REGIME)
+    decided, _ = decided_runs(chosen, explored)
+    assert explore(chosen, explored) == explore(chosen, decided)
 
 
 def test_a_plateau_from_lock_to_verdict(
@@ -133,14 +133,14 @@ def test_a_plateau_from_lock_to_verdict(
 def test_the_file_brings_the_event_back(
     tmp_path: Any, design: Design, settings: dict[str, Any]
 ) -> None:
-    prereg = design.replace(**settings)
-    assert Design.read(prereg.write(tmp_path / "prereg.yaml")) == prereg
+    chosen = design.replace(**settings)
+    assert Design.read(chosen.write(tmp_path / "prereg.yaml")) == chosen
 
 
 def test_regimes_need_no_metric(design: Design, explored: RunLog) -> None:
     table = explored.table.drop_columns(["test_acc"])
-    prereg = design.replace(**REGIME)
-    found = evaluate_runs(prereg, RunLog.from_table(table))
+    chosen = design.replace(**REGIME)
+    found = evaluate_runs(chosen, RunLog.from_table(table))
     assert found.results.summary.n_events == 27
 
 

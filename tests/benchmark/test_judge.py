@@ -38,7 +38,7 @@ def test_any_input_gets_exactly_one_label(
     seed: int, protocol: str, calibration: str, count_min: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    prereg = design(
+    chosen = design(
         protocol=protocol,
         event_count_min=count_min,
         null_draws=50,
@@ -50,7 +50,7 @@ def test_any_input_gets_exactly_one_label(
     judgement = Judgement(
         any_scores(rng, "run"),
         any_scores(rng, "explore") if calibration == "explore" else None,
-        prereg,
+        chosen,
         locked if calibration == "locked" else None,
         {3: locked} if calibration == "locked" else {},
     )
@@ -74,12 +74,12 @@ def test_any_input_gets_exactly_one_label(
 
 def test_the_order_of_the_runs_does_not_change_what_is_measured() -> None:
     rng = np.random.default_rng(1)
-    prereg = design(horizon=100, safe_gap=150, smoothing_sweep=[1])
+    chosen = design(horizon=100, safe_gap=150, smoothing_sweep=[1])
     explore = raised_before_event(noise_scores(30, 60, rng, prefix="explore"), 3.0, over=80)
     held_out = raised_before_event(noise_scores(40, 60, rng), 3.0, over=80)
-    first = judge(Judgement(held_out, explore, prereg))
+    first = judge(Judgement(held_out, explore, chosen))
     turned = judge(
-        Judgement(held_out.select(np.arange(40)[::-1]), explore.select(np.arange(30)[::-1]), prereg)
+        Judgement(held_out.select(np.arange(40)[::-1]), explore.select(np.arange(30)[::-1]), chosen)
     )
     assert first.layer_A.auc == pytest.approx(turned.layer_A.auc)
     for one, other in zip(first.layer_B.achieved, turned.layer_B.achieved, strict=True):
@@ -104,9 +104,9 @@ def test_the_order_of_the_runs_does_not_change_what_is_measured() -> None:
 def test_the_unit_of_the_score_does_not_matter(scale: float, protocol: str) -> None:
     rng = np.random.default_rng(2)
     raw = raised_before_event(noise_scores(40, 60, rng), 3.0, over=80)
-    prereg = design(horizon=100, safe_gap=150, protocol=protocol, smoothing_sweep=[1])
+    chosen = design(horizon=100, safe_gap=150, protocol=protocol, smoothing_sweep=[1])
     scaled = scores_of(raw.values * scale, list(raw.event_step))
-    first, second = judge(Judgement(raw, None, prereg)), judge(Judgement(scaled, None, prereg))
+    first, second = judge(Judgement(raw, None, chosen)), judge(Judgement(scaled, None, chosen))
     assert (first.label, first.x_sentence) == (second.label, second.x_sentence)
     assert first.layer_D == second.layer_D
     for one, other in zip(first.layer_B.achieved, second.layer_B.achieved, strict=True):

@@ -12,7 +12,7 @@ from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.lock import CENTRAL, Lock, LockedCandidate, member_key
 
-PREREG = design(horizon=100, safe_gap=150, burn_in=20, smoothing_sweep=[1, 3], null_draws=199)
+CHOSEN = design(horizon=100, safe_gap=150, burn_in=20, smoothing_sweep=[1, 3], null_draws=199)
 
 
 def explored(seed: int, n_runs: int, prefix: str) -> Scores:
@@ -24,16 +24,16 @@ def test_a_locked_score_is_judged_as_by_its_explore_runs(tmp_path: Path) -> None
     windows = {100: (explored(0, 40, "explore"), explored(7, 50, "run"))}
     windows[150] = (explored(1, 40, "explore"), explored(8, 50, "run"))
     explore, held_out = windows[100]
-    itself = Judgement(explore, explore, PREREG)
+    itself = Judgement(explore, explore, CHOSEN)
     members = {
-        member_key(window=window, smooth=smooth): Judgement(one, one, PREREG)
+        member_key(window=window, smooth=smooth): Judgement(one, one, CHOSEN)
         .smoothed(smooth)
         .calibrated.deployed
         for window, (one, _) in windows.items()
         for smooth in (1, 3)
     }
     lock = Lock.build(
-        PREREG,
+        CHOSEN,
         {"score": LockedCandidate.freeze({CENTRAL: itself.calibrated.deployed, **members})},
         explore_fingerprint="f",
         explore_runs=explore.runs,
@@ -48,15 +48,15 @@ def test_a_locked_score_is_judged_as_by_its_explore_runs(tmp_path: Path) -> None
             for smooth in (1, 3)
         }
         runs = read.x_lock.n_calibration_runs
-        return Judgement(scores, None, PREREG, by_length[1], by_length, calibration_runs=runs)
+        return Judgement(scores, None, CHOSEN, by_length[1], by_length, calibration_runs=runs)
 
     by_lock = judge(
         locked(100, held_out),
         {f"window={window}": locked(window, scores) for window, (_, scores) in windows.items()},
     )
     by_explore = judge(
-        Judgement(held_out, explore, PREREG),
-        {f"window={window}": Judgement(new, old, PREREG) for window, (old, new) in windows.items()},
+        Judgement(held_out, explore, CHOSEN),
+        {f"window={window}": Judgement(new, old, CHOSEN) for window, (old, new) in windows.items()},
     )
     assert by_lock.layer_B.achieved == by_explore.layer_B.achieved
     assert by_lock.layer_C == by_explore.layer_C

@@ -42,8 +42,8 @@ def rising(n_runs: int = 40) -> Judgement:
     """A score that rises before every event."""
     values = np.random.default_rng(0).random((n_runs, 34))
     values[:, 28:30] += 2
-    prereg = small_design(smoothing_sweep=[1], null_draws=99, bootstrap_draws=99)
-    return Judgement(scores_of(values, [300.0] * n_runs), None, prereg)
+    design = small_design(smoothing_sweep=[1], null_draws=99, bootstrap_draws=99)
+    return Judgement(scores_of(values, [300.0] * n_runs), None, design)
 
 
 def test_every_place_has_a_null_that_is_registered(coin: None, tmp_path: Path) -> None:

@@ -26,9 +26,9 @@ ALL_TARGETS = (0.01, 0.05, 0.10)
 
 def locked(values: Any, events: Any, tau: float, **overrides: Any) -> Judgement:
     """Judge by one threshold for every target."""
-    prereg = design(**overrides)
-    thresholds = dict.fromkeys(prereg.fpr_targets, tau)
-    return Judgement(scores_of(values, events), None, prereg, thresholds)
+    chosen = design(**overrides)
+    thresholds = dict.fromkeys(chosen.fpr_targets, tau)
+    return Judgement(scores_of(values, events), None, chosen, thresholds)
 
 
 # Run 0 has negatives at 0..40 (five), run 1 at 0, 10 (two).

@@ -124,18 +124,18 @@ class TestWindows:
     def test_the_last_checkpoints_of_a_run_count_at_their_own_steps(self) -> None:
         panel = Panel.from_series("s", [("a", [1, 500, 1000, 1500, 2000, 2500], np.zeros(6))])
         scores = scores_of([[0.0] * 6], [None]).from_panel(panel, [np.nan])
-        prereg = plateau(horizon=100, safe_gap=600)
+        design = plateau(horizon=100, safe_gap=600)
         # 2500 less two checkpoints is 1500; less the gap, 900.
-        assert scores.steps[label_windows(scores, prereg).negative].tolist() == [1, 500]
+        assert scores.steps[label_windows(scores, design).negative].tolist() == [1, 500]
 
     def test_a_run_too_short_for_a_plateau_has_no_negatives(self) -> None:
         scores = scores_of([[0.0] * 12, [0.0] * 3], [None, None])
-        prereg = plateau(plateau_checkpoints=4)
-        assert label_windows(scores, prereg).negative.any(axis=1).tolist() == [True, False]
+        design = plateau(plateau_checkpoints=4)
+        assert label_windows(scores, design).negative.any(axis=1).tolist() == [True, False]
 
     def test_labels_around_an_event_are_those_of_any_event(self) -> None:
         scores = scores_of([[0.0] * 12], [80])
-        here, there = (label_windows(scores, prereg) for prereg in (plateau(), design()))
+        here, there = (label_windows(scores, chosen) for chosen in (plateau(), design()))
         assert (here.positive == there.positive).all()
         assert (here.negative == there.negative).all()
 
@@ -159,7 +159,7 @@ def test_it_is_the_definition_for_any_runs(
 ) -> None:
     rows = [*rows, [0.0] * 6]  # at least one run is long enough
     allowed = min(allowed, length - 1)
-    prereg = plateau(plateau_checkpoints=length, plateau_threshold=0.5, plateau_regression=allowed)
-    found = plateau_events(metric(*rows), prereg).step
+    design = plateau(plateau_checkpoints=length, plateau_threshold=0.5, plateau_regression=allowed)
+    found = plateau_events(metric(*rows), design).step
     wanted = [slow(row, length, 0.5, allowed) for row in rows]
     assert [None if np.isnan(step) else int(step) // 10 for step in found] == wanted

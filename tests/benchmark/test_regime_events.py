@@ -172,8 +172,8 @@ class TestPreregistration:
     """What must be said of the event, and what is filled in."""
 
     def test_published_settings_are_written_into_the_file(self) -> None:
-        prereg = Design.minimal(horizon=20, safe_gap=40, event_type="E_regime", regime_radius=500)
-        event = prereg.plain()["event"]
+        chosen = Design.minimal(horizon=20, safe_gap=40, event_type="E_regime", regime_radius=500)
+        event = chosen.plain()["event"]
         assert (event["x_regime_quantile"], event["x_regime_tolerance"]) == (0.99, 15)
         assert "x_regime_radius" not in design().plain()["event"]
 

@@ -82,7 +82,7 @@ tables:
 """
 
 
-def prereg(**overrides: Any) -> Design:
+def design(**overrides: Any) -> Design:
     settings = {"horizon": 200, "safe_gap": 400, "burn_in": 100, "task": "toy task", "cadence": 50}
     return Design.minimal(**{**settings, "null_draws": 99, "bootstrap_draws": 99, **overrides})
 
@@ -124,7 +124,7 @@ def judged(design: Design, n_runs: int = 40, with_events: bool = True) -> Result
 
 @pytest.fixture(scope="module")
 def results() -> Results:
-    return judged(prereg())
+    return judged(design())
 
 
 def test_a_foreign_file_reads_and_keeps_its_numbers(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_ours_round_trips_and_equal_results_give_equal_bytes(
 ) -> None:
     first = results.write(tmp_path / "a.yaml").read_bytes()
     assert Results.read(tmp_path / "a.yaml") == results
-    assert judged(prereg()).write(tmp_path / "b.yaml").read_bytes() == first
+    assert judged(design()).write(tmp_path / "b.yaml").read_bytes() == first
 
 
 def test_every_field_of_the_schema_is_there(results: Results) -> None:
@@ -161,7 +161,7 @@ def test_every_field_of_the_schema_is_there(results: Results) -> None:
 @pytest.mark.parametrize("with_events", [True, False])
 @pytest.mark.parametrize("protocol", ["strict", "v0.4"])
 def test_every_null_of_an_indicator_has_a_reason(with_events: bool, protocol: str) -> None:
-    found = judged(prereg(protocol=protocol), with_events=with_events)
+    found = judged(design(protocol=protocol), with_events=with_events)
     for item in found.plain()["indicators"]:
         nulls = set(_nulls({key: value for key, value in item.items() if value != {}}, ""))
         assert nulls <= set(item["x_null_reasons"]), nulls - set(item["x_null_reasons"])
@@ -183,7 +183,7 @@ def _nulls(value: Any, path: str) -> list[str]:
 
 
 def test_what_has_no_number_says_why(results: Results) -> None:
-    reasons = judged(prereg(), with_events=False).indicator("rise").x_null_reasons
+    reasons = judged(design(), with_events=False).indicator("rise").x_null_reasons
     assert reasons["layer_C.at_fpr[0].coverage"] == "no judged run has an event"
     assert reasons["layer_C.at_fpr[0].lead_time_median"] == "no judged run has an event"
     flat = results.indicator("flat").x_null_reasons
@@ -213,7 +213,7 @@ def test_two_runs_of_one_seed_are_told_by_name() -> None:
         [],
         RunLog.from_arrays(["a_1", "b_1"], np.array([0, 500]), {"score": np.zeros((2, 2))}),
         [100.0, math.nan],
-        design=prereg(),
+        design=design(),
         calibration=CalibrationRecord(method="in_sample"),
         date="2026-01-27",
     )
@@ -227,7 +227,7 @@ def test_provenance_says_what_made_the_numbers(results: Results) -> None:
     assert source.packages["numpy"] == np.__version__
     assert source.lock_hash is None
     assert len(str(source.prereg_hash)) == 64
-    assert results.design == prereg()
+    assert results.design == design()
     assert results.meta.run_id == f"toy_task_{fingerprint[:8]}"
 
 
@@ -283,7 +283,7 @@ def test_the_definition_of_done(results: Results, tmp_path: Path) -> None:
     checks = definition_of_done(results)
     assert [check.passed for check in checks] == [True] * 4 + [False]
     assert checks[0].detail == "36 events in 40 runs"
-    few = definition_of_done(judged(prereg(event_count_min=37)))
+    few = definition_of_done(judged(design(event_count_min=37)))
     assert [check.passed for check in few] == [False, True, True, True, False]
     path = tmp_path / "results.yaml"
     path.write_text(FOREIGN)

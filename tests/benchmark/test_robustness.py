@@ -52,8 +52,8 @@ def test_a_shorter_horizon_asks_for_a_shorter_lead() -> None:
 def test_runs_left_out_do_not_starve_a_cross_fitted_target() -> None:
     # 10 folds of 112 leave 100 runs, one more than .01 takes; with a fifth left out it is 80.
     held_out = oracle(0, 12.0, n_runs=112).evaluation
-    prereg = design(**SETTINGS, primary_fpr=0.01, smoothing_sweep=[1])
-    layer = layer_d(Judgement(held_out, None, prereg))
+    chosen = design(**SETTINGS, primary_fpr=0.01, smoothing_sweep=[1])
+    layer = layer_d(Judgement(held_out, None, chosen))
     assert layer.x_central_label == "SUPPORTED_FOR_ALARM"
     assert layer.label_flip_rate == 0.0
 
@@ -123,8 +123,8 @@ def test_a_run_keeps_the_threshold_of_its_fold() -> None:
 def test_members_equal_judgements_made_from_scratch(calibration: str) -> None:
     judgement = oracle(3, 2.0, smoothing_sweep=[1, 3])
     if calibration == "in_sample":
-        prereg = judgement.design.replace(protocol="v0.4")
-        judgement = Judgement(judgement.evaluation, None, prereg)
+        design = judgement.design.replace(protocol="v0.4")
+        judgement = Judgement(judgement.evaluation, None, design)
     for name, member in list(family(judgement, {}))[7::11]:
         horizon, smooth, without = (int(part.split("=")[1]) for part in name.split(","))
         kept = np.flatnonzero(run_groups(60, 5) != without)

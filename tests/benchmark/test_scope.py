@@ -40,8 +40,8 @@ def works_late(
 
 
 def case(**overrides: Any) -> Judgement:
-    prereg = design(**{**SETTINGS, "strata": [EARLY, LATE], **overrides})
-    return Judgement(works_late(200, 0, "run"), works_late(136, 1, "explore"), prereg)
+    chosen = design(**{**SETTINGS, "strata": [EARLY, LATE], **overrides})
+    return Judgement(works_late(200, 0, "run"), works_late(136, 1, "explore"), chosen)
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +174,7 @@ def test_a_run_keeps_its_threshold_in_a_stratum() -> None:
 def test_by_hand_in_the_letter() -> None:
     """Horizon 20, gap 40: runs 0 and 1 have late events and alarm in time, run 2 does neither."""
     values = [[0.0] * 8 + [1.0] * 3, [0.0] * 8 + [1.0] * 3, [0.0] * 11]
-    prereg = design(
+    chosen = design(
         protocol="v0.4",
         event_count_min=2,
         coverage_min=0.9,
@@ -186,7 +186,7 @@ def test_by_hand_in_the_letter() -> None:
         run_groups=2,
         strata=[{"name": "late", "where": "event_step > 60"}],
     )
-    judgement = Judgement(scores_of(values, [100, 100, 60]), None, prereg, {0.05: 1.0})
+    judgement = Judgement(scores_of(values, [100, 100, 60]), None, chosen, {0.05: 1.0})
     parts = judge(judgement)
     # Coverage 2 of 3 is under .9; in the stratum it is 2 of 2, 20 steps ahead.
     assert parts.layer_C.at(0.05).coverage == pytest.approx(2 / 3)

@@ -137,8 +137,8 @@ class TestFacts:
 
 
 class TestLint:
-    def found(self, prereg: Design, **facts: Any) -> dict[str, str]:
-        return {item.code: item.message for item in lint(prereg, DesignFacts(**facts))}
+    def found(self, design: Design, **facts: Any) -> dict[str, str]:
+        return {item.code: item.message for item in lint(design, DesignFacts(**facts))}
 
     def test_the_event_is_no_setting(self) -> None:
         late = design(strata=[{"name": "late", "where": "event_step > 600"}])

@@ -56,8 +56,8 @@ def noise_panel(law: Law, seed: int, **overrides: Any) -> Judgement:
     rng = np.random.default_rng([11, seed])
     explore = noise(law, 50, CHECKPOINTS, rng, "explore")
     easy = {"fpr_targets": [0.05, 0.1], "min_targets_ok": 1, "coverage_min": 0.05}
-    prereg = settings(**{**easy, "max_label_flip_rate": 1.0, **overrides})
-    return Judgement(noise(law, 64, CHECKPOINTS, rng), explore, prereg)
+    chosen = settings(**{**easy, "max_label_flip_rate": 1.0, **overrides})
+    return Judgement(noise(law, 64, CHECKPOINTS, rng), explore, chosen)
 
 
 def test_noise_is_supported_in_no_more_than_a_twentieth_of_panels() -> None:
@@ -156,12 +156,12 @@ def test_a_two_valued_score_shows_its_floor(law: Law, share: float) -> None:
 @pytest.mark.parametrize("m", [19, 32, 100])
 def test_a_threshold_keeps_its_budget_on_fresh_runs(law: Law, m: int) -> None:
     rng, target, repeats = np.random.default_rng([15, m]), 0.05, 30
-    prereg, achieved = settings(burn_in=0, horizon=60, safe_gap=80), []
+    chosen, achieved = settings(burn_in=0, horizon=60, safe_gap=80), []
     for _ in range(repeats):
         # Early events leave no negatives; m runs that have some are wanted.
         explore = noise(law, 2 * m, 60, rng, "explore")
-        usable = np.flatnonzero(Judgement(explore, None, prereg).windows.negative.any(axis=1))[:m]
-        judgement = Judgement(noise(law, 60, 60, rng), explore.select(usable), prereg)
+        usable = np.flatnonzero(Judgement(explore, None, chosen).windows.negative.any(axis=1))[:m]
+        judgement = Judgement(noise(law, 60, 60, rng), explore.select(usable), chosen)
         assert judgement.calibrated.n_runs == m
         rate = layer_b(judgement, intervals=False).at(target).achieved
         assert rate is not None

@@ -28,9 +28,9 @@ EVENTS = [80, 80, 60, 0, None]
 
 
 def point(**overrides: Any) -> Any:
-    prereg = design(**{**SETTINGS, **overrides})
-    thresholds = dict.fromkeys(prereg.fpr_targets, 1.0)
-    judgement = Judgement(scores_of(VALUES, EVENTS), None, prereg, thresholds)
+    chosen = design(**{**SETTINGS, **overrides})
+    thresholds = dict.fromkeys(chosen.fpr_targets, 1.0)
+    judgement = Judgement(scores_of(VALUES, EVENTS), None, chosen, thresholds)
     return operating_point(judgement, 0.05)
 
 
@@ -88,9 +88,9 @@ def test_intervals_stand_where_their_numbers_do() -> None:
 
 
 def test_nothing_covered() -> None:
-    prereg = design(**SETTINGS)
+    chosen = design(**SETTINGS)
     judgement = Judgement(
-        scores_of(VALUES, EVENTS), None, prereg, dict.fromkeys(prereg.fpr_targets, 9.0)
+        scores_of(VALUES, EVENTS), None, chosen, dict.fromkeys(chosen.fpr_targets, 9.0)
     )
     found = operating_point(judgement, 0.05)
     assert (found.coverage, found.lead_time_median, found.x_lead_times) == (0.0, None, ())
@@ -101,9 +101,9 @@ def test_nothing_covered() -> None:
 
 
 def test_no_events() -> None:
-    prereg = design(**SETTINGS)
+    chosen = design(**SETTINGS)
     judgement = Judgement(
-        scores_of(VALUES, [None] * 5), None, prereg, dict.fromkeys(prereg.fpr_targets, 1.0)
+        scores_of(VALUES, [None] * 5), None, chosen, dict.fromkeys(chosen.fpr_targets, 1.0)
     )
     found = operating_point(judgement, 0.05)
     assert (found.coverage, found.x_coverage_interval, found.x_p_value) == (None, None, None)
@@ -119,9 +119,9 @@ def test_one_checkpoint_has_no_spacing() -> None:
 
 
 def test_every_target_has_a_point_and_the_primary_is_one_of_them() -> None:
-    prereg = design(**SETTINGS, primary_fpr=0.10)
+    chosen = design(**SETTINGS, primary_fpr=0.10)
     judgement = Judgement(
-        scores_of(VALUES, EVENTS), None, prereg, {0.01: 9.0, 0.05: 2.0, 0.10: 1.0}
+        scores_of(VALUES, EVENTS), None, chosen, {0.01: 9.0, 0.05: 2.0, 0.10: 1.0}
     )
     layer = layer_c(judgement)
     assert [one.fpr for one in layer.at_fpr] == [0.01, 0.05, 0.10]

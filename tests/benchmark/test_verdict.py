@@ -208,8 +208,8 @@ class TestStraddling:
     def test_silence_over_few_runs_names_the_number_that_settles_it(self) -> None:
         judgement = oracle(n_runs=40)
         quiet = dict.fromkeys((0.01, 0.05, 0.1), 1e9)
-        prereg = judgement.design.replace(smoothing_sweep=[1])
-        verdict = judge(Judgement(judgement.evaluation, None, prereg, quiet))
+        design = judgement.design.replace(smoothing_sweep=[1])
+        verdict = judge(Judgement(judgement.evaluation, None, design, quiet))
         # Coverage 0 of 40 is far below its minimum: concluded.
         assert verdict.label == "RANK_ONLY"
 

@@ -92,9 +92,9 @@ def test_a_horizon_that_reaches_the_gap_is_refused(horizon: int) -> None:
 def test_no_window_is_both_and_all_lie_where_they_may(
     event: int | None, horizon: int, extra: int, burn_in: int
 ) -> None:
-    prereg = design(horizon=10 * horizon, safe_gap=10 * (horizon + extra), burn_in=burn_in)
+    chosen = design(horizon=10 * horizon, safe_gap=10 * (horizon + extra), burn_in=burn_in)
     scores = scores_of([[0.0] * 41], [None if event is None else 10 * event])
-    windows = label_windows(scores, prereg)
+    windows = label_windows(scores, chosen)
     assert not (windows.positive & windows.negative).any()
     assert not ((windows.positive | windows.negative) & ~windows.monitored).any()
     labelled = scores.steps[windows.monitored]

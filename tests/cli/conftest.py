@@ -57,14 +57,14 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, runs, first in (("explore", 30, 0), ("heldout", 60, 100)):
         log = synthetic_runlog(runs, seed=first, first_seed=first)
         pyarrow.csv.write_csv(log.table.select(COLUMNS), folder / f"{name}.csv")
-    prereg = Design.minimal(
+    design = Design.minimal(
         **SYNTHETIC_DESIGN,
         seeds_explore=list(range(30)),
         seeds_eval=list(range(100, 160)),
         window_sweep=[80, 100, 120],
         candidates=[{"name": "embedding_gini", "family": "spectral"}, {"name": "test_loss_drop"}],
     )
-    prereg.write(folder / "prereg.yaml")
+    design.write(folder / "prereg.yaml")
     done = gmb("lock", *locking(folder), "--out", folder / "lock.yaml")
     assert done.code == 0, done
     return folder

@@ -41,7 +41,7 @@ def published(reference_runs: Path) -> Judgement:
         Panel.from_series("score", series),
         [math.nan if event is None else event for event in events],
     )
-    prereg = Design.minimal(
+    design = Design.minimal(
         horizon=20_000,
         safe_gap=20_500,
         burn_in=10_000,
@@ -49,7 +49,7 @@ def published(reference_runs: Path) -> Judgement:
         fpr_targets=list(THRESHOLDS),
         smoothing_sweep=[1],
     )
-    return Judgement(scores, None, prereg, THRESHOLDS)
+    return Judgement(scores, None, design, THRESHOLDS)
 
 
 @pytest.fixture(scope="module")

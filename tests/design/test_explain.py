@@ -258,7 +258,7 @@ def test_every_field_of_a_design_has_its_sentence() -> None:
 
 def test_a_field_without_a_sentence_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        f"{__name__}.explain_design", lambda prereg: (f"{prereg.horizon}", f"{prereg.safe_gap}")
+        f"{__name__}.explain_design", lambda design: (f"{design.horizon}", f"{design.safe_gap}")
     )
     assert is_told("labels.positive_window.horizon_steps")
     assert not is_told("x_burn_in")

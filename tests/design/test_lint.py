@@ -34,8 +34,8 @@ FACTS: dict[str, Any] = {
 }
 
 
-def found(prereg: Design, **facts: Any) -> dict[str, Finding]:
-    findings = lint(prereg, DesignFacts(**{**FACTS, **facts}))
+def found(design: Design, **facts: Any) -> dict[str, Finding]:
+    findings = lint(design, DesignFacts(**{**FACTS, **facts}))
     return {item.code: item for item in reversed(findings)}  # the first of each code
 
 

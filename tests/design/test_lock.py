@@ -42,7 +42,7 @@ def frozen(**overrides: Any) -> dict[str, LockedCandidate]:
 
 
 def build(
-    prereg: Design | None = None,
+    chosen: Design | None = None,
     candidates: dict[str, LockedCandidate] | None = None,
     **overrides: Any,
 ) -> Lock:
@@ -53,7 +53,7 @@ def build(
         "n_calibration_runs": 32,
         "created": "2026-01-27T12:00:00+00:00",
     }
-    return Lock.build(prereg or design(), candidates or frozen(), **{**settings, **overrides})
+    return Lock.build(chosen or design(), candidates or frozen(), **{**settings, **overrides})
 
 
 def test_it_survives_a_round_trip_infinity_included(tmp_path: Path) -> None:

@@ -96,16 +96,16 @@ def edited(path: str, value: Any) -> dict[str, Any]:
 
 
 def test_the_reference_fields_load_unchanged(reference: Path) -> None:
-    prereg = Design.read(reference)
-    assert prereg.date_locked == "2026-01-27"
-    assert prereg.seeds_eval == (1001, 1002, 1003)
-    assert prereg.fpr_eps == 0.01
-    assert [item.params for item in prereg.candidates] == [
+    design = Design.read(reference)
+    assert design.date_locked == "2026-01-27"
+    assert design.seeds_eval == (1001, 1002, 1003)
+    assert design.fpr_eps == 0.01
+    assert [item.params for item in design.candidates] == [
         {"window": 200, "smooth": 0.1},
         {"samples": 8},
         {"epsilon_residual": 1e-3, "aggregation": "p90", "cycle_T": 16},
     ]
-    saved = prereg.plain()
+    saved = design.plain()
     loaded = parse_yaml(REFERENCE, where="reference")
     for section, fields in loaded.items():
         if isinstance(fields, dict):
@@ -122,29 +122,29 @@ def test_an_exponent_that_another_reader_took_for_text_is_a_number() -> None:
 
 
 def test_flat_properties_read_the_sections(reference: Path) -> None:
-    prereg = Design.read(reference)
-    assert (prereg.horizon, prereg.safe_gap, prereg.lead_time_target) == (2000, 2000, 200)
-    assert (prereg.fpr_targets, prereg.fpr_floor_max) == ((0.01, 0.05, 0.1), 0.2)
-    assert (prereg.min_targets_ok, prereg.coverage_min) == (2, 0.3)
-    assert (prereg.lead_time_median_min, prereg.max_label_flip_rate) == (50, 0.2)
-    assert prereg.window_sweep == (100, 150, 200, 250)
-    assert (prereg.metric, prereg.w_event, prereg.jump_threshold) == ("test_acc", 50, 0.15)
-    assert (prereg.protocol, prereg.burn_in, prereg.primary_fpr) == ("strict", 0, 0.05)
-    assert (prereg.event_count_min, prereg.episode_gap) == (30, 2000)
+    design = Design.read(reference)
+    assert (design.horizon, design.safe_gap, design.lead_time_target) == (2000, 2000, 200)
+    assert (design.fpr_targets, design.fpr_floor_max) == ((0.01, 0.05, 0.1), 0.2)
+    assert (design.min_targets_ok, design.coverage_min) == (2, 0.3)
+    assert (design.lead_time_median_min, design.max_label_flip_rate) == (50, 0.2)
+    assert design.window_sweep == (100, 150, 200, 250)
+    assert (design.metric, design.w_event, design.jump_threshold) == ("test_acc", 50, 0.15)
+    assert (design.protocol, design.burn_in, design.primary_fpr) == ("strict", 0, 0.05)
+    assert (design.event_count_min, design.episode_gap) == (30, 2000)
 
 
 def test_minimal_has_the_published_defaults_and_takes_flat_overrides() -> None:
-    prereg = Design.minimal(horizon=200, safe_gap=400, metric="acc", refractory=50)
-    assert prereg.fpr_targets == (0.01, 0.05, 0.10)
-    assert (prereg.metric, prereg.episode_gap) == ("acc", 50)
-    assert prereg.replace(horizon=250).horizon == 250
-    assert prereg.replace(horizon=250).metric == "acc"
-    assert prereg.horizon == 200
+    design = Design.minimal(horizon=200, safe_gap=400, metric="acc", refractory=50)
+    assert design.fpr_targets == (0.01, 0.05, 0.10)
+    assert (design.metric, design.episode_gap) == ("acc", 50)
+    assert design.replace(horizon=250).horizon == 250
+    assert design.replace(horizon=250).metric == "acc"
+    assert design.horizon == 200
 
 
 def test_it_survives_a_round_trip(reference: Path, tmp_path: Path) -> None:
-    prereg = Design.read(reference)
-    assert Design.read(prereg.write(tmp_path / "copy.yaml")) == prereg
+    design = Design.read(reference)
+    assert Design.read(design.write(tmp_path / "copy.yaml")) == design
 
 
 @given(
@@ -156,7 +156,7 @@ def test_it_survives_a_round_trip(reference: Path, tmp_path: Path) -> None:
 @example(horizon=1, gap=1, target=0.5, name="0E0")
 @example(horizon=1, gap=1, target=0.5, name="2020-01-01")
 def test_any_design_survives_yaml(horizon: int, gap: int, target: float, name: str) -> None:
-    prereg = Design.minimal(
+    design = Design.minimal(
         horizon=horizon,
         safe_gap=gap,
         fpr_targets=[target],
@@ -164,15 +164,15 @@ def test_any_design_survives_yaml(horizon: int, gap: int, target: float, name: s
         primary_fpr=target,
         candidates=[{"name": name, "params": {"window": horizon}}],
     )
-    assert Design.parse(parse_yaml(dump_yaml(prereg.plain()), where="x"), where="x") == prereg
+    assert Design.parse(parse_yaml(dump_yaml(design.plain()), where="x"), where="x") == design
 
 
 def test_the_template_loads_and_names_every_field(tmp_path: Path) -> None:
     path = tmp_path / "prereg.yaml"
     path.write_text(Design.template())
-    prereg = Design.read(path)
-    assert prereg.horizon < prereg.safe_gap
-    assert prereg.replace(horizon=1, safe_gap=2, candidates=[]) == Design.minimal(
+    design = Design.read(path)
+    assert design.horizon < design.safe_gap
+    assert design.replace(horizon=1, safe_gap=2, candidates=[]) == Design.minimal(
         horizon=1, safe_gap=2
     )
     for name in ("x_refractory_steps", "x_event_t_min", "x_sees_test_labels", "window_sweep"):

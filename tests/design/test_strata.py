@@ -82,10 +82,10 @@ def test_equals_python(values: list[float], sign: str, number: int) -> None:
 class TestInAPreregistration:
     def test_reads_writes_and_hashes(self, tmp_path: object) -> None:
         strata = [{"name": "late", "where": "event_step > 1000"}]
-        prereg = Design.minimal(**SHORT, strata=strata)
-        assert Design.parse(prereg.plain(), where="copy") == prereg
-        assert prereg.plain()["x_strata"] == strata
-        assert prereg.strata[0].names == ("event_step",)
+        design = Design.minimal(**SHORT, strata=strata)
+        assert Design.parse(design.plain(), where="copy") == design
+        assert design.plain()["x_strata"] == strata
+        assert design.strata[0].names == ("event_step",)
 
     def test_each_name_once(self) -> None:
         twice = [{"name": "late", "where": "seed > 1"}] * 2
@@ -102,8 +102,8 @@ class TestInAPreregistration:
 
 class TestLooks:
     def test_alpha_is_split_evenly(self) -> None:
-        prereg = Design.minimal(**SHORT, looks=4, max_eval_seeds=100, alpha=0.05)
-        assert prereg.alpha_per_look == pytest.approx(0.0125)
+        design = Design.minimal(**SHORT, looks=4, max_eval_seeds=100, alpha=0.05)
+        assert design.alpha_per_look == pytest.approx(0.0125)
         assert Design.minimal(**SHORT).alpha_per_look == 0.05
 
     def test_something_must_bound_what_may_be_added(self) -> None:

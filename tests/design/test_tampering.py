@@ -37,7 +37,7 @@ FORMULA: dict[str, Any] = {
 
 def made() -> Lock:
     """A lock in which every optional field is set."""
-    prereg = Design.minimal(
+    design = Design.minimal(
         horizon=200,
         safe_gap=400,
         cadence=25,
@@ -61,7 +61,7 @@ def made() -> Lock:
     taus = {0.01: math.inf, 0.05: 1.5, 0.1: 1 / 3}
     members = {"central": taus, member_key(window=100, smooth=3): taus}
     return Lock.build(
-        prereg,
+        design,
         {
             "csd": LockedCandidate.freeze(members, sign=-1, needs=("test_loss",)),
             "both": LockedCandidate.freeze(members, family="ensemble", ensemble=FORMULA),

@@ -205,13 +205,13 @@ DESIGN: dict[str, Any] = {
 @pytest.mark.parametrize("protocol", ["v0.4", "strict"])
 @pytest.mark.parametrize("column", ["embedding_gini", "update_norm"])
 def test_the_metrics_say_what_an_evaluation_says(log: RunLog, column: str, protocol: str) -> None:
-    prereg = Design.minimal(
+    design = Design.minimal(
         **DESIGN,
         protocol=protocol,
         jump_threshold=0.2,
         candidates=[{"name": column, "family": "external"}],
     )
-    evaluation = evaluate_runs(prereg, log)
+    evaluation = evaluate_runs(design, log)
     record = next(item for item in evaluation.results.indicators if item.name == column)
     values, steps = series_of(log, column)
     settings = {**DESIGN, "protocol": protocol, "steps": steps}

@@ -24,7 +24,7 @@ from gmb_hf.monitor.monitor import AlarmMonitor
 from gmb_hf.runs.panel import Panel
 
 ALPHA = 0.05
-PREREG = Design.minimal(horizon=100, safe_gap=200, alpha=ALPHA)
+CHOSEN = Design.minimal(horizon=100, safe_gap=200, alpha=ALPHA)
 LENGTH = 120
 
 
@@ -51,9 +51,9 @@ def scores(
     return values
 
 
-def abstaining(prereg: Design, explore: np.ndarray, live: np.ndarray) -> float:
+def abstaining(design: Design, explore: np.ndarray, live: np.ndarray) -> float:
     """The share of live runs that pass the bound which explore runs lock."""
-    health = lock_health(prereg, {"score": panel(explore)})
+    health = lock_health(design, {"score": panel(explore)})
     assert health is not None
     drift = health.candidates["score"]
     bound = conformal_bound(largest_drifts([drift]), health.alpha)
@@ -98,7 +98,7 @@ class TestByHand:
 
     def test_one_checkpoint_at_a_time_is_the_same(self) -> None:
         rng = np.random.default_rng(0)
-        health = lock_health(PREREG, {"score": panel(rng.standard_normal((40, LENGTH)))})
+        health = lock_health(CHOSEN, {"score": panel(rng.standard_normal((40, LENGTH)))})
         assert health is not None
         drift = health.candidates["score"]
         live = panel(rng.standard_normal((1, LENGTH)) + 0.5)
@@ -119,7 +119,7 @@ class TestLocked:
         self, n_runs: int, reference: int, promised: bool
     ) -> None:
         rng = np.random.default_rng(0)
-        health = lock_health(PREREG, {"score": panel(rng.standard_normal((n_runs, 20)))})
+        health = lock_health(CHOSEN, {"score": panel(rng.standard_normal((n_runs, 20)))})
         assert health is not None
         assert health.n_reference_runs == reference
         assert health.n_calibration_runs == n_runs - reference
@@ -130,26 +130,26 @@ class TestLocked:
 
     def test_the_level_is_its_own_or_that_of_the_tests(self) -> None:
         values = panel(np.random.default_rng(0).standard_normal((30, 20)))
-        for design, alpha in ((PREREG, 0.05), (PREREG.replace(health_alpha=0.2), 0.2)):
+        for design, alpha in ((CHOSEN, 0.05), (CHOSEN.replace(health_alpha=0.2), 0.2)):
             health = lock_health(design, {"score": values})
             assert health is not None
             assert health.alpha == alpha
 
     def test_nothing_is_locked_without_runs_to_compare(self) -> None:
         values = np.zeros((3, 5))
-        assert lock_health(PREREG, {"score": panel(values[:1])}) is None
-        assert lock_health(PREREG.replace(burn_in=60), {"score": panel(values)}) is None
+        assert lock_health(CHOSEN, {"score": panel(values[:1])}) is None
+        assert lock_health(CHOSEN.replace(burn_in=60), {"score": panel(values)}) is None
 
     def test_a_score_that_is_never_finite_has_no_ranks(self) -> None:
         values = np.random.default_rng(0).standard_normal((30, 20))
-        health = lock_health(PREREG, {"a": panel(values), "b": panel(values * math.nan)})
+        health = lock_health(CHOSEN, {"a": panel(values), "b": panel(values * math.nan)})
         assert health is not None
         assert set(health.candidates) == {"a"}
 
     def test_the_delay_is_that_of_runs_that_drift(self) -> None:
         rng = np.random.default_rng(3)
         explore = rng.standard_normal((200, LENGTH))
-        health = lock_health(PREREG, {"score": panel(explore)})
+        health = lock_health(CHOSEN, {"score": panel(explore)})
         assert health is not None
         drift = health.candidates["score"]
         bound = conformal_bound(largest_drifts([drift]), ALPHA)
@@ -169,7 +169,7 @@ class TestLocked:
     def test_a_shift_that_runs_have_by_themselves_is_not_noticed(self) -> None:
         rng = np.random.default_rng(0)
         values = scores(60, rng, memory=0.9, effect=2.0, events=False)
-        health = lock_health(PREREG, {"score": panel(values)})
+        health = lock_health(CHOSEN, {"score": panel(values)})
         assert health is not None
         assert health.candidates["score"].up.delay_steps is None
 
@@ -184,7 +184,7 @@ class TestBySimulation:
         rates = []
         for _ in range(40):
             values = scores(n_explore + 45, rng, memory=memory, effect=effect, events=True)
-            rates.append(abstaining(PREREG, values[:n_explore], values[n_explore:]))
+            rates.append(abstaining(CHOSEN, values[:n_explore], values[n_explore:]))
         error = np.std(rates) / math.sqrt(len(rates))
         assert np.mean(rates) <= ALPHA + 2.5 * error
         assert error < 0.012
@@ -194,13 +194,13 @@ class TestBySimulation:
         values = scores(80, rng, memory=0.9, effect=0.5, events=True)
         negatives = values[:, :30]
         shuffled = rng.permutation(negatives.ravel())[: 40 * 60].reshape(40, 60)
-        assert abstaining(PREREG, shuffled, values[:, :60]) > 0.5
+        assert abstaining(CHOSEN, shuffled, values[:, :60]) > 0.5
 
     def test_a_broken_observable_is_noticed(self) -> None:
         rng = np.random.default_rng(1)
         values = scores(100, rng, memory=0.5, effect=0.2, events=True)
         live = values[40:]
-        assert abstaining(PREREG, values[:40], np.where(np.arange(LENGTH) > 20, -9, live)) > 0.95
+        assert abstaining(CHOSEN, values[:40], np.where(np.arange(LENGTH) > 20, -9, live)) > 0.95
 
 
 class TestThroughAMonitor:

@@ -53,7 +53,7 @@ NAMES = {
 }  # fmt: skip
 
 
-def prereg(**overrides: Any) -> Design:
+def design(**overrides: Any) -> Design:
     settings: dict[str, Any] = {
         "horizon": 200, "safe_gap": 400, "burn_in": 200, "w_event": 100, "jump_threshold": 0.2,
         "task": "subtraction mod 29", "model": "1 layer, width 32", "cadence": 25,
@@ -164,7 +164,7 @@ def results(names: list[str] | None = None, seed: int = 3, n_runs: int = 256) ->
         [indicator(name, rng) for name in (names or list(NAMES))],
         log,
         events.tolist(),
-        design=prereg(),
+        design=design(),
         calibration=CalibrationRecord(
             method="locked", n_runs=100, effective_budget={"0.01": 0.0001, "0.05": 0.0405}
         ),
