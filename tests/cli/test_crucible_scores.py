@@ -260,46 +260,38 @@ def test_different_data_are_compared_on_request_only(tmp_path):
 
 def test_another_version_is_another_set(tmp_path):
     old, new = board(tmp_path, "old"), board(tmp_path, "new", version="v2", gain=0.1)
-    message = refused("crucible", "compare", old, new, "--out=comparison.json")
+    message = refused("crucible", "compare", old, new)
     assert "the scoreboards cannot be compared: version is v1 here and v2 there" in message
     allow = "--allow-fingerprint-mismatch"
-    assert (
-        "NOT COMPARABLE"
-        in done(gmb("crucible", "compare", old, new, allow, "--out=comparison.json")).out
-    )
-    refused("crucible", "compare", old, new, allow, "--gate", "--out=comparison.json", code=1)
+    assert "NOT COMPARABLE" in done(gmb("crucible", "compare", old, new, allow)).out
+    refused("crucible", "compare", old, new, allow, "--gate", code=1)
 
 
 def test_the_same_items_in_other_bytes_are_said_to_be_so(tmp_path):
     old, new = board(tmp_path, "old"), board(tmp_path, "new", gain=0.1)
-    assert (
-        "same items in other bytes"
-        in done(gmb("crucible", "compare", old, new, "--out=comparison.json")).out
-    )
+    assert "same items in other bytes" in done(gmb("crucible", "compare", old, new)).out
 
 
 def test_organic_performance_against_frozen(tmp_path):
     old, new = board(tmp_path, "old"), board(tmp_path, "new", gain=0.2)
     before, after = board(tmp_path, "before", n=50), board(tmp_path, "after", n=50, gain=-0.2)
     organic = ("--organic-before", before, "--organic-after", after)
-    shown = done(gmb("crucible", "compare", old, new, *organic, "--out=comparison.json"))
+    shown = done(gmb("crucible", "compare", old, new, *organic))
     assert "the frozen set may be learned by heart" in shown.out
-    assert "go together" in refused(
-        "crucible", "compare", old, new, *organic[:2], "--out=comparison.json"
-    )
+    assert "go together" in refused("crucible", "compare", old, new, *organic[:2])
 
 
 def test_without_their_item_scores_scoreboards_are_compared_as_they_are(tmp_path):
     old, new = board(tmp_path, "old"), board(tmp_path, "new", gain=0.1)
     (tmp_path / "old.parquet").unlink()
-    shown = done(gmb("crucible", "compare", old, new, "--out=comparison.json"))
+    shown = done(gmb("crucible", "compare", old, new))
     assert "no paired tests: the item scores behind the scoreboards are not there" in shown.out
 
 
 def test_item_scores_that_changed_are_noticed(tmp_path):
     old, new = board(tmp_path, "old"), board(tmp_path, "new", gain=0.1)
     (tmp_path / "old.parquet").write_bytes((tmp_path / "new.parquet").read_bytes())
-    message = refused("crucible", "compare", old, new, "--out=comparison.json")
+    message = refused("crucible", "compare", old, new)
     assert "old.parquet: has changed since" in message
 
 
