@@ -236,16 +236,16 @@ def write_evaluation(
 
 def draw(results: Results, *, cadence: int | None = None) -> dict[str, Figure]:
     """Every figure that results have the data for, by the names in `FIGURES`."""
-    found, prereg = answer(results), results.design
+    found, fixed = answer(results), results.design
     # The reference has its settings in place of a design; its labels need no summary.
-    design = prereg or settings_of(results)
+    design = fixed or settings_of(results)
     figures: dict[str, Figure] = {}
     if design is None or not found.ranked:
         return figures
     strict, eps = results.x_protocol == "strict", design.fpr_eps
-    if prereg is not None:
+    if fixed is not None:
         cap = pass_line(found.target, eps) if strict else found.target + eps
-        about, least = subtitle(results), prereg.coverage_min
+        about, least = subtitle(results), fixed.coverage_min
         figures["summary"] = label_summary(found, subtitle=about, cap=cap, coverage_min=least)
     if design.fpr_targets:
         same = follow(results, "x_calibration.method") == "in_sample"
@@ -258,7 +258,7 @@ def draw(results: Results, *, cadence: int | None = None) -> dict[str, Figure]:
             horizon=design.horizon,
             lead_time_target=design.lead_target,
             target=found.target,
-            cadence=cadence or follow(prereg, "cadence"),
+            cadence=cadence or follow(fixed, "cadence"),
         )
     return figures
 
