@@ -287,7 +287,7 @@ def lock_ensembles(
 
 
 def doubts(
-    name: str, record: LockedEnsemble, prereg: Design, with_negatives: int
+    name: str, record: LockedEnsemble, design: Design, with_negatives: int
 ) -> Iterator[Finding]:
     """Warnings of one ensemble's fit, and of the runs that are left to calibrate it.
 
@@ -301,7 +301,7 @@ def doubts(
             f"grid; add {side} ones, or its fit may not be the best",
         )
     runs, of = record.n_calibration_runs, len(record.calibrate_runs)
-    targets = prereg.fpr_targets if prereg.protocol == "strict" else ()
+    targets = design.fpr_targets if design.protocol == "strict" else ()
     lost = [target for target in targets if runs < runs_needed(target) <= with_negatives]
     if lost:
         yield warning(
@@ -349,7 +349,7 @@ COMBINATION = "logistic_combination"
 """The ensemble that presets ask for: every score that sees no held-out label, as one."""
 
 
-def combination_of(prereg: Design, log: RunLog) -> list[dict[str, Any]]:
+def combination_of(design: Design, log: RunLog) -> list[dict[str, Any]]:
     """The candidate that combines every score of a design that sees no held-out label.
 
     There is none where fewer than two scores are such, or where so few of the explore runs that it
@@ -358,23 +358,23 @@ def combination_of(prereg: Design, log: RunLog) -> list[dict[str, Any]]:
     """
     members = [
         {"name": item.name, "family": item.family, "params": dict(item.params)}
-        for item in prereg.candidates
+        for item in design.candidates
         if item.x_sees_test_labels is False
     ]
     if len(members) < 2:
         return []
     candidate = {"name": COMBINATION, "family": ENSEMBLE, "x_sees_test_labels": False}
     candidate["x_ensemble"] = {"members": members}
-    design = Candidate.parse(candidate, where=COMBINATION).x_ensemble
-    assert design is not None
-    seeds = set(prereg.seeds_explore)
+    ensemble = Candidate.parse(candidate, where=COMBINATION).x_ensemble
+    assert ensemble is not None
+    seeds = set(design.seeds_explore)
     explored = [run for run, seed in zip(log.runs, log.seeds, strict=True) if seed in seeds]
-    fit = split_runs(explored, design)[0]
-    if len(fit) < design.folds:
+    fit = split_runs(explored, ensemble)[0]
+    if len(fit) < ensemble.folds:
         return []
     try:
-        windows = prepare(log.select(fit), prereg).windows
+        windows = prepare(log.select(fit), design).windows
     except InputError:
         return []  # what is wrong with the design is said when it is locked
     both = int((windows.positive.any(axis=1) & windows.negative.any(axis=1)).sum())
-    return [candidate] if both >= design.folds else []
+    return [candidate] if both >= ensemble.folds else []
