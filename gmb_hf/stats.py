@@ -145,6 +145,28 @@ def runs_for_zero(line: float) -> int:
     return math.ceil(math.log((1 - LEVEL) / 2) / math.log1p(-line))
 
 
+_FARTHEST = 100  # beyond so many times the runs the estimate is a guess about a coin on its edge
+# An interval of half-width 1.96 se around a fresh estimate clears the line with probability .8 when
+# the truth lies 1.96 + .84 se away from it.
+_POWER = 1 + 0.8416 / 1.9600
+
+
+def runs_to_clear(
+    n_runs: int, estimate: float, line: float, interval: IntervalRecord
+) -> int | None:
+    """Runs after which an interval that straddles a line clears it; None: no number can be given.
+
+    Args:
+        n_runs: that gave the interval.
+        estimate: in it, and taken for the truth.
+    """
+    distance = abs(line - estimate)
+    reach = _POWER * (interval.high - estimate if estimate < line else estimate - interval.low)
+    if distance * math.sqrt(_FARTHEST) <= reach:
+        return None
+    return math.ceil(n_runs * (reach / distance) ** 2)
+
+
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Holm's step-down adjustment of one family of p-values (Holm 1979); None stays None.
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from gmb_hf.benchmark.scores import NegativeScores, Scores, Windows, label_windows
 from gmb_hf.design.design import Design
+from gmb_hf.design.power import promise
 from gmb_hf.errors import InputError
 
 Method = Literal["in_sample", "cross_run", "explore", "locked"]
@@ -115,11 +116,7 @@ def calibrate(
     """
     n_runs = len(evaluation.counts)
     if locked is not None:
-        for target in (target for target in targets if target not in locked):
-            raise InputError(
-                f"no locked threshold for the target {target:g}; there are thresholds for "
-                f"{', '.join(f'{known:g}' for known in locked)}"
-            )
+        _refuse_unlocked(targets, locked, "target")
         chosen = {target: float(locked[target]) for target in targets}
         return _constant("locked", chosen, n_runs, locked_runs)
 
@@ -166,6 +163,84 @@ def _cross_fit(
     return Calibration("cross_run", thresholds, dict(deployed), fewest)
 
 
+# The first alarm: a budget of runs, whose threshold lies among the runs' greatest negative scores.
+
+
+def run_maxima(scores: Scores, windows: Windows) -> NDArray[np.float64]:
+    """The greatest score over each run's negative windows, float64 [R]; NaN where it has none."""
+    maxima = np.where(windows.negative, scores.values, -np.inf).max(axis=1, initial=-np.inf)
+    return np.where(windows.negative.any(axis=1), maxima, np.nan)
+
+
+def run_threshold(maxima: NDArray[np.float64], budget: float, calibration: str) -> float:
+    """The threshold at which at most a share `budget` of fresh runs has a false alarm.
+
+    Split conformal prediction (Vovk, Gammerman and Shafer 2005) with a run's greatest negative
+    score as its nonconformity: exact in finite samples where runs are exchangeable, ties included.
+
+    Args:
+        maxima: of the calibration runs, NaN where a run has no negative window.
+        budget: the share of runs.
+        calibration: see `promise`.
+
+    Returns:
+        Just above the k-th smallest; +infinity where k exceeds their number: ABSTAIN.
+    """
+    known = np.sort(maxima[~np.isnan(maxima)])
+    rank = promise(budget, len(known), calibration).rank
+    return math.inf if rank is None else float(np.nextafter(known[rank - 1], math.inf))
+
+
+def run_thresholds(maxima: NDArray[np.float64], design: Design) -> dict[float, float]:
+    """The first-alarm threshold of every budget of a design; see `run_threshold`."""
+    rule = design.calibration
+    return {budget: run_threshold(maxima, budget, rule) for budget in design.run_budgets}
+
+
+def calibrate_runs(
+    design: Design,
+    evaluation: NDArray[np.float64],
+    *,
+    calibration: NDArray[np.float64] | None = None,
+    locked: Mapping[float, float] | None = None,
+    locked_runs: int | None = None,
+) -> Calibration:
+    """First-alarm thresholds for the evaluation runs, by the budgets of the design.
+
+    As in `calibrate`: locked thresholds, else those of calibration runs, else cross-fitted over the
+    evaluation runs. `evaluation` and `calibration` are `run_maxima`.
+
+    Raises:
+        InputError: a budget has no locked threshold.
+    """
+    n_runs = len(evaluation)
+    if locked is not None:
+        _refuse_unlocked(design.run_budgets, locked, "run budget")
+        chosen = {budget: float(locked[budget]) for budget in design.run_budgets}
+        return _constant("locked", chosen, n_runs, locked_runs)
+    source = evaluation if calibration is None else calibration
+    deployed = run_thresholds(source, design)
+    known = int((~np.isnan(source)).sum())
+    if calibration is not None:
+        return _constant("explore", deployed, n_runs, known)
+    fold = folds(n_runs)
+    thresholds = {budget: np.full(n_runs, math.inf) for budget in deployed}
+    for held_out in range(int(fold.max(initial=-1)) + 1):
+        others = evaluation[fold != held_out]
+        known = min(known, int((~np.isnan(others)).sum()))
+        for budget, tau in run_thresholds(others, design).items():
+            thresholds[budget][fold == held_out] = tau
+    return Calibration("cross_run", thresholds, deployed, known)
+
+
+def _refuse_unlocked(asked: Sequence[float], locked: Mapping[float, float], what: str) -> None:
+    for target in (target for target in asked if target not in locked):
+        raise InputError(
+            f"no locked threshold for the {what} {target:g}; there are thresholds for "
+            f"{', '.join(f'{known:g}' for known in locked)}"
+        )
+
+
 # What every layer takes: scores to judge, how to calibrate them, and the design.
 
 
@@ -179,9 +254,12 @@ class Judgement:
         design: everything fixed beforehand.
         thresholds: target -> locked threshold; `calibration` is then not consulted.
         smoothed_thresholds: the same for the trailing mean over that many checkpoints, by length.
+        run_thresholds, smoothed_run_thresholds: the same for first alarms, by budget of runs.
         calibration_runs: how many runs with negatives the locked thresholds come from, if known.
         cross_fit: under `v0.4`, judge each run by the threshold of the others where nothing else
             sets it; `strict` always does.
+        transferred: whether the held-out runs follow another law than the calibration runs, so
+            that their rate of false alarms must be shown and is not promised.
     """
 
     evaluation: Scores
@@ -191,6 +269,9 @@ class Judgement:
     smoothed_thresholds: Mapping[int, Mapping[float, float]] = field(default_factory=dict)
     calibration_runs: int | None = None
     cross_fit: bool = False
+    run_thresholds: Mapping[float, float] | None = None
+    smoothed_run_thresholds: Mapping[int, Mapping[float, float]] = field(default_factory=dict)
+    transferred: bool = False
 
     @property
     def strict(self) -> bool:
@@ -241,6 +322,21 @@ class Judgement:
         )
 
     @cached_property
+    def run_calibrated(self) -> Calibration:
+        """The thresholds by which the first alarms of the held-out runs are judged."""
+        explore = None
+        if self.calibration is not None and self.run_thresholds is None:
+            labels = label_windows(self.calibration, self.design)
+            explore = run_maxima(self.calibration, labels)
+        return calibrate_runs(
+            self.design,
+            run_maxima(self.evaluation, self.windows),
+            calibration=explore,
+            locked=self.run_thresholds,
+            locked_runs=self.calibration_runs,
+        )
+
+    @cached_property
     def _alarms(self) -> dict[float, NDArray[np.bool_]]:
         return {}
 
@@ -263,7 +359,9 @@ class Judgement:
         """
         if checkpoints == 1:
             return self
-        locked = self.thresholds
+        locked, of_runs = self.thresholds, self.run_thresholds
+        if of_runs is not None:
+            of_runs = self.smoothed_run_thresholds.get(checkpoints)
         if locked is not None:
             if checkpoints not in self.smoothed_thresholds:
                 raise InputError(
@@ -277,6 +375,7 @@ class Judgement:
             evaluation=self.evaluation.smooth(checkpoints),
             calibration=None if explore is None else explore.smooth(checkpoints),
             thresholds=locked,
+            run_thresholds=of_runs,
         )
 
     def with_horizon(self, design: Design, windows: Windows | None = None) -> Judgement:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.events import Events
+from gmb_hf.benchmark.first_alarm import OtherEventRecord, before_event
 from gmb_hf.benchmark.prepare import CONTROLS, Prepared, Runs, namesakes, prepare, statements_of
 from gmb_hf.benchmark.results import CalibrationRecord, Results
 from gmb_hf.benchmark.verdict import judge_all
@@ -169,6 +170,7 @@ def _evaluate(
         controls=CONTROLS,
         facts=prepared.facts,
         declared={entry.name: entry.declaration for entry in entries},
+        other_events=before_other_events(prepared, explore),
         locked=lock is not None,
         on_done=on_done,
     )
@@ -195,6 +197,21 @@ def _evaluate(
         excluded=events.excluded,
     )
     return Evaluation(results, judgements, events, prepared.judged, design, lock)
+
+
+def before_other_events(
+    prepared: Prepared, explore: Prepared | None = None
+) -> dict[str, list[OtherEventRecord]]:
+    """The first alarms of every score before each event of `x_also_events`, by its name."""
+    found: dict[str, list[OtherEventRecord]] = {}
+    for event in prepared.other_events if prepared.design.protocol == "strict" else ():
+        judgements = {
+            entry.name: prepared.before_event(event, entry, explore=explore)
+            for entry in prepared.entries
+        }
+        for name, point in before_event(judgements).items():
+            found.setdefault(name, []).append(OtherEventRecord(event=event, at=point))
+    return found
 
 
 def _refuse_explore(explore: RunLog, log: RunLog) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gmb_hf.benchmark.calibration import RULES, Judgement
+from gmb_hf.benchmark.calibration import RULES, Judgement, run_maxima, run_thresholds
 from gmb_hf.benchmark.ensembles import cross_fitted, lock_ensembles, unwatched
 from gmb_hf.benchmark.events import events_the_other_way
 from gmb_hf.benchmark.health import lock_health
@@ -135,20 +135,31 @@ def _freeze(entry: Entry, prepared: Prepared, ensemble: LockedEnsemble | None) -
     design = prepared.design
     rule = RULES[design.protocol]
     found: dict[str, Mapping[float, float]] = {}
+    first: dict[str, Mapping[float, float]] = {}
+    maxima = np.zeros(0)
     series: dict[int | None, Scores] = {}
     for key, window, smooth in family_members(entry, design):
         if window not in series:
-            series[window] = scores = prepared.scores(entry, window=window)
-            if ensemble is not None:
-                others = set(ensemble.calibrate_runs)
-                kept = [row for row, run in enumerate(scores.runs) if run in others]
-                series[window] = scores.select(kept)
+            series[window] = _of_calibration(prepared.scores(entry, window=window), ensemble)
         scores = series[window].smooth(smooth)
-        negatives = NegativeScores.of(scores, label_windows(scores, design))
+        windows = label_windows(scores, design)
+        negatives = NegativeScores.of(scores, windows)
         found[key] = {target: rule(negatives, target) for target in design.fpr_targets}
+        if design.protocol == "strict":
+            greatest = run_maxima(scores, windows)
+            maxima = greatest if key == CENTRAL else maxima
+            first[key] = run_thresholds(greatest, design)
+    others = {}
+    for name, other in prepared.other_events.items():
+        scores = _of_calibration(other.scores(entry), ensemble)
+        greatest = run_maxima(scores, label_windows(scores, other.design))
+        others[name] = run_thresholds(greatest, other.design)
     indicator = entry.indicator
     return LockedCandidate.freeze(
         found,
+        first_alarm=first,
+        other_events=others,
+        run_maxima=maxima[~np.isnan(maxima)].tolist(),
         sign=entry.sign,
         family=indicator.family,
         needs=indicator.needs,
@@ -156,6 +167,14 @@ def _freeze(entry: Entry, prepared: Prepared, ensemble: LockedEnsemble | None) -
         sees_test_labels=indicator.sees_test_labels,
         ensemble=None if ensemble is None else ensemble.plain(),
     )
+
+
+def _of_calibration(scores: Scores, ensemble: LockedEnsemble | None) -> Scores:
+    """The scores of the runs that thresholds come from, which no ensemble was fitted on."""
+    if ensemble is None:
+        return scores
+    calibrate = set(ensemble.calibrate_runs)
+    return scores.select([row for row, run in enumerate(scores.runs) if run in calibrate])
 
 
 def family_members(entry: Entry, design: Design) -> Iterator[tuple[str, int | None, int]]:

@@ -145,6 +145,17 @@ class Prepared:
         return self._decided[1]
 
     @cached_property
+    def other_events(self) -> dict[str, Prepared]:
+        """The same runs and scores before each event of `x_also_events`, by its name."""
+        if self.known_events is not None:
+            return {}
+        leads = {"lead_time_median_min": self.design.lead_least}
+        return {
+            name: replace(self, design=other.model_copy(update=leads))
+            for name, other in self.design.other_events()
+        }
+
+    @cached_property
     def facts(self) -> dict[str, NDArray[np.float64]]:
         """What the strata of the design ask of the runs that are judged; see `run_facts`."""
         return run_facts(self.design, self.judged)
@@ -235,15 +246,36 @@ class Prepared:
         )
         if self.lock is None:
             return found
-        locked = {}
+        locked, of_runs = {}, {}
         for smooth in dict.fromkeys((1, *self.design.smoothing_sweep)):
             declared = window is None and smooth == 1
             key = CENTRAL if declared else member_key(window=window, smooth=smooth)
             locked[smooth] = self.lock.thresholds(entry.name, key)
+            of_runs[smooth] = self.lock.run_thresholds(entry.name, key)
         return replace(
             found,
             thresholds=locked.pop(1),
             smoothed_thresholds=locked,
+            calibration_runs=self.lock.calibration_runs(entry.name),
+            run_thresholds=of_runs.pop(1),
+            smoothed_run_thresholds=of_runs,
+        )
+
+    def before_event(
+        self, name: str, entry: Entry, *, explore: Prepared | None = None
+    ) -> Judgement:
+        """A score before another event of `other_events`; by the lock's thresholds for it."""
+        other = self.other_events[name]
+        found = Judgement(
+            other.scores(entry),
+            None if explore is None else explore.other_events[name].scores(entry),
+            other.design,
+        )
+        if self.lock is None:
+            return found
+        return replace(
+            found,
+            run_thresholds=self.lock.run_thresholds(entry.name, name),
             calibration_runs=self.lock.calibration_runs(entry.name),
         )
 
@@ -283,9 +315,9 @@ def prepare(
         entries = [locked_entry(lock, name, log) for name in lock.x_lock.candidates]
     elif entries is None:
         entries = entries_of(design, log)
-    reads_metric = event_steps is None and EVENTS[design.event_type].reads_metric
-    metric = (design.metric,) if reads_metric else ()
-    needed = [*metric, *(name for entry in entries for name in entry.indicator.needs)]
+    asked = () if event_steps is not None else (design, *(one for _, one in design.other_events()))
+    metrics = [one.metric for one in asked if EVENTS[one.event_type].reads_metric]
+    needed = [*metrics, *(name for entry in entries for name in entry.indicator.needs)]
     known = [name for name in dict.fromkeys(needed) if name in log.observables]
     kept = at_shared_steps(log, known) if known else log
     design, events = _with_leads(design, kept.panel("step")), None

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.records import WhyNull
@@ -105,3 +106,17 @@ def _counted(chosen: NDArray[np.bool_], order: NDArray[np.intp]) -> NDArray[np.i
         np.take_along_axis(chosen, order, axis=1), axis=1, dtype=np.int64
     )
     return counts
+
+
+def has_ranking_signal(layer_a: LayerARecord) -> bool:
+    """Whether the score ranks above chance: pooled AUC over .5, and the runs' mean surely too.
+
+    Surely: the lower end of the 95% Student interval over runs, where two runs have an AUC.
+    """
+    if layer_a.auc is None or layer_a.auc <= 0.5:
+        return False
+    mean, deviation, n_runs = layer_a.x_auc_run_mean, layer_a.x_auc_run_sd, layer_a.x_n_runs
+    if mean is None or deviation is None or n_runs is None:
+        return True
+    reach = stdtrit(n_runs - 1, 0.975) * deviation / np.sqrt(n_runs)
+    return bool(mean - reach > 0.5)

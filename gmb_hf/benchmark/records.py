@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from gmb_hf.documents import OpenSection, path_text
 
@@ -23,6 +23,9 @@ UNSTABLE: Label = "ESTIMATOR_UNSTABLE"
 INCONCLUSIVE: Label = "INCONCLUSIVE"
 SCOPE_LIMITED: Label = "SCOPE_LIMITED"
 LABELS = (SUPPORTED, RANK_ONLY, UNSTABLE, INCONCLUSIVE, SCOPE_LIMITED)
+
+MAY = "May raise an alarm"
+"""How the sentence of a supported score begins, until something else forbids it."""
 
 NO_EVENT = "no judged run has an event"
 NO_NEGATIVE = "no judged run has a negative window"
@@ -70,6 +73,17 @@ def _nulls(
     elif isinstance(value, dict):
         items = value.items()
     elif isinstance(value, (tuple, list)):
-        items = enumerate(value)
+        # A null in a list of numbers is what the field says it is, such as a run without an alarm.
+        items = ((place, item) for place, item in enumerate(value) if item is not None)
     for key, item in items:
         yield from _nulls(item, (*location, key), owner)
+
+
+class OpenQuestion(NamedTuple):
+    """Something that the held-out runs do not decide: its code, one clause for the sentence, and
+    how many held-out runs in total would settle the layer it belongs to (None: no number can be
+    given)."""
+
+    reason: str
+    text: str
+    runs: int | None

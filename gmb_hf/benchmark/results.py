@@ -262,8 +262,9 @@ class Results(OpenSection):
             raise ValueError(f"indicators: the name {twice!r} is used twice")
         for place, item in enumerate(self.indicators):
             where = f"indicators[{place}].x_alarm_eligible is true"
-            if item.label != SUPPORTED and item.x_alarm_eligible:
-                raise ValueError(f"{where}, the label is {item.label}")
+            first = item.x_first_alarm.label if item.x_first_alarm else None
+            if first != SUPPORTED and item.x_alarm_eligible:
+                raise ValueError(f"{where}, the label by runs (x_first_alarm) is {first}")
             against = against_alarm(item, self.x_protocol, locked=self.locked)
             if item.x_alarm_eligible and against:
                 raise ValueError(f"{where}, but {AGAINST_ALARM[against[0]]}")

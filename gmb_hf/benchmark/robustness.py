@@ -9,7 +9,7 @@ labelled by their point verdict: leaving runs out must not count as a flip for w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +58,7 @@ def layer_d(judgement: Judgement, variants: Mapping[str, Judgement] | None = Non
         family_size=len(members),
         pass_rate=sum(bool(member.layer_b_pass) for member in members) / len(members),
         label_flip_rate=len(flipped) / len(members),
-        sensitivity_notes=_notes(members, flipped),
+        sensitivity_notes=flip_notes(members, flipped),
         x_central_label=central.label,
         x_members=members,
     )
@@ -124,7 +124,7 @@ def run_groups(n_runs: int, n_groups: int) -> NDArray[np.int64]:
     return np.arange(n_runs) % n_groups
 
 
-def _notes(members: tuple[MemberRecord, ...], flipped: list[MemberRecord]) -> str:
+def flip_notes(members: Sequence[MemberRecord], flipped: Sequence[MemberRecord]) -> str:
     """For each setting in which more members flip than elsewhere, how many do."""
     total = Counter(setting for member in members for setting in member.name.split(","))
     flips = Counter(setting for member in flipped for setting in member.name.split(","))

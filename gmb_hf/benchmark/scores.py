@@ -53,6 +53,11 @@ class Scores(Panel):
         runs = tuple(self.runs[row] for row in rows)
         return Scores(self.name, runs, *(column[rows] for column in columns))
 
+    def clock(self) -> Scores:
+        """The steps themselves as a score of the same runs."""
+        values = np.where(self.present, self.steps, np.nan).astype(np.float64)
+        return replace(self, name="clock", values=values)
+
     def smooth(self, checkpoints: int) -> Scores:
         """The trailing mean over up to `checkpoints` checkpoints, the present one included.
 

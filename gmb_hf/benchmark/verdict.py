@@ -9,15 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from scipy.special import stdtrit
 
 from gmb_hf.benchmark.calibration import Judgement, runs_to_cross_fit
 from gmb_hf.benchmark.diagnostics import DiagnosticsRecord, diagnose
+from gmb_hf.benchmark.first_alarm import (
+    FirstAlarmRecord,
+    MeasuredRuns,
+    OtherEventRecord,
+    rivals_of,
+)
 from gmb_hf.benchmark.operationality import (
     AchievedRecord,
     LayerBRecord,
@@ -26,15 +31,17 @@ from gmb_hf.benchmark.operationality import (
     pass_line,
     run_rates,
 )
-from gmb_hf.benchmark.ranking import LayerARecord, layer_a
+from gmb_hf.benchmark.ranking import LayerARecord, has_ranking_signal, layer_a
 from gmb_hf.benchmark.records import (
     INCONCLUSIVE,
+    MAY,
     NO_EVENT,
     RANK_ONLY,
     SCOPE_LIMITED,
     SUPPORTED,
     UNSTABLE,
     Label,
+    OpenQuestion,
     WhyNull,
     null_reasons,
     why_null,
@@ -51,7 +58,7 @@ from gmb_hf.design.design import Facts, Stratum, event_facts
 from gmb_hf.design.power import runs_needed
 from gmb_hf.documents import Count, Many, Number, OpenSection
 from gmb_hf.errors import InputError
-from gmb_hf.stats import BINOMIAL, BOOTSTRAP, IntervalRecord, holm, runs_for_zero
+from gmb_hf.stats import BINOMIAL, BOOTSTRAP, IntervalRecord, holm, runs_for_zero, runs_to_clear
 
 _NOT_DECLARED = WhyNull("not declared")
 _NO_STRATUM_EVENT = WhyNull("no run of the stratum has an event")
@@ -119,6 +126,10 @@ class IndicatorRecord(OpenSection):
     ] = None
     x_scope: Annotated[ScopeRecord | None, WhyNull("the label is not SCOPE_LIMITED")] = None
     x_strata: Many[StratumRecord] = ()
+    # The same score by runs, as an operator meets it; in `strict` it decides what may act.
+    x_first_alarm: Annotated[
+        FirstAlarmRecord | None, WhyNull("only protocol strict counts false alarms by runs")
+    ] = None
     x_null_reasons: dict[str, str] = Field(default_factory=dict)
 
     def point(self, fpr: float) -> OperatingPointRecord | None:
@@ -190,6 +201,7 @@ def judge_all(
     controls: Collection[str] = (),
     facts: Facts | None = None,
     declared: Mapping[str, Mapping[str, Any]] | None = None,
+    other_events: Mapping[str, Sequence[OtherEventRecord]] | None = None,
     locked: bool = False,
     on_done: Callable[[str], None] | None = None,
 ) -> dict[str, IndicatorRecord]:
@@ -205,6 +217,7 @@ def judge_all(
             adjusted as if it alone had been added to the family.
         facts: as in `judge`.
         declared: what is declared of a score by name, as keywords of `IndicatorRecord.declared`.
+        other_events: the first alarms of each score before other events, by name.
         locked: whether a lock fixed design and thresholds; without, no score may raise an alarm.
         on_done: called with the name of each score that is measured.
     """
@@ -213,17 +226,38 @@ def judge_all(
         scores[name] = Measured.of(judgement, (variants or {}).get(name) or {}, facts or {})
         if on_done is not None:
             on_done(name)
-    family = [p for name, score in scores.items() if name not in controls for p in score.p_values]
-    adjusted = iter(holm(family))
+    by_windows = adjust({name: one.p_values for name, one in scores.items()}, controls)
+    counted = {name: one.runs for name, one in scores.items() if one.runs is not None}
+    by_runs = adjust({name: one.p_values for name, one in counted.items()}, controls)
+    rivals = rivals_of(counted)
     found = {}
     for name, score in scores.items():
-        if name in controls:
-            own = holm([*family, *score.p_values])[len(family) :]
-        else:
-            own = [next(adjusted) for _ in score.p_values]
-        record = score.conclude(*own).declared(**{"name": name, **(declared or {}).get(name, {})})
+        record = score.conclude(*by_windows[name])
+        if name in counted:
+            first = counted[name].conclude(
+                *by_runs[name],
+                rivals=rivals,
+                fault=design_fault(score.judgement),
+                other_events=(other_events or {}).get(name, ()),
+            )
+            record = record.model_copy(update={"x_first_alarm": first})
+        record = record.declared(**{"name": name, **(declared or {}).get(name, {})})
         found[name] = with_eligibility(record, score.judgement.design.protocol, locked=locked)
     return found
+
+
+def adjust(
+    p_values: Mapping[str, Sequence[float | None]], controls: Collection[str]
+) -> dict[str, list[float | None]]:
+    """Holm over all candidates; each control as if it alone had been added to them."""
+    family = [p for name, own in p_values.items() if name not in controls for p in own]
+    adjusted = iter(holm(family))
+    return {
+        name: holm([*family, *own])[len(family) :]
+        if name in controls
+        else [next(adjusted) for _ in own]
+        for name, own in p_values.items()
+    }
 
 
 # Whether a score may raise an alarm: decided here, and nowhere else.
@@ -258,23 +292,24 @@ def with_eligibility(
 ) -> IndicatorRecord:
     """The record with `x_alarm_eligible`, and with the reasons and the sentence that belong to it.
 
-    Eligible is what is SUPPORTED_FOR_ALARM and has nothing of `AGAINST_ALARM` against it.
+    Eligible is what is SUPPORTED_FOR_ALARM by runs and has nothing of `AGAINST_ALARM` against it:
+    whoever acts, acts on the first alarm.
     """
-    codes = against_alarm(item, protocol, locked=locked)
-    sentence, supported = item.x_sentence, item.label == SUPPORTED
-    if supported and codes:
-        why = "; ".join(AGAINST_ALARM[code] for code in codes)
-        refused = f"Passes every layer, but may not raise an alarm ({why})"
-        sentence = sentence.replace(_MAY, refused, 1)
-    update = {
-        "x_alarm_eligible": supported and not codes,
+    codes, first = against_alarm(item, protocol, locked=locked), item.x_first_alarm
+    why = "; ".join(AGAINST_ALARM[code] for code in codes)
+    refused = f"Passes every layer, but may not raise an alarm ({why})" if codes else MAY
+    update: dict[str, Any] = {
+        "x_alarm_eligible": first is not None and first.label == SUPPORTED and not codes,
         "x_reasons": tuple(dict.fromkeys((*item.x_reasons, *codes))),
-        "x_sentence": sentence,
+        "x_sentence": item.x_sentence.replace(MAY, refused, 1),
     }
+    if first is not None:
+        own = {
+            "reasons": tuple(dict.fromkeys((*first.reasons, *codes))),
+            "sentence": first.sentence.replace(MAY, refused, 1),
+        }
+        update["x_first_alarm"] = first.model_copy(update=own)
     return item.model_copy(update=update)
-
-
-_MAY = "May raise an alarm"
 
 
 # The label, by the rules in their order.
@@ -291,6 +326,7 @@ class Measured:
     layer_d: LayerDRecord
     strata: tuple[MeasuredStratum, ...] = ()
     variants: Variants = field(default_factory=dict)
+    runs: MeasuredRuns | None = None
 
     @classmethod
     def of(cls, judgement: Judgement, variants: Variants, facts: Facts) -> Measured:
@@ -299,7 +335,11 @@ class Measured:
             raise InputError(f"score {judgement.evaluation.name!r}: there is no run to judge")
         layers = layer_a(judgement), layer_b(judgement), layer_c(judgement)
         robust, strata = layer_d(judgement, variants), measure_strata(judgement, facts)
-        return cls(judgement, *layers, robust, strata, variants)
+        runs = None
+        if judgement.strict:
+            parts = [(part.stratum, part.rows) for part in strata]
+            runs = MeasuredRuns.of(judgement, layers[0], parts, variants)
+        return cls(judgement, *layers, robust, strata, variants, runs)
 
     @property
     def primary(self) -> OperatingPointRecord:
@@ -368,7 +408,7 @@ class Measured:
 
         faults = case.faults()
         if not faults:
-            return verdict(SUPPORTED, (), f"{_MAY}: {case.supported()}. {design.scope}".rstrip())
+            return verdict(SUPPORTED, (), f"{MAY}: {case.supported()}. {design.scope}".rstrip())
         if not has_ranking_signal(self.layer_a):
             below = self.layer_a.auc is not None and self.layer_a.auc < 0.5
             worst = ("no_ranking_signal",)
@@ -404,20 +444,6 @@ def design_fault(judgement: Judgement) -> str:
         f"events, which fall on a first checkpoint{' or in the burn-in' * bool(sooner)}; set "
         f"x_event_t_min or x_theta_floor{sooner}"
     )
-
-
-def has_ranking_signal(layer_a: LayerARecord) -> bool:
-    """Whether the score ranks above chance: pooled AUC over .5, and the runs' mean surely too.
-
-    Surely: the lower end of the 95% Student interval over runs, where two runs have an AUC.
-    """
-    if layer_a.auc is None or layer_a.auc <= 0.5:
-        return False
-    mean, deviation, n_runs = layer_a.x_auc_run_mean, layer_a.x_auc_run_sd, layer_a.x_n_runs
-    if mean is None or deviation is None or n_runs is None:
-        return True
-    reach = stdtrit(n_runs - 1, 0.975) * deviation / np.sqrt(n_runs)
-    return bool(mean - reach > 0.5)
 
 
 def uncontrolled(layer_b: LayerBRecord, least: int) -> str:
@@ -524,23 +550,6 @@ class Case:
 # The power rule: what is still open, and how many held-out runs would settle it.
 
 
-# Beyond so many times the runs the estimate is a guess about a coin on its edge.
-_FARTHEST = 100
-# Normal quantiles: an interval of half-width 1.96 se around a fresh estimate clears the line with
-# probability .8 when the truth lies 1.96 + .84 se away from it.
-_POWER = 1 + 0.8416 / 1.9600
-
-
-class OpenQuestion(NamedTuple):
-    """Something that the held-out runs do not decide: its code, one clause for the sentence, and
-    how many held-out runs in total would settle the layer it belongs to (None: no number can be
-    given)."""
-
-    reason: str
-    text: str
-    runs: int | None
-
-
 def open_questions(case: Case) -> tuple[OpenQuestion, ...]:
     """What must be left open: too few events; in `strict`, what the intervals do not decide.
 
@@ -569,7 +578,7 @@ def open_questions(case: Case) -> tuple[OpenQuestion, ...]:
                 f"coverage {primary.coverage:.2f} [{interval.low:.2f}, {interval.high:.2f}] "
                 f"straddles its minimum {minimum:.2f}"
             )
-            runs = _runs_to_clear(n_runs, primary.coverage, minimum, interval)
+            runs = runs_to_clear(n_runs, primary.coverage, minimum, interval)
             questions.append(OpenQuestion("interval_straddles", text, runs))
     if layer_b.surely_met < least:
         questions += _budget_questions(judgement, layer_b)
@@ -630,25 +639,15 @@ def _runs_for_rate(
     """Runs after which the interval clears the line: its bootstrap, and what silence proves."""
     n_runs, rate = judgement.evaluation.n_runs, result.achieved or 0.0
     if interval.method == BOOTSTRAP:
-        return _runs_to_clear(n_runs, rate, line, interval)
+        return runs_to_clear(n_runs, rate, line, interval)
     silent = math.ceil(n_runs * runs_for_zero(line) / judgement.negatives.n_runs)
     if interval.method == BINOMIAL:
         return silent
     sampled = bootstrap_rate(judgement, *run_rates(judgement, result.target))
     if sampled is None or not sampled.low <= line < sampled.high:
         return max(silent, n_runs + 1)
-    enough = _runs_to_clear(n_runs, rate, line, sampled)
+    enough = runs_to_clear(n_runs, rate, line, sampled)
     return None if enough is None else max(silent, enough)
-
-
-def _runs_to_clear(
-    n_runs: int, estimate: float, line: float, interval: IntervalRecord
-) -> int | None:
-    distance = abs(line - estimate)
-    reach = _POWER * (interval.high - estimate if estimate < line else estimate - interval.low)
-    if distance * math.sqrt(_FARTHEST) <= reach:
-        return None
-    return math.ceil(n_runs * (reach / distance) ** 2)
 
 
 # Strata that the design names (`SCOPE_LIMITED`): layers B and C in each.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    ConfigDict,
     Field,
     FiniteFloat,
     NonNegativeFloat,
@@ -318,6 +319,22 @@ def parse(where: str) -> tuple[Comparison, ...]:
     return tuple(found)
 
 
+class AlsoEvent(Section):
+    """Another event of the same runs, of which the same scores are to warn."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: Annotated[str, BeforeValidator(_registered)] = Field(
+        description="its type; further keys as in the section `event`, the rest as there",
+        examples=["E_jump"],
+    )
+
+    @property
+    def keys(self) -> dict[str, Any]:
+        """What it changes in the section `event`."""
+        return {"type": self.type, **(self.model_extra or {})}
+
+
 class Stratum(Section):
     """A part of the runs in which a score is judged as well."""
 
@@ -502,6 +519,17 @@ class Design(Document):
     min_targets_ok: Steps = at("operating_points.min_targets_ok", 2)
     """how many targets must be met"""
 
+    run_budgets: Many[Share] = at("x_run_budgets", (0.05, 0.10, 0.20), items="shares of runs")
+    """shares of runs that may have a false alarm"""
+    primary_run_budget: Share = at("x_primary_run_budget", 0.05, option="run-budget")
+    """the share that decides what may act"""
+    calibration: Literal["marginal", "conditional"] = at("x_calibration", "marginal")
+    """marginal: the expected share keeps the budget; conditional: its 90% bound does"""
+    warned_min: Rate = at("x_warned_min", 0.30)
+    """least share of events whose first alarm is neither false nor missing"""
+    also_events: Many[AlsoEvent] = at("x_also_events", (), option=None, example=())
+    """other events that the same scores are shown on, e.g. {type: E_jump}"""
+
     candidates: Many[Candidate] = at("candidates", (), option=None)
 
     coverage_min: Rate = at("decision_thresholds.coverage_at_0_05_min", 0.30)
@@ -608,6 +636,16 @@ class Design(Document):
                 f"x_primary_fpr {self.primary_fpr:g} is not among operating_points.fpr_targets "
                 f"{list(targets)}; add it there, or choose one of them"
             )
+        if len(set(self.run_budgets)) != len(self.run_budgets) or not self.run_budgets:
+            raise ValueError("x_run_budgets must name at least one share of runs, each once")
+        if self.primary_run_budget not in self.run_budgets:
+            raise ValueError(
+                f"x_primary_run_budget {self.primary_run_budget:g} is not among x_run_budgets "
+                f"{list(self.run_budgets)}; add it there, or choose one of them"
+            )
+        twice = repeated([self.event_name, *(name for name, _ in self.other_events())])
+        if twice is not None:
+            raise ValueError(f"x_also_events: {twice} is listed twice, or is the event itself")
         if not self.smoothing_sweep:
             raise ValueError("x_smoothing_sweep must name at least one length; 1 is no smoothing")
         twice = repeated(stratum.name for stratum in self.strata)
@@ -704,6 +742,30 @@ class Design(Document):
             part for part in PARTS if part in self.undeclared or getattr(self, part) == UNDECLARED
         ]
         return f"Holds for: {', '.join(f'{part} {UNDECLARED}' for part in parts)}." if parts else ""
+
+    @property
+    def event_name(self) -> str:
+        """The event in a few words that tell it from others, such as "E_plateau 0.5 x 5"."""
+        details = {
+            "E_jump": f" {self.jump_threshold:g} in {self.w_event}",
+            "E_plateau": f" {self.plateau_threshold or 0:g} x {self.plateau_checkpoints}",
+        }
+        return self.event_type + details.get(self.event_type, "")
+
+    def other_events(self) -> Iterator[tuple[str, Self]]:
+        """The name of each of `also_events`, and this design with that event instead.
+
+        Raises:
+            ValueError: a key is unknown in the section `event`, or out of range.
+        """
+        plain = self.model_copy(update={"also_events": ()}).plain()
+        for place, one in enumerate(self.also_events):
+            event = {**plain["event"], **one.keys}
+            try:
+                found = type(self).parse({**plain, "event": event}, where=f"x_also_events[{place}]")
+            except InputError as error:
+                raise ValueError(str(error)) from None
+            yield found.event_name, found
 
     @property
     def alpha_per_look(self) -> float:

@@ -25,7 +25,7 @@ from gmb_hf.errors import InputError, first_of, unknown
 from gmb_hf.files import claimed
 from gmb_hf.runs.runlog import RunLog
 
-FORMAT = 1
+FORMAT = 2  # 2: thresholds of first alarms
 CENTRAL = "central"
 """The member of the robustness family that is the candidate as declared."""
 
@@ -119,18 +119,42 @@ class LockedCandidate(Section):
     members: dict[str, dict[str, Threshold]] = Field(
         description="member -> target -> threshold; .inf: the answer is ABSTAIN"
     )
+    first_alarm: dict[str, dict[str, Threshold]] = Field(
+        default_factory=dict,
+        description="member -> budget of runs -> threshold of the first alarm",
+    )
+    other_events: dict[str, dict[str, Threshold]] = Field(
+        default_factory=dict,
+        description="event of x_also_events -> budget of runs -> threshold of the first alarm",
+    )
+    run_maxima: Many[FiniteFloat] = Field(
+        (),
+        description="greatest negative score of each explore run that has one, in the order of "
+        "explore_runs; several alarms share a budget by their ranks",
+    )
     ensemble: LockedEnsemble | None = None
 
     @classmethod
     def freeze(
-        cls, members: Mapping[str, Mapping[float, float]], *, sign: int = 1, **facts: Any
+        cls,
+        members: Mapping[str, Mapping[float, float]],
+        *,
+        sign: int = 1,
+        first_alarm: Mapping[str, Mapping[float, float]] | None = None,
+        other_events: Mapping[str, Mapping[float, float]] | None = None,
+        **facts: Any,
     ) -> LockedCandidate:
         """Build one from `{member: {target: threshold}}`; infinity stands for ABSTAIN."""
-        keyed = {
-            member: {target_key(target): float(tau) for target, tau in thresholds.items()}
-            for member, thresholds in members.items()
-        }
-        return cls.parse({"sign": sign, "members": keyed, **facts}, where="candidate")
+
+        def keyed(of: Mapping[str, Mapping[float, float]] | None) -> dict[str, dict[str, float]]:
+            return {
+                member: {target_key(target): float(tau) for target, tau in thresholds.items()}
+                for member, thresholds in (of or {}).items()
+            }
+
+        found = {"members": members, "first_alarm": first_alarm, "other_events": other_events}
+        thresholds = {field: keyed(of) for field, of in found.items()}
+        return cls.parse({"sign": sign, **thresholds, **facts}, where="candidate")
 
 
 class LockedSide(Section):
@@ -216,6 +240,7 @@ def check_candidates(
         if candidate.x_sign not in (None, sign):
             raise wrong(name, f" has sign {sign:+d}, the prereg says {candidate.x_sign:+d}")
     wanted = {target_key(target) for target in design.fpr_targets}
+    budgets = {target_key(budget) for budget in design.run_budgets}
     for name, item in candidates.items():
         if declared and name not in declared and item.family != "control":
             raise unknown("candidate", name, declared, where="lock: not in the prereg")
@@ -228,14 +253,18 @@ def check_candidates(
                 raise wrong(name, fault)
         if CENTRAL not in item.members:
             raise wrong(name, f" has no member {CENTRAL!r}")
-        for member, thresholds in item.members.items():
-            lacking = sorted(wanted.symmetric_difference(thresholds))
-            bad = sorted(key for key, tau in thresholds.items() if tau != tau)
-            if lacking:
-                what = f"targets {', '.join(lacking)} do not match the prereg's"
-                raise wrong(name, f", member {member!r}: {what}")
-            if bad:
-                raise wrong(name, f", member {member!r}: the threshold for {bad[0]} is NaN")
+        if design.protocol == "strict" and set(item.first_alarm) != set(item.members):
+            raise wrong(name, ": first_alarm has not the members that members has")
+        known = ((item.members, wanted, "targets"), (item.first_alarm, budgets, "run budgets"))
+        for found, asked, what in known:
+            for member, thresholds in found.items():
+                lacking = sorted(asked.symmetric_difference(thresholds))
+                bad = sorted(key for key, tau in thresholds.items() if tau != tau)
+                if lacking:
+                    fault = f"{what} {', '.join(lacking)} do not match the prereg's"
+                    raise wrong(name, f", member {member!r}: {fault}")
+                if bad:
+                    raise wrong(name, f", member {member!r}: the threshold for {bad[0]} is NaN")
 
 
 def _ensemble_fault(
@@ -430,6 +459,15 @@ class Lock:
         if member not in members:
             raise unknown("member", member, members, where=f"lock: candidate {name}")
         return {float(key): tau for key, tau in members[member].items()}
+
+    def run_thresholds(self, name: str, member: str = CENTRAL) -> dict[float, float]:
+        """`{budget: threshold}` of one candidate's first alarm; none where it has no such member.
+
+        `member` may also be an event of `x_also_events`.
+        """
+        candidate = self.candidate(name)
+        found = candidate.first_alarm.get(member) or candidate.other_events.get(member) or {}
+        return {float(key): tau for key, tau in found.items()}
 
     def calibration_runs(self, name: str) -> int:
         """How many explore runs with negative windows one candidate's thresholds come from."""

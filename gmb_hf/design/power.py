@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 
 import numpy as np
@@ -58,6 +59,63 @@ def effective_budget(target: float, n_runs: int) -> float:
     if n_runs < runs_needed(target):
         return 0.0
     return max(0.0, target - (1 - target) / n_runs)
+
+
+BOUND = 0.9
+"""How sure the upper bound on the true rate of one lock is."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a first-alarm threshold promises of fresh runs of the same law.
+
+    The explore runs drawn, the true share of runs with a false alarm is Beta(m + 1 - k, k)
+    distributed where no two runs tie (Vovk 2012), and lies below that where some do.
+
+    Attributes:
+        rank: k, the threshold lies just above the k-th smallest of the runs' greatest negative
+            scores; None: no finite threshold keeps the budget, ABSTAIN.
+        expected: the mean of that distribution; 0 where the threshold is infinite.
+        upper: its 90% quantile.
+    """
+
+    rank: int | None
+    expected: float
+    upper: float
+
+
+def promise(budget: float, n_runs: int, calibration: str = "marginal") -> Promise:
+    """What `n_runs` calibration runs with negative windows promise at a budget of runs.
+
+    `marginal`: k = ceil((1 - alpha)(m + 1)), the expected rate is at most alpha. `conditional`: the
+    least k whose 90% bound is at most alpha, so that the promise holds of nine locks in ten.
+
+    >>> promise(0.05, 19).rank, promise(0.05, 18).rank, promise(0.1, 22, "conditional").rank
+    (19, None, 22)
+    """
+    m = n_runs
+    if calibration == "conditional":
+        ranks = np.arange(1, m + 1)
+        holds = betaincinv(m + 1 - ranks, ranks, BOUND) <= budget + _SLACK
+        rank = int(ranks[holds][0]) if holds.any() else m + 1
+    else:
+        # The budget as it is written, .05 and not its binary neighbour.
+        rank = max(1, math.ceil((1 - Fraction(repr(float(budget)))) * (m + 1)))
+    if rank > m:
+        return Promise(None, 0.0, 0.0)
+    upper = float(betaincinv(m + 1 - rank, rank, BOUND))
+    return Promise(rank, (m + 1 - rank) / (m + 1), upper)
+
+
+def runs_to_promise(budget: float, calibration: str = "marginal") -> int:
+    """Calibration runs with negative windows below which no first-alarm threshold is finite.
+
+    >>> runs_to_promise(0.05), runs_to_promise(0.1), runs_to_promise(0.05, "conditional")
+    (19, 9, 45)
+    """
+    if calibration == "conditional":
+        return math.ceil(math.log(1 - BOUND) / math.log1p(-budget) - _SLACK)
+    return runs_needed(budget)
 
 
 def draws_needed(candidates: int, alpha: float) -> int:

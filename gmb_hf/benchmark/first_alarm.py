@@ -1,0 +1,928 @@
+"""The first alarm: what an operator who acts on it gets, counted by runs.
+
+The specification counts false alarms by window. Whoever wires a score to an alarm lives in runs and
+acts once, so the budget here is a share of runs. From the burn-in on, the first checkpoint before
+t* with s >= tau is a run's first alarm:
+
+- false: at or before t* - safe_gap; without an event, wherever a window is negative;
+- early: inside the gap, before the horizon; timely: in [t* - H, t*); both are `warned`;
+- missed: there is none. A run without an event and without a false alarm is quiet.
+
+Blind alarms of the same cost stand beside every score: a constant hazard per checkpoint
+(memoryless), the first alarm of another run that was at risk at t* (risk set), and the clock and
+the steps since memorisation, which are calibrated like any score. The label follows from the same
+rules, in the same order, as that of the windows (see `verdict.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AllowInfNan, Field, FiniteFloat
+from scipy.optimize import brentq
+from scipy.special import bdtrc
+
+from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.ranking import LayerARecord, has_ranking_signal
+from gmb_hf.benchmark.records import (
+    INCONCLUSIVE,
+    MAY,
+    NO_EVENT,
+    NO_NEGATIVE,
+    RANK_ONLY,
+    SCOPE_LIMITED,
+    SUPPORTED,
+    UNSTABLE,
+    Label,
+    OpenQuestion,
+    WhyNull,
+)
+from gmb_hf.benchmark.robustness import LayerDRecord, MemberRecord, flip_notes, run_groups
+from gmb_hf.design.design import Design, Stratum
+from gmb_hf.design.power import promise, runs_to_promise
+from gmb_hf.documents import Count, Many, Measured, Number, OpenSection
+from gmb_hf.stats import IntervalRecord, exact_binomial, runs_to_clear
+
+MEMORISATION = "steps_since_memorisation"
+RIVALS = {"clock": "the clock", MEMORISATION: "steps since memorisation"}
+"""Controls whose warned share a score must exceed at the same budget, and what they are called."""
+
+_SLACK = 1e-12  # a share of .3 must reach a minimum of .3
+_NO_EVENT, _NO_NEGATIVE = WhyNull(NO_EVENT), WhyNull(NO_NEGATIVE)
+_NO_WARNING = WhyNull(lambda at: "no event was warned of" if at.n_events else NO_EVENT)
+_TAILS = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+# What results.yaml stores.
+
+
+class BlindRecord(OpenSection):
+    """A blind alarm at the same cost."""
+
+    warned: Measured  # expected share of events
+    p_value: Measured  # exact probability that it warns of as many events as the score
+
+
+class RivalRecord(OpenSection):
+    """A control at the same budget, paired over events."""
+
+    warned: Measured
+    p_value: Measured  # McNemar's exact test, one-sided: the score warns of more
+
+
+class FirstAlarmPointRecord(OpenSection):
+    """What the first alarm at one budget of runs is worth; times in steps."""
+
+    budget: FiniteFloat
+    threshold: Annotated[float, AllowInfNan(True)]
+    answer: Literal["THRESHOLD", "ABSTAIN"]
+    # The true rate of such thresholds: its mean, and a bound that nine in ten keep.
+    expected: Annotated[Number, WhyNull("the threshold is infinite, or not of one set of runs")]
+    upper: Annotated[Number, WhyNull("the threshold is infinite, or not of one set of runs")]
+    # Over runs with negative windows.
+    n_runs: Count
+    n_false: Count
+    false_share: Annotated[Number, _NO_NEGATIVE]
+    false_interval: Annotated[IntervalRecord | None, _NO_NEGATIVE] = None
+    met: bool
+    state: Literal["met", "missed", "straddles"]
+    few_runs: bool  # too few calibration runs for a finite threshold
+    # Over runs with an event.
+    n_events: Count
+    n_warned: Count
+    n_timely: Count
+    n_early: Count
+    n_false_before_event: Count
+    n_missed: Count
+    warned: Annotated[Number, _NO_EVENT]
+    warned_interval: Annotated[IntervalRecord | None, _NO_EVENT] = None
+    timely: Annotated[Number, _NO_EVENT]
+    timely_interval: Annotated[IntervalRecord | None, _NO_EVENT] = None
+    # Of t* - first alarm over warned events; the gap bounds it, the horizon does not.
+    lead_median: Annotated[Number, _NO_WARNING] = None
+    lead_q25: Annotated[Number, _NO_WARNING] = None
+    lead_q75: Annotated[Number, _NO_WARNING] = None
+    lead_q05: Annotated[Number, _NO_WARNING] = None
+    lead_q95: Annotated[Number, _NO_WARNING] = None
+    # From burn-in to a false alarm.
+    steps_to_false_median: Annotated[Number, WhyNull("there is no false alarm")] = None
+    # Runs without an event.
+    n_event_free: Count
+    n_event_free_false: Count
+    memoryless: Annotated[BlindRecord | None, _NO_EVENT] = None
+    risk_set: Annotated[BlindRecord | None, _NO_EVENT] = None
+    p_value: Annotated[Number, _NO_EVENT] = None  # the larger of the two
+    rivals: dict[str, RivalRecord] = Field(default_factory=dict)
+
+
+class FirstAlarmStratumRecord(OpenSection):
+    """What came out in one stratum, at the primary budget."""
+
+    name: str
+    where: str
+    passed: bool
+    reasons: Many[str] = ()
+    sentence: str = ""
+    p_adjusted: Annotated[Number, WhyNull("no run of the stratum has an event")] = None
+    at: FirstAlarmPointRecord | None = None
+
+
+class OtherEventRecord(OpenSection):
+    """The same score before another event, by thresholds of its own, at the primary budget."""
+
+    event: str
+    at: FirstAlarmPointRecord
+
+
+class FirstAlarmRecord(OpenSection):
+    """One score by runs: the measure, its robustness and its label."""
+
+    label: Label
+    reasons: Many[str] = ()
+    sentence: str = ""
+    basis: Literal["promised", "shown"]
+    calibration: Literal["marginal", "conditional"]
+    p_adjusted: Annotated[Number, _NO_EVENT] = None  # Holm, over the candidates of the lock
+    at_budget: Many[FirstAlarmPointRecord]
+    robustness: LayerDRecord
+    # At the primary budget, of each judged run in their order: its first alarm, null without one.
+    alarm_steps: Many[FiniteFloat | None] = ()
+    runs_to_settle: Annotated[
+        Count | None, WhyNull("the verdict is settled, or no number can be given")
+    ] = None
+    strata: Many[FirstAlarmStratumRecord] = ()
+    scope: Annotated[str | None, WhyNull("the label is not SCOPE_LIMITED")] = None
+    other_events: Many[OtherEventRecord] = ()
+
+    def at(self, budget: float) -> FirstAlarmPointRecord:
+        """The point at one budget."""
+        return next(point for point in self.at_budget if point.budget == budget)
+
+
+# The first alarm of every run.
+
+
+@dataclass(frozen=True, eq=False)
+class FirstAlarms:
+    """The first alarms of R runs at the thresholds of one budget.
+
+    Attributes:
+        budget: the share of runs that may have a false alarm.
+        design: horizon, gap, burn-in and what must be reached.
+        threshold: float64 [R], by which each run is judged.
+        event_step, last_step: float64 [R], t* (NaN: none) and the end of each log.
+        first: float64 [R], the first alarm from burn-in on, whatever comes later; NaN: none.
+        n_negative: int64 [R], checkpoints at which an alarm is false.
+        n_gap: int64 [R], monitored checkpoints after those, before t*.
+        step: float64 [R], the first alarm among these; NaN: none.
+        false, timely, warned: bool [R].
+    """
+
+    budget: float
+    design: Design
+    threshold: NDArray[np.float64]
+    event_step: NDArray[np.float64]
+    last_step: NDArray[np.float64]
+    first: NDArray[np.float64]
+    n_negative: NDArray[np.int64]
+    n_gap: NDArray[np.int64]
+    step: NDArray[np.float64]
+    false: NDArray[np.bool_]
+    timely: NDArray[np.bool_]
+    warned: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, judgement: Judgement, budget: float) -> FirstAlarms:
+        """Find them; a score that is not finite raises no alarm."""
+        scores, windows, design = judgement.evaluation, judgement.windows, judgement.design
+        threshold = judgement.run_calibrated.thresholds[budget]
+        alarms = (scores.values >= threshold[:, None]) & np.isfinite(scores.values)
+        step = _first_step(scores.steps, alarms & windows.monitored)
+        seen = scores.present & (scores.steps >= design.burn_in)
+        # NaN without an event or without an alarm, which no comparison holds of.
+        lead: NDArray[np.float64] = scores.event_step - step
+        return cls(
+            budget,
+            design,
+            threshold,
+            scores.event_step,
+            scores.last_step.astype(np.float64),
+            _first_step(scores.steps, alarms & seen),
+            windows.negative.sum(axis=1),
+            (windows.monitored & ~windows.negative).sum(axis=1),
+            step,
+            np.asarray((alarms & windows.negative).any(axis=1)),
+            lead <= design.horizon,
+            lead < design.safe_gap,
+        )
+
+    def select(self, rows: NDArray[Any]) -> FirstAlarms:
+        """Those of some runs; thresholds stay."""
+        arrays = {
+            name: value[rows] for name, value in vars(self).items() if isinstance(value, np.ndarray)
+        }
+        return FirstAlarms(self.budget, self.design, **arrays)
+
+    @property
+    def has_event(self) -> NDArray[np.bool_]:
+        """Whether each run had an event, bool [R]."""
+        return ~np.isnan(self.event_step)
+
+    @property
+    def n_events(self) -> int:
+        """How many runs had one."""
+        return int(self.has_event.sum())
+
+    @property
+    def n_runs(self) -> int:
+        """How many runs have negative windows."""
+        return int((self.n_negative > 0).sum())
+
+    @property
+    def n_false(self) -> int:
+        """How many runs have a false alarm."""
+        return int(self.false.sum())
+
+    @property
+    def n_warned(self) -> int:
+        """How many events were warned of."""
+        return int(self.warned.sum())
+
+    @property
+    def warned_share(self) -> float | None:
+        """The share of events that were warned of; None without events."""
+        return self.n_warned / self.n_events if self.n_events else None
+
+    @property
+    def leads(self) -> NDArray[np.float64]:
+        """Steps from the first alarm to t*, of the events that were warned of."""
+        return (self.event_step - self.step)[self.warned]
+
+    @cached_property
+    def blind(self) -> dict[str, BlindRecord]:
+        """Each blind alarm: what it warns of, and how probably of as many; empty without events."""
+        found = {}
+        for name, chances in BLIND.items() if self.n_events else ():
+            each = chances(self)[self.has_event]
+            p_value = count_tail(each, self.n_warned)
+            found[name] = BlindRecord(warned=float(each.mean()), p_value=p_value)
+        return found
+
+    @property
+    def p_value(self) -> float | None:
+        """The larger of the blind alarms'; None without events."""
+        return max((one.p_value for one in self.blind.values()), default=None)
+
+    @property
+    def false_interval(self) -> IntervalRecord | None:
+        """Exact, of the share of runs with a false alarm; None without negative windows."""
+        return exact_binomial(self.n_false, self.n_runs) if self.n_runs else None
+
+
+def _first_step(steps: NDArray[np.int64], marked: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The step of the first marked checkpoint of each run, float64 [R]; NaN: none is."""
+    if not steps.shape[1]:
+        return np.full(len(steps), np.nan)
+    column = marked.argmax(axis=1)
+    rows = np.arange(len(steps))
+    return np.where(marked[rows, column], steps[rows, column], np.nan)
+
+
+# Blind alarms at the same cost, each event's chance to be warned of, float64 [R] (NaN: no event).
+
+
+def memoryless(alarms: FirstAlarms) -> NDArray[np.float64]:
+    """A constant hazard per monitored checkpoint, at the observed share of runs falsely alarmed.
+
+    With n negative and g further monitored checkpoints an event is warned of with probability
+    (1 - h)^n (1 - (1 - h)^g); h solves mean(1 - (1 - h)^n) = the observed share over runs with
+    negative windows.
+    """
+    counts = alarms.n_negative[alarms.n_negative > 0].astype(np.float64)
+    share = alarms.n_false / len(counts) if len(counts) else 0.0
+    chances = np.full(len(alarms.step), np.nan)
+    quiet, gap = alarms.n_negative[alarms.has_event], alarms.n_gap[alarms.has_event]
+    if share == 1:
+        # A certain alarm at the first checkpoint: only where nothing is negative it comes in time.
+        chances[alarms.has_event] = (quiet == 0) & (gap > 0)
+        return chances
+    rate = 0.0  # -log(1 - h)
+    if share:
+        upper = -math.log1p(-share) / counts.min()
+        rate = brentq(
+            lambda x: float(-np.expm1(-x * counts).mean()) - share, 0.0, upper, xtol=1e-15
+        )
+    chances[alarms.has_event] = np.exp(-rate * quiet) * -np.expm1(-rate * gap)
+    return chances
+
+
+def risk_set(alarms: FirstAlarms) -> NDArray[np.float64]:
+    """The first alarm of a run drawn from those at risk at t*, in the same calendar window.
+
+    At risk at t* are the run itself and every run without an event before t* that is logged up to
+    t*. The chance is the share of them whose first alarm lies in (t* - safe_gap, t*). Counted by
+    event time, in time R log R.
+    """
+    chances = np.full(len(alarms.step), np.nan)
+    event = alarms.event_step[alarms.has_event]
+    times, which = np.unique(event, return_inverse=True)
+    ends = np.where(
+        alarms.has_event, np.minimum(alarms.event_step, alarms.last_step), alarms.last_step
+    )
+    alarmed = ~np.isnan(alarms.first)
+    begins = alarms.first[alarmed]
+    # A first alarm at a warns of the events in (a, a + gap), while its run is at risk.
+    upto = np.searchsorted(times, begins + alarms.design.safe_gap, side="left")
+    upto = np.minimum(upto, np.searchsorted(times, ends[alarmed], side="right"))
+    since = np.searchsorted(times, begins, side="right")
+    opened = np.bincount(since, minlength=len(times) + 1)
+    closed = np.bincount(np.maximum(upto, since), minlength=len(times) + 1)
+    warned = np.cumsum(opened - closed)[which]
+    size = (len(ends) - np.searchsorted(np.sort(ends), times))[which]
+    # A run whose log ends before its event is in its own risk set all the same.
+    own = alarms.last_step[alarms.has_event] < event
+    size = size + own
+    warned = warned + (own & alarms.warned[alarms.has_event])
+    chances[alarms.has_event] = warned / np.maximum(size, 1)
+    return chances
+
+
+BLIND: dict[str, Callable[[FirstAlarms], NDArray[np.float64]]] = {
+    "memoryless": memoryless,
+    "risk_set": risk_set,
+}
+"""Blind alarms by the name of their field."""
+
+
+def count_tail(chances: NDArray[np.float64], at_least: int) -> float:
+    """P(X >= at_least) of a sum of independent yes-or-no events: exact (Poisson-binomial)."""
+    if at_least <= 0:
+        return 1.0
+    below = np.zeros(at_least)  # of fewer so far; the rest has reached it
+    below[0], reached = 1.0, 0.0
+    for chance in chances:
+        reached += below[-1] * chance
+        below[1:] = below[1:] * (1 - chance) + below[:-1] * chance
+        below[0] *= 1 - chance
+    return float(min(1.0, reached))
+
+
+def warns_more(score: NDArray[np.bool_], rival: NDArray[np.bool_]) -> float:
+    """One-sided exact McNemar p: of the events that one alone warns of, as many are the score's."""
+    only, others = int((score & ~rival).sum()), int((rival & ~score).sum())
+    return float(bdtrc(only - 1, only + others, 0.5)) if only else 1.0
+
+
+# The measure at one budget.
+
+Rivals = Mapping[str, NDArray[np.bool_]]
+"""Which events each rival warns of at the same budget, bool [R], by its name."""
+
+
+def measure(judgement: Judgement, alarms: FirstAlarms, rivals: Rivals) -> FirstAlarmPointRecord:
+    """What the first alarm at one budget is worth, as it is stored."""
+    calibrated, n_events, n_runs = judgement.run_calibrated, alarms.n_events, alarms.n_runs
+    threshold = calibrated.deployed[alarms.budget]
+    finite = math.isfinite(threshold) and bool(np.isfinite(alarms.threshold).all())
+    promised = None
+    if finite and calibrated.n_runs is not None and calibrated.method != "cross_run":
+        promised = promise(alarms.budget, calibrated.n_runs, alarms.design.calibration)
+    state = gate(alarms, finite, shown=judgement.transferred)
+    n_timely, has_event = int(alarms.timely.sum()), alarms.has_event
+    false_before = int((alarms.false & has_event).sum())
+    leads = np.quantile(alarms.leads, _TAILS).tolist() if alarms.n_warned else [None] * 5
+    until = alarms.step[alarms.false] - alarms.design.burn_in
+    return FirstAlarmPointRecord(
+        budget=alarms.budget,
+        threshold=threshold,
+        answer="THRESHOLD" if finite else "ABSTAIN",
+        expected=promised.expected if promised else None,
+        upper=promised.upper if promised else None,
+        n_runs=n_runs,
+        n_false=alarms.n_false,
+        false_share=alarms.n_false / n_runs if n_runs else None,
+        false_interval=alarms.false_interval,
+        met=state == "met",
+        state=state,
+        few_runs=not finite,
+        n_events=n_events,
+        n_warned=alarms.n_warned,
+        n_timely=n_timely,
+        n_early=alarms.n_warned - n_timely,
+        n_false_before_event=false_before,
+        n_missed=n_events - alarms.n_warned - false_before,
+        warned=alarms.warned_share,
+        warned_interval=exact_binomial(alarms.n_warned, n_events) if n_events else None,
+        timely=n_timely / n_events if n_events else None,
+        timely_interval=exact_binomial(n_timely, n_events) if n_events else None,
+        lead_q05=leads[0],
+        lead_q25=leads[1],
+        lead_median=leads[2],
+        lead_q75=leads[3],
+        lead_q95=leads[4],
+        steps_to_false_median=float(np.median(until)) if len(until) else None,
+        n_event_free=int((~has_event).sum()),
+        n_event_free_false=int((alarms.false & ~has_event).sum()),
+        p_value=alarms.p_value,
+        **alarms.blind,
+        rivals={
+            name: RivalRecord(
+                warned=float(warned[has_event].mean()), p_value=warns_more(alarms.warned, warned)
+            )
+            for name, warned in rivals.items()
+            if n_events
+        },
+    )
+
+
+def gate(
+    alarms: FirstAlarms, finite: bool, *, shown: bool
+) -> Literal["met", "missed", "straddles"]:
+    """Whether a budget holds.
+
+    Held-out runs of the lock's own law can only refute its promise: it is met unless the exact
+    interval lies wholly above the budget. Under another law the rate must be shown: met only if the
+    interval's upper end is at most alpha + min(.05, alpha / 2). Without a finite threshold nothing
+    can be said: more calibration runs would tell.
+    """
+    if not finite:
+        return "straddles"
+    interval, budget = alarms.false_interval, alarms.budget
+    if not shown:
+        return "missed" if interval is not None and interval.low > budget + _SLACK else "met"
+    line = shown_line(budget) + _SLACK
+    if interval is None or interval.low <= line < interval.high:
+        return "straddles"
+    return "met" if interval.high <= line else "missed"
+
+
+# The label by runs, by the same rules in the same order as that of the windows.
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """What the rules are asked of: the first alarms of a score on all runs, or on a stratum's.
+
+    Attributes:
+        judgement: of all runs.
+        alarms: at each budget, of these runs.
+        rivals: at the primary budget, of these runs.
+        p_adjusted: at the primary budget, adjusted over all candidates and strata of the lock.
+    """
+
+    judgement: Judgement
+    alarms: Mapping[float, FirstAlarms]
+    rivals: Rivals
+    p_adjusted: float | None
+
+    @property
+    def design(self) -> Design:
+        """What was fixed beforehand."""
+        return self.judgement.design
+
+    @property
+    def primary(self) -> FirstAlarms:
+        """At the budget that decides."""
+        return self.alarms[self.design.primary_run_budget]
+
+    @cached_property
+    def states(self) -> dict[float, str]:
+        """Of each budget: met, missed or straddles."""
+        return {
+            budget: gate(one, self._finite(budget), shown=self.judgement.transferred)
+            for budget, one in self.alarms.items()
+        }
+
+    def _finite(self, budget: float) -> bool:
+        return bool(np.isfinite(self.judgement.run_calibrated.thresholds[budget]).all())
+
+    @property
+    def least_met(self) -> int:
+        """How many budgets must hold, the primary one among them."""
+        return min(self.design.min_targets_ok, len(self.alarms))
+
+    @property
+    def controlled(self) -> bool:
+        """Whether enough budgets hold by the points, the primary one among them."""
+        held = {budget: self._holds(budget) for budget in self.alarms}
+        return held[self.design.primary_run_budget] and sum(held.values()) >= self.least_met
+
+    def _holds(self, budget: float) -> bool:
+        if self.states[budget] != "straddles" or not self._finite(budget):
+            return self.states[budget] == "met"
+        one = self.alarms[budget]
+        return bool(one.n_runs) and one.n_false / one.n_runs <= shown_line(budget) + _SLACK
+
+    def questions(self) -> list[OpenQuestion]:
+        """What is left open: reason code, clause, and how many held-out runs would settle it."""
+        alarms, design, n_runs = self.primary, self.design, len(self.primary.step)
+        if alarms.n_events < design.event_count_min:
+            events = alarms.n_events
+            runs = math.ceil(n_runs * design.event_count_min / events) if events else None
+            counted = "1 event is" if events == 1 else f"{events} events are"
+            text = f"{counted} fewer than {design.event_count_min}"
+            return [OpenQuestion("few_events", text, runs)]
+        counts = Counter(self.states.values())
+        surely, possible = counts["met"], counts["met"] + counts["straddles"]
+        primary = self.states[design.primary_run_budget]
+        if primary == "missed" or possible < self.least_met:
+            return []
+        found: list[OpenQuestion] = []
+        interval = exact_binomial(alarms.n_warned, alarms.n_events)
+        if self._finite(design.primary_run_budget):
+            if interval.high < design.warned_min:
+                return []
+            if interval.low < design.warned_min:
+                share = alarms.n_warned / alarms.n_events
+                text = (
+                    f"the share warned of, {share:.2f} [{interval.low:.2f}, {interval.high:.2f}], "
+                    f"straddles its minimum {design.warned_min:.2f}"
+                )
+                runs = runs_to_clear(n_runs, share, design.warned_min, interval)
+                found.append(OpenQuestion("interval_straddles", text, runs))
+        if primary == "straddles" or surely < self.least_met:
+            found += [self._budget_question(budget) for budget in self._open()]
+        return found
+
+    def _open(self) -> list[float]:
+        return [budget for budget, state in self.states.items() if state == "straddles"]
+
+    def _budget_question(self, budget: float) -> OpenQuestion:
+        found, design = self.judgement.run_calibrated, self.design
+        if not self._finite(budget):
+            needed = runs_to_promise(budget, design.calibration)
+            text = (
+                f"a threshold for {in_words(budget)} takes {needed} calibration runs with negative "
+                f"windows, there are {found.n_runs}"
+            )
+            return OpenQuestion("few_runs", text, None)
+        one, line = self.alarms[budget], shown_line(budget)
+        interval = one.false_interval
+        if interval is None:
+            return OpenQuestion("no_negative_windows", NO_NEGATIVE, None)
+        share, n_runs = one.n_false / one.n_runs, len(one.step)
+        text = (
+            f"false alarms in {share:.3f} of runs [{interval.low:.3f}, {interval.high:.3f}] "
+            f"straddle the line {line:g} of the budget {budget:g}"
+        )
+        runs = runs_to_clear(n_runs, share, line, interval)
+        return OpenQuestion("interval_straddles", text, runs)
+
+    def faults(self) -> tuple[str, ...]:
+        """The reason codes that stand against an alarm; empty if nothing does."""
+        alarms, design, share = self.primary, self.design, self.primary.warned_share
+        events = alarms.has_event
+        beaten = self.p_adjusted is not None and self.p_adjusted <= design.alpha_per_look
+        lead = float(np.median(alarms.leads)) if alarms.n_warned else None
+        found = {
+            "runs_uncontrolled": not self.controlled,
+            "warned_low": share is None or share < design.warned_min - _SLACK,
+            "no_better_than_blind": not beaten,
+        }
+        for name, warned in self.rivals.items():
+            found[f"no_better_than_{name}"] = alarms.n_warned <= int(warned[events].sum())
+        found["lead_short"] = lead is None or lead < design.lead_least
+        return tuple(code for code, holds in found.items() if holds)
+
+    def supported(self) -> str:
+        """What speaks for the score."""
+        alarms = self.primary
+        lead = f"{float(np.median(alarms.leads)):g} steps" if alarms.n_warned else "no step"
+        return (
+            f"with a budget of {in_words(alarms.budget)} falsely alarmed, its first alarm warned "
+            f"of {self._warned}{self._compared}, in the median {lead} ahead; "
+            f"{alarms.n_false} of {alarms.n_runs} runs had a false alarm"
+        )
+
+    def clause(self, code: str) -> str:
+        """What a reason code means for this score."""
+        alarms, design = self.primary, self.design
+        if code == "runs_uncontrolled":
+            held = sum(self._holds(budget) for budget in self.alarms)
+            return (
+                f"{alarms.n_false} of {alarms.n_runs} runs have a false alarm at a budget of "
+                f"{in_words(alarms.budget)}, and {held} of {len(self.alarms)} budgets hold"
+            )
+        if code == "warned_low":
+            return f"its first alarm warned of {self._warned}, {design.warned_min:.0%} is least"
+        if code == "no_better_than_blind":
+            p_value = "" if self.p_adjusted is None else f" (p = {self.p_adjusted:.3f})"
+            return f"it warns no better than a blind alarm{self._compared}{p_value}"
+        if code.startswith("no_better_than_"):
+            name = code.removeprefix("no_better_than_")
+            share = self.rivals[name][alarms.has_event].mean()
+            return f"{RIVALS.get(name, name)} warns of {share:.0%} at the same budget"
+        if code == "lead_short":
+            lead = f"{float(np.median(alarms.leads)):g}" if alarms.n_warned else "no"
+            return f"the median lead is {lead} steps, {design.lead_least:g} is the minimum"
+        return "it does not rank the windows before an event higher"
+
+    @property
+    def _warned(self) -> str:
+        share, events = self.primary.warned_share, self.primary.n_events
+        return f"{share or 0:.0%} of {events} event" + "s" * (events != 1)
+
+    @property
+    def _compared(self) -> str:
+        shares = [f"{blind.warned:.0%}" for blind in self.primary.blind.values()]
+        return f" (blind alarms of that cost: {' and '.join(shares)})" if shares else ""
+
+
+def shown_line(budget: float) -> float:
+    """The highest share of runs that meets a budget where it must be shown."""
+    return budget + min(0.05, budget / 2)
+
+
+def in_words(budget: float) -> str:
+    """A share of runs as one says it: "1 run in 20", or "3% of runs"."""
+    one_in = round(1 / budget)
+    return f"1 run in {one_in}" if abs(one_in * budget - 1) < 1e-9 else f"{budget:.3g} of runs"
+
+
+# All of one score: every budget, its strata and its family; concluding waits for the p-values of
+# all candidates, and for what the rivals warn of.
+
+Rows = NDArray[np.int64]
+_CENTRAL = "central"
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredRuns:
+    """The first alarms of one score.
+
+    Attributes:
+        judgement: the score as declared.
+        layer_a: its ranking.
+        alarms: by budget.
+        strata: of the design, each with the row numbers of its runs.
+        variants: the same score with other values of its own window, by name.
+    """
+
+    judgement: Judgement
+    layer_a: LayerARecord
+    alarms: Mapping[float, FirstAlarms]
+    strata: Sequence[tuple[Stratum, Rows]]
+    variants: Mapping[str, Judgement]
+
+    @classmethod
+    def of(
+        cls,
+        judgement: Judgement,
+        layer_a: LayerARecord,
+        strata: Sequence[tuple[Stratum, Rows]] = (),
+        variants: Mapping[str, Judgement] | None = None,
+    ) -> MeasuredRuns:
+        """Find the first alarms at every budget of the design."""
+        return cls(judgement, layer_a, first_alarms(judgement), strata, variants or {})
+
+    @property
+    def primary(self) -> FirstAlarms:
+        """At the budget that decides."""
+        return self.alarms[self.judgement.design.primary_run_budget]
+
+    @property
+    def p_values(self) -> list[float | None]:
+        """At the primary budget over all runs, then in each stratum; None without events."""
+        return [
+            self.primary.p_value,
+            *(self.primary.select(rows).p_value for _, rows in self.strata),
+        ]
+
+    def conclude(
+        self,
+        p_adjusted: float | None,
+        *p_strata: float | None,
+        rivals: Mapping[float, Rivals],
+        fault: str = "",
+        other_events: Sequence[OtherEventRecord] = (),
+    ) -> FirstAlarmRecord:
+        """Label the score, in the order of the rules.
+
+        Args:
+            p_adjusted, p_strata: the `p_values`, adjusted over all candidates of the lock.
+            rivals: what the controls warn of, at each budget.
+            fault: a sentence about a design under which no score can pass, if it is one.
+            other_events: the same score before other events.
+        """
+        judgement, design = self.judgement, self.judgement.design
+        own = judgement.evaluation.name
+        rivals = {
+            budget: {name: warned for name, warned in one.items() if name != own}
+            for budget, one in rivals.items()
+        }
+        beside = rivals.get(design.primary_run_budget, {})
+        case = Case(judgement, self.alarms, beside, p_adjusted)
+        robustness = self._robustness(judgement.evaluation.n_runs, beside)
+        strata = tuple(
+            self._in_stratum(stratum, rows, beside, p)
+            for (stratum, rows), p in zip(self.strata, p_strata, strict=True)
+        )
+        label, reasons, sentence, more = self._verdict(case, robustness, strata)
+        if fault:
+            sentence, more["runs_to_settle"] = f"{fault}. {sentence}", None
+        finite = np.isfinite(self.primary.step)
+        steps = np.where(finite, self.primary.step, 0.0).tolist()
+        return FirstAlarmRecord(
+            label=label,
+            reasons=reasons,
+            sentence=sentence,
+            basis="shown" if judgement.transferred else "promised",
+            calibration=design.calibration,
+            p_adjusted=p_adjusted,
+            at_budget=tuple(
+                measure(judgement, one, rivals.get(budget, {}))
+                for budget, one in self.alarms.items()
+            ),
+            robustness=robustness,
+            alarm_steps=tuple(
+                step if alarmed else None for step, alarmed in zip(steps, finite, strict=True)
+            ),
+            strata=strata,
+            other_events=tuple(other_events),
+            **more,
+        )
+
+    def _verdict(
+        self, case: Case, robustness: LayerDRecord, strata: Sequence[FirstAlarmStratumRecord]
+    ) -> tuple[Label, tuple[str, ...], str, dict[str, Any]]:
+        """Label, reasons, sentence, and the fields that belong to them."""
+        design, n_runs = case.design, len(case.primary.step)
+        questions = case.questions()
+        if questions:
+            numbers = [question.runs for question in questions]
+            settles = None if None in numbers else max(n for n in numbers if n is not None)
+            sentence = f"Not decided: {'; '.join(dict.fromkeys(one.text for one in questions))}"
+            if settles is not None:
+                more = settles - n_runs
+                sentence += f"; about {settles} runs ({more} more) would settle it"
+            reasons = tuple(dict.fromkeys(question.reason for question in questions))
+            return INCONCLUSIVE, reasons, f"{sentence}.", {"runs_to_settle": settles}
+        if flips_too_often(robustness, design):
+            sentence = f"Not to be trusted either way: {flips(robustness, design)}."
+            return UNSTABLE, ("label_flips",), sentence, {}
+        faults = case.faults()
+        if not faults:
+            return SUPPORTED, (), f"{MAY}: {case.supported()}. {design.scope}".rstrip(), {}
+        if not has_ranking_signal(self.layer_a):
+            below = self.layer_a.auc is not None and self.layer_a.auc < 0.5
+            worst = ("no_ranking_signal",)
+            faults = (*worst, *faults) if below else (*faults, *worst)
+        clauses = "; ".join(map(case.clause, faults))
+        for part in strata:
+            if part.passed:
+                sentence = (
+                    f"Holds only where {part.where} ({part.name}): there, {part.sentence}. Over "
+                    f"all runs it may not raise an alarm: {clauses}."
+                )
+                return SCOPE_LIMITED, faults, sentence, {"scope": part.name}
+        return RANK_ONLY, faults, f"May not raise an alarm: {clauses}.", {}
+
+    def _in_stratum(
+        self, stratum: Stratum, rows: Rows, rivals: Rivals, p_adjusted: float | None
+    ) -> FirstAlarmStratumRecord:
+        """Whether a stratum passes everything that a supported score must pass."""
+        alarms = {budget: one.select(rows) for budget, one in self.alarms.items()}
+        beside = {name: warned[rows] for name, warned in rivals.items()}
+        case = Case(self.judgement, alarms, beside, p_adjusted)
+        questions, point = case.questions(), None
+        faults: tuple[str, ...] = ()
+        if len(rows):
+            point = measure(self.judgement, case.primary, beside)
+        if questions:
+            faults = tuple(dict.fromkeys(question.reason for question in questions))
+            sentence = "; ".join(question.text for question in questions)
+        elif faults := case.faults():
+            sentence = "; ".join(map(case.clause, faults))
+        else:
+            sentence = case.supported()
+            robustness = self._robustness(len(rows), beside, rows)
+            if flips_too_often(robustness, case.design):
+                faults, sentence = ("label_flips",), flips(robustness, case.design)
+        return FirstAlarmStratumRecord(
+            name=stratum.name,
+            where=stratum.where,
+            passed=not faults,
+            reasons=faults,
+            sentence=sentence,
+            p_adjusted=p_adjusted,
+            at=point,
+        )
+
+    def _robustness(self, n_runs: int, rivals: Rivals, rows: Rows | None = None) -> LayerDRecord:
+        """The verdict again over the family: windows, smoothing, one group of runs left out.
+
+        The horizon is no setting here: it decides what is timely, and no label. Members are
+        labelled by their point verdict.
+        """
+        chosen = np.arange(n_runs) if rows is None else rows
+        groups = run_groups(n_runs, self.judgement.design.run_groups)
+        central = self._member(_CENTRAL, self.judgement, self.alarms, rivals, chosen, None)
+        members = []
+        for name, judgement in self._settings():
+            alarms = self.alarms if judgement is self.judgement else first_alarms(judgement)
+            for left_out in range(int(groups.max(initial=-1)) + 1):
+                kept = np.flatnonzero(groups != left_out)
+                label = f"{name},without={left_out}" if len(kept) else name
+                inside = kept if len(kept) else np.arange(n_runs)
+                members.append(self._member(label, judgement, alarms, rivals, chosen, inside))
+        flipped = [member for member in members if member.label != central.label]
+        return LayerDRecord(
+            family_size=len(members),
+            pass_rate=sum(bool(one.layer_b_pass) for one in members) / len(members)
+            if members
+            else None,
+            label_flip_rate=len(flipped) / len(members) if members else None,
+            sensitivity_notes=flip_notes(members, flipped) if members else "",
+            x_central_label=central.label,
+            x_members=tuple(members),
+        )
+
+    def _settings(self) -> Iterator[tuple[str, Judgement]]:
+        """Each window and smoothing, on all runs."""
+        for smooth in self.judgement.design.smoothing_sweep:
+            for name, one in (self.variants or {"": self.judgement}).items():
+                yield f"{name},smooth={smooth}".lstrip(","), one.smoothed(smooth)
+
+    def _member(
+        self,
+        name: str,
+        judgement: Judgement,
+        alarms: Mapping[float, FirstAlarms],
+        rivals: Rivals,
+        rows: Rows,
+        kept: Rows | None,
+    ) -> MemberRecord:
+        """The point verdict on some of the runs; `kept` are places among `rows`."""
+        chosen = rows if kept is None else rows[kept]
+        part = {budget: one.select(chosen) for budget, one in alarms.items()}
+        places = np.arange(len(rows)) if kept is None else kept
+        beside = {rival: warned[places] for rival, warned in rivals.items()}
+        case = Case(judgement, part, beside, None)
+        # The p-value is asked for only where nothing else stands against it.
+        passed = case.controlled
+        useful = passed and case.faults() == ("no_better_than_blind",)
+        if useful:
+            p_value = case.primary.p_value
+            useful = p_value is not None and p_value <= case.design.alpha_per_look
+        label = SUPPORTED if useful else RANK_ONLY
+        return MemberRecord(name=name, label=label, layer_b_pass=passed)
+
+
+def first_alarms(judgement: Judgement) -> dict[float, FirstAlarms]:
+    """The first alarms at every budget of runs of the design."""
+    return {budget: FirstAlarms.of(judgement, budget) for budget in judgement.design.run_budgets}
+
+
+def rivals_of(scores: Mapping[str, MeasuredRuns]) -> dict[float, dict[str, NDArray[np.bool_]]]:
+    """What the controls among the scores warn of, at each budget.
+
+    Where the clock is not among them, and no lock would have to know its threshold, it is added.
+    """
+    known = {name: scores[name].alarms for name in RIVALS if name in scores}
+    judgement = next((one.judgement for one in scores.values()), None)
+    if judgement is not None and "clock" not in known and judgement.run_thresholds is None:
+        explore = judgement.calibration
+        timed = replace(
+            judgement,
+            evaluation=judgement.evaluation.clock(),
+            calibration=None if explore is None else explore.clock(),
+        )
+        known["clock"] = first_alarms(timed)
+    found: dict[float, dict[str, NDArray[np.bool_]]] = {}
+    for name, alarms in known.items():
+        for budget, one in alarms.items():
+            found.setdefault(budget, {})[name] = one.warned
+    return found
+
+
+def before_event(judgements: Mapping[str, Judgement]) -> dict[str, FirstAlarmPointRecord]:
+    """Each score's first alarm at the primary budget, beside the rivals among them."""
+    alarms = {
+        name: FirstAlarms.of(one, one.design.primary_run_budget) for name, one in judgements.items()
+    }
+    rivals = {name: alarms[name].warned for name in RIVALS if name in alarms}
+    return {
+        name: measure(
+            judgements[name], one, {rival: rivals[rival] for rival in rivals if rival != name}
+        )
+        for name, one in alarms.items()
+    }
+
+
+def flips_too_often(robustness: LayerDRecord, design: Design) -> bool:
+    """Whether more members of the family get another label than may."""
+    return (robustness.label_flip_rate or 0.0) > design.max_label_flip_rate
+
+
+def flips(robustness: LayerDRecord, design: Design) -> str:
+    """How often the label flips, and how often it may."""
+    return (
+        f"{robustness.label_flip_rate:.0%} of {robustness.family_size} admissible variants get "
+        f"another label, {design.max_label_flip_rate:.0%} may"
+    )
