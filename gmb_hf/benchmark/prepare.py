@@ -33,7 +33,7 @@ from gmb_hf.runs.metadata import COLUMN_FAMILIES, DIFFERS, EXTERNAL, column_fami
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog, at_shared_steps
 
-CONTROLS = ("clock", "constant")
+CONTROLS = ("clock", "constant", "steps_since_memorisation")
 SEED = "seed"
 _COLUMNS_SHOWN = 24
 
@@ -379,7 +379,13 @@ def entries_of(design: Design, log: RunLog) -> list[Entry]:
         )
     have = {candidate.name for candidate in design.candidates}
     entries = [resolve(candidate, log) for candidate in design.candidates]
-    return entries + [Entry(get(name)) for name in CONTROLS if name not in have]
+    return entries + [Entry(get(name)) for name in controls_of(log) if name not in have]
+
+
+def controls_of(log: RunLog) -> list[str]:
+    """The controls that the log can feed."""
+    held = catalogue.available(log)
+    return [name for name in CONTROLS if name in held]
 
 
 def locked_entry(lock: Lock, name: str, log: RunLog | None = None) -> Entry:

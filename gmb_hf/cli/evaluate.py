@@ -90,7 +90,7 @@ def evaluate(
 ) -> None:
     """Judge scores on held-out runs: may any of them raise an alarm?"""
     from gmb_hf.benchmark.evaluate import evaluate_lock, evaluate_runs
-    from gmb_hf.benchmark.prepare import CONTROLS, own_score
+    from gmb_hf.benchmark.prepare import controls_of, own_score
     from gmb_hf.design.design import Design
     from gmb_hf.design.lock import Lock, looks_path
     from gmb_hf.hub.locks import publication_sentence, with_publication
@@ -138,7 +138,7 @@ def evaluate(
         design["candidates"] = [own_score(name, log, **known) for name in score or ()]
         try:
             fixed = Design.of(design)
-            count = len({*CONTROLS, *(candidate.name for candidate in fixed.candidates)})
+            count = len({*controls_of(log), *(candidate.name for candidate in fixed.candidates)})
             with show.counting("judging", count) as done:
                 evaluation = evaluate_runs(fixed, log, explore=earlier, on_done=done)
         except InputError as error:

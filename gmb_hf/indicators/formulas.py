@@ -473,6 +473,23 @@ register_column(
     column="step",
     formula=np.zeros_like,
 )
+_MEMORISED, _HELD_FOR = 0.99, 5  # training accuracy, checkpoints
+
+
+@register(
+    "steps_since_memorisation",
+    family="control",
+    summary="steps since the training accuracy reached .99 and held it for 5 checkpoints",
+    needs=("step", "train_acc"),
+    source="control: a monitor must beat a clock that starts when the training rows are learned",
+)
+def steps_since_memorisation(seen: Observables) -> causal.Values:
+    """t less the first of 5 checkpoints in a row at .99 or above, from the fifth on; before, 0."""
+    step, back = seen["step"], (_HELD_FOR - 1) * seen.cadence
+    lowest = causal.trailing_min(seen["train_acc"], _HELD_FOR)
+    whole = step - causal.running_min(step) >= back
+    known_from = causal.running_min(np.where(whole & (lowest >= _MEMORISED), step, np.inf))
+    return np.where(np.isfinite(known_from), step - known_from + back, 0.0)
 
 
 # Oracles see held-out labels.
