@@ -237,7 +237,7 @@ def _refuse_unlocked(asked: Sequence[float], locked: Mapping[float, float], what
     for target in (target for target in asked if target not in locked):
         raise InputError(
             f"no locked threshold for the {what} {target:g}; there are thresholds for "
-            f"{', '.join(f'{known:g}' for known in locked)}"
+            f"{', '.join(f'{known:g}' for known in locked) or 'none; lock again'}"
         )
 
 

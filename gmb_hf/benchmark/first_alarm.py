@@ -915,6 +915,43 @@ def before_event(judgements: Mapping[str, Judgement]) -> dict[str, FirstAlarmPoi
     }
 
 
+def shared_thresholds(
+    maxima: Mapping[str, Sequence[float | None]], budget: float, calibration: str
+) -> dict[str, float]:
+    """Thresholds of several alarms that share one budget of runs, whichever of them comes first.
+
+    Each explore run is as odd as its highest rank among the scores says. Thresholds lie just above
+    the same rank q of every score: the least of two that are valid in finite samples. Conformal:
+    with the k-th smallest of those highest ranks, q = that + 1, since a fresh run may shift each
+    rank by one. Union: each of n alarms keeps budget / n.
+
+    Args:
+        maxima: of each score, its greatest negative score in every explore run; None: not known.
+            Runs that one of them does not know are left out.
+        budget: the share of runs.
+        calibration: see `promise`.
+
+    Returns:
+        A threshold for each; +infinity where the runs are too few for so many alarms.
+    """
+    table = np.array([[np.nan if x is None else x for x in row] for row in maxima.values()], float)
+    table = table[:, ~np.isnan(table).any(axis=0)]
+    n_alarms, m = table.shape
+    ordered = np.sort(table, axis=1)
+    ranks = [
+        np.searchsorted(row, own, side="right") for row, own in zip(ordered, table, strict=True)
+    ]
+    single = promise(budget, m, calibration).rank
+    chosen = [promise(budget / n_alarms, m, calibration).rank or m + 1]
+    if single is not None:
+        chosen.append(int(np.sort(np.max(ranks, axis=0))[single - 1]) + (n_alarms > 1))
+    rank = min(chosen)
+    if rank > m:
+        return dict.fromkeys(maxima, math.inf)
+    taus = np.nextafter(ordered[:, rank - 1], math.inf).tolist()
+    return dict(zip(maxima, taus, strict=True))
+
+
 def flips_too_often(robustness: LayerDRecord, design: Design) -> bool:
     """Whether more members of the family get another label than may."""
     return (robustness.label_flip_rate or 0.0) > design.max_label_flip_rate

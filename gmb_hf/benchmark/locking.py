@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import nan
 from pathlib import Path
 
 import numpy as np
@@ -136,7 +137,7 @@ def _freeze(entry: Entry, prepared: Prepared, ensemble: LockedEnsemble | None) -
     rule = RULES[design.protocol]
     found: dict[str, Mapping[float, float]] = {}
     first: dict[str, Mapping[float, float]] = {}
-    maxima = np.zeros(0)
+    maxima: dict[str, float] = {}
     series: dict[int | None, Scores] = {}
     for key, window, smooth in family_members(entry, design):
         if window not in series:
@@ -147,7 +148,8 @@ def _freeze(entry: Entry, prepared: Prepared, ensemble: LockedEnsemble | None) -
         found[key] = {target: rule(negatives, target) for target in design.fpr_targets}
         if design.protocol == "strict":
             greatest = run_maxima(scores, windows)
-            maxima = greatest if key == CENTRAL else maxima
+            if key == CENTRAL:
+                maxima = dict(zip(scores.runs, greatest.tolist(), strict=True))
             first[key] = run_thresholds(greatest, design)
     others = {}
     for name, other in prepared.other_events.items():
@@ -159,7 +161,7 @@ def _freeze(entry: Entry, prepared: Prepared, ensemble: LockedEnsemble | None) -
         found,
         first_alarm=first,
         other_events=others,
-        run_maxima=maxima[~np.isnan(maxima)].tolist(),
+        run_maxima=[None if (x := maxima.get(run, nan)) != x else x for run in prepared.log.runs],
         sign=entry.sign,
         family=indicator.family,
         needs=indicator.needs,

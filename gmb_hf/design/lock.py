@@ -127,10 +127,10 @@ class LockedCandidate(Section):
         default_factory=dict,
         description="event of x_also_events -> budget of runs -> threshold of the first alarm",
     )
-    run_maxima: Many[FiniteFloat] = Field(
+    run_maxima: Many[FiniteFloat | None] = Field(
         (),
-        description="greatest negative score of each explore run that has one, in the order of "
-        "explore_runs; several alarms share a budget by their ranks",
+        description="greatest negative score of each of explore_runs, null where the thresholds "
+        "are not from it; several alarms share a budget by the ranks of these",
     )
     ensemble: LockedEnsemble | None = None
 
@@ -253,8 +253,6 @@ def check_candidates(
                 raise wrong(name, fault)
         if CENTRAL not in item.members:
             raise wrong(name, f" has no member {CENTRAL!r}")
-        if design.protocol == "strict" and set(item.first_alarm) != set(item.members):
-            raise wrong(name, ": first_alarm has not the members that members has")
         known = ((item.members, wanted, "targets"), (item.first_alarm, budgets, "run budgets"))
         for found, asked, what in known:
             for member, thresholds in found.items():
