@@ -314,7 +314,8 @@ def memoryless(alarms: FirstAlarms) -> NDArray[np.float64]:
         return chances
     rate = 0.0  # -log(1 - h)
     if share:
-        upper = -math.log1p(-share) / counts.min()
+        # The root for runs as short as the shortest; twice that has the other sign for certain.
+        upper = -2 * math.log1p(-share) / counts.min()
         rate = brentq(
             lambda x: float(-np.expm1(-x * counts).mean()) - share, 0.0, upper, xtol=1e-15
         )
@@ -642,7 +643,7 @@ def shown_line(budget: float) -> float:
 def in_words(budget: float) -> str:
     """A share of runs as one says it: "1 run in 20", or "3% of runs"."""
     one_in = round(1 / budget)
-    return f"1 run in {one_in}" if abs(one_in * budget - 1) < 1e-9 else f"{budget:.3g} of runs"
+    return f"1 run in {one_in}" if abs(one_in * budget - 1) < 1e-9 else f"{100 * budget:.3g}% of runs"
 
 
 # All of one score: every budget, its strata and its family; concluding waits for the p-values of
