@@ -9,6 +9,7 @@ from collections.abc import Callable
 from benchmarks import (
     attacks,
     commands,
+    first_alarm,
     judging,
     observing,
     processes,
@@ -36,6 +37,7 @@ TARGETS: dict[str, Callable[[], Line]] = {
     "M1": watching.m1,
     "O1": observing.o1,
     "V1": truths.v1,
+    "F1": first_alarm.f1,
     "attacks": attacks.table,
 }
 

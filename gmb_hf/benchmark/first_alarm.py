@@ -643,7 +643,9 @@ def shown_line(budget: float) -> float:
 def in_words(budget: float) -> str:
     """A share of runs as one says it: "1 run in 20", or "3% of runs"."""
     one_in = round(1 / budget)
-    return f"1 run in {one_in}" if abs(one_in * budget - 1) < 1e-9 else f"{100 * budget:.3g}% of runs"
+    if abs(one_in * budget - 1) < 1e-9:
+        return f"1 run in {one_in}"
+    return f"{100 * budget:.3g}% of runs"
 
 
 # All of one score: every budget, its strata and its family; concluding waits for the p-values of

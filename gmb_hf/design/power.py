@@ -26,7 +26,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +84,7 @@ class Promise:
     upper: float
 
 
+@cache
 def promise(budget: float, n_runs: int, calibration: str = "marginal") -> Promise:
     """What `n_runs` calibration runs with negative windows promise at a budget of runs.
 

@@ -7,12 +7,12 @@ imported here. Probabilities are exact sums, thresholds use fractions, and nothi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from scipy.stats import beta, binomtest
+from scipy.special import betaincinv
 
 MARGINAL, CONDITIONAL = "marginal", "conditional"
 
@@ -96,7 +96,7 @@ def rank(budget: float, n_runs: int, calibration: str = MARGINAL) -> int | None:
         k = math.ceil((1 - Fraction(str(budget))) * (n_runs + 1))
         return k if k <= n_runs else None
     for k in range(1, n_runs + 1):
-        if beta.ppf(0.9, n_runs + 1 - k, k) <= budget:
+        if betaincinv(n_runs + 1 - k, k, 0.9) <= budget:
             return k
     return None
 
@@ -113,7 +113,7 @@ def promised(budget: float, n_runs: int, calibration: str = MARGINAL) -> tuple[f
     k = rank(budget, n_runs, calibration)
     if k is None:
         return 0.0, 0.0
-    return (n_runs + 1 - k) / (n_runs + 1), float(beta.ppf(0.9, n_runs + 1 - k, k))
+    return (n_runs + 1 - k) / (n_runs + 1), float(betaincinv(n_runs + 1 - k, k, 0.9))
 
 
 # Gate B (point 4).
@@ -121,8 +121,27 @@ def promised(budget: float, n_runs: int, calibration: str = MARGINAL) -> tuple[f
 
 def exact_interval(count: int, n: int) -> tuple[float, float]:
     """The two-sided exact 95% interval of a share."""
-    found = binomtest(count, n).proportion_ci(confidence_level=0.95, method="exact")
-    return float(found.low), float(found.high)
+    low = _solve(lambda p: _at_least(count, n, p), 0.025) if count else 0.0
+    high = _solve(lambda p: 1 - _at_least(count + 1, n, p), 0.025) if count < n else 1.0
+    return low, high
+
+
+def _at_least(count: int, n: int, p: float) -> float:
+    """P(Binomial(n, p) >= count)."""
+    return sum(math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(count, n + 1))
+
+
+def _solve(chance: Callable[[float], float], level: float) -> float:
+    """Where a monotone chance crosses a level, by bisection."""
+    low, high = 0.0, 1.0
+    rising = chance(high) > chance(low)
+    for _ in range(50):
+        middle = (low + high) / 2
+        if (chance(middle) < level) == rising:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
 
 
 def is_met(budget: float, n_false: int, n_runs: int, *, shown: bool) -> bool:
@@ -138,15 +157,17 @@ def is_met(budget: float, n_false: int, n_runs: int, *, shown: bool) -> bool:
 
 def hazard(lengths: Sequence[int], share: float) -> float:
     """The hazard at which runs with that many negatives have that expected share of alarms."""
+    if share == 1:
+        return 1.0
     low, high = 0.0, 1.0
-    for _ in range(200):
+    for _ in range(60):
         middle = (low + high) / 2
         expected = sum(1 - (1 - middle) ** n for n in lengths) / len(lengths)
         if expected < share:
             low = middle
         else:
             high = middle
-    return high if share >= 1 else low
+    return low
 
 
 def memoryless(rules: Rules, runs: Sequence[Run], thresholds: Sequence[float]) -> list[float]:
@@ -222,7 +243,7 @@ def quantile(values: Sequence[float], q: float) -> float:
 
 def measured(
     rules: Rules, runs: Sequence[Run], thresholds: Sequence[float]
-) -> dict[str, float | int | None | tuple[float, float]]:
+) -> dict[str, float | int | tuple[float, float] | None]:
     """The numbers of one budget by the names of the record; intervals as (low, high)."""
     found = [outcome(rules, run, tau) for run, tau in zip(runs, thresholds, strict=True)]
     both = list(zip(runs, found, strict=True))
@@ -237,14 +258,16 @@ def measured(
     }
     warnings = [(run, one) for run, one in of_events if one.name in ("timely", "early")]
     leads = [run.event - one.step for run, one in warnings if run.event and one.step is not None]
-    to_false = [one.step - rules.burn_in for one in found if one.name == "false" and one.step is not None]
+    to_false = [
+        one.step - rules.burn_in for one in found if one.name == "false" and one.step is not None
+    ]
     warned = named["timely"] + named["early"]
     blind = {
         "memoryless": memoryless(rules, runs, thresholds),
         "risk_set": risk_set(rules, runs, thresholds),
     }
     p_values = {name: tail(chances, warned) for name, chances in blind.items()}
-    record: dict[str, float | int | None | tuple[float, float]] = {
+    record: dict[str, float | int | tuple[float, float] | None] = {
         "n_runs": n_runs,
         "n_false": n_false,
         "false_share": n_false / n_runs if n_runs else None,

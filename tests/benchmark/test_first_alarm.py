@@ -1,4 +1,4 @@
-"""First alarms: every outcome by hand, then the plain loops of `plain_first_alarm.py`, then laws."""
+"""First alarms: outcomes by hand, then the loops of `plain_first_alarm.py`, then laws."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binomtest
 from score_builders import design, scores_of
 
+from benchmarks import first_alarm as truths
+from benchmarks.laws import LAWS, noise
 from gmb_hf.benchmark.calibration import Judgement, run_maxima, run_threshold
 from gmb_hf.benchmark.first_alarm import (
     FirstAlarmPointRecord,
@@ -28,7 +30,8 @@ from gmb_hf.benchmark.first_alarm import (
     shown_line,
     warns_more,
 )
-from gmb_hf.benchmark.scores import Scores, label_windows
+from gmb_hf.benchmark.records import RANK_ONLY, SUPPORTED
+from gmb_hf.benchmark.scores import Scores
 from gmb_hf.design.design import Design
 from gmb_hf.design.power import promise, runs_to_promise
 from gmb_hf.runs.panel import Panel
@@ -220,7 +223,7 @@ class TestTheBudget:
     @pytest.mark.parametrize("calibration", ["marginal", "conditional"])
     @pytest.mark.parametrize("budget", [0.01, 0.05, 0.07, 0.1, 0.2, 0.3, 1 / 3, 0.5, 0.95])
     def test_ranks_and_promises_in_fractions(self, budget, calibration):
-        for m in (*range(0, 48, 3), 22, 44, 99, 110):
+        for m in (*range(0, 24, 3), 22, 44, 45, 110):
             found = promise(budget, m, calibration)
             assert found.rank == plain.rank(budget, m, calibration), m
             expected, upper = plain.promised(budget, m, calibration)
@@ -354,7 +357,7 @@ def judgement_of(scores: Scores, chosen: dict[str, int], **more: Any) -> Judgeme
     return Judgement(scores, None, made, **more)
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(panels(), st.sampled_from([0.0, 1.0, 2.5, 4.0, math.inf]))
 def test_every_number_equals_the_plain_loops(panel, threshold):
     scores, runs, chosen = panel
@@ -385,6 +388,7 @@ def test_every_number_equals_the_plain_loops(panel, threshold):
             assert (gate(alarms, True, shown=shown) == "met") == met
 
 
+@settings(max_examples=15)
 @given(panels(), st.sampled_from(["marginal", "conditional"]))
 def test_thresholds_equal_the_plain_loops(panel, calibration):
     scores, runs, chosen = panel
@@ -407,15 +411,14 @@ def test_thresholds_equal_the_plain_loops(panel, calibration):
         assert judgement.run_calibrated.thresholds[budget].tolist() == apart
 
 
+@settings(max_examples=15)
 @given(panels())
 def test_cross_fitted_panels_equal_the_plain_loops(panel):
     scores, runs, chosen = panel
     rules = rules_of(chosen)
     maxima = [plain.run_maximum(rules, run) for run in runs]
     judgement = judgement_of(scores, chosen)
-    thresholds = [
-        plain.threshold(maxima[:i] + maxima[i + 1 :], 0.5) for i in range(len(runs))
-    ]
+    thresholds = [plain.threshold(maxima[:i] + maxima[i + 1 :], 0.5) for i in range(len(runs))]
     found = flat(measure(judgement, FirstAlarms.of(judgement, 0.5), {}))
     for name, value in plain.measured(rules, runs, thresholds).items():
         assert same(found[name], value), (name, found[name], value)
@@ -457,7 +460,7 @@ class TestMemoryless:
         assert memoryless(alarms) == pytest.approx([expected] * 12, rel=1e-11)
 
     def test_at_every_share_of_many_counts(self):
-        for n_runs, length in itertools.product((7, 13, 29, 40), (6, 7, 9, 11, 23, 51)):
+        for n_runs, length in itertools.product((7, 13, 29), (6, 9, 23)):
             for n_false in range(n_runs + 1):
                 values = np.zeros((n_runs, length))
                 values[:n_false, 0] = 1.0
@@ -532,6 +535,7 @@ def decided(judgement: Judgement) -> list[dict[str, Any]]:
     return [{name: value for name, value in one.items() if name != "threshold"} for one in found]
 
 
+@settings(max_examples=15)
 @given(panels(finite=True), st.sampled_from([np.exp, np.arctan, lambda x: x**3 - 7, np.cbrt]))
 def test_a_strictly_increasing_map_changes_nothing(panel, rising):
     _, runs, chosen = panel
@@ -540,6 +544,7 @@ def test_a_strictly_increasing_map_changes_nothing(panel, rising):
     assert before == after
 
 
+@settings(max_examples=15)
 @given(panels(), st.sampled_from([10, 1000]))
 def test_later_steps_change_nothing_but_steps(panel, by):
     _, runs, chosen = panel
@@ -557,6 +562,7 @@ def test_later_steps_change_nothing_but_steps(panel, by):
         assert np.array_equal(first + by, second, equal_nan=True)
 
 
+@settings(max_examples=15)
 @given(panels(), st.randoms(use_true_random=False))
 def test_the_order_of_runs_changes_nothing(panel, random):
     _, runs, chosen = panel
@@ -574,6 +580,7 @@ def test_the_order_of_runs_changes_nothing(panel, random):
 NOT_NUMBERS = ("answer", "state", "rivals")
 
 
+@settings(max_examples=15)
 @given(panels(), st.sampled_from(["marginal", "conditional"]))
 def test_a_higher_budget_never_has_fewer_false_alarms(panel, calibration):
     scores, _, chosen = panel
@@ -582,3 +589,49 @@ def test_a_higher_budget_never_has_fewer_false_alarms(panel, calibration):
     for lower, higher in itertools.pairwise(found):
         assert (higher.threshold <= lower.threshold).all()
         assert not (lower.false & ~higher.false).any()
+
+
+# Exchangeable noise: small forms of `benchmarks/first_alarm.py`, with fixed seeds.
+
+
+@pytest.mark.parametrize("law", ["autocorrelated", "heavy tails", "ties", "event times"])
+def test_locks_keep_their_budget(law):
+    found = truths.budgets(LAWS[law], 150, 10_000, 0)
+    assert {(one.runs, one.budget) for one in found} == {
+        *itertools.product(truths.EXPLORE_RUNS, truths.BUDGETS)
+    }
+    assert not [one for one in found if not one.kept(ties=law == "ties")]
+
+
+def test_the_bound_is_the_quantile_of_a_beta_law():
+    # 19 runs at 1 in 20: the greatest of them, so that nine locks in ten lie below 1 - .1^(1/19).
+    assert promise(0.05, 19).upper == pytest.approx(1 - 0.1 ** (1 / 19), abs=1e-12)
+    assert promise(0.1, 27).upper == pytest.approx(beta.ppf(0.9, 2, 26), abs=1e-12)
+
+
+def test_noise_is_seldom_better_than_blind_alarms():
+    """Over the laws in turn; the verdict itself, which asks for more, supports none of a few."""
+    laws = list(LAWS.values())
+    p_values = []
+    for seed in range(200):
+        rng = np.random.default_rng([35, seed])
+        law = laws[seed % len(laws)]
+        held_out, explore = (noise(law, n, 40, rng) for n in (32, 30))
+        judgement = Judgement(held_out, explore, truths.DESIGN)
+        p_values.append(FirstAlarms.of(judgement, 0.2).p_value)
+    assert sum(p is not None and p <= truths.ALPHA for p in p_values) <= 10
+    labels = [truths.noise_panel(law, 0, 40).label for law in laws]
+    assert SUPPORTED not in labels
+
+
+def test_an_alarm_at_a_fixed_step_is_not_supported():
+    found = truths.fixed_step_panel(0)
+    assert found.label == RANK_ONLY
+    assert {"no_better_than_blind", "no_better_than_clock"} <= set(found.reasons)
+    assert found.at(0.2).warned > 0.7
+
+
+def test_a_score_that_rises_before_events_is_supported():
+    found = truths.oracle_panel(LAWS["autocorrelated"], 0)
+    assert (found.label, found.basis) == (SUPPORTED, "promised")
+    assert found.at(0.2).n_early < found.at(0.2).n_timely
