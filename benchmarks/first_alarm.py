@@ -136,18 +136,23 @@ def noise_panel(law: Law, seed: int, checkpoints: int = 80) -> FirstAlarmRecord:
     return judged(noise(law, 64, checkpoints, rng), explore)
 
 
-def fixed_step_panel(seed: int, checkpoints: int = 80) -> FirstAlarmRecord:
-    """The verdict on a score that rises at one step in every run, shortly before the events."""
+def fixed_step_panel(seed: int, share: float, checkpoints: int = 80) -> FirstAlarmRecord:
+    """The verdict on a score that rises at one step in every run, shortly before the events.
+
+    `share` of the noise lies on it: 0 is nothing but the step.
+    """
     rng = np.random.default_rng([33, seed])
     law = replace(LAWS["autocorrelated"], early=0.7)
     # Events from column 56 on: at column 50 no window is negative, and events are to come.
     steps = np.arange(checkpoints) >= 50
-    return judged(*(_raised_at(noise(law, n, checkpoints, rng), steps) for n in (64, 50)))
+    panels = (noise(law, n, checkpoints, rng) for n in (64, 50))
+    return judged(*(_raised_at(one, steps, share) for one in panels))
 
 
-def _raised_at(scores: Scores, columns: NDArray[np.bool_]) -> Scores:
+def _raised_at(scores: Scores, columns: NDArray[np.bool_], share: float) -> Scores:
     panel = Panel(scores.name, scores.runs, scores.values, scores.steps, scores.present)
-    return Scores.from_panel(panel.with_values(scores.values + 50.0 * columns), scores.event_step)
+    values = share * scores.values + 50.0 * columns
+    return Scores.from_panel(panel.with_values(values), scores.event_step)
 
 
 def oracle_panel(law: Law, seed: int, checkpoints: int = 80) -> FirstAlarmRecord:
@@ -187,16 +192,23 @@ def f1() -> Line:
             f"{name}: {supported[name]} of {PANELS} noise panels supported; {better[name]} warn "
             "more than both blind alarms of that cost"
         )
-    fixed = sum(fixed_step_panel(seed).label == SUPPORTED for seed in range(PANELS // 4))
+    some = PANELS // 4
+    fixed, noisy = (
+        sum(fixed_step_panel(seed, share).label == SUPPORTED for seed in range(some))
+        for share in (0.0, 1.0)
+    )
     law = LAWS["autocorrelated"]
-    oracles = sum(oracle_panel(law, seed).label == SUPPORTED for seed in range(PANELS // 4))
-    details.append(f"an alarm at a fixed step: {fixed} of {PANELS // 4} panels supported")
-    details.append(f"an oracle: {oracles} of {PANELS // 4} panels supported")
+    oracles = sum(oracle_panel(law, seed).label == SUPPORTED for seed in range(some))
+    details.append(
+        f"an alarm at a fixed step: {fixed} of {some} panels supported; with noise on it: {noisy}"
+    )
+    details.append(f"an oracle: {oracles} of {some} panels supported")
     seconds = _wide()
     details.append(f"one budget of {WIDE[0]:,} runs x {WIDE[1]} measured in {seconds:.1f} s CPU")
     details.append(f"{time.process_time() - begun:.0f} s CPU")
     worst = max(*supported.values(), *better.values()) / PANELS
-    passed = not broken and worst <= ALPHA and not fixed and oracles == PANELS // 4
+    passed = not broken and worst <= ALPHA and not fixed
+    passed &= noisy <= ALPHA * some and oracles >= 0.9 * some
     return Line("F1", f"{worst:.1%}", "<= 5%", passed, details)
 
 

@@ -359,23 +359,24 @@ class Judgement:
         """
         if checkpoints == 1:
             return self
-        locked, of_runs = self.thresholds, self.run_thresholds
-        if of_runs is not None:
-            of_runs = self.smoothed_run_thresholds.get(checkpoints)
-        if locked is not None:
-            if checkpoints not in self.smoothed_thresholds:
+
+        def smoothed(
+            locked: Mapping[float, float] | None, known: Mapping[int, Mapping[float, float]]
+        ) -> Mapping[float, float] | None:
+            if locked is not None and checkpoints not in known:
                 raise InputError(
                     f"score {self.evaluation.name!r}: no locked thresholds for smoothing over "
                     f"{checkpoints} checkpoints, which x_smoothing_sweep asks for; lock again"
                 )
-            locked = self.smoothed_thresholds[checkpoints]
+            return None if locked is None else known[checkpoints]
+
         explore = self.calibration
         return replace(
             self,
             evaluation=self.evaluation.smooth(checkpoints),
             calibration=None if explore is None else explore.smooth(checkpoints),
-            thresholds=locked,
-            run_thresholds=of_runs,
+            thresholds=smoothed(self.thresholds, self.smoothed_thresholds),
+            run_thresholds=smoothed(self.run_thresholds, self.smoothed_run_thresholds),
         )
 
     def with_horizon(self, design: Design, windows: Windows | None = None) -> Judgement:

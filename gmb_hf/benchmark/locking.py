@@ -151,16 +151,18 @@ def _freeze(entry: Entry, prepared: Prepared, ensemble: LockedEnsemble | None) -
             if key == CENTRAL:
                 maxima = dict(zip(scores.runs, greatest.tolist(), strict=True))
             first[key] = run_thresholds(greatest, design)
-    others = {}
+    others, known = {}, {}
     for name, other in prepared.other_events.items():
         scores = _of_calibration(other.scores(entry), ensemble)
         greatest = run_maxima(scores, label_windows(scores, other.design))
         others[name] = run_thresholds(greatest, other.design)
+        known[name] = int((~np.isnan(greatest)).sum())
     indicator = entry.indicator
     return LockedCandidate.freeze(
         found,
         first_alarm=first,
         other_events=others,
+        other_event_runs=known,
         run_maxima=[None if (x := maxima.get(run, nan)) != x else x for run in prepared.log.runs],
         sign=entry.sign,
         family=indicator.family,

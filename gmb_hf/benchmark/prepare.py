@@ -276,7 +276,7 @@ class Prepared:
         return replace(
             found,
             run_thresholds=self.lock.run_thresholds(entry.name, name),
-            calibration_runs=self.lock.calibration_runs(entry.name),
+            calibration_runs=self.lock.calibration_runs(entry.name, name),
         )
 
 

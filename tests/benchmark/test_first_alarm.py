@@ -625,7 +625,7 @@ def test_noise_is_seldom_better_than_blind_alarms():
 
 
 def test_an_alarm_at_a_fixed_step_is_not_supported():
-    found = truths.fixed_step_panel(0)
+    found = truths.fixed_step_panel(0, 1.0)
     assert found.label == RANK_ONLY
     assert {"no_better_than_blind", "no_better_than_clock"} <= set(found.reasons)
     assert found.at(0.2).warned > 0.7
