@@ -204,7 +204,8 @@ def before_other_events(
 ) -> dict[str, list[OtherEventRecord]]:
     """The first alarms of every score before each event of `x_also_events`, by its name."""
     found: dict[str, list[OtherEventRecord]] = {}
-    for event in prepared.other_events if prepared.design.protocol == "strict" else ():
+    asked = prepared.other_events if prepared.design.protocol == "strict" else {}
+    for event in asked:
         judgements = {
             entry.name: prepared.before_event(event, entry, explore=explore)
             for entry in prepared.entries

@@ -128,7 +128,8 @@ class IndicatorRecord(OpenSection):
     x_strata: Many[StratumRecord] = ()
     # The same score by runs, as an operator meets it; in `strict` it decides what may act.
     x_first_alarm: Annotated[
-        FirstAlarmRecord | None, WhyNull("only protocol strict counts false alarms by runs")
+        FirstAlarmRecord | None,
+        WhyNull("only protocol strict counts by runs, with a lock that has thresholds for it"),
     ] = None
     x_null_reasons: dict[str, str] = Field(default_factory=dict)
 
@@ -271,6 +272,7 @@ AGAINST_ALARM = {
     "control": "it is a control",
     "oracle": "it sees test labels: an oracle",
     DESIGN_FAULT: "the design is at fault",
+    "no_first_alarm": "the lock is from before first alarms were judged: lock again",
 }
 """What forbids an alarm whatever the label, by reason code."""
 
@@ -283,6 +285,7 @@ def against_alarm(item: IndicatorRecord, protocol: str | None, *, locked: bool) 
         item.family == "control",
         bool(item.x_sees_test_labels),
         DESIGN_FAULT in item.x_reasons,
+        locked and protocol == "strict" and item.x_first_alarm is None,
     )
     return tuple(code for code, forbids in zip(AGAINST_ALARM, holds, strict=True) if forbids)
 
@@ -336,7 +339,8 @@ class Measured:
         layers = layer_a(judgement), layer_b(judgement), layer_c(judgement)
         robust, strata = layer_d(judgement, variants), measure_strata(judgement, facts)
         runs = None
-        if judgement.strict:
+        # A lock from before first alarms has no thresholds for them.
+        if judgement.strict and judgement.run_thresholds != {}:
             parts = [(part.stratum, part.rows) for part in strata]
             runs = MeasuredRuns.of(judgement, layers[0], parts, variants)
         return cls(judgement, *layers, robust, strata, variants, runs)

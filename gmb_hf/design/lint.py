@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from gmb_hf.design.design import EVENT_STEP, EVENT_TYPES, PARTS, UNDECLARED, Design
 from gmb_hf.design.power import draws_needed, effective_budget, runs_advised, runs_needed
@@ -65,8 +65,8 @@ def declared(design: Design) -> Design:
     Raises:
         InputError: another part of the boundary is open; all of them are named.
     """
-    texts = [part for part in PARTS if part != "seeds_eval"]
-    still = [part for part in texts if is_placeholder(getattr(design, part))]
+    texts: list[str] = [part for part in PARTS if part != "seeds_eval"]
+    still: list[str] = [part for part in texts if is_placeholder(getattr(design, part))]
     if not design.seeds_eval:
         still.append("seeds_eval")
     places = [design.places()[part] for part in still if part not in design.undeclared]
@@ -78,7 +78,7 @@ def declared(design: Design) -> Design:
             code="undeclared_boundary",
             field=places[0],
         )
-    filled = {part: UNDECLARED for part in still if part in texts}
+    filled: dict[str, Any] = {part: UNDECLARED for part in still if part in texts}
     kept = tuple(part for part in still if part not in texts)
     return design.model_copy(update={**filled, "undeclared": kept})
 

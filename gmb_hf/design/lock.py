@@ -25,7 +25,7 @@ from gmb_hf.errors import InputError, first_of, unknown
 from gmb_hf.files import claimed
 from gmb_hf.runs.runlog import RunLog
 
-FORMAT = 2  # 2: thresholds of first alarms
+FORMAT = 1
 CENTRAL = "central"
 """The member of the robustness family that is the candidate as declared."""
 
@@ -462,7 +462,7 @@ class Lock:
         return {float(key): tau for key, tau in members[member].items()}
 
     def run_thresholds(self, name: str, member: str = CENTRAL) -> dict[float, float]:
-        """`{budget: threshold}` of one candidate's first alarm; none where it has no such member.
+        """`{budget: threshold}` of one candidate's first alarm; empty in a lock of an old version.
 
         `member` may also be an event of `x_also_events`.
         """
