@@ -552,29 +552,30 @@ def _of_gate(gate: LayerBRecord, design: Design) -> Iterator[str]:
 
 
 def _of_eligible(item: IndicatorRecord, design: Design | None) -> Iterator[str]:
-    """What stands against an alarm of a score that is said to be eligible."""
-    if not item.x_alarm_eligible:
+    """What stands, by runs, against an alarm of a score that is said to be eligible."""
+    first = item.x_first_alarm
+    if not item.x_alarm_eligible or first is None:
         return
-    if item.x_reasons:
-        yield f"x_alarm_eligible is true, but x_reasons has {item.x_reasons[0]}"
+    if first.reasons:
+        yield f"x_alarm_eligible is true, but x_first_alarm.reasons has {first.reasons[0]}"
     if item.family == "control" or item.x_sees_test_labels:
         what = "a control" if item.family == "control" else "an oracle (x_sees_test_labels)"
         yield f"x_alarm_eligible is true, but it is {what}"
-    point = item.point(design.primary_fpr) if design else None
     if design is None:
         return
-    flips, coverage = item.layer_D.label_flip_rate, point.coverage if point else None
-    lead, p_value = point.lead_time_median if point else None, item.x_p_adjusted
-    most = 1.0 if design.protocol != "strict" else design.alpha_per_look
+    at = next((one for one in first.at_budget if one.budget == design.primary_run_budget), None)
+    share, lead = (at.warned, at.lead_median) if at else (None, None)
+    flips, p_value = first.robustness.label_flip_rate, first.p_adjusted
     wrong = {
-        "layer_D.label_flip_rate": (flips or 0.0) > design.max_label_flip_rate + _SLACK,
-        "layer_C coverage": coverage is None or coverage < design.coverage_min - _SLACK,
-        "layer_C lead_time_median": lead is None or lead < (design.lead_time_median_min or 0.0),
-        "x_p_adjusted": most < 1.0 and (p_value is None or p_value > most),
+        "robustness.label_flip_rate": (flips or 0.0) > design.max_label_flip_rate + _SLACK,
+        "met": at is None or not at.met,
+        "warned": share is None or share < design.warned_min - _SLACK,
+        "lead_median": lead is None or lead < design.lead_least,
+        "p_adjusted": p_value is None or p_value > design.alpha_per_look,
     }
     for field, holds in wrong.items():
         if holds:
-            yield f"x_alarm_eligible is true, but {field} does not meet x_prereg"
+            yield f"x_alarm_eligible is true, but x_first_alarm: {field} does not meet x_prereg"
 
 
 # The specification's definition of done (section 7), checked on a results file.
