@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from gmb_hf.benchmark.prepare import prepare
+from gmb_hf.benchmark.prepare import Prepared, prepare
 from gmb_hf.design.design import EVENT_TYPES, Design
 from gmb_hf.runs.runlog import RunLog
 
@@ -25,6 +25,7 @@ class EventPreview:
         at_first: how many fall on the first row at which there could be one.
         warnings: what is wrong with them, a sentence each.
         notes: what else a reader must know of the runs.
+        others: the same of each event of `also_events`.
     """
 
     event: str
@@ -35,6 +36,7 @@ class EventPreview:
     at_first: int
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
+    others: tuple[EventPreview, ...] = ()
 
 
 def preview_events(log: RunLog, **fields: Any) -> EventPreview:
@@ -53,7 +55,12 @@ def preview_events(log: RunLog, **fields: Any) -> EventPreview:
     if "w_event" not in fields and design.w_event % spacing:
         design = design.replace(w_event=spacing)
     prepared = prepare(log, design, entries=())
-    found = prepared.events
+    others = tuple(map(_preview, prepared.other_events.values()))
+    return replace(_preview(prepared), notes=tuple(prepared.notes), others=others)
+
+
+def _preview(prepared: Prepared) -> EventPreview:
+    found, design = prepared.events, prepared.design
     happened = np.isfinite(found.step)
     own = found.step[happened]
     at_first, warnings = int((own <= found.first_step[happened]).sum()), []
@@ -68,10 +75,10 @@ def preview_events(log: RunLog, **fields: Any) -> EventPreview:
     return EventPreview(
         event=f"{design.event_type}: {EVENT_TYPES[design.event_type].tell(design)}",
         window=design.w_event,
-        runs=len(log.runs),
+        runs=len(prepared.log.runs),
         events=int(happened.sum()),
         steps=tuple(int(step) for step in ends),
         at_first=at_first,
         warnings=tuple(warnings),
-        notes=tuple(prepared.notes),
+        notes=(),
     )

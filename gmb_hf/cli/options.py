@@ -179,7 +179,8 @@ def _design_parameters(
         if option is None or left_out or len(choices_in(field.annotation)) == 1:
             continue
         flag = Design.views(name).get("flag")
-        kind = bool if flag else scalar_in(field.annotation) or str
+        kind: Any = bool if flag else scalar_in(field.annotation) or str
+        kind = list[str] if name == "also_events" else kind
         about = field.description or name
         words = [f"{option}/--no-{option[2:]}"] if kind is bool and not flag else [option]
         words = [also[name], *words] if name in also else words
@@ -189,6 +190,7 @@ def _design_parameters(
             *words,
             help=f"{about[0].upper()}{about[1:]}.",
             show_default=shown if default not in (None, (), False) else False,
+            metavar=_EVENT if name == "also_events" else None,
             rich_help_panel="The design",
         )
         wanted[name] = Annotated[kind | None, described]
@@ -208,6 +210,23 @@ def _design_parameters(
     return [one for one in typer.main.get_command(app).params if one.name != "help"]
 
 
+def design_words(context: typer.Context) -> list[str]:
+    """What was typed of the design, to be typed again; without the metric."""
+    from gmb_hf.design.design import Design
+
+    words: list[str] = []
+    for name, value in context.meta.get(_TYPED, {}).items():
+        option = str(spelled(name))
+        if "flag" in Design.views(name):
+            words += [option] if value else []
+        elif isinstance(value, bool):
+            words.append(option if value else option.replace("--", "--no-", 1))
+        elif name != "metric":
+            several = value if isinstance(value, list) else [value]
+            words += [word for one in several for word in (option, str(one))]
+    return words
+
+
 def design_fields(context: typer.Context) -> dict[str, Any]:
     """The fields of the design that stand on the command line, as `Design` takes them.
 
@@ -224,6 +243,8 @@ def _value(name: str, value: Any) -> Any:
     from gmb_hf.documents import choices_in, items_in, parse_yaml, scalar_in
 
     annotation, option = Design.model_fields[name].annotation, str(spelled(name))
+    if name == "also_events":
+        return [_event(option, text) for text in value]
     if "flag" in Design.views(name):
         return Design.views(name)["flag"] if value else Design.model_fields[name].default
     choices = Design.views(name).get("choices") or choices_in(annotation)
@@ -246,6 +267,37 @@ def _value(name: str, value: Any) -> Any:
         return [number for some in ranges for number in some]
     found = numbers(option, value, kind=kind, example="0.01,0.05,0.10")
     return [fraction(option, rate) for rate in found] if kind == "rates" else list(found)
+
+
+_EVENT = "TYPE[:key=value,...]"
+
+
+def _event(option: str, text: str) -> dict[str, Any]:
+    """An event from words such as `E_jump:jump=.2,new-max`, by the keys of the section `event`.
+
+    The keys are the options that define the event of a design, without their dashes.
+    """
+    from gmb_hf.design.design import EVENT_TYPES, Design
+    from gmb_hf.documents import choices_in, parse_yaml
+
+    places = {name: place for name, place in Design.places().items() if place.startswith("event.")}
+    known = {
+        str(spelled(name)).removeprefix("--"): name
+        for name in places
+        if name != "event_type" and len(choices_in(Design.model_fields[name].annotation)) != 1
+    }
+    where = f"{option} {text!r}"
+    kind, _, rest = text.partition(":")
+    found: dict[str, Any] = {"type": choose("type of event", kind, tuple(EVENT_TYPES), where=where)}
+    for part in rest.split(",") if rest else ():
+        key, equals, value = part.partition("=")
+        name = known[choose("key", key.strip(), tuple(known), where=where)]
+        flag = Design.views(name).get("flag", Design.model_fields[name].annotation is bool)
+        if bool(equals) == bool(flag):
+            say = f"write {key} alone" if flag else f"write {key}=VALUE"
+            raise InputError(f"{where}: {say}, as in {option} {_EVENT}")
+        found[places[name].partition(".")[2]] = flag or parse_yaml(value, where=where)
+    return found
 
 
 def check_event(context: typer.Context, event: str | None) -> None:

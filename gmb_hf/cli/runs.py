@@ -62,7 +62,7 @@ def read(
 class VerifyCommand(options.DesignCommand):
     """With the options that define an event."""
 
-    only = ("event", "x_nan")
+    only = ("event", "x_nan", "x_also_events")
 
 
 @app.command("verify", cls=VerifyCommand)
@@ -110,7 +110,7 @@ def verify(
         count = len(found.faults)
         raise CheckFailed(f"{count} fault{'s' * (count > 1)} in these logs, named above")
     screen.say("Nothing is wrong with these logs.")
-    keys = _spelled_again(event)
+    keys = options.design_words(context)
     keys += ["--step-column", step_column] if step_column != "step" else []
     keys += ["--run-column", run_column] if run_column != "run" else []
     spacing = None if "w_event" in event else found.spacing
@@ -165,22 +165,6 @@ def push(
     screen.pushed(done, following=f"gmb runs verify --runs hf://datasets/{repo}@{done.commit}")
 
 
-def _spelled_again(event: Mapping[str, Any]) -> list[str]:
-    """The options that were typed of the event, but for the metric."""
-    from gmb_hf.design.design import Design
-
-    words: list[str] = []
-    for name, value in event.items():
-        option, flag = str(options.spelled(name)), Design.views(name).get("flag")
-        if flag is not None:
-            words += [option] if value == flag else []
-        elif isinstance(value, bool):
-            words.append(option if value else option.replace("--", "--no-", 1))
-        elif name != "metric":
-            words += [option, str(value)]
-    return words
-
-
 def _print_events(
     log: RunLog, event: Mapping[str, Any], known: Sequence[str], *, faulty: bool
 ) -> None:
@@ -194,14 +178,16 @@ def _print_events(
             raise error.reworded(message) from error
         screen.say_whole("events", f"cannot be found: {message}")
         return
-    where = ""
-    if found.steps:
-        first, middle, last = (f"{step:,}" for step in found.steps)
-        where = f", from step {first} to {last}, median {middle}"
-    screen.say_whole("events", f"{found.events:,} of {found.runs:,} runs have one{where}")
-    screen.say_whole("event", found.event)
-    for warning in found.warnings:
-        screen.say_whole("warning", options.in_options(warning))
+    for one in (found, *found.others):
+        where = ""
+        if one.steps:
+            first, middle, last = (f"{step:,}" for step in one.steps)
+            where = f", from step {first} to {last}, median {middle}"
+        also = "also " * (one is not found)
+        screen.say_whole(f"{also}events", f"{one.events:,} of {one.runs:,} runs have one{where}")
+        screen.say_whole("event", one.event)
+        for warning in one.warnings:
+            screen.say_whole("warning", options.in_options(warning))
     screen.notes([options.in_options(one) for one in found.notes if one not in known])
 
 

@@ -527,7 +527,7 @@ class Design(Document):
     """marginal: the expected share keeps the budget; conditional: its 90% bound does"""
     warned_min: Rate = at("x_warned_min", 0.30)
     """least share of events whose first alarm is neither false nor missing"""
-    also_events: Many[AlsoEvent] = at("x_also_events", (), option=None, example=())
+    also_events: Many[AlsoEvent] = at("x_also_events", (), option="also-event", example=())
     """other events that the same scores are shown on, e.g. {type: E_jump}"""
 
     candidates: Many[Candidate] = at("candidates", (), option=None)

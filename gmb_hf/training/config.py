@@ -20,7 +20,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 
 from gmb_hf.design.design import Design
-from gmb_hf.documents import Section
+from gmb_hf.documents import Section, parse_yaml, section_in
 from gmb_hf.errors import InputError, choose, fraction, not_negative, positive, positive_int
 from gmb_hf.tasks.modular import OP_TOKENS, OPERATIONS, ModularTask
 from gmb_hf.tasks.registry import get_task
@@ -162,6 +162,8 @@ def _converted(text: str, hint: Any, *, where: str) -> Any:
     items = next((kind for kind in kinds if typing.get_origin(kind) is tuple), None)
     if items is not None:
         item = typing.get_args(items)[0]
+        if section_in(item):
+            return parse_yaml(text, where=where)
         return tuple(_converted(part.strip(), item, where=where) for part in text.split(","))
     if str in kinds:
         return text
@@ -466,8 +468,6 @@ _STANDARD: dict[str, Any] = {
     "horizon": 200,
     "safe_gap": 400,
     "burn_in": 200,
-    "lead_time_target": 50,
-    "lead_time_median_min": 50.0,
     "window_sweep": (80, 100, 120),
 }
 # The fields that config.yaml always has, in its order; others follow where they are changed.

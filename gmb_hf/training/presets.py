@@ -31,11 +31,34 @@ from gmb_hf.training.config import (
 )
 
 
+def judged_by_accuracy(*, window: int, jump: float, floor: float, new_max: bool) -> dict[str, Any]:
+    """Fields of the design: accuracy .5 held for 5 checkpoints, and two other events beside it.
+
+    Half of the jumps on these runs begin at the bottom of a short loss spike, which nothing can
+    foresee, so that a level that is held is the event; the jump stays beside it.
+    """
+    jumps = {"x_theta_floor": floor, "x_require_new_max": new_max}
+    held = {"x_plateau_threshold": 0.9, "x_plateau_checkpoints": 5}
+    return {
+        "event_type": "E_plateau",
+        "plateau_threshold": 0.5,
+        "plateau_checkpoints": 5,
+        "also_events": [
+            {"type": "E_jump", "window_W_event": window, "jump_threshold": jump, **jumps},
+            {"type": "E_plateau", **held},
+        ],
+    }
+
+
 def quick() -> RunConfig:
     """Subtraction modulo 29, one layer of width 32: memorised early, grokked later.
 
     Weights that begin large memorise first and fall to weight decay slowly; the small learning
     rate keeps Adam from the loss spikes that would make held-out accuracy jump by recovering.
+
+    On explore runs accuracy leaves .15 in the median 350 steps before it holds .5, after 570 steps
+    at the earliest: within the safe gap of 400 it has begun to rise, and before that, from the
+    burn-in of 200 on, all runs have negative windows.
     """
     return RunConfig(
         preset="quick",
@@ -45,20 +68,22 @@ def quick() -> RunConfig:
         ),
         training=TrainingSettings(steps=2500, checkpoint_every=10, lr=1.5e-3, weight_decay=1.5),
         benchmark=DesignSettings.of(
-            theta_floor=0.5, require_new_max=True, primary_fpr=0.10, combination=True
+            primary_fpr=0.10,
+            combination=True,
+            **judged_by_accuracy(window=100, jump=0.2, floor=0.5, new_max=True),
         ),
         seeds=SeedSettings(explore="0:32", evaluate="10000:10040"),
     )
 
 
 def standard() -> RunConfig:
-    """The task of `quick` with 136 explore and 256 held-out seeds, none of which quick judged."""
+    """The task of `quick` with 384 explore and 256 held-out seeds, none of which quick judged."""
     base = quick()
     return replace(
         base,
         preset="standard",
         benchmark=base.benchmark.replace(primary_fpr=0.05),
-        seeds=SeedSettings(explore="0:136", evaluate="20000:20256"),
+        seeds=SeedSettings(explore="0:384", evaluate="50000:50256"),
     )
 
 
@@ -70,15 +95,13 @@ def smoke() -> RunConfig:
         model=ModelSettings(layers=1, heads=2, width=32, mlp_width=32),
         training=TrainingSettings(steps=400, checkpoint_every=10, lr=1e-2, weight_decay=1.0),
         benchmark=DesignSettings.of(
-            w_event=50,
-            jump_threshold=0.15,
-            theta_floor=0.7,
             horizon=60,
             safe_gap=80,
             burn_in=20,
             primary_fpr=0.1,
+            **judged_by_accuracy(window=50, jump=0.15, floor=0.7, new_max=False),
         ),
-        # Two reachable targets take 19 explore runs with negative windows.
+        # A budget of 1 run in 20 takes 19 explore runs with negative windows.
         seeds=SeedSettings(explore="0:24", evaluate="1000:1010"),
     )
 
@@ -98,9 +121,7 @@ def hierarchical() -> RunConfig:
         task=TaskSettings(operation="sub", prime=23, train_fraction=0.8),
         model=replace(base.model, layers=2, cycles=2, inner_steps=2, halting=True),
         training=replace(base.training, steps=1500, weight_decay=2.0, beta2=0.99, seeds_at_once=12),
-        benchmark=base.benchmark.replace(
-            horizon=100, safe_gap=150, burn_in=100, lead_time_target=30, lead_time_median_min=30
-        ),
+        benchmark=base.benchmark.replace(horizon=100, safe_gap=150, burn_in=100),
     )
 
 
@@ -115,14 +136,15 @@ def formal() -> RunConfig:
         preset="formal",
         task=TaskSettings(name="reverse_8", train_fraction=0.8),
         training=replace(base.training, lr=2e-3),
-        benchmark=base.benchmark.replace(
-            horizon=30, safe_gap=40, burn_in=0, lead_time_target=20, lead_time_median_min=10
-        ),
+        benchmark=base.benchmark.replace(horizon=30, safe_gap=40, burn_in=0),
     )
 
 
 def paper() -> RunConfig:
-    """The evaluation protocol's addition task, hyperparameters and split (phase 2a)."""
+    """The evaluation protocol's addition task, hyperparameters and split (phase 2a).
+
+    The event is the specification's own, E_jump, as it is where the published runs are repeated.
+    """
     return RunConfig(
         preset="paper",
         task=TaskSettings(operation="add", prime=97, train_fraction=0.5, data_seed=42),
@@ -137,7 +159,6 @@ def paper() -> RunConfig:
             horizon=1000,
             safe_gap=2000,
             burn_in=500,
-            lead_time_target=200,
             window_sweep=(400, 500, 600),
         ),
         seeds=SeedSettings(explore="0:136", evaluate="1000:1256"),
@@ -145,7 +166,10 @@ def paper() -> RunConfig:
 
 
 def reference() -> RunConfig:
-    """The reference project's setting: 10% wrong labels, 4,000 rows, weight decay .01."""
+    """The reference project's setting: 10% wrong labels, 4,000 rows, weight decay .01.
+
+    The event stays the published jump: with wrong labels a level of .5 says little.
+    """
     base = paper()
     return replace(
         base,
@@ -159,8 +183,6 @@ def reference() -> RunConfig:
             horizon=20_000,
             safe_gap=25_000,
             burn_in=10_000,
-            lead_time_target=2000,
-            lead_time_median_min=1000,
             window_sweep=(8000, 10_000, 12_000),
         ),
     )

@@ -42,18 +42,18 @@ assert "Steps of the probe: 5." in explain_design(Design.parse(document, where="
 assert read_settings({**LENGTHS, "probe_steps": 5}).design.probe_steps == 5
 assert "probe_steps: steps of the probe; default None." in INPUTS
 
-config = preset("smoke").changed(["benchmark.probe_steps=5"])
+config = preset("paper").changed(["benchmark.probe_steps=5"])
 assert config.benchmark.design().probe_steps == 5
 assert config.to_dict()["benchmark"]["probe_steps"] == 5
-assert "probe_steps" not in preset("smoke").to_dict()["benchmark"]
+assert "probe_steps" not in preset("paper").to_dict()["benchmark"]
 assert type(config).from_dict(config.to_dict()) == config
 
 assert "did you mean x_probe_steps?" in refused(
     lambda: Design.parse({**document, "x_probe_stepz": 5}, where="x"))
 assert "'probe_steps'?" in refused(lambda: Design.minimal(**LENGTHS, probe_stepz=5))
 assert "'probe_steps'?" in refused(lambda: read_settings({**LENGTHS, "probe_stepz": 5}))
-assert "'probe_steps'?" in refused(lambda: preset("smoke").changed(["benchmark.probe_stepz=5"]))
-assert refused(lambda: preset("smoke").changed(["benchmark.probe_steps=0"])).startswith(
+assert "'probe_steps'?" in refused(lambda: preset("paper").changed(["benchmark.probe_stepz=5"]))
+assert refused(lambda: preset("paper").changed(["benchmark.probe_steps=0"])).startswith(
     "benchmark.probe_steps must be greater")
 
 for command in ("evaluate", "lock", "plan", "run", "explore"):

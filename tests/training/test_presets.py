@@ -48,7 +48,7 @@ def test_windows_fit_the_cadence(name):
     for steps in (design.w_event, design.horizon, design.safe_gap, *design.window_sweep):
         assert steps % cadence == 0
     assert design.burn_in < config.training.steps
-    assert design.lead_time_target <= design.horizon
+    assert design.lead_target <= design.horizon
 
 
 def test_quick_and_standard_train_the_same():
@@ -64,7 +64,7 @@ def test_seeds_are_enough_for_what_the_presets_promise():
     counts = {name: (count("explore", name), count("evaluate", name)) for name in PRESETS}
     assert counts["quick"][0] >= 32
     assert counts["quick"][1] >= 40
-    assert counts["standard"] == (136, 256)
+    assert counts["standard"] == (384, 256)
     for name, (explore, _) in counts.items():
         f = preset(name).benchmark.design().primary_fpr
         assert explore >= 1 / f - 1, name  # the conformal rule's least number of runs
