@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.events import Events
@@ -15,7 +16,7 @@ from gmb_hf.benchmark.results import CalibrationRecord, Results
 from gmb_hf.benchmark.verdict import judge_all
 from gmb_hf.design.design import ENSEMBLE, Design
 from gmb_hf.design.lint import DesignFacts, lint, refuse_unsound
-from gmb_hf.design.lock import Lock, look_notes, next_look, refuse_shared_runs
+from gmb_hf.design.lock import Lock, differing, look_notes, next_look, refuse_shared_runs
 from gmb_hf.design.power import effective_budget
 from gmb_hf.errors import InputError
 from gmb_hf.runs.runlog import RunLog
@@ -51,6 +52,7 @@ def evaluate_lock(
     runs: Runs | Prepared,
     *,
     lock_path: str | None = None,
+    transfer: bool = False,
     on_done: Callable[[str], None] | None = None,
 ) -> Evaluation:
     """Judge held-out runs by a lock.
@@ -62,6 +64,9 @@ def evaluate_lock(
         lock: what was frozen, or its file.
         runs: held-out runs, none of which the lock has seen: a run log, files, folders or globs.
         lock_path: where the lock lies, for the record; where it was read from by default.
+        transfer: whether the runs may be of another system than the lock's, though seen at the same
+            cadence. What explore runs promise does not hold there, so that a budget of runs is met
+            only if these runs show it, and what is supported is so of their system alone.
         on_done: called with each score's name when it has been measured.
 
     Raises:
@@ -71,17 +76,21 @@ def evaluate_lock(
     lock = lock if isinstance(lock, Lock) else Lock.read(lock)
     if lock_path is None and lock.path is not None:
         lock_path = str(lock.path)
-    prepared = prepare(runs, lock)
+    prepared = replace(prepare(runs, lock), transferred=transfer)
     log = prepared.log
+    # The cadence is measured, not claimed.
+    said = {**statements_of(log), "checkpoint_every_steps": [log.panel("step").cadence()]}
     notes = lock.check_evaluation(
         log.runs,
         log.seeds,
         hashes=log.run_hashes(lock.columns),
         fingerprint=log.fingerprint(),
-        # The cadence is measured, not claimed.
-        declared={**statements_of(log), "checkpoint_every_steps": [log.panel("step").cadence()]},
+        declared=said,
         candidates=[entry.name for entry in prepared.entries],
+        transfer=transfer,
     )
+    if transfer:
+        notes = (_transfer_note(lock.design, said), *notes)
     look = next_look(lock, log)
     evaluation = _evaluate(
         prepared,
@@ -226,6 +235,17 @@ def _refuse_explore(explore: RunLog, log: RunLog) -> None:
             f"the explore runs have a checkpoint every {earlier} steps, the runs to judge every "
             f"{now}; a threshold does not carry over to another cadence"
         )
+
+
+def _transfer_note(design: Design, said: Mapping[str, Sequence[Any]]) -> str:
+    """That the runs are of another system than the lock's, and in what they differ."""
+    found = [f"{field} {new!r}, locked {old!r}" for field, old, new in differing(design, said)]
+    differ = f"differ in {'; '.join(found)}" if found else "do not say in what they differ"
+    return (
+        f"Transfer: the judged runs are of another system than the lock's, and {differ}. What the "
+        "lock promises does not hold there: a budget of runs is met only where these runs show "
+        "it, and what is supported is so of their system alone."
+    )
 
 
 def _ensemble_notes(lock: Lock) -> list[str]:

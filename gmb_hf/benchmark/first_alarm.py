@@ -57,6 +57,7 @@ RIVALS = {"clock": "the clock", MEMORISATION: "steps since memorisation"}
 _SLACK = 1e-12  # a share of .3 must reach a minimum of .3
 _NO_EVENT, _NO_NEGATIVE = WhyNull(NO_EVENT), WhyNull(NO_NEGATIVE)
 _NO_WARNING = WhyNull(lambda at: "no event was warned of" if at.n_events else NO_EVENT)
+_ELSEWHERE = "This was shown on another system than the lock's, and holds of that one alone."
 _TAILS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 # What results.yaml stores.
@@ -771,7 +772,9 @@ class MeasuredRuns:
             return UNSTABLE, ("label_flips",), sentence, {}
         faults = case.faults()
         if not faults:
-            return SUPPORTED, (), f"{MAY}: {case.supported()}. {design.scope}".rstrip(), {}
+            where = _ELSEWHERE if case.judgement.transferred else ""
+            sentence = f"{MAY}: {case.supported()}. {where} {design.scope}"
+            return SUPPORTED, (), " ".join(sentence.split()), {}
         if not has_ranking_signal(self.layer_a):
             below = self.layer_a.auc is not None and self.layer_a.auc < 0.5
             worst = ("no_ranking_signal",)

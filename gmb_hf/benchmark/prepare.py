@@ -105,6 +105,7 @@ class Prepared:
         left_out: a sentence about the other rows, if any.
         lock: what they are judged by; None without one.
         known_events: of these runs, where they are not to be looked for in the log.
+        transferred: whether they are of another system than the lock's; see `Judgement`.
     """
 
     design: Design
@@ -113,6 +114,7 @@ class Prepared:
     left_out: tuple[str, ...] = ()
     lock: Lock | None = None
     known_events: Events | None = None
+    transferred: bool = False
     _panels: dict[Any, Panel] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -259,6 +261,7 @@ class Prepared:
             calibration_runs=self.lock.calibration_runs(entry.name),
             run_thresholds=of_runs.pop(1),
             smoothed_run_thresholds=of_runs,
+            transferred=self.transferred,
         )
 
     def before_event(
@@ -277,6 +280,7 @@ class Prepared:
             found,
             run_thresholds=self.lock.run_thresholds(entry.name, name),
             calibration_runs=self.lock.calibration_runs(entry.name, name),
+            transferred=self.transferred,
         )
 
 

@@ -79,6 +79,13 @@ def evaluate(
     require_supported: Annotated[
         bool, option("Exit 1 unless a score may raise an alarm.", "--require-supported")
     ] = False,
+    transfer: Annotated[
+        bool,
+        option(
+            "With --lock: these runs are of another system, where budgets must be shown.",
+            "--transfer",
+        ),
+    ] = False,
     figures: Figures = True,
     force: Annotated[bool, option("Replace other results in --out.", "--force")] = False,
     thresholds: Annotated[str | None, _compat("Thresholds from outside, one a target.")] = None,
@@ -105,7 +112,8 @@ def evaluate(
     read = partial(read_runs, step_column=step_column, run_column=run_column)
     on_line, given = options.typed(context), options.sources(runs, more_runs)
     if lock is not None:
-        wrong = [flag for name, flag in on_line.items() if name not in {*_ALWAYS, "lock"}]
+        allowed = {*_ALWAYS, "lock", "transfer"}
+        wrong = [flag for name, flag in on_line.items() if name not in allowed]
         if wrong:
             raise InputError(f"--lock fixes the design; leave out {', '.join(wrong)}")
         log, locked = read(given), Lock.read(lock)
@@ -115,9 +123,13 @@ def evaluate(
         if aside:
             show.say(f"{aside} runs were set aside: they are not declared as held out.")
         with show.counting("judging", len(locked.x_lock.candidates)) as done:
-            evaluation = with_publication(evaluate_lock(locked, part, on_done=done))
+            evaluation = with_publication(
+                evaluate_lock(locked, part, transfer=transfer, on_done=done)
+            )
         following = show.command("lock", "--explain", lock=lock)
     else:
+        if transfer:
+            raise InputError("--transfer judges runs of another system by a lock: give --lock FILE")
         flags = {"score": "--score", "horizon": "--horizon", "safe_gap": "--safe-gap"}
         lacking = ", ".join(flag for name, flag in flags.items() if name not in on_line)
         if lacking:

@@ -495,6 +495,7 @@ class Lock:
         fingerprint: str | None = None,
         declared: Mapping[str, Sequence[Any]] | None = None,
         candidates: Iterable[str] = (),
+        transfer: bool = False,
     ) -> tuple[str, ...]:
         """Refuse held-out logs that this lock does not speak about.
 
@@ -505,6 +506,8 @@ class Lock:
             declared: what the log's parts say about themselves, by field of the boundary (task,
                 model, optimizer, schedule, checkpoint_every_steps); None is not compared.
             candidates: the names to be judged.
+            transfer: whether the boundary may differ, but for the cadence, which a threshold does
+                not survive.
 
         Returns:
             Notes for the report, e.g. that a declared held-out seed is missing.
@@ -531,8 +534,13 @@ class Lock:
         renamed = zip(runs, hashes, strict=True) if hashes else ()
         _refuse_overlap([run for run, one in renamed if one in known_hashes], "held-out runs")
         for field, locked, found in differing(design, declared or {}):
+            carries = field != "checkpoint_every_steps"
+            if transfer and carries:
+                continue
             place, where = f"boundary.{field}", "held-out runs differ from the lock's"
-            reason = "a verdict does not carry over, lock that system anew"
+            reason = "a verdict does not carry over, lock that system anew" + (
+                ", or judge what the lock is worth there with --transfer" * carries
+            )
             message = f"{where} {place}: locked {locked!r}, found {found!r}; {reason}"
             raise InputError(message, code="other_boundary", field=place)
         known, planned = {seed for seed in seeds if seed is not None}, set(design.seeds_eval)

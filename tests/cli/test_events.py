@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -209,3 +210,41 @@ class TestBadInput:
         path = synthetic_runlog(3, 1).write(tmp_path / "one.parquet")
         message = refused("evaluate", "--runs", path, *SCORE, *DESIGN, *REGIME)
         assert "no run has two checkpoints" in message
+
+
+class TestOtherEvents:
+    """`--also-event` on every command that takes a design."""
+
+    def test_are_judged_beside_the_event_and_previewed(self, csv_logs: Path):
+        also = (
+            "--also-event=E_plateau:plateau-level=.9,plateau-checkpoints=5",
+            "--also-event=E_jump:jump=.3,new-max",
+        )
+        done = gmb("runs", "verify", "--runs", csv_logs, "--metric=test_acc", *also)
+        assert done.code == 0, done
+        assert done.out.count("also events") == 2
+        assert "--also-event E_jump:jump=.3,new-max" in done.out
+        judged = ("evaluate", "--runs", csv_logs, *SCORE, *DESIGN, *also, "--no-figures")
+        assert gmb(*judged).code == 0
+        found = results().indicators[0].x_first_alarm
+        assert found is not None
+        assert [one.event for one in found.other_events] == [
+            "E_plateau 0.9 x 5",
+            "E_jump 0.3 in 50",
+        ]
+
+    @pytest.mark.parametrize(
+        ("typed", "message"),
+        [
+            ("E_jumps", "type of event 'E_jumps' is unknown; .* Did you mean 'E_jump'"),
+            ("E_jump:jum=.3", "key 'jum' is unknown; .* Did you mean 'jump'"),
+            ("E_jump:jump", r"write jump=VALUE, as in --also-event TYPE\[:key=value,...\]"),
+            ("E_jump:new-max=yes", "write new-max alone"),
+            ("E_jump:jump=high", "--also-event.*jump.* must be a number"),
+            ("E_plateau", "E_plateau needs"),
+            ("E_jump", "E_jump 0.15 in 50 is listed twice, or is the event itself"),
+        ],
+    )
+    def test_a_wrong_one_is_said_in_options(self, csv_logs: Path, typed: str, message: str):
+        words = ("evaluate", "--runs", csv_logs, *SCORE, *DESIGN)
+        assert re.search(message, refused(*words, f"--also-event={typed}"))

@@ -241,3 +241,40 @@ class TestBoundary:
             "error: bad.yaml: reporting.required_tables: table 'utilty_at_fpr' is unknown; known: "
             "gate_summary, robustness, utility_at_fpr. Did you mean 'utility_at_fpr'?"
         )
+
+
+class TestTransfer:
+    """Runs of another system, judged by a lock that promises nothing about them."""
+
+    @pytest.fixture(autouse=True)
+    def _another_task(self) -> None:
+        budget = {"run_budgets": (0.2,), "primary_run_budget": 0.2}
+        Design.read("prereg.yaml").replace(task="addition", **budget).write("prereg.yaml")
+        assert gmb("lock", *locking(Path()), "--out=lock.yaml", "--force").code == 0
+        log = RunLog.read("heldout.csv")
+        RunLog.from_table(log.table, metadata={"task": "sub\x1btraction"}).write("other.parquet")
+
+    def test_is_refused_unless_it_is_asked_for(self):
+        message = refused("evaluate", "--lock=lock.yaml", "--runs=other.parquet")
+        assert "boundary.task: locked 'addition', found 'sub\\x1btraction'" in message
+        assert message.endswith("or judge what the lock is worth there with --transfer")
+        assert "give --lock FILE" in refused(
+            "evaluate", "--transfer", "--runs=other.parquet", "--score=embedding_gini"
+        )
+
+    def test_budgets_must_be_shown(self):
+        done = gmb(
+            "evaluate", "--lock=lock.yaml", "--runs=other.parquet", "--transfer", "--no-figures"
+        )
+        assert done.code == 0, done
+        results = Results.read("results/results.yaml")
+        note = "differ in task 'sub\\x1btraction', locked 'addition'. What the lock promises"
+        assert any(note in one for one in results.summary.x_notes)
+        for item in results.indicators:
+            first = item.x_first_alarm
+            assert first is not None
+            assert first.basis == "shown"
+            point = first.at(0.2)
+            assert point.false_interval is not None
+            assert (point.state == "met") == (point.false_interval.high <= 0.25)
+            assert ("another system" in first.sentence) == (first.label == "SUPPORTED_FOR_ALARM")

@@ -240,6 +240,14 @@ class TestEvaluation:
                 self.RUNS, self.SEEDS, declared=facts
             )
 
+    def test_a_transfer_may_differ_in_all_but_the_cadence(self) -> None:
+        lock = build(design(optimizer="AdamW"))
+        facts: dict[str, Any] = {"task": ["copy"], "optimizer": ["SGD"]}
+        lock.check_evaluation(self.RUNS, self.SEEDS, declared=facts, transfer=True)
+        facts["checkpoint_every_steps"] = [50]
+        with pytest.raises(InputError, match=r"found 50; .* lock that system anew$"):
+            lock.check_evaluation(self.RUNS, self.SEEDS, declared=facts, transfer=True)
+
     def test_a_candidate_that_is_not_locked_is_refused(self) -> None:
         with pytest.raises(InputError, match=r"'csdd' is unknown; .* Did you mean 'csd'"):
             build().check_evaluation(self.RUNS, self.SEEDS, candidates=["csdd"])
