@@ -21,7 +21,7 @@ from gmb_hf.benchmark.scores import Scores, label_windows
 from gmb_hf.design.design import ENSEMBLE, Candidate, Design, Ensemble
 from gmb_hf.design.lint import Finding, warning
 from gmb_hf.design.lock import LockedEnsemble, LockedHealth, LockedMember
-from gmb_hf.design.power import runs_needed
+from gmb_hf.design.power import in_words, runs_needed, runs_to_promise
 from gmb_hf.errors import InputError
 from gmb_hf.indicators.ensemble import fitted_ensemble, squashed
 from gmb_hf.runs.runlog import RunLog
@@ -301,14 +301,16 @@ def doubts(
             f"grid; add {side} ones, or its fit may not be the best",
         )
     runs, of = record.n_calibration_runs, len(record.calibrate_runs)
-    targets = design.fpr_targets if design.protocol == "strict" else ()
-    lost = [target for target in targets if runs < runs_needed(target) <= with_negatives]
+    takes = {f"{target:g}": runs_needed(target) for target in design.fpr_targets}
+    takes |= {in_words(one): runs_to_promise(one, design.calibration) for one in design.run_budgets}
+    strict = design.protocol == "strict"
+    lost = {what: n for what, n in takes.items() if strict and runs < n <= with_negatives}
     if lost:
         yield warning(
             "few_runs_for_ensemble",
-            f"{name}: thresholds for {', '.join(f'{target:g}' for target in lost)} take "
-            f"{max(map(runs_needed, lost))} calibrating runs with negative windows, there are "
-            f"{runs} of {of}: the answer will be ABSTAIN; lower its fit_share, or train more",
+            f"{name}: thresholds for {', '.join(lost)} take {max(lost.values())} calibrating "
+            f"runs with negative windows, there are {runs} of {of}: the answer "
+            "will be ABSTAIN; lower its fit_share, or train more",
         )
 
 

@@ -46,7 +46,7 @@ from gmb_hf.benchmark.records import (
 )
 from gmb_hf.benchmark.robustness import LayerDRecord, MemberRecord, flip_notes, run_groups
 from gmb_hf.design.design import Design, Stratum
-from gmb_hf.design.power import promise, runs_to_promise
+from gmb_hf.design.power import in_words, promise, runs_to_promise
 from gmb_hf.documents import Count, Many, Measured, Number, OpenSection
 from gmb_hf.stats import IntervalRecord, exact_binomial, runs_to_clear
 
@@ -639,14 +639,6 @@ class Case:
 def shown_line(budget: float) -> float:
     """The highest share of runs that meets a budget where it must be shown."""
     return budget + min(0.05, budget / 2)
-
-
-def in_words(budget: float) -> str:
-    """A share of runs as one says it: "1 run in 20", or "3% of runs"."""
-    one_in = round(1 / budget)
-    if abs(one_in * budget - 1) < 1e-9:
-        return f"1 run in {one_in}"
-    return f"{100 * budget:.3g}% of runs"
 
 
 # All of one score: every budget, its strata and its family; concluding waits for the p-values of

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from gmb_hf.benchmark.calibration import RULES, Judgement, run_maxima, run_thresholds
 from gmb_hf.benchmark.ensembles import cross_fitted, lock_ensembles, unwatched
 from gmb_hf.benchmark.events import events_the_other_way
+from gmb_hf.benchmark.first_alarm import FirstAlarms
 from gmb_hf.benchmark.health import lock_health
 from gmb_hf.benchmark.nulls import NULLS
 from gmb_hf.benchmark.operationality import layer_b
@@ -284,17 +285,25 @@ def _empty_as_nan(log: RunLog) -> RunLog:
 # Before a lock: both signs of every candidate, a search and no claim.
 
 
+_BY_RUNS = ("warned", "timely", "false_share", "blind", "run_p_value")
 DRAWS = 200  # of the nulls and the bootstrap: a search needs no third digit
 
 
 @dataclass(frozen=True)
 class Explored:
-    """One candidate with one sign on explore runs, at the primary operating point.
+    """One candidate with one sign on explore runs: by runs, then by windows.
+
+    Thresholds are cross-fitted over runs.
 
     Attributes:
         indicator, family, sign, sees_test_labels: what was tried.
+        warned, timely: at the primary budget of runs, shares of events by their first alarm.
+        false_share: share of runs with a false alarm.
+        blind: the share of events that the hardest blind alarm of that cost warns of.
+        run_p_value: exact, that it warns of as many; not adjusted for the search. These five are
+            None where no threshold keeps the budget.
         auc, ap: pooled over windows.
-        achieved_fpr: mean over runs of each run's rate, at thresholds cross-fitted over runs.
+        achieved_fpr: mean over runs of each run's rate, at the primary operating point.
         coverage: share of events warned of. lead_time_median: in steps.
         nulls: mean coverage by chance at equal false-alarm cost, by the name of the null.
         p_value: the largest of the nulls', not adjusted for the search.
@@ -304,6 +313,11 @@ class Explored:
     family: str
     sign: int
     sees_test_labels: bool | None
+    warned: float | None
+    timely: float | None
+    false_share: float | None
+    blind: float | None
+    run_p_value: float | None
     auc: float | None
     ap: float | None
     achieved_fpr: float | None
@@ -321,7 +335,7 @@ class Explored:
 def explore(
     design: Design, runs: Runs | Prepared, *, on_done: Callable[[str], None] | None = None
 ) -> list[Explored]:
-    """Both signs of every candidate and control on explore runs, best coverage first.
+    """Both signs of every candidate and control on explore runs, what warns of most events first.
 
     Thresholds are cross-fitted over the runs, so no run is judged by one that it helped to find.
 
@@ -341,13 +355,25 @@ def explore(
             rows.append(_explored(entry, sign, Judgement(turned, None, quick)))
         if on_done is not None:
             on_done(entry.name)
-    return sorted(rows, key=lambda row: (-(row.coverage or 0.0), row.p_value or 1.0))
+    return sorted(
+        rows, key=lambda row: (-(row.warned or 0.0), -(row.coverage or 0.0), row.p_value or 1.0)
+    )
 
 
 def _explored(entry: Entry, sign: int, judgement: Judgement) -> Explored:
     primary, ranking = judgement.design.primary_fpr, layer_a(judgement)
     gate = layer_b(judgement, intervals=False)
     point = operating_point(judgement, primary)
+    alarms = FirstAlarms.of(judgement, judgement.design.primary_run_budget)
+    by_runs: dict[str, float | None] = dict.fromkeys(_BY_RUNS)
+    if np.isfinite(alarms.threshold).all():
+        by_runs = {
+            "warned": alarms.warned_share,
+            "timely": float(alarms.timely.sum()) / alarms.n_events if alarms.n_events else None,
+            "false_share": alarms.n_false / alarms.n_runs if alarms.n_runs else None,
+            "blind": max((one.warned for one in alarms.blind.values()), default=None),
+            "run_p_value": alarms.p_value,
+        }
     return Explored(
         indicator=entry.name,
         family=entry.indicator.family,
@@ -360,6 +386,7 @@ def _explored(entry: Entry, sign: int, judgement: Judgement) -> Explored:
         lead_time_median=point.lead_time_median,
         nulls={name: null.mean_coverage for name, null in point.nulls.items()},
         p_value=point.x_p_value,
+        **by_runs,
     )
 
 

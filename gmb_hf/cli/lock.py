@@ -53,7 +53,7 @@ def explore(
     prepared, _ = _prepare(context, given, prereg, preset)
     with show.counting("exploring", len(prepared.design.candidates) + 2) as done:
         rows = search(prepared.design, prepared, on_done=done)
-    show.explored(rows, out)
+    show.explored(rows, out, prepared.design.primary_run_budget)
     lock = ("lock", "--runs", *given)
     following = show.command(*lock, prereg=prereg, preset=preset, out="lock.yaml")
     show.written([] if out is None else [write_explored(rows, out)], following=following)

@@ -181,7 +181,7 @@ def _design_parameters(
         flag = Design.views(name).get("flag")
         kind: Any = bool if flag else scalar_in(field.annotation) or str
         kind = list[str] if name == "also_events" else kind
-        about = field.description or name
+        about = _OTHER_EVENT if name == "also_events" else field.description or name
         words = [f"{option}/--no-{option[2:]}"] if kind is bool and not flag else [option]
         words = [also[name], *words] if name in also else words
         default = None if field.is_required() or flag else field.default
@@ -190,7 +190,7 @@ def _design_parameters(
             *words,
             help=f"{about[0].upper()}{about[1:]}.",
             show_default=shown if default not in (None, (), False) else False,
-            metavar=_EVENT if name == "also_events" else None,
+            metavar="EVENT" if name == "also_events" else None,
             rich_help_panel="The design",
         )
         wanted[name] = Annotated[kind | None, described]
@@ -270,6 +270,10 @@ def _value(name: str, value: Any) -> Any:
 
 
 _EVENT = "TYPE[:key=value,...]"
+_OTHER_EVENT = (
+    f"another event that the same scores are shown on, {_EVENT}, e.g. E_jump:jump=.2,new-max with "
+    "the options of an event as keys; may be given several times"
+)
 
 
 def _event(option: str, text: str) -> dict[str, Any]:

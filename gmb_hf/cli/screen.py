@@ -59,12 +59,16 @@ _EXPLORED = (
     Column("score", shrinks_to=12, take="indicator"),
     Column("sign", "{:+d}".format, take="sign"),
     Column("labels", take=lambda row: "test" if row.sees_test_labels else ""),
+    Column("warned", _share, take="warned"),
+    Column("timely", _share, take="timely"),
+    Column("false", _share, take="false_share"),
+    Column("blind", _share, take="blind"),
+    Column("p", p_value, take="run_p_value"),
     Column("AUC", _share, take="auc"),
-    Column("FPR", number, take="achieved_fpr"),
-    Column("cover", _share, take="coverage"),
-    Column("chance", _share, take="chance"),
-    Column("p", p_value, take="p_value"),
-    Column("lead", steps, take="lead_time_median", from_width=100),
+    Column("FPR", number, take="achieved_fpr", from_width=120),
+    Column("cover", _share, take="coverage", from_width=100),
+    Column("chance", _share, take="chance", from_width=100),
+    Column("lead", steps, take="lead_time_median", from_width=120),
 )
 
 
@@ -221,12 +225,20 @@ def elsewhere(path: Path | None) -> str:
     return "; --out writes all" if path is None else f" in {path}"
 
 
-def explored(rows: Sequence[Explored], path: Path | None) -> None:
+def explored(rows: Sequence[Explored], path: Path | None, budget: float) -> None:
     """The best of both signs, and the warning that a search proves nothing."""
     from gmb_hf.design.design import ENSEMBLE
+    from gmb_hf.design.power import in_words
 
     every = Table.of(rows, _EXPLORED).rows
     table(Table(_EXPLORED, section(every, most=_MOST_EXPLORED, rest=elsewhere(path))))
+    say(
+        f"By runs: the first alarm, with a budget of {in_words(budget)} falsely alarmed. warned: "
+        "share of events; timely: within the horizon. false: share of runs with a false alarm. "
+        "blind: warned by a blind alarm of that cost. –: no finite threshold. By windows: AUC; "
+        "FPR, cover, chance and lead on a wider terminal.",
+        style="dim",
+    )
     say(
         "Explore: nothing here is a claim. Both signs were tried on the runs that are shown; only "
         "held-out runs, judged by a lock, can support an alarm."

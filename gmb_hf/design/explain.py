@@ -14,7 +14,13 @@ from gmb_hf.design.lock import (
     LockedMember,
     LockRecord,
 )
-from gmb_hf.design.power import effective_budget, runs_needed
+from gmb_hf.design.power import (
+    effective_budget,
+    in_words,
+    promise,
+    runs_needed,
+    runs_to_promise,
+)
 from gmb_hf.errors import first_of
 from gmb_hf.fingerprints import SHOWN
 
@@ -33,14 +39,14 @@ coverage_min lead_time_median_min window_sweep max_label_flip_rate
 required_tables report_all_failures
 protocol burn_in primary_fpr event_count_min null_draws bootstrap_draws alpha health_alpha seed
 smoothing_sweep run_groups refractory nan strata looks max_eval_seeds
+run_budgets primary_run_budget calibration warned_min also_events
 """
 _TOLD = frozenset(_NAMES.split())
 
 
 def explain(lock: Lock) -> tuple[str, ...]:
     """One sentence for each frozen choice, in the order of the file."""
-    strict = lock.design.protocol == "strict"
-    return (*_design_sentences(lock.design, True), *_record_sentences(lock.x_lock, strict))
+    return (*_design_sentences(lock.design, True), *_record_sentences(lock.x_lock, lock.design))
 
 
 def explain_design(design: Design, *, locked: bool = False) -> tuple[str, ...]:
@@ -97,6 +103,7 @@ def _design_sentences(design: Design, locked: bool) -> tuple[str, ...]:
         f"{_percent(design.coverage_min)} of events, with a median lead of at least "
         f"{design.lead_least:g} steps; {design.lead_target:,} steps of lead count "
         "as success.",
+        *(_by_runs(design) if strict else ()),
         f"With fewer than {design.event_count_min} events every verdict is INCONCLUSIVE, and a "
         f"score whose label flips in more than {_percent(design.max_label_flip_rate)} of small "
         "variations is ESTIMATOR_UNSTABLE.",
@@ -136,6 +143,26 @@ def _design_sentences(design: Design, locked: bool) -> tuple[str, ...]:
     return tuple(str(sentence) for sentence in sentences if sentence)
 
 
+def _by_runs(design: Design) -> Sequence[str]:
+    """What is asked of the first alarm, which decides whether a score may act."""
+    budgets = ", ".join(map(in_words, design.run_budgets))
+    kept = {
+        "marginal": "is kept on the average over explore runs (marginal)",
+        "conditional": "is kept by nine in ten draws of the explore runs (conditional)",
+    }
+    events = "".join(
+        f" The scores are shown before another event too, {name}: the "
+        f"{EVENT_TYPES[other.event_type].tell(other)}."
+        for name, other in design.other_events()
+    )
+    return (
+        f"By runs, the first alarm decides: it may be false in {budgets} at most, and "
+        f"{in_words(design.primary_run_budget)} is the budget by which a score may act; a budget "
+        f"{kept[design.calibration]}. The first alarm must warn of at least "
+        f"{_percent(design.warned_min)} of events, neither false nor missing.{events}",
+    )
+
+
 def _member_plan(item: Score, verb: str = "") -> str:
     traits = _traits(item.family, item.params, item.x_sees_test_labels)
     return f"{item.name}{traits} {verb}{_ORIENTATION[item.x_sign or 1]}"
@@ -152,8 +179,9 @@ def _ensemble_plan(name: str, ensemble: Ensemble) -> str:
     )
 
 
-def _record_sentences(record: LockRecord, strict: bool) -> list[str]:
+def _record_sentences(record: LockRecord, design: Design) -> list[str]:
     """One sentence for each choice that explore runs made."""
+    strict = design.protocol == "strict"
     runs = record.n_calibration_runs
     seeds = f"{_seeds(record.explore_seeds)}; " if record.explore_seeds else ""
     lines = [
@@ -180,16 +208,54 @@ def _record_sentences(record: LockRecord, strict: bool) -> list[str]:
             else f"A budget of {target:g} buys an expected false positive rate of {budget:.3f} "
             f"with {runs:,} calibration runs."
         )
+    if strict:
+        lines += [_promised(budget, runs, design.calibration) for budget in design.run_budgets]
+        lines += _promised_elsewhere(record, design)
     lines += [_candidate(name, item, strict) for name, item in record.candidates.items()]
-    lines += [
-        _formula(name, item, strict) for name, item in record.candidates.items() if item.ensemble
-    ]
+    for name, item in record.candidates.items():
+        if item.ensemble is not None:
+            lines.append(_formula(name, item, strict))
     return [
         *lines,
         _health(record.x_health),
         f"All of this was locked on {record.created} by gmb-hf {record.package_version} under "
         f"the hash {record.hash[:16]} (lock format {record.format}).",
     ]
+
+
+def _promised(budget: float, runs: int, calibration: str) -> str:
+    """How often a first alarm at a budget is false, by so many calibration runs."""
+    found, words = promise(budget, runs, calibration), in_words(budget)
+    if found.rank is None:
+        needed = runs_to_promise(budget, calibration)
+        return (
+            f"A first alarm false in at most {words} has no finite threshold with these {runs:,} "
+            f"explore runs: it takes {needed:,}, {needed - runs:,} more, and the answer is ABSTAIN."
+        )
+    if calibration == "conditional":
+        return (
+            f"A first alarm is false, 90% sure, in at most {words}; with these {runs:,} explore "
+            f"runs {found.expected:.2g} are expected, and 90% sure at most {found.upper:.2g}."
+        )
+    return (
+        f"A first alarm is false in at most {words}; with these {runs:,} explore runs, 90% sure of "
+        f"at most {found.upper:.2g}."
+    )
+
+
+def _promised_elsewhere(record: LockRecord, design: Design) -> list[str]:
+    """The same at the primary budget, of whatever has calibration runs of its own."""
+    budget, calibration = design.primary_run_budget, design.calibration
+    counts = {
+        f"{name}, which calibrates on its own": item.ensemble.n_calibration_runs
+        for name, item in record.candidates.items()
+        if item.ensemble is not None
+    }
+    for item in record.candidates.values():
+        if item.ensemble is None:
+            counts |= {f"Before {name}": runs for name, runs in item.other_event_runs.items()}
+    sentences = {name: _promised(budget, runs, calibration) for name, runs in counts.items()}
+    return [f"{name}: {sentence[0].lower()}{sentence[1:]}" for name, sentence in sentences.items()]
 
 
 def _health(health: LockedHealth | None) -> str:
@@ -227,12 +293,18 @@ def _candidate(name: str, item: LockedCandidate, strict: bool) -> str:
     ]
     if not answers:
         return f"{score}, never alarms: no budget has a finite threshold{about}."
+    first = [
+        f"above {math.nextafter(tau, -math.inf):.6g} for {in_words(float(key))}"
+        for key, tau in item.first_alarm.get(CENTRAL, {}).items()
+        if math.isfinite(tau)
+    ]
+    by_runs = f"; its first alarm counts {', '.join(first)}" if first else ""
     variants = len(item.members) - 1
     noun = (
         "variant has a threshold of its" if variants == 1 else "variants have thresholds of their"
     )
     others = f"; {variants} {noun} own" if variants else ""
-    return f"{score}, alarms at scores {', '.join(answers)}{others}{about}."
+    return f"{score}, alarms at scores {', '.join(answers)}{by_runs}{others}{about}."
 
 
 def _formula(name: str, item: LockedCandidate, strict: bool) -> str:

@@ -16,7 +16,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gmb_hf.design.design import EVENT_STEP, EVENT_TYPES, PARTS, UNDECLARED, Design
-from gmb_hf.design.power import draws_needed, effective_budget, runs_advised, runs_needed
+from gmb_hf.design.power import (
+    draws_needed,
+    effective_budget,
+    in_words,
+    promise,
+    runs_advised,
+    runs_needed,
+    runs_to_bound,
+    runs_to_promise,
+)
 from gmb_hf.errors import InputError, first_of
 
 _PATIENCE = 10.0  # seconds; a repository on a slow disk is no reason to hang
@@ -435,6 +444,7 @@ def _power(design: Design, facts: DesignFacts) -> Iterator[Finding]:
         )
     if facts.n_explore_with_negatives is not None:
         yield from _budgets(design, facts.n_explore_with_negatives, facts.n_explore)
+        yield from run_budgets(design, facts.n_explore_with_negatives)
 
 
 def _budgets(design: Design, runs: int, explored: int | None) -> Iterator[Finding]:
@@ -466,6 +476,34 @@ def _budgets(design: Design, runs: int, explored: int | None) -> Iterator[Findin
             f"{len(finite)} of {len(design.fpr_targets)} targets have a finite threshold with "
             f"{runs} calibration runs, min_targets_ok asks for {design.min_targets_ok}: no score "
             "can pass",
+        )
+
+
+def run_budgets(design: Design, runs: int, *, of: str = "explore runs") -> Iterator[Finding]:
+    """Budgets of runs without a finite threshold, and one whose bound is more than twice of it.
+
+    `of` says what the `runs` are, of which each has negative windows.
+    """
+    rule = design.calibration
+    lost = [budget for budget in design.run_budgets if promise(budget, runs, rule).rank is None]
+    if lost:
+        least = {budget: runs_to_promise(budget, rule) for budget in lost}
+        takes = ", ".join(f"{in_words(budget)} takes {n}" for budget, n in least.items())
+        decides = " x_primary_run_budget is among them, so that no score can be supported by runs;"
+        yield warning(
+            "few_runs_for_run_budget",
+            f"x_run_budgets: {takes} {of} with negative windows, there are {runs}: the answer will "
+            f"be ABSTAIN;{decides * (design.primary_run_budget in lost)} train more, or raise them",
+        )
+    primary = design.primary_run_budget
+    found = promise(primary, runs, rule)
+    if found.rank is not None and found.upper > 2 * primary:
+        yield warning(
+            "thin_run_budget",
+            f"with {runs} {of} a first alarm at x_primary_run_budget {primary:g} is 90% sure of a "
+            f"rate of at most {found.upper:.2g} only; {runs_to_bound(primary, rule)} keep that "
+            "within twice the budget, and x_calibration: conditional within the budget itself, "
+            f"from {runs_to_promise(primary, 'conditional')} on",
         )
 
 

@@ -119,6 +119,26 @@ def runs_to_promise(budget: float, calibration: str = "marginal") -> int:
     return runs_needed(budget)
 
 
+def runs_to_bound(budget: float, calibration: str = "marginal") -> int:
+    """Calibration runs that keep the 90% bound of a budget within twice the budget.
+
+    >>> runs_to_bound(0.05), runs_to_bound(0.1), runs_to_bound(0.05, "conditional")
+    (22, 11, 45)
+    """
+    runs = runs_to_promise(budget, calibration)
+    while promise(budget, runs, calibration).upper > 2 * budget:
+        runs += 1
+    return runs
+
+
+def in_words(budget: float) -> str:
+    """A share of runs as one says it: "1 run in 20", or "3% of runs"."""
+    one_in = round(1 / budget)
+    if abs(one_in * budget - 1) < _SLACK:
+        return f"1 run in {one_in}"
+    return f"{100 * budget:.3g}% of runs"
+
+
 def draws_needed(candidates: int, alpha: float) -> int:
     """Draws of a null below which no p-value survives Holm's adjustment over the candidates.
 

@@ -18,7 +18,7 @@ from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.health import lock_health
 from gmb_hf.benchmark.locking import explore
 from gmb_hf.benchmark.results import Results
-from gmb_hf.design.design import Ensemble
+from gmb_hf.design.design import PARTS, Ensemble
 from gmb_hf.design.explain import explain
 from gmb_hf.design.lock import LockedEnsemble
 from gmb_hf.documents import dump_yaml
@@ -330,7 +330,11 @@ class TestPresets:
         assert last.x_ensemble is not None
         label_free = [c.name for c in design.candidates[:-1] if c.x_sees_test_labels is False]
         assert [member.name for member in last.x_ensemble.members] == label_free
-        assert locked(log, design.replace(seeds_eval=[])).candidate(COMBINATION).ensemble
+        assert (
+            locked(log, design.replace(seeds_eval=[], undeclared=PARTS))
+            .candidate(COMBINATION)
+            .ensemble
+        )
 
     def test_it_can_be_taken_out(self):
         config = preset("quick").changed([*EARLIER, "benchmark.combination=false"])

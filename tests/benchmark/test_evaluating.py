@@ -300,28 +300,34 @@ class TestEvaluating:
 @pytest.fixture(scope="module")
 def rows() -> list[Explored]:
     """Both signs of two candidates and the controls on 24 explore runs."""
-    log = synthetic_runlog(24, 81)
-    design = Design.minimal(
-        horizon=100,
-        safe_gap=150,
-        w_event=50,
-        jump_threshold=0.2,
-        candidates=[
-            {"name": "embedding_gini", "family": "spectral"},
-            {"name": "train_acc", "x_sign": -1},
-        ],
-    )
-    return explore(design, log)
+    return explore(design_of_rows(), synthetic_runlog(24, 81))
+
+
+def design_of_rows() -> Design:
+    names = [{"name": "embedding_gini", "family": "spectral"}, {"name": "train_acc", "x_sign": -1}]
+    lengths = {"horizon": 100, "safe_gap": 150, "w_event": 50}
+    return Design.minimal(**lengths, jump_threshold=0.2, candidates=names)
 
 
 class TestExploring:
     def test_both_signs_best_first(self, rows: list[Explored]):
         tried = {(row.indicator, row.sign) for row in rows}
-        names = ("embedding_gini", "train_acc", "clock", "constant")
+        names = ("embedding_gini", "train_acc", "clock", "constant", "steps_since_memorisation")
         assert tried == {(name, sign) for name in names for sign in (1, -1)}
         assert (rows[0].indicator, rows[0].sign) == ("embedding_gini", 1)
-        coverages = [row.coverage or 0.0 for row in rows]
-        assert coverages == sorted(coverages, reverse=True)
+        warned = [row.warned or 0.0 for row in rows]
+        assert warned == sorted(warned, reverse=True)
+        assert warned[0] > 0.5
+
+    def test_first_alarms_are_those_of_the_judgement(self, rows: list[Explored]):
+        best, constant = rows[0], next(row for row in rows if row.indicator == "constant")
+        assert best.timely is not None
+        assert best.timely <= best.warned
+        assert best.run_p_value < 0.01
+        assert best.blind < best.warned
+        assert (constant.warned, constant.false_share) == (0.0, 0.0)
+        few = explore(design_of_rows(), synthetic_runlog(12, 81))
+        assert {(row.warned, row.false_share, row.run_p_value) for row in few} == {(None,) * 3}
 
     def test_opposite_signs_rank_oppositely(self, rows: list[Explored]):
         area = {(row.indicator, row.sign): row.auc for row in rows}

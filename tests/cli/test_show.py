@@ -168,13 +168,18 @@ class TestVerdicts:
 def test_explored_rows_fit_80_columns(monkeypatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.setenv("COLUMNS", "80")
     nulls = {"shift": 0.6, "risk_set": 0.7}
-    row = Explored(LONGEST, "dynamics", -1, True, 0.91, 0.5, 0.051, 0.88, 60.0, nulls, 0.005)
-    rows = [row, dataclasses.replace(row, nulls={})] * 13
-    show.explored(rows, Path("explore.csv"))
+    by_runs = (0.7, 0.6, 0.04, 0.1, 0.001)
+    row = Explored(
+        LONGEST, "dynamics", -1, True, *by_runs, 0.91, 0.5, 0.051, 0.88, 60.0, nulls, 0.005
+    )
+    rows = [row, dataclasses.replace(row, warned=None)] * 13
+    show.explored(rows, Path("explore.csv"), 0.05)
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert all(len(line) <= 80 for line in lines)
-    assert lines[1].split() == [LONGEST, "-1", "test", "0.91", "0.051", "0.88", "0.70", "0.005"]
-    assert lines[2].split()[-2] == "–"
+    shown = lines[1].split()
+    assert LONGEST.startswith(shown[0].rstrip("…"))
+    assert shown[1:] == ["-1", "test", "0.70", "0.60", "0.04", "0.10", "0.001", "0.91"]
+    assert lines[2].split()[3] == "–"
     assert "and 6 more in explore.csv" in lines
     assert "nothing here is a claim" in " ".join(lines)
 

@@ -72,6 +72,8 @@ PLAIN: dict[str, Any] = {
             },
         },
     ],
+    "x_run_budgets": [0.1, 0.05],
+    "x_also_events": [{"type": "E_plateau", "x_plateau_threshold": 0.7}],
     "x_refractory_steps": 50,
     "x_health_alpha": 0.1,
     "x_strata": [{"name": "late", "where": "event_step > 1000"}],
@@ -174,7 +176,15 @@ def others(value: Any) -> Iterator[Any]:
     elif isinstance(value, float):
         yield from (value * 1.001, value / 2, 0.1)
     elif isinstance(value, str):
-        choices = ("E_plateau", "E_regime", "falling", "v0.4", "ignore", "event_step > 1001")
+        choices = (
+            "E_plateau",
+            "E_regime",
+            "falling",
+            "v0.4",
+            "ignore",
+            "conditional",
+            "event_step > 1001",
+        )
         yield from (f"{value}x", f"x{value}", *choices)
     elif isinstance(value, dict):
         for key, item in value.items():

@@ -34,6 +34,9 @@ FACTS: dict[str, Any] = {
 }
 
 
+SOME_RUNS = {"n_explore_with_negatives": 44}
+
+
 def found(design: Design, **facts: Any) -> dict[str, Finding]:
     findings = lint(design, DesignFacts(**{**FACTS, **facts}))
     return {item.code: item for item in reversed(findings)}  # the first of each code
@@ -67,6 +70,14 @@ def test_a_sound_design_has_no_finding() -> None:
         ("smoothing_without_effect", "warning", {"smoothing_sweep": [1]}, {}),
         ("smoothing_without_effect", "warning", {"smoothing_sweep": [3, 3]}, {}),
         ("few_held_out_runs", "warning", {}, {"n_eval": 20}),
+        (
+            "few_runs_for_run_budget",
+            "warning",
+            {"run_budgets": [0.01, 0.05], "fpr_targets": [0.05, 0.1]},
+            {"n_explore_with_negatives": 98},
+        ),
+        ("few_runs_for_run_budget", "warning", {"calibration": "conditional"}, SOME_RUNS),
+        ("thin_run_budget", "warning", {}, {"n_explore_with_negatives": 21}),
         ("run_groups_exceed_runs", "error", {}, {"n_eval": 4}),
         ("few_null_draws", "error", {"null_draws": 18}, {}),
         ("few_null_draws", "error", {"null_draws": 578}, {"n_candidates": 29}),
@@ -131,3 +142,15 @@ def test_the_runs_that_a_budget_takes() -> None:
     assert effective_budget(0.05, 18) == 0
     assert effective_budget(0.05, 19) == pytest.approx(0, abs=1e-12)
     assert effective_budget(0.05, 100) == pytest.approx(0.0405)
+
+
+def test_a_budget_of_runs_says_which_field_and_how_many_runs() -> None:
+    few = found(sound(), n_explore_with_negatives=12)["few_runs_for_run_budget"].message
+    assert few == (
+        "x_run_budgets: 1 run in 20 takes 19 explore runs with negative windows, there are 12: the "
+        "answer will be ABSTAIN; x_primary_run_budget is among them, so that no score can be "
+        "supported by runs; train more, or raise them"
+    )
+    thin = found(sound(), n_explore_with_negatives=20)["thin_run_budget"].message
+    assert "x_primary_run_budget 0.05 is 90% sure of a rate of at most 0.11 only; 22 keep" in thin
+    assert not {"few_runs_for_run_budget", "thin_run_budget"} & found(sound()).keys()
