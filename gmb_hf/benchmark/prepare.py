@@ -10,7 +10,7 @@ agree on which rows of a log count, where its events are, and which score a name
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +28,7 @@ from gmb_hf.errors import InputError, nearest, unknown
 from gmb_hf.indicators import catalogue
 from gmb_hf.indicators.catalogue import Indicator, compute, get, names
 from gmb_hf.indicators.ensemble import external, fitted_ensemble, unfitted_ensemble
-from gmb_hf.runs.columns import listing
+from gmb_hf.runs.columns import filled, listing
 from gmb_hf.runs.metadata import COLUMN_FAMILIES, DIFFERS, EXTERNAL, column_family
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog, at_shared_steps
@@ -383,13 +383,19 @@ def entries_of(design: Design, log: RunLog) -> list[Entry]:
         )
     have = {candidate.name for candidate in design.candidates}
     entries = [resolve(candidate, log) for candidate in design.candidates]
-    return entries + [Entry(get(name)) for name in controls_of(log) if name not in have]
+    needed = {name for entry in entries for name in entry.indicator.needs} | {design.metric}
+    return entries + [Entry(get(name)) for name in controls_of(log, needed) if name not in have]
 
 
-def controls_of(log: RunLog) -> list[str]:
-    """The controls that the log can feed."""
+def controls_of(log: RunLog, needed: Collection[str] = ()) -> list[str]:
+    """The controls that the log can feed in every row in which `needed` columns have a value."""
     held = catalogue.available(log)
-    return [name for name in CONTROLS if name in held]
+    rows = filled(log.table, [name for name in needed if name in log.observables])
+
+    def fed(name: str) -> bool:
+        return bool(filled(log.table, get(name).needs)[rows].all())
+
+    return [name for name in CONTROLS if name in held and fed(name)]
 
 
 def locked_entry(lock: Lock, name: str, log: RunLog | None = None) -> Entry:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from gmb_hf.benchmark.robustness import layer_d
 from gmb_hf.benchmark.utility import layer_c, warnings_at
 from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import Design
-from gmb_hf.errors import InputError, choose, right_call
+from gmb_hf.errors import InputError, choose, positive_int, right_call
 from gmb_hf.indicators.ensemble import external
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog
@@ -33,16 +34,21 @@ PROTOCOLS = ("strict", "v0.4")
 # What a series alone has no use for: it is one score, whose runs and events are known.
 _SECTIONS_LEFT_OUT = ("meta", "boundary", "event", "candidates", "reporting")
 _LEFT_OUT = ("protocol", "window_sweep", "health_alpha", "strata", "looks", "max_eval_seeds")
+_LEFT_OUT += ("also_events",)
+_RENAMED = {"calibration": "run_calibration"}  # `calibration` says where thresholds come from
 
-DESIGN = tuple(
-    name
+DESIGN = {
+    _RENAMED.get(name, name): name
     for name, place in Design.places().items()
     if name == "w_event"
     or (place.partition(".")[0] not in _SECTIONS_LEFT_OUT and name not in _LEFT_OUT)
-)
-"""Settings that are fields of a design, by its names; its defaults are theirs."""
+}
+"""Settings that are fields of a design, each with the field's name; its defaults are theirs."""
 
-SETTINGS = ("steps", *DESIGN, "calibration", "thresholds", "protocol", "return_per_run")
+LOCKED = ("thresholds", "run_thresholds", "calibration_runs")
+"""What earlier runs have fixed."""
+
+SETTINGS = ("steps", *DESIGN, "calibration", *LOCKED, "protocol", "return_per_run")
 """Every keyword of the GMB metrics beside the data."""
 
 CALL = (
@@ -67,11 +73,18 @@ Args:
         (default); "in_sample", those that are then measured (default under v0.4, and only there);
         "locked", from `thresholds`.
     thresholds: target -> threshold, e.g. those found on earlier runs.
+    run_budgets: shares of runs that may have a false alarm; default 0.05, 0.10, 0.20.
+    primary_run_budget: the one that decides; default 0.05, else the first of run_budgets.
+    run_calibration: what a budget of runs promises of a threshold: "marginal" (default), on average
+        over calibration sets; or "conditional", with nine in ten of them.
+    run_thresholds: run budget -> threshold, e.g. those found on earlier runs; without, each run is
+        judged by the threshold of the other runs.
+    calibration_runs: how many runs with negative windows the given thresholds come from.
     protocol: "strict" (default), whose thresholds are conformal over runs and whose verdict must
         beat chance; or "v0.4", the specification to the letter.
     return_per_run: add lists with a value for each run; default False.
     More, for the verdict (defaults in brackets): primary_fpr [0.05, else the first target],
-        coverage_min [0.30], lead_time_median_min [one checkpoint], max_label_flip_rate [0.20],
+        coverage_min [0.30], warned_min [0.30], lead_time_median_min [one checkpoint], max_label_flip_rate [0.20],
         event_count_min [30]; w_event [50], steps at the end of a run without an event in which one
         could not have shown; nan ["error", or "ignore"]; refractory [horizon]; for layer D
         smoothing_sweep [1, 3, 5; locked: 1], run_groups [5]; null_draws, bootstrap_draws [2000],
@@ -79,20 +92,20 @@ Args:
 """
 
 INPUTS = _INPUTS + "".join(
-    f"    {name}: {Design.model_fields[name].description}; default "
-    f"{Design.model_fields[name].default}.\n"
-    for name in DESIGN
+    f"    {name}: {Design.model_fields[field].description}; default "
+    f"{Design.model_fields[field].default}.\n"
+    for name, field in DESIGN.items()
     if not re.search(rf"\b{name}\b", _INPUTS)
 )
 """What every GMB metric takes, in the form of `evaluate`."""
 
 
 class Settings(NamedTuple):
-    """What a call asks for: the design, one of `CALIBRATIONS`, and thresholds that are locked."""
+    """What a call asks for: the design, one of `CALIBRATIONS`, and what is `LOCKED`."""
 
     design: Design
     calibration: str
-    thresholds: Mapping[float, float] | None
+    locked: Mapping[str, Any]
 
 
 def check_settings(metric: str, settings: Mapping[str, Any]) -> None:
@@ -115,7 +128,11 @@ def read_settings(settings: Mapping[str, Any]) -> Settings:
             f"{' and '.join(missing)} missing: say how many steps before t* an alarm is a warning "
             "(horizon), and from how many on it is a false alarm (safe_gap > horizon)"
         )
-    given = {name: _plain(settings[name]) for name in DESIGN if settings.get(name) is not None}
+    given = {
+        field: _plain(settings[name])
+        for name, field in DESIGN.items()
+        if settings.get(name) is not None
+    }
     given["protocol"] = choose("protocol", str(settings.get("protocol") or PROTOCOLS[0]), PROTOCOLS)
     method = _calibration(settings)
     targets = given.get("fpr_targets")
@@ -124,8 +141,12 @@ def read_settings(settings: Mapping[str, Any]) -> Settings:
         if 0.05 not in targets:
             # Only the verdict reads it; the other layers look at every target alike.
             given.setdefault("primary_fpr", targets[0])
+    budgets = given.get("run_budgets")
+    if isinstance(budgets, list) and budgets and 0.05 not in budgets:
+        given.setdefault("primary_run_budget", budgets[0])
+    by_runs = settings.get("run_thresholds") is not None
     # A threshold for the series itself is none for its trailing means.
-    if method == "locked" and given.setdefault("smoothing_sweep", [1]) != [1]:
+    if (method == "locked" or by_runs) and given.setdefault("smoothing_sweep", [1]) != [1]:
         raise InputError(
             f"smoothing_sweep {given['smoothing_sweep']} has no locked thresholds: they are for "
             "the series as given; leave smoothing_sweep out, or calibrate otherwise"
@@ -144,7 +165,19 @@ def read_settings(settings: Mapping[str, Any]) -> Settings:
             f"no score can pass: lead_time_median_min {design.lead_least:g} exceeds horizon "
             f"{design.horizon}, and no lead is longer; lower the one, or raise the other"
         )
-    return Settings(design, method, _locked(settings, design) if method == "locked" else None)
+    locked: dict[str, Any] = {}
+    if method == "locked":
+        locked["thresholds"] = _locked(settings, "thresholds", design.fpr_targets)
+    if by_runs:
+        locked["run_thresholds"] = _locked(settings, "run_thresholds", design.run_budgets)
+    if (known := settings.get("calibration_runs")) is not None:
+        if not locked:
+            raise InputError(
+                "calibration_runs says how many runs given thresholds come from; give thresholds "
+                "or run_thresholds, or leave it out"
+            )
+        locked["calibration_runs"] = positive_int("calibration_runs", known)
+    return Settings(design, method, locked)
 
 
 def _calibration(settings: Mapping[str, Any]) -> str:
@@ -162,23 +195,26 @@ def _calibration(settings: Mapping[str, Any]) -> str:
     return method
 
 
-def _locked(settings: Mapping[str, Any], design: Design) -> dict[float, float]:
-    """The threshold for each target, from a mapping whose keys may also be text."""
-    thresholds = settings.get("thresholds")
-    shown = f"{{{', '.join(f'{target:g}: ...' for target in design.fpr_targets)}}}"
-    if not isinstance(thresholds, Mapping):
-        what = f"needs thresholds={shown}, a threshold for each target, got {thresholds!r}"
-        raise InputError(f"calibration 'locked' {what}")
+_KEYS = {"thresholds": "target", "run_thresholds": "run budget"}
+
+
+def _locked(settings: Mapping[str, Any], name: str, asked: Sequence[float]) -> dict[float, float]:
+    """The threshold for each target or budget, from a mapping whose keys may also be text."""
+    thresholds, what = settings.get(name), _KEYS[name]
+    shown = f"{{{', '.join(f'{target:g}: ...' for target in asked)}}}"
+    if name == "thresholds" and not isinstance(thresholds, Mapping):
+        needs = f"needs thresholds={shown}, a threshold for each target, got {thresholds!r}"
+        raise InputError(f"calibration 'locked' {needs}")
     try:
-        found = {float(target): float(tau) for target, tau in thresholds.items()}
+        found = {float(target): float(tau) for target, tau in dict(thresholds or {}).items()}
     except (TypeError, ValueError):
-        message = f"thresholds must map targets to numbers, {shown}, got {thresholds!r}"
+        message = f"{name} must map {what}s to numbers, {shown}, got {thresholds!r}"
         raise InputError(message) from None
-    for target in design.fpr_targets:
+    for target in asked:
         if target not in found:
-            raise InputError(f"thresholds lack the target {target:g}; give {shown}")
+            raise InputError(f"{name} lack the {what} {target:g}; give {shown}")
         if np.isnan(found[target]):
-            raise InputError(f"thresholds: that of the target {target:g} is NaN")
+            raise InputError(f"{name}: that of the {what} {target:g} is NaN")
     return found
 
 
@@ -195,9 +231,10 @@ def in_keywords(message: str) -> str:
     """A message about fields of a design, by their places, in the keywords that were typed."""
 
     def keyword(name: str, value: str | None) -> str | None:
-        if name not in DESIGN:
+        shown = _RENAMED.get(name, name)
+        if shown not in DESIGN:
             return None
-        return name if value is None else f"{name}={value!r}"
+        return shown if value is None else f"{shown}={value!r}"
 
     return Design.reworded(message, keyword).removesuffix(".")
 
@@ -231,8 +268,8 @@ def judgement_of(
         design, score = asked.design, Entry(external(_SCORE))
         log, event_steps = _log(predictions, references, settings.get("steps"))
         prepared = prepare(log, design, entries=[score], event_steps=event_steps)
-        judgement = prepared.judgement(
-            score, thresholds=asked.thresholds, cross_fit=asked.calibration == "cross_run"
+        judgement = replace(
+            prepared.judgement(score, cross_fit=asked.calibration == "cross_run"), **asked.locked
         )
         if not judgement.negatives.n_windows:
             raise InputError(

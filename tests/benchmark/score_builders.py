@@ -74,5 +74,7 @@ def null_paths(value: Any, path: str = "") -> set[str]:
     if isinstance(value, dict):
         inner = [(f"{path}.{key}" if path else str(key), item) for key, item in value.items()]
     elif isinstance(value, list):
-        inner = [(f"{path}[{place}]", item) for place, item in enumerate(value)]
+        # In a list of numbers a null is what its field says it is.
+        some = ((place, item) for place, item in enumerate(value) if item is not None)
+        inner = [(f"{path}[{place}]", item) for place, item in some]
     return {found for at, item in inner for found in null_paths(item, at)}

@@ -330,11 +330,8 @@ class TestPresets:
         assert last.x_ensemble is not None
         label_free = [c.name for c in design.candidates[:-1] if c.x_sees_test_labels is False]
         assert [member.name for member in last.x_ensemble.members] == label_free
-        assert (
-            locked(log, design.replace(seeds_eval=[], undeclared=PARTS))
-            .candidate(COMBINATION)
-            .ensemble
-        )
+        open_design = design.replace(seeds_eval=[], undeclared=list(PARTS))
+        assert locked(log, open_design).candidate(COMBINATION).ensemble
 
     def test_it_can_be_taken_out(self):
         config = preset("quick").changed([*EARLIER, "benchmark.combination=false"])

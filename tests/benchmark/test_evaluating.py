@@ -15,10 +15,11 @@ from synthetic import synthetic_runlog
 from gmb_hf import Design, InputError, Lock, RunLog
 from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock, evaluate_runs
 from gmb_hf.benchmark.locking import Explored, explore, make_lock, write_explored
+from gmb_hf.benchmark.prepare import CONTROLS
 from gmb_hf.report.answer import answer
 from gmb_hf.report.report import render_report
 
-NAMES = ("embedding_norm_drop", "embedding_gini", "embedding_rank", "clock", "constant")
+NAMES = ("embedding_norm_drop", "embedding_gini", "embedding_rank", *CONTROLS)
 
 
 @pytest.fixture(scope="module")
@@ -312,7 +313,7 @@ def design_of_rows() -> Design:
 class TestExploring:
     def test_both_signs_best_first(self, rows: list[Explored]):
         tried = {(row.indicator, row.sign) for row in rows}
-        names = ("embedding_gini", "train_acc", "clock", "constant", "steps_since_memorisation")
+        names = ("embedding_gini", "train_acc", *CONTROLS)
         assert tried == {(name, sign) for name in names for sign in (1, -1)}
         assert (rows[0].indicator, rows[0].sign) == ("embedding_gini", 1)
         warned = [row.warned or 0.0 for row in rows]

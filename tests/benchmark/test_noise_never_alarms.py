@@ -169,9 +169,9 @@ class TestWhatStandsAgainstAnAlarm:
     @pytest.mark.parametrize(
         ("changes", "codes"),
         [
-            ({}, ()),
-            ({"family": "control"}, ("control",)),
-            ({"x_sees_test_labels": True}, ("oracle",)),
+            ({}, ("no_first_alarm",)),
+            ({"family": "control"}, ("control", "no_first_alarm")),
+            ({"x_sees_test_labels": True}, ("oracle", "no_first_alarm")),
         ],
     )
     def test_controls_and_oracles(self, passing, changes, codes):
@@ -183,5 +183,5 @@ class TestWhatStandsAgainstAnAlarm:
         path = passing.write(tmp_path / "results.yaml")
         text = path.read_text().replace("x_alarm_eligible: false", "x_alarm_eligible: true")
         path.write_text(text)
-        with pytest.raises(InputError, match=r"x_alarm_eligible is true, but exploratory"):
+        with pytest.raises(InputError, match=r"x_alarm_eligible is true, the label by runs \(x_first_alarm\) is None"):
             Results.read(path)

@@ -143,6 +143,7 @@ class TestEntries:
             "clock",
             "test_loss_drop",
             "constant",
+            "steps_since_memorisation",
         ]
 
     def test_a_design_without_candidates(self, explore_log: RunLog, design: Design):
@@ -181,9 +182,15 @@ class TestPrepared:
         path = explore_log.write(tmp_path / "explore.parquet")
         assert prepare(path, design).log.fingerprint() == explore_log.fingerprint()
 
+    def test_a_control_costs_no_row(self, explore_log: RunLog, design: Design):
+        log = every_second(explore_log, "train_acc")
+        prepared = prepare(log, design)
+        assert [entry.name for entry in prepared.entries][-2:] == ["clock", "constant"]
+        assert prepared.log.table.num_rows == explore_log.table.num_rows
+
     def test_a_metric_in_every_second_row(self, explore_log: RunLog, design: Design):
         prepared = prepare(every_second(explore_log, "test_acc"), design.replace(w_event=60))
-        needed = "test_acc and embedding_norm and embedding_gini and embedding_rank"
+        needed = "test_acc and embedding_norm and embedding_gini and embedding_rank and train_acc"
         note = f"Kept are the 1830 of 3630 rows in which {needed} have a value."
         assert prepared.left_out == (note,)
         assert prepared.completed.cadence == 20

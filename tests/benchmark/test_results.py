@@ -178,7 +178,9 @@ def _nulls(value: Any, path: str) -> list[str]:
             for found in _nulls(item, f"{path}.{key}" if path else key)
         ]
     if isinstance(value, list):
-        return [found for i, item in enumerate(value) for found in _nulls(item, f"{path}[{i}]")]
+        # In a list of numbers a null is what its field says it is.
+        known = [(i, item) for i, item in enumerate(value) if item is not None]
+        return [found for i, item in known for found in _nulls(item, f"{path}[{i}]")]
     return []
 
 

@@ -84,7 +84,7 @@ def test_json_is_as_good_as_yaml(tmp_path: Path) -> None:
         ),
         (
             lambda p: first(p).update(x_alarm_eligible=True),
-            "indicators[0].x_alarm_eligible is true, the label is RANK_ONLY",
+            "indicators[0].x_alarm_eligible is true, the label by runs (x_first_alarm) is None",
         ),
         (
             lambda p: p.update(x_protocol="compat"),

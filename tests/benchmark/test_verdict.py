@@ -90,7 +90,9 @@ class TestOrder:
         verdict = supported[1]
         assert verdict.label == "SUPPORTED_FOR_ALARM"
         assert (verdict.x_alarm_eligible, verdict.x_reasons) == (False, ("not_locked",))
-        verdict = with_eligibility(concluded(supported), "strict", locked=True)
+        by_runs = {"x_first_alarm": supported[1].x_first_alarm}
+        both = concluded(supported).model_copy(update=by_runs)
+        verdict = with_eligibility(both, "strict", locked=True)
         assert (verdict.x_alarm_eligible, verdict.x_reasons) == (True, ())
         assert verdict.x_sentence.startswith("May raise an alarm: at a budget of 5% false alarms")
         assert "of 256 events (chance gives" in verdict.x_sentence
