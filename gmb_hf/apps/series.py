@@ -35,12 +35,12 @@ def draw(metric: str, call: dict[str, Any], results: dict[str, Any]) -> Figure:
     judgement = judgement_of(metric, call["predictions"], call["references"], settings)
     with page.page_figure() as figure:
         left, right = figure.subplots(1, 2)
-        _scores(left, judgement)
+        _scores(left, judgement, by_runs=metric == "gmb_first_alarm")
         _PANELS[metric](right, judgement, results)
     return figure
 
 
-def _scores(axes: Axes, judgement: Judgement) -> None:
+def _scores(axes: Axes, judgement: Judgement, *, by_runs: bool) -> None:
     scores, design = judgement.evaluation, judgement.design
     axes.set_title("Scores before the event")
     if not judgement.n_events:
@@ -57,8 +57,8 @@ def _scores(axes: Axes, judgement: Judgement) -> None:
     axes.axvspan(-reach, -design.safe_gap, color=_QUIET, zorder=0, lw=0)
     axes.axvspan(-design.horizon, 0, color=_HORIZON, zorder=0, lw=0)
     axes.set_xlim(-reach, 0)
-    target = design.primary_fpr
-    tau = judgement.calibrated.deployed[target]
+    target = design.primary_run_budget if by_runs else design.primary_fpr
+    tau = (judgement.run_calibrated if by_runs else judgement.calibrated).deployed[target]
     if np.isfinite(tau):
         axes.axhline(tau, color=VERMILION, lw=1.2)
     for at, label in (((-reach - design.safe_gap) / 2, "quiet"), (-design.horizon / 2, "horizon")):
@@ -119,6 +119,20 @@ def _utility(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> None:
     axes.set_ylabel("runs")
 
 
+def _first_alarm(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> None:
+    budget = judgement.design.primary_run_budget
+    counts = Counter(results[f"outcome_per_run@{budget!r}"])
+    colours = {
+        "timely": BLUE, "early": style.SKY, "missed": style.MUTED, "false": VERMILION,
+        "quiet": style.RULE,
+    }  # fmt: skip
+    places = range(len(colours))
+    axes.barh(places, [counts[name] for name in colours], height=0.6, color=list(colours.values()))
+    axes.set_yticks(places, list(colours))
+    axes.invert_yaxis()
+    axes.set(title=f"First alarms at a budget of {rate_text(budget)} of runs", xlabel="runs")
+
+
 def _robustness(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> None:
     members = zip(results["member_labels"], results["member_layer_b_pass"], strict=True)
     counts: Counter[tuple[str, bool]] = Counter(members)
@@ -146,6 +160,7 @@ _PANELS: dict[str, Callable[[Axes, Judgement, dict[str, Any]], None]] = {
     "gmb_discrimination": _discrimination,
     "gmb_operationality": _operationality,
     "gmb_utility": _utility,
+    "gmb_first_alarm": _first_alarm,
     "gmb_robustness": _robustness,
     "gmb_verdict": _verdict,
 }
@@ -161,6 +176,7 @@ _SETTINGS = (
     Setting("safe_gap", 200, info="larger than the horizon"),
     Setting("burn_in", 0, info="steps to ignore"),
     Setting("fpr_targets", "0.01, 0.05, 0.1", info="shares of quiet windows"),
+    Setting("run_budgets", "0.05, 0.1, 0.2", info="shares of runs with a false alarm"),
     Setting("lead_time_target", 50, info="steps of warning"),
     Setting("lead_time_median_min", 20, info="for the verdict"),
     Setting("calibration", _BY_PROTOCOL, (_BY_PROTOCOL, "in_sample", "cross_run"), info=_WHERE),
@@ -173,8 +189,9 @@ def series_app(script: Path) -> Any:
 
     def answer(metric: Any, text: str, settings: dict[str, Any]) -> Answer:
         call = {**read_series(text), **settings}
-        if "fpr_targets" in settings:
-            call["fpr_targets"] = _targets(settings["fpr_targets"])
+        for name in ("fpr_targets", "run_budgets"):
+            if name in settings:
+                call[name] = _numbers(name, settings[name])
         if settings.get("calibration") == _BY_PROTOCOL:
             del call["calibration"]
         results: dict[str, Any] = metric.compute(**call)
@@ -183,11 +200,11 @@ def series_app(script: Path) -> Any:
     return page.metric_page(script, _FORMATS, example(), answer, _SETTINGS)
 
 
-def _targets(text: Any) -> list[float]:
+def _numbers(name: str, text: Any) -> list[float]:
     try:
         return [float(part) for part in str(text).split(",") if part.strip()]
     except ValueError:
-        raise InputError(f"fpr_targets must be numbers separated by commas, got {text!r}") from None
+        raise InputError(f"{name} must be numbers separated by commas, got {text!r}") from None
 
 
 def read_series(text: str) -> dict[str, Any]:

@@ -265,6 +265,14 @@ class FirstAlarms:
         """Steps from the first alarm to t*, of the events that were warned of."""
         return (self.event_step - self.step)[self.warned]
 
+    @property
+    def outcomes(self) -> list[str]:
+        """What became of each run: false, early, timely, missed or quiet."""
+        found = np.where(self.has_event, "missed", "quiet").astype(object)
+        for name, rows in ("early", self.warned), ("timely", self.timely), ("false", self.false):
+            found[rows] = name
+        return list(found)
+
     @cached_property
     def blind(self) -> dict[str, BlindRecord]:
         """Each blind alarm: what it warns of, and how probably of as many; empty without events."""
@@ -690,6 +698,12 @@ class MeasuredRuns:
             *(self.primary.select(rows).p_value for _, rows in self.strata),
         ]
 
+    def alone(self) -> LayerDRecord:
+        """The robustness of the label of this score on its own, beside the clock if it can be."""
+        name, design = self.judgement.evaluation.name, self.judgement.design
+        beside = rivals_of({name: self}).get(design.primary_run_budget, {})
+        return self._robustness(self.judgement.evaluation.n_runs, beside)
+
     def conclude(
         self,
         p_adjusted: float | None,
@@ -877,6 +891,18 @@ def first_alarms(judgement: Judgement) -> dict[float, FirstAlarms]:
     return {budget: FirstAlarms.of(judgement, budget) for budget in judgement.design.run_budgets}
 
 
+def clock_of(judgement: Judgement) -> Judgement | None:
+    """The clock judged like the score; None where a lock would have to know its threshold."""
+    if judgement.run_thresholds is not None:
+        return None
+    explore = judgement.calibration
+    return replace(
+        judgement,
+        evaluation=judgement.evaluation.clock(),
+        calibration=None if explore is None else explore.clock(),
+    )
+
+
 def rivals_of(scores: Mapping[str, MeasuredRuns]) -> dict[float, dict[str, NDArray[np.bool_]]]:
     """What the controls among the scores warn of, at each budget.
 
@@ -884,13 +910,7 @@ def rivals_of(scores: Mapping[str, MeasuredRuns]) -> dict[float, dict[str, NDArr
     """
     known = {name: scores[name].alarms for name in RIVALS if name in scores}
     judgement = next((one.judgement for one in scores.values()), None)
-    if judgement is not None and "clock" not in known and judgement.run_thresholds is None:
-        explore = judgement.calibration
-        timed = replace(
-            judgement,
-            evaluation=judgement.evaluation.clock(),
-            calibration=None if explore is None else explore.clock(),
-        )
+    if judgement is not None and "clock" not in known and (timed := clock_of(judgement)):
         known["clock"] = first_alarms(timed)
     found: dict[float, dict[str, NDArray[np.bool_]]] = {}
     for name, alarms in known.items():

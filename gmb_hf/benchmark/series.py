@@ -16,6 +16,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.first_alarm import (
+    BLIND,
+    FirstAlarms,
+    MeasuredRuns,
+    clock_of,
+    first_alarms,
+    measure,
+)
 from gmb_hf.benchmark.operationality import false_alarms, layer_b, run_rates
 from gmb_hf.benchmark.prepare import Entry, prepare
 from gmb_hf.benchmark.ranking import layer_a, ranking
@@ -33,8 +41,8 @@ PROTOCOLS = ("strict", "v0.4")
 
 # What a series alone has no use for: it is one score, whose runs and events are known.
 _SECTIONS_LEFT_OUT = ("meta", "boundary", "event", "candidates", "reporting")
-_LEFT_OUT = ("protocol", "window_sweep", "health_alpha", "strata", "looks", "max_eval_seeds")
-_LEFT_OUT += ("also_events",)
+_LEFT_OUT = {"protocol", "window_sweep", "health_alpha", "strata", "looks", "max_eval_seeds"}
+_LEFT_OUT |= {"also_events"}
 _RENAMED = {"calibration": "run_calibration"}  # `calibration` says where thresholds come from
 
 DESIGN = {
@@ -84,11 +92,11 @@ Args:
         beat chance; or "v0.4", the specification to the letter.
     return_per_run: add lists with a value for each run; default False.
     More, for the verdict (defaults in brackets): primary_fpr [0.05, else the first target],
-        coverage_min [0.30], warned_min [0.30], lead_time_median_min [one checkpoint], max_label_flip_rate [0.20],
-        event_count_min [30]; w_event [50], steps at the end of a run without an event in which one
-        could not have shown; nan ["error", or "ignore"]; refractory [horizon]; for layer D
-        smoothing_sweep [1, 3, 5; locked: 1], run_groups [5]; null_draws, bootstrap_draws [2000],
-        alpha [0.05], seed [0].
+        coverage_min [0.30], warned_min [0.30], lead_time_median_min [one checkpoint],
+        max_label_flip_rate [0.20], event_count_min [30]; w_event [50], steps at the end of a run
+        without an event in which one could not have shown; nan ["error", or "ignore"]; refractory
+        [horizon]; for layer D smoothing_sweep [1, 3, 5; locked: 1], run_groups [5]; null_draws,
+        bootstrap_draws [2000], alpha [0.05], seed [0].
 """
 
 INPUTS = _INPUTS + "".join(
@@ -439,7 +447,9 @@ def utility(judgement: Judgement, per_run: bool) -> Flat:
 
 @_of_series
 def robustness(judgement: Judgement, per_run: bool) -> Flat:
-    """Layer D: `pass_rate`, `label_flip_rate`, `family_size`.
+    """Layer D: `pass_rate`, `label_flip_rate`, `family_size`; `first_alarm_label_flip_rate`.
+
+    The last is of the label by runs, which `strict` alone has.
 
     `return_per_run` adds, for each member of the family, `members`, `member_labels` and
     `member_layer_b_pass`: what varies here are settings and runs left out.
@@ -447,6 +457,8 @@ def robustness(judgement: Judgement, per_run: bool) -> Flat:
     measured = layer_d(judgement)
     names = ("pass_rate", "label_flip_rate", "family_size")
     flat: Flat = {name: getattr(measured, name) for name in names}
+    by_runs = MeasuredRuns.of(judgement, layer_a(judgement)).alone() if judgement.strict else None
+    flat["first_alarm_label_flip_rate"] = by_runs.label_flip_rate if by_runs else None
     if per_run:
         members = measured.x_members
         flat["members"] = [member.name for member in members]
@@ -456,9 +468,53 @@ def robustness(judgement: Judgement, per_run: bool) -> Flat:
 
 
 @_of_series
+def first_alarm(judgement: Judgement, per_run: bool) -> Flat:
+    """By runs: what an operator who acts on the first alarm gets, at each budget of runs.
+
+    `warned@a`, `timely@a`, `early@a`, `missed@a` of events; `false_runs@a` with `false_runs_low@a`
+    and `false_runs_high@a`; `lead_median@a` and its tails; `run_threshold@a`, what it promises as
+    `expected@a` and `upper@a`; what blind alarms of that cost warn of, and `p@a`. Per run
+    `first_alarm_per_run@a` (NaN: none) and `outcome_per_run@a`.
+    """
+    clock = clock_of(judgement)
+    flat: Flat = {}
+    for budget, alarms in first_alarms(judgement).items():
+        beside = {"clock": FirstAlarms.of(clock, budget).warned} if clock else {}
+        point = measure(judgement, alarms, beside)
+        interval = point.false_interval
+        blind = {name: one.warned for name, one in alarms.blind.items()}
+        blind |= {name: one.warned for name, one in point.rivals.items()}
+        values = {
+            "warned": point.warned,
+            "timely": point.timely,
+            "early": point.n_early / point.n_events if point.n_events else None,
+            "missed": point.n_missed / point.n_events if point.n_events else None,
+            "false_runs": point.false_share,
+            "false_runs_low": interval.low if interval else None,
+            "false_runs_high": interval.high if interval else None,
+            **{name: getattr(point, name) for name in _LEADS},
+            "run_threshold": point.threshold,
+            "expected": point.expected,
+            "upper": point.upper,
+            **{f"blind_{name}": blind.get(name) for name in _BLIND},
+            "p": point.p_value,
+        }
+        flat |= {_at(name, budget): value for name, value in values.items()}
+        if per_run:
+            flat[_at("first_alarm_per_run", budget)] = alarms.step.tolist()
+            flat[_at("outcome_per_run", budget)] = alarms.outcomes
+    return flat
+
+
+_LEADS = ("lead_median", "lead_q05", "lead_q25", "lead_q75", "lead_q95")
+_BLIND = (*BLIND, "clock")
+
+
+@_of_series
 def verdict(judgement: Judgement, per_run: bool) -> Flat:
     """The verdict: `label`, `alarm_eligible`, `reasons` (codes, joined by ", "), `sentence`.
 
+    In `strict` also by runs: `first_alarm_label`, `first_alarm_reasons`, `first_alarm_sentence`.
     A call has no lock, so that its verdict is exploratory and `alarm_eligible` is always False.
 
     Per run, at the primary target: `first_alarm_per_run`, the step of the first alarm from burn-in
@@ -470,6 +526,14 @@ def verdict(judgement: Judgement, per_run: bool) -> Flat:
         "alarm_eligible": concluded.x_alarm_eligible,
         "reasons": ", ".join(concluded.x_reasons),
         "sentence": f"Exploratory, without a lock. {concluded.x_sentence}",
+    }
+    first = concluded.x_first_alarm
+    flat |= {
+        "first_alarm_label": first.label if first else None,
+        "first_alarm_reasons": ", ".join(first.reasons) if first else None,
+        "first_alarm_sentence": (
+            f"Exploratory, without a lock. {first.sentence}" if first else None
+        ),
     }
     if per_run:
         target = judgement.design.primary_fpr

@@ -19,15 +19,17 @@ Returns:
     pass_rate: share of the family that passes layer B, see gmb_operationality.
     label_flip_rate: share whose label differs from that of the score as given.
     family_size: how many members the family has.
+    first_alarm_label_flip_rate: the same of the label by runs, see gmb_verdict; None under v0.4.
     members, member_labels, member_layer_b_pass: with return_per_run, one value for each member.
 
 Examples:
     >>> import evaluate
     >>> metric = evaluate.load("gmb_robustness")
     >>> scores = [[(7 * i + 3 * run) % 20 for i in range(60)] for run in range(5)]
-    >>> metric.compute(predictions=scores, references=[59] * 5, horizon=10, safe_gap=20,
+    >>> found = metric.compute(predictions=scores, references=[59] * 5, horizon=10, safe_gap=20,
     ...     fpr_targets=[0.05, 0.1], smoothing_sweep=[1], protocol="v0.4")
-    {'pass_rate': 1.0, 'label_flip_rate': 0.4666666666666667, 'family_size': 15}
+    >>> found["pass_rate"], found["label_flip_rate"], found["family_size"]
+    (1.0, 0.4666666666666667, 15)
 
     Averaged over checkpoints, these scores tie, and what ties cannot be set to a rate:
 

@@ -21,6 +21,9 @@ Returns:
         (`gmb lock`, then `gmb evaluate --lock`).
     reasons: codes of what stands against an alarm, joined by ", "; not_locked is always among them.
     sentence: the answer in words.
+    first_alarm_label, first_alarm_reasons, first_alarm_sentence: the same by runs, as an operator
+        who acts on the first alarm meets the score (see gmb_first_alarm); None under v0.4. With a
+        lock it is this label that lets a score act.
     first_alarm_per_run, false_alarms_per_run: with return_per_run, at primary_fpr: the step of the
         first alarm from burn_in to t* (NaN: none), and how many negative windows alarm.
 
@@ -34,6 +37,8 @@ Examples:
     ...     lead_time_median_min=5)
     >>> found["label"], found["alarm_eligible"], found["reasons"]
     ('SUPPORTED_FOR_ALARM', False, 'not_locked')
+    >>> found["first_alarm_label"]
+    'SUPPORTED_FOR_ALARM'
 
     Four runs are too few to say anything:
 

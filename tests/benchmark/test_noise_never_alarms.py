@@ -183,5 +183,8 @@ class TestWhatStandsAgainstAnAlarm:
         path = passing.write(tmp_path / "results.yaml")
         text = path.read_text().replace("x_alarm_eligible: false", "x_alarm_eligible: true")
         path.write_text(text)
-        with pytest.raises(InputError, match=r"x_alarm_eligible is true, the label by runs \(x_first_alarm\) is None"):
+        with pytest.raises(
+            InputError,
+            match=r"x_alarm_eligible is true, the label by runs \(x_first_alarm\) is None",
+        ):
             Results.read(path)

@@ -67,6 +67,35 @@ CASES = {
         spoiled(thresholds={0.05: 1.0, 0.1: 1.0}),
         "thresholds lack the target 0.01",
     ),
+    "run thresholds lack a budget": (
+        spoiled(run_thresholds={0.05: 1.0}),
+        "run_thresholds lack the run budget 0.1",
+    ),
+    "run thresholds in a list": (
+        spoiled(run_thresholds=[1.0, 2.0]),
+        "run_thresholds must map run budgets to numbers",
+    ),
+    "run thresholds and trailing means": (
+        spoiled(run_thresholds={0.05: 1, 0.1: 1, 0.2: 1}, smoothing_sweep=[1, 3]),
+        r"smoothing_sweep \[1, 3\] has no locked thresholds",
+    ),
+    "calibration runs of nothing": (
+        spoiled(calibration_runs=40),
+        "calibration_runs says how many runs given thresholds come from; give thresholds",
+    ),
+    "no calibration run": (
+        spoiled(run_thresholds={0.05: 1, 0.1: 1, 0.2: 1}, calibration_runs=0),
+        "calibration_runs must be a whole number of at least 1, got 0",
+    ),
+    "unknown promise": (
+        spoiled(run_calibration="mean"),
+        "run_calibration must be 'marginal' or 'conditional', got 'mean'",
+    ),
+    "primary run budget that is none": (
+        spoiled(primary_run_budget=0.3),
+        "primary_run_budget 0.3 is not among run_budgets",
+    ),
+    "run budget out of range": (spoiled(run_budgets=[0.05, 2]), r"run_budgets\[1\] must be less"),
     "thresholds in a list": (spoiled(thresholds=[1.0, 2.0]), "needs thresholds="),
     "threshold is text": (
         spoiled(thresholds={0.01: "a", 0.05: 1, 0.1: 1}),

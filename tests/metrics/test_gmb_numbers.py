@@ -321,6 +321,58 @@ def test_locked_thresholds_leave_smoothing_out_of_the_family() -> None:
     assert robustness(predictions, references, **SHORT)["family_size"] == 45
 
 
+# By runs.
+
+
+def test_first_alarms_by_hand() -> None:
+    quiet, early = [0.0] * 100, [0.0] * 82 + [5.0] * 18
+    timely, false = [0.0] * 95 + [5.0] * 5, [0.0] * 10 + [5.0] + [0.0] * 89
+    found = series.first_alarm(
+        [early, timely, false, quiet, quiet, [0.0] * 10 + [5.0] * 90],
+        [100, 100, 100, 100, None, None],
+        horizon=10, safe_gap=20, w_event=1,
+        run_budgets=[0.2], run_thresholds={0.2: 3.0}, calibration_runs=9, return_per_run=True,
+    )  # fmt: skip
+    assert found["outcome_per_run@0.2"] == ["early", "timely", "false", "missed", "quiet", "false"]
+    assert found["first_alarm_per_run@0.2"][:3] == [82.0, 95.0, 10.0]
+    shares = {name: found[f"{name}@0.2"] for name in ("warned", "timely", "early", "missed")}
+    assert shares == {"warned": 0.5, "timely": 0.25, "early": 0.25, "missed": 0.25}
+    assert (found["false_runs@0.2"], found["lead_median@0.2"]) == (2 / 6, 11.5)
+    assert found["expected@0.2"] == pytest.approx(0.2)  # the 8th of 9 runs: 2 of 10 lie above it
+    assert found["run_threshold@0.2"] == 3.0
+    assert found["blind_clock@0.2"] is None
+
+
+def test_the_first_alarm_is_that_of_an_evaluation(log: RunLog) -> None:
+    design = Design.minimal(
+        candidates=[{"name": "embedding_gini", "family": "external"}],
+        horizon=100, safe_gap=150, w_event=50,
+        run_budgets=[0.1, 0.2], primary_run_budget=0.2, run_groups=2, smoothing_sweep=[1],
+        null_draws=200, bootstrap_draws=200,
+    )  # fmt: skip
+    whole = evaluate_runs(design, log)
+    first = whole.results.indicator("embedding_gini").x_first_alarm
+    assert first is not None
+    scores = whole.judgements["embedding_gini"].evaluation
+    rows = [row[there].tolist() for row, there in zip(scores.values, scores.present, strict=True)]
+    steps = [row[there].tolist() for row, there in zip(scores.steps, scores.present, strict=True)]
+    call = {
+        "predictions": rows, "references": scores.event_step.tolist(), "steps": steps,
+        "horizon": 100, "safe_gap": 150, "run_budgets": [0.1, 0.2], "run_groups": 2,
+        "smoothing_sweep": [1], "null_draws": 200, "bootstrap_draws": 200,
+        "lead_time_median_min": design.replace(cadence=10).lead_least,
+    }  # fmt: skip
+    found = series.first_alarm(**call, return_per_run=True)
+    for point in first.at_budget:
+        at = f"@{point.budget!r}"
+        assert found["warned" + at] == point.warned
+        assert found["false_runs" + at] == point.false_share
+        assert found["p" + at] == point.p_value
+        assert found["blind_clock" + at] == point.rivals["clock"].warned
+    of_runs = [None if np.isnan(step) else step for step in found["first_alarm_per_run@0.2"]]
+    assert of_runs == list(first.alarm_steps)
+
+
 @pytest.mark.parametrize("metric", ALL)
 def test_results_are_plain_scalars(metric: Callable[..., dict[str, Any]]) -> None:
     predictions, references = noise()

@@ -31,9 +31,10 @@ def runs() -> tuple[list[list[float]], list[float | None]]:
     return series, events
 
 
-def test_all_five_are_there() -> None:
+def test_all_six_are_there() -> None:
     assert GMB == (
         "gmb_discrimination",
+        "gmb_first_alarm",
         "gmb_operationality",
         "gmb_robustness",
         "gmb_utility",
@@ -63,7 +64,7 @@ def test_the_way_round_arrow_changes_nothing(load: Load, name: str) -> None:
     assert direct == usual
 
 
-def test_combine_joins_the_five_and_renames_nothing(load: Load) -> None:
+def test_combine_joins_the_six_and_renames_nothing(load: Load) -> None:
     series, events = runs()
     together = evaluate.combine([load(name) for name in GMB])
     found = together.compute(predictions=series, references=events, **DESIGN)
