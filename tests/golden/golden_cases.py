@@ -286,7 +286,8 @@ def metric_calls() -> dict[str, tuple[str, dict[str, Any]]]:
     events: list[int | None] = [None if run % 10 == 9 else 70 for run in range(40)]
     gmb = {"predictions": good, "references": events, "horizon": 10, "safe_gap": 20}
     calls: dict[str, tuple[str, dict[str, Any]]] = {}
-    for layer in ("discrimination", "operationality", "utility", "robustness", "verdict"):
+    layers = ("discrimination", "operationality", "utility", "robustness", "verdict", "first_alarm")
+    for layer in layers:
         calls[f"gmb_{layer}"] = (f"gmb_{layer}", gmb)
         for protocol in ("strict", "v0.4"):
             calls[f"gmb_{layer}, {protocol}"] = (f"gmb_{layer}", {**gmb, "protocol": protocol})
