@@ -29,9 +29,9 @@ _COLUMNS = (
     Column("score", align="r"),
     Column("threshold", align="r"),
     Column("", from_width=90),
-    Column("budget", align="r"),
     Column("", shrinks_to=16),
 )
+_SPENT = Column("budget", align="r")  # by windows
 _MOST_SHOWN = 8
 _QUIET_SECONDS = 5.0
 
@@ -84,18 +84,21 @@ class LivePanel:
         for acts, heading in ((True, "may raise the alarm"), (False, "shown only")):
             some = [self._row(item) for item in reading.indicators if item.acts == acts]
             rows += section(some, heading, _MOST_SHOWN)
-        table = Table(_COLUMNS, rows).rich(self._screen.width - 4)
-        reason, health = Text(one_line(reading.reason)), Text(one_line(reading.health), style="dim")
-        shown = Stack(head, reason, Text(), *table, Text(), health)
+        by_window = any(item.unit == "window" for item in reading.indicators)
+        columns = (*_COLUMNS[:-1], _SPENT, _COLUMNS[-1]) if by_window else _COLUMNS
+        table = Table(columns, rows).rich(self._screen.width - 4)
+        promises = [Text(one_line(one), style="dim") for one in (reading.promise, reading.health)]
+        shown = Stack(head, Text(one_line(reading.reason)), Text(), *table, Text(), *promises)
         return Panel(shown, title=Text(f"gmb monitor {self._log}"))
 
     def _row(self, item: IndicatorReading) -> Row:
+        spent = item.budget_spent
         return (
             item.name,
             "–" if math.isnan(item.score) else f"{item.score:.4g}",
             number(item.threshold) if math.isinf(item.threshold) else f"{item.threshold:.4g}",
             self._gauge(item),
-            Text(f"{item.budget_spent:.0%}", style="red" if item.budget_spent > 1 else ""),
+            *([] if spent is None else [Text(f"{spent:.0%}", style="red" if spent > 1 else "")]),
             item.broken or ("over" if item.over else ""),
         )
 
@@ -144,10 +147,18 @@ def monitor(
         Path | None, option("Held-out verdicts by the lock; results.yaml beside it by default.")
     ] = None,
     act: Annotated[
-        str | None, option("Which indicators may raise the alarm, with commas; all eligible ones.")
+        str | None,
+        option("Which may raise the alarm, with commas; all that may, if they can share a budget."),
     ] = None,
+    budget: Annotated[
+        float | None,
+        option("Share of runs with a false alarm, of the lock's; its primary one."),
+    ] = None,
+    unit: Annotated[
+        str, option("What the budget counts: run (one alarm a run) or window (rings while over).")
+    ] = "run",
     target: Annotated[
-        float | None, option("False alarm budget, one that the lock has; its primary one.")
+        float | None, option("By windows: false positive rate of the lock; its primary one.")
     ] = None,
     until: Annotated[
         int | None, option("The run ends at this step; where explore runs did by default.")
@@ -162,12 +173,18 @@ def monitor(
     run: Annotated[str | None, option("Which run, where a log holds several.")] = None,
     step_column: StepColumn = "step",
 ) -> None:
-    """Watch a growing log; exit 3 at the first ALARM, 0 when the run has ended without one."""
+    """Watch a growing log; exit 3 at the first ALARM, 0 when the run has ended without one.
+
+    An alarm is raised once a run, at the lock's threshold of first alarms; indicators that act
+    together share its budget of runs.
+    """
     from gmb_hf.monitor.follow import ENDED_BY, Ending, LogWatch, begin_monitor, ending_of
 
     names = None if act is None else [name.strip() for name in act.split(",")]
-    watcher = begin_monitor(lock, results, act=names, target=target)
+    watcher = begin_monitor(lock, results, act=names, unit=unit, budget=budget, target=target)
     ending = ending_of(watcher, Ending(until=until, pid=pid, idle=idle))
+    show.say_whole("acting", ", ".join(watcher.acting) or "none")
+    show.say_whole("promise", watcher.rule.promise)
     for note in watcher.notes:
         show.say(f"note: {note}", style="dim")
     with (
@@ -175,8 +192,13 @@ def monitor(
         viewer(str(follow)) as shown,
     ):
         ended = watch.follow(ending, shown)
-    last = watch.last
+    last, raised = watch.last, watcher.alarm
     where = "before its first checkpoint" if last is None else f"at step {last.step}: {last.state}"
+    if last is None and raised is not None:
+        where = f"an earlier watch raised the alarm of this run at step {raised.step}"
+        show.say_whole("ended", f"{where}; to watch it anew delete {watch.state}")
+        show.say_whole("reason", raised.reason)
+        raise typer.Exit(ALARM_CODE)
     show.say_whole("ended", f"{where}; {ENDED_BY[ended]}")
     if ended == "alarm":
         assert last is not None

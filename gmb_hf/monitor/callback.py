@@ -63,7 +63,8 @@ class RunWatch:
         action: what the first alarm does.
         heldout, train, parts, extra: as in `ModelObserver`.
         show: others to read along; by default nothing that may not act, since measuring costs.
-        options: act, target, system, as in `AlarmMonitor`.
+        on_alarm: called once, with the reading that raises the alarm.
+        options: act, unit, budget, target, system, as in `AlarmMonitor`.
 
     Attributes:
         last: the latest reading; None before the first.
@@ -87,9 +88,11 @@ class RunWatch:
         parts: Parts | None = None,
         extra: Extra | None = None,
         show: Sequence[str] = (),
+        on_alarm: Callable[[Reading], object] | None = None,
         **options: Any,
     ) -> None:
         self.action = choose("action", action, ACTIONS)
+        self._on_alarm = on_alarm
         self.monitor = AlarmMonitor(lock, results, show=show, **options)
         needs = (*self.monitor.needs, *self.monitor.shown_needs)
         given = {"heldout": heldout, "train": train, "parts": parts, "extra": extra}
@@ -103,7 +106,9 @@ class RunWatch:
 
     @property
     def state(self) -> State:
-        """CLEAR, ALARM or ABSTAIN as of the latest checkpoint."""
+        """CLEAR, ALARM or ABSTAIN as of the latest checkpoint; a raised alarm stands."""
+        if self.acted is not None and self.monitor.rule.unit == "run":
+            return "ALARM"
         return "ABSTAIN" if self.failed or self.last is None else self.last.state
 
     def is_due(self, step: int) -> bool:
@@ -113,6 +118,7 @@ class RunWatch:
     def begin(self, folder: Path) -> None:
         """Say where the log of readings goes, and once what is not promised."""
         self._log = folder / LOG_FILE
+        logger.info("%s", self.monitor.rule.promise)
         for note in self.monitor.notes:
             logger.warning("%s", note)
 
@@ -129,6 +135,8 @@ class RunWatch:
             logger.log(level, "step %s: %s: %s%s", step, reading.state, reading.reason, then)
             self._told = reading.state
         self.acted = step if acts else self.acted
+        if acts and (call := self._on_alarm) is not None:
+            self._attempt(step, lambda: call(reading))
         return acts
 
     def remember(self, model: torch.nn.Module, step: int) -> None:
@@ -234,7 +242,8 @@ class GMBCallback(TrainerCallback):  # type: ignore[misc]
 
     Args:
         lock, results: the lock and the held-out verdicts by it, or their files.
-        options: as in `RunWatch`: action, heldout, train, parts, extra, act, show, target, system.
+        options: as in `RunWatch`: action, on_alarm, heldout, train, parts, extra, act, show, unit,
+            budget, target, system.
 
     Attributes:
         watch: the monitor at work, with its `state`, its `last` reading and the step at which it

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from gmb_hf.errors import InputError
 from gmb_hf.monitor.monitor import AlarmMonitor, StateFile, read_state
@@ -81,13 +81,16 @@ def begin_monitor(
     results: Path | None,
     *,
     act: Sequence[str] | None = None,
-    target: float | None = None,
+    **rule: Any,
 ) -> AlarmMonitor:
-    """A monitor by a lock and its results; those beside the lock where none are named."""
+    """A monitor by a lock and its results; those beside the lock where none are named.
+
+    `rule`: unit, budget and target, as in `AlarmMonitor`.
+    """
     usual = lock.parent / "results.yaml"
     if results is None and usual.exists():
         results = usual
-    return AlarmMonitor(lock, results, act=act, target=target)
+    return AlarmMonitor(lock, results, act=act, **rule)
 
 
 class LogWatch:
@@ -101,6 +104,7 @@ class LogWatch:
 
     Attributes:
         last: the latest reading; None before the first.
+        state: the file that it is kept in.
 
     Raises:
         InputError: the state is another monitor's or none, or another monitor is at work on it.
@@ -127,6 +131,7 @@ class LogWatch:
         self._unsaved = False
         self._first: dict[str, str] | None = None
         self._step: int | None = None  # up to where the run was seen
+        self.state = state
         self._file = StateFile(state)
         try:
             self._load(state)
@@ -150,6 +155,8 @@ class LogWatch:
         clock: Callable[[], float] = time.monotonic,
     ) -> str:
         """Watch until the first alarm, or until the run has ended; a key of `ENDED_BY`.
+
+        Where the state holds a raised alarm it ends at once: no run has a second one.
 
         `InputError` where the file is no log of checkpoints, or its steps go backwards.
         """
@@ -197,6 +204,8 @@ class LogWatch:
                 ended = "until"
             if ended is not None:
                 break
+        if ended is None and self.monitor.alarm is not None:
+            ended = "alarm"
         if self._step != before:
             state = self.monitor.state_dict()
             try:

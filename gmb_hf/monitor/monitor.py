@@ -4,6 +4,10 @@
     reading = monitor.update(step=500, unembedding_gini=0.31, prediction_change=0.02)
     reading.state, reading.reason
 
+The alarm is raised once, at the first checkpoint at which an indicator that acts reaches its
+threshold, so that the budget is a share of runs. By windows, as the specification counts, it rings
+wherever one is over.
+
 Spec: GMB v0.4, section 9: only an indicator that is SUPPORTED_FOR_ALARM may act, and one that is
 broken abstains.
 """
@@ -14,19 +18,21 @@ import json
 import math
 import reprlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from pydantic import FiniteFloat
 
+from gmb_hf.benchmark.first_alarm import in_words, shared_thresholds
 from gmb_hf.benchmark.health import LockedBounds
 from gmb_hf.benchmark.prepare import locked_entry
-from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.results import Results, disagreements
 from gmb_hf.benchmark.verdict import AGAINST_ALARM
 from gmb_hf.design.lock import Lock, differing
+from gmb_hf.design.power import promise, runs_to_promise
 from gmb_hf.documents import Many, Section
 from gmb_hf.errors import InputError, choose, nearest
 from gmb_hf.escape import one_line
@@ -157,7 +163,6 @@ def acting_of(lock: Lock, results: Results, act: Sequence[str] | None) -> tuple[
     `InputError` where one of them is unknown, or not alarm eligible, or what the lock declares as
     a control or an oracle is said to be.
     """
-    labels = {item.name: item.label for item in results.indicators}
     eligible = [item.name for item in results.indicators if item.x_alarm_eligible]
     for name in eligible:
         declared = lock.candidate(name)
@@ -165,41 +170,182 @@ def acting_of(lock: Lock, results: Results, act: Sequence[str] | None) -> tuple[
             what = "a control" if declared.family == "control" else "an oracle"
             raise InputError(f"results: {name!r} is {what} by the lock: it never acts")
     for name in act or ():
-        choose("indicator", name, tuple(labels), where="results")
+        choose("indicator", name, [item.name for item in results.indicators], where="results")
         if name not in eligible:
-            codes = results.indicator(name).x_reasons
+            first = results.indicator(name).x_first_alarm
+            codes = () if first is None else first.reasons
             why = [AGAINST_ALARM[code] for code in codes if code in AGAINST_ALARM]
-            if labels[name] != SUPPORTED:
-                why = [f"not {SUPPORTED}"]
+            label = "without a verdict" if first is None else first.label
             raise InputError(
-                f"indicator {name!r} is {labels[name]}, {'; '.join(why)}: it may be shown, "
+                f"indicator {name!r} is {'; '.join([f'{label} by runs', *why])}: it may be shown, "
                 f"but never act; those that may: {', '.join(eligible) or 'none'}"
             )
     return tuple(dict.fromkeys(eligible if act is None else act))
 
 
-def target_of(lock: Lock, acting: Sequence[str], target: float | None) -> float:
-    """The false positive rate whose thresholds count: one of the lock's, its primary one if None.
+UNITS: tuple[str, ...] = get_args(reading.Unit)
+"""run: one alarm a run, a budget of runs; window: an alarm wherever a score is over."""
 
-    `InputError` where the lock has no such target, or no threshold by it for one that acts.
+
+@dataclass(frozen=True)
+class AlarmRule:
+    """Who acts, and at which thresholds.
+
+    Attributes:
+        unit, budget: the share of runs, or of windows, that may have a false alarm.
+        acting: the indicators that raise the alarm.
+        thresholds: of every candidate of the lock.
+        promises: what each threshold promises of false alarms, one line.
+        promise: the same of those that act together.
+        notes: a sentence each.
     """
-    if target is None:
-        return lock.design.primary_fpr
-    targets = lock.design.fpr_targets
-    if isinstance(target, bool) or target not in targets:
-        raise InputError(f"target {target!r} is not in the lock; its targets: {_listed(targets)}")
-    without = {
-        name: [rate for rate in targets if math.isinf(lock.thresholds(name)[rate])]
-        for name in acting
-    }
-    silent = ", ".join(name for name in acting if target in without[name])
-    if silent:
-        usable = [rate for rate in targets if not any(rate in w for w in without.values())]
-        raise InputError(
-            f"target {target:g}: the lock says ABSTAIN for {silent}, it has too few explore runs "
-            f"for so small a rate; targets with a threshold: {_listed(usable)}"
+
+    unit: reading.Unit
+    budget: float
+    acting: tuple[str, ...]
+    thresholds: dict[str, float]
+    promises: dict[str, str]
+    promise: str
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def by_runs(
+        cls, lock: Lock, results: Results, act: Sequence[str] | None, budget: float | None
+    ) -> AlarmRule:
+        """First alarms: those that act share one budget of runs.
+
+        Where nothing is named and the eligible indicators are too many for one budget, those that
+        warned of most events act.
+
+        Raises:
+            InputError: the lock holds no first alarms, or not this budget; one that is to act has
+                no threshold for it, or they are too many to share it.
+        """
+        design, candidates = lock.design, lock.x_lock.candidates
+        if not all(item.first_alarm and item.run_maxima for item in candidates.values()):
+            what = "holds no thresholds of first alarms"
+            if design.protocol == "strict":
+                what += f": gmb-hf {lock.x_lock.package_version} had none; lock again and judge by"
+            else:
+                what += f", which protocol {design.protocol} has not; lock by strict and judge by"
+            what += " that lock, or watch with unit window, where nothing may act by this one"
+            raise InputError.at(lock.path or "lock", "no_first_alarm", what)
+        wanted = design.primary_run_budget if budget is None else budget
+        if isinstance(wanted, bool) or wanted not in design.run_budgets:
+            known = f"its budgets of runs: {_listed(design.run_budgets)}"
+            raise InputError(f"budget {wanted!r} is not in the lock; {known}")
+        chosen = acting_of(lock, results, act)
+        own = {name: lock.run_thresholds(name)[wanted] for name in candidates}
+        promises = {name: _promise(lock, name, wanted) for name in candidates}
+        silent = [name for name in chosen if math.isinf(own[name])]
+        able = _best_first(results, wanted, [name for name in chosen if name not in silent])
+        if silent and (act or not able):
+            usable = [at for at in design.run_budgets if _finite(lock, chosen, at)]
+            raise InputError(
+                f"budget {wanted:g}: the lock says ABSTAIN for {', '.join(silent)}, "
+                f"{in_words(wanted)} takes {runs_to_promise(wanted, design.calibration)} explore "
+                f"runs with negative windows; budgets with a threshold: {_listed(usable)}",
+                code="few_runs",
+            )
+        acting, shared = share_budget(lock, able, wanted)
+        notes, words = [], in_words(wanted)
+        if len(acting) < len(chosen):
+            rows = zip(*(candidates[name].run_maxima for name in able), strict=True)
+            runs = f"{sum(None not in row for row in rows)} explore runs with negative windows"
+            if act:
+                raise InputError(
+                    f"{len(chosen)} indicators cannot share a budget of {words} by {runs}, "
+                    f"{len(acting)} can; name those that warned of most events: "
+                    f"--act {','.join(acting)}",
+                    code="too_many_alarms",
+                )
+            what = "those that warned of most events"
+            notes.append(
+                f"{len(acting)} of {len(chosen)} eligible indicators act, {what}: by {runs} no "
+                f"more can share a budget of {words}."
+            )
+        together = promises[acting[0]] if len(acting) == 1 else "No indicator may act."
+        if len(acting) > 1:
+            together = (
+                f"False alarms in at most {words}, on average over such locks: {len(acting)} "
+                "indicators share this budget, at stricter thresholds than those that were judged, "
+                "so that each may warn of fewer events."
+            )
+        promises |= dict.fromkeys(acting, together)
+        return cls(
+            "run", float(wanted), acting, {**own, **shared}, promises, together, tuple(notes)
         )
-    return float(target)
+
+    @classmethod
+    def by_windows(
+        cls, lock: Lock, results: Results, act: Sequence[str] | None, target: float | None
+    ) -> AlarmRule:
+        """The specification's thresholds, each for itself.
+
+        `InputError` where the lock has no such target, or no threshold by it for one that acts.
+        """
+        acting, targets = acting_of(lock, results, act), lock.design.fpr_targets
+        wanted = lock.design.primary_fpr if target is None else target
+        if isinstance(wanted, bool) or wanted not in targets:
+            known = f"its targets: {_listed(targets)}"
+            raise InputError(f"target {wanted!r} is not in the lock; {known}")
+        thresholds = {name: lock.thresholds(name) for name in lock.x_lock.candidates}
+        silent = [name for name in acting if math.isinf(thresholds[name][wanted])]
+        if silent and target is not None:
+            usable = [
+                at for at in targets if all(math.isfinite(thresholds[name][at]) for name in acting)
+            ]
+            raise InputError(
+                f"target {wanted:g}: the lock says ABSTAIN for {', '.join(silent)}, it has too "
+                f"few explore runs for so small a rate; targets with a threshold: {_listed(usable)}"
+            )
+        promised = (
+            f"False alarms at {100 * wanted:.3g}% of the windows before an event, not in that "
+            "share of runs: it may ring at many checkpoints of a run"
+        )
+        own = dict.fromkeys(thresholds, f"{promised}.")
+        each = "; each indicator spends such a budget of its own." if len(acting) > 1 else "."
+        chosen = {name: at[wanted] for name, at in thresholds.items()}
+        return cls("window", float(wanted), acting, chosen, own, promised + each)
+
+
+def share_budget(
+    lock: Lock, names: Sequence[str], budget: float
+) -> tuple[tuple[str, ...], dict[str, float]]:
+    """As many of the names, from the first on, as can share one budget, and their thresholds."""
+    for count in range(len(names), 1, -1):
+        some = names[:count]
+        maxima = {name: lock.candidate(name).run_maxima for name in some}
+        shared = shared_thresholds(maxima, budget, lock.design.calibration)
+        if all(map(math.isfinite, shared.values())):
+            return tuple(some), shared
+    return tuple(names[:1]), {name: lock.run_thresholds(name)[budget] for name in names[:1]}
+
+
+def _best_first(results: Results, budget: float, names: Sequence[str]) -> list[str]:
+    """By the share of events that each warned of; those that are equal stay in their order."""
+
+    def warned(name: str) -> float:
+        first = results.indicator(name).x_first_alarm
+        return (first and first.at(budget).warned) or 0.0
+
+    return sorted(names, key=warned, reverse=True)
+
+
+def _finite(lock: Lock, names: Sequence[str], budget: float) -> bool:
+    return all(math.isfinite(lock.run_thresholds(name)[budget]) for name in names)
+
+
+def _promise(lock: Lock, name: str, budget: float) -> str:
+    """What a first-alarm threshold of the lock promises by itself."""
+    n_runs = lock.calibration_runs(name)
+    found = promise(budget, n_runs, lock.design.calibration)
+    if found.rank is None:
+        return f"Nothing is promised: {n_runs} explore runs are too few for {in_words(budget)}."
+    return (
+        f"False alarms in at most {in_words(budget)} ({found.expected:.2g} expected, 90% sure of "
+        f"at most {found.upper:.2g}, by {n_runs} explore runs)."
+    )
 
 
 def _listed(targets: Sequence[float]) -> str:
@@ -228,7 +374,7 @@ class StateFile:
 
 
 # What a monitor remembers of a run, as a document that is checked when it is read.
-FORMAT = 1
+FORMAT = 2
 _HASH = "hash"
 _COUNTED = ("broken", "since", "drifted", "alarms", "watched")
 
@@ -277,33 +423,38 @@ class IndicatorState(Section):
             setattr(monitor, name, getattr(self, name))
 
 
+class RaisedAlarm(Section):
+    """When the alarm was raised, and why."""
+
+    step: int
+    reason: str
+
+
 class MonitorState(Section):
-    """The state of a monitor; one that names no target is of its lock's primary one."""
+    """The state of a monitor."""
 
     format: int = FORMAT
     lock_hash: str
-    target: float | None = None
+    unit: reading.Unit
+    budget: float
     acting: Many[str]
     state: reading.State | None = None
     since: int
+    alarm: RaisedAlarm | None = None
     run: RunState
-    rulers: dict[str, IndicatorState]  # the key of state files: the indicators, by name
+    indicators: dict[str, IndicatorState]
 
     def fault(self, monitor: AlarmMonitor) -> str | None:
-        """Why it is of no monitor with this lock, target and indicators; None if it is."""
-        lock = monitor.lock
-        if self.format != FORMAT:
-            what = f"state format {self.format} is not readable here, format {FORMAT} is"
-            return f"{what}; begin a new monitor"
+        """Why it is of no monitor with this lock, budget and indicators; None if it is."""
+        lock, rule = monitor.lock, monitor.rule
         if self.lock_hash != lock.hash:
             what = f"is of {_short(self.lock_hash)}, not of {lock.hash[:16]}"
             return f"{what}; load it with the lock that it was made with"
-        if self.acting != monitor.acting or self.rulers.keys() != monitor.indicators.keys():
+        if self.acting != monitor.acting or self.indicators.keys() != monitor.indicators.keys():
             return "is of a monitor with other indicators; give the same act and show"
-        held = lock.design.primary_fpr if self.target is None else self.target
-        if held != monitor.target:
-            what = f"is of a monitor with target {held:g}, not {monitor.target:g}"
-            return f"{what}; give the same target, or begin a new monitor"
+        if (self.unit, self.budget) != (rule.unit, rule.budget):
+            held, now = (f"a budget of {one.budget:g} by {one.unit}s" for one in (self, rule))
+            return f"is of a monitor with {held}, not {now}; give the same, or begin a new monitor"
         return None
 
 
@@ -334,23 +485,28 @@ def read_state(path: str | Path) -> dict[str, Any]:
 class AlarmMonitor:
     """Watches one run.
 
-    Several indicators that act are an alarm as soon as one of them is over, so that their budgets
-    add up; name one to keep to its budget.
+    By runs, the alarm is raised at the first checkpoint at which an indicator that acts is over,
+    and stands from then on; several that act share one budget. By windows it rings wherever one is
+    over, and budgets add up.
 
     Args:
         lock: the lock, or its file.
         results: the held-out verdicts by this lock, or their file.
-        act: the indicators that may raise the alarm; by default all that are alarm eligible.
+        act: the indicators that may raise the alarm; by default all that are alarm eligible, or
+            as many, best first, as can share the budget.
         show: which others to read along; by default all of the lock.
-        target: the false positive rate whose locked thresholds count; by default the primary one,
-            which the verdicts, and so what may act, are about.
+        unit: what a budget counts, "run" or "window".
+        budget: by runs, the share of them that may have a false alarm, one of the lock's; by
+            default its primary one, which the verdicts, and so what may act, are about.
+        target: by windows, the false positive rate; one of the lock's, by default its primary one.
         system: what the run says of itself, by field of the lock's boundary (task, model,
             optimizer, schedule); where it differs, the monitor abstains.
 
     Attributes:
-        target: as above.
+        rule: unit, budget, thresholds, and what they promise.
         indicators: what is read at each checkpoint, by name; those that act first.
         acting: the names of those that may raise the alarm.
+        alarm: by runs, when it was raised and why; None before.
         cadence: steps between the checkpoints that it must be given.
         needs: the columns that every update must bring, or the monitor abstains.
         shown_needs: further columns, without which a diagnostic is not shown.
@@ -358,7 +514,7 @@ class AlarmMonitor:
 
     Raises:
         InputError: there are no results, they are of another lock, an indicator that is not
-            alarm eligible is to act, or the lock has no threshold for the target.
+            alarm eligible is to act, or the lock has no thresholds for the budget.
     """
 
     def __init__(
@@ -368,15 +524,26 @@ class AlarmMonitor:
         *,
         act: Sequence[str] | None = None,
         show: Sequence[str] | None = None,
+        unit: reading.Unit = "run",
+        budget: float | None = None,
         target: float | None = None,
         system: Mapping[str, Any] | None = None,
     ) -> None:
+        choose("unit", unit, UNITS)
+        odd = ("budget", "run", "target") if unit == "window" else ("target", "window", "budget")
+        if (budget if unit == "window" else target) is not None:
+            what = f"{odd[0]} is a share of {odd[1]}s, the unit is {unit}"
+            raise InputError(f"{what}; give {odd[2]}, or unit {odd[1]}", code="other_unit")
         self.lock = lock if isinstance(lock, Lock) else Lock.read(lock)
         self.results = results_of(self.lock, results)
         self._boundary = LockedBoundary(self.lock, system)
         self.cadence = self._boundary.cadence
-        self.acting = acting = acting_of(self.lock, self.results, act)
-        self.target = target_of(self.lock, acting, target)
+        if unit == "run":
+            self.rule = AlarmRule.by_runs(self.lock, self.results, act, budget)
+        else:
+            self.rule = AlarmRule.by_windows(self.lock, self.results, act, target)
+        self.acting = acting = self.rule.acting
+        self.alarm: RaisedAlarm | None = None
         wanted = self.lock.x_lock.candidates if show is None else show
         shown = [name for name in dict.fromkeys(wanted) if name not in acting]
         bounds = LockedBounds(self.lock.x_lock.x_health, acting)
@@ -391,6 +558,7 @@ class AlarmMonitor:
         self._file: StateFile | None = None
         unstated = ", ".join(self._boundary.unstated)
         self.notes = (
+            *self.rule.notes,
             *([] if bounds.promised else [bounds.sentence]),
             *([f"The run does not say its {unstated}: not compared."] if unstated else []),
         )
@@ -413,10 +581,17 @@ class AlarmMonitor:
         columns, faults = self._usable({**observables, "step": now})
         read = tuple(item.update(now, columns, faults, fault) for item in self.indicators.values())
         state, reason, since = reading.decide(read, step=now, burn_in=self.lock.design.burn_in)
+        if self.alarm is not None:
+            raised = f"raised at step {self.alarm.step}: {self.alarm.reason}"
+            state, reason, since = "ALARM", raised, self.alarm.step
+        elif state == "ALARM" and self.rule.unit == "run":
+            self.alarm = RaisedAlarm(step=now, reason=reason)
         if state != self._state:
             self._state, self._since = state, now
         since = self._since if since is None else since
-        return reading.Reading(state, now, reason, since, self._health, read)
+        raised_at = None if self.alarm is None else self.alarm.step
+        promised = self.rule.promise
+        return reading.Reading(state, now, reason, since, raised_at, promised, self._health, read)
 
     def _usable(self, given: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, str]]:
         """The columns that are finite numbers, and why the others of those needed are not."""
@@ -438,27 +613,33 @@ class AlarmMonitor:
         """All that the monitor remembers of the run, as plain data that JSON can hold."""
         return MonitorState(
             lock_hash=self.lock.hash,
-            target=self.target,
+            unit=self.rule.unit,
+            budget=self.rule.budget,
             acting=self.acting,
             state=self._state,
             since=self._since,
+            alarm=self.alarm,
             run=self._boundary.run,
-            rulers={name: IndicatorState.of(item) for name, item in self.indicators.items()},
+            indicators={name: IndicatorState.of(item) for name, item in self.indicators.items()},
         ).plain()
 
     def load_state_dict(self, state: Mapping[str, Any], *, where: str = "state") -> None:
-        """Go on from a state that a monitor with the same lock, target and indicators was in.
+        """Go on from a state that a monitor with the same lock, budget and indicators was in.
 
-        `InputError` where it is of another lock or target, or of other indicators, or no state.
+        `InputError` where it is of another lock or budget, of other indicators, of another version
+        of the package, or no state.
         """
+        if (given := state.get("format", FORMAT)) != FORMAT:
+            what = f"state format {given!r} is not readable here, format {FORMAT} is"
+            raise InputError(f"{where}: {what}; begin a new monitor, without this state")
         held = MonitorState.parse(state, where=where)
         fault = held.fault(self)
         if fault is not None:
             raise InputError(f"{where}: {fault}")
         self._boundary.run = held.run
         for name, item in self.indicators.items():
-            held.rulers[name].restore(item)
-        self._state, self._since = held.state, held.since
+            held.indicators[name].restore(item)
+        self._state, self._since, self.alarm = held.state, held.since, held.alarm
 
     def save(self, path: str | Path) -> Path:
         """Write the state to a file, which is this monitor's until it is closed.
@@ -495,12 +676,16 @@ class AlarmMonitor:
         else:
             for member, locked in zip(member_indicators(ensemble), ensemble.members, strict=True):
                 reading.refuse_unstreamed(member, cadence=self.cadence, parameters=locked.params)
+        judged = self.results.indicator(name)
+        by_runs = judged.x_first_alarm if self.rule.unit == "run" else None
         terms = reading.Terms(
             name=name,
-            label=self.results.indicator(name).label,
+            label=judged.label if by_runs is None else by_runs.label,
             acts=acts,
-            threshold=self.lock.thresholds(name)[self.target],
-            target=self.target,
+            threshold=self.rule.thresholds[name],
+            unit=self.rule.unit,
+            budget=self.rule.budget,
+            promise=self.rule.promises[name],
             drift_bound=bounds.of(name),
         )
         stream = reading.IndicatorStream(entry.indicator, sign=entry.sign, **known)

@@ -15,6 +15,7 @@ from gmb_hf.indicators.catalogue import Indicator, Observables, scored
 from gmb_hf.indicators.causal import Memory, carrying
 
 State = Literal["CLEAR", "ALARM", "ABSTAIN"]
+Unit = Literal["run", "window"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +24,11 @@ class Terms:
 
     Attributes:
         name: of the indicator.
-        label: its verdict on held-out runs.
+        label: its verdict on held-out runs, by the unit.
         acts: whether it may raise the alarm; the others are shown.
-        threshold, target: locked, and the false positive rate that it is for.
+        threshold: what its score must reach.
+        unit, budget: the share of runs, or of windows, that may have a false alarm.
+        promise: what the threshold promises of false alarms, one line.
         drift_bound: what its drift may reach; infinite where nothing can be promised.
     """
 
@@ -33,7 +36,9 @@ class Terms:
     label: str
     acts: bool
     threshold: float
-    target: float
+    unit: Unit
+    budget: float
+    promise: str
     drift_bound: float = math.inf
 
 
@@ -61,12 +66,15 @@ class IndicatorReading(Terms):
     drift: float | None = None
 
     @property
-    def budget_spent(self) -> float:
-        """Share of the false alarms that the budget allows, were all alarms of the run false.
+    def budget_spent(self) -> float | None:
+        """By windows: share of the false alarms that the budget allows, were all of the run false.
 
-        Above 1 the run has alarmed more often than a run without an event would on average.
+        Above 1 the run has alarmed more often than a run without an event would on average. None
+        by runs, where an alarm is raised once.
         """
-        return self.alarms / (self.target * self.watched) if self.watched else 0.0
+        if self.unit == "run":
+            return None
+        return self.alarms / (self.budget * self.watched) if self.watched else 0.0
 
 
 @dataclass(frozen=True)
@@ -74,12 +82,14 @@ class Reading:
     """The answer at one checkpoint.
 
     Attributes:
-        state: ALARM where a whole indicator that acts is over; else ABSTAIN where one that acts is
-            broken, or none may act; else CLEAR.
+        state: ALARM where a whole indicator that acts is over, and by runs from then on; else
+            ABSTAIN where one that acts is broken, or none may act; else CLEAR.
         step: of the checkpoint.
         reason: one line.
         since: the step from which on the state has stood; of ABSTAIN, the one at which the first
             of the broken indicators broke.
+        alarm: by runs, the step at which the alarm was raised; None before, and by windows.
+        promise: what is promised of false alarms, one line.
         health: what is promised of false abstentions, one line.
         indicators: those that act first.
     """
@@ -88,6 +98,8 @@ class Reading:
     step: int
     reason: str
     since: int
+    alarm: int | None
+    promise: str
     health: str
     indicators: tuple[IndicatorReading, ...]
 
@@ -100,11 +112,6 @@ class Reading:
     def scores(self) -> dict[str, float]:
         """Each indicator's score."""
         return {item.name: item.score for item in self.indicators}
-
-    @property
-    def budget_spent(self) -> dict[str, float]:
-        """Each indicator's share of its budget of false alarms; see `IndicatorReading`."""
-        return {item.name: item.budget_spent for item in self.indicators}
 
     def indicator(self, name: str) -> IndicatorReading:
         """One indicator's reading; `KeyError` if it is not watched."""
@@ -123,7 +130,7 @@ def decide(
     if not acting:
         return "ABSTAIN", "these results make no indicator eligible: none may act", None
     over = [
-        f"{item.name} is {item.score:.6g}, at or over its threshold {item.threshold:.6g}"
+        f"{item.name} reached {item.score:.6g}, its threshold is {item.threshold:.6g}"
         for item in acting
         if item.over
     ]

@@ -236,7 +236,7 @@ class TestThroughAMonitor:
         source = evaluate_lock(few, evaluated.held_out).results.x_provenance
         # As if its verdicts were those of many runs.
         results = evaluated.results.model_copy(update={"x_provenance": source}).sealed()
-        monitor = AlarmMonitor(few, results, act=[GAIN], show=())
+        monitor = AlarmMonitor(few, results, act=[GAIN], show=(), budget=0.1)
         assert monitor.notes[0] == (
             "Calibration health cannot be promised: 0.05 takes 19 explore runs beside the "
             "reference, there are 10."

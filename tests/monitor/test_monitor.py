@@ -27,7 +27,7 @@ def last(monitor: AlarmMonitor, rows: Any) -> Reading:
 
 class TestAlarm:
     @pytest.mark.parametrize("name", [GAIN, "settled_structure", NORM])
-    def test_it_alarms_where_the_batch_evaluation_does(
+    def test_by_windows_it_rings_wherever_the_batch_evaluation_does(
         self, evaluated: Evaluated, name: str
     ) -> None:
         lock, held_out = evaluated.lock, evaluated.held_out
@@ -35,14 +35,15 @@ class TestAlarm:
         threshold = lock.thresholds(name)[lock.design.primary_fpr]
         over = (scores.values >= threshold) & (scores.steps >= lock.design.burn_in)
         for row in range(4):
-            monitor = evaluated.monitor(name)
+            monitor = evaluated.monitor(name, unit="window")
             readings = [monitor.update(**at) for at in evaluated.rows(row)]
             alarms = [reading.step for reading in readings if reading.state == "ALARM"]
             np.testing.assert_array_equal(alarms, scores.steps[row, over[row]])
             np.testing.assert_array_equal(
                 [reading.scores[name] for reading in readings], scores.values[row]
             )
-            assert alarms
+            assert len(alarms) > 1
+            assert readings[-1].alarm is None
 
     def test_a_reading_says_score_threshold_budget_and_reason(self, evaluated: Evaluated) -> None:
         monitor = evaluated.monitor(GAIN)
@@ -51,14 +52,22 @@ class TestAlarm:
             if reading.state == "ALARM":
                 break
         item = reading.indicator(GAIN)
-        assert item.score >= item.threshold == evaluated.lock.thresholds(GAIN)[0.1]
+        assert item.score >= item.threshold == evaluated.lock.run_thresholds(GAIN)[0.05]
         assert reading.reason == (
-            f"{GAIN} is {item.score:.6g}, at or over its threshold {item.threshold:.6g}"
+            f"{GAIN} reached {item.score:.6g}, its threshold is {item.threshold:.6g}"
         )
         watched = (reading.step - 150) // 10 + 1
         assert (item.alarms, item.watched) == (1, watched)
-        assert reading.budget_spent[GAIN] == pytest.approx(1 / (0.1 * watched))
-        assert reading.since == reading.step
+        assert (item.unit, item.budget, item.budget_spent) == ("run", 0.05, None)
+        assert reading.since == reading.alarm == reading.step
+        assert (
+            item.promise
+            == reading.promise
+            == (
+                "False alarms in at most 1 run in 20 (0.043 expected, 90% sure of at most 0.071, "
+                "by 92 explore runs)."
+            )
+        )
         assert reading.health == (
             "It abstains for nothing in at most 0.05 of runs, by 50 whole explore runs."
         )
@@ -66,11 +75,13 @@ class TestAlarm:
 
     def test_another_target_of_the_lock(self, evaluated: Evaluated) -> None:
         """A stricter threshold and budget by the same verdicts: it alarms no earlier."""
-        lock, (usual, strict) = (
-            evaluated.lock,
-            (evaluated.monitor(NORM, show=[GINI], target=target) for target in (None, 0.05)),
+        lock, shown = evaluated.lock, {"show": [GINI], "unit": "window"}
+        usual, strict = (evaluated.monitor(NORM, target=at, **shown) for at in (None, 0.05))
+        assert (usual.rule.budget, strict.rule.budget) == (0.1, 0.05)
+        assert usual.rule.promise == (
+            "False alarms at 10% of the windows before an event, not in that share of runs: it may "
+            "ring at many checkpoints of a run."
         )
-        assert (usual.target, strict.target) == (0.1, 0.05)
         assert usual.acting == strict.acting
         alarms: tuple[list[int], list[int]] = ([], [])
         for row in evaluated.rows():
@@ -82,7 +93,7 @@ class TestAlarm:
         assert alarms[1]
         for item in reading.indicators:
             assert item.threshold == lock.thresholds(item.name)[0.05]
-            assert item.target == 0.05
+            assert item.budget == 0.05
         spent = reading.indicator(NORM)
         assert spent.budget_spent == pytest.approx(len(alarms[1]) / (0.05 * spent.watched))
 
@@ -91,27 +102,26 @@ class TestAlarm:
         readings = [monitor.update(**row) for row in islice(evaluated.rows(), 15)]
         assert {reading.state for reading in readings} == {"CLEAR"}
         assert readings[-1].reason == "burn-in: an alarm can be raised from step 150 on"
-        assert readings[-1].budget_spent == {GAIN: 0.0}
 
     def test_by_default_all_that_may_act_and_the_others_are_shown(
         self, evaluated: Evaluated
     ) -> None:
         monitor = evaluated.monitor(show=None)
         eligible = {item.name for item in evaluated.results.indicators if item.x_alarm_eligible}
-        assert set(monitor.acting) == eligible == {GAIN, NORM, "settled_structure"}
+        assert set(monitor.acting) == eligible == {GINI, GAIN, NORM, "settled_structure"}
         assert set(monitor.needs) == {
             "embedding_gini",
             "embedding_norm",
             "unembedding_gini",
             "prediction_change",
         }
-        assert monitor.shown_needs == ("train_loss",)
+        assert monitor.shown_needs == ("train_loss", "train_acc")
         reading = last(monitor, islice(evaluated.rows(), 60))
         assert {item.name for item in reading.acting} == eligible
-        assert reading.scores.keys() > eligible | {GINI, "clock", "constant"}
+        assert reading.scores.keys() > eligible | {"clock", "constant"}
 
     def test_what_is_shown_never_alarms_and_never_abstains(self, evaluated: Evaluated) -> None:
-        monitor = evaluated.monitor(GAIN, show=["clock", "csd_variance"])
+        monitor = evaluated.monitor(GAIN, show=["clock", "csd_variance"], unit="window")
         over = broken = 0
         for row in evaluated.rows():
             reading = monitor.update(**{key: row[key] for key in ("step", "embedding_gini")})
@@ -182,10 +192,11 @@ class TestRefused:
         ("name", "changed", "message"),
         [
             ("clock", {}, "but it is a control"),
-            ("clock", {"family": "dynamics"}, "does not meet x_prereg"),
-            ("csd_variance", {"x_reasons": ["coverage_low"]}, "but x_reasons has coverage_low"),
+            ("clock", {"family": "dynamics"}, "warned does not meet x_prereg"),
+            (GAIN, {"reasons": ["warned_low"]}, "but x_first_alarm.reasons has warned_low"),
             (GAIN, {"x_sees_test_labels": True}, r"an oracle"),
-            (GAIN, {"x_p_adjusted": 0.2}, "x_p_adjusted does not meet x_prereg"),
+            (GAIN, {"p_adjusted": 0.2}, "p_adjusted does not meet x_prereg"),
+            (GAIN, {"label": "RANK_ONLY"}, r"the label by runs \(x_first_alarm\) is RANK_ONLY"),
         ],
     )
     def test_a_label_against_its_own_reasons_and_layers(
@@ -193,8 +204,11 @@ class TestRefused:
     ) -> None:
         plain = evaluated.results.plain()
         item = next(one for one in plain["indicators"] if one["name"] == name)
-        item.update({"label": "SUPPORTED_FOR_ALARM", "x_alarm_eligible": True, "x_reasons": []})
-        item.update(changed)
+        by_runs = item["x_first_alarm"]
+        item["x_alarm_eligible"] = True
+        by_runs.update({"label": "SUPPORTED_FOR_ALARM", "reasons": []})
+        for field, value in changed.items():
+            (by_runs if field in by_runs else item)[field] = value
         # What no results file may say is refused when it is read, the rest by the monitor.
         with pytest.raises(InputError, match=rf"^(results: contradicts itself|test): .*{message}"):
             AlarmMonitor(evaluated.lock, Results.parse(plain, where="test").sealed())
@@ -222,8 +236,8 @@ class TestRefused:
 
     def test_an_ineligible_indicator_asked_to_act(self, evaluated: Evaluated) -> None:
         message = (
-            "^indicator 'csd_variance' is RANK_ONLY, not SUPPORTED_FOR_ALARM: it may be shown, but "
-            f"never act; those that may: {GAIN}, settled_structure, {NORM}$"
+            "^indicator 'csd_variance' is RANK_ONLY by runs: it may be shown, but never act; "
+            f"those that may: {GINI}, {GAIN}, settled_structure, {NORM}$"
         )
         with pytest.raises(InputError, match=message):
             evaluated.monitor("csd_variance")
@@ -240,7 +254,7 @@ class TestRefused:
     def test_a_target_that_the_lock_has_not(self, evaluated: Evaluated, target: Any) -> None:
         message = rf"^target {target!r} is not in the lock; its targets: 0\.05, 0\.1$"
         with pytest.raises(InputError, match=message):
-            evaluated.monitor(GAIN, target=target)
+            evaluated.monitor(GAIN, unit="window", target=target)
 
     def test_a_target_without_a_threshold(self, evaluated: Evaluated) -> None:
         lock, _ = make_lock(DESIGN.replace(fpr_targets=[0.001, 0.05, 0.1]), evaluated.explore)
@@ -252,9 +266,10 @@ class TestRefused:
             f"^target 0.001: the lock says ABSTAIN for {GAIN}, {NORM}, it has too few explore runs "
             "for so small a rate; targets with a threshold: 0.05, 0.1$"
         )
+        by: dict[str, Any] = {"unit": "window"}
         with pytest.raises(InputError, match=message):
-            AlarmMonitor(lock, results, act=[GAIN, NORM], target=0.001)
-        assert AlarmMonitor(lock, results, act=[GAIN], target=0.05).target == 0.05
+            AlarmMonitor(lock, results, act=[GAIN, NORM], target=0.001, **by)
+        assert AlarmMonitor(lock, results, act=[GAIN], target=0.05, **by).rule.budget == 0.05
 
     def test_an_unknown_statement_of_the_system(self, evaluated: Evaluated) -> None:
         with pytest.raises(InputError, match=r"^system: field 'modelx' is unknown.*'model'"):
@@ -364,7 +379,7 @@ class TestAbstention:
         assert monitor.update(step=0, embedding_norm=3.0).state == "CLEAR"
 
     def test_beyond_the_explore_runs(self, evaluated: Evaluated) -> None:
-        monitor = evaluated.monitor(NORM)
+        monitor = evaluated.monitor(NORM, unit="window")
         last(monitor, evaluated.rows())
         reading = monitor.update(step=1210, embedding_norm=9.0)
         assert reading.state == "ABSTAIN"

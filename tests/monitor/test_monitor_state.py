@@ -133,21 +133,6 @@ class TestOneMonitorAFile:
 
 
 class TestRefused:
-    def test_of_another_target(self, evaluated: Evaluated, halfway: AlarmMonitor) -> None:
-        state = halfway.state_dict()
-        message = r"^state: is of a monitor with target 0\.1, not 0\.05; give the same target"
-        strict = evaluated.monitor(NORM, show=None, target=0.05)
-        with pytest.raises(InputError, match=message):
-            strict.load_state_dict(state)
-        # A state of before targets could be chosen is of the lock's primary one.
-        del state["target"]
-        with pytest.raises(InputError, match=message):
-            strict.load_state_dict(state)
-        restored = evaluated.monitor(NORM, show=None)
-        restored.load_state_dict(state)
-        assert restored.state_dict() == halfway.state_dict()
-        strict.load_state_dict(strict.state_dict())
-
     def test_of_another_lock(self, evaluated: Evaluated, halfway: AlarmMonitor) -> None:
         other, _ = make_lock(DESIGN.replace(burn_in=160), evaluated.explore)
         state = {**halfway.state_dict(), "lock_hash": other.hash}
@@ -193,6 +178,6 @@ class TestRefused:
         self, evaluated: Evaluated, halfway: AlarmMonitor, key: str, value: Any
     ) -> None:
         state = halfway.state_dict()
-        state["rulers"][NORM][key] = value
+        state["indicators"][NORM][key] = value
         with pytest.raises(InputError, match=key):
             evaluated.monitor(NORM, show=None).load_state_dict(state)
