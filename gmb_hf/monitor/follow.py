@@ -220,7 +220,7 @@ class LogWatch:
         return ended
 
     def _read(self, checkpoint: Checkpoint) -> Reading | None:
-        """The answer at a checkpoint; None where it was seen before.
+        """The answer at a checkpoint; None where it was seen before, or the alarm was raised.
 
         Another run than the one that is watched is refused: it tells itself by its first row.
         """
@@ -235,6 +235,8 @@ class LogWatch:
         if checkpoint.begins:
             self._seen_to = self._step
         if self._seen_to is not None and checkpoint.step <= self._seen_to:
+            return None
+        if self.monitor.alarm is not None:
             return None
         self._seen_to = None
         needed = {*self.monitor.needs, *self.monitor.shown_needs}

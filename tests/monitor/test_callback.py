@@ -64,7 +64,8 @@ def logged(folder: Path) -> list[dict[str, Any]]:
 def test_the_trainer_saves_a_checkpoint_at_the_alarm_and_goes_on(
     make: Any, replayed: Replayed, tmp_path: Path
 ) -> None:
-    callback, alarm = make(action="checkpoint"), replayed.alarm
+    rung: list[Any] = []
+    callback, alarm = make(action="checkpoint", on_alarm=rung.append), replayed.alarm
     trainer(tmp_path, alarm + 15, callback, gradient_accumulation_steps=2).train()
     assert callback.watch.acted == alarm
     assert [path.name for path in tmp_path.glob("checkpoint-*")] == [f"checkpoint-{alarm}"]
@@ -73,7 +74,8 @@ def test_the_trainer_saves_a_checkpoint_at_the_alarm_and_goes_on(
     assert [row["step"] for row in rows] == list(range(0, alarm + 20, 10))  # updates, not batches
     by_step = {row["step"]: row["state"] for row in rows}
     assert {by_step[step] for step in range(0, alarm, 10)} == {"CLEAR"}
-    assert by_step[alarm] == "ALARM"
+    assert {by_step[step] for step in range(alarm, alarm + 20, 10)} == {"ALARM"}
+    assert [reading.step for reading in rung] == [alarm]
     # The log of readings is a run log like any other.
     assert "embedding_gini" in RunLog.read(tmp_path / LOG_FILE).observables
 
@@ -265,11 +267,14 @@ def test_a_loop_under_accelerate(
     assert caplog.text.count("step 0 comes after step") == 1  # a warning, no error
 
 
-def test_the_target_is_the_monitors(evaluated: Any) -> None:
-    callback = GMBCallback(
-        evaluated.lock, evaluated.results, act=[GAIN], parts=RESIDUES, target=0.05
-    )
-    assert callback.watch.monitor.target == 0.05
+def test_unit_and_budget_are_the_monitors(evaluated: Any) -> None:
+    for rule in ({"budget": 0.1}, {"unit": "window", "target": 0.05}):
+        callback = GMBCallback(
+            evaluated.lock, evaluated.results, act=[GAIN], parts=RESIDUES, **rule
+        )
+        found = callback.watch.monitor.rule
+        assert found.unit == rule.get("unit", "run")
+        assert found.budget in rule.values()
 
 
 @pytest.mark.parametrize(
@@ -277,7 +282,8 @@ def test_the_target_is_the_monitors(evaluated: Any) -> None:
     [
         ({"action": "halt"}, r"action 'halt' is unknown; known: checkpoint, log, pause, stop"),
         ({"results": None}, r"a lock without results"),
-        ({"target": 0.02}, r"target 0\.02 is not in the lock; its targets: 0\.05, 0\.1"),
+        ({"budget": 0.02}, r"budget 0\.02 is not in the lock; its budgets of runs: 0\.05, 0"),
+        ({"target": 0.1}, r"target is a share of windows, the unit is run; give budget"),
         ({"act": ["clock"]}, r"it may be shown, but never act"),
         ({"act": ["settled_structure"]}, r"read prediction_change, measured on held-out rows: gi"),
         ({"parts": None}, r"read embedding_gini, .*parts=Parts\(residues=P\)"),

@@ -110,25 +110,30 @@ def test_a_run_that_alarms_exits_3(
     assert main(command(judged, "--follow", log)) == 3
     out = capsys.readouterr().out
     assert f"ended   at step {first_alarm}: ALARM; an alarm was raised\n" in out
-    assert f"{GAIN} is " in out
-    # Started again it goes on after that step.
+    assert f"acting  {GAIN}\npromise False alarms in at most 1 run in 20 (0.043 exp" in out
+    assert f"{GAIN} reached " in out
+    # Started again it has nothing to wait for: the alarm of this run was raised.
     assert main(command(judged, "--follow", log)) == 3
-    assert f"ended   at step {first_alarm + 10}: ALARM" in capsys.readouterr().out
+    again = capsys.readouterr().out
+    assert f"ended   an earlier watch raised the alarm of this run at step {first_alarm}; " in again
+    assert f"to watch it anew delete {log}.monitor.json\nreason  {GAIN} reached " in again
 
 
-def test_another_target_of_the_lock(
-    evaluated: Any, judged: Path, rows: list[str], first_alarm: int, tmp_path: Path, capsys: Any
+def test_by_windows_it_rings_again(
+    judged: Path, rows: list[str], tmp_path: Path, capsys: Any
 ) -> None:
-    monitor = AlarmMonitor(evaluated.lock, evaluated.results, act=[GAIN], show=(), target=0.05)
-    readings = (monitor.update(**json.loads(row)) for row in rows)
-    later = next(reading.step for reading in readings if reading.state == "ALARM")
-    assert later > first_alarm
     log = tmp_path / "run.jsonl"
     append(log, rows)
-    assert main(command(judged, "--follow", log, "--target", 0.05)) == 3
-    assert f"ended   at step {later}: ALARM" in capsys.readouterr().out
+    by_windows = command(judged, "--follow", log, "--unit", "window", "--target", 0.05)
+    steps = []
+    for _ in range(2):
+        assert main(by_windows) == 3
+        out = capsys.readouterr().out
+        assert "promise False alarms at 5% of the windows before an event, not in that sha" in out
+        steps.append(int(out.split("ended   at step ")[1].split(":")[0]))
+    assert steps[0] < steps[1]
     assert main(command(judged, "--follow", log)) == 2
-    kept = f"{log}.monitor.json: is of a monitor with target 0.05, not 0.1; give the same target"
+    kept = f"{log}.monitor.json: is of a monitor with a budget of 0.05 by windows, not a budget of"
     assert kept in " ".join(capsys.readouterr().err.split())
 
 
@@ -412,10 +417,9 @@ def test_the_panel_fits_and_shows_what_matters(
     ("options", "message"),
     [
         (["--follow", "."], "this is a folder; name the log of one run in it"),
-        (
-            ["--follow", "a.jsonl", "--target", ".02"],
-            "target 0.02 is not in the lock; its targets:",
-        ),
+        (["--follow", "a.jsonl", "--budget", ".02"], "budget 0.02 is not in the lock; its bud"),
+        (["--follow", "a.jsonl", "--target", ".1"], "target is a share of windows, the unit is r"),
+        (["--follow", "a.jsonl", "--unit", "runs"], "unit 'runs' is unknown; known: run, window"),
         (["--follow", "a.jsonl", "--act", "clock"], "it may be shown, but never act"),
         (["--follow", "a.jsonl", "--act", "embeding_gini"], "Did you mean 'embedding_gini"),
         (["--follow", "a.jsonl", "--results", "no.yaml"], "no.yaml: "),
