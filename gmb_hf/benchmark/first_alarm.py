@@ -46,7 +46,7 @@ from gmb_hf.benchmark.records import (
 )
 from gmb_hf.benchmark.robustness import LayerDRecord, MemberRecord, flip_notes, run_groups
 from gmb_hf.design.design import Design, Stratum
-from gmb_hf.design.power import in_words, promise, runs_to_promise
+from gmb_hf.design.power import in_words, promise, runs_to_promise, shown_line
 from gmb_hf.documents import Count, Many, Measured, Number, OpenSection
 from gmb_hf.stats import IntervalRecord, exact_binomial, runs_to_clear
 
@@ -642,11 +642,6 @@ class Case:
     def _compared(self) -> str:
         shares = [f"{blind.warned:.0%}" for blind in self.primary.blind.values()]
         return f" (blind alarms of that cost: {' and '.join(shares)})" if shares else ""
-
-
-def shown_line(budget: float) -> float:
-    """The highest share of runs that meets a budget where it must be shown."""
-    return budget + min(0.05, budget / 2)
 
 
 # All of one score: every budget, its strata and its family; concluding waits for the p-values of

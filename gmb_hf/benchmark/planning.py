@@ -6,18 +6,31 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.calibration import Judgement, run_maxima
+from gmb_hf.benchmark.first_alarm import FirstAlarms
 from gmb_hf.benchmark.nulls import chance
 from gmb_hf.benchmark.operationality import false_alarms, layer_b
 from gmb_hf.benchmark.prepare import Runs, prepare
 from gmb_hf.benchmark.utility import warnings_at
 from gmb_hf.design.design import Design
-from gmb_hf.design.power import Assumed, Goal, Plan, effective_budget, plan
+from gmb_hf.design.power import (
+    Assumed,
+    Goal,
+    Plan,
+    RunsAssumed,
+    RunsGoal,
+    effective_budget,
+    plan,
+    plan_by_runs,
+    promise,
+)
 from gmb_hf.documents import plain_data, write_yaml
 from gmb_hf.errors import CheckFailed, InputError, fraction
 from gmb_hf.files import write_text
@@ -28,6 +41,7 @@ _SLACK = 1e-12
 _RAREST = 1e-6  # rarer false alarms take more than a million runs to show
 
 ASSUMED: Mapping[str, Any] = {
+    "warned": 0.5,
     "coverage": 0.5,
     "windows": 10.0,
     "event_share": 0.9,
@@ -72,6 +86,32 @@ class Pilot:
             negative_share=self.judgement.negatives.n_runs / self.n_runs,
             chance=max((null.mean_coverage for null in nulls.values()), default=None),
         )
+
+    def assumed_by_runs(self, m: int) -> RunsAssumed:
+        """What its first alarms show at the share of falsely alarmed runs that `m` runs buy.
+
+        The threshold is the lowest at which no larger share of the pilot's own runs has a false
+        alarm.
+        """
+        design, maxima = self.judgement.design, self._maxima
+        budget = design.primary_run_budget
+        rate = promise(budget, m, design.calibration).expected
+        kept = len(maxima) - 1 - min(math.floor(rate * len(maxima) + _SLACK), len(maxima) - 1)
+        tau = float(np.nextafter(maxima[kept], np.inf))
+        found = replace(self.judgement, run_thresholds=dict.fromkeys(design.run_budgets, tau))
+        alarms = FirstAlarms.of(found, budget)
+        return RunsAssumed(
+            warned=alarms.warned_share or 0.0,
+            event_share=self.n_events / self.n_runs,
+            negative_share=len(maxima) / self.n_runs,
+            blind=max((one.warned for one in alarms.blind.values()), default=None),
+        )
+
+    @cached_property
+    def _maxima(self) -> NDArray[np.float64]:
+        """The greatest negative score of each run that has one, ascending."""
+        found = run_maxima(self.judgement.evaluation, self.judgement.windows)
+        return np.sort(found[~np.isnan(found)])
 
     def coverage_interval(self, assumed: Assumed) -> IntervalRecord:
         """The exact 95% interval of the pilot's coverage."""
@@ -132,6 +172,7 @@ def plan_runs(
     *,
     power: float = 0.8,
     candidates: int | None = None,
+    warned: float | None = None,
     coverage: float | None = None,
     windows: float | None = None,
     event_share: float | None = None,
@@ -145,11 +186,13 @@ def plan_runs(
         measured: what pilot runs show; without, `ASSUMED` is supposed.
         power: probability of a conclusive verdict, if the score is as good as supposed.
         candidates: scores in the lock; those that the design lists, or 1, by default.
-        coverage: share of events that the score warns of, in place of what is measured or
+        warned: share of events that its first alarm warns of, in place of what is measured or
             `ASSUMED`; so are the others.
+        coverage: share of events that the score warns of, by windows.
         windows: independent negative windows a run.
         event_share, negative_share: shares of runs that have an event, and negative windows.
-        chance: coverage by chance at equal cost; None without a pilot leaves that test out.
+        chance: share of events by chance at equal cost, by runs that of a blind alarm; None
+            without a pilot leaves that test out.
 
     Raises:
         InputError: one of these is out of its range.
@@ -172,6 +215,7 @@ def plan_runs(
         power=power,
     )
     options: dict[str, tuple[str, float | None]] = {
+        "warned": ("--warned", warned),
         "coverage": ("--coverage", coverage),
         "event_share": ("--assume-events", event_share),
         "negative_share": ("--assume-negatives", negative_share),
@@ -185,14 +229,44 @@ def plan_runs(
     if coverage is not None and coverage <= goal.coverage_min:
         what = f"--coverage {coverage:g} must exceed the minimum {goal.coverage_min:g}"
         raise InputError(f"{what}: what lies at it is never surely above it")
+    if warned is not None and warned <= design.warned_min:
+        what = f"--warned {warned:g} must exceed the minimum {design.warned_min:g}"
+        raise InputError(f"{what}: what lies at it is never surely above it")
     given: dict[str, Any] = {name: x for name, (_, x) in options.items() if x is not None}
+    by_runs = plan_by_runs(_goal_by_runs(design, goal), partial(_runs_assumed, measured, given))
+    given.pop("warned", None)
     if windows is not None:
         given["windows"] = dict.fromkeys(goal.targets, windows)
     if measured is not None:
-        return plan(goal, lambda m: replace(measured.assumed(m), **given))
-    usual = {**ASSUMED, "windows": dict.fromkeys(goal.targets, ASSUMED["windows"])}
+        found = plan(goal, lambda m: replace(measured.assumed(m), **given))
+        return replace(found, by_runs=by_runs)
+    usual = {name: value for name, value in ASSUMED.items() if name != "warned"}
+    usual["windows"] = dict.fromkeys(goal.targets, usual["windows"])
     assumed = Assumed(**{**usual, **given})
-    return plan(goal, lambda m: assumed)
+    return replace(plan(goal, lambda m: assumed), by_runs=by_runs)
+
+
+def _goal_by_runs(design: Design, goal: Goal) -> RunsGoal:
+    return RunsGoal(
+        budget=design.primary_run_budget,
+        calibration=design.calibration,
+        warned_min=design.warned_min,
+        event_count_min=goal.event_count_min,
+        candidates=goal.candidates,
+        alpha=goal.alpha,
+        power=goal.power,
+    )
+
+
+def _runs_assumed(measured: Pilot | None, given: Mapping[str, Any], m: int) -> RunsAssumed:
+    """What is supposed of first alarms where `m` runs calibrate them."""
+    names = {"warned": "warned", "event_share": "event_share", "negative_share": "negative_share"}
+    said = {
+        field: given[name] for name, field in {**names, "chance": "blind"}.items() if name in given
+    }
+    if measured is not None:
+        return replace(measured.assumed_by_runs(m), **said)
+    return RunsAssumed(**{**{name: ASSUMED[name] for name in names}, **said})
 
 
 def check_ending(path: Path) -> None:

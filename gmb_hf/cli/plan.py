@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -22,8 +23,65 @@ if TYPE_CHECKING:
     from gmb_hf.design.power import Plan
 
 
+def show_plan_by_runs(found: Plan, measured: Pilot | None) -> None:
+    """Print what a verdict by runs takes: the plan that decides whether a score may act."""
+    from gmb_hf.design.power import in_words
+
+    by_runs = found.by_runs
+    assert by_runs is not None
+    goal, assumed = by_runs.goal, by_runs.assumed
+    source = "Supposed" if measured is None else f"From {measured.n_runs:,} pilot runs"
+    blind = "a blind alarm is left out (--assume-chance)"
+    if assumed.blind is not None:
+        blind = f"a blind alarm of that cost of {assumed.blind:.2f}"
+    show.say(
+        f"By runs, with a budget of {in_words(goal.budget)} falsely alarmed ({goal.calibration}). "
+        f"{source}: the first alarm warns of {assumed.warned:.2f} of events, {blind}; an event in "
+        f"{assumed.event_share:.0%} of runs, negative windows in {assumed.negative_share:.0%}."
+    )
+    show.console().print()
+    columns = (
+        Column("calibrating", "{:,}".format, take="calibration"),
+        Column("explore", "{:,}".format, take="explore"),
+        Column("expected", number, take="expected"),
+        Column("90% sure", number, take="upper"),
+        Column("warned", partial(number, digits=2), take="warned"),
+        Column("held-out", "{:,}".format, take="held_out"),
+        Column("in all", "{:,}".format, take="total"),
+        Column("transfer", "{:,}".format, take="transfer"),
+    )
+    chosen = [row is by_runs.chosen for row in by_runs.rows]
+    rows = [
+        [
+            Text(one.text(cell), style="bold" * bold)
+            for one, cell in zip(columns, cells, strict=True)
+        ]
+        for bold, cells in zip(chosen, Table.of(by_runs.rows, columns).rows, strict=True)
+    ]
+    show.table(Table([Column(one.name, align="r") for one in columns], rows))
+    alone = (Column("held-out runs for one requirement alone"), Column("runs", "{:,}".format))
+    show.table(Table(alone, list(by_runs.alone.items())))
+    show.say(
+        "calibrating: explore runs with negative windows. explore: to train, so that there are so "
+        "many of those. expected, 90% sure: the share of runs with a false alarm, and its bound. "
+        "transfer: held-out runs of another system, where the rate must be shown. –: no number of "
+        "runs is enough.",
+        style="dim",
+    )
+    if (best := by_runs.chosen) is not None:
+        show.say(
+            f"Train {best.explore:,} explore runs, of which {best.calibration:,} should have "
+            f"negative windows (false alarms expected in {best.expected:.3f} of runs, 90% sure of "
+            f"at most {best.upper:.3f}), and {best.held_out:,} held-out runs: a score as good as "
+            f"supposed is then supported by runs with a probability of about {goal.power:.0%}.",
+            style="bold",
+        )
+    show.console().print()
+    show.say("The specification's view, by windows:", style="bold")
+
+
 def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
-    """Print a plan; `null_draws` is what the design draws of each chance null."""
+    """Print a plan by windows; `null_draws` is what the design draws of each chance null."""
     goal = found.goal
     assumed, rate = found.assumed, goal.primary
     windows = assumed.windows[rate]
@@ -95,6 +153,7 @@ def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
 
 # Without a pilot nothing is read from the other fields of the design.
 _GOAL = """
+run_budgets primary_run_budget calibration warned_min
 fpr_targets primary_fpr fpr_eps coverage_min event_count_min alpha min_targets_ok looks
 max_eval_seeds seeds_eval null_draws protocol
 """
@@ -110,8 +169,11 @@ class PlanCommand(DesignCommand):
 
 def plan(
     context: typer.Context,
+    warned: Annotated[
+        float | None, option("Share of events that its first alarm warns of. [0.5]")
+    ] = None,
     coverage: Annotated[
-        float | None, option("Share of events that the score warns of, at the rate it is given.")
+        float | None, option("By windows: share of events that the score warns of. [0.5]")
     ] = None,
     power: Annotated[
         float, option("Probability of a conclusive verdict, if the score is so good.")
@@ -130,7 +192,7 @@ def plan(
         float | None, option("Share of runs that have negative windows. [0.75]")
     ] = None,
     assume_chance: Annotated[
-        float | None, option("Coverage by chance at equal cost; left out unless given.")
+        float | None, option("Share of events by chance at equal cost; left out unless given.")
     ] = None,
     prereg: Annotated[Path | None, option("Take the design from this preregistration.")] = None,
     pilot: Annotated[
@@ -172,6 +234,8 @@ def plan(
                 "or --prereg FILE"
             )
         targets = fields.setdefault("fpr_targets", [0.05])
+        if "primary_run_budget" in fields:
+            fields.setdefault("run_budgets", [fields["primary_run_budget"]])
         fields.setdefault("min_targets_ok", min(2, len(targets)))
         fields.setdefault("primary_fpr", 0.05 if 0.05 in targets else targets[0])
         with options.said_in_options():
@@ -194,19 +258,22 @@ def plan(
         measured,
         power=power,
         candidates=candidates,
+        warned=warned,
         coverage=coverage,
         windows=assume_windows,
         event_share=assume_events,
         negative_share=assume_negatives,
         chance=assume_chance,
     )
+    show_plan_by_runs(found, measured)
     show_plan(found, measured, design.null_draws)
     following = show.command("prereg", "init", out="prereg.yaml")
     if prereg is not None:
         following = show.command("lock", prereg=prereg, runs="EXPLORE_RUNS")
     show.written([write_plan(found, out)] if out is not None else [], following=following)
-    if found.chosen is None:
-        most = found.rows[-1].calibration
+    assert found.by_runs is not None
+    if found.by_runs.chosen is None:
+        most = found.by_runs.rows[-1].calibration
         raise CheckFailed(
             f"no plan: up to {most:,} calibration runs and 100,000 held-out runs do not reach a "
             f"power of {power:g}"

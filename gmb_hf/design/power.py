@@ -30,7 +30,7 @@ from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc, bdtrik, betaincinv, gammainc
+from scipy.special import bdtr, bdtrc, bdtrik, betaincinv, betaln, gammainc
 
 from gmb_hf.stats import runs_for_zero
 
@@ -137,6 +137,11 @@ def in_words(budget: float) -> str:
     if abs(one_in * budget - 1) < _SLACK:
         return f"1 run in {one_in}"
     return f"{100 * budget:.3g}% of runs"
+
+
+def shown_line(budget: float) -> float:
+    """The highest share of runs that meets a budget of runs where it must be shown."""
+    return budget + min(0.05, budget / 2)
 
 
 def draws_needed(candidates: int, alpha: float) -> int:
@@ -249,6 +254,7 @@ class Plan:
     chosen: Row | None
     alone: Mapping[str, int | None]
     null_draws: int
+    by_runs: RunsPlan | None = None
 
 
 def plan(goal: Goal, assumed: Callable[[int], Assumed]) -> Plan:
@@ -267,6 +273,204 @@ def plan(goal: Goal, assumed: Callable[[int], Assumed]) -> Plan:
     last = (chosen or rows[-1]).calibration
     alone, draws = _alone(goal, supposed[last], last), draws_needed(goal.candidates, goal.alpha)
     return Plan(goal, supposed[last], rows, chosen, alone, draws)
+
+
+# Runs as units: what the first alarm of a score takes.
+
+
+@dataclass(frozen=True)
+class RunsGoal:
+    """What a verdict by runs must show, and how surely.
+
+    Attributes:
+        budget: share of runs that may have a false alarm; the one that decides.
+        calibration: whether the expected share keeps it, or its 90% bound (see `promise`).
+        warned_min: least share of events that the first alarm warns of.
+        event_count_min, candidates, alpha, power: as in `Goal`.
+    """
+
+    budget: float = 0.05
+    calibration: str = "marginal"
+    warned_min: float = 0.30
+    event_count_min: int = 30
+    candidates: int = 1
+    alpha: float = 0.05
+    power: float = 0.80
+
+    @property
+    def line(self) -> float:
+        """The highest share of runs that meets the budget where it must be shown."""
+        return shown_line(self.budget)
+
+
+@dataclass(frozen=True)
+class RunsAssumed:
+    """What is supposed of the first alarms of a score.
+
+    Attributes:
+        warned: true share of events that they warn of.
+        event_share, negative_share: as in `Assumed`.
+        blind: share that a blind alarm of the same cost warns of; None leaves the test out.
+    """
+
+    warned: float
+    event_share: float
+    negative_share: float
+    blind: float | None = None
+
+
+@dataclass(frozen=True)
+class RunsRow:
+    """What one number of calibration runs asks for, and what it promises.
+
+    Attributes:
+        calibration, explore: as in `Row`.
+        expected, upper: the mean of the true share of falsely alarmed runs, and its 90% bound.
+        warned: what is assumed at that cost.
+        held_out: held-out runs of the lock's own system; None where no number reaches the power.
+        transfer: the same of another system, where the rate must be shown.
+    """
+
+    calibration: int
+    explore: int
+    expected: float
+    upper: float
+    warned: float
+    held_out: int | None
+    transfer: int | None
+
+    @property
+    def total(self) -> int | None:
+        """All runs to train for a verdict about the lock's own system."""
+        return None if self.held_out is None else self.explore + self.held_out
+
+
+@dataclass(frozen=True)
+class RunsPlan:
+    """Runs to train before a verdict by runs can be expected.
+
+    Attributes:
+        goal: what the verdict must show.
+        assumed: what is supposed, at the chosen row (else at the last).
+        rows: by calibration runs, ascending.
+        chosen: the row with the fewest runs in all among those whose 90% bound is at most twice
+            the budget; None where none of them reaches the power.
+        alone: held-out runs that each requirement takes by itself, at the row of `assumed`.
+    """
+
+    goal: RunsGoal
+    assumed: RunsAssumed
+    rows: tuple[RunsRow, ...]
+    chosen: RunsRow | None
+    alone: Mapping[str, int | None]
+
+
+_TIMES = (1, 2, 3, 5, 10, 20)  # the least number of calibration runs
+
+
+def plan_by_runs(goal: RunsGoal, assumed: Callable[[int], RunsAssumed]) -> RunsPlan:
+    """Explore and held-out runs for a verdict by runs of the wanted power.
+
+    Args:
+        goal: what must be shown.
+        assumed: calibration runs -> what is supposed at the cost that so many buy.
+    """
+    least = runs_to_promise(goal.budget, goal.calibration) + 1
+    supposed = {times * least - 1: assumed(times * least - 1) for times in _TIMES}
+    rows = tuple(_runs_row(goal, one, m) for m, one in supposed.items())
+    sure = [row for row in rows if row.upper <= 2 * goal.budget and row.total is not None]
+    chosen = min(sure, key=lambda row: row.total or 0, default=None)
+    m = (chosen or rows[-1]).calibration
+    one = supposed[m]
+    beside = replace(goal, event_count_min=1, warned_min=0.0)
+    powers: dict[str, Callable[[int], float]] = {
+        f"{goal.event_count_min} events": lambda n: _at_least(
+            goal.event_count_min, n, one.event_share
+        ),
+        f"warned surely at least {goal.warned_min:g}": lambda n: power_of_warned(
+            replace(goal, event_count_min=1), replace(one, blind=None), n
+        ),
+    }
+    if one.blind is not None:
+        powers[f"better than a blind alarm ({one.blind:.2f})"] = partial(
+            power_of_warned, beside, one
+        )
+    powers[f"in a transfer: false alarms surely in at most {goal.line:g} of runs"] = lambda n: (
+        power_of_rate(goal, m, math.floor(n * one.negative_share), shown=True)
+    )
+    alone = {name: _fewest(power, goal.power) for name, power in powers.items()}
+    return RunsPlan(goal, one, rows, chosen, alone)
+
+
+def power_of_warned(goal: RunsGoal, assumed: RunsAssumed, n: int) -> float:
+    """Probability of enough events among n runs, and of enough of them warned of.
+
+    Of e events k are enough where the exact 95% interval of k/e begins at the minimum or above:
+    P(Binomial(e, minimum) >= k) <= .025. Against blind alarms of equal chances the Poisson-binomial
+    is Binomial(e, blind), which reaches k in a share alpha / candidates of draws at most (Holm's
+    first step).
+    """
+    events = np.arange(goal.event_count_min, n + 1)
+    if not len(events):
+        return 0.0
+    weight = bdtrc(events - 1, n, assumed.event_share) - bdtrc(events, n, assumed.event_share)
+    events, weight = events[weight > _SPARSE_EVENTS], weight[weight > _SPARSE_EVENTS]
+    enough = np.zeros(len(events))
+    if goal.warned_min:
+        enough = _critical(events, goal.warned_min, _TAIL)
+    if assumed.blind is not None:
+        beyond = _critical(events, assumed.blind, goal.alpha / goal.candidates)
+        enough = np.maximum(enough, beyond)
+    return float((weight * bdtrc(enough - 1, events, assumed.warned)).sum())
+
+
+def power_of_rate(goal: RunsGoal, m: int, n: int, *, shown: bool = False) -> float:
+    """Probability that the budget is met by n held-out runs with negative windows.
+
+    The lock's true rate is Beta(m + 1 - k, k), so that the runs with a false alarm are
+    beta-binomial. On the lock's own system the budget holds unless their exact interval lies above
+    it; where it must be `shown`, the interval must end at the line or below, and the rate is taken
+    to be the same there.
+    """
+    rank = promise(goal.budget, m, goal.calibration).rank
+    if rank is None or n < 1:
+        return 0.0
+    if shown:
+        # The most of n runs whose interval ends at the line: P(Binomial(n, line) <= c) <= .025.
+        most = np.arange(n + 1)
+        most = most[bdtr(most, n, goal.line) <= _TAIL]
+        count = int(most[-1]) if len(most) else -1
+    else:
+        count = int(_critical(np.array([n]), goal.budget, _TAIL)[0]) - 1
+    x, a, b = np.arange(count + 1), m + 1 - rank, rank
+    log_ways = -np.log(n + 1) - betaln(n - x + 1, x + 1)
+    return float(np.exp(log_ways + betaln(x + a, n - x + b) - betaln(a, b)).sum())
+
+
+def power_by_runs(
+    goal: RunsGoal, assumed: RunsAssumed, m: int, n: int, *, shown: bool = False
+) -> float:
+    """Probability of a supporting verdict by runs from m calibration and n held-out runs."""
+    with_negatives = math.floor(n * assumed.negative_share)
+    rate = power_of_rate(goal, m, with_negatives, shown=shown)
+    return rate * power_of_warned(goal, assumed, n) if rate else 0.0
+
+
+def _runs_row(goal: RunsGoal, assumed: RunsAssumed, m: int) -> RunsRow:
+    found = promise(goal.budget, m, goal.calibration)
+    held_out, transfer = (
+        _fewest(lambda n, shown=shown: power_by_runs(goal, assumed, m, n, shown=shown), goal.power)
+        for shown in (False, True)
+    )
+    return RunsRow(
+        calibration=m,
+        explore=runs_for(m, assumed.negative_share, goal.power),
+        expected=found.expected,
+        upper=found.upper,
+        warned=assumed.warned,
+        held_out=held_out,
+        transfer=transfer,
+    )
 
 
 def runs_for(count: int, share: float, power: float) -> int:

@@ -22,10 +22,14 @@ PILOT = (
 )
 
 
-def rows(out: str) -> list[list[str]]:
-    """The rows of the table: calibration, explore, rates, coverage, held-out, in all."""
+def rows(out: str, *, by_runs: bool = False) -> list[list[str]]:
+    """The rows of a table: calibration, explore, what they buy, share of events, held-out, in all.
+
+    The plan by runs stands first, that by windows below it.
+    """
     lines = out.splitlines()
-    start = next(place for place, line in enumerate(lines) if "calibrating  explore" in line) + 1
+    heads = [place for place, line in enumerate(lines) if "calibrating  explore" in line]
+    start = heads[0 if by_runs else 1] + 1
     table = []
     for line in lines[start:]:
         if not line.strip():
@@ -48,6 +52,26 @@ class TestAssumptions:
         assert [advice[1], advice[2]] == [table["95"][1], table["95"][4]]
         assert "Holm over 1 score at 0.05 takes 19 draws" in done.out
         assert done.next_command == "gmb prereg init --out prereg.yaml"
+
+    def test_by_runs_comes_first(self):
+        done = gmb("plan", "--assume-chance=.2", "--warned=.6")
+        assert done.code == 0, done
+        table = {row[0]: row for row in rows(done.out, by_runs=True)}
+        assert list(table) == ["19", "39", "59", "99", "199", "399"]
+        assert table["39"][2:5] == ["0.050", "0.096", "0.60"]
+        assert table["19"][7] == "–"
+        said = " ".join(done.out.split())
+        assert "By runs, with a budget of 1 run in 20 falsely alarmed (marginal)" in said
+        advice = f"Train {table['39'][1]} explore runs, of which 39 should have negative windows"
+        assert advice in said
+        assert "sure of at most 0.096), and" in said
+        assert said.index(advice) < said.index("The specification's view, by windows:")
+
+    def test_a_budget_of_runs_may_be_another(self):
+        out = gmb("plan", "--run-budget=.1", "--calibration=conditional", "--warned-min=.4").out
+        assert rows(out, by_runs=True)[0][:4] == ["22", "32", "0.043", "0.099"]
+        assert "1 run in 10 falsely alarmed (conditional)" in " ".join(out.split())
+        assert "warned surely at least 0.4 " in out
 
     def test_nothing_is_written_unless_asked_for(self, tmp_path: Path):
         assert gmb("plan").code == 0
@@ -88,7 +112,8 @@ class TestAssumptions:
         done = gmb("plan", "--assume-chance=.6")
         assert done.code == 1
         assert rows(done.out)[2][4:] == ["–", "–"]
-        assert done.err.startswith("no: no plan: up to 760 calibration runs and 100,000 held-out")
+        assert {row[5] for row in rows(done.out, by_runs=True)} == {"–"}
+        assert done.err.startswith("no: no plan: up to 399 calibration runs and 100,000 held-out")
 
     @pytest.mark.parametrize("width", [80, 120])
     def test_it_fits_the_terminal(self, width: int, monkeypatch: pytest.MonkeyPatch):
@@ -104,6 +129,9 @@ class TestAssumptions:
             (("--f=0.05,0.05",), "--fpr must name at least one rate, each once"),
             (("--primary-fpr=0.2",), "--primary-fpr 0.2 is not among --fpr [0.05]"),
             (("--primary-fpr=0",), "--primary-fpr must be greater than 0"),
+            (("--warned=0.3",), "--warned 0.3 must exceed the minimum 0.3"),
+            (("--warned=2",), "--warned must be a number above 0 and at most 1, got 2"),
+            (("--run-budgets=.1,.2",), "--run-budget 0.05 is not among --run-budgets"),
             (("--coverage=0",), "--coverage must be a number above 0 and at most 1, got 0"),
             (("--coverage=nan",), "--coverage must be a number above 0"),
             (("--coverage=0.3",), "--coverage 0.3 must exceed the minimum 0.3"),
@@ -135,6 +163,7 @@ class TestPilot:
         done = gmb("plan", "--pilot", csv_logs, *PILOT)
         assert done.code == 0, done
         text = " ".join(done.out.split())
+        assert "From 48 pilot runs: the first alarm warns of 0." in text
         assert "From 48 pilot runs with 48 events: coverage 1.00 [0.93, 1.00]" in text
         assert "an event in 100% of runs" in text
         assert re.search(r"chance covers 0\.\d\d", text)

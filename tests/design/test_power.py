@@ -15,14 +15,77 @@ from scipy.stats import binom
 from gmb_hf.design.power import (
     Assumed,
     Goal,
+    RunsAssumed,
+    RunsGoal,
     draws_needed,
     plan,
+    plan_by_runs,
+    power_by_runs,
     power_of,
     power_of_budget,
     power_of_coverage,
+    promise,
     runs_for,
 )
-from gmb_hf.stats import runs_for_zero
+from gmb_hf.stats import exact_binomial, runs_for_zero
+
+
+def simulated(goal: RunsGoal, truth: RunsAssumed, m: int, n: int, shown: bool) -> list[bool]:
+    """Whether each of 2,000 made-up verdicts by runs supports the score, by the verdict's rules."""
+    rng, found = np.random.default_rng(7), []
+    k = promise(goal.budget, m, goal.calibration).rank
+    for _ in range(2000):
+        rate = 1 - np.sort(rng.random(m))[k - 1]  # scores of runs are uniform
+        with_negatives = math.floor(n * truth.negative_share)
+        events = rng.binomial(n, truth.event_share)
+        warned = rng.binomial(events, truth.warned)
+        false = exact_binomial(rng.binomial(with_negatives, rate), with_negatives)
+        met = false.high <= goal.line if shown else false.low <= goal.budget
+        p_value = binom.sf(warned - 1, events, truth.blind)
+        enough = events >= goal.event_count_min and warned > 0
+        enough = enough and exact_binomial(warned, events).low >= goal.warned_min
+        found.append(bool(met and enough and p_value <= goal.alpha / goal.candidates))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "shown", "changes"),
+    [
+        (19, 60, False, {}),
+        (39, 90, False, {"calibration": "marginal", "candidates": 30}),
+        (45, 60, False, {"calibration": "conditional", "warned_min": 0.4}),
+        (99, 400, True, {"budget": 0.1}),
+    ],
+)
+def test_a_plan_by_runs_has_the_power_that_a_simulation_has(
+    m: int, n: int, shown: bool, changes: dict[str, Any]
+) -> None:
+    goal = RunsGoal(**changes)
+    truth = RunsAssumed(warned=0.5, event_share=0.9, negative_share=0.75, blind=0.2)
+    power = power_by_runs(goal, truth, m, n, shown=shown)
+    share = np.mean(simulated(goal, truth, m, n, shown))
+    assert 0.05 < power < 0.995
+    assert share == pytest.approx(power, abs=4 * math.sqrt(0.25 / 2000))
+
+
+def test_a_plan_by_runs_is_the_least_that_has_the_power() -> None:
+    goal = RunsGoal()
+    truth = RunsAssumed(warned=0.5, event_share=0.9, negative_share=0.75, blind=0.2)
+    found = plan_by_runs(goal, lambda m: truth)
+    assert [row.calibration for row in found.rows] == [19, 39, 59, 99, 199, 399]
+    assert found.rows[0].upper > 2 * goal.budget
+    assert found.chosen is found.rows[1]
+    for row in found.rows[:2]:
+        assert row.held_out is not None
+        assert power_by_runs(goal, truth, row.calibration, row.held_out) >= goal.power
+        assert power_by_runs(goal, truth, row.calibration, row.held_out - 1) < goal.power
+    assert found.rows[0].transfer is None  # the rate of so few is too often above the line
+    hopeless = plan_by_runs(goal, lambda m: replace(truth, blind=0.6))
+    assert hopeless.chosen is None
+    assert (
+        plan_by_runs(replace(goal, calibration="conditional"), lambda m: truth).rows[0].calibration
+        == 45
+    )
 
 
 def assumed(**changes: Any) -> Assumed:
