@@ -359,7 +359,19 @@ class Judgement:
         """
         if checkpoints == 1:
             return self
+        if checkpoints not in self._smoothed:
+            self._smoothed[checkpoints] = self._smooth(checkpoints)
+        return self._smoothed[checkpoints]
 
+    @cached_property
+    def _smoothed(self) -> dict[int, Judgement]:
+        return {}
+
+    def forget_smoothed(self) -> None:
+        """Let go of the smoothed judgements, which the layers D by windows and by runs share."""
+        self._smoothed.clear()
+
+    def _smooth(self, checkpoints: int) -> Judgement:
         def smoothed(
             locked: Mapping[float, float] | None, known: Mapping[int, Mapping[float, float]]
         ) -> Mapping[float, float] | None:

@@ -18,7 +18,7 @@ chance of being covered and one uniform number. The chances themselves are exact
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated
@@ -124,20 +124,34 @@ def chance(judgement: Judgement, target: float, n_covered: int) -> dict[str, Nul
 
     `n_covered` counts the events that the score covers there.
     """
-    has_event, design = judgement.evaluation.has_event, judgement.design
+    has_event = judgement.evaluation.has_event
     found = {}
     for name, null in NULLS.items() if judgement.n_events else ():
         chances, fpr = null.chances(judgement, target)
-        numbers = uniform_draws(len(chances), design.null_draws, design.seed, null.stream)
-        # Comparisons with NaN, where there is no event, are False.
-        covered = (numbers < chances.astype(np.float32)).sum(axis=1)
         found[name] = NullRecord(
             mean_coverage=float(chances[has_event].mean()),
-            p_value=(1 + int((covered >= n_covered).sum())) / (1 + design.null_draws),
+            p_value=_p_value(judgement.design, null, chances, n_covered),
             fpr=fpr,
-            draws=design.null_draws,
+            draws=judgement.design.null_draws,
         )
     return found
+
+
+def p_values(judgement: Judgement, target: float, n_covered: int) -> Iterator[float]:
+    """The p-value of one null after the other: layer D stops at the first that is too large."""
+    for null in NULLS.values():
+        chances, _ = null.chances(judgement, target)
+        yield _p_value(judgement.design, null, chances, n_covered)
+
+
+def _p_value(
+    design: Design, null: ChanceNull, chances: NDArray[np.float64], n_covered: int
+) -> float:
+    numbers = uniform_draws(len(chances), design.null_draws, design.seed, null.stream)
+    # Comparisons with NaN, where there is no event, are False.
+    covered = np.bitwise_count(np.packbits(numbers < chances.astype(np.float32), axis=1))
+    reached = int((covered.sum(axis=1, dtype=np.int64) >= n_covered).sum())
+    return (1 + reached) / (1 + design.null_draws)
 
 
 def largest_p(nulls: Mapping[str, NullRecord]) -> float | None:

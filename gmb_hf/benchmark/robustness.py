@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.nulls import chance, largest_p
+from gmb_hf.benchmark.nulls import p_values
 from gmb_hf.benchmark.operationality import passes
 from gmb_hf.benchmark.records import RANK_ONLY, SUPPORTED, Label
 from gmb_hf.benchmark.utility import shortfalls, warnings_at
@@ -75,8 +75,8 @@ def point_verdict(name: str, judgement: Judgement) -> MemberRecord:
         # The nulls are drawn only where nothing else stands against it.
         useful = not shortfalls(judgement, n_covered / n_events, lead, 0.0)
         if useful and judgement.strict:
-            p_value = largest_p(chance(judgement, primary, n_covered))
-            useful = not shortfalls(judgement, n_covered / n_events, lead, p_value)
+            alpha = judgement.design.alpha_per_look
+            useful = all(p <= alpha for p in p_values(judgement, primary, n_covered))
     label = SUPPORTED if useful else RANK_ONLY
     return MemberRecord(name=name, label=label, layer_b_pass=operable)
 
@@ -114,7 +114,8 @@ def _with_all_runs(
         one, settings = judgement.smoothed(smooth), {}
         for horizon in sorted(horizons):
             lead = design.lead_least * min(horizon / design.horizon, 1)
-            changed = design.replace(horizon=horizon, lead_time_median_min=lead)
+            # Admissible where the design is: the horizon stays below the gap.
+            changed = design.model_copy(update={"horizon": horizon, "lead_time_median_min": lead})
             settings[f"horizon={horizon}"] = one.with_horizon(changed)
         yield smooth, settings
 

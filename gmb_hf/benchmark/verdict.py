@@ -242,6 +242,8 @@ def judge_all(
                 other_events=(other_events or {}).get(name, ()),
             )
             record = record.model_copy(update={"x_first_alarm": first})
+        for one in (score.judgement, *score.variants.values()):
+            one.forget_smoothed()
         record = record.declared(**{"name": name, **(declared or {}).get(name, {})})
         found[name] = with_eligibility(record, score.judgement.design.protocol, locked=locked)
     return found
