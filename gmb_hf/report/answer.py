@@ -1,4 +1,8 @@
-"""The answer in one sentence: what the report opens with and the summary figure is titled."""
+"""The answer in one sentence: what the report opens with and the first figure is titled.
+
+Whoever acts, acts on the first alarm: where it was judged, the answer is by runs. The label by
+windows is the specification's view, shown beside it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, in_words
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.verdict import DESIGN_FAULT, IndicatorRecord
 from gmb_hf.stats import IntervalRecord
@@ -41,12 +46,18 @@ REASONS = {
     "interval_straddles": "interval straddles a line",
     "label_flips": "label flips too easily",
     "lead_short": "warns too late",
+    "no_better_than_blind": "no better than a blind alarm",
     "no_better_than_chance": "no better than chance",
+    "no_better_than_clock": "no better than the clock",
+    "no_better_than_steps_since_memorisation": "no better than steps since memorisation",
+    "no_first_alarm": "locked before first alarms",
     "no_negative_windows": "no negative windows",
     "no_ranking_signal": "does not rank",
     "not_locked": "exploratory: not locked",
     "not_strict": "not judged by strict",
     "oracle": "an oracle",
+    "runs_uncontrolled": "too many runs falsely alarmed",
+    "warned_low": "warns of too few events",
 }
 
 RUNS = {True: "held-out runs", False: "runs"}
@@ -67,6 +78,28 @@ def group_of(item: IndicatorRecord) -> str:
     return "oracle" if item.x_sees_test_labels else "monitor"
 
 
+def label_of(item: IndicatorRecord) -> str:
+    """The label that counts: by runs; by windows where first alarms were not judged."""
+    return item.label if item.x_first_alarm is None else item.x_first_alarm.label
+
+
+def reasons_of(item: IndicatorRecord) -> Sequence[str]:
+    """The codes that stand against an alarm, of the label that counts."""
+    return item.x_reasons if item.x_first_alarm is None else item.x_first_alarm.reasons
+
+
+def sentence_of(item: IndicatorRecord) -> str:
+    """The sentence of the label that counts, "" where none is stored."""
+    first = item.x_first_alarm
+    return item.x_sentence if first is None else first.sentence
+
+
+def hardest(point: FirstAlarmPointRecord) -> float | None:
+    """What the hardest of all blind alarms of the same cost warns of, a share of events."""
+    blind = (point.memoryless, point.risk_set, *point.rivals.values())
+    return max((one.warned for one in blind if one is not None), default=None)
+
+
 def ends(interval: IntervalRecord | None) -> tuple[float, float]:
     """Both ends of an interval; NaN where it is open or unknown."""
     if interval is None or interval.low is None or interval.high is None:
@@ -79,10 +112,16 @@ _DEFAULT_TARGET = 0.05
 
 @dataclass(frozen=True)
 class Answer:
-    """What came out: every indicator by group, then label, then coverage.
+    """What came out: every indicator by group, then label, then the share of events warned of.
 
-    `target` is the primary operating point, `n_runs` how many runs were judged, `locked` whether by
-    a lock, `scope` a sentence on what of the boundary is undeclared, or "".
+    Attributes:
+        ranked: all of them.
+        target: the primary operating point, a share of windows.
+        n_runs: how many runs were judged.
+        locked: whether by a lock.
+        scope: a sentence on what of the boundary is undeclared, or "".
+        budget: the share of runs that decides; None: the answer is by windows.
+        beside: whether the answer by windows stands beside one by runs, which is what counts.
     """
 
     ranked: tuple[IndicatorRecord, ...]
@@ -90,10 +129,20 @@ class Answer:
     n_runs: int
     locked: bool
     scope: str = ""
+    budget: float | None = None
+    beside: bool = False
 
     def group(self, name: str) -> tuple[IndicatorRecord, ...]:
         """The indicators of one group, ranked."""
         return tuple(item for item in self.ranked if group_of(item) == name)
+
+    def label(self, item: IndicatorRecord) -> str:
+        """The label in this view."""
+        return item.label if self.budget is None else label_of(item)
+
+    def reasons(self, item: IndicatorRecord) -> Sequence[str]:
+        """The codes that stand against an alarm in this view."""
+        return item.x_reasons if self.budget is None else reasons_of(item)
 
     @property
     def subject(self) -> tuple[IndicatorRecord, ...]:
@@ -103,8 +152,8 @@ class Answer:
 
     @property
     def supported(self) -> tuple[IndicatorRecord, ...]:
-        """The indicators of the subject that pass every layer, best first."""
-        return tuple(item for item in self.subject if item.label == LABELS[0])
+        """The indicators of the subject that pass everything, best first."""
+        return tuple(item for item in self.subject if self.label(item) == LABELS[0])
 
     @property
     def may_alarm(self) -> bool:
@@ -114,26 +163,36 @@ class Answer:
     @property
     def caveat(self) -> str:
         """What an evaluation without a lock is, before a sentence about it."""
-        return "" if self.locked else "Exploratory, without a lock: "
+        by = "By windows, the specification's view: " if self.beside else ""
+        return by if self.locked else f"Exploratory, without a lock: {by}"
 
     @property
     def _passed(self) -> str:
-        """What may be said of those that pass every layer."""
+        """What may be said of those that pass everything."""
+        passed = f"{len(self.supported)} of {self._total} pass every layer"
+        if self.beside:
+            return passed
         if self.may_alarm:
             able = sum(bool(item.x_alarm_eligible) for item in self.subject)
             return f"{able} of {self._total} may raise an alarm"
-        return f"{len(self.supported)} of {self._total} pass every layer, none may raise an alarm,"
+        if self.budget is not None:
+            passed = f"{len(self.supported)} of {self._total} would do"
+        return f"{passed}, none may raise an alarm,"
 
     @property
     def title(self) -> str:
         """A line for a figure."""
-        budget, total = f"a {self.target * 100:g}% false-alarm budget", self._total
+        at, total = f"at a {self.target * 100:g}% false-alarm budget", self._total
+        if self.budget is not None:
+            at = f"with a budget of {in_words(self.budget)}"
         if self.supported:
-            return f"{self.caveat}{self._passed} at {budget}"
-        undecided = sum(item.label == "INCONCLUSIVE" for item in self.subject)
+            return f"{self.caveat}{self._passed} {at}"
+        undecided = sum(self.label(item) == "INCONCLUSIVE" for item in self.subject)
+        none = "None" if self.beside else "No alarm"
         if undecided:
-            return f"{self.caveat}No alarm yet at {budget}: {undecided} of {total} not decided"
-        return f"{self.caveat}None of {total} may raise an alarm at {budget}"
+            return f"{self.caveat}{none} yet {at}: {undecided} of {total} not decided"
+        does = "passes every layer" if self.beside else "may raise an alarm"
+        return f"{self.caveat}None of {total} {does} {at}"
 
     @property
     def sentence(self) -> str:
@@ -144,29 +203,47 @@ class Answer:
     @property
     def _said(self) -> str:
         subject, total = self.subject, self._total
-        if len(subject) == 1 and subject[0].x_sentence:
-            return f"{self.caveat}{subject[0].name}: {subject[0].x_sentence}"
-        budget = f"a false-alarm budget of {self.target * 100:g}%"
-        if all(DESIGN_FAULT in item.x_reasons for item in subject):
-            return f"{subject[0].x_sentence.partition('. ')[0]}."
+        sentence = subject[0].x_sentence if subject and self.budget is None else ""
+        if subject and self.budget is not None:
+            sentence = sentence_of(subject[0])
+        if len(subject) == 1 and sentence:
+            return f"{self.caveat}{subject[0].name}: {sentence}"
+        at = f"at a false-alarm budget of {self.target * 100:g}%"
+        if self.budget is not None:
+            at = f"with a budget of {in_words(self.budget)}"
+        if all(DESIGN_FAULT in self.reasons(item) for item in subject):
+            return f"{sentence.partition('. ')[0]}."
         if self.supported:
-            best = _best(self.supported, self.target)
-            return f"{self.caveat}{self._passed} at {budget}{best}."
-        counts: Counter[str] = Counter(
-            _NO_SIGNAL if _NO_SIGNAL in item.x_reasons and item.label == "RANK_ONLY" else item.label
-            for item in subject
-        )
+            best = _best(self.supported, self.target, self.budget)
+            return f"{self.caveat}{self._passed} {at}{best}."
+        counts: Counter[str] = Counter(map(self._outcome, subject))
         words = {
             "INCONCLUSIVE": f"not decided by {self.n_runs:,} {RUNS[self.locked]}",
             "RANK_ONLY": "no more than a ranking",
             _NO_SIGNAL: "without a ranking signal",
             "ESTIMATOR_UNSTABLE": "unstable",
-            "SCOPE_LIMITED": f"good in a stated scope only{_scopes(subject)}",
+            "SCOPE_LIMITED": f"good in a stated scope only{self._scopes}",
         }
         parts = [f"{counts[label]} {what}" for label, what in words.items() if counts[label]]
         yet = " yet" if counts["INCONCLUSIVE"] else ""
-        said = f"None of {total} may raise an alarm{yet} at {budget}: {', '.join(parts)}."
+        does = "passes every layer" if self.beside else "may raise an alarm"
+        said = f"None of {total} {does}{yet} {at}: {', '.join(parts)}."
         return self.caveat + said
+
+    def _outcome(self, item: IndicatorRecord) -> str:
+        label = self.label(item)
+        no_signal = _NO_SIGNAL in self.reasons(item) and label == "RANK_ONLY"
+        return _NO_SIGNAL if no_signal else label
+
+    @property
+    def _scopes(self) -> str:
+        """The first scope, which such a label must state (spec 5)."""
+        limited = [(item.name, scope_of(item, self.budget is not None)) for item in self.subject]
+        limited = [(name, where) for name, where in limited if where]
+        if not limited:
+            return ""
+        name, where = limited[0]
+        return f" ({name} where {where}{', ...' if len(limited) > 1 else ''})"
 
     @property
     def _total(self) -> str:
@@ -176,17 +253,29 @@ class Answer:
 _NO_SIGNAL = "no_ranking_signal"
 
 
-def answer(results: Results) -> Answer:
-    """Sum up a results file."""
+def answer(results: Results, *, by_windows: bool = False) -> Answer:
+    """Sum up a results file by runs; by windows on request, and where only those were judged."""
     target, groups = primary_target(results), list(GROUPS)
+    run_budget = primary_budget(results)
+    budget = None if by_windows else run_budget
 
     def rank(item: IndicatorRecord) -> tuple[int, int, float, str]:
-        coverage = follow(item.point(target), "coverage") or 0.0
-        return groups.index(group_of(item)), LABELS.index(item.label), -coverage, item.name
+        label, share = item.label, follow(item.point(target), "coverage")
+        if budget is not None and item.x_first_alarm is not None:
+            label, share = label_of(item), item.x_first_alarm.at(budget).warned
+        return groups.index(group_of(item)), LABELS.index(label), -(share or 0.0), item.name
 
     ranked = tuple(sorted(results.indicators, key=rank))
     scope = results.design.scope if results.design else ""
-    return Answer(ranked, target, results.summary.n_seeds, results.locked, scope)
+    beside = by_windows and run_budget is not None
+    return Answer(ranked, target, results.summary.n_seeds, results.locked, scope, budget, beside)
+
+
+def primary_budget(results: Results) -> float | None:
+    """The share of runs that decides; None where first alarms were not judged."""
+    if all(item.x_first_alarm is None for item in results.indicators):
+        return None
+    return results.design.primary_run_budget if results.design else None
 
 
 def primary_target(results: Results) -> float:
@@ -210,23 +299,28 @@ def shown_p(item: IndicatorRecord, target: float) -> float | None:
     return raw if item.x_p_adjusted is None else item.x_p_adjusted
 
 
-def _scopes(subject: Sequence[IndicatorRecord]) -> str:
-    """The first scope, which such a label must state (spec 5)."""
-    limited = [(item.name, item.x_scope.where) for item in subject if item.x_scope]
-    if not limited:
-        return ""
-    name, where = limited[0]
-    return f" ({name} where {where}{', ...' if len(limited) > 1 else ''})"
+def scope_of(item: IndicatorRecord, by_runs: bool) -> str:
+    """The condition that a `SCOPE_LIMITED` label is bound to, "" without one."""
+    first = item.x_first_alarm
+    if not by_runs or first is None:
+        return item.x_scope.where if item.x_scope else ""
+    return next((part.where for part in first.strata if part.name == first.scope), "")
 
 
-def _best(eligible: Sequence[IndicatorRecord], target: float) -> str:
-    best = eligible[0]
-    point = best.point(target)
-    if point is None or point.coverage is None:
+def _best(eligible: Sequence[IndicatorRecord], target: float, budget: float | None) -> str:
+    """What the best is worth, beside what is gained by chance at the same cost."""
+    best, first = eligible[0], eligible[0].x_first_alarm
+    if budget is not None and first is not None:
+        point = first.at(budget)
+        share, lead, by_chance = point.warned, point.lead_median, hardest(point)
+        chance = "a blind alarm of the same cost"
+    else:
+        at = best.point(target)
+        share, lead = follow(at, "coverage"), follow(at, "lead_time_median")
+        by_chance, chance = follow(at, "by_chance"), "chance at the same cost"
+    if share is None:
         return ""
-    lead, by_chance, several = point.lead_time_median, point.by_chance, len(eligible) > 1
-    who = f"the best, {best.name}," if several else f"it ({best.name})"
+    who = f"the best, {best.name}," if len(eligible) > 1 else f"it ({best.name})"
     ahead = "" if lead is None else f", {lead:,.0f} steps ahead in the median"
-    chance = ", where chance at the same cost warns of "
-    chance = "" if by_chance is None else f"{chance}{by_chance:.0%}"
-    return f"; {who} warned of {point.coverage:.0%} of events{ahead}{chance}"
+    beaten = "" if by_chance is None else f", where {chance} warns of {by_chance:.0%}"
+    return f"; {who} warned of {share:.0%} of events{ahead}{beaten}"

@@ -1,4 +1,4 @@
-"""Figures of results: false alarms against their budget, lead times, and the one-page answer."""
+"""Figures of results: the answer by runs and by windows, false alarms, lead times."""
 
 from __future__ import annotations
 
@@ -16,14 +16,26 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Patch
 from numpy.typing import NDArray
 
+from gmb_hf.benchmark.first_alarm import in_words
 from gmb_hf.benchmark.nulls import NULLS
 from gmb_hf.benchmark.operationality import AchievedRecord
 from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.escape import steps
 from gmb_hf.report import style
-from gmb_hf.report.answer import GROUPS, Answer, ends, group_of, reason, shown_name, shown_p
+from gmb_hf.report.answer import (
+    GROUPS,
+    Answer,
+    ends,
+    group_of,
+    hardest,
+    reason,
+    reasons_of,
+    shown_name,
+    shown_p,
+)
 from gmb_hf.report.style import (
+    BLACK,
     BLUE,
     FAINT,
     GREEN,
@@ -182,6 +194,175 @@ def _fpr_keys(items: Sequence[IndicatorRecord], cap: bool) -> list[Artist]:
         (len(answered) < len(rows), line_key("abstains", color=INK, marker="x", linestyle="")),
     ]
     return [entry for shown, entry in entries if shown]
+
+
+# The answer by runs: what happens to 100 runs if somebody acts on the first alarm.
+
+_FIRST_WIDTH, _FIRST_HEAD, _FIRST_FOOT, _FIRST_ROW = 7.4, 1.02, 0.42, 0.225
+_FIRST_RIGHT = 0.86  # for the two columns of numbers
+_MISSED, _QUIET, _EDGE = "#DCDCDC", "#FFFFFF", "#B9B9B9"
+_FIRST_HEADINGS = {
+    "monitor": "Scores that see no test labels",
+    "undeclared": "Scores, not declared whether they see test labels",
+    "oracle": "Oracles: they see test labels",
+    "control": "Blind alarms, calibrated alike",
+}
+
+
+@style.house_style()
+def first_alarm(found: Answer, *, subtitle: str) -> Figure:
+    """One bar a score, of 100 runs: falsely alarmed to the left of zero, the others to the right.
+
+    A black mark shows how many the hardest blind alarm of the same cost warns of. Bold names may
+    raise an alarm. `constant` is left out: it never does anything.
+    """
+    budget = found.budget or 0.0
+
+    def rank(item: IndicatorRecord) -> tuple[bool, float]:
+        warned = item.x_first_alarm and item.x_first_alarm.at(budget).warned
+        return not item.x_alarm_eligible, -(warned or 0.0)
+
+    ranked = [item for item in found.ranked if item.x_first_alarm and item.name != "constant"]
+    ranked.sort(key=rank)
+    shown = {
+        name: [item for item in ranked if group_of(item) == name]
+        for name in _FIRST_HEADINGS
+        if any(group_of(item) == name for item in ranked)
+    }
+    every = [item for items in shown.values() for item in items]
+    names = {item.name: shorten(shown_name(item), 30) for item in every}
+    longest = max((len(name) for name in names.values()), default=10)
+    left = max(1.5, 0.25 + 0.068 * longest)
+    count = len(every) + len(shown)
+    height = _FIRST_HEAD + count * _FIRST_ROW + _FIRST_FOOT
+    figure = Figure(figsize=(_FIRST_WIDTH, height))
+    across = _FIRST_WIDTH - left - _FIRST_RIGHT
+    axes = figure.add_axes(
+        (left / _FIRST_WIDTH, _FIRST_FOOT / height, across / _FIRST_WIDTH,
+         count * _FIRST_ROW / height),
+        ylim=(count - 0.5, -0.5),
+    )  # fmt: skip
+    falsely = [_outcomes(item, budget)["false"] for item in every]
+    low = -min(100.0, max(10.0, 150 * budget, 1.08 * max(falsely, default=0.0)))
+    axes.set_xlim(low, 100.4)
+    beside = axes.get_yaxis_transform()
+    row = 0
+    for name, items in shown.items():
+        x = (0.14 - left) / across
+        able = any(item.x_alarm_eligible for item in items)
+        heading = _FIRST_HEADINGS[name] + " (bold: may raise an alarm)" * able
+        said: Any = {"fontsize": 7.3, "color": MUTED, "style": "italic", "zorder": 6}
+        axes.text(x, row, heading, va="center_baseline", transform=beside, **said)
+        # The reference lines must not run through a heading.
+        axes.axhspan(row - 0.5, row + 0.5, color=_WHITE, linewidth=0, zorder=2)
+        for item in items:
+            row += 1
+            may = "bold" if item.x_alarm_eligible else "normal"
+            look: Any = {"transform": beside, "va": "center_baseline", "weight": may}
+            axes.text(-0.012, row, names[item.name], ha="right", fontsize=7.6, **look)
+            _draw_outcomes(axes, row, item, budget)
+            point = item.x_first_alarm and item.x_first_alarm.at(budget)
+            share, blind = (None, None) if point is None else (point.warned, hardest(point))
+            place = {"ha": "right", "fontsize": 7.6}
+            axes.text(1 + 0.38 / across, row, _percent(share), **look, **place)
+            look["weight"] = "normal"
+            axes.text(1 + 0.74 / across, row, _percent(blind), color=MUTED, **look, **place)
+        row += 1
+    axes.axvline(0, color=INK, linewidth=0.9, zorder=1)
+    axes.axvline(-100 * budget, color=VERMILION, linewidth=1.1, linestyle=style.DASHED, zorder=1)
+    note(axes, f"budget:\n{in_words(budget)}", (-100 * budget, 1), (3, 2), ha="right",
+         va="bottom", fontsize=6.8, color=VERMILION, linespacing=1.05,
+         xycoords=("data", "axes fraction"))  # fmt: skip
+    heads: Any = {"fontsize": 6.8, "color": MUTED, "va": "bottom", "linespacing": 1.05}
+    heads |= {"xycoords": "axes fraction", "ha": "right"}
+    note(axes, "warned\nof", (1 + 0.38 / across, 1), (0, 2), **heads)
+    note(axes, "if\nblind", (1 + 0.74 / across, 1), (0, 2), **heads)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    ticks = [tick for tick in range(-100, 101, 20) if tick >= low]
+    axes.set_xticks(ticks, [str(abs(tick)) for tick in ticks])
+    axes.set_xlabel("of 100 runs, if one acts on the first alarm", labelpad=2)
+    title = shorten(found.title, 110)
+    size = min(11.0, (_FIRST_WIDTH - 0.3) * 72 / (0.63 * len(title)))
+    at: Any = {"x": 0.14 / _FIRST_WIDTH, "va": "center"}
+    figure.text(s=title, y=1 - 0.17 / height, fontsize=size, weight="bold", **at)
+    about = shorten(subtitle, 125)
+    figure.text(s=about, y=1 - 0.38 / height, fontsize=6.8, color=MUTED, **at)
+    place = {"loc": "upper left", "bbox_to_anchor": (0.006, 1 - 0.46 / height), "fontsize": 7}
+    figure.legend(
+        handles=_outcome_keys(every, budget), ncols=6, columnspacing=1.1, handlelength=1.1,
+        handletextpad=0.4, borderpad=0.2, **place,
+    )  # fmt: skip
+    return figure
+
+
+_OUTCOMES = {
+    "false": ("false alarm", {"color": VERMILION}),
+    "timely": ("warned in time", {"color": BLUE}),
+    "early": ("warned early", {"color": SKY}),
+    "missed": ("missed", {"color": _MISSED}),
+    "quiet": ("no event, quiet", {"facecolor": _QUIET, "edgecolor": _EDGE, "hatch": "/////"}),
+}
+"""What may become of a run, in the order drawn, and how each is drawn."""
+
+
+def _outcomes(item: IndicatorRecord, budget: float) -> dict[str, float]:
+    """Of 100 judged runs, how many had each outcome, by the names in `_OUTCOMES`."""
+    if item.x_first_alarm is None:
+        return dict.fromkeys(_OUTCOMES, 0.0)
+    point = item.x_first_alarm.at(budget)
+    counts = {
+        "false": point.n_false_before_event + point.n_event_free_false,
+        "timely": point.n_timely,
+        "early": point.n_early,
+        "missed": point.n_missed,
+        "quiet": point.n_event_free - point.n_event_free_false,
+    }
+    total = max(1, sum(counts.values()))
+    return {name: 100 * count / total for name, count in counts.items()}
+
+
+def _draw_outcomes(axes: Axes, row: int, item: IndicatorRecord, budget: float) -> None:
+    if item.x_first_alarm is None:
+        return
+    point, shares = item.x_first_alarm.at(budget), _outcomes(item, budget)
+    start = -shares["false"]
+    bar: Any = {"height": 0.72, "linewidth": 0, "zorder": 3}
+    for name, (_, look) in _OUTCOMES.items():
+        axes.barh(row, shares[name], left=start, **bar, **look)
+        start += shares[name]
+    axes.plot([0, 0], [row - 0.5, row + 0.5], color=INK, linewidth=0.9, zorder=4)
+    look: Any = {"fontsize": 6.3, "va": "center_baseline", "color": "#4A4A4A", "zorder": 5}
+    if point.answer == "ABSTAIN":
+        axes.text(1.2, row, "abstains: too few calibration runs", **look)
+        return
+    # Why it may not, where there is room for it.
+    end = sum(shares[name] for name in ("timely", "early", "missed"))
+    codes = reasons_of(item)
+    if codes and shares["missed"] > 36 and group_of(item) in ("monitor", "undeclared"):
+        axes.text(end - 1.2, row, reason(codes[0]), ha="right", **look)
+    blind = hardest(point)
+    if blind is not None:
+        total = max(1, point.n_events + point.n_event_free)
+        at = [100 * blind * point.n_events / total] * 2
+        for colour, width in ((_WHITE, 2.8), (BLACK, 1.4)):
+            mark: Any = {"color": colour, "linewidth": width, "solid_capstyle": "butt"}
+            axes.plot(at, [row - 0.44, row + 0.44], zorder=5, **mark)
+
+
+def _outcome_keys(items: Sequence[IndicatorRecord], budget: float) -> list[Artist]:
+    """What the bars show, and nothing that they do not."""
+    made = [_outcomes(item, budget) for item in items]
+    keys: list[Artist] = [
+        Patch(label=words, linewidth=0, **look)
+        for name, (words, look) in _OUTCOMES.items()
+        if any(one[name] for one in made)
+    ]
+    return [*keys, line_key("warned of if blind, at the same cost", color=BLACK, linewidth=1.4)]
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0%}"
 
 
 # How early the warnings came: the distribution of lead times, score by score.

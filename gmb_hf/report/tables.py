@@ -1,16 +1,23 @@
-"""The tables of an evaluation: the three of the specification (section 8), two of `compat`.
+"""The tables of an evaluation: first alarms by runs, the specification's three (section 8) by
+windows, and two of `compat`.
 
-The specification's columns come first and keep their names; ours follow to the right.
+In the specification's tables its columns come first and keep their names; ours follow to the right.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gmb_hf.benchmark.first_alarm import (
+    RIVALS,
+    FirstAlarmPointRecord,
+    FirstAlarmRecord,
+    in_words,
+)
 from gmb_hf.benchmark.nulls import NULLS
 from gmb_hf.benchmark.operationality import AchievedRecord
 from gmb_hf.benchmark.results import Results
@@ -18,7 +25,16 @@ from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.power import runs_needed
 from gmb_hf.escape import number, p_value, steps, yes_no
-from gmb_hf.report.answer import ends, reason, shown_name, shown_p
+from gmb_hf.report.answer import (
+    ends,
+    group_of,
+    hardest,
+    primary_budget,
+    reason,
+    reasons_of,
+    shown_name,
+    shown_p,
+)
 from gmb_hf.stats import IntervalRecord
 from gmb_hf.tables import Column, Row, Table, follow
 
@@ -61,6 +77,127 @@ def gate_summary(results: Results) -> Table:
 
 def _achieved(target: float, path: str) -> Callable[[IndicatorRecord], Any]:
     return lambda item: follow(item.achieved(target), path)
+
+
+class FirstAlarmRow(NamedTuple):
+    """One indicator at one budget of runs."""
+
+    item: IndicatorRecord
+    first: FirstAlarmRecord
+    at: FirstAlarmPointRecord
+    primary: bool = True
+    event: str = ""
+
+
+def _of_events(point: FirstAlarmPointRecord, count: int) -> float | None:
+    return count / point.n_events if point.n_events else None
+
+
+_BLIND = ("memoryless", "risk_set")
+_OUTCOMES = (
+    Column("warned", number, take="at.warned"),
+    Column("warned_low", number, take="at.warned_interval.low"),
+    Column("warned_high", number, take="at.warned_interval.high"),
+    Column("timely", number, take="at.timely"),
+    Column("early", number, take=lambda row: _of_events(row.at, row.at.n_early)),
+    Column("missed", number, take=lambda row: _of_events(row.at, row.at.n_missed)),
+    Column("false_share", number, take="at.false_share"),
+    Column("false_low", number, take="at.false_interval.low"),
+    Column("false_high", number, take="at.false_interval.high"),
+    Column("lead_median", steps, take="at.lead_median"),
+    *(
+        column
+        for name in _BLIND
+        for column in (
+            Column(name, number, take=f"at.{name}.warned"),
+            Column(f"p_{name}", p_value, take=f"at.{name}.p_value"),
+        )
+    ),
+)
+_COUNTS = tuple(
+    Column(name, "{:,}".format, take=f"at.{name}")
+    for name in (
+        "n_events", "n_warned", "n_timely", "n_early", "n_missed", "n_false_before_event",
+        "n_event_free", "n_event_free_false", "n_runs", "n_false",
+    )
+)  # fmt: skip
+
+
+def first_alarm(results: Results) -> Table:
+    """By runs: what the first alarm of every indicator is worth at every budget of runs."""
+    columns = (
+        Column("indicator", take="item.name"),
+        Column("budget", "{:g}".format, take="at.budget"),
+        Column("label_by_runs", take="first.label"),
+        Column("alarm_eligible", yes_no, "c", take="item.x_alarm_eligible"),
+        *_OUTCOMES,
+        Column("p_adjusted", p_value, take=lambda row: row.first.p_adjusted if row.primary else None),
+        *(
+            column
+            for name in RIVALS
+            for column in (
+                Column(name, number, take=_rival(name, "warned")),
+                Column(f"p_{name}", p_value, take=_rival(name, "p_value")),
+            )
+        ),
+        *(
+            Column(f"lead_{tail}", steps, take=f"at.lead_{tail}")
+            for tail in ("q05", "q25", "q75", "q95")
+        ),
+        Column("expected_false", number, take="at.expected"),
+        Column("upper_false", number, take="at.upper"),
+        Column("budget_met", yes_no, "c", take="at.met"),
+        Column("threshold", _threshold, take="at.threshold"),
+        *_COUNTS,
+        Column("group", take=lambda row: group_of(row.item)),
+        Column("reasons", take=lambda row: "; ".join(map(reason, row.first.reasons))),
+        Column("label_by_windows", take="item.label"),
+    )
+    main = primary_budget(results)
+    rows = [
+        FirstAlarmRow(item, item.x_first_alarm, point, point.budget == main)
+        for item in results.indicators
+        if item.x_first_alarm is not None
+        for point in item.x_first_alarm.at_budget
+    ]
+    return Table.of(rows, columns, "first_alarm", "Acting on the first alarm, by runs")
+
+
+def _rival(name: str, path: str) -> Callable[[FirstAlarmRow], Any]:
+    return lambda row: follow(row.at.rivals.get(name), path)
+
+
+def other_events(results: Results) -> Table:
+    """The same scores before every event of the design, at the budget that decides."""
+    columns = (
+        Column("indicator", take="item.name"),
+        Column("event", take="event"),
+        Column("primary", yes_no, "c", take="primary"),
+        *_OUTCOMES,
+        Column("threshold", _threshold, take="at.threshold"),
+        *_COUNTS,
+    )
+    return Table.of(
+        _before_events(results, results.indicators),
+        columns,
+        "other_events",
+        "The same scores before other events, each with thresholds of its own",
+    )
+
+
+def _before_events(
+    results: Results, items: Sequence[IndicatorRecord]
+) -> Iterator[FirstAlarmRow]:
+    """Each indicator before the primary event, then before the others; nothing without others."""
+    main = primary_budget(results)
+    own = results.design.event_name if results.design else ""
+    for item in items:
+        first = item.x_first_alarm
+        if first is None or main is None or not first.other_events:
+            continue
+        yield FirstAlarmRow(item, first, first.at(main), event=own)
+        for other in first.other_events:
+            yield FirstAlarmRow(item, first, other.at, primary=False, event=other.event)
 
 
 class OperatingPoint(NamedTuple):
@@ -188,12 +325,66 @@ def lead_time_mean(point: OperatingPoint) -> float | None:
 def write_tables(results: Results, folder: str | Path) -> list[Path]:
     """Write every table of these results as .csv, .md and .tex, each atomically."""
     tables = [gate_summary(results), utility_at_fpr(results), robustness(results)]
+    tables += [table for table in (first_alarm(results), other_events(results)) if table.rows]
     if results.x_protocol == "compat":
         tables += [per_run(results), tradeoff(results)]
     return [path for table in tables for path in table.write(folder)]
 
 
 # The tables inside report.md and on a model card.
+
+
+def runs_table(items: Sequence[IndicatorRecord], budget: float) -> Table:
+    """Scores with what their first alarm is worth at one budget of runs."""
+    columns = (
+        Column("score", take=lambda row: shown_name(row.item)),
+        Column("label by runs", take="first.label"),
+        Column("events warned of", _warned, take="at"),
+        Column("in time", _percent, take="at.timely"),
+        Column(f"runs falsely alarmed, budget {in_words(budget)}", _false_runs, take="at"),
+        Column("blind alarms warn of", _blind, take="at"),
+        Column("median lead, steps", steps, take="at.lead_median"),
+        Column("p", p_value, take="first.p_adjusted"),
+        Column("label by windows", take="item.label"),
+    )
+    rows = [
+        FirstAlarmRow(item, item.x_first_alarm, item.x_first_alarm.at(budget))
+        for item in items
+        if item.x_first_alarm is not None
+    ]
+    return Table.of(rows, columns)
+
+
+def events_table(results: Results, items: Sequence[IndicatorRecord]) -> Table:
+    """The same scores under every event: a column for each, with warned, false and lead."""
+    rows: dict[str, dict[str, str]] = {}
+    for row in _before_events(results, items):
+        said = (
+            f"{_percent(row.at.warned)} / {_percent(row.at.false_share)} / "
+            f"{steps(row.at.lead_median)}"
+        )
+        rows.setdefault(shown_name(row.item), {})[row.event] = said
+    events = list(dict.fromkeys(event for one in rows.values() for event in one))
+    columns = (Column("score"), *(Column(event, align="r") for event in events))
+    return Table(columns, [(name, *map(one.get, events)) for name, one in rows.items()])
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0%}"
+
+
+def _warned(point: FirstAlarmPointRecord) -> str:
+    return _share(point.warned, point.warned_interval)
+
+
+def _false_runs(point: FirstAlarmPointRecord) -> str:
+    if point.answer == "ABSTAIN":
+        return "abstains"
+    return _share(point.false_share, point.false_interval)
+
+
+def _blind(point: FirstAlarmPointRecord) -> str:
+    return _percent(hardest(point))
 
 
 def verdict_table(items: Sequence[IndicatorRecord], target: float) -> Table:
