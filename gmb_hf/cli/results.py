@@ -14,11 +14,18 @@ from gmb_hf.errors import InputError
 from gmb_hf.tables import Column, Line, Row, Table, section
 
 if TYPE_CHECKING:
-    from gmb_hf.report.compare import IndicatorPair
+    from gmb_hf.report.compare import Comparison, IndicatorPair
 
 app = typer.Typer(no_args_is_help=True)
 
 _HEADS = {"label": "label", "AUC": "AUC", "FPR": "FPR", "coverage": "cover", "p": "p"}
+_HEADS_BY_RUNS = {
+    "label by runs": "label by runs",
+    "warned": "warned",
+    "timely": "timely",
+    "false runs": "false",
+    "p by runs": "p",
+}
 
 
 @app.command()
@@ -71,18 +78,16 @@ def compare(
             f"{a} and {b} differ in their {', '.join(found.differences)}; numbers do not compare "
             "across that, pass --allow-fingerprint-mismatch to see them all the same"
         )
-    columns = (
-        Column("score", shrinks_to=12),
-        Column(""),
-        *(Column(head, align="l" if name == "label" else "r") for name, head in _HEADS.items()),
-    )
-    rows: list[Row | Line] = []
-    for heading, changed in (("Different", True), ("The same", False)):
-        items = [row for item in found.indicators if item.changed == changed for row in _rows(item)]
-        rows += section(items, heading)
     screen.say_whole("A", str(a))
     screen.say_whole("B", str(b))
-    screen.table(Table(columns, rows), above=True)
+    if found.by_runs:
+        screen.table(_table(found, _HEADS_BY_RUNS), above=True)
+        screen.say(
+            f"By runs, with a budget of {found.budget:g} of runs. warned and timely: shares of "
+            "events. *: differs from A. –: no such number. By windows:",
+            style="dim",
+        )
+    screen.table(_table(found, _HEADS), above=True)
     screen.say(
         f"FPR, cover and p: at a budget of {found.target:g}. *: differs from A. –: no such number.",
         style="dim",
@@ -93,13 +98,31 @@ def compare(
     screen.written(paths, following=screen.command("results", "validate", b))
 
 
-def _rows(item: IndicatorPair) -> list[Row]:
+def _table(found: Comparison, heads: dict[str, str]) -> Table:
+    """What differs in these quantities, then what is the same."""
+    columns = (
+        Column("score", shrinks_to=12),
+        Column(""),
+        *(
+            Column(head, align="l" if name.startswith("label") else "r")
+            for name, head in heads.items()
+        ),
+    )
+    rows: list[Row | Line] = []
+    for heading, changed in (("Different", True), ("The same", False)):
+        items = [one for one in found.indicators if one.differs(tuple(heads)) == changed]
+        rows += section([row for item in items for row in _rows(item, tuple(heads))], heading)
+    return Table(columns, rows)
+
+
+def _rows(item: IndicatorPair, names: tuple[str, ...]) -> list[Row]:
     """A line for each file; one line where they agree or only one has it."""
     from gmb_hf.report.compare import shown
 
     def cells(side: str) -> list[Text]:
         row = []
-        for name, pair in item.values.items():
+        for name in names:
+            pair = item.values[name]
             marked = side == "B" and item.only_in is None and pair.changed
             text = shown(name, getattr(pair, side.lower())) + ("*" if marked else " ")
             row.append(Text(text, style="bold" if marked else ""))
@@ -108,6 +131,6 @@ def _rows(item: IndicatorPair) -> list[Row]:
     name = item.name
     if item.only_in:
         return [[name, f"only in {item.only_in}", *cells(item.only_in)]]
-    if not item.changed:
+    if not item.differs(names):
         return [[name, "A, B", *cells("A")]]
     return [[name, "A", *cells("A")], ["", "B", *cells("B")]]

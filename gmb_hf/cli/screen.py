@@ -36,12 +36,13 @@ _STYLES = {
     "INCONCLUSIVE": "cyan",
     "SCOPE_LIMITED": "green",
 }
-_FIRST_FILES = ("report.md", "label_summary.png", "results.yaml")
+_FIRST_FILES = ("report.md", "first_alarm.png", "label_summary.png", "results.yaml")
 _MOST_FILES = 6
 _MOST_SCORES = {"monitor": 10, "undeclared": 10, "oracle": 3, "control": 3}
 _MOST_EXPLORED = 20
 _WIDE = 160
 _share = partial(number, digits=2)
+_percent = "{:.0%}".format
 _VERDICTS = (
     Column("score", shrinks_to=12),
     Column("label"),
@@ -54,6 +55,19 @@ _VERDICTS = (
     Column("p", p_value),
     Column("lead", steps, from_width=100),
     Column("reasons", shrinks_to=24, wraps=True, from_width=120),
+)
+_BY_RUNS = (
+    Column("score", shrinks_to=12),
+    Column("label by runs"),
+    Column("warned", _percent),
+    Column("timely", _percent),
+    Column("false", _percent),
+    Column("blind", _percent),
+    Column("p", p_value),
+    Column("lead", steps),
+    Column("by windows", from_width=104),
+    Column("AUC", _share, from_width=112),
+    Column("reasons", shrinks_to=24, wraps=True, from_width=140),
 )
 _EXPLORED = (
     Column("score", shrinks_to=12, take="indicator"),
@@ -157,23 +171,38 @@ def counting(what: str, total: int | None = None) -> Iterator[Callable[..., None
 
 def verdicts(results: Results, report: Path) -> None:
     """The answer in a sentence, then the best scores of each group with their labels."""
+    from gmb_hf.benchmark.first_alarm import in_words
     from gmb_hf.report.answer import GROUPS, answer
 
     found = answer(results)
+    row = partial(_verdict, target=found.target)
+    columns = _VERDICTS
+    if found.budget is not None:
+        row, columns = partial(_first_alarm, budget=found.budget), _BY_RUNS
     rows: list[Row | Line] = []
     for name, heading in GROUPS.items():
-        scores = [_verdict(item, found.target) for item in found.group(name)]
+        scores = [row(item) for item in found.group(name)]
         rows += section(scores, heading, _MOST_SCORES[name], f" in {report}")
     console().print()
     say(found.sentence, style="bold")
-    table(Table(_VERDICTS, rows), above=True)
-    reversed_too = any(item.x_sign == -1 for item in found.ranked)
+    table(Table(columns, rows), above=True)
+    reversed_too = " -score: reversed." * any(item.x_sign == -1 for item in found.ranked)
+    if found.budget is not None:
+        say(
+            f"By runs, if one acts on the first alarm. warned: share of events, early or timely. "
+            f"false: share of runs, budget {in_words(found.budget)}. blind: warned of by the "
+            "hardest blind alarm of the same cost. p: adjusted over scores. –: no such number."
+            + reversed_too,
+            style="dim",
+        )
+        say(answer(results, by_windows=True).sentence, style="dim")
+        return
     decides = "kept" if results.x_protocol == "strict" else "near"
     say(
         f"FPR: false alarms, budget {found.target:g}. kept: budgets not exceeded. near: targets "
         f"met within the tolerance, the specification's rule. {decides} decides. cover: share of "
         "events warned of. chance: the same by chance at equal cost. p: adjusted over scores. "
-        "–: no finite threshold." + (" -score: reversed." if reversed_too else ""),
+        f"–: no finite threshold.{reversed_too}",
         style="dim",
     )
 
@@ -192,6 +221,30 @@ def checklist(results: Results, folder: Path) -> None:
     screen.print()
     screen.print(Text(f"Definition of done (specification, section 7): {verdict}"))
     table(Table(columns, rows))
+
+
+def _first_alarm(item: IndicatorRecord, budget: float) -> Row:
+    from gmb_hf.report.answer import hardest, scope_of
+
+    first = item.x_first_alarm
+    if first is None:
+        return (signed(item.name, item.x_sign), *[None] * (len(_BY_RUNS) - 1))
+    point, where = first.at(budget), scope_of(item, by_runs=True)
+    abstains = point.answer == "ABSTAIN"
+    scope = [f"only where {where}"] if where else []
+    return (
+        signed(item.name, item.x_sign),
+        Text(first.label, style=_STYLES[first.label]),
+        None if abstains else point.warned,
+        None if abstains else point.timely,
+        None if abstains else point.false_share,
+        hardest(point),
+        first.p_adjusted,
+        point.lead_median,
+        Text(item.label, style=_STYLES[item.label]),
+        item.layer_A.auc,
+        ", ".join([*scope, *first.reasons]),
+    )
 
 
 def _verdict(item: IndicatorRecord, target: float) -> Row:

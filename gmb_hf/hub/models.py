@@ -21,11 +21,10 @@ from gmb_hf.fingerprints import ContentHash
 from gmb_hf.hub.cards import CARD, KEY, Card, CardFingerprint, render_card
 from gmb_hf.hub.client import Pushed, publish
 from gmb_hf.hub.datasets import LICENSE
-from gmb_hf.report.answer import LABELS, RUNS, answer
+from gmb_hf.report.answer import LABELS, RUNS, answer, label_of
 from gmb_hf.report.curves import grokking_curves
-from gmb_hf.report.report import draw
+from gmb_hf.report.report import draw, headline_table
 from gmb_hf.report.style import save_figure
-from gmb_hf.report.tables import verdict_table
 from gmb_hf.runs.metadata import hub_sources
 from gmb_hf.runs.runlog import RunLog
 
@@ -200,7 +199,8 @@ def write_model_card(
     if figures:
         curves = grokking_curves(saved.log, "test_acc", np.full(1, np.nan))
         written = save_figure(curves, target / "training", formats=("png",))
-        summary = None if results is None else draw(results).get("summary")
+        drawn = {} if results is None else draw(results)
+        summary = drawn.get("first", drawn.get("summary"))
         if summary is not None:
             written += save_figure(summary, target / "verdicts", formats=("png",))
     found = None if results is None else answer(results)
@@ -223,7 +223,8 @@ def write_model_card(
         saved=saved,
         place=place,
         pictures={path.stem: path.name for path in written},
-        verdicts=None if found is None else verdict_table(found.ranked, found.target).md(),
+        verdicts=None if found is None else headline_table(found, found.ranked).md(),
+        by_runs=found is not None and found.budget is not None,
         answer=found and found.sentence,
         judged=None if results is None else f"{results.summary.n_seeds:,} {RUNS[results.locked]}",
         made={key: said.get(key) for key in ("preset", "model", "optimizer", "schedule")},
@@ -257,7 +258,7 @@ def evaluations(saved: SavedModel, results: Results | None) -> list[EvalResult]:
     ]
     if results is None:
         return found
-    counts = Counter[str](item.label for item in results.indicators)
+    counts = Counter[str](map(label_of, results.indicators))
     runs = next((one.model_dump() for one in results.x_sources if one.what == "runs"), None)
     source = results.x_provenance
     judged: dict[str, Any] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,14 @@ from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.documents import canonical_hash
 from gmb_hf.errors import InputError
 from gmb_hf.files import write_text
-from gmb_hf.report.answer import primary_target, shown_p
+from gmb_hf.report.answer import primary_budget, primary_target, shown_p
 from gmb_hf.tables import Column, Table, follow
 
 Value = str | float | None
 
 QUANTITIES = ("label", "AUC", "FPR", "coverage", "p")
+BY_RUNS = ("label by runs", "warned", "timely", "false runs", "p by runs")
+"""Of the first alarm, beside those by windows where either file has them."""
 _FINGERPRINTED = ("judged data", "preregistration")
 _STATEMENTS = """
 event.type event.t_event_by_seed boundary.task boundary.model boundary.seeds_eval x_protocol
@@ -50,7 +52,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class IndicatorPair:
-    """One indicator in both files, its values by the names in `QUANTITIES`.
+    """One indicator in both files, its values by the names in `BY_RUNS` and `QUANTITIES`.
 
     `only_in` is "A" or "B" where the other file does not have it.
     """
@@ -62,7 +64,11 @@ class IndicatorPair:
     @property
     def changed(self) -> bool:
         """Whether anything differs."""
-        return self.only_in is not None or any(pair.changed for pair in self.values.values())
+        return self.differs(tuple(self.values))
+
+    def differs(self, names: Sequence[str]) -> bool:
+        """Whether any of these quantities does."""
+        return self.only_in is not None or any(self.values[name].changed for name in names)
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,7 @@ class Comparison:
 
     Attributes:
         target: the false positive rate at which FPR, coverage and p are taken.
+        budget: the share of runs at which those of `BY_RUNS` are; None where neither file has them.
         differences: what makes the files incomparable, in words; empty where nothing is known to.
         unknown: what neither of the two fingerprints could settle.
         indicators: those of A in its order, then those of B alone; changed ones first.
@@ -82,6 +89,12 @@ class Comparison:
     unknown: tuple[str, ...]
     indicators: tuple[IndicatorPair, ...]
     exploratory: tuple[str, ...] = ()
+    budget: float | None = None
+
+    @property
+    def by_runs(self) -> bool:
+        """Whether either file judged first alarms."""
+        return self.budget is not None
 
     @property
     def comparable(self) -> bool | None:
@@ -94,9 +107,12 @@ class Comparison:
 def compare(a: Results, b: Results) -> Comparison:
     """Put two evaluations side by side."""
     target = primary_target(a)
+    budget = primary_budget(a) or primary_budget(b)
     named = {item.name: item for item in b.indicators}
-    pairs = [_pair(item.name, item, named.pop(item.name, None), target) for item in a.indicators]
-    pairs += [_pair(name, None, item, target) for name, item in named.items()]
+    pairs = [
+        _pair(item.name, item, named.pop(item.name, None), target, budget) for item in a.indicators
+    ]
+    pairs += [_pair(name, None, item, target, budget) for name, item in named.items()]
     differences, unknown = [], []
     for what in _FINGERPRINTED:
         first, second = _fingerprints(a, b, what)
@@ -112,7 +128,7 @@ def compare(a: Results, b: Results) -> Comparison:
             differences += [field] if one and other and one != other else []
     pairs.sort(key=lambda pair: not pair.changed)
     exploratory = tuple(name for name, results in (("A", a), ("B", b)) if not results.locked)
-    return Comparison(target, tuple(differences), tuple(unknown), tuple(pairs), exploratory)
+    return Comparison(target, tuple(differences), tuple(unknown), tuple(pairs), exploratory, budget)
 
 
 def _fingerprints(a: Results, b: Results, what: str) -> tuple[str | None, str | None]:
@@ -129,17 +145,34 @@ def _design(plain: Mapping[str, Any]) -> str:
 
 
 def _pair(
-    name: str, a: IndicatorRecord | None, b: IndicatorRecord | None, target: float
+    name: str,
+    a: IndicatorRecord | None,
+    b: IndicatorRecord | None,
+    target: float,
+    budget: float | None,
 ) -> IndicatorPair:
-    first, second = _values(a, target), _values(b, target)
+    first, second = _values(a, target, budget), _values(b, target, budget)
     only_in = "B" if a is None else "A" if b is None else None
-    return IndicatorPair(name, only_in, {key: Pair(first[key], second[key]) for key in QUANTITIES})
+    return IndicatorPair(name, only_in, {key: Pair(first[key], second[key]) for key in first})
 
 
-def _values(item: IndicatorRecord | None, target: float) -> dict[str, Value]:
+def _values(item: IndicatorRecord | None, target: float, budget: float | None) -> dict[str, Value]:
+    names = QUANTITIES if budget is None else (*BY_RUNS, *QUANTITIES)
+    found: dict[str, Value] = dict.fromkeys(names)
     if item is None:
-        return dict.fromkeys(QUANTITIES)
-    return {
+        return found
+    first = item.x_first_alarm
+    if first is not None and budget is not None:
+        # The other file may have been judged at other budgets.
+        at = next((point for point in first.at_budget if point.budget == budget), None)
+        found |= {
+            "label by runs": first.label,
+            "warned": follow(at, "warned"),
+            "timely": follow(at, "timely"),
+            "false runs": follow(at, "false_share"),
+            "p by runs": first.p_adjusted,
+        }
+    return found | {
         "label": item.label,
         "AUC": item.layer_A.auc,
         "FPR": follow(item.achieved(target), "achieved"),
@@ -183,22 +216,28 @@ def verdict(comparison: Comparison) -> str:
 def count_changes(comparison: Comparison) -> str:
     """How many indicators changed, in a sentence."""
     changed = [pair for pair in comparison.indicators if pair.changed]
-    labels = [pair for pair in changed if not pair.only_in and pair.values["label"].changed]
+    label = "label by runs" if comparison.by_runs else "label"
+    labels = [pair for pair in changed if not pair.only_in and pair.values[label].changed]
     total = len(comparison.indicators)
-    return f"{len(changed)} of {total} indicators differ, {len(labels)} in their label."
+    return f"{len(changed)} of {total} indicators differ, {len(labels)} in their {label}."
 
 
 def shown(name: str, value: Value) -> str:
     """One value as readers see it."""
     if isinstance(value, str):
         return value
-    if name == "p":
+    if name in ("p", "p by runs"):
         return escape.p_value(value)
     return escape.number(value, 2 if name in ("AUC", "coverage") else 3)
 
 
 def _markdown(comparison: Comparison, a: str, b: str) -> str:
-    columns = [Column("indicator", str, "l"), Column("label", str, "l")]
+    columns = [Column("indicator", str, "l")]
+    if comparison.by_runs:
+        at = f" at {comparison.budget:g} of runs"
+        columns.append(Column(BY_RUNS[0], str, "l"))
+        columns += [Column(name + at, str) for name in BY_RUNS[1:]]
+    columns.append(Column("label by windows" if comparison.by_runs else "label", str, "l"))
     at = f" at {comparison.target:g}"
     columns += [Column(name + at * (name != "AUC"), str) for name in QUANTITIES[1:]]
     rows = []
@@ -233,6 +272,7 @@ def _json(comparison: Comparison, a: str, b: str) -> str:
         "a": a,
         "b": b,
         "target": comparison.target,
+        **({"budget": comparison.budget} if comparison.by_runs else {}),
         "comparable": comparison.comparable,
         "differences": list(comparison.differences),
         "unknown": list(comparison.unknown),

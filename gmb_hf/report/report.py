@@ -6,7 +6,7 @@ tasks, paths) is escaped, so that it reads as it was written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from urllib.parse import quote
@@ -25,6 +25,7 @@ from gmb_hf.benchmark.compat import (
     settings_of,
 )
 from gmb_hf.benchmark.evaluate import Evaluation
+from gmb_hf.benchmark.first_alarm import in_words
 from gmb_hf.benchmark.operationality import pass_line
 from gmb_hf.benchmark.results import Results, definition_of_done
 from gmb_hf.benchmark.verdict import IndicatorRecord
@@ -33,23 +34,41 @@ from gmb_hf.design.explain import explain_design
 from gmb_hf.errors import InputError
 from gmb_hf.escape import steps
 from gmb_hf.files import write_text
-from gmb_hf.report.answer import GROUPS, RUNS, Answer, answer, group_of
+from gmb_hf.report.answer import (
+    GROUPS,
+    LABELS,
+    RUNS,
+    Answer,
+    answer,
+    group_of,
+    label_of,
+    sentence_of,
+)
 from gmb_hf.report.curves import grokking_curves, scores_around_event
-from gmb_hf.report.figures import fpr_control, label_summary, lead_time_distribution
+from gmb_hf.report.figures import (
+    first_alarm,
+    fpr_control,
+    label_summary,
+    lead_time_distribution,
+)
 from gmb_hf.report.style import save_figure
 from gmb_hf.report.tables import (
     budget_table,
+    events_table,
     rules_table,
+    run_budget_table,
+    runs_table,
     strata_table,
     verdict_table,
     write_tables,
 )
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.tables import follow
+from gmb_hf.tables import Table, follow
 
 _HEADLINE_ROWS = 8
 _EXPLAINED = ("shift", "risk_set")  # the nulls that the text of the report describes
 FIGURES = {
+    "first": "first_alarm",
     "summary": "label_summary",
     "curves": "grokking_curves",
     "fpr": "fpr_control",
@@ -101,7 +120,8 @@ def render_report(
     horizon = follow(design or compat, "horizon")
     done = definition_of_done(results, folder)
     # The best scores, at least the supported ones.
-    best = sorted(found.subject, key=lambda item: item.label != "SUPPORTED_FOR_ALARM")
+    windows = answer(results, by_windows=True)
+    best = sorted(found.subject, key=lambda item: found.label(item) != LABELS[0])
     headline = best[: max(len(found.supported), _HEADLINE_ROWS)]
     calibration = results.x_calibration
     thresholds = "Where the thresholds come from is not stored."
@@ -120,7 +140,16 @@ def render_report(
         title=f"Which scores may raise an alarm: {escape.markdown(results.meta.run_id)}",
         answer=found,
         headline=len(headline),
-        verdicts=verdict_table(headline, found.target).md(),
+        verdicts=headline_table(found, headline).md(),
+        windows=windows if windows.beside else None,
+        budget=None if found.budget is None else in_words(found.budget),
+        by_runs=[
+            (heading, runs_table(found.group(name), found.budget).md())
+            for name, heading in GROUPS.items()
+            if found.budget is not None and found.group(name)
+        ],
+        run_budgets=run_budget_table(results),
+        events_table=events_table(results, found.ranked),
         note=note,
         figures={name: (figures or {}).get(name) for name in FIGURES},
         results=results,
@@ -135,13 +164,15 @@ def render_report(
         design=design,
         rules=rules_table(results.indicators).md(),
         groups=[
-            (heading, verdict_table(found.group(name), found.target).md())
+            (heading, verdict_table(windows.group(name), found.target).md())
             for name, heading in GROUPS.items()
-            if found.group(name)
+            if windows.group(name)
         ],
         strata=strata_table(found.ranked, found.target),
         failures=[
-            one for one in found.ranked if not one.x_alarm_eligible and group_of(one) != "control"
+            (one.name, label_of(one), sentence_of(one) or one.layer_D.sensitivity_notes)
+            for one in found.ranked
+            if not one.x_alarm_eligible and group_of(one) != "control"
         ],
         tables=[
             (name.removeprefix("x_").removesuffix("_path"), path)
@@ -159,6 +190,13 @@ def render_report(
         if line.strip() or (lines and lines[-1]):
             lines.append(line.rstrip())
     return "\n".join(lines).rstrip() + "\n"
+
+
+def headline_table(found: Answer, items: Sequence[IndicatorRecord]) -> Table:
+    """The verdicts on these scores in the view of the answer: by runs, or by windows."""
+    if found.budget is None:
+        return verdict_table(items, found.target)
+    return runs_table(items, found.budget)
 
 
 def _boundary(results: Results, design: Design | None) -> tuple[str, ...]:
@@ -243,15 +281,18 @@ def draw(results: Results, *, cadence: int | None = None) -> dict[str, Figure]:
     if design is None or not found.ranked:
         return figures
     strict, eps = results.x_protocol == "strict", design.fpr_eps
+    windows = answer(results, by_windows=True)
+    if found.budget is not None:
+        figures["first"] = first_alarm(found, subtitle=subtitle(results))
     if fixed is not None:
         cap = pass_line(found.target, eps) if strict else found.target + eps
         about, least = subtitle(results), fixed.coverage_min
-        figures["summary"] = label_summary(found, subtitle=about, cap=cap, coverage_min=least)
+        figures["summary"] = label_summary(windows, subtitle=about, cap=cap, coverage_min=least)
     if design.fpr_targets:
         same = follow(results, "x_calibration.method") == "in_sample"
         on = "the runs calibrated on" if same else RUNS[found.locked]
-        figures["fpr"] = fpr_control(found.ranked, eps=eps, cap=strict, measured_on=on)
-    stored = [item for item in found.ranked if follow(item.point(found.target), "x_n_events")]
+        figures["fpr"] = fpr_control(windows.ranked, eps=eps, cap=strict, measured_on=on)
+    stored = [item for item in windows.ranked if follow(item.point(found.target), "x_n_events")]
     if stored:
         figures["leads"] = lead_time_distribution(
             stored,

@@ -23,6 +23,7 @@ from gmb_hf.benchmark.operationality import AchievedRecord
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.design.design import ENSEMBLE
 from gmb_hf.design.power import runs_needed
 from gmb_hf.escape import number, p_value, steps, yes_no
 from gmb_hf.report.answer import (
@@ -131,7 +132,9 @@ def first_alarm(results: Results) -> Table:
         Column("label_by_runs", take="first.label"),
         Column("alarm_eligible", yes_no, "c", take="item.x_alarm_eligible"),
         *_OUTCOMES,
-        Column("p_adjusted", p_value, take=lambda row: row.first.p_adjusted if row.primary else None),
+        Column(
+            "p_adjusted", p_value, take=lambda row: row.first.p_adjusted if row.primary else None
+        ),
         *(
             column
             for name in RIVALS
@@ -185,9 +188,7 @@ def other_events(results: Results) -> Table:
     )
 
 
-def _before_events(
-    results: Results, items: Sequence[IndicatorRecord]
-) -> Iterator[FirstAlarmRow]:
+def _before_events(results: Results, items: Sequence[IndicatorRecord]) -> Iterator[FirstAlarmRow]:
     """Each indicator before the primary event, then before the others; nothing without others."""
     main = primary_budget(results)
     own = results.design.event_name if results.design else ""
@@ -464,6 +465,22 @@ def budget_table(results: Results) -> Table:
         shown = f"no finite threshold: {runs} runs are needed" if few else number(budget)
         rows.append((f"{float(target):g}", shown))
     return Table(columns, rows)
+
+
+def run_budget_table(results: Results) -> Table:
+    """Each budget of runs, and what thresholds of so many calibration runs promise."""
+    points: dict[float, FirstAlarmPointRecord] = {}
+    for item in results.indicators:
+        if item.x_first_alarm is not None and item.family != ENSEMBLE:
+            for point in item.x_first_alarm.at_budget:
+                points.setdefault(point.budget, point)
+    columns = (
+        Column("budget of runs", in_words, "l", take="budget"),
+        Column("expected share falsely alarmed", number, take="expected"),
+        Column("nine in ten locks keep below", number, take="upper"),
+    )
+    promised = [point for point in points.values() if point.expected is not None]
+    return Table.of(promised, columns)
 
 
 def _false_alarms(row: AchievedRecord) -> str:
