@@ -163,7 +163,7 @@ class Answer:
     @property
     def caveat(self) -> str:
         """What an evaluation without a lock is, before a sentence about it."""
-        by = "By windows, the specification's view: " if self.beside else ""
+        by = "By windows (the specification's view): " if self.beside else ""
         return by if self.locked else f"Exploratory, without a lock: {by}"
 
     @property
@@ -260,9 +260,10 @@ def answer(results: Results, *, by_windows: bool = False) -> Answer:
     budget = None if by_windows else run_budget
 
     def rank(item: IndicatorRecord) -> tuple[int, int, float, str]:
-        label, share = item.label, follow(item.point(target), "coverage")
+        share = follow(item.point(target), "coverage")
         if budget is not None and item.x_first_alarm is not None:
-            label, share = label_of(item), item.x_first_alarm.at(budget).warned
+            share = item.x_first_alarm.at(budget).warned
+        label = item.label if budget is None else label_of(item)
         return groups.index(group_of(item)), LABELS.index(label), -(share or 0.0), item.name
 
     ranked = tuple(sorted(results.indicators, key=rank))

@@ -55,7 +55,8 @@ def grokking_curves(log: RunLog, metric: str, event_step: NDArray[np.float64]) -
         top.set_ylim(-0.02, 1.03)
         style.rate_axis(top.yaxis)
     top.set_ylabel(named)
-    top.legend(handles=handles, loc="best")
+    # Inside a panel it would lie on some of the curves.
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     count = f"{len(steps):,} run" + ("" if len(steps) == 1 else "s")
     top.set_title(f"{'Training and held-out' if trained else 'Held-out'} {named} of {count}")
     _distribution(bottom, event_step[np.isfinite(event_step)], last, len(steps))

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from itertools import cycle
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Patch
 from numpy.typing import NDArray
 
-from gmb_hf.benchmark.first_alarm import in_words
+from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, in_words
 from gmb_hf.benchmark.nulls import NULLS
-from gmb_hf.benchmark.operationality import AchievedRecord
+from gmb_hf.benchmark.operationality import AchievedRecord, pass_line
 from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.escape import steps
@@ -59,8 +59,10 @@ _WHITE = "#FFFFFF"
 
 
 def _answers(row: AchievedRecord) -> bool:
-    """Whether the score has a threshold for this target, so that something was measured."""
-    return row.x_answer != "ABSTAIN" and row.achieved is not None
+    """Whether the score can alarm at this target: it has a threshold, and no tie forbids it."""
+    if row.x_answer == "ABSTAIN" or row.achieved is None:
+        return False
+    return row.achieved > 0 or row.x_within_budget is not False
 
 
 def _curve(item: IndicatorRecord) -> NDArray[np.float64]:
@@ -105,7 +107,7 @@ def fpr_control(
     columns = min(_COLUMNS, max(len(items), 1))
     tall = 1.4 if columns == _COLUMNS else 1.9
     width = 9.0 if columns >= 3 else 1.2 + 2.8 * columns
-    entries = _fpr_keys(items, cap)
+    entries = _fpr_keys(items, eps, cap)
     across = 6 if columns >= 3 else 2 * columns
     head = 0.5 + 0.17 * (-(-len(entries) // across) - 1)
     size: Any = {"width": width, "panel_height": tall, "head": head}
@@ -127,7 +129,7 @@ def fpr_control(
         axes.plot(line, line, color=MUTED, linewidth=0.8, linestyle=style.DOTTED, zorder=1)
         others = LineCollection(curves, colors=RULE, linewidths=0.6, zorder=1)
         axes.add_collection(others, autolim=False)
-        _highlight(axes, item)
+        _highlight(axes, item, eps, cap)
     label = "target false positive rate (share of negative windows)"
     figure.supxlabel(label, fontsize=8.5, y=0.005)
     figure.supylabel(f"achieved on {measured_on}", fontsize=8.5, x=0.005)
@@ -136,10 +138,18 @@ def fpr_control(
     return figure
 
 
-def _highlight(axes: Axes, item: IndicatorRecord) -> None:
+def _misses(row: AchievedRecord, eps: float, cap: bool) -> bool:
+    """Whether the measured rate misses the target: exceeds a cap, or leaves a band."""
+    if row.achieved is None:
+        return False
+    over = row.achieved - row.target
+    return over > pass_line(row.target, eps) - row.target if cap else abs(over) > eps
+
+
+def _highlight(axes: Axes, item: IndicatorRecord, eps: float, cap: bool) -> None:
     rows, (targets, shown) = item.layer_B.achieved, _curve(item).T
     answered = np.isfinite(shown)
-    missed = np.array([row.x_state == "missed" for row in rows], dtype=bool)
+    missed = np.array([_misses(row, eps, cap) for row in rows], dtype=bool)
     intervals = np.array([ends(row.x_interval) for row in rows]).reshape(-1, 2)
     ranged = answered & np.isfinite(intervals).all(axis=1)
     low, high = np.maximum(intervals[ranged], _LOWEST).T
@@ -171,7 +181,7 @@ def _both_rules(item: IndicatorRecord) -> str:
     return f"\n{gate.n_within} within budget{kept}, {gate.ok_targets} near{near}"
 
 
-def _fpr_keys(items: Sequence[IndicatorRecord], cap: bool) -> list[Artist]:
+def _fpr_keys(items: Sequence[IndicatorRecord], eps: float, cap: bool) -> list[Artist]:
     """What the panels show, and nothing that they do not."""
     rows = [row for item in items for row in item.layer_B.achieved]
     answered = [row for row in rows if _answers(row)]
@@ -182,7 +192,7 @@ def _fpr_keys(items: Sequence[IndicatorRecord], cap: bool) -> list[Artist]:
     entries: list[tuple[bool, Artist]] = [
         (True, line_key(met, **dot)),
         (
-            any(row.x_state == "missed" for row in answered),
+            any(_misses(row, eps, cap) for row in answered),
             line_key("missed", markerfacecolor=_WHITE, **dot),
         ),
         (len(items) > 1, line_key("all others", color=RULE, linewidth=1)),
@@ -191,7 +201,7 @@ def _fpr_keys(items: Sequence[IndicatorRecord], cap: bool) -> list[Artist]:
             any(_floor(item) is not None for item in items),
             line_key(floor, color=VERMILION, linestyle=style.LONG_DASHED),
         ),
-        (len(answered) < len(rows), line_key("abstains", color=INK, marker="x", linestyle="")),
+        (len(answered) < len(rows), line_key("no alarm", color=INK, marker="x", linestyle="")),
     ]
     return [entry for shown, entry in entries if shown]
 
@@ -199,8 +209,8 @@ def _fpr_keys(items: Sequence[IndicatorRecord], cap: bool) -> list[Artist]:
 # The answer by runs: what happens to 100 runs if somebody acts on the first alarm.
 
 _FIRST_WIDTH, _FIRST_HEAD, _FIRST_FOOT, _FIRST_ROW = 7.4, 1.02, 0.42, 0.225
-_FIRST_RIGHT = 0.86  # for the two columns of numbers
-_MISSED, _QUIET, _EDGE = "#DCDCDC", "#FFFFFF", "#B9B9B9"
+_FIRST_RIGHT, _WARNED, _BLIND = 0.86, 0.38, 0.74  # the two columns of numbers
+_MISSED, _EDGE = "#DCDCDC", "#B9B9B9"
 _FIRST_HEADINGS = {
     "monitor": "Scores that see no test labels",
     "undeclared": "Scores, not declared whether they see test labels",
@@ -209,163 +219,150 @@ _FIRST_HEADINGS = {
 }
 
 
+class _Bar(NamedTuple):
+    """One score at the budget of runs that is drawn."""
+
+    item: IndicatorRecord
+    at: FirstAlarmPointRecord
+
+    @property
+    def may(self) -> bool:
+        """Whether it may raise an alarm."""
+        return bool(self.item.x_alarm_eligible)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Of 100 judged runs, how many had each outcome, by the names in `_OUTCOMES`."""
+        at = self.at
+        counts = {
+            "false": at.n_false_before_event + at.n_event_free_false,
+            "timely": at.n_timely,
+            "early": at.n_early,
+            "missed": at.n_missed,
+            "quiet": at.n_event_free - at.n_event_free_false,
+        }
+        total = max(1, sum(counts.values()))
+        return {name: 100 * count / total for name, count in counts.items()}
+
+
+_OUTCOMES: dict[str, tuple[str, Any]] = {
+    "false": ("false alarm", {"color": VERMILION}),
+    "timely": ("warned in time", {"color": BLUE}),
+    "early": ("warned early", {"color": SKY}),
+    "missed": ("missed", {"color": _MISSED}),
+    "quiet": ("no event, quiet", {"facecolor": _WHITE, "edgecolor": _EDGE, "hatch": "/////"}),
+}
+"""What may become of a run, in the order drawn: its name in the legend, and its look."""
+
+
 @style.house_style()
 def first_alarm(found: Answer, *, subtitle: str) -> Figure:
     """One bar a score, of 100 runs: falsely alarmed to the left of zero, the others to the right.
 
-    A black mark shows how many the hardest blind alarm of the same cost warns of. Bold names may
+    A black mark shows how many the hardest blind alarm of the same cost warns of. Names in bold may
     raise an alarm. `constant` is left out: it never does anything.
     """
     budget = found.budget or 0.0
-
-    def rank(item: IndicatorRecord) -> tuple[bool, float]:
-        warned = item.x_first_alarm and item.x_first_alarm.at(budget).warned
-        return not item.x_alarm_eligible, -(warned or 0.0)
-
-    ranked = [item for item in found.ranked if item.x_first_alarm and item.name != "constant"]
-    ranked.sort(key=rank)
-    shown = {
-        name: [item for item in ranked if group_of(item) == name]
+    bars = [
+        _Bar(item, item.x_first_alarm.at(budget))
+        for item in found.ranked
+        if item.x_first_alarm is not None and item.name != "constant"
+    ]
+    bars.sort(key=lambda bar: (not bar.may, -(bar.at.warned or 0.0)))
+    groups = {
+        name: [bar for bar in bars if group_of(bar.item) == name]
         for name in _FIRST_HEADINGS
-        if any(group_of(item) == name for item in ranked)
+        if any(group_of(bar.item) == name for bar in bars)
     }
-    every = [item for items in shown.values() for item in items]
-    names = {item.name: shorten(shown_name(item), 30) for item in every}
-    longest = max((len(name) for name in names.values()), default=10)
-    left = max(1.5, 0.25 + 0.068 * longest)
-    count = len(every) + len(shown)
-    height = _FIRST_HEAD + count * _FIRST_ROW + _FIRST_FOOT
+    names = {bar.item.name: shorten(shown_name(bar.item), 30) for bar in bars}
+    left = max(1.5, 0.25 + 0.068 * max(map(len, names.values()), default=0))
+    count = max(1, len(bars) + len(groups))
+    body, across = count * _FIRST_ROW, _FIRST_WIDTH - left - _FIRST_RIGHT
+    height = _FIRST_HEAD + body + _FIRST_FOOT
     figure = Figure(figsize=(_FIRST_WIDTH, height))
-    across = _FIRST_WIDTH - left - _FIRST_RIGHT
-    axes = figure.add_axes(
-        (left / _FIRST_WIDTH, _FIRST_FOOT / height, across / _FIRST_WIDTH,
-         count * _FIRST_ROW / height),
-        ylim=(count - 0.5, -0.5),
-    )  # fmt: skip
-    falsely = [_outcomes(item, budget)["false"] for item in every]
-    low = -min(100.0, max(10.0, 150 * budget, 1.08 * max(falsely, default=0.0)))
+    place = (left / _FIRST_WIDTH, _FIRST_FOOT / height, across / _FIRST_WIDTH, body / height)
+    axes = figure.add_axes(place, ylim=(count - 0.5, -0.5))
+    falsely = max((bar.shares["false"] for bar in bars), default=0.0)
+    low = -min(100.0, max(10.0, 150 * budget, 1.08 * falsely))
     axes.set_xlim(low, 100.4)
-    beside = axes.get_yaxis_transform()
     row = 0
-    for name, items in shown.items():
-        x = (0.14 - left) / across
-        able = any(item.x_alarm_eligible for item in items)
+    for name, members in groups.items():
+        able = any(bar.may for bar in members)
         heading = _FIRST_HEADINGS[name] + " (bold: may raise an alarm)" * able
+        look: Any = {"transform": axes.get_yaxis_transform(), "va": "center_baseline"}
         said: Any = {"fontsize": 7.3, "color": MUTED, "style": "italic", "zorder": 6}
-        axes.text(x, row, heading, va="center_baseline", transform=beside, **said)
+        axes.text((0.14 - left) / across, row, heading, **look, **said)
         # The reference lines must not run through a heading.
         axes.axhspan(row - 0.5, row + 0.5, color=_WHITE, linewidth=0, zorder=2)
-        for item in items:
+        for bar in members:
             row += 1
-            may = "bold" if item.x_alarm_eligible else "normal"
-            look: Any = {"transform": beside, "va": "center_baseline", "weight": may}
-            axes.text(-0.012, row, names[item.name], ha="right", fontsize=7.6, **look)
-            _draw_outcomes(axes, row, item, budget)
-            point = item.x_first_alarm and item.x_first_alarm.at(budget)
-            share, blind = (None, None) if point is None else (point.warned, hardest(point))
-            place = {"ha": "right", "fontsize": 7.6}
-            axes.text(1 + 0.38 / across, row, _percent(share), **look, **place)
-            look["weight"] = "normal"
-            axes.text(1 + 0.74 / across, row, _percent(blind), color=MUTED, **look, **place)
+            _draw_outcomes(axes, row, bar)
+            look |= {"ha": "right", "fontsize": 7.6, "color": INK}
+            look["weight"] = "bold" if bar.may else "normal"
+            axes.text(-0.012, row, names[bar.item.name], **look)
+            axes.text(1 + _WARNED / across, row, _percent(bar.at.warned), **look)
+            look |= {"color": MUTED, "weight": "normal"}
+            axes.text(1 + _BLIND / across, row, _percent(hardest(bar.at)), **look)
         row += 1
     axes.axvline(0, color=INK, linewidth=0.9, zorder=1)
     axes.axvline(-100 * budget, color=VERMILION, linewidth=1.1, linestyle=style.DASHED, zorder=1)
-    note(axes, f"budget:\n{in_words(budget)}", (-100 * budget, 1), (3, 2), ha="right",
-         va="bottom", fontsize=6.8, color=VERMILION, linespacing=1.05,
-         xycoords=("data", "axes fraction"))  # fmt: skip
-    heads: Any = {"fontsize": 6.8, "color": MUTED, "va": "bottom", "linespacing": 1.05}
-    heads |= {"xycoords": "axes fraction", "ha": "right"}
-    note(axes, "warned\nof", (1 + 0.38 / across, 1), (0, 2), **heads)
-    note(axes, "if\nblind", (1 + 0.74 / across, 1), (0, 2), **heads)
+    above: Any = {"fontsize": 6.8, "va": "bottom", "ha": "right", "linespacing": 1.05}
+    own: Any = {"xycoords": ("data", "axes fraction"), "color": VERMILION}
+    note(axes, f"budget:\n{in_words(budget)}", (-100 * budget, 1), (3, 2), **above, **own)
+    own = {"xycoords": "axes fraction", "color": MUTED}
+    note(axes, "warned\nof", (1 + _WARNED / across, 1), (0, 2), **above, **own)
+    note(axes, "if\nblind", (1 + _BLIND / across, 1), (0, 2), **above, **own)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     ticks = [tick for tick in range(-100, 101, 20) if tick >= low]
     axes.set_xticks(ticks, [str(abs(tick)) for tick in ticks])
     axes.set_xlabel("of 100 runs, if one acts on the first alarm", labelpad=2)
-    title = shorten(found.title, 110)
+    title, about = shorten(found.title, 110), shorten(subtitle, 125)
     size = min(11.0, (_FIRST_WIDTH - 0.3) * 72 / (0.63 * len(title)))
     at: Any = {"x": 0.14 / _FIRST_WIDTH, "va": "center"}
     figure.text(s=title, y=1 - 0.17 / height, fontsize=size, weight="bold", **at)
-    about = shorten(subtitle, 125)
     figure.text(s=about, y=1 - 0.38 / height, fontsize=6.8, color=MUTED, **at)
-    place = {"loc": "upper left", "bbox_to_anchor": (0.006, 1 - 0.46 / height), "fontsize": 7}
-    figure.legend(
-        handles=_outcome_keys(every, budget), ncols=6, columnspacing=1.1, handlelength=1.1,
-        handletextpad=0.4, borderpad=0.2, **place,
-    )  # fmt: skip
-    return figure
-
-
-_OUTCOMES = {
-    "false": ("false alarm", {"color": VERMILION}),
-    "timely": ("warned in time", {"color": BLUE}),
-    "early": ("warned early", {"color": SKY}),
-    "missed": ("missed", {"color": _MISSED}),
-    "quiet": ("no event, quiet", {"facecolor": _QUIET, "edgecolor": _EDGE, "hatch": "/////"}),
-}
-"""What may become of a run, in the order drawn, and how each is drawn."""
-
-
-def _outcomes(item: IndicatorRecord, budget: float) -> dict[str, float]:
-    """Of 100 judged runs, how many had each outcome, by the names in `_OUTCOMES`."""
-    if item.x_first_alarm is None:
-        return dict.fromkeys(_OUTCOMES, 0.0)
-    point = item.x_first_alarm.at(budget)
-    counts = {
-        "false": point.n_false_before_event + point.n_event_free_false,
-        "timely": point.n_timely,
-        "early": point.n_early,
-        "missed": point.n_missed,
-        "quiet": point.n_event_free - point.n_event_free_false,
-    }
-    total = max(1, sum(counts.values()))
-    return {name: 100 * count / total for name, count in counts.items()}
-
-
-def _draw_outcomes(axes: Axes, row: int, item: IndicatorRecord, budget: float) -> None:
-    if item.x_first_alarm is None:
-        return
-    point, shares = item.x_first_alarm.at(budget), _outcomes(item, budget)
-    start = -shares["false"]
-    bar: Any = {"height": 0.72, "linewidth": 0, "zorder": 3}
-    for name, (_, look) in _OUTCOMES.items():
-        axes.barh(row, shares[name], left=start, **bar, **look)
-        start += shares[name]
-    axes.plot([0, 0], [row - 0.5, row + 0.5], color=INK, linewidth=0.9, zorder=4)
-    look: Any = {"fontsize": 6.3, "va": "center_baseline", "color": "#4A4A4A", "zorder": 5}
-    if point.answer == "ABSTAIN":
-        axes.text(1.2, row, "abstains: too few calibration runs", **look)
-        return
-    # Why it may not, where there is room for it.
-    end = sum(shares[name] for name in ("timely", "early", "missed"))
-    codes = reasons_of(item)
-    if codes and shares["missed"] > 36 and group_of(item) in ("monitor", "undeclared"):
-        axes.text(end - 1.2, row, reason(codes[0]), ha="right", **look)
-    blind = hardest(point)
-    if blind is not None:
-        total = max(1, point.n_events + point.n_event_free)
-        at = [100 * blind * point.n_events / total] * 2
-        for colour, width in ((_WHITE, 2.8), (BLACK, 1.4)):
-            mark: Any = {"color": colour, "linewidth": width, "solid_capstyle": "butt"}
-            axes.plot(at, [row - 0.44, row + 0.44], zorder=5, **mark)
-
-
-def _outcome_keys(items: Sequence[IndicatorRecord], budget: float) -> list[Artist]:
-    """What the bars show, and nothing that they do not."""
-    made = [_outcomes(item, budget) for item in items]
     keys: list[Artist] = [
         Patch(label=words, linewidth=0, **look)
         for name, (words, look) in _OUTCOMES.items()
-        if any(one[name] for one in made)
+        if any(bar.shares[name] for bar in bars)
     ]
-    return [*keys, line_key("warned of if blind, at the same cost", color=BLACK, linewidth=1.4)]
+    keys.append(line_key("warned of if blind, at the same cost", color=BLACK, linewidth=1.4))
+    corner: Any = {"loc": "upper left", "bbox_to_anchor": (0.006, 1 - 0.46 / height)}
+    tight: Any = {"columnspacing": 1.1, "handlelength": 1.1, "handletextpad": 0.4}
+    figure.legend(handles=keys, ncols=6, borderpad=0.2, fontsize=7, **corner, **tight)
+    return figure
+
+
+def _draw_outcomes(axes: Axes, row: int, bar: _Bar) -> None:
+    at, shares = bar.at, bar.shares
+    start = -shares["false"]
+    for name, (_, look) in _OUTCOMES.items():
+        axes.barh(row, shares[name], left=start, height=0.72, linewidth=0, zorder=3, **look)
+        start += shares[name]
+    axes.plot([0, 0], [row - 0.5, row + 0.5], color=INK, linewidth=0.9, zorder=4)
+    small: Any = {"fontsize": 6.3, "va": "center_baseline", "color": "#4A4A4A", "zorder": 5}
+    if at.answer == "ABSTAIN":
+        axes.text(1.2, row, "abstains: too few calibration runs", **small)
+        return
+    # Why it may not, where there is room for it.
+    end = shares["timely"] + shares["early"] + shares["missed"]
+    codes = reasons_of(bar.item)
+    if codes and shares["missed"] > 36 and group_of(bar.item) in ("monitor", "undeclared"):
+        axes.text(end - 1.2, row, reason(codes[0]), ha="right", **small)
+    blind = hardest(at)
+    if blind is not None:
+        x = 100 * blind * at.n_events / (at.n_events + at.n_event_free)
+        for colour, width in ((_WHITE, 2.8), (BLACK, 1.4)):
+            mark: Any = {"color": colour, "linewidth": width, "solid_capstyle": "butt"}
+            axes.plot([x, x], [row - 0.44, row + 0.44], zorder=5, **mark)
 
 
 def _percent(value: float | None) -> str:
     return "–" if value is None else f"{value:.0%}"
 
 
-# How early the warnings came: the distribution of lead times, score by score.
+# How early the warnings came, score by score.
 
 _GROUP_KEYS = {
     "monitor": (BLUE, "sees no test labels"),
@@ -373,84 +370,97 @@ _GROUP_KEYS = {
     "oracle": (ORANGE, "sees test labels"),
     "control": ("#8C8C8C", "control"),
 }
-_ROW = 0.3
-_BARS = 40
+_ROW, _MOST_LEADS = 0.22, 24
+
+
+class Leads(NamedTuple):
+    """The leads of one score: quantiles .05, .25, .5, .75 and .95, of how many events."""
+
+    item: IndicatorRecord
+    quantiles: Sequence[float]
+    n_warned: int
+    n_events: int
+
+
+def leads_of(item: IndicatorRecord, target: float, budget: float | None) -> Leads | None:
+    """By runs at a budget; by windows at a target without one. None if nothing was warned of."""
+    if budget is not None and item.x_first_alarm is not None:
+        at = item.x_first_alarm.at(budget)
+        found = (at.lead_q05, at.lead_q25, at.lead_median, at.lead_q75, at.lead_q95)
+        known = [lead for lead in found if lead is not None]
+        return Leads(item, known, at.n_warned, at.n_events) if len(known) == 5 else None
+    point = item.point(target)
+    if point is None or not point.x_lead_times:
+        return None
+    quantiles = np.quantile(point.x_lead_times, (0.05, 0.25, 0.5, 0.75, 0.95)).tolist()
+    return Leads(item, quantiles, len(point.x_lead_times), point.x_n_events or 0)
 
 
 @style.house_style()
-def lead_time_distribution(
-    items: Sequence[IndicatorRecord],
-    *,
-    horizon: int,
-    lead_time_target: int,
-    target: float,
-    cadence: int | None = None,
+def lead_times(
+    leads: Sequence[Leads], *, horizon: int, lead_time_target: float, budget: str
 ) -> Figure:
-    """One row per score: how the first alarms spread over the horizon, and their median.
+    """One row per score: where the middle half and nine in ten of its warnings lie, and the median.
 
-    Bars are shares of all events, covered or not, on one scale. Leads are censored at the
-    horizon: an alarm that had been on before it counts as the horizon.
+    At most 24 scores are drawn, those that warn of most events, in the order given.
 
     Args:
-        items: rows, from the top down; each with its lead times at the target rate.
-        horizon: where leads are censored, in steps.
-        lead_time_target: the lead that counts as success, in steps.
-        target: the target false positive rate of the alarms.
-        cadence: steps between checkpoints; bars are a multiple of it wide.
+        leads: of each score, rows from the top down.
+        horizon: how early a warning is in time, in steps.
+        lead_time_target: the least lead that is asked for, in steps.
+        budget: what alarms may cost, in words.
     """
-    head, foot, left, right, width = 0.42, 0.5, 1.75, 1.35, 7.2
-    height = head + foot + _ROW * max(1, len(items))
+    most = sorted(leads, key=lambda one: -one.n_warned / max(1, one.n_events))[:_MOST_LEADS]
+    shown = [one for one in leads if one in most]
+    head, foot, left, right, width = 0.62, 0.5, 1.95, 1.25, 7.2
+    height = head + foot + _ROW * max(1, len(shown))
     figure = Figure(figsize=(width, height))
     across, tall = (width - left - right) / width, (height - head - foot) / height
     axes = figure.add_axes((left / width, foot / height, across, tall))
-    # Leads are multiples of the cadence: a bar is centred on each, or on every few.
-    unit = cadence or 1
-    bar = unit * max(1, horizon // (unit * _BARS))
-    edges = np.concatenate([[0.0], np.arange(bar / 2, horizon + bar, bar)])
-    points = [item.layer_C.at(target) for item in items]
-    shares = [
-        np.histogram(point.x_lead_times, bins=edges)[0] / max(1, point.x_n_events or 0)
-        for point in points
-    ]
-    tallest = max((float(share.max(initial=0.0)) for share in shares), default=0.0) or 1.0
     beside = axes.get_yaxis_transform()
-    for index, (item, point, share) in enumerate(zip(items, points, shares, strict=True)):
-        base = len(items) - 1 - index
-        if index % 2 == 0:
-            axes.axhspan(base - 0.04, base + 0.96, color=FAINT, linewidth=0, zorder=0)
-        colour, centres = _GROUP_KEYS[group_of(item)][0], np.arange(len(share)) * bar
-        look: Any = {"width": 0.86 * bar, "color": colour, "linewidth": 0, "zorder": 2}
-        axes.bar(centres, 0.84 * (share / tallest), bottom=base, **look)
-        leads, n_events = point.x_lead_times, point.x_n_events or 0
-        if leads:
-            median = float(np.median(leads))
-            axes.plot([median, median], [base, base + 0.88], color=INK, linewidth=1.8, zorder=3)
-        text = partial(axes.text, y=base + 0.4, transform=beside, va="center")
-        text(-0.015, s=shorten(item.name, 27), ha="right", fontsize=7)
-        text(1.02, s=f"{len(leads) / max(1, n_events):.0%}", fontsize=7, weight="bold")
-        text(1.12, s=f"{len(leads):,} of {n_events:,}", fontsize=6.8, color=MUTED)
-    axes.set_ylim(-0.08, len(items))
-    axes.set_xlim(horizon + bar, 0)
+    for row, one in enumerate(shown):
+        q05, q25, median, q75, q95 = one.quantiles
+        colour = _GROUP_KEYS[group_of(one.item)][0]
+        if row % 2 == 0:
+            axes.axhspan(row - 0.5, row + 0.5, color=FAINT, linewidth=0, zorder=0)
+        axes.plot([q05, q95], [row, row], color=colour, linewidth=1.2, zorder=2)
+        _bar(axes, (q25, q75), row, colour, 5.5, zorder=3)
+        axes.plot([median], [row], "|", color=INK, markersize=9, markeredgewidth=2, zorder=4)
+        text = partial(axes.text, y=row, transform=beside, va="center_baseline", fontsize=7)
+        text(-0.015, s=shorten(shown_name(one.item), 27), ha="right")
+        text(1.02, s=f"{one.n_warned / max(1, one.n_events):.0%}", weight="bold")
+        text(1.13, s=f"{one.n_warned:,} of {one.n_events:,}", color=MUTED)
+    axes.set_ylim(max(1, len(shown)) - 0.5, -0.5)
+    furthest = max([float(horizon), *(one.quantiles[-1] for one in shown)])
+    axes.set_xlim(1.03 * furthest, 0)
     axes.spines["left"].set_visible(False)
     axes.set_yticks([])
     axes.axvline(lead_time_target, color=GREEN, linewidth=1.1, linestyle=style.LONG_DASHED)
     axes.axvline(horizon, color=MUTED, linewidth=0.9, linestyle=(0, (1, 1.4)))
     style.step_axis(axes, "lead time: steps from the first alarm to t*")
-    present = {group_of(item) for item in items}
+    present = {group_of(one.item) for one in shown}
     handles: list[Artist] = [
         Patch(color=colour, label=words)
         for group, (colour, words) in _GROUP_KEYS.items()
         if group in present
     ]
+    tick: Any = {"marker": "|", "markersize": 8, "markeredgewidth": 2, "linestyle": ""}
     handles += [
-        line_key("median", color=INK, linewidth=1.8),
-        line_key("lead target", color=GREEN, linestyle=style.LONG_DASHED),
+        line_key("median", color=INK, **tick),
+        line_key("middle half", color=MUTED, linewidth=5),
+        line_key("nine in ten", color=MUTED, linewidth=1.2),
+        line_key("least median lead", color=GREEN, linestyle=style.LONG_DASHED),
         line_key("horizon", color=MUTED, linestyle=(0, (1, 1.4))),
     ]
     place: Any = {"loc": "upper left", "bbox_to_anchor": (0.0, 1.0)}
-    figure.legend(handles=handles, ncols=6, columnspacing=1.2, handlelength=1.6, **place)
-    above = f"events warned of\nat a budget of {rate_text(target)}"
-    axes.text(1.02, 1, above, color=MUTED, transform=axes.transAxes, va="bottom", fontsize=6.8)
+    figure.legend(
+        handles=handles, ncols=8, columnspacing=1.0, handlelength=1.4, fontsize=7, **place
+    )
+    above = f"events warned of,\n{budget}"
+    axes.text(1.02, 1, above, color=MUTED, transform=axes.transAxes, va="bottom", fontsize=6.6)
+    if len(leads) > len(shown):
+        more = f"{len(leads) - len(shown)} more in the tables"
+        axes.text(0, 1, more, color=MUTED, transform=axes.transAxes, va="bottom", fontsize=6.6)
     return figure
 
 
@@ -466,11 +476,19 @@ _NULL_MARKERS = ((">", 3.8), ("D", 3.6), ("s", 3.6), ("^", 3.8))
 
 
 @style.house_style()
-def label_summary(found: Answer, *, subtitle: str, cap: float, coverage_min: float) -> Figure:
+def label_summary(
+    found: Answer,
+    *,
+    subtitle: str,
+    cap: float,
+    coverage_min: float,
+    horizon: float = math.inf,
+) -> Figure:
     """Label, false alarms against their budget, and coverage against chance, for every score.
 
     The primary target rate is drawn as a line, and counts as met up to `cap`; `coverage_min` is the
-    least coverage that is asked for. The figure is 9.8 inches wide, and as tall as it takes.
+    least coverage that is asked for; leads are known up to `horizon`. The figure is
+    9.8 inches wide, and as tall as it takes.
     """
     groups = {heading: found.group(name) for name, heading in GROUPS.items()}
     count = sum(len(members) + 1 for members in groups.values() if members)
@@ -515,8 +533,8 @@ def label_summary(found: Answer, *, subtitle: str, cap: float, coverage_min: flo
         page.text(_NAME, y, heading, fontsize=8, weight="bold", va="center")
         for index, item in enumerate(members):
             line += 1
-            _text(page, _baseline(height, line), item, found.target, shade=index % 2 == 0)
-            _draw_false_alarms(rates, line + 0.5, item, found.target)
+            _text(page, _baseline(height, line), item, found.target, horizon, index % 2 == 0)
+            _draw_false_alarms(rates, line + 0.5, item, found.target, cap)
             _draw_coverage(shares, line + 0.5, item.point(found.target))
         line += 1
     place: Any = {"loc": "lower left", "bbox_to_anchor": (0.006, 0.0), "fontsize": 6.8}
@@ -530,7 +548,9 @@ def _baseline(height: float, line: int) -> float:
 
 
 def _header(page: Axes, height: float, title: str, subtitle: str, target: float) -> None:
-    page.text(_NAME, height - 0.2, shorten(title, 92), fontsize=12.5, weight="bold", va="center")
+    said = shorten(title, 120)
+    size = min(12.5, (_WIDTH - 0.3) * 72 / (0.63 * len(said)))
+    page.text(_NAME, height - 0.2, said, fontsize=size, weight="bold", va="center")
     page.text(_NAME, height - 0.46, shorten(subtitle, 150), fontsize=7.8, color=MUTED, va="center")
     y = height - _HEAD + 0.26
     for x, text, where in (
@@ -546,7 +566,9 @@ def _header(page: Axes, height: float, title: str, subtitle: str, target: float)
     page.plot([_NAME, _WIDTH - 0.14], [height - _HEAD + 0.06] * 2, color=INK, linewidth=0.9)
 
 
-def _draw_false_alarms(axes: Axes, y: float, item: IndicatorRecord, target: float) -> None:
+def _draw_false_alarms(
+    axes: Axes, y: float, item: IndicatorRecord, target: float, cap: float
+) -> None:
     row, least = item.achieved(target), _floor(item)
     beside: Any = {"va": "center_baseline", "fontsize": 6.3, "zorder": 5}
     if least is not None:
@@ -558,10 +580,10 @@ def _draw_false_alarms(axes: Axes, y: float, item: IndicatorRecord, target: floa
     if row is None or not _answers(row):
         axes.plot([_LOWEST], [y], "x", color=INK, markersize=4, markeredgewidth=1.1, zorder=4)
         if least is None:
-            note(axes, "abstains", (_LOWEST, y), (5, 0), color=MUTED, **beside)
+            note(axes, "no alarm", (_LOWEST, y), (5, 0), color=MUTED, **beside)
         return
     _bar(axes, np.maximum(ends(row.x_interval), _LOWEST), y, BLUE, 1.8, alpha=0.45, zorder=3)
-    face = _WHITE if row.x_state == "missed" else BLUE
+    face = _WHITE if (row.achieved or 0.0) > cap else BLUE
     dot: Any = {"markersize": 4.6, "markerfacecolor": face, "markeredgewidth": 1.1, "zorder": 4}
     axes.plot([max(row.achieved or 0.0, _LOWEST)], [y], "o", color=BLUE, **dot)
 
@@ -594,8 +616,8 @@ def _summary_keys() -> list[Artist]:
     nulls = zip(NULLS.values(), cycle(_NULL_MARKERS), strict=False)
     return [
         line_key("measured, 95% interval", color=BLUE, marker="o", markersize=4.6, linewidth=1.8),
-        line_key("budget missed", color=BLUE, marker="o", markersize=4.6, **hollow),
-        line_key("abstains", color=INK, marker="x", markersize=4, linestyle=""),
+        line_key("above budget", color=BLUE, marker="o", markersize=4.6, **hollow),
+        line_key("no alarm", color=INK, marker="x", markersize=4, linestyle=""),
         *(
             line_key(f"chance: {null.label}", color=MUTED, marker=mark, markersize=size, **hollow)
             for null, (mark, size) in nulls
@@ -605,7 +627,9 @@ def _summary_keys() -> list[Artist]:
     ]
 
 
-def _text(page: Axes, y: float, item: IndicatorRecord, target: float, *, shade: bool) -> None:
+def _text(
+    page: Axes, y: float, item: IndicatorRecord, target: float, horizon: float, shade: bool
+) -> None:
     if shade:
         low, high = y - _ROW_HEIGHT / 2, y + _ROW_HEIGHT / 2
         across: Any = {"xmin": _NAME / _WIDTH, "xmax": 1 - 0.14 / _WIDTH}
@@ -619,9 +643,12 @@ def _text(page: Axes, y: float, item: IndicatorRecord, target: float, *, shade: 
     label = item.label.replace("_", " ")
     page.text(_LABEL + _LABEL_WIDTH / 2, y - 0.005, label, color=ink, **middle)
     right: Any = {"fontsize": 7.2, "ha": "right", "va": "center_baseline"}
-    page.text(_LEAD, y, steps(follow(item.point(target), "lead_time_median")), **right)
+    lead = follow(item.point(target), "lead_time_median")
+    # An alarm that had been on for longer counts as the horizon.
+    capped = "≥" * (lead is not None and lead >= horizon)
+    page.text(_LEAD, y, capped + steps(lead), **right)
     page.text(_P + 0.32, y, _p_text(shown_p(item, target)), **right)
-    if item.x_reasons and not item.x_alarm_eligible:
+    if item.x_reasons and item.label != "SUPPORTED_FOR_ALARM":
         why = shorten(reason(item.x_reasons[0]), 25)
         page.text(_WHY, y, why, fontsize=6.8, color=MUTED, va="center_baseline")
 

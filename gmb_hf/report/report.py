@@ -49,7 +49,8 @@ from gmb_hf.report.figures import (
     first_alarm,
     fpr_control,
     label_summary,
-    lead_time_distribution,
+    lead_times,
+    leads_of,
 )
 from gmb_hf.report.style import save_figure
 from gmb_hf.report.tables import (
@@ -62,7 +63,6 @@ from gmb_hf.report.tables import (
     verdict_table,
     write_tables,
 )
-from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tables import Table, follow
 
 _HEADLINE_ROWS = 8
@@ -272,7 +272,7 @@ def write_evaluation(
     return [write_text(place / "report.md", text), *written]
 
 
-def draw(results: Results, *, cadence: int | None = None) -> dict[str, Figure]:
+def draw(results: Results) -> dict[str, Figure]:
     """Every figure that results have the data for, by the names in `FIGURES`."""
     found, fixed = answer(results), results.design
     # The reference has its settings in place of a design; its labels need no summary.
@@ -287,19 +287,20 @@ def draw(results: Results, *, cadence: int | None = None) -> dict[str, Figure]:
     if fixed is not None:
         cap = pass_line(found.target, eps) if strict else found.target + eps
         about, least = subtitle(results), fixed.coverage_min
-        figures["summary"] = label_summary(windows, subtitle=about, cap=cap, coverage_min=least)
+        figures["summary"] = label_summary(
+            windows, subtitle=about, cap=cap, coverage_min=least, horizon=design.horizon
+        )
     if design.fpr_targets:
         same = follow(results, "x_calibration.method") == "in_sample"
         on = "the runs calibrated on" if same else RUNS[found.locked]
         figures["fpr"] = fpr_control(windows.ranked, eps=eps, cap=strict, measured_on=on)
-    stored = [item for item in windows.ranked if follow(item.point(found.target), "x_n_events")]
-    if stored:
-        figures["leads"] = lead_time_distribution(
-            stored,
-            horizon=design.horizon,
-            lead_time_target=design.lead_target,
-            target=found.target,
-            cadence=cadence or follow(fixed, "cadence"),
+    every = [leads_of(item, found.target, found.budget) for item in found.ranked]
+    leads = [one for one in every if one is not None]
+    if leads:
+        least = design.lead_target if fixed is None else fixed.lead_least
+        at = f"{windows.target:g} of windows" if found.budget is None else in_words(found.budget)
+        figures["leads"] = lead_times(
+            leads, horizon=design.horizon, lead_time_target=least, budget=f"budget {at}"
         )
     return figures
 
@@ -376,7 +377,7 @@ def draw_with_runs(found: Evaluation | Reproduction) -> dict[str, Figure]:
         shown = [(found.judgements[i.name].evaluation, i.layer_C.at(at)) for i in best]
     else:
         settings, events, safe_gap = found.settings, found.events, None
-        drawn = draw(found.results, cadence=_cadence(found.log))
+        drawn = draw(found.results)
         shown = [(found.scores[i.name], primary_point(i.layer_C.at_fpr)) for i in best]
     # E_regime reads its event from other columns than the metric.
     if settings.metric in found.log.observables:
@@ -385,11 +386,3 @@ def draw_with_runs(found: Evaluation | Reproduction) -> dict[str, Figure]:
         horizon = settings.horizon
         drawn["aligned"] = scores_around_event(shown, horizon=horizon, safe_gap=safe_gap)
     return drawn
-
-
-def _cadence(log: RunLog) -> int | None:
-    """Steps between checkpoints; None where a restarted log repeats some."""
-    try:
-        return log.panel("step").cadence()
-    except InputError:
-        return None

@@ -32,7 +32,6 @@ from gmb_hf.report.answer import (
     hardest,
     primary_budget,
     reason,
-    reasons_of,
     shown_name,
     shown_p,
 )

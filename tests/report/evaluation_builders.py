@@ -16,6 +16,7 @@ from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import Design
 from gmb_hf.runs.runlog import RunLog
+from gmb_hf.stats import exact_binomial
 
 TARGETS = (0.01, 0.05, 0.1)
 
@@ -57,9 +58,61 @@ def design(**overrides: Any) -> Design:
     settings: dict[str, Any] = {
         "horizon": 200, "safe_gap": 400, "burn_in": 200, "w_event": 100, "jump_threshold": 0.2,
         "task": "subtraction mod 29", "model": "1 layer, width 32", "cadence": 25,
-        "lead_time_target": 150,
+        "lead_time_target": 150, "also_events": [
+            {"type": "E_plateau", "x_plateau_threshold": 0.9, "x_plateau_checkpoints": 5}
+        ],
     }  # fmt: skip
     return Design.minimal(**{**settings, **overrides})
+
+
+def run_point(budget: float, n_events: int, share: float, n_free: int = 12, *,
+              abstains: bool = False, n_runs: int | None = None) -> dict[str, Any]:  # fmt: skip
+    """The first alarms of a made-up score at one budget: counts add up."""
+    runs = n_events + n_free if n_runs is None else n_runs
+    false = 0 if abstains else min(n_events, round(0.8 * budget * runs))
+    warned = 0 if abstains else min(n_events - false, round(share * n_events))
+    timely = round(0.8 * warned)
+    low, high = exact_binomial(false, runs), exact_binomial(warned, n_events or 1)
+    rate = warned / n_events if n_events else None
+    none = warned == 0
+    blind = None if not n_events else {
+        "warned": 0.4 * (rate or 0.0) + 0.02, "p_value": 0.0005 if share > 0.2 else 0.6
+    }  # fmt: skip
+    leads = dict.fromkeys(("lead_q05", "lead_q25", "lead_median", "lead_q75", "lead_q95"))
+    if not none:
+        leads = {"lead_q05": 50, "lead_q25": 100, "lead_median": 150, "lead_q75": 200,
+                 "lead_q95": 350}  # fmt: skip
+    return {
+        "budget": budget, "threshold": math.inf if abstains else 1.25,
+        "answer": "ABSTAIN" if abstains else "THRESHOLD",
+        "expected": None if abstains else 0.9 * budget,
+        "upper": None if abstains else 1.3 * budget,
+        "n_runs": runs, "n_false": false, "false_share": false / runs if runs else None,
+        "false_interval": low if runs else None, "met": not abstains,
+        "state": "straddles" if abstains else "met", "few_runs": abstains,
+        "n_events": n_events, "n_warned": warned, "n_timely": timely, "n_early": warned - timely,
+        "n_false_before_event": false, "n_missed": n_events - warned - false,
+        "warned": rate, "warned_interval": high if n_events else None,
+        "timely": timely / n_events if n_events else None,
+        "timely_interval": exact_binomial(timely, n_events) if n_events else None, **leads,
+        "n_event_free": n_free, "n_event_free_false": 0,
+        "memoryless": blind, "risk_set": blind, "p_value": blind and blind["p_value"],
+        "rivals": {"clock": {"warned": 0.1, "p_value": 0.001}} if n_events else {},
+    }  # fmt: skip
+
+
+def first_alarm(label: str, reasons: list[str], share: float, n_events: int = 244,
+                others: bool = True, **how: Any) -> dict[str, Any]:  # fmt: skip
+    """A made-up score by runs, at the three budgets of a design and before another event."""
+    point = run_point(0.05, n_events, share, **how)
+    return {
+        "label": label, "reasons": reasons, "sentence": "A sentence by runs.", "basis": "promised",
+        "calibration": "marginal", "p_adjusted": point["p_value"],
+        "at_budget": [point, *(run_point(b, n_events, share + b / 2, **how) for b in (0.1, 0.2))],
+        "robustness": {"family_size": 60, "pass_rate": 0.9, "label_flip_rate": 0.05},
+        "other_events": [{"event": "E_plateau 0.9 x 5",
+                          "at": run_point(0.05, n_events, share / 2, **how)}] if others else [],
+    }  # fmt: skip
 
 
 def indicator(name: str, rng: np.random.Generator, n_events: int = 244) -> IndicatorRecord:
@@ -130,6 +183,9 @@ def indicator(name: str, rng: np.random.Generator, n_events: int = 244) -> Indic
         label, reasons = "ESTIMATOR_UNSTABLE", ["label_flips"]
     else:
         label, reasons = "SUPPORTED_FOR_ALARM", []
+    by_runs, against = label, list(reasons)
+    if family == "control" or sees:
+        against.append("control" if family == "control" else "oracle")
     may = label[0] == "S" and family != "control" and not sees
     return IndicatorRecord.parse({
         "name": name, "family": family,
@@ -151,6 +207,8 @@ def indicator(name: str, rng: np.random.Generator, n_events: int = 244) -> Indic
         "diagnostics": {"effective_support_size": 12.0, "tie_dominance": 0.02},
         "x_sign": 1, "x_sees_test_labels": sees, "x_alarm_eligible": may,
         "x_reasons": reasons, "x_sentence": f"{name}: a sentence about this verdict.",
+        "x_first_alarm": first_alarm(by_runs, against, 0.9 * strength if may else 0.3 * strength,
+                                     n_events, abstains=floor is not None),
         "x_p_adjusted": at["x_p_value"], "x_runs_to_settle": None,
     }, where=name)  # fmt: skip
 
