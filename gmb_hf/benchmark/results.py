@@ -235,6 +235,10 @@ def _removed(content: Any, location: Location) -> bool:
 _HEADING = "GMB results, schema v0.4; keys that begin with x_ are extensions of gmb-hf"
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow", "torch", "transformers")
 TABLES = {f"{name}_path": f"tables/{name}.csv" for name in SPECIFIED_TABLES}
+_TABLES_BY_RUNS = {
+    "x_first_alarm_path": "tables/first_alarm.csv",
+    "x_other_events_path": "tables/other_events.csv",
+}
 
 
 class Results(OpenSection):
@@ -412,6 +416,9 @@ class Results(OpenSection):
             }
             sections = {"x_protocol": design.protocol, "x_prereg": design.plain()}
         summary |= more.pop("summary", {})
+        by_runs = [item.x_first_alarm for item in indicators if item.x_first_alarm is not None]
+        known = (bool(by_runs), any(first.other_events for first in by_runs))
+        written = [pair for pair, has in zip(_TABLES_BY_RUNS.items(), known, strict=True) if has]
         fingerprint, seeds = log.fingerprint(), zip(log.runs, log.seeds, strict=True)
         content = {
             "meta": {
@@ -428,7 +435,7 @@ class Results(OpenSection):
             "event": event,
             "summary": summary,
             "indicators": tuple(indicators),
-            "tables": TABLES,
+            "tables": {**TABLES, **dict(written)},
             "x_calibration": calibration,
             "x_provenance": {
                 "package_version": __version__,

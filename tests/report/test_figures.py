@@ -13,16 +13,25 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from evaluation_builders import NAMES, aligned_scores, curves, results, threshold
+from evaluation_builders import first_alarm as first_alarm_of
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from gmb_hf.benchmark.first_alarm import FirstAlarmRecord
+from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.errors import InputError
 from gmb_hf.report import style
 from gmb_hf.report.answer import Answer, answer
 from gmb_hf.report.curves import align, grokking_curves, median_over_runs, scores_around_event
-from gmb_hf.report.figures import fpr_control, label_summary, lead_time_distribution
+from gmb_hf.report.figures import (
+    first_alarm,
+    fpr_control,
+    label_summary,
+    lead_times,
+    leads_of,
+)
 from gmb_hf.report.style import rate_text, save_figure, shorten
 from gmb_hf.runs.runlog import RunLog
 
@@ -97,7 +106,7 @@ def test_fpr_panels_do_not_share_a_label_and_show_the_floor() -> None:
 
 def test_a_single_score_that_abstains_and_a_band_instead_of_a_cap() -> None:
     figure = fpr_control(results(["train_accuracy"]).indicators, cap=False)
-    assert {"within tolerance", "abstains"} <= set(texts(figure))
+    assert {"within tolerance", "no alarm"} <= set(texts(figure))
     assert not {"missed", "all others", "target met, 95% interval"} & set(texts(figure))
 
 
@@ -172,19 +181,68 @@ def test_lead_times_count_events_that_were_missed() -> None:
         warned("clock", [], 8),
         warned("held_out_loss", [], 0),
     ]
-    figure = lead_time_distribution(
-        rows, horizon=200, lead_time_target=100, target=0.05, cadence=50
-    )
-    shown = texts(figure)
-    assert {"50%", "4 of 8", "0%", "0 of 8", "0 of 0"} <= set(shown)
-    heights = [bar.get_height() for bar in figure.axes[0].containers[0]]
-    np.testing.assert_allclose(heights, [0, 0.42, 0.42, 0, 0.84])
+    found = [leads_of(row, 0.05, None) for row in rows]
+    assert found[1:] == [None, None]
+    leads = [one for one in found if one is not None]
+    assert leads[0].quantiles == pytest.approx([57.5, 87.5, 150, 200, 200])
+    figure = lead_times(leads, horizon=200, lead_time_target=100, budget="budget .05 of windows")
+    assert {"50%", "4 of 8", "csd_lag1"} <= set(texts(figure))
     assert figure.axes[0].get_xlim()[0] > figure.axes[0].get_xlim()[1]
+
+
+def test_lead_times_by_runs_are_not_cut_at_the_horizon_and_few_are_drawn() -> None:
+    items = results([f"score_{n}" for n in range(30)]).indicators
+    every = [leads_of(item, 0.05, 0.05) for item in items]
+    leads = [one for one in every if one is not None]
+    assert leads[0].quantiles == [50, 100, 150, 200, 350]
+    figure = lead_times(leads, horizon=200, lead_time_target=50, budget="budget 1 run in 20")
+    assert f"{len(leads) - 24} more in the tables" in texts(figure)
+    assert figure.axes[0].get_xlim()[0] > 350
+
+
+def drawn(found: Results, name: str = "2 of 3") -> Figure:
+    return first_alarm(answer(found), subtitle=name)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("count", [1, 60])
+def test_first_alarms_of_few_and_many_scores_with_long_names(count: int, tmp_path: Path) -> None:
+    found = results([f"{'long_' * 20}{n}_$x$" for n in range(count)])
+    figure = drawn(found, "s" * 300)
+    shown = texts(figure) + [text.get_text() for text in figure.texts]
+    assert answer(found).title in shown
+    assert all(len(text) <= 130 for text in shown)
+    path = save_figure(figure, tmp_path / "first", formats=("png",))[0]
+    assert path.stat().st_size > 10_000
+
+
+def test_first_alarms_say_who_may_and_why_the_others_may_not() -> None:
+    found = results()
+    figure = drawn(found)
+    able = {item.name for item in found.indicators if item.x_alarm_eligible}
+    bold = {text.get_text() for text in figure.axes[0].texts if text.get_weight() == "bold"}
+    assert able
+    assert {name for name in bold if not name.endswith("%")} == able
+    shown = texts(figure)
+    assert "constant" not in shown
+    assert {"budget:\n1 run in 20", "no better than chance"} <= set(shown)
+    assert "abstains: too few calibration runs" in shown
+    assert "Scores that see no test labels (bold: may raise an alarm)" in shown
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("how", [{"n_events": 0}, {"n_free": 0}, {"n_events": 0, "n_free": 0}])
+def test_first_alarms_without_events_or_without_other_runs(how: dict[str, int]) -> None:
+    found = results(["csd_lag1", "clock"])
+    record = FirstAlarmRecord.parse(first_alarm_of("RANK_ONLY", [], 0.5, **how), where="record")
+    items = tuple(item.model_copy(update={"x_first_alarm": record}) for item in found.indicators)
+    figure = drawn(found.model_copy(update={"indicators": items}))
+    assert ("–" in texts(figure)) is ("n_events" in how)
 
 
 def test_the_summary_groups_scores_and_keeps_controls_last() -> None:
     found = results()
-    said = answer(found)
+    said = answer(found, by_windows=True)
     shown = texts(label_summary(said, **PANEL))
     order = [
         shown.index(text)
@@ -207,7 +265,7 @@ def test_the_summary_of_a_score_without_any_number() -> None:
     bare = item.model_copy(update={"name": "x" * 90, "layer_B": layer})
     said = Answer((bare,), target=0.5, n_runs=9, locked=True)  # at which nothing was measured
     shown = texts(label_summary(said, **{**PANEL, "subtitle": "s" * 300}))
-    assert "abstains" in shown
+    assert "no alarm" in shown
     assert all(len(text) <= 150 for text in shown)
 
 

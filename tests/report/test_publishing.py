@@ -38,6 +38,7 @@ class TestPublish:
     def test_figures_that_this_evaluation_has_data_for(self, published: list[Path]):
         names = {path.stem for path in published if path.suffix == ".png"}
         assert names == {
+            "first_alarm",
             "label_summary",
             "grokking_curves",
             "fpr_control",

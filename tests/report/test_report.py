@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from evaluation_builders import aligned_scores, curves, indicator, results
 
+from gmb_hf.benchmark.first_alarm import FirstAlarmRecord
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.report.answer import GROUPS, answer, group_of, primary_target, reason
@@ -16,13 +18,18 @@ from gmb_hf.report.curves import grokking_curves, scores_around_event
 from gmb_hf.report.report import FIGURES, draw, featured, render_report, subtitle, write_evaluation
 
 
-def labelled(**labels: str) -> Results:
-    """Scores with the labels wanted, all without test labels but `clock`."""
+def labelled(by_runs: bool = False, **labels: str) -> Results:
+    """Scores with the labels wanted, by windows or runs, all without test labels but `clock`."""
     made = results(list(labels))
     items = [
         item.model_copy(
             update={
-                "label": labels[item.name],
+                "label": "RANK_ONLY" if by_runs else labels[item.name],
+                "x_first_alarm": item.x_first_alarm.model_copy(
+                    update={"label": labels[item.name], "reasons": ()}
+                )
+                if by_runs and item.x_first_alarm
+                else None,
                 "x_sees_test_labels": False,
                 "x_alarm_eligible": labels[item.name][0] == "S",
             }
@@ -41,13 +48,34 @@ def test_it_opens_with_the_answer_and_one_table(found: Results) -> None:
     lines = render_report(found).splitlines()
     assert lines[0].startswith("# Which scores may raise an alarm")
     assert lines[2] == f"**{answer(found).sentence}**"
+    assert lines[4].startswith(
+        "| score | label by runs | events warned of | in time | runs falsely"
+    )
+    windows = labelled(vei="RANK_ONLY", curvature="RANK_ONLY")
+    lines = render_report(windows).splitlines()
     assert lines[4].startswith("| score | label | false alarm rate at 0.05 |")
+    assert "by runs" not in "\n".join(lines)
+
+
+def test_by_runs_the_first_alarm_is_explained_and_windows_stand_beside(found: Results) -> None:
+    report = render_report(found)
+    sections = re.findall(r"^## (.*)$", report, flags=re.MULTILINE)
+    for name in (
+        "By windows: the specification's view",
+        "All scores, by runs",
+        "The same scores before other events",
+        "All scores, by windows",
+    ):
+        assert name in sections
+    assert "acts on its **first alarm**" in report
+    assert "| 1 run in 20 | 0.045 | 0.065 |" in report
+    assert "| score | E_jump 0.2 in 100 | E_plateau 0.9 x 5 |" in report
 
 
 def test_every_indicator_stands_in_its_group(found: Results) -> None:
     report = render_report(found)
-    groups = report.split("## All scores")[1].split("## Why")[0]
-    for name, heading in GROUPS.items():
+    for part, (name, heading) in itertools.product((1, 2), GROUPS.items()):
+        groups = report.split("## All scores")[part].split("## Why")[0]
         section = groups.partition(f"### {heading}\n")[2].partition("###")[0]
         members = [item.name for item in found.indicators if group_of(item) == name]
         rows = re.findall(r"^\| (\S+) \| [A-Z_]+ \|", section, flags=re.MULTILINE)
@@ -57,12 +85,10 @@ def test_every_indicator_stands_in_its_group(found: Results) -> None:
 def test_every_failure_has_its_reason(found: Results) -> None:
     section = render_report(found).split("## Why the others may not")[1].split("## Def")[0]
     failing = [
-        item
-        for item in found.indicators
-        if item.label != "SUPPORTED_FOR_ALARM" and item.family != "control"
+        item for item in found.indicators if not item.x_alarm_eligible and item.family != "control"
     ]
-    assert section.count("\n- **") == len(failing)
-    assert all(item.x_sentence in section for item in failing)
+    assert section.count("\n- **") == section.count("A sentence by runs.") == len(failing)
+    assert all(f"- **{item.name}** (" in section for item in failing)
 
 
 def test_the_definition_of_done_is_a_checklist(found: Results) -> None:
@@ -80,7 +106,7 @@ def test_figures_are_linked_relative_and_only_if_they_exist(found: Results) -> N
     assert "![" not in bare
     linked = render_report(found, figures={name: f"fig ures/{name}.png" for name in FIGURES})
     assert re.findall(r"\]\((fig[^)]*)\)", linked) == [
-        f"fig%20ures/{name}.png" for name in ("summary", "curves", "fpr", "aligned", "leads")
+        f"fig%20ures/{name}.png" for name in "first summary curves fpr aligned leads".split()
     ]
 
 
@@ -169,6 +195,54 @@ def test_two_supported_scores_name_the_best() -> None:
 def test_one_score_speaks_for_itself() -> None:
     made = labelled(vei="RANK_ONLY", clock="RANK_ONLY")
     assert answer(made).sentence == "vei: vei: a sentence about this verdict."
+    by_runs = labelled(by_runs=True, vei="RANK_ONLY", clock="RANK_ONLY")
+    assert answer(by_runs).sentence == "vei: A sentence by runs."
+
+
+def test_the_answer_is_by_runs_where_first_alarms_were_judged() -> None:
+    made = labelled(
+        by_runs=True, csd_lag1="SUPPORTED_FOR_ALARM", vei="INCONCLUSIVE", curvature="RANK_ONLY"
+    )
+    said, beside = answer(made), answer(made, by_windows=True)
+    assert said.title == "1 of 3 scores may raise an alarm with a budget of 1 run in 20"
+    assert said.sentence.startswith(f"{said.title}; it (csd_lag1) warned of ")
+    assert "where a blind alarm of the same cost warns of" in said.sentence
+    assert beside.title == (
+        "By windows (the specification's view): None of 3 scores passes every layer at a 5% "
+        "false-alarm budget"
+    )
+    assert beside.sentence.endswith(": 3 no more than a ranking.")
+    none = answer(labelled(by_runs=True, vei="RANK_ONLY", csd_lag1="INCONCLUSIVE"))
+    assert none.sentence == (
+        "None of 2 scores may raise an alarm yet with a budget of 1 run in 20: 1 not decided by "
+        "256 held-out runs, 1 no more than a ranking."
+    )
+
+
+def test_by_runs_a_scope_is_stated_and_an_unlocked_score_would_only_do() -> None:
+    made = labelled(by_runs=True, vei="SCOPE_LIMITED", csd_lag1="RANK_ONLY")
+    limited = next(item for item in made.indicators if item.name == "vei")
+    first = limited.x_first_alarm
+    assert first is not None
+    part = {"name": "late", "where": "event_step > 500", "passed": True}
+    bound = FirstAlarmRecord.parse(
+        {**first.model_dump(), "strata": [part], "scope": "late"}, where="record"
+    )
+    items = tuple(
+        item.model_copy(update={"x_first_alarm": bound}) if item is limited else item
+        for item in made.indicators
+    )
+    said = answer(made.model_copy(update={"indicators": items})).sentence
+    assert "1 good in a stated scope only (vei where event_step > 500)" in said
+    supported = labelled(by_runs=True, vei="SUPPORTED_FOR_ALARM", csd_lag1="RANK_ONLY")
+    items = tuple(
+        item.model_copy(update={"x_alarm_eligible": False}) for item in supported.indicators
+    )
+    open_ended = supported.model_copy(update={"indicators": items, "x_calibration": None})
+    assert answer(open_ended).title == (
+        "Exploratory, without a lock: 1 of 2 scores would do, none may raise an alarm, with a "
+        "budget of 1 run in 20"
+    )
 
 
 def test_groups_and_reasons_in_words() -> None:
@@ -202,7 +276,7 @@ def test_a_whole_evaluation_lies_in_its_folder(tmp_path: Path) -> None:
     report = written[0].read_text()
     assert "A note." in report
     links = re.findall(r"\]\(([^)]+)\)", report)
-    assert len(links) == 8
+    assert len(links) == 11
     assert all((tmp_path / "out" / link).is_file() for link in links)
     assert made.tables.gate_summary_path in links
 

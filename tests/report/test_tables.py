@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 
 from gmb_hf import escape
 from gmb_hf.benchmark.results import Results
-from gmb_hf.report.tables import gate_summary, robustness, utility_at_fpr, write_tables
+from gmb_hf.report.tables import (
+    first_alarm,
+    gate_summary,
+    other_events,
+    robustness,
+    utility_at_fpr,
+    write_tables,
+)
 from gmb_hf.tables import Column, Table
 
 SPEC = {
@@ -97,16 +104,40 @@ def test_a_name_full_of_markup_stays_a_name(nasty: Results) -> None:
     ) in table.tex()
 
 
-def test_all_nine_files_are_written(found: Results, tmp_path: Path) -> None:
+def test_every_table_is_written(found: Results, tmp_path: Path) -> None:
     written = write_tables(found, tmp_path / "tables")
     assert sorted(path.name for path in written) == sorted(
         f"{name}.{suffix}"
-        for name in ("gate_summary", "utility_at_fpr", "robustness")
+        for name in ("gate_summary", "utility_at_fpr", "robustness", "first_alarm", "other_events")
         for suffix in ("csv", "md", "tex")
     )
     assert all(path.stat().st_size > 100 for path in written)
     before = [path.read_bytes() for path in written]
     assert [path.read_bytes() for path in write_tables(found, tmp_path / "tables")] == before
+
+
+def test_first_alarms_at_every_budget_and_before_every_event(found: Results) -> None:
+    rows = list(csv.DictReader(io.StringIO(first_alarm(found).csv())))
+    assert len(rows) == 3 * len(found.indicators)
+    assert [row["budget"] for row in rows[:3]] == ["0.05", "0.1", "0.2"]
+    for row in rows:
+        parts = sum(int(row[name]) for name in ("n_timely", "n_early", "n_missed"))
+        assert parts + int(row["n_false_before_event"]) == int(row["n_events"])
+        assert (row["p_adjusted"] != "") is (row["budget"] == "0.05")
+        assert row["group"] in {"monitor", "oracle", "control"}
+    assert {"memoryless", "risk_set", "clock", "p_clock", "label_by_windows"} <= set(rows[0])
+    events = list(csv.DictReader(io.StringIO(other_events(found).csv())))
+    assert [row["event"] for row in events[:2]] == ["E_jump 0.2 in 100", "E_plateau 0.9 x 5"]
+    assert [row["primary"] for row in events[:2]] == ["true", "false"]
+
+
+def test_results_by_windows_alone_have_no_tables_by_runs(found: Results, tmp_path: Path) -> None:
+    bare = [
+        item.model_copy(update={"x_first_alarm": None, "x_alarm_eligible": False})
+        for item in found.indicators
+    ]
+    windows = found.model_copy(update={"indicators": tuple(bare)})
+    assert len(write_tables(windows, tmp_path)) == 9
 
 
 @given(st.text())
