@@ -10,6 +10,7 @@ import contextlib
 import copy
 import csv
 import datetime
+import math
 import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
 from gmb_hf._version import __version__
+from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, shown_line
 from gmb_hf.benchmark.operationality import LayerBRecord
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.verdict import AGAINST_ALARM, IndicatorRecord, against_alarm
@@ -505,7 +507,12 @@ def disagreements(results: Results) -> Iterator[str]:
     design = results.design
     for place, item in enumerate(results.indicators):
         of_gate = _of_gate(item.layer_B, design) if design else ()
-        of_it = (*_of_indicator(item), *of_gate, *_of_eligible(item, design))
+        of_it = (
+            *_of_indicator(item),
+            *of_gate,
+            *_of_first_alarm(item, design),
+            *_of_eligible(item, design),
+        )
         yield from (f"indicators[{place}].{fault}" for fault in of_it)
 
 
@@ -558,6 +565,58 @@ def _of_gate(gate: LayerBRecord, design: Design) -> Iterator[str]:
             yield f"layer_B.{field} is {stated}, by its rates and x_prereg it is {value}"
 
 
+def _of_first_alarm(item: IndicatorRecord, design: Design | None) -> Iterator[str]:
+    """What a verdict by runs says that its counts do not."""
+    first = item.x_first_alarm
+    if first is None:
+        return
+    points = {f"at_budget[{n}]": point for n, point in enumerate(first.at_budget)}
+    points |= {f"other_events[{n}].at": one.at for n, one in enumerate(first.other_events)}
+    for where, point in points.items():
+        yield from (f"x_first_alarm.{where}.{fault}" for fault in _of_counts(point))
+    budgets = [point.budget for point in first.at_budget]
+    if design is not None and sorted(budgets) != sorted(design.run_budgets):
+        yield f"x_first_alarm.at_budget has {budgets}, x_prereg {list(design.run_budgets)}"
+    if first.label == SUPPORTED and set(first.reasons) - set(AGAINST_ALARM):
+        yield f"x_first_alarm.label is {SUPPORTED}, but its reasons have {first.reasons[0]}"
+
+
+def _of_counts(at: FirstAlarmPointRecord) -> Iterator[str]:
+    """What does not add up at one budget."""
+    sums = {
+        "n_events": at.n_warned + at.n_false_before_event + at.n_missed,
+        "n_warned": at.n_timely + at.n_early,
+        "n_false": at.n_false_before_event + at.n_event_free_false,
+    }
+    for field, total in sums.items():
+        if getattr(at, field) != total:
+            yield f"{field} is {getattr(at, field)}, its parts add up to {total}"
+    parts = {
+        "n_false": ("n_runs", at.n_runs),
+        "n_event_free_false": ("n_event_free", at.n_event_free),
+    }
+    for field, (whole, most) in parts.items():
+        if getattr(at, field) > most:
+            yield f"{field} is {getattr(at, field)}, of {whole} {most}"
+    shares = {
+        "warned": (at.n_warned, at.n_events, at.warned_interval),
+        "timely": (at.n_timely, at.n_events, at.timely_interval),
+        "false_share": (at.n_false, at.n_runs, at.false_interval),
+    }
+    for field, (count, total, interval) in shares.items():
+        stated, share = getattr(at, field), count / total if total else None
+        if (stated is None) != (share is None) or abs((stated or 0) - (share or 0)) > _SLACK:
+            yield f"{field} is {stated}, its counts say {share}"
+        if interval is not None and stated is not None:
+            low, high = interval.low, interval.high
+            if low is None or high is None or not low - _SLACK <= stated <= high + _SLACK:
+                yield f"{field} is {stated}, outside its interval"
+    if at.met != (at.state == "met"):
+        yield f"met is {str(at.met).lower()}, state is {at.state}"
+    if (at.answer == "ABSTAIN") != math.isinf(at.threshold):
+        yield f"answer is {at.answer}, the threshold {at.threshold}"
+
+
 def _of_eligible(item: IndicatorRecord, design: Design | None) -> Iterator[str]:
     """What stands, by runs, against an alarm of a score that is said to be eligible."""
     first = item.x_first_alarm
@@ -575,7 +634,10 @@ def _of_eligible(item: IndicatorRecord, design: Design | None) -> Iterator[str]:
     flips, p_value = first.robustness.label_flip_rate, first.p_adjusted
     wrong = {
         "robustness.label_flip_rate": (flips or 0.0) > design.max_label_flip_rate + _SLACK,
+        "label": first.label != SUPPORTED,
         "met": at is None or not at.met,
+        "threshold": at is None or at.answer == "ABSTAIN",
+        "false_interval": at is None or _above(at, first.basis, design.primary_run_budget),
         "warned": share is None or share < design.warned_min - _SLACK,
         "lead_median": lead is None or lead < design.lead_least,
         "p_adjusted": p_value is None or p_value > design.alpha_per_look,
@@ -583,6 +645,20 @@ def _of_eligible(item: IndicatorRecord, design: Design | None) -> Iterator[str]:
     for field, holds in wrong.items():
         if holds:
             yield f"x_alarm_eligible is true, but x_first_alarm: {field} does not meet x_prereg"
+
+
+def _above(at: FirstAlarmPointRecord, basis: str, budget: float) -> bool:
+    """Whether the interval of the share falsely alarmed speaks against the budget.
+
+    A promise is refuted by an interval wholly above it; what must be shown, by one that reaches
+    above the line.
+    """
+    interval = at.false_interval
+    if interval is None or interval.low is None or interval.high is None:
+        return basis == "shown"
+    if basis == "shown":
+        return interval.high > shown_line(budget) + _SLACK
+    return interval.low > budget + _SLACK
 
 
 # The specification's definition of done (section 7), checked on a results file.

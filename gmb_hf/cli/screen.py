@@ -171,7 +171,7 @@ def counting(what: str, total: int | None = None) -> Iterator[Callable[..., None
 
 def verdicts(results: Results, report: Path) -> None:
     """The answer in a sentence, then the best scores of each group with their labels."""
-    from gmb_hf.benchmark.first_alarm import in_words
+    from gmb_hf.design.power import in_words
     from gmb_hf.report.answer import GROUPS, answer
 
     found = answer(results)

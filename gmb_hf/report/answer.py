@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, in_words
+from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.verdict import DESIGN_FAULT, IndicatorRecord
+from gmb_hf.design.power import in_words
 from gmb_hf.stats import IntervalRecord
 from gmb_hf.tables import follow
 

@@ -16,11 +16,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Patch
 from numpy.typing import NDArray
 
-from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, in_words
+from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
 from gmb_hf.benchmark.nulls import NULLS
 from gmb_hf.benchmark.operationality import AchievedRecord, pass_line
 from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.design.power import in_words
 from gmb_hf.escape import steps
 from gmb_hf.report import style
 from gmb_hf.report.answer import (

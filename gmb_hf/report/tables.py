@@ -16,7 +16,6 @@ from gmb_hf.benchmark.first_alarm import (
     RIVALS,
     FirstAlarmPointRecord,
     FirstAlarmRecord,
-    in_words,
 )
 from gmb_hf.benchmark.nulls import NULLS
 from gmb_hf.benchmark.operationality import AchievedRecord
@@ -24,7 +23,7 @@ from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import ENSEMBLE
-from gmb_hf.design.power import runs_needed
+from gmb_hf.design.power import in_words, runs_needed
 from gmb_hf.escape import number, p_value, steps, yes_no
 from gmb_hf.report.answer import (
     ends,

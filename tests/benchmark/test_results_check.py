@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,11 @@ import pytest
 import yaml
 from results_layout import EMPTY, EXAMPLE
 
-from gmb_hf.benchmark.results import Checked, Results, check, check_results
+from gmb_hf.benchmark.evaluate import evaluate_lock
+from gmb_hf.benchmark.results import Checked, Results, check, check_results, disagreements
 from gmb_hf.documents import dump_yaml
 from gmb_hf.errors import InputError
+from gmb_hf.runs.runlog import RunLog
 
 Change = Callable[[Any], object]
 
@@ -180,6 +184,94 @@ def test_extensions_of_ours_must_be_right(tmp_path: Path) -> None:
 
     found = checked(ours, tmp_path)
     assert found.faults == ("indicators[0].x_reasons must be a list, got 'many'",)
+
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "inputs"
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """An evaluation by a lock, of which the first score may raise an alarm."""
+    lock = shutil.copy(GOLDEN / "lock.yaml", tmp_path_factory.mktemp("lock"))
+    found = evaluate_lock(lock, RunLog.read(GOLDEN / "heldout.parquet")).results
+    few = found.model_copy(update={"indicators": found.indicators[:1]}).sealed().plain()
+    return copy.deepcopy(few)
+
+
+def at_budget(plain: Any, budget: float = 0.05) -> Any:
+    points = first(plain)["x_first_alarm"]["at_budget"]
+    return next(point for point in points if point["budget"] == budget)
+
+
+def test_an_evaluation_by_runs_agrees_with_itself(locked: dict[str, Any], tmp_path: Path) -> None:
+    assert first(locked)["x_alarm_eligible"] is True
+    assert checked(lambda p: None, tmp_path, dump_yaml(locked)).faults == ()
+
+
+ELIGIBLE = "x_alarm_eligible is true, but x_first_alarm: "
+
+
+@pytest.mark.parametrize(
+    ("change", "violation"),
+    [
+        (lambda p: at_budget(p).update(n_missed=99), "x_first_alarm.at_budget[0].n_events is"),
+        (lambda p: at_budget(p).update(n_early=99), "x_first_alarm.at_budget[0].n_warned is"),
+        (lambda p: at_budget(p).update(n_false=40), "x_first_alarm.at_budget[0].n_false is 40"),
+        (lambda p: at_budget(p).update(n_runs=0), "x_first_alarm.at_budget[0].false_share is"),
+        (lambda p: at_budget(p).update(warned=0.5), "x_first_alarm.at_budget[0].warned is 0.5"),
+        (lambda p: at_budget(p, 0.1).update(warned=0.5), "x_first_alarm.at_budget[1].warned is"),
+        (lambda p: at_budget(p).update(timely=None), "x_first_alarm.at_budget[0].timely is None"),
+        (
+            lambda p: at_budget(p)["warned_interval"].update(low=0.0, high=0.1),
+            "x_first_alarm.at_budget[0].warned is 1.0, outside its interval",
+        ),
+        (lambda p: at_budget(p).update(state="missed"), "x_first_alarm.at_budget[0].met is true"),
+        (
+            lambda p: first(p)["x_first_alarm"]["at_budget"].pop(),
+            "x_first_alarm.at_budget has [0.05, 0.1], x_prereg [0.05, 0.1, 0.2]",
+        ),
+        (
+            lambda p: first(p)["x_first_alarm"].update(reasons=["warned_low"]),
+            "x_first_alarm.label is SUPPORTED_FOR_ALARM, but its reasons have warned_low",
+        ),
+        (
+            lambda p: first(p)["x_first_alarm"].update(p_adjusted=0.5),
+            f"{ELIGIBLE}p_adjusted does not meet x_prereg",
+        ),
+        (
+            lambda p: first(p)["x_first_alarm"].update(p_adjusted=None),
+            f"{ELIGIBLE}p_adjusted does not meet x_prereg",
+        ),
+        (
+            lambda p: at_budget(p)["false_interval"].update(low=0.2, high=0.4),
+            f"{ELIGIBLE}false_interval does not meet x_prereg",
+        ),
+        (
+            lambda p: first(p)["x_first_alarm"].update(basis="shown"),
+            f"{ELIGIBLE}false_interval does not meet x_prereg",
+        ),
+        (lambda p: at_budget(p).update(answer="ABSTAIN"), f"{ELIGIBLE}threshold does not meet"),
+        (lambda p: at_budget(p).update(lead_median=1.0), f"{ELIGIBLE}lead_median does not meet"),
+        (
+            lambda p: first(p)["x_first_alarm"]["robustness"].update(label_flip_rate=0.9),
+            f"{ELIGIBLE}robustness.label_flip_rate does not meet x_prereg",
+        ),
+        (
+            lambda p: first(p)["x_first_alarm"].update(label="RANK_ONLY"),
+            "x_alarm_eligible is true, the label by runs (x_first_alarm) is RANK_ONLY",
+        ),
+    ],
+)
+def test_a_verdict_by_runs_that_was_tampered_with(
+    change: Change, violation: str, locked: dict[str, Any]
+) -> None:
+    plain = copy.deepcopy(locked)
+    change(plain)
+    found = Results.check(plain)
+    faults = found.faults
+    if not faults:
+        faults = tuple(disagreements(Results.parse(found.content, where="results")))
+    assert any(line.removeprefix("indicators[0].").startswith(violation) for line in faults), faults
 
 
 @pytest.mark.parametrize("data", [[], "text", 3])
