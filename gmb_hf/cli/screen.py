@@ -129,7 +129,8 @@ def written(paths: Sequence[Path], *, following: str | None) -> None:
     """Name the files that were written, the ones to look at first, and the next command."""
     rank = {name: place for place, name in enumerate(_FIRST_FILES)}
     ordered = sorted(paths, key=lambda path: rank.get(path.name, len(rank)))
-    shown = ordered if len(ordered) <= _MOST_FILES else ordered[: len(rank)]
+    first = max(3, sum(path.name in rank for path in ordered))
+    shown = ordered if len(ordered) <= _MOST_FILES else ordered[:first]
     for path in shown:
         say_whole("wrote", str(path))
     folders = Counter(path.parent for path in ordered[len(shown) :])

@@ -81,7 +81,7 @@ class TestWhatARunLeaves:
         assert any(line.startswith("clock ") for line in lines)
         written = [line.removeprefix("wrote   ") for line in lines if line.startswith("wrote")]
         assert written[0] == str(folder / "report.md")
-        assert written[1] == str(folder / "figures" / "label_summary.png")
+        assert written[1] == str(folder / "figures" / "first_alarm.png")
         assert done.next_command == "gmb run --preset quick --out runs/quick"
 
     def test_the_linters_warnings_are_shown(self, smoke: Smoke):
