@@ -129,6 +129,8 @@ class TestPreregInit:
     def test_an_unfilled_template_is_no_design_for_any_log(self, small_csv: Path):
         assert gmb("prereg", "init", "--out=prereg.yaml").code == 0
         message = refused("lock", "--prereg=prereg.yaml", "--runs", small_csv, "--out=lock.yaml")
+        assert "are not declared, nor do the logs say it" in message
+        message = refused("explore", "--prereg=prereg.yaml", "--runs", small_csv)
         assert "indicator 'csd_autocorrelation'" in message
         assert "column 'train_loss' missing" in message
 

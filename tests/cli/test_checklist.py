@@ -25,7 +25,7 @@ def test_evaluate_prints_the_checklist_and_the_report_has_it(csv_logs: Path):
     assert "At least 30 events across seeds: 48 events in 48 runs" in done.out
     report = Path("results/report.md").read_text(encoding="utf-8")
     assert report.count("- [x] ") == 4
-    assert "tables/gate_summary.csv, a row for each of 3 indicators" in report
+    assert "tables/gate_summary.csv, a row for each of 4 indicators" in report
 
 
 def test_an_open_box_is_shown_and_no_failure(small_csv: Path):

@@ -10,6 +10,7 @@ import pytest
 from command_line import gmb, locking, refused
 
 from gmb_hf import Design, Results, RunLog
+from gmb_hf.benchmark.prepare import CONTROLS
 from gmb_hf.design.lock import Lock
 
 JUDGED = ("--lock", "lock.yaml", "--runs", "heldout.csv")
@@ -28,7 +29,7 @@ class TestExplore:
         with Path("explore.csv").open(encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         tried = {(row["indicator"], row["sign"]) for row in rows}
-        names = ("embedding_gini", "test_loss_drop", "clock", "constant")
+        names = ("embedding_gini", "test_loss_drop", *CONTROLS)
         assert tried == {(name, sign) for name in names for sign in ("1", "-1")}
         assert "nothing here is a claim" in done.out
 

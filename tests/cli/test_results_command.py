@@ -157,7 +157,7 @@ def test_our_own_evaluation_validates_and_compares(small_csv: Path):
     assert gmb("evaluate", "--runs", small_csv, *judge).code == 0
     done = gmb("results", "validate", "results/results.yaml")
     assert done.code == 0, done
-    assert "3 indicators, 6 runs" in done.out
+    assert "4 indicators, 6 runs" in done.out
     done = gmb("results", "compare", "results/results.yaml", "results/results.yaml")
-    assert "0 of 3 indicators differ" in done.out
+    assert "0 of 4 indicators differ" in done.out
     assert "Comparable: the same judged data" in done.out

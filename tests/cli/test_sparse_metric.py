@@ -14,7 +14,7 @@ from gmb_hf import Design, Results
 from gmb_hf.design.lock import Lock
 
 DRAWS = ("--null-draws=200", "--bootstrap-draws=50")
-NOTE = "rows in which test_acc and embedding_gini have a value."
+NOTE = "rows in which test_acc and embedding_gini and train_acc have a value."
 
 
 def write_sparse(path: str, runs: int, first: int) -> None:
