@@ -1,198 +1,184 @@
-"""Watch two trainings by the HF Trainer: one alarms before it jumps, one is measured wrongly.
+"""Replay stored runs under watch: an alarm that is right, and a measurement that goes wrong.
 
     gmb run --preset standard --out runs/standard        # once: what is an alarm? minutes
-    python examples/watch_a_run.py --lock runs/standard/lock.yaml --out runs/watched
+    python examples/watch_a_run.py --lock runs/standard/lock.yaml --runs runs/standard/logs
 
-Both train a seed that no explore or held-out run had, the whole schedule of the preset. In the
-first the alarm saves a checkpoint. In the second the code that measures goes wrong at step 400: it
-keeps reading the embedding of that step, as from a stale copy. Its score then says that nothing
-happens, for ever; the monitor does not believe it and abstains.
+Rows of a log are given to the monitor one checkpoint at a time, as a training would; the page
+docs/monitor.md shows the same inside a Trainer. Explore runs are passed over. The first run shown
+is the first whose alarm is raised inside the safe gap before its event; the results say in how many
+runs that is so.
 
-One update of this small model takes the Trainer about 20 ms on one CPU core, so both runs take some
-two minutes.
+In the second, what the monitor needs is no longer measured from halfway to the event on: it keeps
+its last value, as from a stale copy. Such a score says that nothing happens, for ever. Shown is the
+first run in which the monitor does not believe it and abstains before the event; those before it,
+in which it did not, are counted.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from matplotlib.axes import Axes
+import numpy as np
 from matplotlib.figure import Figure
-from transformers import Trainer, TrainingArguments
 
-from gmb_hf import Lock, RunLog, preset
+from gmb_hf import Lock, Results, RunLog
 from gmb_hf.benchmark.events import find_events
-from gmb_hf.modeling.mixers import own_parameter_names
-from gmb_hf.monitor.callback import LOG_FILE, GMBCallback
+from gmb_hf.monitor import AlarmMonitor, Reading
 from gmb_hf.report import style
-from gmb_hf.training.ensemble import adamw, initial_model
-from gmb_hf.training.observables import spectral_entropy
-from gmb_hf.training.seeds import log_metadata
 
-INDICATOR = "embedding_entropy_drop"
-FRESH_SEEDS = (50_001, 50_003)  # neither explored nor judged by any preset
-STALE_FROM = 400
-SHOWN = 4  # times the threshold; scores rise further once the model has jumped
+SYSTEM = ("task", "model", "optimizer", "schedule")
+SHOWN = 2.5  # times the threshold; scores rise further once the model generalises
 COLOURS = {"ALARM": style.VERMILION, "ABSTAIN": style.MUTED}
 
 
-class StaleCopy:
-    """The entropy of the embedding, from a copy that is no longer renewed after some step."""
+@dataclass(frozen=True)
+class Watched:
+    """One replayed run: its rows, what the monitor answered, and when it did what."""
 
-    def __init__(self, last: int) -> None:
-        self._last = last
-        self._copy = torch.empty(0)
+    run: str
+    rows: Sequence[dict[str, Any]]
+    readings: Sequence[Reading]
+    event: float
+    stale_from: int | None
 
-    def __call__(self, model: Any, step: int) -> Mapping[str, float]:
-        """What the callback is told in place of its own measurement."""
-        if step <= self._last:
-            self._copy = model.get_input_embeddings().weight.detach().clone()
-        return {"embedding_entropy": float(spectral_entropy([self._copy.unsqueeze(0)]))}
+    @property
+    def memorised(self) -> int | None:
+        """The first step at which the training accuracy is .99."""
+        return next((row["step"] for row in self.rows if row.get("train_acc", 0) >= 0.99), None)
 
+    def first(self, state: str) -> int | None:
+        """The first step at which the monitor said so."""
+        return next((one.step for one in self.readings if one.state == state), None)
 
-def train_watched(
-    lock: Path,
-    results: Path,
-    seed: int,
-    folder: Path,
-    extra: Callable[[Any, int], Mapping[str, float]] | None = None,
-) -> GMBCallback:
-    """Train one seed of the preset by the Trainer, under watch; its callback."""
-    config = preset("standard")
-    about = log_metadata(config)
-    splits = config.task.build().to_dataset_dict(config.task.share, config.task.data_seed_of(seed))
-    train, heldout = (splits[name].select_columns(["input_ids", "labels"]) for name in splits)
-    callback = GMBCallback(
-        lock,
-        results,
-        action="checkpoint",
-        act=[INDICATOR],
-        show=["test_accuracy"],  # an oracle, for the picture: it cannot raise the alarm
-        heldout=heldout,
-        system={name: about[name] for name in ("task", "model", "optimizer", "schedule")},
-        extra=extra,
-    )
-    model = initial_model(config, seed)
-    optimizer = adamw(dict(model.named_parameters()), own_parameter_names(model), config.training)
-    constant = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
-    arguments = TrainingArguments(
-        output_dir=str(folder),
-        max_steps=config.training.steps,
-        per_device_train_batch_size=len(train),  # full batch, as the runs of the lock
-        max_grad_norm=0,
-        save_strategy="no",  # but for the alarm's
-        logging_strategy="no",
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
-        seed=seed,
-    )
-    batch = train.with_format("torch")[:]
-    trainer = Trainer(
-        model,
-        arguments,
-        lambda rows: batch,
-        train,
-        optimizers=(optimizer, constant),
-        callbacks=[callback],
-    )
-    trainer.train()
-    return callback
+    def timeline(self) -> Iterator[str]:
+        """What happened, a line each."""
+        moments = {
+            "memorised": self.memorised,
+            "alarm": self.first("ALARM"),
+            "abstains": self.first("ABSTAIN"),
+            "event": int(self.event) if math.isfinite(self.event) else None,
+        }
+        yield ", ".join(f"{what} at {step}" for what, step in moments.items() if step is not None)
+        before = None
+        for reading in self.readings:
+            if reading.state != before and not reading.step > self.event:
+                yield f"{reading.step:6} {reading.state}: {reading.reason}"
+            before = reading.state
 
 
-def jump_of(lock: Path, folder: Path) -> int | None:
-    """The step of the event in a watched run, by the definition that the lock holds."""
-    log = RunLog.read(folder / LOG_FILE)
-    step = find_events(log, Lock.read(lock).design).step[0]
-    return int(step) if math.isfinite(step) else None
+class Replay:
+    """Watches the runs of a log, one after another."""
+
+    def __init__(self, lock: Path, results: Path, log: RunLog, act: str | None) -> None:
+        self.lock = Lock.read(lock)
+        explored = set(self.lock.x_lock.explore_runs)
+        self.log = log.select([run for run in log.runs if run not in explored])
+        self.unnoticed = 0  # runs with a fault that was not noticed before the event
+        self._results = Results.read(results)
+        self.events = find_events(self.log, self.lock.design).step
+        first = AlarmMonitor(self.lock, self._results, act=None if act is None else [act])
+        self.acts = first.acting[0]  # that warned of most events, where several may act
+        self.promise = self.monitor().rule.promise
+
+    def monitor(self) -> AlarmMonitor:
+        """A new one, for a run of the log."""
+        said = {name: self.log.metadata.get(name) for name in SYSTEM}
+        return AlarmMonitor(self.lock, self._results, act=[self.acts], show=(), system=said)
+
+    def watch(self, place: int, stale_from: int | None = None) -> Watched:
+        """One run to its end; what the monitor needs keeps its value from a step on."""
+        run, monitor = self.log.runs[place], self.monitor()
+        rows = self.log.select([run]).table.drop_columns(["run", "seed"]).to_pylist()
+        stale: dict[str, Any] = {}
+        readings = []
+        for row in rows:
+            readings.append(monitor.update(**{**row, **stale}))
+            if row["step"] == stale_from:
+                stale = {name: row[name] for name in monitor.needs}
+        return Watched(run, rows, readings, float(self.events[place]), stale_from)
+
+    def warned(self) -> Watched | None:
+        """The first run whose alarm comes inside the safe gap before its event."""
+        for place in np.flatnonzero(np.isfinite(self.events)):
+            found = self.watch(int(place))
+            alarm, gap = found.first("ALARM"), self.lock.design.safe_gap
+            if alarm is not None and 0 < found.event - alarm < gap and not found.first("ABSTAIN"):
+                return found
+        return None
+
+    def abstained(self) -> Watched | None:
+        """The first run with an event whose stale measurement is noticed before it."""
+        cadence = self.monitor().cadence
+        for place in np.flatnonzero(np.isfinite(self.events)):
+            middle = int(self.events[place] / 2) // cadence * cadence
+            found = self.watch(int(place), stale_from=middle)
+            abstains = found.first("ABSTAIN")
+            if abstains is not None and middle < abstains < found.event:
+                return found
+            self.unnoticed += 1
+        return None
 
 
-def draw(lock: Path, folders: Sequence[Path]) -> Figure:
-    """Held-out accuracy above, score and state below; one column a run."""
-    titles = ("As it is", f"The embedding that is measured stays that of step {STALE_FROM}")
-    threshold = Lock.read(lock).thresholds(INDICATOR)[Lock.read(lock).design.primary_fpr]
+def draw(shown: Sequence[Watched], acts: str, metric: str) -> Figure:
+    """The metric above, score and state below; one column a run."""
     with style.house_style():
         figure = style.new_figure(8.6, 4.2)
-        grid = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(1, 1.5))
-        for column, (folder, title) in enumerate(zip(folders, titles, strict=True)):
-            rows = [json.loads(line) for line in (folder / LOG_FILE).read_text().splitlines()]
-            steps = [row["step"] for row in rows]
+        grid = figure.subplots(2, len(shown), sharex=True, squeeze=False, height_ratios=(1, 1.5))
+        for column, one in enumerate(shown):
             above, below = grid[0, column], grid[1, column]
-            above.set_title(title)
-            above.plot(steps, [row["test_acc"] for row in rows], color=style.INK)
-            scores = [row[f"{INDICATOR}.score"] for row in rows]
-            below.plot(steps, [float("nan") if s is None else s for s in scores], color=style.BLUE)
-            below.axhline(threshold, color=style.ORANGE, linestyle="--")
-            below.set_ylim(-0.1 * threshold, SHOWN * threshold)
-            _mark_states(below, rows)
-            _mark_moments(above, below, rows, jump_of(lock, folder))
+            stale = "" if one.stale_from is None else f", measured until step {one.stale_from:,}"
+            above.set_title(f"{one.run}{stale}")
+            steps = [row["step"] for row in one.rows]
+            above.plot(steps, [row[metric] for row in one.rows], color=style.INK)
+            read = [reading.indicator(acts) for reading in one.readings]
+            below.plot(steps, [item.score for item in read], color=style.BLUE)
+            threshold = read[0].threshold
+            below.axhline(threshold, color=style.ORANGE, linestyle="--", label="threshold")
+            below.set_ylim(-0.1 * abs(threshold), SHOWN * abs(threshold))
+            for state, colour in COLOURS.items():
+                when = [reading.state == state for reading in one.readings]
+                if any(when):
+                    low, high = below.get_ylim()
+                    below.fill_between(
+                        steps, low, high, where=when, color=colour, alpha=0.25, lw=0, label=state
+                    )
+            for axes in (above, below):
+                axes.axvline(one.event, color=style.GREEN, linewidth=1, label="event")
+            below.legend(loc="upper left")
             style.step_axis(below, "step")
-        grid[0, 0].set_ylabel("held-out accuracy")
-        grid[1, 0].set_ylabel(INDICATOR)
-        grid[1, 1].annotate(
-            "threshold", (2500, threshold), ha="right", va="bottom", color=style.ORANGE
-        )
+        grid[0, 0].set_ylabel(metric)
+        grid[1, 0].set_ylabel(acts)
     return figure
 
 
-def _mark_states(axes: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
-    width = rows[1]["step"] - rows[0]["step"]
-    for state, colour in COLOURS.items():
-        first = True
-        for row in rows:
-            if row["state"] == state:
-                label = state if first else None
-                axes.axvspan(
-                    row["step"], row["step"] + width, color=colour, alpha=0.25, lw=0, label=label
-                )
-                first = False
-    axes.legend(loc="upper left")
-
-
-def _mark_moments(
-    above: Axes, below: Axes, rows: Sequence[Mapping[str, Any]], jump: int | None
-) -> None:
-    moments = {"jump": (jump, style.GREEN)}
-    for state, words in (("ALARM", "alarm"), ("ABSTAIN", "abstains")):
-        first = next((row["step"] for row in rows if row["state"] == state), None)
-        moments[words] = (first, COLOURS[state])
-    for place, (words, (step, colour)) in enumerate(moments.items()):
-        if step is None:
-            continue
-        for axes in (above, below):
-            axes.axvline(step, color=colour, linewidth=1)
-        side = "left" if place == 0 else "right"
-        above.annotate(f" {words} {step:,} ", (step, 0.5 if place else 0.2), ha=side, color=colour)
-
-
 def main() -> None:
-    """Train both, say what happened, draw."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Find both runs, say what happened, draw."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--lock", type=Path, required=True)
+    parser.add_argument("--runs", nargs="+", required=True, help="logs that the lock has not seen")
     parser.add_argument("--results", type=Path, help="beside the lock by default")
-    parser.add_argument("--out", type=Path, default=Path("runs/watched"))
-    parser.add_argument("--picture", type=Path, help="without a suffix; OUT/watch by default")
-    parser.add_argument("--only-draw", action="store_true", help="what an earlier call trained")
+    parser.add_argument("--act", help="which indicator; the eligible one that warned most")
+    parser.add_argument("--picture", type=Path, help="where to draw it, without a suffix")
     options = parser.parse_args()
-    logging.basicConfig(format="%(message)s")
     results = options.results or options.lock.with_name("results.yaml")
-    folders = [options.out / name for name in ("as_it_is", "stale")]
-    if not options.only_draw:
-        for seed, folder, extra in zip(
-            FRESH_SEEDS, folders, (None, StaleCopy(STALE_FROM)), strict=True
-        ):
-            print(f"seed {seed}, {folder}")
-            callback = train_watched(options.lock, results, seed, folder, extra)
-            print(f"first alarm: {callback.watch.acted}; jump: {jump_of(options.lock, folder)}")
-    picture = options.picture or options.out / "watch"
-    print("wrote", *style.save_figure(draw(options.lock, folders), picture, formats=("png",)))
+    replay = Replay(options.lock, results, RunLog.read(options.runs), options.act)
+    print(f"{replay.acts}: {replay.promise}")
+    found = {"as it was": replay.warned(), "measured wrongly": replay.abstained()}
+    for what, one in found.items():
+        stale = "" if one is None or one.stale_from is None else f" from step {one.stale_from} on"
+        print(f"\n{'no run of the log' if one is None else one.run}, {what}{stale}")
+        for line in () if one is None else one.timeline():
+            print(f"  {line}")
+    print(f"\n{replay.unnoticed} runs before it, measured wrongly: not noticed before the event")
+    shown = [one for one in found.values() if one is not None]
+    if options.picture is not None and shown:
+        figure = draw(shown, replay.acts, replay.lock.design.metric or "test_acc")
+        print("wrote", *style.save_figure(figure, options.picture, formats=("png",)))
 
 
 if __name__ == "__main__":
