@@ -459,7 +459,7 @@ def power_by_runs(
 def _runs_row(goal: RunsGoal, assumed: RunsAssumed, m: int) -> RunsRow:
     found = promise(goal.budget, m, goal.calibration)
     held_out, transfer = (
-        _fewest(lambda n, shown=shown: power_by_runs(goal, assumed, m, n, shown=shown), goal.power)
+        _fewest(partial(power_by_runs, goal, assumed, m, shown=shown), goal.power)
         for shown in (False, True)
     )
     return RunsRow(
