@@ -26,13 +26,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 from pydantic import FiniteFloat
 
-from gmb_hf.benchmark.first_alarm import in_words, shared_thresholds
+from gmb_hf.benchmark.first_alarm import shared_thresholds
 from gmb_hf.benchmark.health import LockedBounds
 from gmb_hf.benchmark.prepare import locked_entry
 from gmb_hf.benchmark.results import Results, disagreements
 from gmb_hf.benchmark.verdict import AGAINST_ALARM
 from gmb_hf.design.lock import Lock, differing
-from gmb_hf.design.power import promise, runs_to_promise
+from gmb_hf.design.power import in_words, promise, runs_to_promise
 from gmb_hf.documents import Many, Section
 from gmb_hf.errors import InputError, choose, nearest
 from gmb_hf.escape import one_line
