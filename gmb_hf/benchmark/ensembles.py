@@ -1,29 +1,37 @@
-"""Ensembles: several scores combined by a logistic regression that is fitted on explore runs.
+"""Ensembles: several scores as one, by a regression or by trees, fitted on explore runs.
 
 Runs are the units: each run weighs the same in each class, spread evenly over its windows of that
-class, so that a long run does not decide alone. The penalty is chosen by cross-validation in which
-a run is never on both sides, since windows of one run depend on each other.
+class, so that a long run does not decide alone; windows between the classes are left out. What a
+fit can be told, a penalty or how many trees, is chosen by cross-validation in which a run is never
+on both sides, since windows of one run depend on each other.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.benchmark.prepare import Entry, Prepared, prepare
 from gmb_hf.benchmark.scores import Scores, label_windows
-from gmb_hf.design.design import ENSEMBLE, Candidate, Design, Ensemble
+from gmb_hf.design.design import ENSEMBLE, Design, Ensemble
 from gmb_hf.design.lint import Finding, warning
-from gmb_hf.design.lock import LockedEnsemble, LockedHealth, LockedMember
+from gmb_hf.design.lock import (
+    LockedEnsemble,
+    LockedHealth,
+    LockedMember,
+    LockedTree,
+    feature_name,
+)
 from gmb_hf.design.power import in_words, runs_needed, runs_to_promise
 from gmb_hf.errors import InputError
-from gmb_hf.indicators.ensemble import fitted_ensemble, squashed
+from gmb_hf.indicators.ensemble import boosted, features_of, fitted_ensemble, squashed
 from gmb_hf.runs.runlog import RunLog
 
 Floats = NDArray[np.float64]
@@ -31,6 +39,8 @@ _TOLERANCE = 1e-10
 _MAX_STEPS = 200
 _DIGITS = 10
 _NORMAL_QUARTILES = 1.3489795  # between the quartiles of a normal score of sd 1
+_BINS = 64
+_FEW_FIT_RUNS = 30
 _LEAST_SPREAD = 1e-100  # less is none: what is divided by it must stay finite
 
 LARGEST = 1e100
@@ -39,7 +49,7 @@ LARGEST = 1e100
 
 @dataclass(frozen=True, eq=False)
 class LabelledWindows:
-    """Labelled windows of some runs: the scores of M members, within +-`LARGEST`.
+    """Labelled windows of some runs: M features of the members, within +-`LARGEST`.
 
     `features` is float64 [n, M], `positive` bool [n], `run` int64 [n], which run each is of.
     """
@@ -92,42 +102,61 @@ class LogOdds:
         return np.asarray(self.intercept + scores @ self.coefficients)
 
 
+class Boosted:
+    """A fitted sum of trees."""
+
+    def __init__(self, intercept: float, trees: Sequence[LockedTree]) -> None:
+        self.intercept, self.trees = intercept, tuple(trees)
+        self._log_odds = boosted(intercept, self.trees)
+
+    def __call__(self, features: Floats) -> Floats:
+        """The log-odds of rows [..., M]."""
+        return self._log_odds(features)
+
+
+Setting = TypeVar("Setting")
+
+
 @dataclass(frozen=True, eq=False)
-class Chosen:
-    """A combination, fitted on all rows with the penalty that cross-validation prefers.
+class Chosen(Generic[Setting]):
+    """A combination, fitted on all rows with the setting that cross-validation prefers.
 
-    It is the largest of those with the least loss; `losses` are in nats a window.
+    It is the first of those with the least loss; `losses` are in nats a window.
     """
 
-    log_odds: LogOdds
-    penalty: float
-    losses: Mapping[float, float]
+    log_odds: LogOdds | Boosted
+    setting: Setting
+    losses: Mapping[Setting, float]
 
 
-def choose_penalty(rows: LabelledWindows, penalties: Sequence[float], folds: int) -> Chosen:
-    """Fit with each penalty, leaving `folds` groups of runs out in turn, and take the best.
+def choose(
+    rows: LabelledWindows,
+    fit: Callable[[LabelledWindows, Sequence[Setting]], Mapping[Setting, LogOdds | Boosted]],
+    settings: Sequence[Setting],
+    folds: int,
+) -> Chosen[Setting]:
+    """Fit with each setting, leaving `folds` groups of runs out in turn, and take the best.
 
-    At least as many runs have windows of both classes. A penalty is L2, on the mean log loss: loss
-    + penalty / 2 * |coefficients|^2.
+    At least as many runs have windows of both classes; the settings that bind most come first.
     """
-    tried = sorted(set(penalties))
-    losses, weights = dict.fromkeys(tried, 0.0), rows.weights
+    losses, weights = dict.fromkeys(settings, 0.0), rows.weights
     fold = rows.folds(folds)
     for number in range(folds):
         inside, outside = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
-        for penalty, fitted in fit_log_odds(rows.select(inside), tried).items():
+        for setting, fitted in fit(rows.select(inside), settings).items():
             log_odds = fitted(rows.features[outside])
             signed = np.where(rows.positive[outside], -log_odds, log_odds)
-            losses[penalty] += float(np.logaddexp(0, signed) @ weights[outside])
-    losses = {penalty: _rounded(loss) for penalty, loss in losses.items()}
-    best = min(losses, key=lambda penalty: (losses[penalty], -penalty))
-    return Chosen(fit_log_odds(rows, [best])[best], best, losses)
+            losses[setting] += float(np.logaddexp(0, signed) @ weights[outside])
+    losses = {setting: _rounded(loss) for setting, loss in losses.items()}
+    best = min(settings, key=losses.__getitem__)
+    return Chosen(fit(rows, [best])[best], best, losses)
 
 
 def fit_log_odds(rows: LabelledWindows, penalties: Sequence[float]) -> dict[float, LogOdds]:
-    """The combination with each penalty; rows of both classes are needed.
+    """The regression with each penalty; rows of both classes are needed.
 
-    The coefficients are rounded to 10 digits, which the order of a sum does not reach.
+    A penalty is L2, on the mean log loss: loss + penalty / 2 * |coefficients|^2. The coefficients
+    are rounded to 10 digits, which the order of a sum does not reach.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -145,6 +174,65 @@ def fit_log_odds(rows: LabelledWindows, penalties: Sequence[float]) -> dict[floa
     return found
 
 
+def fit_trees(
+    rows: LabelledWindows, settings: Sequence[tuple[int, int]], learning_rate: float
+) -> dict[tuple[int, int], Boosted]:
+    """The trees of each setting, most leaves and number; rows of both classes are needed.
+
+    Thresholds are among weighted quantiles of a feature, rounded to 10 digits.
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits
+
+    edges, codes = binned(rows)
+    found: dict[tuple[int, int], Boosted] = {}
+    for leaves, most in dict(sorted(settings)).items():
+        model = HistGradientBoostingClassifier(
+            learning_rate=learning_rate,
+            max_iter=most,
+            max_leaf_nodes=leaves,
+            early_stopping=False,
+            random_state=0,
+        )
+        with threadpool_limits(1):  # the order of a sum would depend on the number of threads
+            model.fit(codes, rows.positive, sample_weight=rows.weights * len(codes))
+        trees = [locked_tree(one.nodes, edges) for (one,) in model._predictors]
+        intercept = float(model._baseline_prediction[0, 0])
+        numbers = [number for of, number in settings if of == leaves]
+        found |= {(leaves, number): Boosted(intercept, trees[:number]) for number in numbers}
+    return found
+
+
+def binned(rows: LabelledWindows) -> tuple[list[Floats], Floats]:
+    """Edges among each feature's values, ascending, and each window's bins, float64 [n, M].
+
+    A value is in bin k up to and with edge k. (scikit-learn, left to find weighted quantiles by
+    itself, takes a hundred times as long.)
+    """
+    levels = np.arange(1, _BINS) / _BINS
+    quantiles = np.quantile(
+        rows.features, levels, axis=0, weights=rows.weights, method="inverted_cdf"
+    )
+    edges = [np.unique([_rounded(x) for x in column]) for column in quantiles.T]
+    places = [np.searchsorted(*pair) for pair in zip(edges, rows.features.T, strict=True)]
+    return edges, np.stack(places, axis=1).astype(np.float64)
+
+
+def locked_tree(nodes: NDArray[Any], edges: Sequence[Floats]) -> LockedTree:
+    """A tree of scikit-learn's, whose parents come before their children, on bins with edges."""
+    leaf = nodes["is_leaf"].astype(bool)
+    number = np.where(leaf, -np.cumsum(leaf), np.cumsum(~leaf) - 1)
+    splits = nodes[~leaf]
+    last = zip(splits["feature_idx"], splits["num_threshold"].astype(int), strict=True)
+    return LockedTree(
+        feature=splits["feature_idx"].tolist(),
+        threshold=tuple(float(edges[feature][place]) for feature, place in last),
+        left=number[splits["left"]].tolist(),
+        right=number[splits["right"]].tolist(),
+        value=nodes["value"][leaf].tolist(),
+    )
+
+
 def standard_units(features: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """Median and spread of each column, float64 [M] each.
 
@@ -160,6 +248,13 @@ def standard_units(features: Floats, weights: Floats) -> tuple[Floats, Floats]:
     other = np.where(varied & (sd > _LEAST_SPREAD), sd, 1.0)
     scale = np.where(spread > _LEAST_SPREAD, spread, other)
     return quartiles[1], scale
+
+
+def _setting(setting: float | tuple[int, int]) -> str:
+    """A setting as a key of the lock: `0.01`, `100 trees of 4 leaves`."""
+    if isinstance(setting, tuple):
+        return f"{setting[1]} trees of {setting[0]} leaves"
+    return repr(float(setting))
 
 
 def _rounded(value: float) -> float:
@@ -189,12 +284,17 @@ def _lot(run: str, seed: int) -> str:
 
 
 class MemberScores:
-    """The scores of an ensemble's members on the runs that the event decides."""
+    """The features of an ensemble's members on the runs that the event decides."""
 
     def __init__(self, entry: Entry, scores: Sequence[Scores], prereg: Design) -> None:
         assert entry.ensemble is not None
         self.entry, self.design = entry, entry.ensemble
-        self.scores = scores
+        names = self.design.features
+        self.scores = [
+            dataclasses.replace(one, name=feature_name(one.name, name), values=values)
+            for one in scores
+            for name, values in zip(names, features_of(one.values, names), strict=True)
+        ]
         self._prereg = prereg
 
     @classmethod
@@ -202,7 +302,7 @@ class MemberScores:
         """The scores of one ensemble among what is prepared."""
         return cls(entry, list(map(prepared.scores, entry.members)), prepared.design)
 
-    def fit(self, runs: Sequence[str]) -> Chosen:
+    def fit(self, runs: Sequence[str]) -> Chosen[Any]:
         """The combination that these runs make.
 
         Raises:
@@ -218,7 +318,12 @@ class MemberScores:
                 f"positive and negative windows, fewer than its {design.folds} folds; train "
                 "more explore runs, take the ensemble out or, to lock it, raise fit_share"
             )
-        return choose_penalty(rows, design.penalties, design.folds)
+        if design.method == "logistic":
+            penalties = sorted(set(design.penalties), reverse=True)
+            return choose(rows, fit_log_odds, penalties, design.folds)
+        sizes = [(leaves, trees) for leaves in design.leaves for trees in design.trees]
+        fit = partial(fit_trees, learning_rate=design.learning_rate)
+        return choose(rows, fit, sorted(set(sizes)), design.folds)
 
     def locked(self, runs: Sequence[str], calibrate: Sequence[str]) -> LockedEnsemble:
         """What a lock records of the combination that these runs make.
@@ -227,18 +332,25 @@ class MemberScores:
         """
         chosen = self.fit(runs)
         odds = chosen.log_odds
-        units = odds.center.tolist(), odds.scale.tolist(), odds.coefficients.tolist()
-        members = []
-        for member, center, scale, coefficient in zip(self.entry.members, *units, strict=True):
-            fitted: dict[str, Any] = {"center": center, "scale": scale, "coefficient": coefficient}
-            fitted["params"] = dict(member.indicator.with_defaults(member.parameters))
-            members.append(LockedMember(**member.declaration, **fitted))
+        members: list[dict[str, Any]] = []
+        for member in self.entry.members:
+            params = dict(member.indicator.with_defaults(member.parameters))
+            members.append({**member.declaration, "params": params})
+        if isinstance(odds, LogOdds):
+            fitted = {"center": odds.center, "scale": odds.scale, "coefficient": odds.coefficients}
+            for name, numbers in fitted.items():
+                of_members = numbers.reshape(len(members), -1).tolist()
+                for record, each in zip(members, of_members, strict=True):
+                    record[name] = tuple(each)
         others = self._rows(calibrate)
         return LockedEnsemble(
-            members=tuple(members),
+            method=self.design.method,
+            features=self.design.features,
+            members=tuple(LockedMember(**record) for record in members),
             intercept=odds.intercept,
-            penalty=chosen.penalty,
-            log_losses={repr(penalty): loss for penalty, loss in chosen.losses.items()},
+            trees=odds.trees if isinstance(odds, Boosted) else (),
+            setting=_setting(chosen.setting),
+            log_losses={_setting(setting): loss for setting, loss in chosen.losses.items()},
             fit_runs=tuple(runs),
             calibrate_runs=tuple(calibrate),
             n_calibration_runs=len(np.unique(others.run[~others.positive])),
@@ -294,11 +406,18 @@ def doubts(
     `with_negatives` counts the runs with negative windows that calibrate the other scores.
     """
     if record.at_edge:
-        side = "smaller" if record.penalty == min(map(float, record.log_losses)) else "larger"
+        penalty = float(record.setting)
+        side = "smaller" if penalty == min(map(float, record.log_losses)) else "larger"
         yield warning(
             "penalty_at_edge",
-            f"{name}: the best of its penalties is {record.penalty:g}, at the edge of the "
+            f"{name}: the best of its penalties is {penalty:g}, at the edge of the "
             f"grid; add {side} ones, or its fit may not be the best",
+        )
+    if len(record.fit_runs) < _FEW_FIT_RUNS:
+        yield warning(
+            "few_fit_runs",
+            f"{name}: fitted on {len(record.fit_runs)} runs; on fewer than {_FEW_FIT_RUNS} it may "
+            "well warn of fewer events than its best member; raise its fit_share, or train more",
         )
     runs, of = record.n_calibration_runs, len(record.calibrate_runs)
     takes = {f"{target:g}": runs_needed(target) for target in design.fpr_targets}
@@ -347,16 +466,19 @@ def cross_fitted(entry: Entry, prepared: Prepared) -> Scores:
     return dataclasses.replace(first, name=entry.name, values=values)
 
 
-COMBINATION = "logistic_combination"
-"""The ensemble that presets ask for: every score that sees no held-out label, as one."""
+COMBINATIONS = {"logistic_combination": "logistic", "boosted_combination": "boosted"}
+"""The ensembles that presets ask for, and their methods: every score that sees no held-out label,
+as one."""
+FEATURES = ("score", "change_5", "change_20", "below_maximum")
+"""Of each of these scores: what a first alarm can be told by."""
 
 
-def combination_of(design: Design, log: RunLog) -> list[dict[str, Any]]:
-    """The candidate that combines every score of a design that sees no held-out label.
+def combinations_of(design: Design, log: RunLog) -> list[dict[str, Any]]:
+    """The candidates that combine every score of a design that sees no held-out label.
 
-    There is none where fewer than two scores are such, or where so few of the explore runs that it
-    would be fitted on have windows of both classes that it cannot be fitted. Of the log no runs but
-    the declared explore runs are looked at.
+    There is none where fewer than two scores are such, or where so few of the explore runs that
+    they would be fitted on have windows of both classes that they cannot be fitted. Of the log no
+    runs but the declared explore runs are looked at.
     """
     members = [
         {"name": item.name, "family": item.family, "params": dict(item.params)}
@@ -365,12 +487,13 @@ def combination_of(design: Design, log: RunLog) -> list[dict[str, Any]]:
     ]
     if len(members) < 2:
         return []
-    candidate = {"name": COMBINATION, "family": ENSEMBLE, "x_sees_test_labels": False}
-    candidate["x_ensemble"] = {"members": members}
-    ensemble = Candidate.parse(candidate, where=COMBINATION).x_ensemble
-    assert ensemble is not None
     seeds = set(design.seeds_explore)
     explored = [run for run, seed in zip(log.runs, log.seeds, strict=True) if seed in seeds]
+    shared: dict[str, Any] = {"members": members, "features": list(FEATURES)}
+    # Half of the runs, where the other half is twice what its budget takes.
+    if len(explored) >= 4 * runs_to_promise(design.primary_run_budget, design.calibration):
+        shared["fit_share"] = 0.5
+    ensemble = Ensemble.parse(shared, where="combination")
     fit = split_runs(explored, ensemble)[0]
     if len(fit) < ensemble.folds:
         return []
@@ -378,5 +501,10 @@ def combination_of(design: Design, log: RunLog) -> list[dict[str, Any]]:
         windows = prepare(log.select(fit), design).windows
     except InputError:
         return []  # what is wrong with the design is said when it is locked
-    both = int((windows.positive.any(axis=1) & windows.negative.any(axis=1)).sum())
-    return [candidate] if both >= ensemble.folds else []
+    if (windows.positive.any(axis=1) & windows.negative.any(axis=1)).sum() < ensemble.folds:
+        return []
+    candidate = {"family": ENSEMBLE, "x_sees_test_labels": False}
+    return [
+        {"name": name, **candidate, "x_ensemble": {**shared, "method": method}}
+        for name, method in COMBINATIONS.items()
+    ]

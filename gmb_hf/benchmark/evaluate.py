@@ -253,12 +253,15 @@ def _ensemble_notes(lock: Lock) -> list[str]:
     notes = []
     fitted = {name: item.ensemble for name, item in lock.x_lock.candidates.items() if item.ensemble}
     for name, ensemble in fitted.items():
-        most = sorted(ensemble.members, key=lambda member: -abs(member.coefficient))[:_LEANS_ON]
+        logistic = ensemble.method == "logistic"
+        form = "+.2g" if logistic else ".0f"
+        most = ensemble.leans_on(_LEANS_ON)
         notes.append(
             f"{name} was fitted on {len(ensemble.fit_runs)} explore runs; its thresholds come from "
             f"{ensemble.n_calibration_runs} others, where those of single scores come from "
-            f"{lock.x_lock.n_calibration_runs}. Its largest coefficients of "
-            f"{len(ensemble.members)}: "
-            f"{', '.join(f'{member.name} {member.coefficient:+.2g}' for member in most)}."
+            f"{lock.x_lock.n_calibration_runs}. "
+            f"{'Its largest coefficients of' if logistic else 'Most of its splits are on, of'} "
+            f"{len(ensemble.members) * len(ensemble.features)}: "
+            f"{', '.join(f'{name} {weight:{form}}' for name, weight in most)}."
         )
     return notes

@@ -433,7 +433,8 @@ def resolve(candidate: Candidate, log: RunLog | None) -> Entry:
     members = tuple(
         _resolve_score(one, log, f"{where}, member {one.name!r}") for one in ensemble.members
     )
-    indicator = unfitted_ensemble(candidate.name, [member.indicator for member in members])
+    parts = [member.indicator for member in members]
+    indicator = unfitted_ensemble(candidate.name, parts, ensemble.method)
     said, found = candidate.x_sees_test_labels, indicator.sees_test_labels
     if said not in (None, found):
         but = "a member does not say" if found is None else f"by its members it is {found}"

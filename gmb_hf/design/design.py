@@ -141,9 +141,11 @@ SPECIFIED_TABLES = ("gate_summary", "utility_at_fpr", "robustness")
 
 
 ENSEMBLE = "ensemble"
-"""The family of a logistic combination of other scores."""
+"""The family of learned combinations of other scores."""
 
 _PENALTIES = (1e-8, 1e8)  # beyond them float64 does not find the minimum to the digits kept
+_FEATURE = re.compile(r"score|change_[1-9]\d{0,3}|below_maximum")
+_MOST_TREES, _MOST_LEAVES = 200, 16  # a lock holds them all
 
 
 class Score(Section):
@@ -192,16 +194,32 @@ def _as_number(value: ParamValue) -> ParamValue:
 
 
 class Ensemble(Section):
-    """A logistic combination: fitted on some explore runs, calibrated on the others."""
+    """A learned combination of scores: fitted on some explore runs, calibrated on the others."""
 
     members: Many[Score] = Field(description="the scores that are combined; a name alone will do")
+    method: Literal["logistic", "boosted"] = Field(
+        "logistic", description="logistic: a regression; boosted: gradient-boosted trees"
+    )
+    features: Many[str] = Field(
+        ("score",),
+        description="what of each member: score; change_5, over 5 checkpoints; below_maximum, its "
+        "distance from its largest value so far",
+    )
     fit_share: Share = Field(
         0.3, description="share of the explore runs that the coefficients are fitted on"
     )
     penalties: Many[FiniteFloat] = Field(
         (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0),
-        description="L2 penalties to choose from by cross-validation over the fitting runs",
+        description="logistic: L2 penalties to choose from by cross-validation over the fitting "
+        "runs",
     )
+    leaves: Many[Positive] = Field(
+        (2, 4), description="boosted: most leaves of a tree, to choose from in the same way"
+    )
+    trees: Many[Positive] = Field(
+        (50, 100, 200), description="boosted: numbers of trees to choose from"
+    )
+    learning_rate: Share = Field(0.1, description="boosted: what a tree's values are shrunk by")
     folds: Annotated[int, Field(ge=2)] = Field(5, description="folds of that cross-validation")
     split_seed: Annotated[int, Field(ge=0)] = Field(
         0, description="decides, with a run's name, which side it is on"
@@ -226,12 +244,20 @@ class Ensemble(Section):
                 raise ValueError(
                     f"members: {member.name!r} is itself an ensemble; list its members"
                 )
-        if not self.penalties:
-            raise ValueError("penalties must name at least one")
-        least, most = _PENALTIES
-        for penalty in self.penalties:
-            if not least <= penalty <= most:
-                raise ValueError(f"penalties must be from {least:g} to {most:g}, got {penalty:g}")
+        for feature in self.features:
+            if not _FEATURE.fullmatch(feature):
+                known = "score, change_N over N checkpoints and below_maximum"
+                raise ValueError(f"features: {feature!r} is none of {known}")
+        if repeated(self.features) is not None:
+            raise ValueError(f"features: {repeated(self.features)!r} is listed twice")
+        bounds = {"penalties": _PENALTIES, "leaves": (2, _MOST_LEAVES), "trees": (1, _MOST_TREES)}
+        for name in ("features", *bounds):
+            if not getattr(self, name):
+                raise ValueError(f"{name} must name at least one")
+        for name, (least, most) in bounds.items():
+            for value in getattr(self, name):
+                if not least <= value <= most:
+                    raise ValueError(f"{name} must be from {least:g} to {most:g}, got {value:g}")
         return self
 
 
@@ -240,7 +266,7 @@ class Candidate(Score):
 
     x_ensemble: Ensemble | None = Field(
         None,
-        description="family ensemble: {members: [...]}, scores combined by a logistic regression",
+        description="family ensemble: {members: [...]}, a learned combination of scores",
         examples=[()],
     )
 

@@ -10,9 +10,11 @@ from gmb_hf.design.lock import (
     CENTRAL,
     Lock,
     LockedCandidate,
+    LockedEnsemble,
     LockedHealth,
     LockedMember,
     LockRecord,
+    feature_name,
 )
 from gmb_hf.design.power import (
     effective_budget,
@@ -42,6 +44,7 @@ smoothing_sweep run_groups refractory nan strata looks max_eval_seeds
 run_budgets primary_run_budget calibration warned_min also_events
 """
 _TOLD = frozenset(_NAMES.split())
+_MOST_TERMS = 12  # of an ensemble
 
 
 def explain(lock: Lock) -> tuple[str, ...]:
@@ -170,12 +173,19 @@ def _member_plan(item: Score, verb: str = "") -> str:
 
 def _ensemble_plan(name: str, ensemble: Ensemble) -> str:
     members = ", ".join(_member_plan(item) for item in ensemble.members)
+    logistic = ensemble.method == "logistic"
+    model = "a logistic regression" if logistic else "gradient-boosted trees"
+    choice = (
+        f"the L2 penalty out of {_listed(ensemble.penalties)} that does"
+        if logistic
+        else f"as many trees out of {_listed(ensemble.trees)}, of at most as many leaves out of "
+        f"{_listed(ensemble.leaves)} (learning rate {ensemble.learning_rate:g}), as do"
+    )
     return (
-        f"{name} is the log-odds of a logistic regression on {members}: it is fitted on "
-        f"{_percent(ensemble.fit_share)} of the explore runs, dealt by their names and the split "
-        f"seed {ensemble.split_seed}, with the L2 penalty out of {_listed(ensemble.penalties)} "
-        f"that does best in {ensemble.folds} folds of these runs, and calibrated on the other "
-        "explore runs."
+        f"{name} is the log-odds of {model} on {', '.join(ensemble.features)} of {members}: it is "
+        f"fitted on {_percent(ensemble.fit_share)} of the explore runs, dealt by their names and "
+        f"the split seed {ensemble.split_seed}, with {choice} best in {ensemble.folds} folds of "
+        "these runs, and calibrated on the other explore runs."
     )
 
 
@@ -311,25 +321,45 @@ def _formula(name: str, item: LockedCandidate, strict: bool) -> str:
     """The formula of an ensemble, and which runs it was fitted and calibrated on."""
     ensemble = item.ensemble
     assert ensemble is not None
-    terms = "".join(
-        f" {_signed(one.coefficient)} {ensemble.squash}(({_member(one)} {_signed(-one.center)}) "
-        f"/ {one.scale:.3g})"
-        for one in ensemble.members
-    )
     runs = ensemble.n_calibration_runs
     budgets = ", ".join(
         f"{effective_budget(float(key), runs):.3f} at a budget of {float(key):g}"
         for key, tau in item.members[CENTRAL].items()
         if math.isfinite(tau)
     )
+    noun = "L2 penalties" if ensemble.method == "logistic" else "settings"
     used = f", with an expected rate of {budgets}" if strict and budgets else ""
     return (
-        f"{name} is the log-odds {ensemble.intercept:.3g}{terms}, fitted on "
+        f"{name} is the log-odds {ensemble.intercept:.3g}{_terms(ensemble)}, fitted on "
         f"{len(ensemble.fit_runs):,} explore runs ({first_of(ensemble.fit_runs, 3)}) with the best "
-        f"of {len(ensemble.log_losses)} L2 penalties, {ensemble.penalty:g}, at a cross-validated "
+        f"of {len(ensemble.log_losses)} {noun}, {ensemble.setting}, at a cross-validated "
         f"log loss of {ensemble.log_loss:.3g} (a coin's is 0.693); its thresholds come from "
         f"{runs:,} of the {len(ensemble.calibrate_runs):,} others{used}."
     )
+
+
+def _terms(ensemble: LockedEnsemble) -> str:
+    """What is added to the intercept; of many terms those that weigh most."""
+    if ensemble.method == "boosted":
+        most = [f"{name} ({count:.0f})" for name, count in ensemble.leans_on(_MOST_TERMS) if count]
+        splits = sum(len(tree.feature) for tree in ensemble.trees)
+        on = f", most of their {splits:,} splits on {', '.join(most)}" if most else ""
+        return f" + {len(ensemble.trees):,} trees{on}"
+    terms = [
+        (k, f" {_signed(k)} {ensemble.squash}(({_feature(one, of)} {_signed(-c)}) / {s:.3g})")
+        for one in ensemble.members
+        for of, c, s, k in zip(
+            ensemble.features, one.center, one.scale, one.coefficient, strict=True
+        )
+    ]
+    shown = sorted(terms, key=lambda term: -abs(term[0]))[:_MOST_TERMS]
+    left = len(terms) - len(shown)
+    more = f" and {left:,} smaller terms" if left else ""
+    return "".join(text for weight, text in (shown if left else terms)) + more
+
+
+def _feature(item: LockedMember, feature: str) -> str:
+    return feature_name(_member(item), feature)
 
 
 def _member(item: LockedMember) -> str:

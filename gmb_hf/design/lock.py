@@ -8,6 +8,7 @@ the rest. Held-out runs are judged by what the lock says, or not at all.
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -15,12 +16,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AllowInfNan, Field, FiniteFloat, model_validator
+from pydantic import AllowInfNan, Field, FiniteFloat, field_validator, model_validator
 
 from gmb_hf._version import __version__
 from gmb_hf.design.design import UNDECLARED, Design, Ensemble, ParamValue
 from gmb_hf.design.power import effective_budget
-from gmb_hf.documents import Many, Section, check_seal, load_yaml, seal, write_yaml
+from gmb_hf.documents import Count, Many, Section, check_seal, load_yaml, seal, write_yaml
 from gmb_hf.errors import InputError, first_of, unknown
 from gmb_hf.files import claimed
 from gmb_hf.runs.runlog import RunLog
@@ -44,9 +45,9 @@ to others is a commit before the evaluation: gmb lock --lock FILE --publish ORG/
 
 
 class LockedMember(Section):
-    """One member: which score it is, and what it adds to the log-odds.
+    """One member: which score it is, and what it adds to logistic log-odds.
 
-    It adds coefficient * asinh((score - center) / scale).
+    For each feature x of the ensemble it adds coefficient * asinh((x - center) / scale).
     """
 
     name: str
@@ -54,44 +55,116 @@ class LockedMember(Section):
     params: dict[str, ParamValue] = Field(default_factory=dict)
     sign: Literal[1, -1] = Field(description="times the declared orientation")
     sees_test_labels: bool | None = None
-    center: FiniteFloat = Field(description="median over the fitting windows")
-    scale: FiniteFloat = Field(gt=0, description="their spread, as that of one normal sd")
-    coefficient: FiniteFloat
+    center: Many[FiniteFloat] = Field((), description="median over the fitting windows")
+    scale: Many[Annotated[FiniteFloat, Field(gt=0)]] = Field(
+        (), description="their spread, as that of one normal sd"
+    )
+    coefficient: Many[FiniteFloat] = ()
+
+    @field_validator("center", "scale", "coefficient", mode="before")
+    @classmethod
+    def _of_one_feature(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, int | float) else value  # locks before features
+
+
+class LockedTree(Section):
+    """One tree: at split k a row goes left where its feature <= threshold, else right.
+
+    A child is a later split, or -1 - j for leaf j. Features count member by member.
+    """
+
+    feature: Many[Count]
+    threshold: Many[FiniteFloat]
+    left: Many[int]
+    right: Many[int]
+    value: Many[FiniteFloat] = Field(description="of each leaf, added to the log-odds")
+
+    @model_validator(mode="after")
+    def _is_a_tree(self) -> LockedTree:
+        splits, leaves = len(self.feature), len(self.value)
+        if not len(self.threshold) == len(self.left) == len(self.right) == splits:
+            raise ValueError("feature, threshold, left and right are not of one length")
+        # Every split and leaf is reached once, from an earlier split: there is no way round.
+        children = sorted([0 if splits else -1, *self.left, *self.right])
+        pairs = enumerate(zip(self.left, self.right, strict=True))
+        early = any(0 <= child <= split for split, pair in pairs for child in pair)
+        if early or children != [*range(-leaves, 0), *range(splits)]:
+            raise ValueError("left and right do not reach each later split and each leaf once")
+        return self
 
 
 class LockedEnsemble(Section):
-    """A logistic combination, frozen."""
+    """A learned combination, frozen: log-odds, logistic or a sum of trees."""
 
+    method: Literal["logistic", "boosted"] = "logistic"
     squash: Literal["asinh"] = Field("asinh", description="keeps far tails from deciding alone")
+    features: Many[str] = ("score",)
     members: Many[LockedMember]
     intercept: FiniteFloat
-    penalty: FiniteFloat = Field(gt=0, description="L2, with the least cross-validated log loss")
+    trees: Many[LockedTree] = ()
+    setting: str = Field(description="L2 penalty, or trees, with the least cross-validated loss")
     log_losses: dict[str, FiniteFloat] = Field(
-        description="penalty -> cross-validated log loss; ln 2 = 0.693 is a coin's"
+        description="setting -> cross-validated log loss; ln 2 = 0.693 is a coin's"
     )
     fit_runs: Many[str] = Field(description="explore runs that the formula was fitted on")
     calibrate_runs: Many[str] = Field(description="the others, which the thresholds are from")
     n_calibration_runs: int = Field(ge=0, description="those of them with negative windows")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_penalty(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "penalty" in data:  # locks before trees
+            data = {**data, "setting": repr(data["penalty"])}
+            del data["penalty"]
+        return data
+
     @model_validator(mode="after")
     def _consistent(self) -> LockedEnsemble:
-        if repr(self.penalty) not in self.log_losses:
-            raise ValueError(f"penalty {self.penalty:g} is not among log_losses")
+        if self.setting not in self.log_losses:
+            raise ValueError(f"setting {self.setting} is not among log_losses")
         both = set(self.fit_runs) & set(self.calibrate_runs)
         if both:
             raise ValueError(f"{min(both)!r} is among fit_runs and calibrate_runs")
+        wanted = len(self.features) if self.method == "logistic" else 0
+        for member in self.members:
+            counts = {len(member.center), len(member.scale), len(member.coefficient)}
+            if counts != {wanted}:
+                what = "center, scale and coefficient"
+                raise ValueError(f"{member.name!r} has not {wanted} of each of {what}")
+        count = len(self.members) * len(self.features)
+        if max((feature for tree in self.trees for feature in tree.feature), default=0) >= count:
+            raise ValueError(f"a tree splits on a feature beyond the {count} that there are")
         return self
 
     @property
     def log_loss(self) -> float:
-        """Cross-validated, at the chosen penalty."""
-        return self.log_losses[repr(self.penalty)]
+        """Cross-validated, at the chosen setting."""
+        return self.log_losses[self.setting]
 
     @property
     def at_edge(self) -> bool:
         """Whether a penalty beyond those that were tried could be better."""
-        tried = [float(penalty) for penalty in self.log_losses]
-        return len(tried) > 1 and self.penalty in (min(tried), max(tried))
+        tried = [float(one) for one in self.log_losses] if self.method == "logistic" else []
+        return len(tried) > 1 and float(self.setting) in (min(tried), max(tried))
+
+    def leans_on(self, most: int) -> list[tuple[str, float]]:
+        """The features with the largest coefficients, or that most splits are on, with these."""
+        names = [feature_name(one.name, of) for one in self.members for of in self.features]
+        if self.method == "logistic":
+            weights = [x for member in self.members for x in member.coefficient]
+        else:
+            splits = Counter(feature for tree in self.trees for feature in tree.feature)
+            weights = [float(splits[number]) for number in range(len(names))]
+        return sorted(zip(names, weights, strict=True), key=lambda item: -abs(item[1]))[:most]
+
+
+def feature_name(member: str, feature: str) -> str:
+    """What a feature of a member is called.
+
+    >>> feature_name("effective_rank", "score"), feature_name("effective_rank", "change_5")
+    ('effective_rank', 'change_5(effective_rank)')
+    """
+    return member if feature == "score" else f"{feature}({member})"
 
 
 def member_key(*, window: int | None = None, smooth: int = 1) -> str:
@@ -276,6 +349,9 @@ def _ensemble_fault(
     asked, found = ([member.name for member in each.members] for each in (design, locked))
     if asked != found:
         return f": its formula is of {', '.join(found)}, the prereg's of {', '.join(asked)}"
+    asked, found = ([each.method, *each.features] for each in (design, locked))
+    if asked != found:
+        return f": its formula is {', '.join(found)}, the prereg's {', '.join(asked)}"
     used = sorted([*locked.fit_runs, *locked.calibrate_runs])
     if used == sorted(explore_runs):
         return None

@@ -1,23 +1,28 @@
-"""A logistic combination of indicators: the log-odds that a window is positive.
+"""Learned combinations of indicators: the log-odds that a window is positive.
 
-    s(t) = intercept + sum of coefficient * asinh((member(t) - center) / scale)
+    logistic    s(t) = intercept + sum of coefficient * asinh((feature(t) - center) / scale)
+    boosted     s(t) = intercept + sum of the leaf that feature(t) comes to in each tree
 
-It is causal because its members are. The inverse hyperbolic sine is the identity for usual scores
-and a logarithm in the tails; it is strictly increasing, so that it ties no two scores.
+A feature is a member, its change over some checkpoints, or its distance from its largest value so
+far, so that a combination is causal because its members are. The inverse hyperbolic sine is the
+identity for usual scores and a logarithm in the tails; it is strictly increasing, so that it ties
+no two scores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from gmb_hf.design.design import ENSEMBLE
-from gmb_hf.design.lock import LockedEnsemble
+from gmb_hf.design.lock import LockedEnsemble, LockedMember, LockedTree
 from gmb_hf.errors import InputError
 from gmb_hf.indicators.catalogue import Indicator, Observables, get, scored
-from gmb_hf.indicators.causal import Values
+from gmb_hf.indicators.causal import Values, difference, running_max
 from gmb_hf.runs.metadata import COLUMN_FAMILIES, EXTERNAL
+
+_ROWS_AT_ONCE = 4096
 
 
 def external(
@@ -42,9 +47,66 @@ def external(
     )
 
 
+def features_of(score: Values, names: Sequence[str]) -> list[Values]:
+    """Features of a member's score [R, T], in the order of their names (see `Ensemble`)."""
+
+    def feature(name: str) -> Values:
+        if name == "score":
+            return score
+        kind, _, lag = name.partition("_")
+        return difference(score, int(lag)) if kind == "change" else score - running_max(score)
+
+    with np.errstate(invalid="ignore"):  # an infinite score has no change: NaN
+        return [feature(name) for name in names]
+
+
 def squashed(values: Values, center: float | Values, scale: float | Values) -> Values:
-    """Members' scores as the log-odds see them."""
+    """Features as the log-odds of a regression see them."""
     return np.asarray(np.arcsinh((values - center) / scale))
+
+
+def boosted(intercept: float, trees: Sequence[LockedTree]) -> Callable[[Values], Values]:
+    """The log-odds [...] of features [..., F]; NaN where one of them is NaN.
+
+    They are added up in the order of the trees, as scikit-learn does.
+    """
+    splits = np.cumsum([0, *(len(tree.feature) for tree in trees)])
+    leaves = np.cumsum([0, *(len(tree.value) for tree in trees)])
+    feature = np.array([x for tree in trees for x in tree.feature], dtype=np.int64)
+    threshold = np.array([x for tree in trees for x in tree.threshold])
+    value = np.array([x for tree in trees for x in tree.value])
+    # All trees as one forest: a child is a split of it, or -1 - j for its leaf j.
+    root, left, right = (
+        np.array(
+            [
+                child + splits[number] if child >= 0 else child - leaves[number]
+                for number, tree in enumerate(trees)
+                for child in children(tree)
+            ],
+            dtype=np.int64,
+        )
+        for children in (
+            lambda tree: [0 if tree.feature else -1],
+            lambda tree: tree.left,
+            lambda tree: tree.right,
+        )
+    )
+
+    def sums(rows: Values) -> Values:
+        at = np.tile(root, (len(rows), 1))
+        while (inner := at >= 0).any():
+            split = at[inner]
+            lower = rows[inner.nonzero()[0], feature[split]] <= threshold[split]
+            at[inner] = np.where(lower, left[split], right[split])
+        start = np.where(np.isnan(rows).any(axis=1), np.nan, intercept)
+        return np.asarray(np.cumsum(np.column_stack([start, value[-1 - at]]), axis=1)[:, -1])
+
+    def log_odds(features: Values) -> Values:
+        rows = features.reshape(-1, features.shape[-1])
+        parts = np.array_split(rows, 1 + len(rows) // _ROWS_AT_ONCE)
+        return np.concatenate([sums(part) for part in parts]).reshape(features.shape[:-1])
+
+    return log_odds
 
 
 def member_indicators(locked: LockedEnsemble) -> list[Indicator]:
@@ -64,18 +126,29 @@ def member_indicators(locked: LockedEnsemble) -> list[Indicator]:
 def fitted_ensemble(name: str, locked: LockedEnsemble) -> Indicator:
     """The indicator that a lock's ensemble is; its members are computed as they stand there."""
     members = member_indicators(locked)
+    sum_of_trees = boosted(locked.intercept, locked.trees)
 
-    def log_odds(seen: Observables) -> Values:
-        total = np.asarray(locked.intercept)
+    def features(seen: Observables) -> Iterator[tuple[LockedMember, list[Values]]]:
         for member, indicator in zip(locked.members, members, strict=True):
             score = scored(indicator, seen, member.params, sign=member.sign)
-            total = total + member.coefficient * squashed(score, member.center, member.scale)
+            yield member, features_of(score, locked.features)
+
+    def log_odds(seen: Observables) -> Values:
+        if locked.method == "boosted":
+            return sum_of_trees(np.stack([x for _, each in features(seen) for x in each], axis=-1))
+        total = np.asarray(locked.intercept)
+        for member, each in features(seen):
+            units = zip(each, member.center, member.scale, member.coefficient, strict=True)
+            for feature, center, scale, coefficient in units:
+                total = total + coefficient * squashed(feature, center, scale)
         return total
 
-    return _ensemble(name, members, log_odds)
+    return _ensemble(name, members, log_odds, locked.method)
 
 
-def unfitted_ensemble(name: str, members: Sequence[Indicator]) -> Indicator:
+def unfitted_ensemble(
+    name: str, members: Sequence[Indicator], method: str = "logistic"
+) -> Indicator:
     """An ensemble whose coefficients nobody has found yet: it has no score."""
 
     def refuse(seen: Observables) -> Values:
@@ -84,17 +157,23 @@ def unfitted_ensemble(name: str, members: Sequence[Indicator]) -> Indicator:
             "runs, then gmb evaluate --lock"
         )
 
-    return _ensemble(name, members, refuse)
+    return _ensemble(name, members, refuse, method)
+
+
+_SUMMARIES = {"logistic": "logistic combination", "boosted": "gradient-boosted trees"}
 
 
 def _ensemble(
-    name: str, members: Sequence[Indicator], function: Callable[[Observables], Values]
+    name: str,
+    members: Sequence[Indicator],
+    function: Callable[[Observables], Values],
+    method: str,
 ) -> Indicator:
     sees = {member.sees_test_labels for member in members}
     return Indicator(
         name=name,
         family=ENSEMBLE,
-        summary=f"logistic combination of {len(members)} scores",
+        summary=f"{_SUMMARIES[method]} of {len(members)} scores",
         needs=tuple(dict.fromkeys(need for member in members for need in member.needs)),
         function=function,
         source="this package; fitted on explore runs",

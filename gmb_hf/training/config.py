@@ -501,7 +501,7 @@ class DesignSettings(Settings):
 
     Attributes:
         changes: fields of `Design`, by its names, that differ from the standard of the presets.
-        combination: judge one score more, a logistic combination of all that see no test label.
+        combination: judge two scores more, learned combinations of all that see no test label.
     """
 
     SECTION: ClassVar[str] = "benchmark"

@@ -194,16 +194,17 @@ def design_of(
     """The design that a config fixes, with every indicator that the log can feed as candidate.
 
     Where the config asks for it and the explore runs can carry the fit, all of them that see no
-    test label are one candidate more, combined. `log` are the explore runs, whose metadata name
-    task, model and optimizer; `fields` of the design, by its names, are to be different.
+    test label are two candidates more, combined by a regression and by trees. `log` are the
+    explore runs, whose metadata name task, model and optimizer; `fields` of the design, by its
+    names, are to be different.
     """
-    from gmb_hf.benchmark.ensembles import combination_of
+    from gmb_hf.benchmark.ensembles import combinations_of
     from gmb_hf.benchmark.prepare import available_candidates, boundary_of
 
     candidates, boundary = available_candidates(log), boundary_of(log)
     design = config.design_on(boundary=boundary, candidates=candidates, fields=fields)
     if config.benchmark.combination:
-        candidates += combination_of(design, log)
+        candidates += combinations_of(design, log)
         design = config.design_on(boundary=boundary, candidates=candidates, fields=fields)
     return design
 

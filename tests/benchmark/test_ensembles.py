@@ -13,7 +13,7 @@ import pytest
 from ensemble_runs import MEMBERS, design_with, ensemble, runs
 
 from gmb_hf import Design, InputError, Lock, RunLog, make_lock, preset
-from gmb_hf.benchmark.ensembles import COMBINATION, split_runs
+from gmb_hf.benchmark.ensembles import COMBINATIONS, FEATURES, split_runs
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.health import lock_health
 from gmb_hf.benchmark.locking import explore
@@ -21,7 +21,7 @@ from gmb_hf.benchmark.results import Results
 from gmb_hf.design.design import PARTS, Ensemble
 from gmb_hf.design.explain import explain
 from gmb_hf.design.lock import LockedEnsemble
-from gmb_hf.documents import dump_yaml
+from gmb_hf.documents import dump_yaml, seal
 from gmb_hf.hub.sources import part_of
 from gmb_hf.indicators.catalogue import compute
 from gmb_hf.indicators.ensemble import fitted_ensemble
@@ -124,10 +124,22 @@ class TestTheLock:
     def test_it_is_read_as_it_was_written(self, lock: Lock, tmp_path: Path):
         assert Lock.read(lock.write(tmp_path / "lock.yaml")) == lock
 
+    def test_one_from_before_there_were_features_is_read(self, lock: Lock, tmp_path: Path):
+        plain = lock.plain()
+        record = plain["x_lock"]["candidates"]["both"]["ensemble"]
+        record["penalty"] = float(record.pop("setting"))
+        del record["method"], record["features"], record["trees"]
+        for member in record["members"]:
+            member |= {key: member[key][0] for key in ("center", "scale", "coefficient")}
+        plain["x_lock"]["hash"] = seal(plain, "x_lock.hash")
+        path = tmp_path / "lock.yaml"
+        path.write_text(dump_yaml(plain))
+        assert formula(Lock.read(path)) == formula(lock)
+
     @pytest.mark.parametrize("field", ["coefficient", "center", "scale"])
     def test_a_changed_coefficient_is_refused(self, lock: Lock, tmp_path: Path, field: str):
         plain = lock.plain()
-        plain["x_lock"]["candidates"]["both"]["ensemble"]["members"][0][field] *= 1.0000001
+        plain["x_lock"]["candidates"]["both"]["ensemble"]["members"][0][field][0] *= 1.0000001
         path = tmp_path / "lock.yaml"
         path.write_text(dump_yaml(plain))
         with pytest.raises(InputError, match="was edited after it was locked"):
@@ -183,7 +195,7 @@ class TestTheLock:
     def test_it_is_explained_with_its_coefficients(self, lock: Lock):
         sentence = next(line for line in explain(lock) if line.startswith("both is the log-odds"))
         first = formula(lock).members[0]
-        assert f"{abs(first.coefficient):.3g} asinh((embedding_gini " in sentence
+        assert f"{abs(first.coefficient[0]):.3g} asinh((embedding_gini " in sentence
         assert "asinh((-attention_rank " in sentence
         assert "fitted on 12 explore runs" in sentence
         assert f"thresholds come from {formula(lock).n_calibration_runs} of the 28" in sentence
@@ -325,24 +337,32 @@ class TestPresets:
     def test_every_label_free_score_is_a_member(self):
         log = runs(32)
         design = design_of(preset("quick").changed(EARLIER), log)
-        last = design.candidates[-1]
-        assert last.name == COMBINATION
-        assert last.x_ensemble is not None
-        label_free = [c.name for c in design.candidates[:-1] if c.x_sees_test_labels is False]
-        assert [member.name for member in last.x_ensemble.members] == label_free
-        open_design = design.replace(seeds_eval=[], undeclared=list(PARTS))
-        assert locked(log, open_design).candidate(COMBINATION).ensemble
+        label_free = [c.name for c in design.candidates[:-2] if c.x_sees_test_labels is False]
+        lock = locked(log, design.replace(seeds_eval=[], undeclared=list(PARTS)))
+        for last, (name, method) in zip(design.candidates[-2:], COMBINATIONS.items(), strict=True):
+            assert last.name == name
+            assert last.x_ensemble is not None
+            assert [member.name for member in last.x_ensemble.members] == label_free
+            assert last.x_ensemble.features == FEATURES
+            assert formula(lock, name).method == method
+
+    def test_half_of_many_runs_fit_it(self):
+        config = preset("quick").changed([*EARLIER, "seeds.explore=0:76"])
+        for log, share in ((runs(76), 0.5), (runs(75), 0.3)):
+            *_, last = design_of(config, log).candidates
+            assert last.x_ensemble is not None
+            assert last.x_ensemble.fit_share == share
 
     def test_it_can_be_taken_out(self):
         config = preset("quick").changed([*EARLIER, "benchmark.combination=false"])
         names = [item.name for item in design_of(config, runs(32)).candidates]
-        assert COMBINATION not in names
+        assert not set(COMBINATIONS) & set(names)
 
     @pytest.mark.parametrize("change", ["seeds.explore=0:12", "benchmark.horizon=5"])
     def test_it_is_left_out_where_it_could_not_be_fitted(self, change: str):
         config = preset("quick").changed([*EARLIER, change])
         names = [item.name for item in design_of(config, runs(32)).candidates]
-        assert COMBINATION not in names
+        assert not set(COMBINATIONS) & set(names)
 
     def test_a_config_without_it_says_what_it_said_before(self):
         assert "combination" not in preset("smoke").design()["benchmark"]

@@ -153,11 +153,21 @@ class TestWarned:
     def test_of_targets_that_its_own_runs_cannot_reach(self, explored: RunLog):
         lock, findings = make_lock(design_with(ensemble(fit_share=0.6)), explored)
         found = {finding.code: finding.message for finding in findings}
-        assert found["few_runs_for_ensemble"].startswith("both: thresholds for 0.05 take 19")
+        assert found["few_runs_for_ensemble"].startswith(
+            "both: thresholds for 0.05, 1 run in 20 take 19"
+        )
         assert lock.thresholds("both")[0.05] == math.inf
         assert math.isfinite(lock.thresholds("both")[0.1])
         judged = evaluate_lock(lock, runs(40, 200)).results.indicator("both")
         assert "few_runs" in judged.x_reasons or judged.layer_B.n_within == 1
+
+    def test_of_few_runs_to_fit(self, explored: RunLog):
+        few, enough = (
+            [one.code for one in make_lock(design_with(ensemble(fit_share=share)), explored)[1]]
+            for share in (0.3, 0.65)
+        )
+        assert "few_fit_runs" in few
+        assert "few_fit_runs" not in enough
 
     def test_of_a_penalty_at_the_edge_of_the_grid(self, explored: RunLog):
         _, findings = make_lock(design_with(ensemble(penalties=[1, 10])), explored)

@@ -11,9 +11,10 @@ from scipy.special import expit
 
 from gmb_hf.benchmark.ensembles import (
     LARGEST,
+    Chosen,
     LabelledWindows,
     LogOdds,
-    choose_penalty,
+    choose,
     fit_log_odds,
     standard_units,
 )
@@ -23,6 +24,10 @@ PENALTIES = (1e-4, 1e-2, 1.0)
 
 def fitted(rows: LabelledWindows, penalty: float) -> LogOdds:
     return fit_log_odds(rows, [penalty])[penalty]
+
+
+def chosen_of(rows: LabelledWindows, penalties: tuple[float, ...], folds: int) -> Chosen[float]:
+    return choose(rows, fit_log_odds, sorted(penalties, reverse=True), folds)
 
 
 def made_up(n_runs: int = 12, length: int = 30, seed: int = 0) -> LabelledWindows:
@@ -54,7 +59,7 @@ def test_every_fold_leaves_both_classes_to_fit_on() -> None:
     assert [len(set(fold[run == number].tolist())) for number in range(6)] == [1] * 6
     for number in range(2):
         assert set(positive[fold != number].tolist()) == {True, False}
-    assert np.isfinite(choose_penalty(rows, PENALTIES, 2).log_odds.intercept)
+    assert np.isfinite(chosen_of(rows, PENALTIES, 2).log_odds.intercept)
 
 
 def test_a_run_that_is_repeated_in_more_windows_changes_nothing() -> None:
@@ -99,16 +104,16 @@ def test_the_order_of_rows_changes_nothing(random) -> None:
     rows = made_up(n_runs=8, length=12)
     order = list(range(len(rows.run)))
     random.shuffle(order)
-    first = choose_penalty(rows, PENALTIES, 4)
-    second = choose_penalty(rows.select(np.array(order)), PENALTIES, 4)
-    assert first.penalty == second.penalty
+    first = chosen_of(rows, PENALTIES, 4)
+    second = chosen_of(rows.select(np.array(order)), PENALTIES, 4)
+    assert first.setting == second.setting
     assert first.losses == second.losses
     assert first.log_odds.intercept == second.log_odds.intercept
     np.testing.assert_array_equal(first.log_odds.coefficients, second.log_odds.coefficients)
 
 
 def test_a_score_that_tells_is_weighed_and_noise_is_not() -> None:
-    chosen = choose_penalty(made_up(40), PENALTIES, 5)
+    chosen = chosen_of(made_up(40), PENALTIES, 5)
     told, noise = chosen.log_odds.coefficients
     assert told > 1
     assert abs(noise) < 0.2
@@ -122,8 +127,8 @@ def test_runs_that_were_fitted_are_not_those_that_choose_the_penalty() -> None:
     run = np.repeat(np.arange(20), 10)
     features = np.repeat(rng.standard_normal((20, 15)), 10, axis=0)
     positive = np.repeat(rng.random(20) < 0.5, 10)
-    chosen = choose_penalty(LabelledWindows(features, positive, run), (1e-4, 1e-2, 1.0, 100.0), 5)
-    assert chosen.penalty == 100.0
+    chosen = chosen_of(LabelledWindows(features, positive, run), (1e-4, 1e-2, 1.0, 100.0), 5)
+    assert chosen.setting == 100.0
     assert chosen.losses[1e-4] > 2 * np.log(2)
 
 

@@ -22,12 +22,12 @@ Path_ = tuple[str | int, ...]
 
 FORMULA: dict[str, Any] = {
     "members": [
-        {"name": "csd", "params": {"window": 200}, "sign": 1, "center": 0.5, "scale": 0.25}
-        | {"coefficient": 2.5},
-        {"name": "norm", "sign": -1, "center": 9.0, "scale": 1.5, "coefficient": -0.5},
+        {"name": "csd", "params": {"window": 200}, "sign": 1, "center": [0.5], "scale": [0.25]}
+        | {"coefficient": [2.5]},
+        {"name": "norm", "sign": -1, "center": [9.0], "scale": [1.5], "coefficient": [-0.5]},
     ],
     "intercept": -1.5,
-    "penalty": 0.01,
+    "setting": "0.01",
     "log_losses": {"0.01": 0.25, "0.1": 0.5},
     "fit_runs": ["seed_1"],
     "calibrate_runs": ["seed_2"],

@@ -14,6 +14,7 @@ from live_runs import DESIGN, GAIN, GINI, NORM, SYSTEM, Evaluated, made_up
 from synthetic import synthetic_runlog
 
 from gmb_hf import make_lock
+from gmb_hf.benchmark.ensembles import FEATURES
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.design.lock import LockedEnsemble
 from gmb_hf.errors import InputError
@@ -120,26 +121,43 @@ def test_a_member_that_cannot_be_streamed_is_refused(
         AlarmMonitor(watched.lock, watched.results, act=[BOTH], show=(), system=SYSTEM)
 
 
+def stump(feature: int, threshold: float, value: float) -> dict[str, Any]:
+    """A tree of one split."""
+    split = {"feature": [feature], "threshold": [threshold], "left": [-1], "right": [-2]}
+    return {**split, "value": [value, 0.25]}
+
+
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_any_ensemble_of_registered_indicators_streams(data: st.DataObject) -> None:
     length = data.draw(st.integers(2, 40), label="checkpoints")
     chosen = data.draw(st.lists(st.sampled_from(names()), min_size=2, max_size=8, unique=True))
-    number = st.floats(-5, 5, allow_nan=False)
+    features = data.draw(st.lists(st.sampled_from(FEATURES), min_size=1, unique=True))
+    method = data.draw(st.sampled_from(["logistic", "boosted"]))
+    number, each = st.floats(-5, 5, allow_nan=False), len(features)
+
+    def several(of: st.SearchStrategy[float]) -> list[float]:
+        return data.draw(st.lists(of, min_size=each, max_size=each))
+
     members = [
         {
             "name": name,
             "sign": data.draw(st.sampled_from([1, -1])),
             "params": {window: 10 * data.draw(st.integers(5, 12)) for window in get(name).windows},
-            "center": data.draw(number),
-            "scale": data.draw(st.floats(1e-3, 10)),
-            "coefficient": data.draw(number),
         }
         for name in chosen
     ]
-    record = {"members": members, "intercept": data.draw(number), "penalty": 1.0}
+    record = {"members": members, "features": features, "method": method, "setting": "1.0"}
     record |= {"log_losses": {"1.0": 0.5}, "fit_runs": ["a"], "calibrate_runs": ["b"]}
-    locked = LockedEnsemble.parse({**record, "n_calibration_runs": 1}, where="test")
+    if method == "logistic":
+        for member in members:
+            member |= {"center": several(number), "coefficient": several(number)}
+            member["scale"] = several(st.floats(1e-3, 10))
+    else:
+        of = st.integers(0, len(members) * each - 1)
+        record["trees"] = [stump(data.draw(of), data.draw(number), data.draw(number))] * 3
+    record |= {"intercept": data.draw(number), "n_calibration_runs": 1}
+    locked = LockedEnsemble.parse(record, where="test")
     indicator = fitted_ensemble(BOTH, locked)
     log = synthetic_runlog(1, length, CADENCE, corrupted=True, bundles=True)
     columns = {}
