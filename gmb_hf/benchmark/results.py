@@ -21,12 +21,13 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
 from gmb_hf._version import __version__
-from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, shown_line
+from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
 from gmb_hf.benchmark.operationality import LayerBRecord
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.verdict import AGAINST_ALARM, IndicatorRecord, against_alarm
 from gmb_hf.design.design import SPECIFIED_TABLES, UNDECLARED, Design
 from gmb_hf.design.lock import Lock
+from gmb_hf.design.power import shown_line
 from gmb_hf.documents import (
     Count,
     Many,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, cast
 
 import typer
 from rich.text import Text
@@ -14,7 +14,7 @@ from gmb_hf.cli import screen as show
 from gmb_hf.cli.options import DesignCommand, MoreRuns, option
 from gmb_hf.errors import CheckFailed, InputError
 from gmb_hf.escape import number
-from gmb_hf.tables import Column, Table
+from gmb_hf.tables import Column, Row, Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,12 +51,13 @@ def show_plan_by_runs(found: Plan, measured: Pilot | None) -> None:
         Column("transfer", "{:,}".format, take="transfer"),
     )
     chosen = [row is by_runs.chosen for row in by_runs.rows]
+    measured = cast(list[Row], Table.of(by_runs.rows, columns).rows)
     rows = [
         [
             Text(one.text(cell), style="bold" * bold)
             for one, cell in zip(columns, cells, strict=True)
         ]
-        for bold, cells in zip(chosen, Table.of(by_runs.rows, columns).rows, strict=True)
+        for bold, cells in zip(chosen, measured, strict=True)
     ]
     show.table(Table([Column(one.name, align="r") for one in columns], rows))
     alone = (Column("held-out runs for one requirement alone"), Column("runs", "{:,}".format))
