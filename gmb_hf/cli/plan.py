@@ -51,13 +51,13 @@ def show_plan_by_runs(found: Plan, measured: Pilot | None) -> None:
         Column("transfer", "{:,}".format, take="transfer"),
     )
     chosen = [row is by_runs.chosen for row in by_runs.rows]
-    measured = cast(list[Row], Table.of(by_runs.rows, columns).rows)
+    cells_of = cast(list[Row], Table.of(by_runs.rows, columns).rows)
     rows = [
         [
             Text(one.text(cell), style="bold" * bold)
             for one, cell in zip(columns, cells, strict=True)
         ]
-        for bold, cells in zip(chosen, measured, strict=True)
+        for bold, cells in zip(chosen, cells_of, strict=True)
     ]
     show.table(Table([Column(one.name, align="r") for one in columns], rows))
     alone = (Column("held-out runs for one requirement alone"), Column("runs", "{:,}".format))
