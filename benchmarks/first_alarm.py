@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from benchmarks.harness import Line
 from benchmarks.laws import CADENCE, LAWS, Law, draws, noise, raised
 from gmb_hf.benchmark.calibration import Judgement, run_threshold
-from gmb_hf.benchmark.first_alarm import FirstAlarmRecord, FirstAlarms, measure
+from gmb_hf.benchmark.first_alarm import FirstAlarms, measure
 from gmb_hf.benchmark.records import SUPPORTED
+from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import Design

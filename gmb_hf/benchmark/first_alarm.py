@@ -10,15 +10,13 @@ t* with s >= tau is a run's first alarm:
 
 Blind alarms of the same cost stand beside every score: a constant hazard per checkpoint
 (memoryless), the first alarm of another run that was at risk at t* (risk set), and the clock and
-the steps since memorisation, which are calibrated like any score. The label follows from the same
-rules, in the same order, as that of the windows (see `verdict.py`).
+the steps since memorisation, which are calibrated like any score. `run_verdict.py` concludes.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, Literal
@@ -30,34 +28,23 @@ from scipy.optimize import brentq
 from scipy.special import bdtrc
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.ranking import LayerARecord, has_ranking_signal
 from gmb_hf.benchmark.records import (
-    INCONCLUSIVE,
-    MAY,
     NO_EVENT,
     NO_NEGATIVE,
-    RANK_ONLY,
-    SCOPE_LIMITED,
-    SUPPORTED,
-    UNSTABLE,
-    Label,
-    OpenQuestion,
     WhyNull,
 )
-from gmb_hf.benchmark.robustness import LayerDRecord, MemberRecord, flip_notes, run_groups
-from gmb_hf.design.design import Design, Stratum
-from gmb_hf.design.power import in_words, promise, runs_to_promise, shown_line
-from gmb_hf.documents import Count, Many, Measured, Number, OpenSection
-from gmb_hf.stats import IntervalRecord, exact_binomial, runs_to_clear
+from gmb_hf.design.design import Design
+from gmb_hf.design.power import promise, shown_line
+from gmb_hf.documents import Count, Measured, Number, OpenSection
+from gmb_hf.stats import IntervalRecord, exact_binomial
 
 MEMORISATION = "steps_since_memorisation"
 RIVALS = {"clock": "the clock", MEMORISATION: "steps since memorisation"}
 """Controls whose warned share a score must exceed at the same budget, and what they are called."""
 
-_SLACK = 1e-12  # a share of .3 must reach a minimum of .3
+SLACK = 1e-12  # a share of .3 must reach a minimum of .3
 _NO_EVENT, _NO_NEGATIVE = WhyNull(NO_EVENT), WhyNull(NO_NEGATIVE)
 _NO_WARNING = WhyNull(lambda at: "no event was warned of" if at.n_events else NO_EVENT)
-_ELSEWHERE = "This was shown on another system than the lock's, and holds of that one alone."
 _TAILS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 # What results.yaml stores.
@@ -122,48 +109,11 @@ class FirstAlarmPointRecord(OpenSection):
     rivals: dict[str, RivalRecord] = Field(default_factory=dict)
 
 
-class FirstAlarmStratumRecord(OpenSection):
-    """What came out in one stratum, at the primary budget."""
-
-    name: str
-    where: str
-    passed: bool
-    reasons: Many[str] = ()
-    sentence: str = ""
-    p_adjusted: Annotated[Number, WhyNull("no run of the stratum has an event")] = None
-    at: FirstAlarmPointRecord | None = None
-
-
 class OtherEventRecord(OpenSection):
     """The same score before another event, by thresholds of its own, at the primary budget."""
 
     event: str
     at: FirstAlarmPointRecord
-
-
-class FirstAlarmRecord(OpenSection):
-    """One score by runs: the measure, its robustness and its label."""
-
-    label: Label
-    reasons: Many[str] = ()
-    sentence: str = ""
-    basis: Literal["promised", "shown"]
-    calibration: Literal["marginal", "conditional"]
-    p_adjusted: Annotated[Number, _NO_EVENT] = None  # Holm, over the candidates of the lock
-    at_budget: Many[FirstAlarmPointRecord]
-    robustness: LayerDRecord
-    # At the primary budget, of each judged run in their order: its first alarm, null without one.
-    alarm_steps: Many[FiniteFloat | None] = ()
-    runs_to_settle: Annotated[
-        Count | None, WhyNull("the verdict is settled, or no number can be given")
-    ] = None
-    strata: Many[FirstAlarmStratumRecord] = ()
-    scope: Annotated[str | None, WhyNull("the label is not SCOPE_LIMITED")] = None
-    other_events: Many[OtherEventRecord] = ()
-
-    def at(self, budget: float) -> FirstAlarmPointRecord:
-        """The point at one budget."""
-        return next(point for point in self.at_budget if point.budget == budget)
 
 
 # The first alarm of every run.
@@ -465,420 +415,11 @@ def gate(
         return "straddles"
     interval, budget = alarms.false_interval, alarms.budget
     if not shown:
-        return "missed" if interval is not None and interval.low > budget + _SLACK else "met"
-    line = shown_line(budget) + _SLACK
+        return "missed" if interval is not None and interval.low > budget + SLACK else "met"
+    line = shown_line(budget) + SLACK
     if interval is None or interval.low <= line < interval.high:
         return "straddles"
     return "met" if interval.high <= line else "missed"
-
-
-# The label by runs, by the same rules in the same order as that of the windows.
-
-
-@dataclass(frozen=True, eq=False)
-class Case:
-    """What the rules are asked of: the first alarms of a score on all runs, or on a stratum's.
-
-    Attributes:
-        judgement: of all runs.
-        alarms: at each budget, of these runs.
-        rivals: at the primary budget, of these runs.
-        p_adjusted: at the primary budget, adjusted over all candidates and strata of the lock.
-    """
-
-    judgement: Judgement
-    alarms: Mapping[float, FirstAlarms]
-    rivals: Rivals
-    p_adjusted: float | None
-
-    @property
-    def design(self) -> Design:
-        """What was fixed beforehand."""
-        return self.judgement.design
-
-    @property
-    def primary(self) -> FirstAlarms:
-        """At the budget that decides."""
-        return self.alarms[self.design.primary_run_budget]
-
-    @cached_property
-    def states(self) -> dict[float, str]:
-        """Of each budget: met, missed or straddles."""
-        return {
-            budget: gate(one, self._finite(budget), shown=self.judgement.transferred)
-            for budget, one in self.alarms.items()
-        }
-
-    def _finite(self, budget: float) -> bool:
-        return bool(np.isfinite(self.judgement.run_calibrated.thresholds[budget]).all())
-
-    @property
-    def least_met(self) -> int:
-        """How many budgets must hold, the primary one among them."""
-        return min(self.design.min_targets_ok, len(self.alarms))
-
-    @property
-    def controlled(self) -> bool:
-        """Whether enough budgets hold by the points, the primary one among them."""
-        held = {budget: self._holds(budget) for budget in self.alarms}
-        return held[self.design.primary_run_budget] and sum(held.values()) >= self.least_met
-
-    def _holds(self, budget: float) -> bool:
-        if self.states[budget] != "straddles" or not self._finite(budget):
-            return self.states[budget] == "met"
-        one = self.alarms[budget]
-        return bool(one.n_runs) and one.n_false / one.n_runs <= shown_line(budget) + _SLACK
-
-    def questions(self) -> list[OpenQuestion]:
-        """What is left open: reason code, clause, and how many held-out runs would settle it."""
-        alarms, design, n_runs = self.primary, self.design, len(self.primary.step)
-        if alarms.n_events < design.event_count_min:
-            events = alarms.n_events
-            runs = math.ceil(n_runs * design.event_count_min / events) if events else None
-            counted = "1 event is" if events == 1 else f"{events} events are"
-            text = f"{counted} fewer than {design.event_count_min}"
-            return [OpenQuestion("few_events", text, runs)]
-        counts = Counter(self.states.values())
-        surely, possible = counts["met"], counts["met"] + counts["straddles"]
-        primary = self.states[design.primary_run_budget]
-        if primary == "missed" or possible < self.least_met:
-            return []
-        found: list[OpenQuestion] = []
-        interval = exact_binomial(alarms.n_warned, alarms.n_events)
-        if self._finite(design.primary_run_budget):
-            if interval.high < design.warned_min:
-                return []
-            if interval.low < design.warned_min:
-                share = alarms.n_warned / alarms.n_events
-                text = (
-                    f"the share warned of, {share:.2f} [{interval.low:.2f}, {interval.high:.2f}], "
-                    f"straddles its minimum {design.warned_min:.2f}"
-                )
-                runs = runs_to_clear(n_runs, share, design.warned_min, interval)
-                found.append(OpenQuestion("interval_straddles", text, runs))
-        if primary == "straddles" or surely < self.least_met:
-            found += [self._budget_question(budget) for budget in self._open()]
-        return found
-
-    def _open(self) -> list[float]:
-        return [budget for budget, state in self.states.items() if state == "straddles"]
-
-    def _budget_question(self, budget: float) -> OpenQuestion:
-        found, design = self.judgement.run_calibrated, self.design
-        if not self._finite(budget):
-            needed = runs_to_promise(budget, design.calibration)
-            text = (
-                f"a threshold for {in_words(budget)} takes {needed} calibration runs with negative "
-                f"windows, there are {found.n_runs}"
-            )
-            return OpenQuestion("few_runs", text, None)
-        one, line = self.alarms[budget], shown_line(budget)
-        interval = one.false_interval
-        if interval is None:
-            return OpenQuestion("no_negative_windows", NO_NEGATIVE, None)
-        share, n_runs = one.n_false / one.n_runs, len(one.step)
-        text = (
-            f"false alarms in {share:.3f} of runs [{interval.low:.3f}, {interval.high:.3f}] "
-            f"straddle the line {line:g} of the budget {budget:g}"
-        )
-        runs = runs_to_clear(n_runs, share, line, interval)
-        return OpenQuestion("interval_straddles", text, runs)
-
-    def faults(self) -> tuple[str, ...]:
-        """The reason codes that stand against an alarm; empty if nothing does."""
-        alarms, design, share = self.primary, self.design, self.primary.warned_share
-        events = alarms.has_event
-        beaten = self.p_adjusted is not None and self.p_adjusted <= design.alpha_per_look
-        lead = float(np.median(alarms.leads)) if alarms.n_warned else None
-        found = {
-            "runs_uncontrolled": not self.controlled,
-            "warned_low": share is None or share < design.warned_min - _SLACK,
-            "no_better_than_blind": not beaten,
-        }
-        for name, warned in self.rivals.items():
-            found[f"no_better_than_{name}"] = alarms.n_warned <= int(warned[events].sum())
-        found["lead_short"] = lead is None or lead < design.lead_least
-        return tuple(code for code, holds in found.items() if holds)
-
-    def supported(self) -> str:
-        """What speaks for the score."""
-        alarms = self.primary
-        lead = f"{float(np.median(alarms.leads)):g} steps" if alarms.n_warned else "no step"
-        return (
-            f"with a budget of {in_words(alarms.budget)} falsely alarmed, its first alarm warned "
-            f"of {self._warned}{self._compared}, in the median {lead} ahead; "
-            f"{alarms.n_false} of {alarms.n_runs} runs had a false alarm"
-        )
-
-    def clause(self, code: str) -> str:
-        """What a reason code means for this score."""
-        alarms, design = self.primary, self.design
-        if code == "runs_uncontrolled":
-            held = sum(self._holds(budget) for budget in self.alarms)
-            return (
-                f"{alarms.n_false} of {alarms.n_runs} runs have a false alarm at a budget of "
-                f"{in_words(alarms.budget)}, and {held} of {len(self.alarms)} budgets hold"
-            )
-        if code == "warned_low":
-            return f"its first alarm warned of {self._warned}, {design.warned_min:.0%} is least"
-        if code == "no_better_than_blind":
-            p_value = "" if self.p_adjusted is None else f" (p = {self.p_adjusted:.3f})"
-            return f"it warns no better than a blind alarm{self._compared}{p_value}"
-        if code.startswith("no_better_than_"):
-            name = code.removeprefix("no_better_than_")
-            share = self.rivals[name][alarms.has_event].mean()
-            return f"{RIVALS.get(name, name)} warns of {share:.0%} at the same budget"
-        if code == "lead_short":
-            lead = f"{float(np.median(alarms.leads)):g}" if alarms.n_warned else "no"
-            return f"the median lead is {lead} steps, {design.lead_least:g} is the minimum"
-        return "it does not rank the windows before an event higher"
-
-    @property
-    def _warned(self) -> str:
-        share, events = self.primary.warned_share, self.primary.n_events
-        return f"{share or 0:.0%} of {events} event" + "s" * (events != 1)
-
-    @property
-    def _compared(self) -> str:
-        shares = [f"{blind.warned:.0%}" for blind in self.primary.blind.values()]
-        return f" (blind alarms of that cost: {' and '.join(shares)})" if shares else ""
-
-
-# All of one score: every budget, its strata and its family; concluding waits for the p-values of
-# all candidates, and for what the rivals warn of.
-
-Rows = NDArray[np.int64]
-_CENTRAL = "central"
-
-
-@dataclass(frozen=True, eq=False)
-class MeasuredRuns:
-    """The first alarms of one score.
-
-    Attributes:
-        judgement: the score as declared.
-        layer_a: its ranking.
-        alarms: by budget.
-        strata: of the design, each with the row numbers of its runs.
-        variants: the same score with other values of its own window, by name.
-    """
-
-    judgement: Judgement
-    layer_a: LayerARecord
-    alarms: Mapping[float, FirstAlarms]
-    strata: Sequence[tuple[Stratum, Rows]]
-    variants: Mapping[str, Judgement]
-
-    @classmethod
-    def of(
-        cls,
-        judgement: Judgement,
-        layer_a: LayerARecord,
-        strata: Sequence[tuple[Stratum, Rows]] = (),
-        variants: Mapping[str, Judgement] | None = None,
-    ) -> MeasuredRuns:
-        """Find the first alarms at every budget of the design."""
-        return cls(judgement, layer_a, first_alarms(judgement), strata, variants or {})
-
-    @property
-    def primary(self) -> FirstAlarms:
-        """At the budget that decides."""
-        return self.alarms[self.judgement.design.primary_run_budget]
-
-    @property
-    def p_values(self) -> list[float | None]:
-        """At the primary budget over all runs, then in each stratum; None without events."""
-        return [
-            self.primary.p_value,
-            *(self.primary.select(rows).p_value for _, rows in self.strata),
-        ]
-
-    def alone(self) -> LayerDRecord:
-        """The robustness of the label of this score on its own, beside the clock if it can be."""
-        name, design = self.judgement.evaluation.name, self.judgement.design
-        beside = rivals_of({name: self}).get(design.primary_run_budget, {})
-        return self._robustness(self.judgement.evaluation.n_runs, beside)
-
-    def conclude(
-        self,
-        p_adjusted: float | None,
-        *p_strata: float | None,
-        rivals: Mapping[float, Rivals],
-        fault: str = "",
-        other_events: Sequence[OtherEventRecord] = (),
-    ) -> FirstAlarmRecord:
-        """Label the score, in the order of the rules.
-
-        Args:
-            p_adjusted, p_strata: the `p_values`, adjusted over all candidates of the lock.
-            rivals: what the controls warn of, at each budget.
-            fault: a sentence about a design under which no score can pass, if it is one.
-            other_events: the same score before other events.
-        """
-        judgement, design = self.judgement, self.judgement.design
-        own = judgement.evaluation.name
-        rivals = {
-            budget: {name: warned for name, warned in one.items() if name != own}
-            for budget, one in rivals.items()
-        }
-        beside = rivals.get(design.primary_run_budget, {})
-        case = Case(judgement, self.alarms, beside, p_adjusted)
-        robustness = self._robustness(judgement.evaluation.n_runs, beside)
-        strata = tuple(
-            self._in_stratum(stratum, rows, beside, p)
-            for (stratum, rows), p in zip(self.strata, p_strata, strict=True)
-        )
-        label, reasons, sentence, more = self._verdict(case, robustness, strata)
-        if fault:
-            sentence, more["runs_to_settle"] = f"{fault}. {sentence}", None
-        finite = np.isfinite(self.primary.step)
-        steps = np.where(finite, self.primary.step, 0.0).tolist()
-        return FirstAlarmRecord(
-            label=label,
-            reasons=reasons,
-            sentence=sentence,
-            basis="shown" if judgement.transferred else "promised",
-            calibration=design.calibration,
-            p_adjusted=p_adjusted,
-            at_budget=tuple(
-                measure(judgement, one, rivals.get(budget, {}))
-                for budget, one in self.alarms.items()
-            ),
-            robustness=robustness,
-            alarm_steps=tuple(
-                step if alarmed else None for step, alarmed in zip(steps, finite, strict=True)
-            ),
-            strata=strata,
-            other_events=tuple(other_events),
-            **more,
-        )
-
-    def _verdict(
-        self, case: Case, robustness: LayerDRecord, strata: Sequence[FirstAlarmStratumRecord]
-    ) -> tuple[Label, tuple[str, ...], str, dict[str, Any]]:
-        """Label, reasons, sentence, and the fields that belong to them."""
-        design, n_runs = case.design, len(case.primary.step)
-        questions = case.questions()
-        if questions:
-            numbers = [question.runs for question in questions]
-            settles = None if None in numbers else max(n for n in numbers if n is not None)
-            sentence = f"Not decided: {'; '.join(dict.fromkeys(one.text for one in questions))}"
-            if settles is not None:
-                more = settles - n_runs
-                sentence += f"; about {settles} runs ({more} more) would settle it"
-            reasons = tuple(dict.fromkeys(question.reason for question in questions))
-            return INCONCLUSIVE, reasons, f"{sentence}.", {"runs_to_settle": settles}
-        if flips_too_often(robustness, design):
-            sentence = f"Not to be trusted either way: {flips(robustness, design)}."
-            return UNSTABLE, ("label_flips",), sentence, {}
-        faults = case.faults()
-        if not faults:
-            where = _ELSEWHERE if case.judgement.transferred else ""
-            sentence = f"{MAY}: {case.supported()}. {where} {design.scope}"
-            return SUPPORTED, (), " ".join(sentence.split()), {}
-        if not has_ranking_signal(self.layer_a):
-            below = self.layer_a.auc is not None and self.layer_a.auc < 0.5
-            worst = ("no_ranking_signal",)
-            faults = (*worst, *faults) if below else (*faults, *worst)
-        clauses = "; ".join(map(case.clause, faults))
-        for part in strata:
-            if part.passed:
-                sentence = (
-                    f"Holds only where {part.where} ({part.name}): there, {part.sentence}. Over "
-                    f"all runs it may not raise an alarm: {clauses}."
-                )
-                return SCOPE_LIMITED, faults, sentence, {"scope": part.name}
-        return RANK_ONLY, faults, f"May not raise an alarm: {clauses}.", {}
-
-    def _in_stratum(
-        self, stratum: Stratum, rows: Rows, rivals: Rivals, p_adjusted: float | None
-    ) -> FirstAlarmStratumRecord:
-        """Whether a stratum passes everything that a supported score must pass."""
-        alarms = {budget: one.select(rows) for budget, one in self.alarms.items()}
-        beside = {name: warned[rows] for name, warned in rivals.items()}
-        case = Case(self.judgement, alarms, beside, p_adjusted)
-        questions, point = case.questions(), None
-        faults: tuple[str, ...] = ()
-        if len(rows):
-            point = measure(self.judgement, case.primary, beside)
-        if questions:
-            faults = tuple(dict.fromkeys(question.reason for question in questions))
-            sentence = "; ".join(question.text for question in questions)
-        elif faults := case.faults():
-            sentence = "; ".join(map(case.clause, faults))
-        else:
-            sentence = case.supported()
-            robustness = self._robustness(len(rows), beside, rows)
-            if flips_too_often(robustness, case.design):
-                faults, sentence = ("label_flips",), flips(robustness, case.design)
-        return FirstAlarmStratumRecord(
-            name=stratum.name,
-            where=stratum.where,
-            passed=not faults,
-            reasons=faults,
-            sentence=sentence,
-            p_adjusted=p_adjusted,
-            at=point,
-        )
-
-    def _robustness(self, n_runs: int, rivals: Rivals, rows: Rows | None = None) -> LayerDRecord:
-        """The verdict again over the family: windows, smoothing, one group of runs left out.
-
-        The horizon is no setting here: it decides what is timely, and no label. Members are
-        labelled by their point verdict.
-        """
-        chosen = np.arange(n_runs) if rows is None else rows
-        groups = run_groups(n_runs, self.judgement.design.run_groups)
-        central = self._member(_CENTRAL, self.judgement, self.alarms, rivals, chosen, None)
-        members = []
-        for name, judgement in self._settings():
-            alarms = self.alarms if judgement is self.judgement else first_alarms(judgement)
-            for left_out in range(int(groups.max(initial=-1)) + 1):
-                kept = np.flatnonzero(groups != left_out)
-                label = f"{name},without={left_out}" if len(kept) else name
-                inside = kept if len(kept) else np.arange(n_runs)
-                members.append(self._member(label, judgement, alarms, rivals, chosen, inside))
-        flipped = [member for member in members if member.label != central.label]
-        return LayerDRecord(
-            family_size=len(members),
-            pass_rate=sum(bool(one.layer_b_pass) for one in members) / len(members)
-            if members
-            else None,
-            label_flip_rate=len(flipped) / len(members) if members else None,
-            sensitivity_notes=flip_notes(members, flipped) if members else "",
-            x_central_label=central.label,
-            x_members=tuple(members),
-        )
-
-    def _settings(self) -> Iterator[tuple[str, Judgement]]:
-        """Each window and smoothing, on all runs."""
-        for smooth in self.judgement.design.smoothing_sweep:
-            for name, one in (self.variants or {"": self.judgement}).items():
-                yield f"{name},smooth={smooth}".lstrip(","), one.smoothed(smooth)
-
-    def _member(
-        self,
-        name: str,
-        judgement: Judgement,
-        alarms: Mapping[float, FirstAlarms],
-        rivals: Rivals,
-        rows: Rows,
-        kept: Rows | None,
-    ) -> MemberRecord:
-        """The point verdict on some of the runs; `kept` are places among `rows`."""
-        chosen = rows if kept is None else rows[kept]
-        part = {budget: one.select(chosen) for budget, one in alarms.items()}
-        places = np.arange(len(rows)) if kept is None else kept
-        beside = {rival: warned[places] for rival, warned in rivals.items()}
-        case = Case(judgement, part, beside, None)
-        # The p-value is asked for only where nothing else stands against it.
-        passed = case.controlled
-        useful = passed and case.faults() == ("no_better_than_blind",)
-        if useful:
-            p_value = case.primary.p_value
-            useful = p_value is not None and p_value <= case.design.alpha_per_look
-        label = SUPPORTED if useful else RANK_ONLY
-        return MemberRecord(name=name, label=label, layer_b_pass=passed)
 
 
 def first_alarms(judgement: Judgement) -> dict[float, FirstAlarms]:
@@ -896,22 +437,6 @@ def clock_of(judgement: Judgement) -> Judgement | None:
         evaluation=judgement.evaluation.clock(),
         calibration=None if explore is None else explore.clock(),
     )
-
-
-def rivals_of(scores: Mapping[str, MeasuredRuns]) -> dict[float, dict[str, NDArray[np.bool_]]]:
-    """What the controls among the scores warn of, at each budget.
-
-    Where the clock is not among them, and no lock would have to know its threshold, it is added.
-    """
-    known = {name: scores[name].alarms for name in RIVALS if name in scores}
-    judgement = next((one.judgement for one in scores.values()), None)
-    if judgement is not None and "clock" not in known and (timed := clock_of(judgement)):
-        known["clock"] = first_alarms(timed)
-    found: dict[float, dict[str, NDArray[np.bool_]]] = {}
-    for name, alarms in known.items():
-        for budget, one in alarms.items():
-            found.setdefault(budget, {})[name] = one.warned
-    return found
 
 
 def before_event(judgements: Mapping[str, Judgement]) -> dict[str, FirstAlarmPointRecord]:
@@ -963,16 +488,3 @@ def shared_thresholds(
         return dict.fromkeys(maxima, math.inf)
     taus = np.nextafter(ordered[:, rank - 1], math.inf).tolist()
     return dict(zip(maxima, taus, strict=True))
-
-
-def flips_too_often(robustness: LayerDRecord, design: Design) -> bool:
-    """Whether more members of the family get another label than may."""
-    return (robustness.label_flip_rate or 0.0) > design.max_label_flip_rate
-
-
-def flips(robustness: LayerDRecord, design: Design) -> str:
-    """How often the label flips, and how often it may."""
-    return (
-        f"{robustness.label_flip_rate:.0%} of {robustness.family_size} admissible variants get "
-        f"another label, {design.max_label_flip_rate:.0%} may"
-    )

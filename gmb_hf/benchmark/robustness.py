@@ -42,6 +42,20 @@ class LayerDRecord(OpenSection):
     x_central_label: Label | None = None  # that point verdict
     x_members: Many[MemberRecord] = ()
 
+    @classmethod
+    def of(cls, central: MemberRecord, members: Sequence[MemberRecord]) -> LayerDRecord:
+        """Count the members, of which there may be none, whose label is not the central one."""
+        flipped = [member for member in members if member.label != central.label]
+        passed = sum(bool(member.layer_b_pass) for member in members)
+        return cls(
+            family_size=len(members),
+            pass_rate=passed / len(members) if members else None,
+            label_flip_rate=len(flipped) / len(members) if members else None,
+            sensitivity_notes=flip_notes(members, flipped) if members else "",
+            x_central_label=central.label,
+            x_members=tuple(members),
+        )
+
 
 def layer_d(judgement: Judgement, variants: Mapping[str, Judgement] | None = None) -> LayerDRecord:
     """Judge every member of the admissible family.
@@ -52,16 +66,8 @@ def layer_d(judgement: Judgement, variants: Mapping[str, Judgement] | None = Non
     central = point_verdict("central", judgement)
     found = [point_verdict(name, one) for name, one in family(judgement, variants or {})]
     settings = list(dict.fromkeys(member.name.split(",")[0] for member in found))
-    members = tuple(sorted(found, key=lambda member: settings.index(member.name.split(",")[0])))
-    flipped = [member for member in members if member.label != central.label]
-    return LayerDRecord(
-        family_size=len(members),
-        pass_rate=sum(bool(member.layer_b_pass) for member in members) / len(members),
-        label_flip_rate=len(flipped) / len(members),
-        sensitivity_notes=flip_notes(members, flipped),
-        x_central_label=central.label,
-        x_members=members,
-    )
+    members = sorted(found, key=lambda member: settings.index(member.name.split(",")[0]))
+    return LayerDRecord.of(central, members)
 
 
 def point_verdict(name: str, judgement: Judgement) -> MemberRecord:

@@ -19,7 +19,6 @@ from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.first_alarm import (
     BLIND,
     FirstAlarms,
-    MeasuredRuns,
     clock_of,
     first_alarms,
     measure,
@@ -28,6 +27,7 @@ from gmb_hf.benchmark.operationality import false_alarms, layer_b, run_rates
 from gmb_hf.benchmark.prepare import Entry, prepare
 from gmb_hf.benchmark.ranking import layer_a, ranking
 from gmb_hf.benchmark.robustness import layer_d
+from gmb_hf.benchmark.run_verdict import MeasuredRuns
 from gmb_hf.benchmark.utility import layer_c, warnings_at
 from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import Design

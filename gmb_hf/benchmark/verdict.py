@@ -17,12 +17,7 @@ from pydantic import Field
 
 from gmb_hf.benchmark.calibration import Judgement, runs_to_cross_fit
 from gmb_hf.benchmark.diagnostics import DiagnosticsRecord, diagnose
-from gmb_hf.benchmark.first_alarm import (
-    FirstAlarmRecord,
-    MeasuredRuns,
-    OtherEventRecord,
-    rivals_of,
-)
+from gmb_hf.benchmark.first_alarm import OtherEventRecord
 from gmb_hf.benchmark.operationality import (
     AchievedRecord,
     LayerBRecord,
@@ -31,15 +26,13 @@ from gmb_hf.benchmark.operationality import (
     pass_line,
     run_rates,
 )
-from gmb_hf.benchmark.ranking import LayerARecord, has_ranking_signal, layer_a
+from gmb_hf.benchmark.ranking import LayerARecord, layer_a
 from gmb_hf.benchmark.records import (
     INCONCLUSIVE,
     MAY,
     NO_EVENT,
-    RANK_ONLY,
     SCOPE_LIMITED,
     SUPPORTED,
-    UNSTABLE,
     Label,
     OpenQuestion,
     WhyNull,
@@ -47,6 +40,8 @@ from gmb_hf.benchmark.records import (
     why_null,
 )
 from gmb_hf.benchmark.robustness import LayerDRecord, layer_d
+from gmb_hf.benchmark.rules import conclude, few_events, in_stratum
+from gmb_hf.benchmark.run_verdict import FirstAlarmRecord, MeasuredRuns, rivals_of
 from gmb_hf.benchmark.utility import (
     LayerCRecord,
     OperatingPointRecord,
@@ -54,7 +49,7 @@ from gmb_hf.benchmark.utility import (
     operating_point,
     shortfalls,
 )
-from gmb_hf.design.design import Facts, Stratum, event_facts
+from gmb_hf.design.design import Design, Facts, Stratum, event_facts
 from gmb_hf.design.power import runs_needed
 from gmb_hf.documents import Count, Many, Number, OpenSection
 from gmb_hf.errors import InputError
@@ -363,73 +358,37 @@ class Measured:
         Args:
             p_adjusted, p_strata: the `p_values`, adjusted over all candidates of the lock (`holm`).
         """
-        judgement, layer_d = self.judgement, self.layer_d
-        design, n_runs = judgement.design, judgement.evaluation.n_runs
+        judgement = self.judgement
         case = Case(judgement, self.layer_a, self.layer_b, self.primary, p_adjusted)
         fault = design_fault(judgement)
         strata = tuple(
             part.conclude(self.layer_a, self.variants, p)
             for part, p in zip(self.strata, p_strata, strict=True)
         )
-
-        def verdict(
-            label: Label, reasons: Sequence[str], sentence: str, **more: Any
-        ) -> IndicatorRecord:
-            if fault:
-                reasons, sentence = (DESIGN_FAULT, *reasons), f"{fault}. {sentence}"
-            return IndicatorRecord(
-                name=judgement.evaluation.name,
-                family=None,
-                layer_A=self.layer_a,
-                layer_B=self.layer_b,
-                layer_C=self.layer_c,
-                layer_D=layer_d,
-                label=label,
-                diagnostics=diagnose(judgement, coverage=self.primary.coverage),
-                x_alarm_eligible=False,  # until `with_eligibility` says otherwise
-                x_reasons=tuple(reasons),
-                x_sentence=sentence,
-                x_p_adjusted=p_adjusted,
-                x_strata=strata,
-                **more,
-            )
-
-        questions = open_questions(case)
-        if questions:
-            numbers = [question.runs for question in questions]
-            settles = None
-            if None not in numbers and not fault:  # no number of runs mends a design
-                settles = max(n for n in numbers if n is not None)
-            sentence = f"Not decided: {'; '.join(dict.fromkeys(one.text for one in questions))}"
-            if settles is not None:
-                more = settles - n_runs
-                sentence += f"; about {settles} runs ({more} more) would settle it"
-            reasons = tuple(dict.fromkeys(question.reason for question in questions))
-            return verdict(INCONCLUSIVE, reasons, f"{sentence}.", x_runs_to_settle=settles)
-
-        allowed = design.max_label_flip_rate
-        if (layer_d.label_flip_rate or 0.0) > allowed:
-            sentence = f"Not to be trusted either way: {flips(layer_d, allowed)}."
-            return verdict(UNSTABLE, ("label_flips",), sentence)
-
-        faults = case.faults()
-        if not faults:
-            return verdict(SUPPORTED, (), f"{MAY}: {case.supported()}. {design.scope}".rstrip())
-        if not has_ranking_signal(self.layer_a):
-            below = self.layer_a.auc is not None and self.layer_a.auc < 0.5
-            worst = ("no_ranking_signal",)
-            faults = (*worst, *faults) if below else (*faults, *worst)
-        clauses = "; ".join(map(case.clause, faults))
         # The first stratum that passes everything is the scope.
-        for part in strata:
-            if part.passed:
-                sentence = (
-                    f"Holds only where {part.where} ({part.name}: {part.n_runs} of {n_runs} runs): "
-                    f"there, {part.sentence}. Over all runs it may not raise an alarm: {clauses}."
-                )
-                scope = ScopeRecord(name=part.name, where=part.where)
-                return verdict(SCOPE_LIMITED, faults, sentence, x_scope=scope)
-        return verdict(RANK_ONLY, faults, f"May not raise an alarm: {clauses}.")
+        part, scope = next((part for part in strata if part.passed), None), ""
+        if part:
+            of_all = f"{part.n_runs} of {case.n_runs} runs"
+            scope = f"{part.where} ({part.name}: {of_all}): there, {part.sentence}"
+        found = conclude(case, self.layer_a, self.layer_d, scope=scope, fault=fault)
+        limited = part if found.label == SCOPE_LIMITED else None
+        return IndicatorRecord(
+            name=judgement.evaluation.name,
+            family=None,
+            layer_A=self.layer_a,
+            layer_B=self.layer_b,
+            layer_C=self.layer_c,
+            layer_D=self.layer_d,
+            label=found.label,
+            diagnostics=diagnose(judgement, coverage=self.primary.coverage),
+            x_alarm_eligible=False,  # until `with_eligibility` says otherwise
+            x_reasons=(DESIGN_FAULT, *found.reasons) if fault else found.reasons,
+            x_sentence=found.sentence,
+            x_p_adjusted=p_adjusted,
+            x_runs_to_settle=found.runs_to_settle,
+            x_scope=ScopeRecord(name=limited.name, where=limited.where) if limited else None,
+            x_strata=strata,
+        )
 
 
 def design_fault(judgement: Judgement) -> str:
@@ -463,17 +422,9 @@ def unranked(layer_a: LayerARecord) -> str:
     return f"it does not rank the windows before an event higher (AUC {auc})"
 
 
-def flips(layer_d: LayerDRecord, allowed: float) -> str:
-    """How often the label flips, and how often it may."""
-    return (
-        f"{layer_d.label_flip_rate:.0%} of {layer_d.family_size} admissible variants get another "
-        f"label, {allowed:.0%} may"
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class Case:
-    """What the rules are asked of: a score on all runs, or on those of a stratum.
+    """A score by windows, on all runs or on those of a stratum.
 
     Attributes:
         judgement: of these runs.
@@ -487,6 +438,49 @@ class Case:
     layer_b: LayerBRecord
     primary: OperatingPointRecord
     p_adjusted: float | None
+
+    @property
+    def design(self) -> Design:
+        """What was fixed beforehand."""
+        return self.judgement.design
+
+    @property
+    def n_runs(self) -> int:
+        """How many of these runs there are."""
+        return self.judgement.evaluation.n_runs
+
+    def questions(self) -> list[OpenQuestion]:
+        """Too few events; in `strict`, what the intervals do not decide.
+
+        A layer that fails beyond doubt settles the verdict, whatever else is open: a floor at .5
+        needs no more runs.
+        """
+        judgement, layer_b, primary = self.judgement, self.layer_b, self.primary
+        design, n_runs = self.design, self.n_runs
+        if few := few_events(judgement.n_events, self):
+            return few
+        least = design.min_targets_ok
+        surely_possible = layer_b.surely_met + layer_b.open_targets >= least
+        if not judgement.strict or layer_b.floor or not surely_possible:
+            return []
+        result = layer_b.at(primary.fpr)
+        interval, minimum = primary.x_coverage_interval, design.coverage_min
+        questions = []
+        if interval is not None and primary.coverage is not None and not result.x_few_runs:
+            if interval.high < minimum:
+                return []
+            if interval.low < minimum:
+                text = (
+                    f"coverage {primary.coverage:.2f} [{interval.low:.2f}, {interval.high:.2f}] "
+                    f"straddles its minimum {minimum:.2f}"
+                )
+                runs = runs_to_clear(n_runs, primary.coverage, minimum, interval)
+                questions.append(OpenQuestion("interval_straddles", text, runs))
+        if layer_b.surely_met < least:
+            questions += _budget_questions(judgement, layer_b)
+        elif result.x_few_runs:
+            questions.append(_target_question(judgement, result))
+        return questions
 
     def faults(self) -> tuple[str, ...]:
         """The reason codes for which layers B and C do not pass; empty if they do."""
@@ -511,7 +505,7 @@ class Case:
 
     def clause(self, reason: str) -> str:
         """What a reason code means for this score."""
-        design, gate, point = self.judgement.design, self.layer_b, self.primary
+        design, gate, point = self.design, self.layer_b, self.primary
         if reason == "fpr_floor":
             certificate = gate.x_floor_certificate
             if certificate is None:
@@ -553,44 +547,7 @@ class Case:
         return f" (chance gives {' and '.join(shares)})" if shares else ""
 
 
-# The power rule: what is still open, and how many held-out runs would settle it.
-
-
-def open_questions(case: Case) -> tuple[OpenQuestion, ...]:
-    """What must be left open: too few events; in `strict`, what the intervals do not decide.
-
-    A layer that fails beyond doubt settles the verdict, whatever else is open: a floor at .5 needs
-    no more runs.
-    """
-    judgement, layer_b, primary = case.judgement, case.layer_b, case.primary
-    design, n_runs = judgement.design, judgement.evaluation.n_runs
-    events, least_events = judgement.n_events, design.event_count_min
-    if events < least_events:
-        runs = math.ceil(n_runs * least_events / events) if events else None
-        counted = "1 event is" if events == 1 else f"{events} events are"
-        return (OpenQuestion("few_events", f"{counted} fewer than {least_events}", runs),)
-    least = design.min_targets_ok
-    surely_possible = layer_b.surely_met + layer_b.open_targets >= least
-    if not judgement.strict or layer_b.floor or not surely_possible:
-        return ()
-    result = layer_b.at(primary.fpr)
-    interval, minimum = primary.x_coverage_interval, design.coverage_min
-    questions = []
-    if interval is not None and primary.coverage is not None and not result.x_few_runs:
-        if interval.high < minimum:
-            return ()
-        if interval.low < minimum:
-            text = (
-                f"coverage {primary.coverage:.2f} [{interval.low:.2f}, {interval.high:.2f}] "
-                f"straddles its minimum {minimum:.2f}"
-            )
-            runs = runs_to_clear(n_runs, primary.coverage, minimum, interval)
-            questions.append(OpenQuestion("interval_straddles", text, runs))
-    if layer_b.surely_met < least:
-        questions += _budget_questions(judgement, layer_b)
-    elif result.x_few_runs:
-        questions.append(_target_question(judgement, result))
-    return tuple(questions)
+# The power rule: how many held-out runs would settle what is open.
 
 
 def _budget_questions(judgement: Judgement, layer_b: LayerBRecord) -> list[OpenQuestion]:
@@ -706,18 +663,11 @@ class MeasuredStratum:
             reasons, sentence = ("few_events",), "no run belongs to it"
             return StratumRecord(**about, passed=False, reasons=reasons, sentence=sentence)
         case = Case(part, layer_a, gate, point, p_adjusted)
-        questions, rate = open_questions(case), None
-        if questions:
-            faults = tuple(dict.fromkeys(question.reason for question in questions))
-            sentence = "; ".join(question.text for question in questions)
-        elif faults := case.faults():
-            sentence = "; ".join(map(case.clause, faults))
-        else:
-            ours = {name: one.select(self.rows) for name, one in variants.items()}
-            robust, allowed = layer_d(part, ours), part.design.max_label_flip_rate
-            rate, sentence = robust.label_flip_rate or 0.0, case.supported()
-            if rate > allowed:
-                faults, sentence = ("label_flips",), flips(robust, allowed)
+
+        def robustness() -> LayerDRecord:
+            return layer_d(part, {name: one.select(self.rows) for name, one in variants.items()})
+
+        faults, sentence, rate = in_stratum(case, robustness)
         target = gate.at(part.design.primary_fpr)
         return StratumRecord(
             **about,

@@ -12,14 +12,11 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gmb_hf.benchmark.first_alarm import (
-    RIVALS,
-    FirstAlarmPointRecord,
-    FirstAlarmRecord,
-)
+from gmb_hf.benchmark.first_alarm import RIVALS, FirstAlarmPointRecord
 from gmb_hf.benchmark.nulls import NULLS
 from gmb_hf.benchmark.operationality import AchievedRecord
 from gmb_hf.benchmark.results import Results
+from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
 from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import ENSEMBLE

@@ -23,17 +23,15 @@ from gmb_hf.benchmark.first_alarm import (
     FirstAlarms,
     count_tail,
     gate,
-    in_words,
     measure,
     memoryless,
     risk_set,
-    shown_line,
     warns_more,
 )
 from gmb_hf.benchmark.records import RANK_ONLY, SUPPORTED
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.design.design import Design
-from gmb_hf.design.power import promise, runs_to_promise
+from gmb_hf.design.power import in_words, promise, runs_to_promise, shown_line
 from gmb_hf.runs.panel import Panel
 
 BUDGET = 0.3  # finite from three calibration runs on

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from score_builders import design, noise_scores, raised_before_event, scores_of
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.ranking import LayerARecord
+from gmb_hf.benchmark.ranking import LayerARecord, has_ranking_signal
 from gmb_hf.benchmark.records import LABELS
 from gmb_hf.benchmark.verdict import (
     IndicatorRecord,
     Measured,
-    has_ranking_signal,
     judge,
     judge_all,
     with_eligibility,

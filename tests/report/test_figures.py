@@ -17,8 +17,8 @@ from evaluation_builders import first_alarm as first_alarm_of
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from gmb_hf.benchmark.first_alarm import FirstAlarmRecord
 from gmb_hf.benchmark.results import Results
+from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.errors import InputError

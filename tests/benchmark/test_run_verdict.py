@@ -1,0 +1,261 @@
+"""The verdict by runs, from the lock to the results: what the measure alone does not show."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ensemble_runs import design_with, ensemble
+from ensemble_runs import runs as ensemble_runs
+
+from gmb_hf import Design, RunLog
+from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock
+from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
+from gmb_hf.benchmark.locking import make_lock
+from gmb_hf.benchmark.records import INCONCLUSIVE, SCOPE_LIMITED, SUPPORTED, UNSTABLE
+from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
+from gmb_hf.design.lock import Lock
+from gmb_hf.design.power import promise, shown_line
+from gmb_hf.stats import exact_binomial, holm
+
+BUDGET = 0.05
+SCORES = ("rise", "half", "noise")
+GOLDEN = Path(__file__).parents[1] / "golden" / "inputs"
+PLATEAU = {"type": "E_plateau", "x_plateau_threshold": 0.85, "x_plateau_checkpoints": 3}
+
+
+def runs(n_runs: int, first_seed: int, *, empty: float = 0.0) -> RunLog:
+    """Runs of 60 checkpoints with a jump of the metric, a plateau 50 steps later, and scores.
+
+    `rise` is raised before every event, `half` where the weight decay is 1, `spike` at the one
+    checkpoint 50 steps before; `noise` never. A share `empty` of `rise` is NaN.
+    """
+    rng = np.random.default_rng(first_seed)
+    steps = np.arange(60) * 10
+    events = 10.0 * rng.integers(20, 50, size=n_runs)
+    lead = events[:, None] - steps
+    before, decay = (lead > 0) & (lead <= 100), np.arange(n_runs) % 2
+    noise = rng.normal(size=(4, n_runs, 60))
+    data = {
+        "rise": noise[0] + 9 * before,
+        "half": noise[1] + 9 * (before & (decay[:, None] == 1)),
+        "spike": noise[2] + 9 * (lead == 50),
+        "noise": noise[3],
+        "test_acc": 0.1 + 0.5 * (lead <= -10) + 0.3 * (lead <= -60),
+        "weight_decay": np.repeat(decay[:, None].astype(float), 60, axis=1),
+    }
+    data["rise"][rng.random((n_runs, 60)) < empty] = np.nan
+    seeds = [first_seed + i for i in range(n_runs)]
+    return RunLog.from_arrays([f"seed_{seed}" for seed in seeds], steps, data, seeds=seeds)
+
+
+def design(scores: Sequence[str] = SCORES, **overrides: Any) -> Design:
+    settings: dict[str, Any] = {
+        "horizon": 100,
+        "safe_gap": 150,
+        "w_event": 10,
+        "burn_in": 20,
+        "warned_min": 0.7,
+        "smoothing_sweep": [1, 2],
+        "null_draws": 199,
+        "bootstrap_draws": 50,
+        "undeclared": ["task", "model", "optimizer", "schedule", "seeds_eval"],
+        "candidates": [
+            {"name": name, "family": "external", "x_sees_test_labels": False} for name in scores
+        ],
+    }
+    return Design.minimal(**{**settings, **overrides})
+
+
+def first_alarm(evaluation: Evaluation, name: str) -> FirstAlarmRecord:
+    found = evaluation.results.indicator(name).x_first_alarm
+    assert found is not None
+    return found
+
+
+def primary(evaluation: Evaluation, name: str) -> FirstAlarmPointRecord:
+    return first_alarm(evaluation, name).at(BUDGET)
+
+
+STRATA = [
+    {"name": "without", "where": "weight_decay == 0"},
+    {"name": "strong", "where": "weight_decay >= 0.5"},
+]
+
+
+@pytest.fixture(scope="module")
+def lock() -> Lock:
+    return make_lock(design(strata=STRATA, also_events=[PLATEAU]), runs(80, 0))[0]
+
+
+@pytest.fixture(scope="module")
+def judged(lock: Lock) -> Evaluation:
+    return evaluate_lock(lock, runs(120, 1000))
+
+
+class TestFromTheLock:
+    def test_labels(self, judged):
+        labels = {name: first_alarm(judged, name).label for name in SCORES}
+        assert labels == {"rise": SUPPORTED, "half": SCOPE_LIMITED, "noise": "RANK_ONLY"}
+        eligible = [item.name for item in judged.results.indicators if item.x_alarm_eligible]
+        assert eligible == ["rise"]
+
+    def test_holm_is_over_candidates_and_their_strata(self, judged):
+        def own(name: str) -> list[float | None]:
+            found = first_alarm(judged, name)
+            parts = [part.at.p_value for part in found.strata if part.at is not None]
+            return [found.at(BUDGET).p_value, *parts]
+
+        def adjusted(name: str) -> list[float | None]:
+            found = first_alarm(judged, name)
+            return [found.p_adjusted, *(part.p_adjusted for part in found.strata)]
+
+        family = [p for name in SCORES for p in own(name)]
+        assert len(family) == 9
+        assert [p for name in SCORES for p in adjusted(name)] == holm(family)
+        # A control is adjusted as if it alone had been added.
+        assert adjusted("clock") == holm([*family, *own("clock")])[9:]
+
+    def test_a_stratum_in_which_alone_it_holds(self, judged):
+        found = first_alarm(judged, "half")
+        without, strong = found.strata
+        assert (without.passed, strong.passed) == (False, True)
+        assert "warned_low" in without.reasons
+        assert strong.at.n_events == 60 == strong.at.n_warned + strong.at.n_false_before_event
+        assert (found.scope, found.reasons[0]) == ("strong", "warned_low")
+        assert found.sentence.startswith(
+            "Holds only where weight_decay >= 0.5 (strong): there, with a budget of 1 run in 20"
+        )
+        assert "it may not raise an alarm: its first alarm warned of" in found.sentence
+        assert first_alarm(judged, "rise").scope is None
+
+    def test_thresholds_are_those_of_the_lock(self, lock, judged):
+        for name in SCORES:
+            locked = lock.run_thresholds(name)
+            assert {p.budget: p.threshold for p in first_alarm(judged, name).at_budget} == locked
+
+    def test_other_events_have_thresholds_of_their_own_in_the_lock(self, lock, judged):
+        (event,) = lock.candidate("noise").other_events
+        assert event == "E_plateau 0.85 x 3"
+        for name in SCORES:
+            (other,) = first_alarm(judged, name).other_events
+            assert other.event == event
+            assert other.at.threshold == lock.run_thresholds(name, event)[BUDGET]
+            expected = promise(BUDGET, lock.calibration_runs(name, event)).expected
+            assert other.at.expected == expected
+        # More checkpoints are negative before the later event: noise goes higher.
+        thresholds = lock.run_thresholds("rise", event), lock.run_thresholds("rise")
+        assert thresholds[0][BUDGET] > thresholds[1][BUDGET]
+
+    def test_other_events_are_not_calibrated_again(self, lock):
+        locked = {name: lock.candidate(name) for name in lock.x_lock.candidates}
+        others = locked["rise"].other_events
+        never = {event: dict.fromkeys(of, math.inf) for event, of in others.items()}
+        locked["rise"] = locked["rise"].model_copy(update={"other_events": never})
+        changed = lock.x_lock.model_copy(update={"candidates": locked})
+        judged = evaluate_lock(replace(lock, x_lock=changed), runs(24, 1000))
+        (other,) = first_alarm(judged, "rise").other_events
+        assert (other.at.answer, other.at.n_warned) == ("ABSTAIN", 0)
+        assert primary(judged, "rise").answer == "THRESHOLD"
+
+
+def test_a_label_that_flips_with_smoothing():
+    lock, _ = make_lock(design(["spike"], smoothing_sweep=[1, 9]), runs(60, 0))
+    judged = evaluate_lock(lock, runs(80, 1000))
+    found = first_alarm(judged, "spike")
+    assert found.at(BUDGET).n_missed == 0
+    assert (found.label, found.reasons) == (UNSTABLE, ("label_flips",))
+    assert found.robustness.x_central_label == SUPPORTED
+    rate = found.robustness.label_flip_rate
+    assert rate > 0.2
+    assert "members with smooth=9 get another label" in found.robustness.sensitivity_notes
+    assert found.sentence == (
+        f"Not to be trusted either way: {rate:.0%} of {found.robustness.family_size} admissible "
+        "variants get another label, 20% may."
+    )
+    assert not judged.results.indicator("spike").x_alarm_eligible
+
+
+class TestConditionalCalibration:
+    def test_its_bound_keeps_the_budget(self, lock):
+        chosen = design(["rise"], calibration="conditional")
+        conditional, _ = make_lock(chosen, runs(80, 0))
+        assert conditional.run_thresholds("rise")[BUDGET] > lock.run_thresholds("rise")[BUDGET]
+        judged = evaluate_lock(conditional, runs(80, 1000))
+        found = first_alarm(judged, "rise")
+        assert (found.label, found.calibration) == (SUPPORTED, "conditional")
+        for point in found.at_budget:
+            assert point.upper <= point.budget
+
+    def test_forty_runs_are_too_few_for_one_in_twenty(self):
+        chosen = design(["rise"], calibration="conditional")
+        judged = evaluate_lock(make_lock(chosen, runs(40, 0))[0], runs(80, 1000))
+        found = first_alarm(judged, "rise")
+        assert (found.label, found.at(BUDGET).answer) == (INCONCLUSIVE, "ABSTAIN")
+        assert "takes 45 calibration runs with negative windows, there are 40" in found.sentence
+        assert found.runs_to_settle is None
+
+
+def test_on_another_system_a_budget_must_be_shown(lock, judged):
+    elsewhere = evaluate_lock(lock, runs(120, 1000), transfer=True)
+    found, at = first_alarm(elsewhere, "rise"), primary(elsewhere, "rise")
+    assert (found.basis, first_alarm(judged, "rise").basis) == ("shown", "promised")
+    # The same runs and thresholds: what differs is what the interval must show.
+    assert at.n_false == primary(judged, "rise").n_false
+    interval = exact_binomial(at.n_false, at.n_runs)
+    assert interval.high > shown_line(BUDGET) > interval.low
+    assert (at.state, primary(judged, "rise").state) == ("straddles", "met")
+    assert (found.label, found.reasons) == (INCONCLUSIVE, ("interval_straddles",))
+    assert f"straddle the line {shown_line(BUDGET):g} of the budget 0.05" in found.sentence
+
+
+def test_a_lock_from_before_first_alarms(tmp_path):
+    shutil.copy(GOLDEN / "old_lock.yaml", tmp_path / "lock.yaml")
+    judged = evaluate_lock(tmp_path / "lock.yaml", GOLDEN / "heldout.parquet")
+    for item in judged.results.indicators:
+        assert item.x_first_alarm is None
+        assert item.x_alarm_eligible is False
+        assert "no_first_alarm" in item.x_reasons
+        assert "with a lock that has thresholds for it" in item.x_null_reasons["x_first_alarm"]
+
+
+def test_scores_that_are_not_finite():
+    chosen = design(["rise"], nan="ignore")
+    log = runs(60, 0, empty=0.2)
+    missing = np.isnan(log.panel("rise").values)
+    assert missing.mean() > 0.15
+    lock, _ = make_lock(chosen, log)
+    maxima = lock.candidate("rise").run_maxima
+    assert None not in maxima
+    judged = evaluate_lock(lock, runs(80, 1000, empty=0.2))
+    found = first_alarm(judged, "rise")
+    assert (found.label, found.at(BUDGET).n_events) == (SUPPORTED, 80)
+    # What is missing raises no alarm, and none is counted as one.
+    values = judged.log.panel("rise").values
+    steps = judged.log.panel("step").values
+    for row, step in enumerate(found.alarm_steps):
+        if step is not None:
+            value = values[row][steps[row] == step]
+            assert value >= found.at(BUDGET).threshold
+
+
+def test_an_ensemble_is_promised_by_its_own_calibration_runs():
+    chosen = design_with(ensemble())
+    lock, _ = make_lock(chosen, ensemble_runs(60))
+    n_runs = lock.calibration_runs("both")
+    assert n_runs < lock.calibration_runs("embedding_norm_drop") == lock.x_lock.n_calibration_runs
+    known = [one for one in lock.candidate("both").run_maxima if one is not None]
+    assert len(known) == n_runs
+    judged = evaluate_lock(lock, ensemble_runs(30, 1000))
+    for name in ("both", "embedding_norm_drop"):
+        for point in first_alarm(judged, name).at_budget:
+            promised = promise(point.budget, lock.calibration_runs(name))
+            assert (point.expected, point.upper) == (promised.expected, promised.upper)
+            few = promised.rank is None
+            assert (point.few_runs, math.isinf(point.threshold)) == (few, few)
