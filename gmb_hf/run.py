@@ -164,6 +164,9 @@ def _lock_in(path: Path, config: RunConfig) -> Lock | None:
     lock = Lock.read(path)
     locked = lock.design.plain()
     wanted = config.design_on(boundary=locked["boundary"], candidates=locked["candidates"])
+    # What it leaves open, the lock has in steps.
+    leads = {"lead_time_median_min": wanted.lead_least, "lead_time_target": wanted.lead_target}
+    wanted = wanted.model_copy(update=leads)
     # Who locked it, when, and with which commit is no part of the design.
     sides = ({**side, "meta": {}} for side in (locked, wanted.plain()))
     difference = first_difference(*sides)

@@ -669,9 +669,9 @@ class Design(Document):
                 f"x_primary_run_budget {self.primary_run_budget:g} is not among x_run_budgets "
                 f"{list(self.run_budgets)}; add it there, or choose one of them"
             )
-        twice = repeated([self.event_name, *(name for name, _ in self.other_events())])
+        twice = repeated(name for name, _ in self.other_events())
         if twice is not None:
-            raise ValueError(f"x_also_events: {twice} is listed twice, or is the event itself")
+            raise ValueError(f"x_also_events: {twice} is listed twice")
         if not self.smoothing_sweep:
             raise ValueError("x_smoothing_sweep must name at least one length; 1 is no smoothing")
         twice = repeated(stratum.name for stratum in self.strata)
@@ -791,7 +791,8 @@ class Design(Document):
                 found = type(self).parse({**plain, "event": event}, where=f"x_also_events[{place}]")
             except InputError as error:
                 raise ValueError(str(error)) from None
-            yield found.event_name, found
+            if found.event_name != self.event_name:  # the event itself is shown in any case
+                yield found.event_name, found
 
     @property
     def alpha_per_look(self) -> float:

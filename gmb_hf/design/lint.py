@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -264,6 +264,7 @@ def lint(design: Design, facts: DesignFacts | None = None) -> list[Finding]:
         *_windows(design, facts),
         *_runs(design, facts),
         *_settings(design, facts),
+        *_other_events(design, facts),
         *_occurrences(design, facts),
         *_grids(design, facts),
         *_strata(design, facts),
@@ -281,6 +282,14 @@ def refuse_unsound(findings: Iterable[Finding], *, warnings_too: bool = False) -
         raise InputError(
             f"design refused, {len(faults)} fault(s): {named}", code=faults[0].code, name=codes
         )
+
+
+def _other_events(design: Design, facts: DesignFacts) -> Iterator[Finding]:
+    """What makes one of `x_also_events` undefined; what it does not read is no fault there."""
+    for name, other in design.other_events():
+        for finding in _settings(other, facts):
+            if finding.level == "error":
+                yield replace(finding, message=f"x_also_events, {name}: {finding.message}")
 
 
 def _left_to_fill_in(design: Design) -> Iterator[Finding]:

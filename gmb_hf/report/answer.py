@@ -177,7 +177,7 @@ class Answer:
             able = sum(bool(item.x_alarm_eligible) for item in self.subject)
             return f"{able} of {self._total} may raise an alarm"
         if self.budget is not None:
-            passed = f"{len(self.supported)} of {self._total} would do"
+            passed = f"{len(self.supported)} of {self._total} pass every rule"
         return f"{passed}, none may raise an alarm,"
 
     @property

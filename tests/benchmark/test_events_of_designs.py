@@ -152,8 +152,10 @@ class TestConfigs:
     """The event of a preset can be set as well: `gmb run --set benchmark.event=...`."""
 
     @pytest.mark.parametrize("name", ["smoke", "quick", "standard"])
-    def test_a_preset_asks_for_a_jump(self, name: str, explore_log: RunLog) -> None:
-        assert design_of(preset(name), explore_log).event_type == "E_jump"
+    def test_a_preset_asks_for_a_held_level(self, name: str, explore_log: RunLog) -> None:
+        design = design_of(preset(name), explore_log)
+        assert design.event_name == "E_plateau 0.5 x 5"
+        assert {other.event_type for _, other in design.other_events()} == {"E_jump", "E_plateau"}
 
     def test_a_plateau(self, explore_log: RunLog) -> None:
         config = preset("smoke").changed(
@@ -180,7 +182,6 @@ class TestConfigs:
         ("assignments", "message"),
         [
             (["event=E_plateu"], "benchmark.event must be 'E_jump', 'E_plateau' or 'E_regime'"),
-            (["event=E_plateau"], "event=E_plateau needs benchmark.plateau_checkpoints"),
             (["event=E_regime"], "benchmark.event=E_regime needs benchmark.regime_radius"),
             (["regime_radius=0"], "benchmark.regime_radius must be greater than or equal to 1"),
             (["regime_quantile=1"], "benchmark.regime_quantile must be less than 1"),
@@ -193,3 +194,9 @@ class TestConfigs:
     ) -> None:
         with pytest.raises(InputError, match=message):
             preset("smoke").changed([f"benchmark.{item}" for item in assignments])
+
+    def test_a_preset_of_a_jump_knows_no_level(self) -> None:
+        with pytest.raises(
+            InputError, match=r"event=E_plateau needs benchmark\.plateau_checkpoints"
+        ):
+            preset("paper").changed(["benchmark.event=E_plateau"])

@@ -242,9 +242,13 @@ class TestOtherEvents:
             ("E_jump:new-max=yes", "write new-max alone"),
             ("E_jump:jump=high", "--also-event.*jump.* must be a number"),
             ("E_plateau", "E_plateau needs"),
-            ("E_jump", "E_jump 0.15 in 50 is listed twice, or is the event itself"),
         ],
     )
     def test_a_wrong_one_is_said_in_options(self, csv_logs: Path, typed: str, message: str):
         words = ("evaluate", "--runs", csv_logs, *SCORE, *DESIGN)
         assert re.search(message, refused(*words, f"--also-event={typed}"))
+
+    def test_one_that_is_given_twice(self, csv_logs: Path):
+        twice = ["--also-event=E_jump:jump=.3"] * 2
+        said = refused("evaluate", "--runs", csv_logs, *SCORE, *DESIGN, *twice)
+        assert "E_jump 0.3 in 50 is listed twice" in said

@@ -31,7 +31,7 @@ def test_from_logs_to_a_verdict_with_every_file(csv_logs: Path):
     assert labels("results")["embedding_gini"] == "SUPPORTED_FOR_ALARM"
     assert labels("results")["train_acc"] != "SUPPORTED_FOR_ALARM"
     assert {"clock", "constant"} <= labels("results").keys()
-    assert "1 of 2 scores pass every layer, none may raise an alarm" in done.out
+    assert "1 of 2 scores pass every rule, none may raise an alarm" in done.out
     assert done.next_command == "gmb prereg init --out prereg.yaml"
     names = {path.name for path in Path("results").rglob("*")}
     for table in ("gate_summary", "utility_at_fpr", "robustness"):
@@ -42,7 +42,7 @@ def test_from_logs_to_a_verdict_with_every_file(csv_logs: Path):
     files = [line for line in done.out.splitlines() if line.startswith("wrote")]
     assert files[:2] == [
         "wrote   results/report.md",
-        "wrote   results/figures/label_summary.png",
+        "wrote   results/figures/first_alarm.png",
     ]
 
 

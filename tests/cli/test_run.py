@@ -63,9 +63,15 @@ class TestWhatARunLeaves:
             "models/seed_1000/log.parquet",
             "models/seed_1000/model.safetensors",
         }
-        tables = ("gate_summary", "utility_at_fpr", "robustness")
+        tables = ("first_alarm", "other_events", "gate_summary", "utility_at_fpr", "robustness")
         expected |= {f"tables/{name}.{kind}" for name in tables for kind in ("csv", "md", "tex")}
-        figures = ("label_summary", "fpr_control", "grokking_curves", "scores_around_event")
+        figures = (
+            "first_alarm",
+            "label_summary",
+            "fpr_control",
+            "grokking_curves",
+            "scores_around_event",
+        )
         expected |= {f"figures/{name}.{kind}" for name in figures for kind in ("png", "svg")}
         assert expected <= names
         others = names - expected
@@ -76,8 +82,8 @@ class TestWhatARunLeaves:
     def test_ends_with_answer_table_files_and_next_command(self, smoke: Smoke):
         folder, done = smoke
         lines = done.out.splitlines()
-        assert "may raise an alarm yet at a false-alarm budget of 10%" in done.out
-        assert any(line.startswith("score ") and "cover" in line for line in lines)
+        assert "may raise an alarm yet with a budget of 1 run in 20" in done.out
+        assert any(line.startswith("score ") and "warned" in line for line in lines)
         assert any(line.startswith("clock ") for line in lines)
         written = [line.removeprefix("wrote   ") for line in lines if line.startswith("wrote")]
         assert written[0] == str(folder / "report.md")
@@ -126,7 +132,10 @@ class TestUnsound:
         ("change", "named"),
         [
             ("benchmark.primary_fpr=0.07", "benchmark.primary_fpr 0.07 is not among"),
-            ("benchmark.jump_window=55", "[event_window_off_cadence] window_W_event 55"),
+            (
+                "benchmark.also_events=[{type: E_jump, window_W_event: 55}]",
+                "[event_window_off_cadence] x_also_events, E_jump 0.15 in 55: window_W_event 55",
+            ),
             ("benchmark.window_sweep=55,60", "[window_off_cadence] window_sweep 55"),
             ("seeds.explore=0:5", "[few_runs_for_primary] a threshold for"),
             ("seeds.evaluate=1000:1002", "[run_groups_exceed_runs]"),

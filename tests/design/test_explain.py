@@ -86,6 +86,7 @@ VARIATIONS: tuple[tuple[str, Any], ...] = (
     ("x_protocol", "v0.4"),
     ("x_looks", 1),
     ("x_nan", "ignore"),
+    ("candidates.1.x_ensemble.method", "boosted"),
 )
 RECORD: dict[str, Any] = {
     "format": 1,
@@ -184,6 +185,8 @@ def others(value: Any) -> Iterator[Any]:
             "v0.4",
             "ignore",
             "conditional",
+            "boosted",
+            "below_maximum",
             "event_step > 1001",
         )
         yield from (f"{value}x", f"x{value}", *choices)

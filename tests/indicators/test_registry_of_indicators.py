@@ -60,7 +60,12 @@ def test_names_stand_by_family() -> None:
 def test_available_means_that_the_log_has_what_it_needs(log: RunLog) -> None:
     assert available(log) == ALL
     bare = RunLog.from_arrays(["a"], [0, 10], {"train_acc": [[0, 1]]})
-    assert available(bare) == ("train_accuracy", "clock", "constant")
+    assert available(bare) == (
+        "train_accuracy",
+        "clock",
+        "constant",
+        "steps_since_memorisation",
+    )
 
 
 def test_a_score_is_finite_and_on_the_grid_of_its_log(
@@ -111,7 +116,7 @@ def test_windows_are_steps_not_checkpoints(log: RunLog, scores: dict[str, Panel]
         parameters = get(name).parameters
         windows = {key: 10 * value for key, value in parameters.items() if "window" in key}
         found = compute(stretched, name, **windows)
-        factor = 10.0 if name == "clock" else 1.0
+        factor = 10.0 if name in ("clock", "steps_since_memorisation") else 1.0
         np.testing.assert_array_equal(found.values, known.values * factor, name)
 
 

@@ -193,7 +193,7 @@ class TestRefused:
         [
             ("clock", {}, "but it is a control"),
             ("clock", {"family": "dynamics"}, "warned does not meet x_prereg"),
-            (GAIN, {"reasons": ["warned_low"]}, "but x_first_alarm.reasons has warned_low"),
+            (GAIN, {"reasons": ["warned_low"]}, "but its reasons have warned_low"),
             (GAIN, {"x_sees_test_labels": True}, r"an oracle"),
             (GAIN, {"p_adjusted": 0.2}, "p_adjusted does not meet x_prereg"),
             (GAIN, {"label": "RANK_ONLY"}, r"the label by runs \(x_first_alarm\) is RANK_ONLY"),

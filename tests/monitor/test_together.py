@@ -25,4 +25,4 @@ def test_two_processes_stop_together(judged: Path, replayed: Replayed, tmp_path:
     assert [json.loads(row)["step"] for row in log.splitlines()] == list(
         range(0, replayed.alarm + 10, 10)
     )
-    assert done.stderr.count("ALARM: embedding_gini_gain is") == 1
+    assert done.stderr.count("ALARM: embedding_gini_gain reached") == 1

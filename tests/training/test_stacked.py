@@ -17,6 +17,7 @@ from training_builders import small_config
 from gmb_hf.errors import InputError
 from gmb_hf.indicators.catalogue import available, get
 from gmb_hf.runs.runlog import RunLog
+from gmb_hf.training import launch
 from gmb_hf.training import seeds as training
 from gmb_hf.training.checkpoints import write_sealed
 from gmb_hf.training.ensemble import Ensemble
@@ -194,7 +195,7 @@ def test_what_was_done_is_not_done_again(tmp_path, save_always):
         train(CONFIG, SEEDS, tmp_path, listener=interrupting("advanced", 7))
     steps = []
 
-    class Hearing(training.Listener):
+    class Hearing(launch.Listener):
         def advanced(self, units):
             steps.append(units)
 
