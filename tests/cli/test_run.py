@@ -134,7 +134,7 @@ class TestUnsound:
             ("benchmark.primary_fpr=0.07", "benchmark.primary_fpr 0.07 is not among"),
             (
                 "benchmark.also_events=[{type: E_jump, window_W_event: 55}]",
-                "[event_window_off_cadence] x_also_events, E_jump 0.15 in 55: window_W_event 55",
+                "[event_window_off_cadence] x_also_events, E_jump 0.2 in 55: window_W_event 55",
             ),
             ("benchmark.window_sweep=55,60", "[window_off_cadence] window_sweep 55"),
             ("seeds.explore=0:5", "[few_runs_for_primary] a threshold for"),
