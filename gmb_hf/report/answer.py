@@ -44,7 +44,7 @@ REASONS = {
     "few_runs": "too few calibration runs",
     "fpr_floor": "false-alarm floor",
     "fpr_uncontrolled": "false rate uncontrolled",
-    "interval_straddles": "interval straddles a line",
+    "interval_straddles": "too few runs to decide",
     "label_flips": "label flips too easily",
     "lead_short": "warns too late",
     "no_better_than_blind": "no better than a blind alarm",

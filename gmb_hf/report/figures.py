@@ -212,6 +212,7 @@ def _fpr_keys(items: Sequence[IndicatorRecord], eps: float, cap: bool) -> list[A
 _FIRST_WIDTH, _FIRST_HEAD, _FIRST_FOOT, _FIRST_ROW = 7.4, 1.02, 0.42, 0.225
 _FIRST_RIGHT, _WARNED, _BLIND = 0.86, 0.38, 0.74  # the two columns of numbers
 _MISSED, _EDGE = "#DCDCDC", "#B9B9B9"
+_FIRST_MOST = {"monitor": 14, "undeclared": 14, "oracle": 4, "control": 4}
 _FIRST_HEADINGS = {
     "monitor": "Scores that see no test labels",
     "undeclared": "Scores, not declared whether they see test labels",
@@ -261,7 +262,9 @@ def first_alarm(found: Answer, *, subtitle: str) -> Figure:
     """One bar a score, of 100 runs: falsely alarmed to the left of zero, the others to the right.
 
     A black mark shows how many the hardest blind alarm of the same cost warns of. Names in bold may
-    raise an alarm. `constant` is left out: it never does anything.
+    raise an alarm. `constant` is left out: it never does anything. Of each group at most
+    `_FIRST_MOST` are drawn, those that may raise an alarm first, then those that warn of most; one
+    line sums up the others.
     """
     budget = found.budget or 0.0
     bars = [
@@ -270,14 +273,18 @@ def first_alarm(found: Answer, *, subtitle: str) -> Figure:
         if item.x_first_alarm is not None and item.name != "constant"
     ]
     bars.sort(key=lambda bar: (not bar.may, -(bar.at.warned or 0.0)))
-    groups = {
-        name: [bar for bar in bars if group_of(bar.item) == name]
-        for name in _FIRST_HEADINGS
-        if any(group_of(bar.item) == name for bar in bars)
-    }
+    groups: dict[str, list[_Bar]] = {}
+    more: dict[str, str] = {}
+    for name, most in _FIRST_MOST.items():
+        members = [bar for bar in bars if group_of(bar.item) == name]
+        if len(members) > most + 1:  # one more takes no more room than a line about it
+            members, more[name] = members[:most], _others(members[most:])
+        if members:
+            groups[name] = members
+    bars = [bar for members in groups.values() for bar in members]
     names = {bar.item.name: shorten(shown_name(bar.item), 30) for bar in bars}
     left = max(1.5, 0.25 + 0.068 * max(map(len, names.values()), default=0))
-    count = max(1, len(bars) + len(groups))
+    count = max(1, len(bars) + len(groups) + len(more))
     body, across = count * _FIRST_ROW, _FIRST_WIDTH - left - _FIRST_RIGHT
     height = _FIRST_HEAD + body + _FIRST_FOOT
     figure = Figure(figsize=(_FIRST_WIDTH, height))
@@ -304,6 +311,11 @@ def first_alarm(found: Answer, *, subtitle: str) -> Figure:
             axes.text(1 + _WARNED / across, row, _percent(bar.at.warned), **look)
             look |= {"color": MUTED, "weight": "normal"}
             axes.text(1 + _BLIND / across, row, _percent(hardest(bar.at)), **look)
+        if name in more:
+            row += 1
+            axes.axhspan(row - 0.5, row + 0.5, color=_WHITE, linewidth=0, zorder=2)
+            look |= {"ha": "left", "fontsize": 6.8}
+            axes.text(0.012, row, more[name], zorder=6, **look)
         row += 1
     axes.axvline(0, color=INK, linewidth=0.9, zorder=1)
     axes.axvline(-100 * budget, color=VERMILION, linewidth=1.1, linestyle=style.DASHED, zorder=1)
@@ -318,7 +330,7 @@ def first_alarm(found: Answer, *, subtitle: str) -> Figure:
     ticks = [tick for tick in range(-100, 101, 20) if tick >= low]
     axes.set_xticks(ticks, [str(abs(tick)) for tick in ticks])
     axes.set_xlabel("of 100 runs, if one acts on the first alarm", labelpad=2)
-    title, about = shorten(found.title, 110), shorten(subtitle, 125)
+    title, about = shorten(found.title, 110), shorten(subtitle, 145)
     size = min(11.0, (_FIRST_WIDTH - 0.3) * 72 / (0.63 * len(title)))
     at: Any = {"x": 0.14 / _FIRST_WIDTH, "va": "center"}
     figure.text(s=title, y=1 - 0.17 / height, fontsize=size, weight="bold", **at)
@@ -333,6 +345,14 @@ def first_alarm(found: Answer, *, subtitle: str) -> Figure:
     tight: Any = {"columnspacing": 1.1, "handlelength": 1.1, "handletextpad": 0.4}
     figure.legend(handles=keys, ncols=6, borderpad=0.2, fontsize=7, **corner, **tight)
     return figure
+
+
+def _others(left_out: Sequence[_Bar]) -> str:
+    """What is to be known of the scores of a group that are not drawn."""
+    may = sum(bar.may for bar in left_out)
+    most = max(bar.at.warned or 0.0 for bar in left_out)
+    said = f"{may:,} of which may raise an alarm" if may else "none of which warns of more than"
+    return f"and {len(left_out):,} more, {said}" + ("" if may else f" {most:.0%}")
 
 
 def _draw_outcomes(axes: Axes, row: int, bar: _Bar) -> None:

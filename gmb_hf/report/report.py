@@ -52,7 +52,7 @@ from gmb_hf.report.figures import (
     lead_times,
     leads_of,
 )
-from gmb_hf.report.style import save_figure
+from gmb_hf.report.style import save_figure, shorten
 from gmb_hf.report.tables import (
     budget_table,
     events_table,
@@ -314,7 +314,8 @@ def subtitle(results: Results) -> str:
     """What was judged, in one line."""
     summary, calibration = results.summary, results.x_calibration
     judged = f"{summary.n_seeds:,} {RUNS[results.locked]}, {steps(summary.n_events)} events"
-    parts = [results.boundary.task, results.boundary.model, judged]
+    about = ((results.boundary.task, 40), (results.boundary.model, 24))
+    parts = [*(shorten(name, most) for name, most in about if name), judged]
     if calibration is not None:
         count = "the" if calibration.n_runs is None else f"{calibration.n_runs:,}"
         parts.append(_SOURCES[calibration.method][1].format(count))

@@ -211,7 +211,7 @@ def test_first_alarms_of_few_and_many_scores_with_long_names(count: int, tmp_pat
     figure = drawn(found, "s" * 300)
     shown = texts(figure) + [text.get_text() for text in figure.texts]
     assert answer(found).title in shown
-    assert all(len(text) <= 130 for text in shown)
+    assert all(len(text) <= 145 for text in shown)
     path = save_figure(figure, tmp_path / "first", formats=("png",))[0]
     assert path.stat().st_size > 10_000
 
@@ -226,8 +226,19 @@ def test_first_alarms_say_who_may_and_why_the_others_may_not() -> None:
     shown = texts(figure)
     assert "constant" not in shown
     assert {"budget:\n1 run in 20", "no better than chance"} <= set(shown)
-    assert "abstains: too few calibration runs" in shown
     assert "Scores that see no test labels (bold: may raise an alarm)" in shown
+
+    firsts = ((item, item.x_first_alarm) for item in found.indicators)
+    few = tuple(item for item, first in firsts if first and first.at(0.05).answer == "ABSTAIN")
+    shown = texts(drawn(found.model_copy(update={"indicators": few})))
+    assert "abstains: too few calibration runs" in shown
+
+
+def test_of_many_scores_the_first_alarms_of_the_best_are_drawn() -> None:
+    found = results([f"score_{n}" for n in range(40)])
+    shown = texts(drawn(found))
+    assert sum(text.startswith("score_") for text in shown) == 14
+    assert any(text.startswith("and 26 more, ") for text in shown)
 
 
 @pytest.mark.filterwarnings("error")
