@@ -139,11 +139,13 @@ def draw(shown: Sequence[Watched], acts: str, metric: str) -> Figure:
             below.plot(steps, [item.score for item in read], color=style.BLUE)
             threshold = read[0].threshold
             below.axhline(threshold, color=style.ORANGE, linestyle="--", label="threshold")
-            below.set_ylim(-0.1 * abs(threshold), SHOWN * abs(threshold))
+            known = [item.score for item in read if item.score is not None]
+            low = min([-0.1 * abs(threshold), *filter(math.isfinite, known)])
+            high = max(SHOWN * abs(threshold), threshold + 0.4 * (threshold - low))
+            below.set_ylim(low, high)
             for state, colour in COLOURS.items():
                 when = [reading.state == state for reading in one.readings]
                 if any(when):
-                    low, high = below.get_ylim()
                     below.fill_between(
                         steps, low, high, where=when, color=colour, alpha=0.25, lw=0, label=state
                     )
