@@ -351,8 +351,8 @@ def _others(left_out: Sequence[_Bar]) -> str:
     """What is to be known of the scores of a group that are not drawn."""
     may = sum(bar.may for bar in left_out)
     most = max(bar.at.warned or 0.0 for bar in left_out)
-    said = f"{may:,} of which may raise an alarm" if may else "none of which warns of more than"
-    return f"and {len(left_out):,} more, {said}" + ("" if may else f" {most:.0%}")
+    said = f"{may:,} of which may raise an alarm" if may else f"which warn of {most:.0%} at most"
+    return f"and {len(left_out):,} more, {said}"
 
 
 def _draw_outcomes(axes: Axes, row: int, bar: _Bar) -> None:
