@@ -241,8 +241,8 @@ def test_by_runs_a_scope_is_stated_and_an_unlocked_score_would_only_do() -> None
     )
     open_ended = supported.model_copy(update={"indicators": items, "x_calibration": None})
     assert answer(open_ended).title == (
-        "Exploratory, without a lock: 1 of 2 scores pass every rule, none may raise an alarm, with a "
-        "budget of 1 run in 20"
+        "Exploratory, without a lock: 1 of 2 scores pass every rule, none may raise an alarm, with "
+        "a budget of 1 run in 20"
     )
 
 
