@@ -102,7 +102,11 @@ class TestWithoutALock:
 
     @pytest.mark.parametrize("protocol", PROTOCOLS)
     def test_with_explore_runs(self, explore, judged, protocol):
-        exploratory(evaluate_runs(design(judged, protocol), judged, explore=explore).results)
+        results = evaluate_runs(design(judged, protocol), judged, explore=explore).results
+        exploratory(results)
+        assert results.x_calibration is not None
+        assert results.x_calibration.method == "explore"
+        assert not any(item.x_alarm_eligible for item in results.indicators)
 
     def test_compat(self, judged):
         settings = CompatSettings(metric="test_acc", horizon=40, theta_floor=0.5)

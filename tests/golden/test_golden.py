@@ -38,8 +38,7 @@ def test_golden_file(name: str) -> None:
         texts = played(name.partition("/")[0])
         assert name in texts, f"no longer written; there are {sorted(texts)}"
         found = texts[name]
-    if found != expected:
-        pytest.fail(difference(expected, found, name), pytrace=False)
+    assert found == expected, difference(expected, found, name)
 
 
 @functools.cache
@@ -51,8 +50,7 @@ def refused() -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize("name", bad_inputs())
 def test_bad_input(name: str) -> None:
     expected, found = (yaml.safe_dump(one, width=1000) for one in (refused()[name], refusal(name)))
-    if found != expected:
-        pytest.fail(difference(expected, found, f"bad_inputs.yaml: {name}"), pytrace=False)
+    assert found == expected, difference(expected, found, f"bad_inputs.yaml: {name}")
 
 
 @pytest.mark.parametrize("name", scenarios())

@@ -158,12 +158,16 @@ def test_numbers_near_the_end_of_float64_are_drawn(tmp_path: Path) -> None:
     log = RunLog.from_arrays(
         scores.runs, scores.steps, {"loss": scores.values, "test_acc": scores.values}
     )
-    for figure in (
-        scores_around_event(shown, horizon=50),
-        grokking_curves(log, "loss", scores.event_step),
-        grokking_curves(log, "test_acc", scores.event_step),
-    ):
-        save_figure(figure, tmp_path / "huge", formats=("png",))
+    drawn = {
+        "scores": scores_around_event(shown, horizon=50),
+        "loss": grokking_curves(log, "loss", scores.event_step),
+        "accuracy": grokking_curves(log, "test_acc", scores.event_step),
+    }
+    for name, figure in drawn.items():
+        save_figure(figure, tmp_path / name, formats=("png",))
+        assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG"), name
+        limits = [end for axes in figure.axes for end in (*axes.get_xlim(), *axes.get_ylim())]
+        assert np.isfinite(limits).all(), name
 
 
 def warned(name: str, leads: list[float], n_events: int) -> IndicatorRecord:
