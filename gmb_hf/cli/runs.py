@@ -24,6 +24,7 @@ Columns = Annotated[
 _COUNTS = ("values", "empty", "NaN", "infinite")
 _MOST_COLUMNS = 24
 _WINDOW = 50  # of `gmb evaluate`, in steps
+_USUAL_METRIC = "test_acc"  # of a design that names none
 
 
 @app.command("merge", hidden=True)  # reading many logs into one table is merging them
@@ -76,7 +77,7 @@ def verify(
 ) -> None:
     """Look at logs before they are judged; exit 1 where something is wrong with them.
 
-    With --metric it says where the events fall.
+    It says where the events of --metric fall, of test_acc where that is a column.
     """
     from gmb_hf.hub.sources import read_runs
     from gmb_hf.runs import verify as verifying
@@ -102,8 +103,10 @@ def verify(
     rows = section(every, most=_MOST_COLUMNS, rest=" columns; --columns chooses")
     screen.table(Table(shown, rows), above=True)
     screen.notes(found.remarks)
-    if event:
-        _print_events(log, event, found.remarks, faulty=bool(found.faults))
+    usual = [_USUAL_METRIC] if _USUAL_METRIC in log.observables else []
+    if event or usual:
+        faulty = bool(found.faults) or not event
+        _print_events(log, {"metric": _USUAL_METRIC, **event}, found.remarks, faulty=faulty)
     for fault in found.faults:
         screen.say_whole("fault", fault)
     if found.faults:
@@ -114,7 +117,7 @@ def verify(
     keys += ["--step-column", step_column] if step_column != "step" else []
     keys += ["--run-column", run_column] if run_column != "run" else []
     spacing = None if "w_event" in event else found.spacing
-    screen.written([], following=_judging([*given, *keys], asked, spacing=spacing))
+    screen.written([], following=_judging([*given, *keys], asked or usual, spacing=spacing))
 
 
 @app.command("join")
@@ -183,9 +186,8 @@ def _print_events(
         if one.steps:
             first, middle, last = (f"{step:,}" for step in one.steps)
             where = f", from step {first} to {last}, median {middle}"
-        also = "also " * (one is not found)
-        screen.say_whole(f"{also}events", f"{one.events:,} of {one.runs:,} runs have one{where}")
         screen.say_whole("event", one.event)
+        screen.say_whole("events", f"{one.events:,} of {one.runs:,} runs have one{where}")
         for warning in one.warnings:
             screen.say_whole("warning", options.in_options(warning))
     screen.notes([options.in_options(one) for one in found.notes if one not in known])

@@ -91,6 +91,19 @@ class TestVerify:
         assert "warning" not in done.out
         assert "--jump 0.2 --metric test_acc --score COLUMN --window 20" in done.next_command
 
+    def test_without_a_metric_it_shows_those_of_test_acc_where_that_is_a_column(
+        self, trainings: Path, tmp_path: Path
+    ):
+        done = gmb("runs", "verify", "--runs", trainings)
+        usual = gmb("runs", "verify", "--runs", trainings, "--metric", "test_acc")
+        shown = [line for line in done.out.splitlines() if line.startswith("event")]
+        assert shown == [line for line in usual.out.splitlines() if line.startswith("event")]
+        assert [line.split()[0] for line in shown] == ["event", "events"]
+        assert "--metric test_acc --score COLUMN" in done.out
+        other = tmp_path / "other.csv"
+        other.write_text("run,step,loss\na,0,1.0\na,10,0.5\n")
+        assert "event" not in gmb("runs", "verify", "--runs", other).out
+
     def test_events_on_the_first_row_and_none_at_all(self, small_csv: Path):
         Path("loss.csv").write_text("step,loss\n0,1\n10,2\n20,2\n30,2\n")
         done = gmb("runs", "verify", "--runs=loss.csv", "--metric=loss", "--window=10")
