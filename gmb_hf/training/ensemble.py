@@ -10,6 +10,7 @@ Shapes: S seeds, n training answers, m held-out answers; a row may have several.
 from __future__ import annotations
 
 import copy
+import logging
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -300,6 +301,8 @@ class CompiledLosses:
             # One graph with logits serves all steps: a copy costs less than a second compilation.
             return forward.losses(weights, keep_logits=True)
 
+        # Its search for a compiler warns of a CUDA that is not there, also where none is asked for.
+        logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
         self._losses = torch.compile(losses, dynamic=False)
         self._proved = False
         self.works = True
