@@ -13,9 +13,8 @@ from matplotlib.patches import Patch
 from numpy.typing import ArrayLike, NDArray
 
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.report import style
-from gmb_hf.report.style import BLUE, INK, MUTED, ORANGE, VERMILION, line_key, note, rate_text
+from gmb_hf.report.style import BLUE, INK, MUTED, ORANGE, VERMILION, line_key, note
 from gmb_hf.runs.runlog import RunLog
 
 # Of a metric that carries the event: the same on training rows, and what both are called.
@@ -149,7 +148,7 @@ def align(
 
 @style.house_style()
 def scores_around_event(
-    scores: Sequence[tuple[Scores, OperatingPointRecord]],
+    scores: Sequence[tuple[Scores, float | None, str]],
     *,
     horizon: int,
     safe_gap: int | None = None,
@@ -157,7 +156,8 @@ def scores_around_event(
     """Quantile bands over runs around t*, the horizon shaded, the threshold drawn.
 
     Args:
-        scores: what is shown, one panel each, and the operating point whose threshold is drawn.
+        scores: what is shown, one panel each, its threshold (None or infinite: none is drawn) and
+            the budget which that keeps, in words.
         horizon: steps before t* in which an alarm is early warning; three are shown on each side.
         safe_gap: an alarm so many steps before t*, or earlier, is false; marked where given.
     """
@@ -188,7 +188,12 @@ def scores_around_event(
 
 
 def _panel(
-    axes: Axes, scores: Scores, point: OperatingPointRecord, horizon: int, safe_gap: int | None
+    axes: Axes,
+    scores: Scores,
+    threshold: float | None,
+    budget: str,
+    horizon: int,
+    safe_gap: int | None,
 ) -> None:
     offsets, values = align(
         scores.values, scores.steps, scores.present, scores.event_step, reach=_REACH * horizon
@@ -208,13 +213,13 @@ def _panel(
     axes.axvline(0, color=INK, linewidth=1, zorder=4)
     if safe_gap is not None and safe_gap <= -offsets[0]:
         axes.axvline(-safe_gap, color=MUTED, linewidth=0.9, linestyle=(0, (1, 1.4)), zorder=4)
-    tau = np.inf if point.x_threshold is None else float(style.drawable(point.x_threshold))
+    tau = np.inf if threshold is None else float(style.drawable(threshold))
     axes.set_ylim(*_limits(bands, [tau] if np.isfinite(tau) else []))
     if np.isfinite(tau):
         axes.axhline(tau, color=VERMILION, linewidth=1.2, linestyle=style.LONG_DASHED, zorder=4)
         look: Any = {"xycoords": ("axes fraction", "data"), "fontsize": 6.8, "va": "bottom"}
         look |= {"color": VERMILION, "zorder": 5, "path_effects": style.HALO}
-        note(axes, f"alarm at {rate_text(point.fpr)}", (0.015, tau), (0, 2), **look)
+        note(axes, f"alarm: {budget}", (0.015, tau), (0, 2), **look)
     axes.set_xlim(offsets[0], offsets[-1])
     style.step_axis(axes, "", ticks=4)
 

@@ -27,6 +27,7 @@ from gmb_hf.benchmark.compat import (
 from gmb_hf.benchmark.evaluate import Evaluation
 from gmb_hf.benchmark.operationality import pass_line
 from gmb_hf.benchmark.results import Results, definition_of_done
+from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import Design
 from gmb_hf.design.explain import explain_design
@@ -52,7 +53,7 @@ from gmb_hf.report.figures import (
     lead_times,
     leads_of,
 )
-from gmb_hf.report.style import save_figure, shorten
+from gmb_hf.report.style import rate_text, save_figure, shorten
 from gmb_hf.report.tables import (
     budget_table,
     events_table,
@@ -374,12 +375,16 @@ def draw_with_runs(found: Evaluation | Reproduction) -> dict[str, Figure]:
     settings: Design | CompatSettings
     if isinstance(found, Evaluation):
         settings, events, safe_gap = found.design, found.events.step, found.design.safe_gap
-        drawn, at = draw(found.results), settings.primary_fpr
-        shown = [(found.judgements[i.name].evaluation, i.layer_C.at(at)) for i in best]
+        drawn = draw(found.results)
+        shown = [_with_threshold(found, one) for one in best]
     else:
         settings, events, safe_gap = found.settings, found.events, None
         drawn = draw(found.results)
-        shown = [(found.scores[i.name], primary_point(i.layer_C.at_fpr)) for i in best]
+        points = [(one.name, primary_point(one.layer_C.at_fpr)) for one in best]
+        shown = [
+            (found.scores[name], at.x_threshold, f"false alarm rate {rate_text(at.fpr)}")
+            for name, at in points
+        ]
     # E_regime reads its event from other columns than the metric.
     if settings.metric in found.log.observables:
         drawn["curves"] = grokking_curves(found.log, settings.metric, events)
@@ -387,3 +392,15 @@ def draw_with_runs(found: Evaluation | Reproduction) -> dict[str, Figure]:
         horizon = settings.horizon
         drawn["aligned"] = scores_around_event(shown, horizon=horizon, safe_gap=safe_gap)
     return drawn
+
+
+def _with_threshold(found: Evaluation, item: IndicatorRecord) -> tuple[Scores, float | None, str]:
+    """A score of every run, and what it takes to raise an alarm: by runs, else by windows."""
+    scores, first = found.judgements[item.name].evaluation, item.x_first_alarm
+    if first is not None:
+        at = first.at(found.design.primary_run_budget)
+        # Cross-fitted thresholds differ by run, and none of them is drawn for all.
+        common = at.expected is not None
+        return scores, at.threshold if common else None, in_words(at.budget)
+    point = item.layer_C.at(found.design.primary_fpr)
+    return scores, point.x_threshold, f"false alarm rate {rate_text(point.fpr)}"

@@ -12,7 +12,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pytest
-from evaluation_builders import NAMES, aligned_scores, curves, results, threshold
+from evaluation_builders import NAMES, aligned_scores, curves, results
 from evaluation_builders import first_alarm as first_alarm_of
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -113,7 +113,7 @@ def test_a_single_score_that_abstains_and_a_band_instead_of_a_cap() -> None:
 def test_scores_around_the_event_draw_threshold_and_horizon(tmp_path: Path) -> None:
     figure = scores_around_event(aligned_scores(), horizon=200, safe_gap=400)
     assert sum(axes.get_visible() for axes in figure.axes) == 6
-    assert texts(figure).count("alarm at .05") == 6
+    assert texts(figure).count("alarm: 1 run in 20") == 6
     assert save_figure(figure, tmp_path / "aligned", formats=("png",))[0].stat().st_size > 10_000
 
 
@@ -134,7 +134,11 @@ def test_scores_without_events_thresholds_or_spread() -> None:
     offsets = np.arange(-100, 101, 50)
     flat = around("flat", offsets, np.ones((5, 5)))
     empty = dataclasses.replace(flat, name="no event", event_step=np.full(5, np.nan))
-    shown = [(empty, threshold(np.inf)), (flat, threshold(np.inf))]
+    shown = [
+        (empty, None, "1 run in 20"),
+        (flat, None, "1 run in 20"),
+        (flat, np.inf, "1 run in 20"),
+    ]
     figure = scores_around_event(shown, horizon=100)
     assert "no event to align" in texts(figure)
     assert not any("alarm" in text for text in texts(figure))
@@ -144,7 +148,7 @@ def test_a_wild_tail_does_not_hide_the_threshold() -> None:
     offsets = np.arange(-100, 101, 10)
     values = np.random.default_rng(0).normal(0, 1, (40, len(offsets)))
     values[:2] = 1e9
-    shown = [(around("wild", offsets, values), threshold(2.0))]
+    shown = [(around("wild", offsets, values), 2.0, "1 run in 20")]
     low, high = scores_around_event(shown, horizon=50).axes[0].get_ylim()
     assert -20 < low < -1
     assert 2 < high < 20
@@ -154,7 +158,7 @@ def test_a_wild_tail_does_not_hide_the_threshold() -> None:
 def test_numbers_near_the_end_of_float64_are_drawn(tmp_path: Path) -> None:
     offsets, signs = np.arange(-100, 101, 10), np.where(np.arange(21) % 2, 1.7e308, -1.7e308)
     scores = around("huge", offsets, np.tile(signs, (4, 1)))
-    shown = [(scores, threshold(1.6e308))]
+    shown = [(scores, 1.6e308, "1 run in 20")]
     log = RunLog.from_arrays(
         scores.runs, scores.steps, {"loss": scores.values, "test_acc": scores.values}
     )

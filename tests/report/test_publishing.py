@@ -10,11 +10,12 @@ import pytest
 import yaml
 
 from gmb_hf import Design, Results, RunLog, preset
-from gmb_hf.benchmark.evaluate import Evaluation, evaluate_runs
+from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock, evaluate_runs
+from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.fingerprints import content_hash
 from gmb_hf.hub.datasets import write_data
 from gmb_hf.report.curves import grokking_curves
-from gmb_hf.report.report import publish
+from gmb_hf.report.report import draw_with_runs, publish
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +58,19 @@ class TestPublish:
     def test_results_read_back(self, published: list[Path], evaluation: Evaluation):
         path = next(path for path in published if path.name == "results.yaml")
         assert Results.read(path) == evaluation.results
+
+    def test_around_the_event_stands_the_threshold_of_the_first_alarm(
+        self, design: Design, explore_log: RunLog, held_out_log: RunLog, evaluation: Evaluation
+    ):
+        judged = evaluate_lock(make_lock(design, explore_log)[0], held_out_log)
+        axes = draw_with_runs(judged)["aligned"].axes[0]
+        best = judged.results.indicator(axes.get_title("left")).x_first_alarm
+        assert best is not None
+        assert "alarm: 1 run in 20" in [text.get_text() for text in axes.texts]
+        assert best.at(0.05).threshold in [line.get_ydata()[0] for line in axes.lines]
+        # Without a lock the thresholds differ by run, so that none is drawn for all of them.
+        axes = draw_with_runs(evaluation)["aligned"].axes[0]
+        assert not any("alarm" in text.get_text() for text in axes.texts)
 
     def test_without_events_there_is_nothing_to_align(
         self, design: Design, held_out_log: RunLog, tmp_path: Path
