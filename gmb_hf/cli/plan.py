@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from gmb_hf.benchmark.planning import Pilot
     from gmb_hf.design.power import Plan
 
+_ALONE = (Column("held-out runs for one requirement alone"), Column("runs", "{:,}".format))
+
 
 def show_plan_by_runs(found: Plan, measured: Pilot | None) -> None:
     """Print what a verdict by runs takes: the plan that decides whether a score may act."""
@@ -60,8 +62,7 @@ def show_plan_by_runs(found: Plan, measured: Pilot | None) -> None:
         for bold, cells in zip(chosen, cells_of, strict=True)
     ]
     show.table(Table([Column(one.name, align="r") for one in columns], rows))
-    alone = (Column("held-out runs for one requirement alone"), Column("runs", "{:,}".format))
-    show.table(Table(alone, list(by_runs.alone.items())))
+    show.table(Table(_ALONE, list(by_runs.alone.items())))
     show.say(
         "calibrating: explore runs with negative windows. explore: to train, so that there are so "
         "many of those. expected, 90% sure: the share of runs with a false alarm, and its bound. "
@@ -126,8 +127,7 @@ def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
         ]
         rows.append([Text(cell, style="bold" if row is found.chosen else "") for cell in cells])
     show.table(Table(columns, rows))
-    alone = (Column("held-out runs for one requirement alone"), Column("runs", "{:,}".format))
-    show.table(Table(alone, list(found.alone.items())))
+    show.table(Table(_ALONE, list(found.alone.items())))
     show.say(
         "calibrating: explore runs with negative windows. explore: to train, so that there are so "
         "many of those. rate: the false positive rate to expect; –: no finite threshold. held-out "

@@ -6,7 +6,8 @@ from typing import Any
 
 from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
 
-from gmb_hf import Design, RunLog
+from gmb_hf import Design, Lock, RunLog
+from gmb_hf.design.lock import LockedEnsemble
 
 MEMBERS: tuple[Any, ...] = (
     {"name": "embedding_gini", "family": "spectral"},
@@ -40,3 +41,17 @@ def design_with(*candidates: Any, **overrides: Any) -> Design:
 def runs(n_runs: int = 60, first_seed: int = 0, **options: Any) -> RunLog:
     """Runs of one made-up system."""
     return synthetic_runlog(n_runs, seed=first_seed, first_seed=first_seed, **options)
+
+
+def with_formula(lock: Lock, name: str, other: LockedEnsemble) -> Lock:
+    """The same lock with another formula for its combination `name`."""
+    held = lock.x_lock
+    swapped = held.candidates[name].model_copy(update={"ensemble": other})
+    return Lock.build(
+        lock.design,
+        {**held.candidates, name: swapped},
+        explore_fingerprint=held.explore_fingerprint,
+        explore_runs=held.explore_runs,
+        explore_seeds=held.explore_seeds,
+        n_calibration_runs=held.n_calibration_runs,
+    )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from ensemble_runs import MEMBERS, design_with, ensemble, runs
+from ensemble_runs import MEMBERS, design_with, ensemble, runs, with_formula
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -208,18 +208,10 @@ class TestTheLock:
             LockedEnsemble.parse(record, where="lock")
 
     def test_a_record_of_another_method_is_never_sealed(self, lock: Lock):
-        held, other = lock.x_lock, formula(lock).model_copy(update={"features": ("score",)})
-        swapped = held.candidates["both"].model_copy(update={"ensemble": other})
+        other = formula(lock).model_copy(update={"features": ("score",)})
         message = "formula is boosted, score, the prereg's boosted, score, change_5"
         with pytest.raises(InputError, match=message):
-            Lock.build(
-                lock.design,
-                {**held.candidates, "both": swapped},
-                explore_fingerprint=held.explore_fingerprint,
-                explore_runs=held.explore_runs,
-                explore_seeds=held.explore_seeds,
-                n_calibration_runs=held.n_calibration_runs,
-            )
+            with_formula(lock, "both", other)
 
 
 def test_it_is_judged_and_a_note_says_what_it_leans_on(lock: Lock) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from ensemble_runs import MEMBERS, design_with, ensemble, runs
+from ensemble_runs import MEMBERS, design_with, ensemble, runs, with_formula
 
 from gmb_hf import Design, InputError, Lock, RunLog, make_lock, preset
 from gmb_hf.benchmark.ensembles import COMBINATIONS, FEATURES, split_runs
@@ -179,18 +179,10 @@ class TestTheLock:
     def test_a_record_of_other_runs_or_members_is_never_sealed(
         self, lock: Lock, change: Any, message: str
     ):
-        record, held = formula(lock), lock.x_lock
+        record = formula(lock)
         other = record.model_copy(update=change(record))
-        swapped = held.candidates["both"].model_copy(update={"ensemble": other})
         with pytest.raises(InputError, match=f"lock: candidate 'both': .*{message}"):
-            Lock.build(
-                lock.design,
-                {**held.candidates, "both": swapped},
-                explore_fingerprint=held.explore_fingerprint,
-                explore_runs=held.explore_runs,
-                explore_seeds=held.explore_seeds,
-                n_calibration_runs=held.n_calibration_runs,
-            )
+            with_formula(lock, "both", other)
 
     def test_it_is_explained_with_its_coefficients(self, lock: Lock):
         sentence = next(line for line in explain(lock) if line.startswith("both is the log-odds"))
