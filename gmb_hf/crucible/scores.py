@@ -146,7 +146,7 @@ class ItemScores:
         origin = json.dumps(self.origin.model_dump(), ensure_ascii=False).encode()
         with atomic_path(path) as temporary:
             table = pa.table(columns, schema=schema.with_metadata({_KEY: origin}))
-            pq.write_table(table, temporary)
+            pq.write_table(table, temporary, write_page_checksum=True)
         return Path(path)
 
     @classmethod
@@ -158,9 +158,11 @@ class ItemScores:
         """
         check_file(path)
         try:
-            table = pq.read_table(path)
+            table = pq.read_table(path, page_checksum_verification=True)
+            table.validate(full=True)  # the reader does not check that strings are UTF-8
         except (pa.ArrowException, OSError):
-            raise InputError(f"{path}: is no Parquet file; gmb crucible score writes one") from None
+            message = f"{path}: is no Parquet file, or a damaged one; gmb crucible score writes one"
+            raise InputError(message) from None
         metadata = table.schema.metadata or {}
         if _KEY not in metadata:
             raise InputError(f"{path}: holds no item scores; gmb crucible score writes them")

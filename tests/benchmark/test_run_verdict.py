@@ -215,6 +215,38 @@ def test_on_another_system_a_budget_must_be_shown(lock, judged):
     assert f"straddle the line {shown_line(BUDGET):g} of the budget 0.05" in found.sentence
 
 
+def test_the_runs_that_would_settle_it_do():
+    """Forty runs leave the share warned of open; as many as it says, alike, do not."""
+    lock, _ = make_lock(design(["half"], warned_min=0.4), runs(80, 3000))
+    few = first_alarm(evaluate_lock(lock, runs(40, 1000)), "half")
+    assert (few.label, few.reasons) == (INCONCLUSIVE, ("interval_straddles",))
+    assert f"about {few.runs_to_settle} runs (" in few.sentence
+    share = few.at(BUDGET).n_warned / few.at(BUDGET).n_events
+    events = few.runs_to_settle
+    settled = exact_binomial(round(share * events), events)
+    least = lock.design.warned_min
+    assert not settled.low <= least <= settled.high
+
+
+@pytest.mark.parametrize(
+    ("scale", "state", "label"), [(9.0, "met", SUPPORTED), (0.0, "missed", "RANK_ONLY")]
+)
+def test_on_another_system_what_is_shown_is_met_or_missed(lock, scale, state, label):
+    """Where negatives lie far lower the budget is shown to hold; far higher, not to."""
+    log = runs(120, 1000)
+    values = log.panel("rise").values
+    columns = {name: log.panel(name).values for name in log.observables}
+    columns["rise"] = np.where(values > 5, values, values - 6 if scale else values + 6)
+    other = RunLog.from_arrays(
+        log.runs, log.panel("step").steps[0], columns, seeds=range(1000, 1120)
+    )
+    found = first_alarm(evaluate_lock(lock, other, transfer=True), "rise")
+    assert (found.at(BUDGET).state, found.label) == (state, label)
+    interval = exact_binomial(found.at(BUDGET).n_false, found.at(BUDGET).n_runs)
+    line = shown_line(BUDGET)
+    assert interval.high <= line if state == "met" else interval.low > line
+
+
 def test_a_lock_from_before_first_alarms(tmp_path):
     shutil.copy(GOLDEN / "old_lock.yaml", tmp_path / "lock.yaml")
     judged = evaluate_lock(tmp_path / "lock.yaml", GOLDEN / "heldout.parquet")
@@ -243,6 +275,32 @@ def test_scores_that_are_not_finite():
         if step is not None:
             value = values[row][steps[row] == step]
             assert value >= found.at(BUDGET).threshold
+
+
+def test_a_run_without_a_single_score_raises_no_alarm_and_misses_its_event():
+    log = runs(80, 1000)
+    # Two locks that differ in what plays no part here, so that each has a look.
+    locks = [
+        make_lock(design(["rise"], nan="ignore", bootstrap_draws=draws), runs(80, 0))[0]
+        for draws in (50, 51)
+    ]
+    columns = {name: log.panel(name).values.copy() for name in log.observables}
+    columns["rise"][7] = np.nan
+    emptied = RunLog.from_arrays(
+        log.runs, log.panel("step").steps[0], columns, seeds=range(1000, 1080)
+    )
+    whole, found = (
+        first_alarm(evaluate_lock(lock, part), "rise")
+        for lock, part in zip(locks, (log, emptied), strict=True)
+    )
+    assert whole.alarm_steps[7] is not None
+    assert found.alarm_steps[7] is None
+    assert found.alarm_steps[:7] + found.alarm_steps[8:] == (
+        whole.alarm_steps[:7] + whole.alarm_steps[8:]
+    )
+    at, before = found.at(BUDGET), whole.at(BUDGET)
+    assert at.n_events == before.n_events == 80
+    assert at.n_missed == before.n_missed + 1
 
 
 def test_an_ensemble_is_promised_by_its_own_calibration_runs():

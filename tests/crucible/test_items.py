@@ -65,6 +65,10 @@ def spoiled(scores, path, change):
             lambda t: t.set_column(t.column_names.index("tier"), "tier", pa.array(["x", "y"])),
             "tier 'x' is unknown",
         ),
+        (
+            lambda t: t.set_column(0, "id", pa.array([b"a", b"\xb8"]).view(pa.string())),
+            "is no Parquet file, or a damaged one; gmb crucible score writes one",
+        ),
         (lambda t: t.replace_schema_metadata({"gmb_crucible": "{}"}), "encoder is required"),
         (lambda t: t.replace_schema_metadata({"gmb_crucible": "{"}), "is not JSON"),
     ],
@@ -72,6 +76,15 @@ def spoiled(scores, path, change):
 def test_a_spoiled_file_is_refused(scores, tmp_path, change, message):
     path = spoiled(scores, tmp_path / "scores.parquet", change)
     with pytest.raises(InputError, match=rf"scores\.parquet: {message}"):
+        ItemScores.read(path)
+
+
+def test_a_flipped_bit_is_found(scores, tmp_path):
+    path = scores.write(tmp_path / "scores.parquet")
+    content = bytearray(path.read_bytes())
+    content[content.index(np.float64(-0.5).tobytes())] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="or a damaged one; gmb crucible score writes one"):
         ItemScores.read(path)
 
 
