@@ -119,9 +119,9 @@ def _registered(name: Any) -> Any:
 
 
 def _each_once(seeds: tuple[int, ...]) -> tuple[int, ...]:
-    twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
-    if twice:
-        raise ValueError(f"seed {twice[0]} is listed twice")
+    twice = repeated(sorted(seeds))
+    if twice is not None:
+        raise ValueError(f"seed {twice} is listed twice")
     return seeds
 
 
