@@ -102,7 +102,10 @@ def maxima(
         ends = np.minimum(1 + tail.astype(int), checkpoints)
     else:
         ends = rng.integers(checkpoints // 3, checkpoints + 1, size=n_runs)
-    return np.where(np.arange(checkpoints) < ends[:, None], values, -np.inf).max(axis=1)
+    found: NDArray[np.float64] = np.where(
+        np.arange(checkpoints) < ends[:, None], values, -np.inf
+    ).max(axis=1)
+    return found
 
 
 def budgets(law: Law, locks: int, fresh: int, seed: int) -> list[Budget]:
