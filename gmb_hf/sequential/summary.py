@@ -256,7 +256,7 @@ def spread(over: stats.OverSeeds | None) -> list[float | None]:
 
 
 def difference_columns(field: str = "", prefix: str = "") -> list[Column]:
-    """What a `stats.Difference` found, which records hold under `field`, or are."""
+    """What a `Difference` found, which records hold under `field`, or are."""
     place = f"{field}." if field else ""
 
     def shared(record: Any) -> int | None:
@@ -343,6 +343,6 @@ def comparison(summary: RetentionSummary) -> Table:
     """Every variant less the baseline, on shared seeds."""
     columns = [Column(name, take=name) for name in ("quantity", "variant", "baseline")]
     columns += difference_columns()
-    caption = f"stats.Difference from {summary.baseline}, paired by seed"
+    caption = f"Difference from {summary.baseline}, paired by seed"
     table = Table.of(summary.differences, columns, "comparison", caption)
     return replace(table, notes=(summary.test,) if summary.test else ())
