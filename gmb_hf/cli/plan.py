@@ -270,7 +270,7 @@ def plan(
     show_plan(found, measured, design.null_draws)
     following = show.command("prereg", "init", out="prereg.yaml")
     if prereg is not None:
-        following = show.command("lock", prereg=prereg, runs="EXPLORE_RUNS")
+        following = show.command("lock", prereg=prereg, runs="EXPLORE_RUNS", out="lock.yaml")
     show.written([write_plan(found, out)] if out is not None else [], following=following)
     assert found.by_runs is not None
     if found.by_runs.chosen is None:

@@ -188,7 +188,8 @@ class TestPilot:
         assert done.code == 0, done
         assert "rate at 0.05  rate at 0.1" in done.out
         assert "Holm over 2 scores at 0.05 takes 39 draws" in done.out
-        assert done.next_command == "gmb lock --prereg prereg.yaml --runs EXPLORE_RUNS"
+        following = "gmb lock --prereg prereg.yaml --runs EXPLORE_RUNS --out lock.yaml"
+        assert done.next_command == following
         assert gmb("plan", "--prereg=prereg.yaml").code == 0
         # An option changes what the file says; both together are checked as one design.
         assert "takes 99 draws" in gmb("plan", "--prereg=prereg.yaml", "--alpha=.02").out
