@@ -24,11 +24,20 @@ SMOKE = (
 COLUMNS = ("run", "step", "test_acc", "train_acc", "embedding_gini", "test_loss", "update_norm")
 """What the CSV files hold."""
 
+FEW_DRAWS = (
+    "--null-draws=200",
+    "--bootstrap-draws=100",
+    "--smoothing-sweep=1,3",
+    "--run-groups=2",
+)
+"""What makes an evaluation by options fast, where its last digits are not the thing tested."""
+
 DESIGN = (
     "--horizon=100",
     "--safe-gap=200",
     "--jump=0.2",
     "--burn-in=150",
+    *FEW_DRAWS,
     "--lead-target=30",
     "--lead-min=20",
 )

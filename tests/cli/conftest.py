@@ -8,7 +8,7 @@ import pyarrow.csv
 import pytest
 from command_line import COLUMNS, SMOKE, Outcome, gmb, locking
 from drawing import empty_figures
-from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
+from synthetic import FEW_MEMBERS, SYNTHETIC_DESIGN, synthetic_runlog
 from threads import one_thread
 
 from gmb_hf.design.design import Design
@@ -59,6 +59,9 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pyarrow.csv.write_csv(log.table.select(COLUMNS), folder / f"{name}.csv")
     design = Design.minimal(
         **SYNTHETIC_DESIGN,
+        **FEW_MEMBERS,
+        null_draws=400,
+        bootstrap_draws=100,
         seeds_explore=list(range(30)),
         seeds_eval=list(range(100, 160)),
         window_sweep=[80, 100, 120],

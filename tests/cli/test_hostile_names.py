@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from command_line import gmb, refused
+from command_line import FEW_DRAWS, gmb, refused
 from synthetic import synthetic_runlog
 
 from gmb_hf import Results
@@ -25,7 +25,7 @@ NAMES = (
     "=cmd()",
     "имя-名前",
 )
-JUDGE = ("--horizon=60", "--safe-gap=100", "--burn-in=20")
+JUDGE = ("--horizon=60", "--safe-gap=100", "--burn-in=20", *FEW_DRAWS)
 
 
 def write_log(path: Path, *, scores: Sequence[str], run: str) -> None:
