@@ -8,7 +8,7 @@ import pytest
 from synthetic import synthetic_runlog
 
 from gmb_hf import Design, InputError, RunLog, preset
-from gmb_hf.benchmark.prepare import boundary_of, statements_of, with_boundary
+from gmb_hf.benchmark.prepare import available_candidates, boundary_of, statements_of, with_boundary
 from gmb_hf.hub.sources import design_for, part_of
 from gmb_hf.training.config import RunConfig
 from gmb_hf.training.presets import design_of
@@ -66,6 +66,11 @@ class TestDesignFor:
     def test_a_preregistration(self, tmp_path: Path, explore_log: RunLog, design: Design):
         path = design.write(tmp_path / "p.yaml")
         assert design_for(explore_log, path, None) == design
+
+    def test_a_preset_judges_every_score_that_the_log_can_feed(self, explore_log: RunLog):
+        found = [item.name for item in design_of(preset("smoke"), explore_log).candidates]
+        assert found == [item["name"] for item in available_candidates(explore_log)]
+        assert len(found) > 30
 
     def test_a_preset_by_name(self, explore_log: RunLog):
         design = design_for(explore_log, None, "quick")

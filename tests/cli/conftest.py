@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pyarrow.csv
 import pytest
-from command_line import COLUMNS, SMOKE, Outcome, gmb, locking
-from drawing import empty_figures
+from command_line import COLUMNS, gmb, locking
 from synthetic import FEW_MEMBERS, SYNTHETIC_DESIGN, synthetic_runlog
 from threads import one_thread
 
@@ -22,16 +21,6 @@ def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 _one_thread = pytest.fixture(autouse=True, scope="session")(one_thread)
-
-
-@pytest.fixture(scope="session")
-def smoke(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
-    """One `gmb run --preset smoke` that many tests look at and none changes."""
-    folder = tmp_path_factory.mktemp("smoke") / "run"
-    with empty_figures():
-        done = gmb(*SMOKE, "--out", folder, figures=True)
-    assert done.code == 0, done
-    return folder, done
 
 
 @pytest.fixture(scope="session")

@@ -7,14 +7,17 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import SMOKE, Outcome, gmb, refused
+from drawing import empty_figures
 from synthetic import synthetic_runlog
 
 from gmb_hf import Results, RunLog
+from gmb_hf.benchmark.prepare import available_candidates
 from gmb_hf.design.lock import Lock
 from gmb_hf.training.ensemble import Ensemble
 from gmb_hf.training.folder import check_config
@@ -28,6 +31,31 @@ TINY = (
     "--set=training.compile=never",
 )
 Smoke = tuple[Path, Outcome]
+
+
+JUDGED = ("csd_variance", "curvature", "disagreement_drop", "effective_rank", "excluded_loss")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_candidates() -> Iterator[None]:
+    """Of some forty scores that these logs can feed, a few of each kind are candidates."""
+
+    def few(log: RunLog) -> list[dict[str, Any]]:
+        return [item for item in available_candidates(log) if item["name"] in JUDGED]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("gmb_hf.benchmark.prepare.available_candidates", few)
+        yield
+
+
+@pytest.fixture(scope="module")
+def smoke(_few_candidates: None, tmp_path_factory: pytest.TempPathFactory) -> Smoke:
+    """One `gmb run --preset smoke` that many tests look at and none changes."""
+    folder = tmp_path_factory.mktemp("smoke") / "run"
+    with empty_figures():
+        done = gmb(*SMOKE, "--out", folder, figures=True)
+    assert done.code == 0, done
+    return folder, done
 
 
 def contents(folder: Path) -> dict[str, bytes]:
