@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
+from synthetic import FEW_MEMBERS, SYNTHETIC_DESIGN, synthetic_runlog
 
 from gmb_hf import Design, Lock, RunLog
 from gmb_hf.design.lock import LockedEnsemble
@@ -27,6 +27,7 @@ def design_with(*candidates: Any, **overrides: Any) -> Design:
     """A design with one score beside the ensembles."""
     settings = {
         **SYNTHETIC_DESIGN,
+        **FEW_MEMBERS,
         "fpr_targets": [0.05, 0.1],
         "primary_fpr": 0.1,
         "min_targets_ok": 1,

@@ -106,8 +106,9 @@ class TestShift:
         for run in range(30):
             line = alarms[run][windows.monitored[run]]
             last = int(windows.positive[run].sum())
-            for draw, offset in enumerate(rng.integers(0, len(line), 4000)):
-                totals[draw] += np.roll(line, offset)[len(line) - last :].any()
+            rotations = [np.roll(line, offset) for offset in range(len(line))]
+            covers = np.array([one[len(line) - last :].any() for one in rotations])
+            totals += covers[rng.integers(0, len(line), 4000)]
         for n_covered in (int(totals.mean()), int(totals.mean()) + 3):
             null = shift(judgement, 0.10, n_covered)
             assert null is not None

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from score_builders import design, scores_of
+from synthetic import FEW_MEMBERS
 
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.verdict import IndicatorRecord, judge, judge_all
@@ -27,7 +28,8 @@ def _no_warnings() -> Any:
 
 def verdict_parts(values: Any, events: Any, **overrides: Any) -> IndicatorRecord:
     """Judged alone and in a lock of two, which must agree but for the adjustment."""
-    judgement = Judgement(scores_of(values, events), None, design(**overrides))
+    chosen = design(**{**FEW_MEMBERS, "null_draws": 200, "bootstrap_draws": 100, **overrides})
+    judgement = Judgement(scores_of(values, events), None, chosen)
     alone, both = judge(judgement), judge_all({"one": judgement, "two": judgement})
     assert both["one"].label == both["two"].label
     assert both["one"].layer_B == alone.layer_B

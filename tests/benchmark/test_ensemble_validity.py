@@ -21,7 +21,7 @@ from gmb_hf.design.design import Ensemble
 from gmb_hf.indicators.ensemble import external, unfitted_ensemble
 
 TARGET, ALPHA = 0.1, 0.05
-N_SIMULATED, N_EXPLORE, N_FRESH, LENGTH = 40, 60, 60, 50
+N_SIMULATED, N_EXPLORE, N_FRESH, LENGTH = 25, 60, 60, 50
 NAMES = tuple(f"noise_{number}" for number in range(16))
 CHOSEN = Design.minimal(
     horizon=10,

@@ -28,6 +28,12 @@ def runs() -> RunLog:
 
 
 @pytest.fixture(scope="module")
+def design(design: Design) -> Design:
+    """The shared one with one candidate and few draws: what is found does not matter here."""
+    return design.replace(candidates=design.candidates[1:2], null_draws=80, bootstrap_draws=20)
+
+
+@pytest.fixture(scope="module")
 def plain(explore_log: RunLog, design: Design) -> Lock:
     return make_lock(design, explore_log)[0]
 

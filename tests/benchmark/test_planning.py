@@ -17,7 +17,7 @@ from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import Design
 from gmb_hf.design.power import Assumed, Goal, effective_budget, plan
 
-PANELS = 60
+PANELS = 40
 POWER = 0.8
 HORIZON, GAP = 4, 8  # checkpoints
 
@@ -48,7 +48,7 @@ def design(target: float) -> Design:
         primary_fpr=target,
         min_targets_ok=1,
         null_draws=99,
-        bootstrap_draws=200,
+        bootstrap_draws=40,
         smoothing_sweep=[1],
         run_groups=2,
         lead_time_median_min=0,

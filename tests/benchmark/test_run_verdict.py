@@ -63,6 +63,7 @@ def design(scores: Sequence[str] = SCORES, **overrides: Any) -> Design:
         "burn_in": 20,
         "warned_min": 0.7,
         "smoothing_sweep": [1, 2],
+        "run_groups": 3,
         "null_draws": 199,
         "bootstrap_draws": 50,
         "undeclared": ["task", "model", "optimizer", "schedule", "seeds_eval"],

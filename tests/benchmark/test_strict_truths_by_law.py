@@ -23,7 +23,7 @@ from gmb_hf.benchmark.utility import operating_point
 from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import Design
 
-PANELS = 20
+PANELS = 12
 CHECKPOINTS = 80
 DRAWS = 199
 
@@ -41,7 +41,7 @@ def settings(**overrides: Any) -> Design:
             "smoothing_sweep": [1],
             "run_groups": 2,
             "null_draws": DRAWS,
-            "bootstrap_draws": 400,
+            "bootstrap_draws": 100,
             **overrides,
         }
     )
@@ -72,7 +72,7 @@ def test_noise_is_supported_in_no_more_than_a_twentieth_of_panels() -> None:
 
 def test_nothing_but_the_chance_nulls_stands_against_that_noise() -> None:
     """The test above could fail: at an alpha of nearly 1 most of the same panels are supported."""
-    panels = [noise_panel(law, seed, alpha=0.999) for law in LAWS.values() for seed in range(6)]
+    panels = [noise_panel(law, seed, alpha=0.999) for law in LAWS.values() for seed in range(3)]
     open_door = [judge(panel).label == SUPPORTED for panel in panels]
     assert np.mean(open_door) > 0.5
 
