@@ -279,7 +279,7 @@ class Prepared:
         return replace(
             found,
             run_thresholds=self.lock.run_thresholds(entry.name, name),
-            calibration_runs=self.lock.calibration_runs(entry.name, name),
+            calibration_runs=self.lock.candidate(entry.name).other_event_runs.get(name),
             transferred=self.transferred,
         )
 

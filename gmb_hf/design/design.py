@@ -9,6 +9,7 @@ Spec: GMB v0.4, sections 1 to 6.
 
 from __future__ import annotations
 
+import json
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -781,18 +782,32 @@ class Design(Document):
     def other_events(self) -> Iterator[tuple[str, Self]]:
         """The name of each of `also_events`, and this design with that event instead.
 
+        The event itself, which is shown in any case, is passed over. Of several that would have one
+        name each further one says what differs: "E_jump 0.2 in 50, metric val_acc".
+
         Raises:
             ValueError: a key is unknown in the section `event`, or out of range.
         """
-        plain = self.model_copy(update={"also_events": ()}).plain()
-        for place, one in enumerate(self.also_events):
-            event = {**plain["event"], **one.keys}
+        if not self.also_events:
+            return
+        plain, own = self.plain(), self.section("event")
+        fields = [name for name, place in self.places().items() if place.startswith("event.")]
+        named = {self.event_name: own}
+        for number, one in enumerate(self.also_events):
+            asked = {"labels": plain["labels"], "event": {**plain["event"], **one.keys}}
             try:
-                found = type(self).parse({**plain, "event": event}, where=f"x_also_events[{place}]")
+                read = self.parse(asked, where=f"x_also_events[{number}]")
             except InputError as error:
                 raise ValueError(str(error)) from None
-            if found.event_name != self.event_name:  # the event itself is shown in any case
-                yield found.event_name, found
+            section, name = read.section("event"), read.event_name
+            if section == own:
+                continue
+            first = named.setdefault(name, section)
+            differ = {key: value for key, value in section.items() if value != first[key]}
+            for key, value in differ.items():
+                name += f", {key} {value if isinstance(value, str) else json.dumps(value)}"
+            event: dict[str, Any] = {field: getattr(read, field) for field in fields}
+            yield name, self.model_copy(update={"also_events": (), **event})
 
     @property
     def alpha_per_look(self) -> float:

@@ -546,13 +546,8 @@ class Lock:
         found = candidate.first_alarm.get(member) or candidate.other_events.get(member) or {}
         return {float(key): tau for key, tau in found.items()}
 
-    def calibration_runs(self, name: str, event: str | None = None) -> int:
-        """How many explore runs with negative windows one candidate's thresholds come from.
-
-        `event` is one of `x_also_events`; the event itself by default.
-        """
-        if event is not None:
-            return self.candidate(name).other_event_runs[event]
+    def calibration_runs(self, name: str) -> int:
+        """How many explore runs with negative windows one candidate's thresholds come from."""
         ensemble = self.candidate(name).ensemble
         return self.x_lock.n_calibration_runs if ensemble is None else ensemble.n_calibration_runs
 

@@ -264,3 +264,39 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin.yaml").write_bytes(b"meta: {researcher: \xe9}")
     with pytest.raises(InputError, match="is not UTF-8 text"):
         Design.read(tmp_path / "latin.yaml")
+
+
+class TestOtherEvents:
+    """`x_also_events`: each is another event than the design's own, with a name of its own."""
+
+    def named(self, *also: dict[str, Any]) -> dict[str, Design]:
+        lengths = {"horizon": 100, "safe_gap": 200, "w_event": 50}
+        asked = {"candidates": [{"name": "a"}], "also_events": also}
+        design = Design.minimal(**lengths, jump_threshold=0.2, **asked)
+        return dict(design.other_events())
+
+    def test_the_event_itself_is_passed_over(self) -> None:
+        assert not self.named({"type": "E_jump"}, {"type": "E_jump", "jump_threshold": 0.2})
+
+    def test_what_has_the_same_name_says_what_differs(self) -> None:
+        asked = (
+            {"type": "E_jump", "metric": "val_acc"},
+            {"type": "E_jump", "x_require_new_max": True, "x_theta_floor": 0.5},
+            {"type": "E_jump", "jump_threshold": 0.3},
+            {"type": "E_jump", "jump_threshold": 0.3, "x_require_new_max": True},
+        )
+        found = self.named(*asked)
+        assert list(found) == [
+            "E_jump 0.2 in 50, metric val_acc",
+            "E_jump 0.2 in 50, x_theta_floor 0.5, x_require_new_max true",
+            "E_jump 0.3 in 50",
+            "E_jump 0.3 in 50, x_require_new_max true",
+        ]
+        first = found["E_jump 0.2 in 50, metric val_acc"]
+        assert (first.metric, first.candidates[0].name, first.also_events) == ("val_acc", "a", ())
+
+    def test_one_that_is_given_twice_is_refused(self) -> None:
+        other = {"type": "E_jump", "metric": "val_acc"}
+        message = "x_also_events: E_jump 0.2 in 50, metric val_acc is listed twice"
+        with pytest.raises(InputError, match=message):
+            self.named(other, other)
