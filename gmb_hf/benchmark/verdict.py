@@ -296,17 +296,22 @@ def with_eligibility(
     whoever acts, acts on the first alarm.
     """
     codes, first = against_alarm(item, protocol, locked=locked), item.x_first_alarm
-    why = "; ".join(AGAINST_ALARM[code] for code in codes)
-    refused = f"Passes every layer, but may not raise an alarm ({why})" if codes else MAY
+    why = [AGAINST_ALARM[code] for code in codes]
+
+    def amended(sentence: str, against: Sequence[str]) -> str:
+        refused = f"Passes every layer, but may not raise an alarm ({'; '.join(against)})"
+        return sentence.replace(MAY, refused, 1) if against else sentence
+
+    by_runs = [f"by runs it is {first.label}"] if first and first.label != SUPPORTED else []
     update: dict[str, Any] = {
         "x_alarm_eligible": first is not None and first.label == SUPPORTED and not codes,
         "x_reasons": tuple(dict.fromkeys((*item.x_reasons, *codes))),
-        "x_sentence": item.x_sentence.replace(MAY, refused, 1),
+        "x_sentence": amended(item.x_sentence, why or by_runs),
     }
     if first is not None:
         own = {
             "reasons": tuple(dict.fromkeys((*first.reasons, *codes))),
-            "sentence": first.sentence.replace(MAY, refused, 1),
+            "sentence": amended(first.sentence, why),
         }
         update["x_first_alarm"] = first.model_copy(update=own)
     return item.model_copy(update=update)

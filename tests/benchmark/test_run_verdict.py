@@ -148,7 +148,8 @@ class TestFromTheLock:
             (other,) = first_alarm(judged, name).other_events
             assert other.event == event
             assert other.at.threshold == lock.run_thresholds(name, event)[BUDGET]
-            expected = promise(BUDGET, lock.calibration_runs(name, event)).expected
+            n_runs = lock.candidate(name).other_event_runs[event]
+            expected = promise(BUDGET, n_runs).expected
             assert other.at.expected == expected
         # More checkpoints are negative before the later event: noise goes higher.
         thresholds = lock.run_thresholds("rise", event), lock.run_thresholds("rise")
@@ -214,6 +215,12 @@ def test_on_another_system_a_budget_must_be_shown(lock, judged):
     assert (at.state, primary(judged, "rise").state) == ("straddles", "met")
     assert (found.label, found.reasons) == (INCONCLUSIVE, ("interval_straddles",))
     assert f"straddle the line {shown_line(BUDGET):g} of the budget 0.05" in found.sentence
+    # By windows it passes; its sentence there must not say that it may act.
+    item = elsewhere.results.indicator("rise")
+    assert (item.label, item.x_alarm_eligible) == (SUPPORTED, False)
+    assert item.x_sentence.startswith(
+        "Passes every layer, but may not raise an alarm (by runs it is INCONCLUSIVE): at a budget"
+    )
 
 
 def test_the_runs_that_would_settle_it_do():
