@@ -25,6 +25,7 @@ from gmb_hf.benchmark.compat import (
     settings_of,
 )
 from gmb_hf.benchmark.evaluate import Evaluation
+from gmb_hf.benchmark.first_alarm import MEMORISATION
 from gmb_hf.benchmark.operationality import pass_line
 from gmb_hf.benchmark.results import Results, definition_of_done
 from gmb_hf.benchmark.scores import Scores
@@ -144,6 +145,7 @@ def render_report(
         verdicts=headline_table(found, headline).md(),
         windows=windows if windows.beside else None,
         budget=None if found.budget is None else in_words(found.budget),
+        memorised=any(item.name == MEMORISATION for item in results.indicators),
         by_runs=[
             (heading, runs_table(found.group(name), found.budget).md())
             for name, heading in GROUPS.items()
