@@ -196,7 +196,8 @@ class RunWatch:
         shown = {name: x if math.isfinite(x) else None for name, x in numbers.items()}
         if step == 0 and self._log is not None and self._log.exists():
             self._log.replace(self._log.with_name(PREVIOUS_LOG))  # of another training
-        self._append({"step": step, **shown, "state": reading.state, "reason": reading.reason})
+        row = {"step": step, **shown, "state": reading.state, "reason": reading.reason}
+        self._append(row | ({"basis": "shown"} if self.monitor.transferred else {}))
         return reading
 
     def _append(self, row: Mapping[str, Any]) -> None:

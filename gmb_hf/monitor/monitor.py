@@ -43,6 +43,10 @@ from gmb_hf.indicators.ensemble import member_indicators
 from gmb_hf.monitor import reading
 
 _SYSTEM = ("task", "model", "optimizer", "schedule", "checkpoint_every_steps")
+_TRANSFERRED = (
+    "The verdicts are about another system than the lock's (gmb evaluate --transfer): what may act "
+    "was shown there alone, and what the lock promises does not hold there."
+)
 
 
 class RunState(Section):
@@ -511,6 +515,7 @@ class AlarmMonitor:
         needs: the columns that every update must bring, or the monitor abstains.
         shown_needs: further columns, without which a diagnostic is not shown.
         notes: what is not promised, or not compared, a sentence each.
+        transferred: whether the results judged runs of another system than the lock's.
 
     Raises:
         InputError: there are no results, they are of another lock, an indicator that is not
@@ -557,7 +562,10 @@ class AlarmMonitor:
         self._since = 0
         self._file: StateFile | None = None
         unstated = ", ".join(self._boundary.unstated)
+        by_runs = (item.x_first_alarm for item in self.results.indicators)
+        self.transferred = any(first and first.basis == "shown" for first in by_runs)
         self.notes = (
+            *([_TRANSFERRED] if self.transferred else []),
             *self.rule.notes,
             *([] if bounds.promised else [bounds.sentence]),
             *([f"The run does not say its {unstated}: not compared."] if unstated else []),

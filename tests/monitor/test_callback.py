@@ -105,6 +105,21 @@ def test_stop_ends_the_training_without_a_checkpoint(
     assert not list(tmp_path.glob("checkpoint-*"))
 
 
+def test_verdicts_of_a_transfer_are_told_at_the_start_and_in_every_row(
+    transferred: Path, make: Any, replayed: Replayed, tmp_path: Path, caplog: Any
+) -> None:
+    files = [transferred / name for name in ("lock.yaml", "results.yaml")]
+    given = {"parts": RESIDUES, "extra": replayed}
+    watched = GMBCallback(*files, show=[GAIN], **given)  # so few runs show no budget: none may act
+    for name, callback in (("elsewhere", watched), ("here", make())):
+        trainer(tmp_path / name, 10, callback).train()
+    said = "The verdicts are about another system than the lock's (gmb evaluate --transfer): what"
+    assert caplog.text.count(said) == 1
+    assert [row["basis"] for row in logged(tmp_path / "elsewhere")] == ["shown"] * 2
+    assert not any("basis" in row for row in logged(tmp_path / "here"))
+    assert len(RunLog.read(tmp_path / "elsewhere" / LOG_FILE).runs) == 1
+
+
 def test_another_training_in_the_folder_begins_another_log(make: Any, tmp_path: Path) -> None:
     for steps in (20, 10):
         trainer(tmp_path, steps, make()).train()

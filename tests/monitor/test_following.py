@@ -119,6 +119,19 @@ def test_a_run_that_alarms_exits_3(
     assert f"to watch it anew delete {log}.monitor.json\nreason  {GAIN} reached " in again
 
 
+def test_verdicts_of_a_transfer_are_told_at_the_start(
+    transferred: Path, judged: Path, rows: list[str], tmp_path: Path, capsys: Any
+) -> None:
+    log, told = tmp_path / "run.jsonl", []
+    append(log, rows[:3])
+    for folder in (transferred, judged):
+        state, lock = tmp_path / f"{folder.name}.json", folder / "lock.yaml"
+        watching = ["--lock", lock, "--follow", log, "--idle", 0, "--state", state]
+        assert main(["monitor", *map(str, watching)]) == 0
+        told.append("note: The verdicts are about another system" in capsys.readouterr().out)
+    assert told == [True, False]
+
+
 def test_by_windows_it_rings_again(
     judged: Path, rows: list[str], tmp_path: Path, capsys: Any
 ) -> None:
