@@ -274,10 +274,15 @@ def answer(results: Results, *, by_windows: bool = False) -> Answer:
 
 
 def primary_budget(results: Results) -> float | None:
-    """The share of runs that decides; None where first alarms were not judged."""
-    if all(item.x_first_alarm is None for item in results.indicators):
+    """The share of runs that decides; None where first alarms were not judged at it."""
+    judged = [item.x_first_alarm for item in results.indicators if item.x_first_alarm is not None]
+    design = results.design if judged else None
+    if design is None:
         return None
-    return results.design.primary_run_budget if results.design else None
+    budget = design.primary_run_budget
+    # Files of other people may have other budgets than their preregistration.
+    everywhere = all(any(at.budget == budget for at in first.at_budget) for first in judged)
+    return budget if everywhere else None
 
 
 def primary_target(results: Results) -> float:

@@ -149,6 +149,15 @@ def test_without_prereg_calibration_or_provenance_it_still_reports(found: Result
     assert primary_target(bare) == 0.05
 
 
+def test_first_alarms_at_other_budgets_than_the_preregistration_has(found: Results) -> None:
+    """Such a file is refused by `gmb results validate`; its windows can be shown all the same."""
+    assert found.design is not None
+    other = found.design.replace(run_budgets=(0.3,), primary_run_budget=0.3, min_targets_ok=1)
+    mixed = found.model_copy(update={"x_prereg": other.plain()})
+    assert answer(mixed).budget is None
+    assert "All scores, by runs" not in render_report(mixed)
+
+
 def test_calibration_says_what_its_runs_buy(found: Results) -> None:
     report = render_report(found)
     assert "Thresholds were locked on explore runs" in report
