@@ -91,17 +91,21 @@ def refuse_gone(folder: Path, keep: Iterable[int], finished: Iterable[int]) -> N
         )
 
 
-def check_training(folder: Path, config: RunConfig, about: Mapping[str, Any] | None = None) -> None:
-    """As `check_config`; `InputError` also where a log there was not trained by the config."""
+def check_training(
+    folder: Path, config: RunConfig, about: Mapping[str, Any] | None = None
+) -> set[int]:
+    """As `check_config`, also of the logs there; the seeds whose log is complete."""
     check_config(folder, {**config.training_identity(), **(about or {})})
-    own, logs = log_paths(folder), folder / "logs"
+    own, logs, seeds = log_paths(folder), folder / "logs", set[int]()
     for path in sorted(logs.iterdir()) if logs.is_dir() else ():
         if path.name[0] in "._" or reader_of(path) is None:
             continue
-        hash_of = RunLog.read(path).metadata.get("config_hash") if path in own else None
-        if hash_of != config.training_hash():
+        log = RunLog.read(path) if path in own else None
+        if log is None or log.metadata.get("config_hash") != config.training_hash():
             what = "was not trained here, by this config; move it out of this folder, or choose"
             raise InputError.at(path, "foreign_log", f"{what} another --out")
+        seeds.update(seed for seed in log.seeds if seed is not None)
+    return seeds
 
 
 def finished_logs(
@@ -118,8 +122,7 @@ def finished_logs(
     """
     if not (folder / "config.yaml").exists() or not {*keep} <= {*seeds}:
         return []
-    check_training(folder, config, about)
-    done = finished_seeds(folder)
+    done = check_training(folder, config, about)
     if not done.issuperset(seeds) or any(folder.glob("state/*")):
         return []
     refuse_gone(folder, keep, done)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -109,11 +109,11 @@ def train_stacked(
     # From all groups, not from those that are left: a run that is resumed has the same threads.
     jobs = launch.parallel_jobs(jobs, math.ceil(len(seeds) / config.training.seeds_at_once), device)
     folder, callbacks = Path(out), callbacks or Callbacks()
-    check_folder(folder, config, callbacks.about)
-    refuse_gone(folder, keep, finished_seeds(folder) if keep else ())
+    done = check_folder(folder, config, callbacks.about)
+    refuse_gone(folder, keep, done)
     each: Any = {"device": device, "keep": keep, "callbacks": callbacks}
     each |= {"config": config, "folder": folder, "compiled": wanted(config, len(seeds))}
-    pending = pending_groups(config, seeds, folder)
+    pending = pending_groups(config, seeds, folder, done)
     groups = [partial(train_group, seeds=group, **each) for group in pending]
     launch.train_groups(groups, listener, jobs=jobs)
     # Groups may overlap; this removes the states of those whose seeds have all finished.
@@ -121,13 +121,15 @@ def train_stacked(
     return log_paths(folder)
 
 
-def check_folder(folder: Path, config: RunConfig, about: Mapping[str, Any] | None = None) -> None:
+def check_folder(
+    folder: Path, config: RunConfig, about: Mapping[str, Any] | None = None
+) -> set[int]:
     """Note in the folder what is trained and measured there, or check it, as `check_training`.
 
     `InputError` also where there is no model of this config; then the folder is not touched.
     """
     model_config(config)
-    check_training(folder, config, about)
+    return check_training(folder, config, about)
 
 
 def saved_states(folder: Path, config: RunConfig) -> checkpoints.States:
@@ -135,10 +137,12 @@ def saved_states(folder: Path, config: RunConfig) -> checkpoints.States:
     return checkpoints.States(folder / "state", config.training_hash())
 
 
-def pending_groups(config: RunConfig, seeds: Sequence[int], folder: Path) -> list[tuple[int, ...]]:
+def pending_groups(
+    config: RunConfig, seeds: Sequence[int], folder: Path, finished: Collection[int]
+) -> list[tuple[int, ...]]:
     """The groups still to train, as `States.pending` gives them."""
     states, at_once = saved_states(folder, config), config.training.seeds_at_once
-    return states.pending(seeds, finished_seeds(folder), at_once=at_once)
+    return states.pending(seeds, finished, at_once=at_once)
 
 
 def train_group(
@@ -376,8 +380,7 @@ def train_seeds(
     folder, steps = Path(out), config.training.steps
     callbacks = callbacks or Callbacks()
     callbacks = replace(callbacks, about={**callbacks.about, **(about or {})})
-    check_folder(folder, config, callbacks.about)
-    done = len(set(seeds) & finished_seeds(folder))
+    done = len(check_folder(folder, config, callbacks.about).intersection(seeds))
     bar: Any = nullcontext(launch.Listener())
     if done < len(seeds):
         bar = launch.Bar(len(seeds) * steps, done * steps)

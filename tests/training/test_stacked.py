@@ -131,7 +131,7 @@ def test_how_many_seeds_are_stacked_changes_no_identity(tmp_path):
 )
 def test_groups_are_even(tmp_path, seeds, at_once, sizes):
     config = CONFIG.changed([f"training.seeds_at_once={at_once}"])
-    groups = pending_groups(config, list(seeds), tmp_path)
+    groups = pending_groups(config, list(seeds), tmp_path, ())
     assert [len(group) for group in groups] == sizes
     assert [seed for group in groups for seed in group] == list(seeds)
 
@@ -206,7 +206,7 @@ def test_what_was_done_is_not_done_again(tmp_path, save_always):
 def test_an_interrupted_group_is_resumed_first_and_the_rest_is_trained(tmp_path, save_always):
     with pytest.raises(Interrupted):
         train(CONFIG, [5, 6], tmp_path, listener=interrupting("advanced", 12))
-    groups = pending_groups(CONFIG, [0, 1, 5, 6, 7, 8], tmp_path)
+    groups = pending_groups(CONFIG, [0, 1, 5, 6, 7, 8], tmp_path, ())
     assert groups == [(5, 6), (0, 1), (7, 8)]
 
 
