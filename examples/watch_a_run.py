@@ -139,8 +139,8 @@ def draw(shown: Sequence[Watched], acts: str, metric: str) -> Figure:
             below.plot(steps, [item.score for item in read], color=style.BLUE)
             threshold = read[0].threshold
             below.axhline(threshold, color=style.ORANGE, linestyle="--", label="threshold")
-            known = [item.score for item in read if item.score is not None]
-            low = min([-0.1 * abs(threshold), *filter(math.isfinite, known)])
+            known = filter(math.isfinite, (item.score for item in read))
+            low = min([-0.1 * abs(threshold), *known])
             high = max(SHOWN * abs(threshold), threshold + 0.4 * (threshold - low))
             below.set_ylim(low, high)
             for state, colour in COLOURS.items():

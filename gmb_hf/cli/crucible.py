@@ -126,7 +126,7 @@ def aggregate(
     ] = None,
     method: Annotated[str, option("t (Student's interval) or normal (the spec's 1.96).")] = "t",
     allow_fingerprint_mismatch: Annotated[
-        bool, option("Take different data all the same.", "--allow-fingerprint-mismatch")
+        bool, options.different_data("Take different data all the same.")
     ] = False,
     draws: Annotated[int, option("Bootstrap resamples of seeds and items.")] = 2000,
     seed: Annotated[int, option("Of the resamples.")] = 0,
@@ -436,9 +436,8 @@ def compare(
     organic_after: Annotated[Path | None, option("The same, after.")] = None,
     allow_fingerprint_mismatch: Annotated[
         bool,
-        option(
-            "Show numbers of different data all the same; they are not comparable.",
-            "--allow-fingerprint-mismatch",
+        options.different_data(
+            "Show numbers of different data all the same; they are not comparable."
         ),
     ] = False,
     gate: Annotated[bool, option("Exit with 1 from a CRITICAL guardrail on.", "--gate")] = False,

@@ -33,13 +33,13 @@ def publish_lock(path: str | Path, repo_id: str, *, private: bool = False) -> Pu
     files: dict[str, Path | bytes] = {f"{_folder(lock)}/lock.yaml": Path(path)}
     message = f"Lock {lock.hash[:16]}"
     done = publish(files, repo_id, "dataset", message=message, private=private)
+    held = LooksFile.beside(lock)
     note = Publication(
         lock_hash=lock.hash,
         repo=repo_id,
         commit=done.commit,
-        after_looks=len(LooksFile.beside(lock).by(lock)),
+        after_looks=len(held.by(lock)),
     )
-    held = LooksFile.beside(lock)
     held.model_copy(update={"published": (*held.published, note)}).write(lock)
     return done
 
