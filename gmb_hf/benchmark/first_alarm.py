@@ -28,11 +28,7 @@ from scipy.optimize import brentq
 from scipy.special import bdtrc
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.records import (
-    NO_EVENT,
-    NO_NEGATIVE,
-    WhyNull,
-)
+from gmb_hf.benchmark.records import NO_EVENT, NO_NEGATIVE, WhyNull
 from gmb_hf.design.design import Design
 from gmb_hf.design.power import promise, shown_line
 from gmb_hf.documents import Count, Measured, Number, OpenSection
@@ -42,6 +38,7 @@ MEMORISATION = "steps_since_memorisation"
 RIVALS = {"clock": "the clock", MEMORISATION: "steps since memorisation"}
 """Controls whose warned share a score must exceed at the same budget, and what they are called."""
 
+State = Literal["met", "missed", "straddles"]
 SLACK = 1e-12  # a share of .3 must reach a minimum of .3
 _NO_EVENT, _NO_NEGATIVE = WhyNull(NO_EVENT), WhyNull(NO_NEGATIVE)
 _NO_WARNING = WhyNull(lambda at: "no event was warned of" if at.n_events else NO_EVENT)
@@ -79,7 +76,7 @@ class FirstAlarmPointRecord(OpenSection):
     false_share: Annotated[Number, _NO_NEGATIVE]
     false_interval: Annotated[IntervalRecord | None, _NO_NEGATIVE] = None
     met: bool
-    state: Literal["met", "missed", "straddles"]
+    state: State
     few_runs: bool  # too few calibration runs for a finite threshold
     # Over runs with an event.
     n_events: Count
@@ -353,7 +350,8 @@ def measure(judgement: Judgement, alarms: FirstAlarms, rivals: Rivals) -> FirstA
     promised = None
     if finite and calibrated.n_runs is not None and calibrated.method != "cross_run":
         promised = promise(alarms.budget, calibrated.n_runs, alarms.design.calibration)
-    state = gate(alarms, finite, shown=judgement.transferred)
+    interval, shown = alarms.false_interval, judgement.transferred
+    state = gate(interval, alarms.budget, finite=finite, shown=shown)
     n_timely, has_event = int(alarms.timely.sum()), alarms.has_event
     false_before = int((alarms.false & has_event).sum())
     leads = np.quantile(alarms.leads, _TAILS).tolist() if alarms.n_warned else [None] * 5
@@ -367,7 +365,7 @@ def measure(judgement: Judgement, alarms: FirstAlarms, rivals: Rivals) -> FirstA
         n_runs=n_runs,
         n_false=alarms.n_false,
         false_share=alarms.n_false / n_runs if n_runs else None,
-        false_interval=alarms.false_interval,
+        false_interval=interval,
         met=state == "met",
         state=state,
         few_runs=not finite,
@@ -402,9 +400,9 @@ def measure(judgement: Judgement, alarms: FirstAlarms, rivals: Rivals) -> FirstA
 
 
 def gate(
-    alarms: FirstAlarms, finite: bool, *, shown: bool
-) -> Literal["met", "missed", "straddles"]:
-    """Whether a budget holds.
+    interval: IntervalRecord | None, budget: float, *, finite: bool = True, shown: bool
+) -> State:
+    """Whether a budget holds, by the interval of the share of runs with a false alarm.
 
     Held-out runs of the lock's own law can only refute its promise: it is met unless the exact
     interval lies wholly above the budget. Under another law the rate must be shown: met only if the
@@ -413,7 +411,6 @@ def gate(
     """
     if not finite:
         return "straddles"
-    interval, budget = alarms.false_interval, alarms.budget
     if not shown:
         return "missed" if interval is not None and interval.low > budget + SLACK else "met"
     line = shown_line(budget) + SLACK

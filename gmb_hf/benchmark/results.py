@@ -21,13 +21,12 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
 from gmb_hf._version import __version__
-from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
+from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, gate
 from gmb_hf.benchmark.operationality import LayerBRecord
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.verdict import AGAINST_ALARM, IndicatorRecord, against_alarm
 from gmb_hf.design.design import SPECIFIED_TABLES, UNDECLARED, Design
 from gmb_hf.design.lock import Lock
-from gmb_hf.design.power import shown_line
 from gmb_hf.documents import (
     Count,
     Many,
@@ -608,10 +607,10 @@ def _of_counts(at: FirstAlarmPointRecord) -> Iterator[str]:
         stated, share = getattr(at, field), count / total if total else None
         if (stated is None) != (share is None) or abs((stated or 0) - (share or 0)) > _SLACK:
             yield f"{field} is {stated}, its counts say {share}"
-        if interval is not None and stated is not None:
-            low, high = interval.low, interval.high
-            if low is None or high is None or not low - _SLACK <= stated <= high + _SLACK:
-                yield f"{field} is {stated}, outside its interval"
+        if interval is None or stated is None:
+            continue
+        if not interval.low - _SLACK <= stated <= interval.high + _SLACK:
+            yield f"{field} is {stated}, outside its interval"
     if at.met != (at.state == "met"):
         yield f"met is {str(at.met).lower()}, state is {at.state}"
     # Cross-fitted, a fold may have no finite threshold where all runs together have one.
@@ -639,7 +638,8 @@ def _of_eligible(item: IndicatorRecord, design: Design | None) -> Iterator[str]:
         "label": first.label != SUPPORTED,
         "met": at is None or not at.met,
         "threshold": at is None or at.answer == "ABSTAIN",
-        "false_interval": at is None or _above(at, first.basis, design.primary_run_budget),
+        "false_interval": at is None
+        or gate(at.false_interval, at.budget, shown=first.basis == "shown") != "met",
         "warned": share is None or share < design.warned_min - _SLACK,
         "lead_median": lead is None or lead < design.lead_least,
         "p_adjusted": p_value is None or p_value > design.alpha_per_look,
@@ -647,20 +647,6 @@ def _of_eligible(item: IndicatorRecord, design: Design | None) -> Iterator[str]:
     for field, holds in wrong.items():
         if holds:
             yield f"x_alarm_eligible is true, but x_first_alarm: {field} does not meet x_prereg"
-
-
-def _above(at: FirstAlarmPointRecord, basis: str, budget: float) -> bool:
-    """Whether the interval of the share falsely alarmed speaks against the budget.
-
-    A promise is refuted by an interval wholly above it; what must be shown, by one that reaches
-    above the line.
-    """
-    interval = at.false_interval
-    if interval is None or interval.low is None or interval.high is None:
-        return basis == "shown"
-    if basis == "shown":
-        return interval.high > shown_line(budget) + _SLACK
-    return interval.low > budget + _SLACK
 
 
 # The specification's definition of done (section 7), checked on a results file.

@@ -120,8 +120,9 @@ class Case:
     @cached_property
     def states(self) -> dict[float, str]:
         """Of each budget: met, missed or straddles."""
+        shown = self.judgement.transferred
         return {
-            budget: gate(one, self._finite(budget), shown=self.judgement.transferred)
+            budget: gate(one.false_interval, budget, finite=self._finite(budget), shown=shown)
             for budget, one in self.alarms.items()
         }
 

@@ -102,10 +102,8 @@ def hardest(point: FirstAlarmPointRecord) -> float | None:
 
 
 def ends(interval: IntervalRecord | None) -> tuple[float, float]:
-    """Both ends of an interval; NaN where it is open or unknown."""
-    if interval is None or interval.low is None or interval.high is None:
-        return math.nan, math.nan
-    return interval.low, interval.high
+    """Both ends of an interval; NaN where there is none."""
+    return (math.nan, math.nan) if interval is None else (interval.low, interval.high)
 
 
 _DEFAULT_TARGET = 0.05

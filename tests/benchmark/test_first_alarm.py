@@ -247,8 +247,8 @@ class TestTheGate:
     def state(self, n_false: int, *, shown: bool, budget: float = 0.1, finite: bool = True) -> str:
         values = np.zeros((100, 12))
         values[:n_false, 0] = 1.0
-        alarms = alarms_of(values, [80] * 100)
-        return gate(alarms.__class__(**{**vars(alarms), "budget": budget}), finite, shown=shown)
+        interval = alarms_of(values, [80] * 100).false_interval
+        return gate(interval, budget, finite=finite, shown=shown)
 
     @pytest.mark.parametrize("n_false", range(0, 40, 3))
     @pytest.mark.parametrize("shown", [False, True])
@@ -276,9 +276,9 @@ class TestTheGate:
         assert self.state(0, shown=shown, finite=False) == "straddles"
 
     def test_without_negative_windows_the_promise_stands(self):
-        alarms = alarms_of([[0.0] * 12] * 3, [30] * 3)
-        assert gate(alarms, True, shown=False) == "met"
-        assert gate(alarms, True, shown=True) == "straddles"
+        interval = alarms_of([[0.0] * 12] * 3, [30] * 3).false_interval
+        assert gate(interval, 0.1, shown=False) == "met"
+        assert gate(interval, 0.1, shown=True) == "straddles"
 
 
 @pytest.mark.parametrize(
@@ -383,7 +383,8 @@ def test_every_number_equals_the_plain_loops(panel, threshold):
     if record.n_runs and math.isfinite(threshold):
         for shown in (False, True):
             met = plain.is_met(BUDGET, record.n_false, record.n_runs, shown=shown)
-            assert (gate(alarms, True, shown=shown) == "met") == met
+            state = gate(alarms.false_interval, alarms.budget, shown=shown)
+            assert (state == "met") == met
 
 
 @settings(max_examples=15)
