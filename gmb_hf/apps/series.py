@@ -218,7 +218,7 @@ def read_series(text: str) -> dict[str, Any]:
         raise InputError("there are no data; paste a table, or upload a file")
     if not text.lstrip().startswith("{"):
         return _from_csv(text)
-    data = parse_json(text, where="the data")
+    data = parse_json(text, where="the data", foreign=True)  # a score may be NaN
     page.checked_columns(list(data), _NAMES[:2], where="JSON")
     return {name: data[name] for name in _NAMES if name in data}
 

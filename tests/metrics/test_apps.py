@@ -36,6 +36,7 @@ def test_csv_and_json_say_the_same() -> None:
     assert found["predictions"][0] == [0.5, 1.5]
     assert found["predictions"][1][0] == 0.25
     assert math.isnan(found["predictions"][1][1])
+    assert repr(read_series(json.dumps(found))) == repr(found)  # NaN is not equal to itself
     assert read_series(json.dumps(read_series(example()))) == read_series(example())
 
 
