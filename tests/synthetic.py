@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gmb_hf.indicators.catalogue import get, names
 from gmb_hf.runs.metadata import LEVELS, at_level
 from gmb_hf.runs.runlog import RunLog
 
@@ -45,6 +46,7 @@ def synthetic_runlog(
     share_with_event: float = 1.0,
     corrupted: bool = False,
     bundles: bool = False,
+    published: bool = False,
 ) -> RunLog:
     """A run log with every observable of a real one.
 
@@ -59,6 +61,7 @@ def synthetic_runlog(
         corrupted: add `correction_rate`, as where some training labels are wrong.
         bundles: add the margins that `gmb crucible from-runs` measures, and what a language
             model's samples and the states of a model with loops say.
+        published: add every other column that an indicator reads.
     """
     rng = np.random.default_rng(seed)
     steps = np.arange(n_checkpoints) * cadence
@@ -73,6 +76,8 @@ def synthetic_runlog(
         data["crucible_train_margin_q10"] = 0.5 * data["test_acc"] - 0.2
         data["self_consistency_disagreement"] = 0.9 - 0.6 * data["test_acc"]
         data |= _loops(data["test_acc"])
+    if published:
+        data |= _published(data)
     names = [f"seed_{first_seed + i}" for i in range(n_runs)]
     log = RunLog.from_arrays(
         names,
@@ -109,6 +114,17 @@ def _loops(test_acc: NDArray[Any]) -> dict[str, NDArray[Any]]:
         for quantile, most in (("q50", 2.5), ("q90", 3.0)):
             data[at_level(f"settling_{quantile}", level)] = most - test_acc
     return data
+
+
+def _published(data: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """The columns that some indicator reads and that are not there yet, each a mix of its own."""
+    read = {column for name in names() for column in get(name).needs} - {"step", *data}
+    noise = np.random.default_rng(0)
+    memorised, general = data["train_acc"], data["test_acc"]
+    return {
+        column: 2 + noise.uniform(0.5, 1) * memorised + noise.uniform(-1, 1) * general
+        for column in sorted(read)
+    }
 
 
 def event_like_steps(log: RunLog) -> NDArray[np.float64]:

@@ -13,6 +13,8 @@ from gmb_hf.cli import screen
 from gmb_hf.cli.options import argument, option
 from gmb_hf.tables import Column, Table
 
+_LABELS = {"label-free": "", "label-using": "test", "task-aware": "task"}
+
 
 def indicators(
     name: Annotated[str | None, argument("Show one indicator in full.")] = None,
@@ -30,13 +32,13 @@ def indicators(
         columns = (
             Column("indicator", take="name"),
             Column("family", take="family"),
-            Column("labels", take=lambda entry: "test" if entry.sees_test_labels else ""),
+            Column("labels", take=lambda entry: _LABELS[entry.kind]),
             Column("what it is", take="summary", shrinks_to=12),
         )
         screen.table(Table.of(map(get, known), columns))
         screen.say(
             f"{len(known)} indicators; 'test' marks scores that see held-out labels: oracles to "
-            "compare with, no monitors."
+            "compare with, no monitors; 'task' those that know the operation or its Fourier basis."
         )
         screen.say_whole("next", "gmb indicators NAME")
         return
@@ -45,6 +47,7 @@ def indicators(
         "family": entry.family,
         "needs": ", ".join(entry.needs),
         "sees test labels": "yes: an oracle, no monitor" if entry.sees_test_labels else "no",
+        "kind": f"{entry.kind}, an alarm rule of its own" if entry.rule else entry.kind,
         "orientation": f"{entry.orientation:+d}",
         "parameters": ", ".join(f"{k}={v}" for k, v in entry.parameters.items()) or "none",
         "source": entry.source,

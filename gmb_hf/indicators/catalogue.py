@@ -41,6 +41,8 @@ Family = Literal[
     "oracle",
 ]
 FAMILIES: tuple[str, ...] = get_args(Family)
+Kind = Literal["label-free", "label-using", "task-aware"]
+KINDS: tuple[str, ...] = get_args(Kind)
 
 
 class Observables:
@@ -97,6 +99,11 @@ class Indicator:
         parameters: name -> default. Those whose name ends in "window" are in steps.
         minimum_checkpoints: window -> the fewest checkpoints with which it means anything.
         window_parameter: the parameter that the robustness layer varies, or None.
+        kind: what the score is told beside the run, one of `KINDS`; scores of different kinds are
+            never ranked together. "label-using" sees held-out labels; "task-aware" sees none, but
+            knows the operation or the Fourier basis of the task.
+        rule: whether the values are 0 and 1, the alarms of a rule that its paper fixed, to be
+            judged as it stands.
     """
 
     name: str
@@ -110,9 +117,18 @@ class Indicator:
     parameters: Mapping[str, float | int] = field(default_factory=dict)
     minimum_checkpoints: Mapping[str, int] = field(default_factory=dict)
     window_parameter: str | None = None
+    kind: str = "label-free"
+    rule: bool = False
 
     def __post_init__(self) -> None:
         where = f"indicator {self.name!r}"
+        if self.sees_test_labels:
+            object.__setattr__(self, "kind", "label-using")
+        if self.kind not in KINDS:
+            raise unknown("kind", self.kind, KINDS, where=where)
+        if self.kind == "label-using" and self.sees_test_labels is False:
+            message = f"{where}: is label-using, so that sees_test_labels must be True"
+            raise InputError(message, code="bad_value", name=self.name)
         if self.family not in FAMILIES:
             raise unknown("family", self.family, FAMILIES, where=where)
         if self.orientation not in (1, -1):
@@ -164,6 +180,8 @@ def register(
     sees_test_labels: bool = False,
     minimum_checkpoints: Mapping[str, int] | None = None,
     window_parameter: str | None = None,
+    kind: Kind = "label-free",
+    rule: bool = False,
 ) -> Callable[[Callable[..., Values]], Callable[..., Values]]:
     """Enter the decorated function in the catalogue; see `Indicator` for the arguments.
 
@@ -194,6 +212,8 @@ def register(
             parameters=MappingProxyType(parameters),
             minimum_checkpoints=MappingProxyType(dict(minimum_checkpoints or {})),
             window_parameter=window_parameter,
+            kind=kind,
+            rule=rule,
         )
         return function
 
@@ -316,7 +336,8 @@ def scored(
 
 @cache
 def _load() -> None:
-    importlib.import_module(".formulas", __package__)
+    for module in (".formulas", ".published"):
+        importlib.import_module(module, __package__)
     # Importing a module registers its indicators, also that of another package.
     load_plugins("gmb_hf.indicators", lambda name, module: None)
 

@@ -149,7 +149,7 @@ _dynamics(
 # Spectral: what the weight matrices look like, and how evenly.
 
 _spectral = partial(register_column, family="spectral")
-_fourier = partial(_spectral, source=_PROGRESS)
+_fourier = partial(_spectral, source=_PROGRESS, kind="task-aware")
 
 
 def _register_entropy_drop(part: str, name: str, summary: str, source: str) -> None:
@@ -239,6 +239,7 @@ _spectral(
     "shrinking_structure",
     "unembedding Gini gain times the shrinkage of the squared attention norm; weights only",
     f"{_COMBINED}; shrinkage after Liu et al. (2023), Omnigrok",
+    kind="task-aware",
     column=("unembedding_gini", "attention_norm"),
     trailing=_shrinking,
 )
@@ -293,18 +294,26 @@ _process(
 # (spectral) is the third of them.
 
 
-_structure = partial(_process, source=_COMBINED, column=("unembedding_gini", "prediction_change"))
+_structure = partial(
+    _process,
+    source=_COMBINED,
+    kind="task-aware",
+    column=("unembedding_gini", "prediction_change"),
+)
 # gain(G) (1 - MA(c)): G the Gini, c the share of answers that changed since a checkpoint.
 _structure(
     "settled_structure",
     "unembedding Gini gain times the share of held-out answers that stay, both smoothed",
     trailing=lambda g, c, width: causal.gain(g, width) * (1 - causal.trailing_mean(c, width)),
 )
-# gain(G) exp(c(t - h) - c(t)), h the window: largest where answers have just come to rest.
+# gain(G) exp(c(t - h) - c(t)), h the window: largest where answers have just come to rest. A share
+# changes by less than 1; the bound keeps other columns finite.
 _structure(
     "settling_structure",
     "unembedding Gini gain times exp of the fall of prediction change over the window",
-    trailing=lambda g, c, width: causal.gain(g, width) * np.exp(-causal.difference(c, width)),
+    trailing=lambda g, c, width: (
+        causal.gain(g, width) * np.exp(np.clip(-causal.difference(c, width), -20, 20))
+    ),
 )
 
 

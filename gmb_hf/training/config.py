@@ -244,6 +244,7 @@ def format_seeds(seeds: Sequence[int]) -> str:
 ACTIVATIONS = ("gelu_new", "relu")
 ENGINES = ("stacked", "single")
 COMPILE_MODES = ("auto", "always", "never")
+OBSERVABLES = ("usual", "published", "all")
 DEVICES = ("auto", "cpu", "cuda")
 OF_MODULAR_TASKS = ("operation", "prime", "op_token", "corruption_rate", "keep_pairs_together")
 """The fields of `TaskSettings` that no other task has."""
@@ -422,6 +423,9 @@ class TrainingSettings(Settings):
         seeds_at_once: how many seeds are stacked; it changes speed and memory, not results.
         compile: compile the step with torch.compile: "always", "never", or "auto" where the
             work ahead is long enough to win back the time that compiling takes.
+        observables: what a checkpoint records: "usual"; "published", also those that published
+            signals need and that are cheap; "all", also the costly ones.
+        dear_every: checkpoints between two measurements of a costly one, which "all" has.
     """
 
     SECTION: ClassVar[str] = "training"
@@ -434,9 +438,22 @@ class TrainingSettings(Settings):
     eps: Positive = 1e-8
     seeds_at_once: Size = 36
     compile: Annotated[str, COMPILE_MODES] = "auto"
+    observables: Annotated[str, OBSERVABLES] = "usual"
+    dear_every: Size = 10
 
     def check(self) -> None:
         self.check_multiple("steps", "checkpoint_every")
+
+    def identity(self) -> dict[str, Any]:
+        """What decides a run's log, as plain data; what records nothing more is not named."""
+        fields = asdict(self)
+        for name in ("seeds_at_once", "compile"):  # they change speed, not results
+            del fields[name]
+        if self.observables != "all":
+            del fields["dear_every"]
+        if self.observables == "usual":
+            del fields["observables"]
+        return fields
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -639,16 +656,13 @@ class RunConfig(Config):
 
     def training_identity(self) -> dict[str, Any]:
         """The part of the config that decides a run's log, seed apart, as plain dictionaries."""
-        training = asdict(self.training)
-        for name in ("seeds_at_once", "compile"):  # they change speed, not results
-            del training[name]
         model = asdict(self.model)
         for name in FIELDS:  # what a model does not have, its identity does not name
             del model[name]
         return {
             "task": self.task.identity(),
             "model": {**model, **self.model.variant.fields},
-            "training": training,
+            "training": self.training.identity(),
         }
 
     def design(self) -> dict[str, Any]:

@@ -22,7 +22,8 @@ update the one that led to them, so a row of the log knows nothing of later step
 A row with several answer tokens is right when all of them are, and its margin is the smallest of
 theirs; losses and shares of changed answers are over tokens. A task that is no equation over
 residues has no *_gini, restricted_loss and excluded_loss. Models with loops have those of
-`loop_observables` too.
+`loop_observables` too. What published signals need beside these is recorded where the config asks
+for it: see `published`.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from gmb_hf.modeling.loops import halting_shares
 from gmb_hf.runs.metadata import LEVELS, at_level
 from gmb_hf.training.blocks import Trace, halting_logits, take
 from gmb_hf.training.ensemble import Ensemble
+from gmb_hf.training.recorders import Checkpoint, Recorder, measured_by, under, within
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
@@ -460,13 +462,18 @@ def cosines(hidden: Tensor, anchors: Tensor, candidates: Tensor) -> Tensor:
 class Observer:
     """Measures an ensemble; it remembers the predictions of the last checkpoint.
 
+    Args:
+        ensemble: what is measured.
+        recorders: of columns beside the usual ones, which begin with this ensemble.
+
     Attributes:
         predictions: predicted answers of the held-out rows at the last checkpoint, [S, m], or
             None before the first; part of the state that a resumed run needs.
     """
 
-    def __init__(self, ensemble: Ensemble) -> None:
+    def __init__(self, ensemble: Ensemble, recorders: Sequence[Recorder] = ()) -> None:
         self.ensemble = ensemble
+        self.recorders = tuple(recorders)
         self.predictions: Tensor | None = None
         embedding = ensemble.weights[EMBEDDING]
         equation = ensemble.task.equation
@@ -496,7 +503,8 @@ class Observer:
         answers = ensemble.test.answers
         found["test_loss"] = answer_losses(test_logits, answers).mean(1)
         found |= answer_quality("test", self._of_rows(margins(test_logits, answers)))
-        found |= self._of_weights(ensemble.last_updates() if updates is None else updates)
+        updates = ensemble.last_updates() if updates is None else updates
+        found |= self._of_weights(updates)
         found["participation_ratio"] = participation_ratio(hidden)
         found["curvature"] = curvature(
             losses,
@@ -523,10 +531,23 @@ class Observer:
             right = logits.argmax(-1) == ensemble.truth
             wrong = ensemble.corrupted
             found["correction_rate"] = (right & wrong).sum(1) / wrong.sum(1)
+        if self.recorders:
+            now = Checkpoint(ensemble, losses, logits, test_logits, hidden, updates)
+            found |= measured_by(self.recorders, now)
         values = {name: value.double().cpu().numpy() for name, value in found.items()}
         for name, value in values.items():
             self._check_finite(name, value)
         return values
+
+    def state(self) -> dict[str, Tensor]:
+        """What the recorders need to resume; `predictions` are stored apart."""
+        states = (under(str(i), one.state()) for i, one in enumerate(self.recorders))
+        return {name: tensor for state in states for name, tensor in state.items()}
+
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from what `state` returned."""
+        for i, recorder in enumerate(self.recorders):
+            recorder.load_state(within(str(i), tensors))
 
     def _of_rows(self, margin: Tensor) -> Tensor:
         """Margins [S, rows] of margins at all answers: a row is as right as its worst token."""

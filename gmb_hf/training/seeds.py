@@ -40,6 +40,8 @@ from gmb_hf.training.config import ENGINES, RunConfig
 from gmb_hf.training.ensemble import Ensemble, adamw, initial_model, model_config, wanted
 from gmb_hf.training.folder import check_training, finished_seeds, log_paths, refuse_gone
 from gmb_hf.training.observables import Observer, about_loops
+from gmb_hf.training.published import recorders
+from gmb_hf.training.recorders import under, within
 
 
 class TrainingCallback:
@@ -75,7 +77,8 @@ class Callbacks:
 
 
 SAVE_EVERY_SECONDS = 15.0
-_CALLBACK = "companion."  # before the names of its tensors in a saved state
+_CALLBACK = "companion"  # before the names of its tensors in a saved state
+_OBSERVER = "observer"
 
 
 def train_stacked(
@@ -159,14 +162,15 @@ def train_group(
     """Train one group to its end, from its saved state if there is one; the path of its log."""
     training = config.training
     ensemble = Ensemble(config, seeds, device=device, compiled=compiled)
-    observer, callback = Observer(ensemble), callbacks.begin(ensemble)
+    observer = Observer(ensemble, recorders(ensemble))
+    callback = callbacks.begin(ensemble)
     rows, states = checkpoints.Rows(), saved_states(folder, config)
     saved = states.load(seeds)
     if saved is not None:
         tensors, observer.predictions, rows = saved
         ensemble.load_state(tensors)
-        own = {name for name in tensors if name.startswith(_CALLBACK)}
-        callback.load_state({name.removeprefix(_CALLBACK): tensors[name] for name in own})
+        observer.load_state(within(_OBSERVER, tensors))
+        callback.load_state(within(_CALLBACK, tensors))
         tell("advanced", ensemble.step * len(seeds))
     saved_at = time.monotonic()
     while True:
@@ -177,7 +181,7 @@ def train_group(
             rows.add(ensemble.step, {**found, **callback.measure(found["train_acc"])})
             tell("measured", ensemble.seeds, found)
             if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
-                others = {_CALLBACK + key: value for key, value in callback.state().items()}
+                others = under(_CALLBACK, callback.state()) | under(_OBSERVER, observer.state())
                 tensors = {**ensemble.state(), **others}
                 states.save(seeds, tensors, rows, observer.predictions)
                 saved_at = time.monotonic()
@@ -300,7 +304,7 @@ def train_seed(
     model.train()
     # An ensemble of one, whose observables are taken of the model.
     ensemble = Ensemble(config, [seed])
-    observer = Observer(ensemble)
+    observer = Observer(ensemble, recorders(ensemble))
     before = {name: weight[0].detach().clone() for name, weight in ensemble.weights.items()}
     rows, batches = checkpoints.Rows(), _endless(loader)
     for step in range(settings.steps + 1):

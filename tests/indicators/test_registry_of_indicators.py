@@ -17,12 +17,13 @@ from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog
 
 ALL = names()
+EVERYTHING = {"corrupted": True, "bundles": True, "published": True}
 
 
 @pytest.fixture(scope="module")
 def log() -> RunLog:
     """Every observable, runs of several lengths, one of them without an event."""
-    return synthetic_runlog(6, 90, ragged=True, share_with_event=0.85, corrupted=True, bundles=True)
+    return synthetic_runlog(6, 90, ragged=True, share_with_event=0.85, **EVERYTHING)
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,7 @@ def test_the_catalogue_is_rich_and_declares_itself() -> None:
         sees = any(column.startswith("test_") for column in entry.needs)
         assert entry.sees_test_labels in ((True,) if sees else (True, False))
         assert (entry.family == "oracle") <= bool(entry.sees_test_labels)
+        assert (entry.kind == "label-using") == bool(entry.sees_test_labels)
         window = entry.window_parameter
         assert window is None or isinstance(entry.parameters[window], int)
 
@@ -77,7 +79,10 @@ def test_a_score_is_finite_and_on_the_grid_of_its_log(
         assert score.runs == grid.runs, name
         np.testing.assert_array_equal(score.steps, grid.steps, name)
         np.testing.assert_array_equal(np.isfinite(score.values), grid.present, name)
-        assert (np.ptp(score.values[score.present]) > 0) == (name != "constant"), name
+        if get(name).rule:
+            assert np.isin(score.values[score.present], (0, 1)).all(), name
+        else:
+            assert (np.ptp(score.values[score.present]) > 0) == (name != "constant"), name
 
 
 @pytest.mark.parametrize("step", [0, 10, 250, 600])
@@ -131,7 +136,7 @@ def test_windows_must_fit_the_cadence(name: str, log: RunLog) -> None:
 
 @pytest.mark.parametrize("cadence", [1, 10, 30, 50, 500])
 def test_defaults_can_be_raised_to_any_cadence(cadence: int) -> None:
-    log = synthetic_runlog(2, 60, cadence, corrupted=True, bundles=True)
+    log = synthetic_runlog(2, 60, cadence, **EVERYTHING)
     for name in ALL:
         entry = get(name)
         settings = entry.defaults_for(cadence)
@@ -266,7 +271,7 @@ def test_nan_in_a_log_stays_where_its_windows_are(log: RunLog) -> None:
 
 
 def test_one_checkpoint_is_enough_where_the_cadence_is_given() -> None:
-    log = synthetic_runlog(3, 1, corrupted=True, bundles=True)
+    log = synthetic_runlog(3, 1, **EVERYTHING)
     for name in ALL:
         assert np.isfinite(compute(log, name, cadence=10).values).all(), name
     with pytest.raises(InputError, match="no run has two checkpoints"):
@@ -295,6 +300,10 @@ def test_own_indicators_can_be_registered(log: RunLog, monkeypatch: pytest.Monke
         register("b", family="spectrum", summary="", needs=(), source="")(twice)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="orientation must be 1 or -1"):
         register("c", family="control", summary="", needs=(), source="", orientation=0)(twice)
+    with pytest.raises(InputError, match=r"kind 'task' is unknown"):
+        register("d", family="control", summary="", needs=(), source="", kind="task")(twice)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="is label-using, so that sees_test_labels must be True"):
+        register("d", family="control", summary="", needs=(), source="", kind="label-using")(twice)
     with pytest.raises(InputError, match="window parameter 'window' is unknown"):
         register("d", family="control", summary="", needs=(), source="", window_parameter="window")(
             twice

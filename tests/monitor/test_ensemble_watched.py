@@ -159,7 +159,7 @@ def test_any_ensemble_of_registered_indicators_streams(data: st.DataObject) -> N
     record |= {"intercept": data.draw(number), "n_calibration_runs": 1}
     locked = LockedEnsemble.parse(record, where="test")
     indicator = fitted_ensemble(BOTH, locked)
-    log = synthetic_runlog(1, length, CADENCE, corrupted=True, bundles=True)
+    log = synthetic_runlog(1, length, CADENCE, corrupted=True, bundles=True, published=True)
     columns = {}
     for need in indicator.needs:
         values = log.panel(need).values[0].copy()

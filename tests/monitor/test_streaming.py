@@ -20,6 +20,7 @@ from gmb_hf.runs.runlog import RunLog
 
 ALL = names()
 CADENCE = 10
+EVERYTHING = {"corrupted": True, "bundles": True, "published": True}
 
 
 def streamed(log: RunLog, name: str, parameters: dict[str, int]) -> np.ndarray:
@@ -36,9 +37,7 @@ def streamed(log: RunLog, name: str, parameters: dict[str, int]) -> np.ndarray:
 @given(data=st.data())
 def test_a_stream_gives_what_the_log_gives(name: str, data: st.DataObject) -> None:
     length = data.draw(st.integers(2, 40), label="checkpoints")
-    whole = synthetic_runlog(
-        1, length, CADENCE, data.draw(st.integers(0, 99)), corrupted=True, bundles=True
-    )
+    whole = synthetic_runlog(1, length, CADENCE, data.draw(st.integers(0, 99)), **EVERYTHING)
     steps, columns = whole.panel("step").steps[0], {}
     for need in get(name).needs:
         if need == "step":
@@ -59,7 +58,7 @@ def test_a_stream_gives_what_the_log_gives(name: str, data: st.DataObject) -> No
 
 
 def test_what_a_stream_keeps_is_bounded_by_its_windows() -> None:
-    log = synthetic_runlog(1, 121, CADENCE, corrupted=True, bundles=True)
+    log = synthetic_runlog(1, 121, CADENCE, **EVERYTHING)
     for name in ALL:
         columns = {need: log.panel(need).values[0] for need in get(name).needs}
         stream = IndicatorStream(get(name), cadence=CADENCE)

@@ -174,12 +174,16 @@ def test_the_identity_is_what_decides_a_log():
     same = [
         "training.seeds_at_once=1",
         "training.compile=never",
+        "training.dear_every=3",  # nothing is costly unless "all" is recorded
         "benchmark.horizon=100",
         "seeds.explore=0:5",
     ]
     for assignment in same:
         assert config.changed([assignment]).training_hash() == config.training_hash(), assignment
-    different = ["training.lr=1e-4", "training.eps=1e-7", "task.data_seed=1", "model.width=64"]
+    different = [
+        *("training.lr=1e-4", "training.eps=1e-7", "task.data_seed=1", "model.width=64"),
+        *("training.observables=published", "training.observables=all"),
+    ]
     hashes = {config.changed([assignment]).training_hash() for assignment in different}
     assert len(hashes - {config.training_hash()}) == len(different)
     assert re.fullmatch("[0-9a-f]{64}", config.training_hash())
@@ -189,7 +193,8 @@ def test_every_field_is_in_the_identity_or_the_design():
     sizes = [f"model.{size}=8" for size in (*SIZES, *LOOP_SIZES)]
     config = preset("quick").changed([*sizes, "model.halting=true"])
     held = {**config.training_identity(), **config.design()}
-    held["training"] = {**held["training"], "seeds_at_once": 36, "compile": "auto"}
+    speed = {"seeds_at_once": 36, "compile": "auto"}
+    held["training"] = {**held["training"], **speed, "observables": "usual", "dear_every": 10}
     held["task"] = {"name": None, **held["task"]}
     assert held == {key: value for key, value in config.to_dict().items() if key != "preset"}
 

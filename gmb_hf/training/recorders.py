@@ -1,0 +1,158 @@
+"""What records published signals at a checkpoint, beside the usual observables.
+
+A `Recorder` turns a `Checkpoint` into columns [S] of the log. What needs the past, such as a window
+of snapshots, it keeps itself, and gives it back with its state, so that a training that was
+interrupted ends with the log of one that was not. Costly ones are wrapped in `Seldom`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from gmb_hf.training.ensemble import Ensemble
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint shows; a column is a function of it and of what was recorded before.
+
+    Attributes:
+        ensemble: with the gradients of its training loss set; they and the weights are left as
+            they are.
+        losses: training losses, [S].
+        logits: training logits, [S, n, V].
+        test_logits, test_hidden: of the held-out rows: logits [S, m, V], and what the output layer
+            reads, [S, m, d].
+        updates: the change that the last step made to each parameter.
+    """
+
+    ensemble: Ensemble
+    losses: Tensor
+    logits: Tensor
+    test_logits: Tensor
+    test_hidden: Tensor
+    updates: Mapping[str, Tensor]
+
+    @cached_property
+    def weights(self) -> dict[str, Tensor]:
+        """The weights, without gradient."""
+        return {name: weight.detach() for name, weight in self.ensemble.weights.items()}
+
+    @cached_property
+    def train_hidden(self) -> Tensor:
+        """What the output layer reads of the training rows, [S, n, d]: one forward pass."""
+        hidden: Tensor = self.ensemble.train.logits(self.ensemble.weights)[1]
+        return hidden
+
+
+class Recorder:
+    """Records columns of the log at every checkpoint. A base class: none."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        """Begin with an ensemble at step 0."""
+
+    def measure(self, now: Checkpoint) -> dict[str, Tensor]:
+        """Name of each column -> [S]. It is called without gradients: see `torch.enable_grad`."""
+        return {}
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything needed to resume; called after `measure` only."""
+        return {}
+
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from what `state` returned; tensors come on the CPU."""
+
+
+class Seldom(Recorder):
+    """Records at every few checkpoints only, and repeats the last values at those between.
+
+    A repeated value is what was known then. A gap would instead spoil every window it lies in.
+    """
+
+    def __init__(self, recorder: Recorder, every: int) -> None:
+        self._recorder, self._every = recorder, every
+        self._last: dict[str, Tensor] = {}
+
+    def measure(self, now: Checkpoint) -> dict[str, Tensor]:
+        ensemble = now.ensemble
+        if ensemble.step // ensemble.training.checkpoint_every % self._every == 0:
+            self._last = self._recorder.measure(now)
+        return dict(self._last)
+
+    def state(self) -> dict[str, Tensor]:
+        last = {f"last.{name}": value for name, value in self._last.items()}
+        return {**last, **under("own", self._recorder.state())}
+
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+        self._last = within("last", tensors)
+        self._recorder.load_state(within("own", tensors))
+
+
+def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors by names that begin with `prefix.`."""
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
+def within(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Those whose names begin with `prefix.`, without it: what `under` was given."""
+    start = f"{prefix}."
+    return {
+        name.removeprefix(start): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(start)
+    }
+
+
+class Window:
+    """The newest of what is given, at most `size`, by name; part of a recorder's state.
+
+    Attributes:
+        size: how many are held at most.
+        held: one mapping of tensors each, from the oldest to the newest.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.held: list[dict[str, Tensor]] = []
+
+    def __len__(self) -> int:
+        return len(self.held)
+
+    def add(self, tensors: Mapping[str, Tensor]) -> None:
+        """Keep copies of these, and drop the oldest where there are more than `size`."""
+        self.held.append({name: tensor.detach().clone() for name, tensor in tensors.items()})
+        del self.held[: -self.size]
+
+    def stacked(self, name: str) -> Tensor:
+        """All that are held under a name, the oldest first: [k, ...]."""
+        return torch.stack([one[name] for one in self.held])
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything needed to resume."""
+        if not self.held:
+            return {}
+        return {name: self.stacked(name) for name in self.held[0]}
+
+    def load_state(self, tensors: Mapping[str, Tensor], device: torch.device) -> None:
+        """Go on from what `state` returned."""
+        count = max((len(stack) for stack in tensors.values()), default=0)
+        self.held = [
+            {name: stack[place].to(device) for name, stack in tensors.items()}
+            for place in range(count)
+        ]
+
+
+def measured_by(recorders: Sequence[Recorder], now: Checkpoint) -> dict[str, Tensor]:
+    """The columns of all recorders; of two of one name an error."""
+    found: dict[str, Tensor] = {}
+    for recorder in recorders:
+        columns = recorder.measure(now)
+        repeated = found.keys() & columns.keys()
+        assert not repeated, f"two recorders give {sorted(repeated)}"
+        found |= columns
+    return found
