@@ -77,6 +77,11 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:.{digits}f}"
 
 
+def percent(value: float | None) -> str:
+    """A share in whole per cent."""
+    return "–" if value is None else f"{value:.0%}"
+
+
 def steps(value: float | None) -> str:
     """A count of steps, with thousands separated."""
     return "–" if value is None else f"{value:,.0f}"

@@ -105,6 +105,22 @@ class FirstAlarmPointRecord(OpenSection):
     p_value: Annotated[Number, _NO_EVENT] = None  # the larger of the two
     rivals: dict[str, RivalRecord] = Field(default_factory=dict)
 
+    @property
+    def early(self) -> float | None:
+        """The share of events that were warned of before the horizon; None without events."""
+        return self.n_early / self.n_events if self.n_events else None
+
+    @property
+    def missed(self) -> float | None:
+        """The share of events without an alarm before them; None without events."""
+        return self.n_missed / self.n_events if self.n_events else None
+
+    @property
+    def blind(self) -> dict[str, float]:
+        """What each blind alarm and control warns of at this cost, a share of events, by name."""
+        measured = {name: getattr(self, name) for name in BLIND} | self.rivals
+        return {name: one.warned for name, one in measured.items() if one is not None}
+
 
 class OtherEventRecord(OpenSection):
     """The same score before another event, by thresholds of its own, at the primary budget."""

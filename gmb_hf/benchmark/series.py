@@ -482,13 +482,8 @@ def first_alarm(judgement: Judgement, per_run: bool) -> Flat:
         beside = {"clock": FirstAlarms.of(clock, budget).warned} if clock else {}
         point = measure(judgement, alarms, beside)
         interval = point.false_interval
-        blind = {name: one.warned for name, one in alarms.blind.items()}
-        blind |= {name: one.warned for name, one in point.rivals.items()}
         values = {
-            "warned": point.warned,
-            "timely": point.timely,
-            "early": point.n_early / point.n_events if point.n_events else None,
-            "missed": point.n_missed / point.n_events if point.n_events else None,
+            **{name: getattr(point, name) for name in ("warned", "timely", "early", "missed")},
             "false_runs": point.false_share,
             "false_runs_low": interval.low if interval else None,
             "false_runs_high": interval.high if interval else None,
@@ -496,7 +491,7 @@ def first_alarm(judgement: Judgement, per_run: bool) -> Flat:
             "run_threshold": point.threshold,
             "expected": point.expected,
             "upper": point.upper,
-            **{f"blind_{name}": blind.get(name) for name in _BLIND},
+            **{f"blind_{name}": point.blind.get(name) for name in _BLIND},
             "p": point.p_value,
         }
         flat |= {_at(name, budget): value for name, value in values.items()}

@@ -97,8 +97,7 @@ def sentence_of(item: IndicatorRecord) -> str:
 
 def hardest(point: FirstAlarmPointRecord) -> float | None:
     """What the hardest of all blind alarms of the same cost warns of, a share of events."""
-    blind = (point.memoryless, point.risk_set, *point.rivals.values())
-    return max((one.warned for one in blind if one is not None), default=None)
+    return max(point.blind.values(), default=None)
 
 
 def ends(interval: IntervalRecord | None) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from gmb_hf.benchmark.operationality import AchievedRecord, pass_line
 from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.power import in_words
-from gmb_hf.escape import steps
+from gmb_hf.escape import percent, steps
 from gmb_hf.report import style
 from gmb_hf.report.answer import (
     GROUPS,
@@ -308,9 +308,9 @@ def first_alarm(found: Answer, *, subtitle: str) -> Figure:
             look |= {"ha": "right", "fontsize": 7.6, "color": INK}
             look["weight"] = "bold" if bar.may else "normal"
             axes.text(-0.012, row, names[bar.item.name], **look)
-            axes.text(1 + _WARNED / across, row, _percent(bar.at.warned), **look)
+            axes.text(1 + _WARNED / across, row, percent(bar.at.warned), **look)
             look |= {"color": MUTED, "weight": "normal"}
-            axes.text(1 + _BLIND / across, row, _percent(hardest(bar.at)), **look)
+            axes.text(1 + _BLIND / across, row, percent(hardest(bar.at)), **look)
         if name in more:
             row += 1
             axes.axhspan(row - 0.5, row + 0.5, color=_WHITE, linewidth=0, zorder=2)
@@ -377,10 +377,6 @@ def _draw_outcomes(axes: Axes, row: int, bar: _Bar) -> None:
         for colour, width in ((_WHITE, 2.8), (BLACK, 1.4)):
             mark: Any = {"color": colour, "linewidth": width, "solid_capstyle": "butt"}
             axes.plot([x, x], [row - 0.44, row + 0.44], zorder=5, **mark)
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{value:.0%}"
 
 
 # How early the warnings came, score by score.

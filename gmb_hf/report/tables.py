@@ -12,7 +12,7 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gmb_hf.benchmark.first_alarm import RIVALS, FirstAlarmPointRecord
+from gmb_hf.benchmark.first_alarm import BLIND, RIVALS, FirstAlarmPointRecord
 from gmb_hf.benchmark.nulls import NULLS
 from gmb_hf.benchmark.operationality import AchievedRecord
 from gmb_hf.benchmark.results import Results
@@ -21,7 +21,7 @@ from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import ENSEMBLE
 from gmb_hf.design.power import in_words, runs_needed
-from gmb_hf.escape import number, p_value, steps, yes_no
+from gmb_hf.escape import number, p_value, percent, steps, yes_no
 from gmb_hf.report.answer import (
     ends,
     group_of,
@@ -85,25 +85,20 @@ class FirstAlarmRow(NamedTuple):
     event: str = ""
 
 
-def _of_events(point: FirstAlarmPointRecord, count: int) -> float | None:
-    return count / point.n_events if point.n_events else None
-
-
-_BLIND = ("memoryless", "risk_set")
 _OUTCOMES = (
     Column("warned", number, take="at.warned"),
     Column("warned_low", number, take="at.warned_interval.low"),
     Column("warned_high", number, take="at.warned_interval.high"),
     Column("timely", number, take="at.timely"),
-    Column("early", number, take=lambda row: _of_events(row.at, row.at.n_early)),
-    Column("missed", number, take=lambda row: _of_events(row.at, row.at.n_missed)),
+    Column("early", number, take="at.early"),
+    Column("missed", number, take="at.missed"),
     Column("false_share", number, take="at.false_share"),
     Column("false_low", number, take="at.false_interval.low"),
     Column("false_high", number, take="at.false_interval.high"),
     Column("lead_median", steps, take="at.lead_median"),
     *(
         column
-        for name in _BLIND
+        for name in BLIND
         for column in (
             Column(name, number, take=f"at.{name}.warned"),
             Column(f"p_{name}", p_value, take=f"at.{name}.p_value"),
@@ -336,7 +331,7 @@ def runs_table(items: Sequence[IndicatorRecord], budget: float) -> Table:
         Column("score", take=lambda row: shown_name(row.item)),
         Column("label by runs", take="first.label"),
         Column("events warned of", _warned, take="at"),
-        Column("in time", _percent, take="at.timely"),
+        Column("in time", percent, take="at.timely"),
         Column(f"runs falsely alarmed, budget {in_words(budget)}", _false_runs, take="at"),
         Column("blind alarms warn of", _blind, take="at"),
         Column("median lead, steps", steps, take="at.lead_median"),
@@ -356,17 +351,13 @@ def events_table(results: Results, items: Sequence[IndicatorRecord]) -> Table:
     rows: dict[str, dict[str, str]] = {}
     for row in _before_events(results, items):
         said = (
-            f"{_percent(row.at.warned)} / {_percent(row.at.false_share)} / "
+            f"{percent(row.at.warned)} / {percent(row.at.false_share)} / "
             f"{steps(row.at.lead_median)}"
         )
         rows.setdefault(shown_name(row.item), {})[row.event] = said
     events = list(dict.fromkeys(event for one in rows.values() for event in one))
     columns = (Column("score"), *(Column(event, align="r") for event in events))
     return Table(columns, [(name, *map(one.get, events)) for name, one in rows.items()])
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{value:.0%}"
 
 
 def _warned(point: FirstAlarmPointRecord) -> str:
@@ -380,7 +371,7 @@ def _false_runs(point: FirstAlarmPointRecord) -> str:
 
 
 def _blind(point: FirstAlarmPointRecord) -> str:
-    return _percent(hardest(point))
+    return percent(hardest(point))
 
 
 def verdict_table(items: Sequence[IndicatorRecord], target: float) -> Table:
@@ -425,7 +416,7 @@ def strata_table(items: Sequence[IndicatorRecord], target: float) -> Table:
         Column("events", str),
         Column(f"false alarm rate at {target:g}", str),
         Column("events warned of", str),
-        Column("by chance", "{:.0%}".format),
+        Column("by chance", percent),
         Column("p", p_value),
         Column("outcome"),
     )
