@@ -48,6 +48,7 @@ ASSUMED: Mapping[str, Any] = {
     "negative_share": 0.75,
 }
 """What is supposed of a score without a pilot."""
+_BY_RUNS = ("warned", "event_share", "negative_share")  # of these, what is of its first alarms
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,7 +235,7 @@ def plan_runs(
         raise InputError(f"{what}: what lies at it is never surely above it")
     given: dict[str, Any] = {name: x for name, (_, x) in options.items() if x is not None}
     by_runs = plan_by_runs(_goal_by_runs(design, goal), partial(_runs_assumed, measured, given))
-    given.pop("warned", None)
+    given = {name: x for name, x in given.items() if name != "warned"}
     if windows is not None:
         given["windows"] = dict.fromkeys(goal.targets, windows)
     if measured is not None:
@@ -260,13 +261,12 @@ def _goal_by_runs(design: Design, goal: Goal) -> RunsGoal:
 
 def _runs_assumed(measured: Pilot | None, given: Mapping[str, Any], m: int) -> RunsAssumed:
     """What is supposed of first alarms where `m` runs calibrate them."""
-    names = {"warned": "warned", "event_share": "event_share", "negative_share": "negative_share"}
-    said = {
-        field: given[name] for name, field in {**names, "chance": "blind"}.items() if name in given
-    }
+    said = {name: given[name] for name in _BY_RUNS if name in given}
+    if "chance" in given:
+        said["blind"] = given["chance"]
     if measured is not None:
         return replace(measured.assumed_by_runs(m), **said)
-    return RunsAssumed(**{**{name: ASSUMED[name] for name in names}, **said})
+    return RunsAssumed(**{**{name: ASSUMED[name] for name in _BY_RUNS}, **said})
 
 
 def check_ending(path: Path) -> None:

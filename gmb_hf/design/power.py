@@ -410,11 +410,7 @@ def power_of_warned(goal: RunsGoal, assumed: RunsAssumed, n: int) -> float:
     is Binomial(e, blind), which reaches k in a share alpha / candidates of draws at most (Holm's
     first step).
     """
-    events = np.arange(goal.event_count_min, n + 1)
-    if not len(events):
-        return 0.0
-    weight = bdtrc(events - 1, n, assumed.event_share) - bdtrc(events, n, assumed.event_share)
-    events, weight = events[weight > _SPARSE_EVENTS], weight[weight > _SPARSE_EVENTS]
+    events, weight = _event_counts(goal.event_count_min, n, assumed.event_share)
     enough = np.zeros(len(events))
     if goal.warned_min:
         enough = _critical(events, goal.warned_min, _TAIL)
@@ -502,11 +498,7 @@ def power_of_budget(goal: Goal, target: float, windows: float, m: int, n: int) -
 
 def power_of_coverage(goal: Goal, assumed: Assumed, n: int) -> float:
     """Probability of enough events, and of a coverage that is surely high enough, in n runs."""
-    events = np.arange(goal.event_count_min, n + 1)
-    if not len(events):
-        return 0.0
-    weight = bdtrc(events - 1, n, assumed.event_share) - bdtrc(events, n, assumed.event_share)
-    events, weight = events[weight > _SPARSE_EVENTS], weight[weight > _SPARSE_EVENTS]
+    events, weight = _event_counts(goal.event_count_min, n, assumed.event_share)
     passing = bdtrc(_least_covered(goal, assumed, events) - 1, events, assumed.coverage)
     return float((weight * passing).sum())
 
@@ -575,6 +567,16 @@ def _critical(events: NDArray[np.int64], chance: float, level: float) -> NDArray
     # Inverted in floating point, the quantile may lie one too high.
     least -= bdtrc(least - 1, events, chance) <= level
     return np.asarray(least + 1)
+
+
+def _event_counts(
+    least: int, n: int, share: float
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """How many events, `least` at least, n runs may have, and the probability of each number."""
+    events = np.arange(least, n + 1)
+    weight = bdtrc(events - 1, n, share) - bdtrc(events, n, share)
+    known = weight > _SPARSE_EVENTS
+    return events[known], weight[known]
 
 
 def _at_least(count: int, n: int, share: float) -> float:
