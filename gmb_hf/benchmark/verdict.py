@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -233,7 +234,7 @@ def judge_all(
             first = counted[name].conclude(
                 *by_runs[name],
                 rivals=rivals,
-                fault=design_fault(score.judgement),
+                fault=score.fault,
                 other_events=(other_events or {}).get(name, ()),
             )
             record = record.model_copy(update={"x_first_alarm": first})
@@ -352,6 +353,11 @@ class Measured:
         """Layer C at the primary operating point."""
         return self.layer_c.at(self.judgement.design.primary_fpr)
 
+    @cached_property
+    def fault(self) -> str:
+        """What is wrong with the design, if its events are; else ""."""
+        return design_fault(self.judgement)
+
     @property
     def p_values(self) -> list[float | None]:
         """Over all runs, then in each stratum; None without events."""
@@ -365,7 +371,6 @@ class Measured:
         """
         judgement = self.judgement
         case = Case(judgement, self.layer_a, self.layer_b, self.primary, p_adjusted)
-        fault = design_fault(judgement)
         strata = tuple(
             part.conclude(self.layer_a, self.variants, p)
             for part, p in zip(self.strata, p_strata, strict=True)
@@ -375,7 +380,7 @@ class Measured:
         if part:
             of_all = f"{part.n_runs} of {case.n_runs} runs"
             scope = f"{part.where} ({part.name}: {of_all}): there, {part.sentence}"
-        found = conclude(case, self.layer_a, self.layer_d, scope=scope, fault=fault)
+        found = conclude(case, self.layer_a, self.layer_d, scope=scope, fault=self.fault)
         limited = part if found.label == SCOPE_LIMITED else None
         return IndicatorRecord(
             name=judgement.evaluation.name,
@@ -387,7 +392,7 @@ class Measured:
             label=found.label,
             diagnostics=diagnose(judgement, coverage=self.primary.coverage),
             x_alarm_eligible=False,  # until `with_eligibility` says otherwise
-            x_reasons=(DESIGN_FAULT, *found.reasons) if fault else found.reasons,
+            x_reasons=(DESIGN_FAULT, *found.reasons) if self.fault else found.reasons,
             x_sentence=found.sentence,
             x_p_adjusted=p_adjusted,
             x_runs_to_settle=found.runs_to_settle,
