@@ -373,15 +373,13 @@ def refuse_others(folder: str | Path, **made_of: str | None) -> None:
 
 def draw_with_runs(found: Evaluation | Reproduction) -> dict[str, Figure]:
     """Every figure of the results, and those that show the runs themselves."""
-    best = featured(answer(found.results))
+    drawn, best = draw(found.results), featured(answer(found.results))
     settings: Design | CompatSettings
     if isinstance(found, Evaluation):
         settings, events, safe_gap = found.design, found.events.step, found.design.safe_gap
-        drawn = draw(found.results)
         shown = [_with_threshold(found, one) for one in best]
     else:
         settings, events, safe_gap = found.settings, found.events, None
-        drawn = draw(found.results)
         points = [(one.name, primary_point(one.layer_C.at_fpr)) for one in best]
         shown = [
             (found.scores[name], at.x_threshold, f"false alarm rate {rate_text(at.fpr)}")
