@@ -167,7 +167,7 @@ class FirstAlarms:
         scores, windows, design = judgement.evaluation, judgement.windows, judgement.design
         threshold = judgement.run_calibrated.thresholds[budget]
         alarms = (scores.values >= threshold[:, None]) & np.isfinite(scores.values)
-        step = _first_step(scores.steps, alarms & windows.monitored)
+        step = first_step(scores.steps, alarms & windows.monitored)
         seen = scores.present & (scores.steps >= design.burn_in)
         # NaN without an event or without an alarm, which no comparison holds of.
         lead: NDArray[np.float64] = scores.event_step - step
@@ -177,7 +177,7 @@ class FirstAlarms:
             threshold,
             scores.event_step,
             scores.last_step.astype(np.float64),
-            _first_step(scores.steps, alarms & seen),
+            first_step(scores.steps, alarms & seen),
             windows.negative.sum(axis=1),
             (windows.monitored & ~windows.negative).sum(axis=1),
             step,
@@ -257,7 +257,7 @@ class FirstAlarms:
         return exact_binomial(self.n_false, self.n_runs) if self.n_runs else None
 
 
-def _first_step(steps: NDArray[np.int64], marked: NDArray[np.bool_]) -> NDArray[np.float64]:
+def first_step(steps: NDArray[np.int64], marked: NDArray[np.bool_]) -> NDArray[np.float64]:
     """The step of the first marked checkpoint of each run, float64 [R]; NaN: none is."""
     if not steps.shape[1]:
         return np.full(len(steps), np.nan)

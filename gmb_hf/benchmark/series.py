@@ -21,6 +21,7 @@ from gmb_hf.benchmark.first_alarm import (
     FirstAlarms,
     clock_of,
     first_alarms,
+    first_step,
     measure,
 )
 from gmb_hf.benchmark.operationality import false_alarms, layer_b, run_rates
@@ -533,8 +534,7 @@ def verdict(judgement: Judgement, per_run: bool) -> Flat:
     if per_run:
         target = judgement.design.primary_fpr
         alarms = judgement.alarms(target) & judgement.windows.monitored
-        first = judgement.evaluation.steps[np.arange(len(alarms)), alarms.argmax(axis=1)]
-        flat["first_alarm_per_run"] = np.where(alarms.any(axis=1), first, np.nan).tolist()
+        flat["first_alarm_per_run"] = first_step(judgement.evaluation.steps, alarms).tolist()
         flat["false_alarms_per_run"] = false_alarms(judgement, target).tolist()
     return flat
 
