@@ -22,7 +22,8 @@ RANK_ONLY: Label = "RANK_ONLY"
 UNSTABLE: Label = "ESTIMATOR_UNSTABLE"
 INCONCLUSIVE: Label = "INCONCLUSIVE"
 SCOPE_LIMITED: Label = "SCOPE_LIMITED"
-LABELS = (SUPPORTED, RANK_ONLY, UNSTABLE, INCONCLUSIVE, SCOPE_LIMITED)
+LABELS = (SUPPORTED, SCOPE_LIMITED, INCONCLUSIVE, UNSTABLE, RANK_ONLY)
+"""The five labels, in the order in which they are listed."""
 
 MAY = "May raise an alarm"
 """How the sentence of a supported score begins, until something else forbids it."""

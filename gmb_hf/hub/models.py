@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gmb_hf.benchmark.records import LABELS
 from gmb_hf.benchmark.results import Results
 from gmb_hf.errors import InputError
 from gmb_hf.files import write_text
@@ -21,7 +22,7 @@ from gmb_hf.fingerprints import ContentHash
 from gmb_hf.hub.cards import CARD, KEY, Card, CardFingerprint, render_card
 from gmb_hf.hub.client import Pushed, publish
 from gmb_hf.hub.datasets import LICENSE
-from gmb_hf.report.answer import LABELS, RUNS, answer, label_of
+from gmb_hf.report.answer import RUNS, answer, label_of
 from gmb_hf.report.curves import grokking_curves
 from gmb_hf.report.report import draw, headline_table
 from gmb_hf.report.style import save_figure

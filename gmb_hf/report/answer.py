@@ -12,20 +12,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
+from gmb_hf.benchmark.records import (
+    INCONCLUSIVE,
+    LABELS,
+    RANK_ONLY,
+    SCOPE_LIMITED,
+    SUPPORTED,
+    UNSTABLE,
+)
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.verdict import DESIGN_FAULT, IndicatorRecord
 from gmb_hf.design.power import in_words
 from gmb_hf.stats import IntervalRecord
 from gmb_hf.tables import follow
-
-LABELS = (
-    "SUPPORTED_FOR_ALARM",
-    "SCOPE_LIMITED",
-    "INCONCLUSIVE",
-    "ESTIMATOR_UNSTABLE",
-    "RANK_ONLY",
-)
-"""The five labels, in the order in which they are listed."""
 
 GROUPS = {
     "monitor": "Sees no test labels: a monitor",
@@ -151,7 +150,7 @@ class Answer:
     @property
     def supported(self) -> tuple[IndicatorRecord, ...]:
         """The indicators of the subject that pass everything, best first."""
-        return tuple(item for item in self.subject if self.label(item) == LABELS[0])
+        return tuple(item for item in self.subject if self.label(item) == SUPPORTED)
 
     @property
     def may_alarm(self) -> bool:
@@ -185,7 +184,7 @@ class Answer:
             at = f"with a budget of {in_words(self.budget)}"
         if self.supported:
             return f"{self.caveat}{self._passed} {at}"
-        undecided = sum(self.label(item) == "INCONCLUSIVE" for item in self.subject)
+        undecided = sum(self.label(item) == INCONCLUSIVE for item in self.subject)
         none = "None" if self.beside else "No alarm"
         if undecided:
             return f"{self.caveat}{none} yet {at}: {undecided} of {total} not decided"
@@ -216,21 +215,21 @@ class Answer:
             return f"{self.caveat}{self._passed} {at}{best}."
         counts: Counter[str] = Counter(map(self._outcome, subject))
         words = {
-            "INCONCLUSIVE": f"not decided by {self.n_runs:,} {RUNS[self.locked]}",
-            "RANK_ONLY": "no more than a ranking",
+            INCONCLUSIVE: f"not decided by {self.n_runs:,} {RUNS[self.locked]}",
+            RANK_ONLY: "no more than a ranking",
             _NO_SIGNAL: "without a ranking signal",
-            "ESTIMATOR_UNSTABLE": "unstable",
-            "SCOPE_LIMITED": f"good in a stated scope only{self._scopes}",
+            UNSTABLE: "unstable",
+            SCOPE_LIMITED: f"good in a stated scope only{self._scopes}",
         }
         parts = [f"{counts[label]} {what}" for label, what in words.items() if counts[label]]
-        yet = " yet" if counts["INCONCLUSIVE"] else ""
+        yet = " yet" if counts[INCONCLUSIVE] else ""
         does = "passes every layer" if self.beside else "may raise an alarm"
         said = f"None of {total} {does}{yet} {at}: {', '.join(parts)}."
         return self.caveat + said
 
     def _outcome(self, item: IndicatorRecord) -> str:
         label = self.label(item)
-        no_signal = _NO_SIGNAL in self.reasons(item) and label == "RANK_ONLY"
+        no_signal = _NO_SIGNAL in self.reasons(item) and label == RANK_ONLY
         return _NO_SIGNAL if no_signal else label
 
     @property

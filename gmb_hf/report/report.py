@@ -27,6 +27,7 @@ from gmb_hf.benchmark.compat import (
 from gmb_hf.benchmark.evaluate import Evaluation
 from gmb_hf.benchmark.first_alarm import MEMORISATION
 from gmb_hf.benchmark.operationality import pass_line
+from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.results import Results, definition_of_done
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import IndicatorRecord
@@ -38,7 +39,6 @@ from gmb_hf.escape import steps
 from gmb_hf.files import write_text
 from gmb_hf.report.answer import (
     GROUPS,
-    LABELS,
     RUNS,
     Answer,
     answer,
@@ -123,7 +123,7 @@ def render_report(
     done = definition_of_done(results, folder)
     # The best scores, at least the supported ones.
     windows = answer(results, by_windows=True)
-    best = sorted(found.subject, key=lambda item: found.label(item) != LABELS[0])
+    best = sorted(found.subject, key=lambda item: found.label(item) != SUPPORTED)
     headline = best[: max(len(found.supported), _HEADLINE_ROWS)]
     calibration = results.x_calibration
     thresholds = "Where the thresholds come from is not stored."
