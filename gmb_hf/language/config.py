@@ -156,6 +156,8 @@ class LanguageConfig(Config):
             del whole["consistency"]
         if not self.training.keep_every:
             del whole["training"]["keep_every"]
+        if self.model.layer_norm:
+            del whole["model"]["layer_norm"]
         return whole
 
 

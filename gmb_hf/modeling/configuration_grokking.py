@@ -29,6 +29,7 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
         max_position_embeddings: the longest input, in tokens.
         hidden_act: `gelu_new` or `relu`.
         initializer_range: standard deviation of the weights at the start.
+        layer_norm: whether states are normalised before each attention, each MLP and the output.
         tie_word_embeddings: whether the output layer is the token embedding.
         use_cache: whether a forward outside training returns keys and values to continue from;
             False with a mixer or with cycles, which read states that no cache keeps.
@@ -66,6 +67,7 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
     max_position_embeddings: int = 8
     hidden_act: str = "gelu_new"
     initializer_range: float = 0.02
+    layer_norm: bool = True
     tie_word_embeddings: bool = True
     use_cache: bool = True
     pad_token_id: int | None = None
@@ -107,6 +109,8 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
             )
         if not self.initializer_range > 0:
             raise ValueError(f"initializer_range must be positive, got {self.initializer_range!r}")
+        if not isinstance(self.layer_norm, bool):
+            raise ValueError(f"layer_norm must be True or False, got {self.layer_norm!r}")
         self._check_variant()
         self._check_loops()
         if self.uncached:

@@ -9,7 +9,8 @@ References:
 
 Learned positions; blocks of `x + attention(norm(x))`, then `x + mlp(norm(x))`; a final norm; the
 output layer is the token embedding unless the configuration unties it. Every linear layer but the
-output has a bias. There is no dropout.
+output has a bias. There is no dropout. Without `layer_norm` the norms are left out, as
+in Nanda et al. 2023 (https://arxiv.org/abs/2301.05217).
 
 Variants, each turned on by fields of the config: banded MLPs (`BandedLinear`), layers that mix the
 states of neighbouring tokens and embeddings that neighbours pull together (`mixers`), and layers
@@ -175,14 +176,21 @@ class GrokkingTransformerMLP(nn.Module):
         return output
 
 
+def norm_layer(config: GrokkingTransformerConfig) -> nn.Module:
+    """The norm of a state, or nothing where the config has none."""
+    return (
+        nn.LayerNorm(config.hidden_size, eps=LAYER_NORM_EPS) if config.layer_norm else nn.Identity()
+    )
+
+
 class GrokkingTransformerLayer(GradientCheckpointingLayer):  # type: ignore[misc]
     """One block, and the mixers that follow it, each a submodule under its own name."""
 
     def __init__(self, config: GrokkingTransformerConfig, layer_idx: int) -> None:
         super().__init__()
-        self.norm_1 = nn.LayerNorm(config.hidden_size, eps=LAYER_NORM_EPS)
+        self.norm_1 = norm_layer(config)
         self.attention = GrokkingTransformerAttention(config, layer_idx)
-        self.norm_2 = nn.LayerNorm(config.hidden_size, eps=LAYER_NORM_EPS)
+        self.norm_2 = norm_layer(config)
         self.mlp = GrokkingTransformerMLP(config)
         self.mixers = add_mixers(self, config, after_every_block=True)
 
@@ -311,7 +319,7 @@ class GrokkingTransformerModel(GrokkingTransformerPreTrainedModel):
             GrokkingTransformerLayer(config, layer_idx)
             for layer_idx in range(config.num_hidden_layers)
         )
-        self.norm = nn.LayerNorm(config.hidden_size, eps=LAYER_NORM_EPS)
+        self.norm = norm_layer(config)
         self.halting = Halting(config.hidden_size) if config.halting else None
         self.gradient_checkpointing = False
         self.post_init()

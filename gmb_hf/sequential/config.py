@@ -210,7 +210,8 @@ class SequentialConfig(Config):
         for name in ("seeds_at_once", "compile", "steps"):
             del design["training"][name]
         design["phases"]["steps"] = list(self.steps)
-        design["model"] = {name: design["model"][name] for name in _SHAPE}
+        shared = _SHAPE if self.model.layer_norm else (*_SHAPE, "layer_norm")
+        design["model"] = {name: design["model"][name] for name in shared}
         return dict(design)
 
     def hash(self) -> str:
@@ -219,7 +220,7 @@ class SequentialConfig(Config):
 
 
 _SHAPE = ("layers", "heads", "width", "mlp_width", "activation", "tied", "initializer_range")
-"""The fields of the model that all variants share."""
+"""The fields of the model that all variants share; a model with norms does not name them."""
 
 
 def replication(suite: str) -> SequentialConfig:

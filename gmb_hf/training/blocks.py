@@ -52,8 +52,13 @@ def normalise(x: Tensor) -> Tensor:
     return functional.layer_norm(x, x.shape[-1:], eps=LAYER_NORM_EPSILON)
 
 
-def norm_parts(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The same with the mean and the inverse deviation of each row, for `norm_gradient`."""
+def norm_parts(x: Tensor, layer_norm: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The same with the mean and the inverse deviation of each row, for `norm_gradient`.
+
+    Of a model without norms, the states themselves and None.
+    """
+    if not layer_norm:
+        return x, None, None
     return torch.native_layer_norm(x, x.shape[-1:], None, None, LAYER_NORM_EPSILON)
 
 
@@ -69,8 +74,12 @@ def folded(
     return weight * gain.unsqueeze(1), moved if bias is None else moved + bias.unsqueeze(1)
 
 
-def norm_gradient(gradient: Tensor, x: Tensor, mean: Tensor, inverse: Tensor) -> Tensor:
-    """The gradient by the input of `torch.native_layer_norm` without gain and shift."""
+def norm_gradient(
+    gradient: Tensor, x: Tensor, mean: Tensor | None, inverse: Tensor | None
+) -> Tensor:
+    """The gradient by the input of `norm_parts`, which gave the mean and the inverse deviation."""
+    if mean is None:
+        return gradient
     only_input = [True, False, False]
     dx: Tensor = torch.ops.aten.native_layer_norm_backward(
         gradient, x, x.shape[-1:], mean, inverse, None, None, only_input
@@ -79,7 +88,7 @@ def norm_gradient(gradient: Tensor, x: Tensor, mean: Tensor, inverse: Tensor) ->
 
 
 class _MLPBlock(torch.autograd.Function):
-    """x + act(normalise(x) @ up.T + up_bias) @ down.T + down_bias."""
+    """x + act(normalise(x) @ up.T + up_bias) @ down.T + down_bias, or the same of x as it is."""
 
     @staticmethod
     def forward(
@@ -90,11 +99,12 @@ class _MLPBlock(torch.autograd.Function):
         down: Tensor,
         down_bias: Tensor,
         activation: str,
+        layer_norm: bool,
         workspace: Workspace,
         name: str,
     ) -> Tensor:
         wide = (*x.shape[:2], up.shape[1])
-        normed, mean, inverse = norm_parts(x)
+        normed, mean, inverse = norm_parts(x, layer_norm)
         before = workspace.get(f"{name}.before", wide, x)
         torch.baddbmm(up_bias, normed, up.transpose(1, 2), out=before)
         if activation == "relu":
@@ -125,7 +135,7 @@ class _MLPBlock(torch.autograd.Function):
         d_up = torch.bmm(hidden.transpose(1, 2), normed)
         dx = norm_gradient(torch.bmm(hidden, up), x, mean, inverse).add_(dy)
         d_up_bias, d_down_bias = hidden.sum(1, keepdim=True), dy.sum(1, keepdim=True)
-        return dx, d_up, d_up_bias, d_down, d_down_bias, None, None, None
+        return dx, d_up, d_up_bias, d_down, d_down_bias, None, None, None, None
 
 
 def mlp_block(
@@ -136,6 +146,7 @@ def mlp_block(
     down_bias: Tensor,
     *,
     activation: str,
+    layer_norm: bool = True,
     workspace: Workspace,
     name: str,
 ) -> Tensor:
@@ -145,13 +156,15 @@ def mlp_block(
         x: [S, n, d]. up: [S, f, d] and up_bias: [S, 1, f], the norm's gain and shift folded in.
         down: [S, d, f]. down_bias: [S, 1, d].
         activation: "relu" or "gelu_new" (the tanh form of GPT-2).
+        layer_norm: whether the states are normalised first.
         name: of the layer and its application, so that no two of one forward share buffers.
     """
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-        arguments = (x, up, up_bias, down, down_bias, activation, workspace, name)
+        arguments = (x, up, up_bias, down, down_bias, activation, layer_norm, workspace, name)
         out: Tensor = _MLPBlock.apply(*arguments)  # type: ignore[no-untyped-call]
         return out
-    hidden = torch.baddbmm(up_bias, normalise(x), up.transpose(1, 2))
+    normed = normalise(x) if layer_norm else x
+    hidden = torch.baddbmm(up_bias, normed, up.transpose(1, 2))
     relu = activation == "relu"
     hidden = functional.relu(hidden) if relu else functional.gelu(hidden, approximate="tanh")
     return torch.baddbmm(x + down_bias, hidden, down.transpose(1, 2))
@@ -189,7 +202,12 @@ def weighted_mean(sums: Tensor, heads: int) -> Tensor:
 
 
 def head_gradients(
-    d_logits: Tensor, head: Tensor, x: Tensor, normed: Tensor, mean: Tensor, inverse: Tensor
+    d_logits: Tensor,
+    head: Tensor,
+    x: Tensor,
+    normed: Tensor,
+    mean: Tensor | None,
+    inverse: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients by the residual stream, the head and its bias, from that by the logits."""
     dx = norm_gradient(torch.bmm(d_logits, head), x, mean, inverse)
@@ -201,10 +219,16 @@ class _AnswerLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, head: Tensor, head_bias: Tensor, answers: Tensor, keep_logits: bool
+        ctx: Any,
+        x: Tensor,
+        head: Tensor,
+        head_bias: Tensor,
+        answers: Tensor,
+        layer_norm: bool,
+        keep_logits: bool,
     ) -> tuple[Tensor, Tensor]:
         rows = x.shape[1]
-        normed, mean, inverse = norm_parts(x)
+        normed, mean, inverse = norm_parts(x, layer_norm)
         logits = torch.baddbmm(head_bias, normed, head.transpose(1, 2))
         kept = logits.clone() if keep_logits else logits.new_empty(0)
         scores = torch.log_softmax(logits, dim=-1)
@@ -220,11 +244,17 @@ class _AnswerLoss(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         *norm, d_logits, head = ctx.saved_tensors
         scaled = d_logits.mul_(gradients[0].view(-1, 1, 1))
-        return *head_gradients(scaled, head, *norm), None, None
+        return *head_gradients(scaled, head, *norm), None, None, None
 
 
 def answer_loss(
-    x: Tensor, head: Tensor, head_bias: Tensor, answers: Tensor, *, keep_logits: bool
+    x: Tensor,
+    head: Tensor,
+    head_bias: Tensor,
+    answers: Tensor,
+    *,
+    layer_norm: bool = True,
+    keep_logits: bool,
 ) -> tuple[Tensor, Tensor]:
     """Mean cross-entropy [S] at the answer and, on request, the logits [S, n, V], else empty.
 
@@ -232,16 +262,18 @@ def answer_loss(
         x: the residual stream at the position before the answer, [S, n, d].
         head: [S, V, d] and head_bias: [S, 1, V], the final norm folded in.
         answers: token ids, [S, n].
+        layer_norm: whether the states are normalised first.
         keep_logits: also return the logits, without a gradient.
     """
     if torch.compiler.is_compiling() or not torch.is_grad_enabled():
-        logits = torch.baddbmm(head_bias, normalise(x), head.transpose(1, 2))
+        normed = normalise(x) if layer_norm else x
+        logits = torch.baddbmm(head_bias, normed, head.transpose(1, 2))
         scores = torch.log_softmax(logits, dim=-1)
         losses = -scores.gather(-1, answers.unsqueeze(-1)).squeeze(-1).mean(1)
         # A copy: inductor reuses the buffer of the logits in the backward pass.
         return losses, logits.detach().clone() if keep_logits else logits.new_empty(0)
     losses, logits = _AnswerLoss.apply(  # type: ignore[no-untyped-call]
-        x, head, head_bias, answers, keep_logits
+        x, head, head_bias, answers, layer_norm, keep_logits
     )
     return losses, logits
 
@@ -251,14 +283,14 @@ def normed_linear(
 ) -> tuple[Tensor, Tensor]:
     """The weight [S, out, d] and bias [S, 1, out] of a linear layer, acting on normalised rows.
 
-    `norm`, `weight` and `bias` are names in `weights`, the first one of the norm before the layer.
+    `norm`, `weight` and `bias` are names in `weights`, the first one of the norm before the layer;
+    without that norm the layer acts on the rows as they are.
     """
-    return folded(
-        weights[weight],
-        None if bias is None else weights[bias],
-        weights[f"{norm}.weight"],
-        weights[f"{norm}.bias"],
-    )
+    linear, shift = weights[weight], None if bias is None else weights[bias]
+    if f"{norm}.weight" in weights:
+        return folded(linear, shift, weights[f"{norm}.weight"], weights[f"{norm}.bias"])
+    none = linear.new_zeros(len(linear), 1, linear.shape[1])
+    return linear, none if shift is None else shift.unsqueeze(1)
 
 
 def query_key_value(
@@ -266,8 +298,8 @@ def query_key_value(
 ) -> tuple[Tensor, Tensor]:
     """A layer's queries [S, q, d], and its keys and values side by side [S, m, 2d].
 
-    `normed` are all rows, normalised, [S, m, d], and `asking` those of it that have a query,
-    [S, q, d]; all when absent.
+    `normed` are all rows as attention reads them, [S, m, d], and `asking` those of it that have a
+    query, [S, q, d]; all when absent.
     """
     width = normed.shape[-1]
     qkv = f"{layer}.attention.qkv"
@@ -348,9 +380,11 @@ def take(table: Tensor, index: Tensor) -> Tensor:
 @torch.no_grad()
 def head_logits(weights: Weights, states: Tensor) -> tuple[Tensor, Tensor]:
     """Logits [S, m, V] and states after the final norm [S, m, d], of those before it."""
+    head, bias = output_head(weights)
+    if "model.norm.weight" not in weights:
+        return torch.baddbmm(bias, states, head.transpose(1, 2)), states
     normed = normalise(states)
     gain, shift = (weights[f"model.norm.{name}"].unsqueeze(1) for name in ("weight", "bias"))
-    head, bias = output_head(weights)
     logits = torch.baddbmm(bias, normed, head.transpose(1, 2))
     return logits, torch.addcmul(shift, normed, gain)
 
@@ -427,6 +461,10 @@ class Blocks(ABC):
         """The embedding of all rows, [S, m, d]."""
         return self.start
 
+    def read(self, states: Tensor) -> Tensor:
+        """States as a layer reads them: normalised, where the model has norms."""
+        return normalise(states) if self.shape.layer_norm else states
+
     @abstractmethod
     def asked(self, states: Tensor) -> Tensor:
         """The asked ones of all rows, [S, m, d] -> [S, n, d]."""
@@ -451,6 +489,7 @@ class Blocks(ABC):
             *up,
             *down,
             activation=self.shape.hidden_act,
+            layer_norm=self.shape.layer_norm,
             workspace=self.workspace,
             name=f"{place}/{application}",
         )

@@ -363,6 +363,8 @@ class ModelSettings(Settings):
         activation: "gelu_new" (GPT-2's tanh form) or "relu".
         tied: use the token embedding as the output layer.
         initializer_range: standard deviation of the initial weights.
+        layer_norm: normalise states before each attention, each MLP and the output. Without norms
+            a small learning rate trains without loss spikes, and runs stay memorised for long.
         band_fc1, band_fc2: width of the band of the MLP's up- and down-projection.
         sort_window: after each block, mix states with alike ones in this window.
         blend_window: mix embeddings with those of the tokens before, in this window.
@@ -383,6 +385,7 @@ class ModelSettings(Settings):
     activation: Annotated[str, ACTIVATIONS] = "relu"
     tied: bool = False
     initializer_range: Positive = 0.02
+    layer_norm: bool = True
     band_fc1: OptionalSize = None
     band_fc2: OptionalSize = None
     sort_window: OptionalSize = None
@@ -409,6 +412,8 @@ class ModelSettings(Settings):
     def name(self) -> str:
         """A short description, e.g. `transformer-1x4x32` or `transformer-1x4x32, sort-4`."""
         shape = f"transformer-{self.layers}x{self.heads}x{self.width}"
+        if not self.layer_norm:
+            shape += ", no layer norm"
         return f"{shape}, {self.variant.name}" if self.variant.fields else shape
 
 
@@ -657,6 +662,8 @@ class RunConfig(Config):
     def training_identity(self) -> dict[str, Any]:
         """The part of the config that decides a run's log, seed apart, as plain dictionaries."""
         model = asdict(self.model)
+        if self.model.layer_norm:  # as before there was a choice, so that logs agree
+            del model["layer_norm"]
         for name in FIELDS:  # what a model does not have, its identity does not name
             del model[name]
         return {

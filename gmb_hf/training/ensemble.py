@@ -341,6 +341,7 @@ def shape_fields(model: ModelSettings) -> dict[str, Any]:
         "num_attention_heads": model.heads,
         "hidden_act": model.activation,
         "initializer_range": model.initializer_range,
+        "layer_norm": model.layer_norm,
         "tie_word_embeddings": model.tied,
         **model.variant.fields,
     }

@@ -419,7 +419,7 @@ class _Positions(Blocks):
         # A layer that is mixed afterwards is needed at every position, also if it is the last.
         equals_alone = asked_alone and not _sorts(shape)
         begins = layer == application == 0 and not shape.blend_window
-        normed, asking = normalise(states), None
+        normed, asking = self.read(states), None
         if equals_alone and not begins:
             asking = normed[:, -equations.answers.shape[1] :]
         query, key_value = blocks.query_key_value(weights, prefix, normed, asking)
@@ -519,15 +519,21 @@ class EquationForward(Forward):
 
     @property
     def by_pairs(self) -> bool:
-        """Whether EQ alone attends to blended embeddings, and most pairs are asked for."""
+        """Whether EQ alone attends to blended, normalised embeddings, and most pairs are asked."""
         few = self.equations.residues**2 > MAX_PAIRS * self.answers.shape[1]
         alone = self.shape.num_hidden_layers == 1 and not _sorts(self.shape)
-        return self.shape.blend_window is not None and alone and not few
+        blends = self.shape.blend_window is not None and self.shape.layer_norm
+        return blends and alone and not few
 
     def losses(self, weights: Weights, *, keep_logits: bool = False) -> tuple[Tensor, Tensor]:
         states = self._states(weights, self._workspace)
-        head = blocks.output_head(weights)
-        return blocks.answer_loss(states, *head, self.answers, keep_logits=keep_logits)
+        return blocks.answer_loss(
+            states,
+            *blocks.output_head(weights),
+            self.answers,
+            layer_norm=self.shape.layer_norm,
+            keep_logits=keep_logits,
+        )
 
     @torch.no_grad()
     def logits(self, weights: Weights, trace: Trace | None = None) -> tuple[Tensor, Tensor]:

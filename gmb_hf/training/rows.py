@@ -285,8 +285,10 @@ class _TargetLoss(torch.autograd.Function):
     """The weighted cross-entropy of every model; its gradient is formed in the forward pass."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, head: Tensor, head_bias: Tensor, targets: Tensor) -> Tensor:
-        normed, mean, inverse = blocks.norm_parts(x)
+    def forward(
+        ctx: Any, x: Tensor, head: Tensor, head_bias: Tensor, targets: Tensor, layer_norm: bool
+    ) -> Tensor:
+        normed, mean, inverse = blocks.norm_parts(x, layer_norm)
         scores = torch.baddbmm(head_bias, normed, head.transpose(1, 2)).log_softmax(-1)
         losses = -(scores * targets).sum((1, 2))
         d_logits = scores.exp_().mul_(targets.sum(-1, keepdim=True)).sub_(targets)
@@ -297,27 +299,33 @@ class _TargetLoss(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         *norm, d_logits, head = ctx.saved_tensors
         scaled = d_logits * gradients[0].view(-1, 1, 1)
-        return *blocks.head_gradients(scaled, head, *norm), None
+        return *blocks.head_gradients(scaled, head, *norm), None, None
 
 
-def target_loss(x: Tensor, head: Tensor, head_bias: Tensor, targets: Tensor) -> Tensor:
+def target_loss(
+    x: Tensor, head: Tensor, head_bias: Tensor, targets: Tensor, *, layer_norm: bool = True
+) -> Tensor:
     """Cross-entropy of every model, the targets' shares as weights: [S].
 
     Of the residual stream [S, K, d]; `head` [S, V, d] and `head_bias` [S, 1, V] have the final norm
-    folded in, and `targets` are the share of each token after each node, [S or 1, K, V].
+    folded in where there is one (`layer_norm`), and `targets` are the share of each token after
+    each node, [S or 1, K, V].
     """
-    losses: Tensor = _TargetLoss.apply(x, head, head_bias, targets)  # type: ignore[no-untyped-call]
+    losses: Tensor = _TargetLoss.apply(  # type: ignore[no-untyped-call]
+        x, head, head_bias, targets, layer_norm
+    )
     return losses
 
 
 def target_results(
-    x: Tensor, head: Tensor, head_bias: Tensor, targets: Tensor
+    x: Tensor, head: Tensor, head_bias: Tensor, targets: Tensor, *, layer_norm: bool = True
 ) -> tuple[Tensor, Tensor]:
     """Cross-entropy of every model and the share of its targets that score highest: [S] each.
 
     A tie for the highest is not right. There is no gradient; the arguments are `target_loss`'s.
     """
-    logits = torch.baddbmm(head_bias, normalise(x), head.transpose(1, 2))
+    normed = normalise(x) if layer_norm else x
+    logits = torch.baddbmm(head_bias, normed, head.transpose(1, 2))
     losses = -(logits.log_softmax(-1) * targets).sum((1, 2))
     best = logits == logits.amax(-1, keepdim=True)
     alone = best.sum(-1, keepdim=True) == 1
@@ -349,7 +357,8 @@ class RowForward(Forward):
 
     def losses(self, weights: Weights, *, keep_logits: bool = False) -> tuple[Tensor, Tensor]:
         states = self._nodes(weights, self.tree, self._workspace).final_states()
-        losses = target_loss(states, *blocks.output_head(weights), self.tree.targets)
+        head, targets = blocks.output_head(weights), self.tree.targets
+        losses = target_loss(states, *head, targets, layer_norm=self.shape.layer_norm)
         if not keep_logits:
             return losses, losses.new_empty(0)
         return losses, take(blocks.head_logits(weights, states.detach())[0], self.tree.answer_nodes)
@@ -375,7 +384,8 @@ class RowForward(Forward):
             one = {name: weight[index : index + 1] for name, weight in weights.items()}
             tree = self.tree.of_model(index)
             states = self._nodes(one, tree, Workspace()).final_states()
-            results.append(target_results(states, *blocks.output_head(one), tree.targets))
+            head, layer_norm = blocks.output_head(one), self.shape.layer_norm
+            results.append(target_results(states, *head, tree.targets, layer_norm=layer_norm))
         losses, accuracies = zip(*results, strict=True)
         return torch.cat(losses), torch.cat(accuracies)
 
@@ -391,7 +401,7 @@ class Nodes(Blocks):
         weights, heads, tree = self.weights, self.shape.num_attention_heads, self.tree
         prefix = f"model.layers.{layer}"
         few = asked_alone and not self.mixers
-        normed = normalise(states)
+        normed = self.read(states)
         asking = self.asked(normed) if few else None
         residual = self.asked(states) if few else states
         query, key_value = blocks.query_key_value(weights, prefix, normed, asking)

@@ -69,6 +69,7 @@ def test_mixers_need_the_whole_input():
         ({"intermediate_size": 0}, "intermediate_size must be a whole number"),
         ({"initializer_range": 0.0}, "initializer_range must be positive, got 0.0"),
         ({"initializer_range": float("nan")}, "initializer_range must be positive, got nan"),
+        ({"layer_norm": 1}, "layer_norm must be True or False, got 1"),
         ({"sort_window": 9}, "sort_window=9 is longer than the longest input, max_pos.*=8 tokens"),
         ({"blend_window": 9}, "blend_window=9 is longer than .*; choose a shorter window"),
         ({"hebbian_window": 9}, "hebbian_window=9 is longer than the longest input"),

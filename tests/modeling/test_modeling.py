@@ -27,6 +27,8 @@ def by_hand(model, input_ids):
         return x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
 
     def norm(x, name):
+        if not config.layer_norm:
+            return x
         centred = x - x.mean(-1, keepdim=True)
         variance = centred.pow(2).mean(-1, keepdim=True)
         return centred / (variance + 1e-5).sqrt() * w[f"{name}.weight"] + w[f"{name}.bias"]
@@ -59,8 +61,10 @@ def by_hand(model, input_ids):
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("act", ["gelu_new", "relu"])
 @pytest.mark.parametrize("tied", [True, False])
-def test_the_forward_equals_the_formulas(attention, act, tied):
-    model = build(dtype=torch.float64, hidden_act=act, tie_word_embeddings=tied)
+@pytest.mark.parametrize("layer_norm", [True, False])
+def test_the_forward_equals_the_formulas(attention, act, tied, layer_norm):
+    fields = {"hidden_act": act, "tie_word_embeddings": tied, "layer_norm": layer_norm}
+    model = build(dtype=torch.float64, **fields)
     model.set_attn_implementation(attention)
     input_ids = tokens(3, 9)
     with torch.no_grad():
@@ -104,6 +108,9 @@ def test_names_and_shapes_of_the_parameters():
         "lm_head.weight": (17, 24),
     }
     assert list(model.named_buffers()) == []
+    bare = build(num_hidden_layers=1, tie_word_embeddings=False, layer_norm=False)
+    names = [name for name, _ in model.named_parameters() if "norm" not in name]
+    assert [name for name, _ in bare.named_parameters()] == names
 
 
 def test_initialisation():

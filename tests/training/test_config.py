@@ -183,6 +183,7 @@ def test_the_identity_is_what_decides_a_log():
     different = [
         *("training.lr=1e-4", "training.eps=1e-7", "task.data_seed=1", "model.width=64"),
         *("training.observables=published", "training.observables=all"),
+        "model.layer_norm=false",
     ]
     hashes = {config.changed([assignment]).training_hash() for assignment in different}
     assert len(hashes - {config.training_hash()}) == len(different)
@@ -191,12 +192,18 @@ def test_the_identity_is_what_decides_a_log():
 
 def test_every_field_is_in_the_identity_or_the_design():
     sizes = [f"model.{size}=8" for size in (*SIZES, *LOOP_SIZES)]
-    config = preset("quick").changed([*sizes, "model.halting=true"])
+    config = preset("quick").changed([*sizes, "model.halting=true", "model.layer_norm=false"])
     held = {**config.training_identity(), **config.design()}
     speed = {"seeds_at_once": 36, "compile": "auto"}
     held["training"] = {**held["training"], **speed, "observables": "usual", "dear_every": 10}
     held["task"] = {"name": None, **held["task"]}
     assert held == {key: value for key, value in config.to_dict().items() if key != "preset"}
+
+
+def test_a_model_without_norms_says_so_and_one_with_norms_has_the_identity_it_had():
+    config = preset("quick")
+    assert "layer_norm" not in config.training_identity()["model"]
+    assert config.changed(["model.layer_norm=false"]).model.name.endswith(", no layer norm")
 
 
 @pytest.mark.parametrize(

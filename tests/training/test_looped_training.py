@@ -77,6 +77,7 @@ def test_any_loops_of_any_shape_give_the_models_own_loss_and_gradients(data):
             "layers": data.draw(st.integers(2, 3), label="layers"),
             "width": heads * data.draw(st.integers(2, 4), label="head_dim"),
             "tied": data.draw(st.booleans(), label="tied"),
+            "layer_norm": data.draw(st.booleans(), label="layer_norm"),
             "activation": data.draw(st.sampled_from(["relu", "gelu_new"])),
             "cycles": cycles,
             "inner_steps": data.draw(st.integers(1, 3), label="inner_steps"),

@@ -111,6 +111,7 @@ def test_models_may_read_different_rows(name, mode):
         {"num_hidden_layers": 1},
         {"num_hidden_layers": 3, "hidden_act": "relu"},
         {"tie_word_embeddings": False},
+        {"layer_norm": False},
         {"num_attention_heads": 1},
     ],
     ids=str,

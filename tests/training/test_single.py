@@ -21,6 +21,11 @@ CASES = {
         "model": {"layers": 2, "tied": True, "activation": "gelu_new"},
         "training": {"lr": 3e-3},
     },
+    "without norms": {
+        "task": {"prime": 7},
+        "model": {"layer_norm": False, "initializer_range": 0.2},
+        "training": {"lr": 2e-3},
+    },
     "blended and sorted": {
         "task": {"prime": 7},
         "model": {"layers": 2, "blend_window": 8, "sort_window": 4},

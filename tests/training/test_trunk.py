@@ -41,6 +41,13 @@ def test_every_shape_of_model_gives_the_models_own_loss_and_gradients(
     assert_same(config, SEEDS, dtype)
 
 
+@pytest.mark.parametrize("activation", ["relu", "gelu_new"])
+@pytest.mark.parametrize(("layers", "dtype"), [*SHAPES, (1, torch.float32)])
+def test_a_model_without_norms_gives_its_own_loss_and_gradients(layers, activation, dtype):
+    config = small_config(model={"layers": layers, "layer_norm": False, "activation": activation})
+    assert_same(config, SEEDS, dtype)
+
+
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("op_token", ["shared", "distinct"])
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -80,6 +87,7 @@ def test_any_shape_gives_the_models_own_loss_and_gradients(data):
             "width": heads * data.draw(st.integers(2, 4), label="head_dim"),
             "mlp_width": data.draw(st.integers(1, 9), label="mlp_width"),
             "tied": data.draw(st.booleans(), label="tied"),
+            "layer_norm": data.draw(st.booleans(), label="layer_norm"),
             "activation": data.draw(st.sampled_from(["relu", "gelu_new"])),
         },
     )
@@ -99,8 +107,9 @@ def test_any_shape_gives_the_models_own_loss_and_gradients(data):
             assert float((found - parameter.grad).abs().max()) <= 1e-11 * largest, name
 
 
-def test_held_out_logits_and_last_hidden_states_are_the_models_own():
-    config = small_config(model={"layers": 2})
+@pytest.mark.parametrize("layer_norm", [True, False])
+def test_held_out_logits_and_last_hidden_states_are_the_models_own(layer_norm):
+    config = small_config(model={"layers": 2, "layer_norm": layer_norm})
     models = {seed: lively_model(config, seed) for seed in SEEDS}
     ensemble = stacked(config, models)
     logits, hidden = ensemble.test.logits(ensemble.weights)

@@ -69,6 +69,7 @@ def test_any_variant_of_any_shape_gives_the_models_own_loss_and_gradients(data):
             "layers": data.draw(st.integers(1, 2), label="layers"),
             "width": heads * data.draw(st.integers(2, 4), label="head_dim"),
             "tied": data.draw(st.booleans(), label="tied"),
+            "layer_norm": data.draw(st.booleans(), label="layer_norm"),
             "activation": data.draw(st.sampled_from(["relu", "gelu_new"])),
             "band_fc1": data.draw(st.none() | st.integers(12, 20), label="band_fc1"),
             "band_fc2": data.draw(st.none() | st.integers(12, 20), label="band_fc2"),
