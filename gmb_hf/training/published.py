@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from gmb_hf.training.ensemble import Ensemble
 from gmb_hf.training.recorders import Recorder, Seldom
-from gmb_hf.training.spectra import Spectra
+from gmb_hf.training.spectra import CostlySpectra, Spectra
 
 CHEAP: tuple[type[Recorder], ...] = (Spectra,)
 """Those of "published": each signal costs fewer than ten gradients at a checkpoint."""
 
-DEAR: tuple[type[Recorder], ...] = ()
+DEAR: tuple[type[Recorder], ...] = (CostlySpectra,)
 """Those that "all" has too, at every `training.dear_every` checkpoints."""
 
 
