@@ -6,8 +6,8 @@ Numbers are those of the table in docs/signals.md, where the papers are named.
 |------------------------------|-----|------------------------------------------------------------|
 | trajectory_pc1               | 2   | share of variance along the first component of the newest 30|
 |                              |     | snapshots: Q, K, V, O of the last block, their mean|
-| spectral_edge_gap            | 3   | s2^2 - s3^2 of the newest 10 increments of attention matrices|
-| spectral_edge_ratio          | 3   | s_k / s_(k+1), k with the largest (s_k / sum s) s_k / s_(k+1)|
+| spectral_edge_gap            | 3   | s2^2 - s3^2 of the newest 10 attention increments|
+| spectral_edge_ratio          | 3   | s_k / s_(k+1) of these, k as `edge` says|
 | increment_lock_in            | 5   | s2 / s3 of the newest 20 increments|
 | attention_commutator         | 4   | Frobenius norm of W_Q W_K - W_K W_Q, first block|
 | query_gap                    | 4   | s1 - s2 of W_Q, first block|
@@ -41,7 +41,7 @@ from torch import Tensor
 
 from gmb_hf.training.ensemble import Ensemble
 from gmb_hf.training.observables import EMBEDDING, HEAD, fourier_basis
-from gmb_hf.training.recorders import Checkpoint, Recorder, Window, under, within
+from gmb_hf.training.recorders import Checkpoint, Recorder, under, within
 
 SNAPSHOTS = 30
 EDGE_WINDOW = 10
@@ -59,7 +59,7 @@ _PARTS = ("query", "key", "value")
 
 def matrices(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weight matrices [S, m, n]; queries, keys and values apart, e.g. `...attention.query`."""
-    found = {}
+    found: dict[str, Tensor] = {}
     for name, weight in weights.items():
         if name.endswith(_QKV):
             start = name.removesuffix("qkv.weight")
@@ -80,7 +80,7 @@ def singular_values(stack: Sequence[Tensor], width: int) -> Tensor:
     for matrix in stack:
         x = matrix.double()
         grams.append(x.transpose(1, 2) @ x if x.shape[2] == width else x @ x.transpose(1, 2))
-    values = torch.linalg.eigvalsh(torch.stack(grams)).flip(-1).clamp_(min=0).sqrt_()
+    values: Tensor = torch.linalg.eigvalsh(torch.stack(grams)).flip(-1).clamp_(min=0).sqrt_()
     for place, matrix in enumerate(stack):
         values[place, :, min(matrix.shape[1:]) :] = math.nan
     return values
@@ -126,21 +126,64 @@ def tail_exponents(eigenvalues: Tensor) -> Tensor:
     return best
 
 
-def window_gram(rows: Tensor) -> Tensor:
-    """Inner products [S, k, k], float64, of the vectors of a window [S, k, D]."""
-    x = rows.double()
-    return x @ x.transpose(1, 2)
+class Increments:
+    """Inner products of the newest increments of vectors, kept as they come in.
 
-
-def first_component_share(snapshots: Tensor) -> Tensor:
-    """Largest eigenvalue of the covariance of snapshots [S, k, D] over their sum, [S].
-
-    1 where nothing has moved yet.
+    Args:
+        size: how many increments are held at most.
     """
-    moved = snapshots - snapshots[:, -1:]  # loses no digits of small movements
-    gram = window_gram(moved - moved.mean(1, keepdim=True))
-    trace = gram.diagonal(dim1=1, dim2=2).sum(1)
-    share = torch.linalg.eigvalsh(gram)[:, -1] / trace.clamp(min=1e-300)
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._count = 0
+        self._last: Tensor | None = None  # vectors [S, M, D]
+        self._ring = self._gram = torch.empty(0)  # [S, M, size, D] and [S, M, size, size]
+
+    def add(self, vectors: Tensor) -> None:
+        """Take the next vectors [S, M, D]; the first ones have no increment."""
+        vectors = vectors.double()
+        if self._last is None:
+            models, many, length = vectors.shape
+            self._ring = vectors.new_zeros(models, many, self._size, length)
+            self._gram = vectors.new_zeros(models, many, self._size, self._size)
+        else:
+            place, moved = self._count % self._size, vectors - self._last
+            self._ring[:, :, place] = moved
+            products = (self._ring @ moved.unsqueeze(-1)).squeeze(-1)
+            self._gram[:, :, place], self._gram[..., place] = products, products
+            self._count += 1
+        self._last = vectors
+
+    def gram(self, newest: int) -> Tensor:
+        """Inner products [S, M, k, k] of the newest, the oldest first; fewer in a young run."""
+        count = min(self._count, self._size, newest)
+        order = torch.arange(self._count - count, self._count) % self._size
+        return self._gram[..., order, :][..., order]
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything needed to resume, once vectors were added."""
+        assert self._last is not None
+        count = torch.tensor(self._count)
+        return {"count": count, "last": self._last, "ring": self._ring, "gram": self._gram}
+
+    def load_state(self, tensors: Mapping[str, Tensor], device: torch.device) -> None:
+        """Go on from what `state` returned."""
+        self._count = int(tensors["count"])
+        self._last = tensors["last"].to(device)
+        self._ring, self._gram = tensors["ring"].to(device), tensors["gram"].to(device)
+
+
+def first_component_share(gram: Tensor) -> Tensor:
+    """Share of the variance of snapshots along their first principal component: [...].
+
+    1 where nothing has moved. `gram` [..., k, k] is that of the increments between them.
+    """
+    count = gram.shape[-1] + 1
+    sums = torch.ones(count, count - 1, dtype=gram.dtype, device=gram.device).tril(-1)
+    sums -= sums.mean(0)  # snapshots, from the first one on, less their mean
+    centred = sums @ gram @ sums.T
+    trace = centred.diagonal(dim1=-2, dim2=-1).sum(-1)
+    share = torch.linalg.eigvalsh(centred)[..., -1] / trace.clamp(min=1e-300)
     return torch.where(trace > 0, share, 1.0)
 
 
@@ -168,18 +211,21 @@ def lock_in(gram: Tensor) -> Tensor:
 
 
 def _singular(gram: Tensor) -> Tensor:
-    return torch.linalg.eigvalsh(gram).flip(-1).clamp(min=0).sqrt()
+    values: Tensor = torch.linalg.eigvalsh(gram).flip(-1).clamp(min=0).sqrt()
+    return values
 
 
 def _ratios(singular: Tensor) -> Tensor:
     """Each singular value over the next, [S, n - 1]; 1 where all are rounding."""
     floored = singular.clamp(min=1e-30).maximum(_FLOOR * singular[:, :1])
-    return floored[:, :-1] / floored[:, 1:]
+    ratios: Tensor = floored[:, :-1] / floored[:, 1:]
+    return ratios
 
 
 def commutator_norm(query: Tensor, key: Tensor) -> Tensor:
     """Frobenius norm of QK - KQ of matrices [S, d, d]: [S]."""
-    return (query @ key - key @ query).flatten(1).norm(dim=1)
+    found: Tensor = (query @ key - key @ query).flatten(1).norm(dim=1)
+    return found
 
 
 def histogram_entropy(values: Tensor) -> Tensor:
@@ -208,11 +254,10 @@ def code_length(values: Tensor, step: float) -> Tensor:
     return values.shape[1] * _entropy_of(symbols - lowest, int(symbols.max()) - lowest + 1)
 
 
-def large_weights(values: Tensor) -> Tensor:
-    """Which of the values [S, N] are among the 40% that are largest in size, bool."""
-    size = values.abs()
-    smaller = size.shape[1] - math.ceil(KEPT_SHARE * size.shape[1])
-    return size >= size.kthvalue(smaller + 1, dim=1, keepdim=True).values
+def large_weights(sizes: Tensor) -> Tensor:
+    """Which of the sizes [S, N] are among the largest 40%, bool."""
+    smaller = sizes.shape[1] - math.ceil(KEPT_SHARE * sizes.shape[1])
+    return sizes >= sizes.kthvalue(smaller + 1, dim=1, keepdim=True).values
 
 
 def jaccard_distance(one: Tensor, other: Tensor) -> Tensor:
@@ -259,7 +304,7 @@ class Spectra(Recorder):
         self._width = ensemble.shape.hidden_size
         self._device = ensemble.device
         self._step = ROUNDING * ensemble.shape.initializer_range
-        self._snapshots = Window(SNAPSHOTS)
+        self._increments = Increments(SNAPSHOTS - 1)
         self._large: Tensor | None = None
         equation = ensemble.task.equation
         self._fourier = None
@@ -292,16 +337,13 @@ class Spectra(Recorder):
         return found
 
     def _of_window(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        attention = {name: w.flatten(1) for name, w in named.items() if ".attention." in name}
-        self._snapshots.add(attention)
-        stacks = {name: self._snapshots.stacked(name).transpose(0, 1) for name in attention}
-        last = list(attention)[-4:]  # Q, K, V and O of the last block
-        shares = [first_component_share(stacks[name]) for name in last]
-        steps = [stack[:, -LOCK_WINDOW - 1 :].diff(dim=1) for stack in stacks.values()]
-        gram = torch.stack([window_gram(each) for each in steps]).sum(0)
+        vectors = [w.flatten(1) for name, w in named.items() if ".attention." in name]
+        self._increments.add(torch.stack(vectors, dim=1))
+        last = self._increments.gram(SNAPSHOTS - 1)[:, -4:]  # Q, K, V and O of the last block
+        gram = self._increments.gram(LOCK_WINDOW).sum(1)
         gap, ratio = edge(gram[:, -EDGE_WINDOW:, -EDGE_WINDOW:])
         return {
-            "trajectory_pc1": torch.stack(shares).mean(0),
+            "trajectory_pc1": first_component_share(last).mean(1),
             "spectral_edge_gap": gap,
             "spectral_edge_ratio": ratio,
             "increment_lock_in": lock_in(gram),
@@ -318,29 +360,29 @@ class Spectra(Recorder):
 
     def _of_values(self, values: Tensor) -> dict[str, Tensor]:
         """Measures of all weights [S, N]."""
-        sizes = values.double().abs()
-        large = large_weights(values)
+        sizes = values.abs()
+        large = large_weights(sizes)
         before = large if self._large is None else self._large
         self._large = large
-        moved = values.double() - self._initial
-        lengths = values.double().norm(dim=1) * self._initial.double().norm(dim=1)
-        cosine = (values.double() * self._initial).sum(1) / lengths.clamp(min=1e-300)
+        moved = values - self._initial
+        product = (values * self._initial).sum(1, dtype=torch.float64)
+        lengths = values.norm(dim=1) * self._initial.norm(dim=1)
         return {
-            "weight_entropy": -torch.xlogy(sizes, sizes).sum(1),
+            "weight_entropy": -torch.xlogy(sizes, sizes).sum(1, dtype=torch.float64),
             "compressed_length": code_length(values, self._step),
             "mask_distance": jaccard_distance(large, before),
             "initial_distance": moved.norm(dim=1),
             "initial_distance_max": moved.abs().amax(1),
-            "initial_cosine": cosine,
+            "initial_cosine": product / lengths.clamp(min=1e-30),
         }
 
     def state(self) -> dict[str, Tensor]:
         assert self._large is not None
-        return {"large": self._large, **under("snapshots", self._snapshots.state())}
+        return {"large": self._large, **under("increments", self._increments.state())}
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         self._large = tensors["large"].to(self._device)
-        self._snapshots.load_state(within("snapshots", tensors), self._device)
+        self._increments.load_state(within("increments", tensors), self._device)
 
 
 def weight_graph(weights: Mapping[str, Tensor]) -> Tensor:
