@@ -39,6 +39,7 @@ MEMORISING = (
     "--set=training.weight_decay=0",
     "--set=training.steps=120",
     "--set=training.seeds_at_once=2",
+    "--every=20",
 )
 COLUMNS = {
     "crucible_margin_q10",
@@ -258,7 +259,7 @@ def test_tiers_are_frozen_when_a_run_has_memorised(memorised):
         assert np.isnan(rate[run, :since]).all()
         assert np.isfinite(rate[run, since:]).all()
         tiers = Tiers.read(memorised / "tiers" / f"seed_{seed}.json")
-        assert tiers.encoder == f"seed_{seed}, memorised at step {10 * since}"
+        assert tiers.encoder == f"seed_{seed}, memorised at step {20 * since}"
 
 
 def test_a_saved_model_is_asked_the_same(tracked, tmp_path):

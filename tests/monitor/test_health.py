@@ -182,12 +182,12 @@ class TestBySimulation:
     ) -> None:
         rng = np.random.default_rng(1)
         rates = []
-        for _ in range(40):
+        for _ in range(40 if n_explore < 40 else 20):
             values = scores(n_explore + 45, rng, memory=memory, effect=effect, events=True)
             rates.append(abstaining(CHOSEN, values[:n_explore], values[n_explore:]))
         error = np.std(rates) / math.sqrt(len(rates))
         assert np.mean(rates) <= ALPHA + 2.5 * error
-        assert error < 0.012
+        assert error < 0.017
 
     def test_windows_taken_for_independent_would_abstain_far_more_often(self) -> None:
         rng = np.random.default_rng(1)
@@ -207,12 +207,12 @@ class TestThroughAMonitor:
     def test_held_out_runs_are_read_to_their_end(self, evaluated: Evaluated) -> None:
         abstained, monitor = 0, evaluated.monitor()
         fresh = monitor.state_dict()
-        for run in range(40):
+        for run in range(20):
             monitor.load_state_dict(fresh)
             states = [monitor.update(**row).state for row in evaluated.rows(run)]
             abstained += "ABSTAIN" in states
-        # Binomial(40, .05) exceeds 7 with a probability of .001: three scores share one bound.
-        assert abstained <= 7
+        # Binomial(20, .05) exceeds 5 with a probability of .0003: three scores share one bound.
+        assert abstained <= 5
 
     def test_a_score_that_drifts_breaks_its_ruler_for_good(self, evaluated: Evaluated) -> None:
         monitor = evaluated.monitor(NORM)

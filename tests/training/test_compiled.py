@@ -59,13 +59,12 @@ def test_it_pays_in_proportion_to_the_work():
     assert pays(preset("standard"), 392)
 
 
-@pytest.mark.parametrize(("layers", "variant"), [(2, "dense"), (1, "sort-3+blend-8")])
-def test_compiled_steps_are_the_same_to_rounding(traced_only, layers, variant):
-    fields = parse_variant(variant).fields
-    config = small_config(model={"layers": layers, "activation": "gelu_new", **fields})
+def test_compiled_steps_are_the_same_to_rounding(traced_only):
+    fields = parse_variant("sort-3+blend-8").fields
+    config = small_config(model={"layers": 2, "activation": "gelu_new", **fields})
     plain = Ensemble(config, [0, 1], dtype=torch.float64)
     compiled = Ensemble(config, [0, 1], dtype=torch.float64, compiled=True)
-    found, expected = train_together(compiled, 6), train_together(plain, 6)
+    found, expected = train_together(compiled, 4), train_together(plain, 4)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=0)
     for name, weight in plain.weights.items():
         assert compiled.weights[name].grad is not None, name
@@ -120,10 +119,12 @@ def test_a_folder_trained_without_a_compiler_is_whole(broken, tmp_path):
 def test_logits_survive_the_backward_pass_of_the_real_compiler():
     config = small_config()
     compiled, plain = Ensemble(config, [0, 1], compiled=True), Ensemble(config, [0, 1])
-    compiled.gradients()
-    plain.gradients()
+    losses = compiled.gradients()[0]
     if not compiled._compiled.works:
         pytest.skip("torch.compile does not work on this machine")
+    torch.testing.assert_close(losses, plain.gradients()[0])
+    for name, weight in plain.weights.items():
+        torch.testing.assert_close(compiled.weights[name].grad, weight.grad, msg=name)
     expected = plain.gradients(keep_logits=True)[1]
     torch.testing.assert_close(compiled.gradients(keep_logits=True)[1], expected)
     assert expected.abs().max() > 0
