@@ -1,4 +1,7 @@
-"""Fixtures that several folders share; `synthetic.py` beside this file makes the run logs."""
+"""Fixtures that several folders share; `synthetic.py` beside this file makes the run logs.
+
+The package is imported where it is needed: the process that hands out tests needs none of it.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,15 @@ import multiprocessing
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from hub_client import Terminal, empty_caches, the_only_hub
 from hub_store import TOKEN, Hub
 from hypothesis import HealthCheck, settings
-from pyarrow import csv
-from synthetic import FEW_MEMBERS, SYNTHETIC_DESIGN, synthetic_runlog
 
-from gmb_hf import Design, RunLog
-from gmb_hf.design import lock
-from gmb_hf.report import style
+if TYPE_CHECKING:
+    from gmb_hf import Design, RunLog
 
 gc.disable()  # while modules are loaded and tests collected, of which nothing is given up
 _HUB = the_only_hub()  # before its clients are imported
@@ -45,6 +44,8 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True, scope="session")
 def full_dpi() -> Iterator[int]:
     """The resolution of figures; the tests render them coarsely, since it takes their time."""
+    from gmb_hf.report import style
+
     full, style.DPI = style.DPI, 100
     yield full
     style.DPI = full
@@ -64,6 +65,10 @@ DATA = Path(__file__).parent / "data"
 @pytest.fixture(scope="session")
 def reference_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the 20 published runs as CSV files and `expected.json` (see data/README.md)."""
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+    from pyarrow import csv
+
     folder = tmp_path_factory.mktemp("reference_runs")
     table = pq.read_table(DATA / "reference_runs.parquet")
     for run in table["run"].unique():
@@ -76,24 +81,34 @@ def reference_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def synthetic_log() -> RunLog:
     """Twelve grokking runs with every observable, some of them cut short, two without an event."""
+    from synthetic import synthetic_runlog
+
     return synthetic_runlog(12, ragged=True, share_with_event=0.85)
 
 
 @pytest.fixture(scope="session")
 def explore_log() -> RunLog:
     """30 runs, seeds 0 to 29."""
+    from synthetic import synthetic_runlog
+
     return synthetic_runlog(30)
 
 
 @pytest.fixture(scope="session")
 def held_out_log() -> RunLog:
     """40 runs, seeds 100 to 139."""
+    from synthetic import synthetic_runlog
+
     return synthetic_runlog(40, seed=1, first_seed=100)
 
 
 @pytest.fixture(scope="session")
 def design() -> Design:
     """One windowed candidate, one without a window, one column, one reversed."""
+    from synthetic import FEW_MEMBERS, SYNTHETIC_DESIGN
+
+    from gmb_hf import Design
+
     return Design.minimal(
         **SYNTHETIC_DESIGN,
         **FEW_MEMBERS,
@@ -111,6 +126,8 @@ def design() -> Design:
 @pytest.fixture(autouse=True)
 def _no_looks_yet() -> None:
     """A lock that was never written keeps its looks in the process: each test begins anew."""
+    from gmb_hf.design import lock
+
     lock._IN_THIS_PROCESS.clear()
 
 
