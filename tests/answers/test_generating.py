@@ -25,7 +25,7 @@ from gmb_hf.pretrained import find_model
 from gmb_hf.runs.runlog import RunLog
 
 PROMPTS = ("the ", "a cat", "the dog ", "bird")
-SAMPLING = Sampling(samples=3, new_tokens=6)
+SAMPLING = Sampling(samples=3, new_tokens=3)
 
 
 @pytest.fixture(scope="module")
@@ -80,12 +80,12 @@ def test_more_prompts_and_samples_leave_the_others(
     outputs: Path, whole: Path, tmp_path: Path
 ) -> None:
     checkpoints = find_checkpoints([str(outputs)])
-    more = Sampling(samples=5, new_tokens=6)
+    more = Sampling(samples=5, new_tokens=3)
     generate(checkpoints, ("new one", *PROMPTS[:2]), tmp_path / "a.jsonl", more)
     known = set(read_answers(whole))
     again = [one for one in read_answers(tmp_path / "a.jsonl") if one.sample < 3]
     assert {one for one in again if one.prompt in PROMPTS} <= known
-    other = Sampling(samples=3, new_tokens=6, seed=1)
+    other = Sampling(samples=3, new_tokens=3, seed=1)
     answered(outputs, tmp_path / "b.jsonl", other)
     assert len(known & set(read_answers(tmp_path / "b.jsonl"))) < len(known) / 2
 
@@ -132,7 +132,7 @@ def test_a_file_of_other_answers_is_left_alone(outputs: Path, whole: Path, tmp_p
     shutil.copy(about_path(whole), about_path(out))
     before = out.read_bytes()
     with pytest.raises(InputError, match=r"made otherwise \(samples: 3 there, 4 now\); choose an"):
-        answered(outputs, out, Sampling(samples=4, new_tokens=6))
+        answered(outputs, out, Sampling(samples=4, new_tokens=3))
     with pytest.raises(InputError, match=r"made otherwise \(prompts: "):
         generate(find_checkpoints([str(outputs)]), ("other",), out, SAMPLING)
     moved = Saved("seed_0", 5, outputs / "seed_1" / "checkpoint-5")
@@ -169,13 +169,13 @@ def test_answers_that_are_gone_are_missed(outputs: Path, whole: Path, tmp_path: 
 
 def test_greedy_is_what_transformers_generates(outputs: Path, tmp_path: Path) -> None:
     out = tmp_path / "a.jsonl"
-    answered(outputs, out, Sampling(samples=1, new_tokens=6, greedy=True))
+    answered(outputs, out, Sampling(samples=1, new_tokens=3, greedy=True))
     words = ByT5Tokenizer(extra_ids=0)
     for one in read_answers(out)[:4]:
         model = AutoModelForCausalLM.from_pretrained(outputs / "seed_0" / "checkpoint-5")
         ids = torch.tensor([[1, *words(one.prompt, add_special_tokens=False)["input_ids"]]])
         made = model.generate(
-            ids, attention_mask=torch.ones_like(ids), max_new_tokens=6, pad_token_id=1
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=3, pad_token_id=1
         )
         assert words.decode(made[0, ids.shape[1] :], skip_special_tokens=True) == one.answer
 

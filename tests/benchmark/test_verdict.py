@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from score_builders import design, noise_scores, raised_before_event, scores_of
+from synthetic import FEW_MEMBERS
 
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.ranking import LayerARecord, has_ranking_signal
@@ -239,11 +240,12 @@ class TestStraddling:
 
 def test_the_number_of_runs_is_honest() -> None:
     """As many fresh runs as the first estimate asks for decide the question."""
+    few: dict[str, Any] = {**FEW_MEMBERS, "smoothing_sweep": [1], "bootstrap_draws": 200}
     decided = []
     for seed in range(14):
-        first = judge(oracle(n_runs=40, seed=seed, smoothing_sweep=[1]))
+        first = judge(oracle(n_runs=40, seed=seed, **few))
         if first.x_runs_to_settle is not None and first.x_runs_to_settle <= 600:
-            again = oracle(n_runs=first.x_runs_to_settle, seed=seed + 100, smoothing_sweep=[1])
+            again = oracle(n_runs=first.x_runs_to_settle, seed=seed + 100, **few)
             decided.append(judge(again).label != "INCONCLUSIVE")
     assert len(decided) >= 3
     assert np.mean(decided) >= 0.6

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command_line import SMOKE, gmb, locking, refused
+from command_line import FEW_DRAWS, SMOKE, gmb, locking, refused
 
 from gmb_hf import InputError, Results, RunLog
 
-JUDGE = ("--score=embedding_gini", "--horizon=60", "--safe-gap=100")
+JUDGE = ("--score=embedding_gini", "--horizon=60", "--safe-gap=100", *FEW_DRAWS)
 TRAIN = ("train", "--preset=smoke", "--out=x")
 Rows = list[dict[str, str]]
 

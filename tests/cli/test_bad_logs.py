@@ -9,12 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command_line import gmb, refused
+from command_line import FEW_DRAWS, gmb, refused
 
 from gmb_hf import Results
 from gmb_hf.runs.runlog import RunLog
 
-JUDGE = ("--score=x", "--metric=acc", "--horizon=60", "--safe-gap=100")
+JUDGE = ("--score=x", "--metric=acc", "--horizon=60", "--safe-gap=100", *FEW_DRAWS)
 
 
 def text(

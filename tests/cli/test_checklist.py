@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_line import DESIGN, gmb
+from command_line import DESIGN, FEW_DRAWS, gmb
 
 from gmb_hf import Results
 from gmb_hf.cli import screen as show
@@ -30,7 +30,7 @@ def test_evaluate_prints_the_checklist_and_the_report_has_it(csv_logs: Path):
 
 def test_an_open_box_is_shown_and_no_failure(small_csv: Path):
     done = gmb("evaluate", "--runs", small_csv, "--score=embedding_gini", "--horizon=60",
-               "--safe-gap=100")  # fmt: skip
+               "--safe-gap=100", *FEW_DRAWS)  # fmt: skip
     assert done.code == 0, done
     assert "2 of 5 boxes open" in done.out
     assert boxes(done.out) == ["[ ]", "[x]", "[x]", "[x]", "[ ]"]

@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import gmb, refused
+from command_line import DESIGN, gmb, refused
 from synthetic import synthetic_runlog
 
 from gmb_hf.benchmark.results import Results
 from gmb_hf.runs.runlog import RunLog
 
 ROOT = Path(__file__).resolve().parents[2]
-JUDGING = ("--metric=test_acc", "--score=embedding_gini", "--horizon=100", "--safe-gap=200")
+JUDGING = ("--metric=test_acc", "--score=embedding_gini", *DESIGN)
 
 
 def following(done) -> list[str]:

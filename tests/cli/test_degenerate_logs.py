@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from command_line import Outcome, gmb, refused
+from command_line import FEW_DRAWS, Outcome, gmb, refused
 
 from gmb_hf.benchmark.results import Results
 
-OPTIONS = ("--score=score", "--horizon=50", "--safe-gap=100", "--window=20", "--lead-target=20")
+LENGTHS = ("--horizon=50", "--safe-gap=100", "--window=20", "--lead-target=20")
+OPTIONS = ("--score=score", *LENGTHS, *FEW_DRAWS)
 
 
 def write(

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow.csv
 import pytest
-from command_line import COLUMNS, gmb, refused
+from command_line import COLUMNS, FEW_DRAWS, gmb, refused
 from synthetic import synthetic_runlog
 
 from gmb_hf import Results
 from gmb_hf.runs.runlog import RunLog
 
-DESIGN = ("--horizon=100", "--safe-gap=200", "--burn-in=150", "--lead-target=30", "--lead-min=20")
+LENGTHS = ("--horizon=100", "--safe-gap=200", "--burn-in=150", "--lead-target=30", "--lead-min=20")
+DESIGN = (*LENGTHS, *FEW_DRAWS)
 SCORE = ("--score=embedding_gini", "--no-test-labels")
 PLATEAU = ("--event=E_plateau", "--plateau-checkpoints=5", "--plateau-level=0.9")
 REGIME = ("--event=E_regime", "--radius=20", "--quantile=0.985")

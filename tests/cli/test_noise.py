@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
-from command_line import gmb
+from command_line import FEW_DRAWS, gmb
 
 from gmb_hf import Design, Results
 
-WINDOWS = ("--horizon=40", "--safe-gap=60", "--window=5", "--lead-min=5")
+WINDOWS = ("--horizon=40", "--safe-gap=60", "--window=5", "--lead-min=5", *FEW_DRAWS)
 ASKED = ("--score=noise", "--runs=noise.csv", "--out=found")
 
 

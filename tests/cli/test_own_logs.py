@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow.csv
 import pytest
-from command_line import COLUMNS, DESIGN, gmb, refused
+from command_line import COLUMNS, DESIGN, FEW_DRAWS, gmb, refused
 from drawing import empty_figures
 from synthetic import synthetic_runlog
 
@@ -90,7 +90,7 @@ def test_a_column_comes_before_the_indicator_of_its_name(csv_logs: Path):
 
 
 def test_what_the_linter_warns_of_is_printed_in_options(csv_logs: Path):
-    options = (*SCORES, "--horizon=100", "--safe-gap=200", "--burn-in=150")
+    options = (*SCORES, "--horizon=100", "--safe-gap=200", "--burn-in=150", *FEW_DRAWS)
     done = gmb("evaluate", "--runs", csv_logs, *options, "--lead-target=200")
     assert done.code == 0, done
     assert "note: [lead_target_beyond_horizon] --lead-target 200 exceeds" in done.out
@@ -102,6 +102,7 @@ def test_a_loss_falls(tmp_path: Path):
     data["gini"] = log.panel("embedding_gini").values
     write_trainer_states(tmp_path, steps, data)
     design = ("--metric=eval_loss", "--jump=0.8", "--horizon=100", "--safe-gap=200", "--score=gini")
+    design += FEW_DRAWS
     given = ("evaluate", "--runs", tmp_path / "*/trainer_state.json", *design)
     rises = " ".join(gmb(*given).out.split())
     assert "it falls that way in 40 of 40 runs: for a loss set --falling." in rises
@@ -157,7 +158,7 @@ def test_files_of_a_glob_that_the_shell_has_opened(tmp_path: Path):
     for run in log.runs:
         pyarrow.csv.write_csv(log.select([run]).table.select(COLUMNS[1:]), tmp_path / f"{run}.csv")
     files = sorted(tmp_path.glob("*.csv"))
-    score = ("--score=embedding_gini", "--horizon=100", "--safe-gap=150")
+    score = ("--score=embedding_gini", "--horizon=100", "--safe-gap=150", *FEW_DRAWS)
     opened = gmb("evaluate", "--out=opened", *score, "--runs", *files)
     quoted = gmb("evaluate", "--out=quoted", *score, "--runs", tmp_path / "*.csv")
     assert opened.code == quoted.code == 0

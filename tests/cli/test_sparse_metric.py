@@ -8,12 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 from command_line import COLUMNS, DESIGN, gmb
-from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
+from synthetic import FEW_MEMBERS, SYNTHETIC_DESIGN, synthetic_runlog
 
 from gmb_hf import Design, Results
 from gmb_hf.design.lock import Lock
 
-DRAWS = ("--null-draws=200", "--bootstrap-draws=50")
 NOTE = "rows in which test_acc and embedding_gini and train_acc have a value."
 
 
@@ -29,7 +28,8 @@ def write_sparse(path: str, runs: int, first: int) -> None:
 def test_every_command_takes_it_and_finds_the_same_events() -> None:
     write_sparse("explore.csv", 30, 0)
     write_sparse("heldout.csv", 40, 100)
-    settings = {**SYNTHETIC_DESIGN, "w_event": 60, "null_draws": 200, "bootstrap_draws": 50}
+    settings = {**SYNTHETIC_DESIGN, **FEW_MEMBERS, "w_event": 60}
+    settings |= {"null_draws": 200, "bootstrap_draws": 100}
     score = {"name": "embedding_gini", "family": "external", "x_sees_test_labels": False}
     Design.minimal(**settings, candidates=[score]).write("prereg.yaml")
 
@@ -43,7 +43,7 @@ def test_every_command_takes_it_and_finds_the_same_events() -> None:
 
     judged = gmb("evaluate", "--lock=lock.yaml", "--runs=heldout.csv", "--out=by_lock")
     assert judged.code == 0, judged
-    options = ("--score=embedding_gini", "--no-test-labels", "--window=60", "--out=by_runs", *DRAWS)
+    options = ("--score=embedding_gini", "--no-test-labels", "--window=60", "--out=by_runs")
     alone = gmb("evaluate", "--runs=heldout.csv", "--explore-runs=explore.csv", *DESIGN, *options)
     assert alone.code == 0, alone
     by_lock, by_runs = (Results.read(f"{way}/results.yaml") for way in ("by_lock", "by_runs"))
@@ -53,6 +53,7 @@ def test_every_command_takes_it_and_finds_the_same_events() -> None:
     for one, other in zip(by_lock.indicators, by_runs.indicators, strict=True):
         assert one.layer_A == other.layer_A
         assert one.layer_C == other.layer_C
+        assert one.layer_D == other.layer_D
 
     pilot = ("--pilot=heldout.csv", "--score=embedding_gini", "--horizon=100", "--safe-gap=200")
     event = ("--window=60", "--jump=0.2", "--burn-in=150")

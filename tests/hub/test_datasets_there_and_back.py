@@ -114,6 +114,7 @@ def test_runs_are_judged_from_the_hub_as_from_the_disk(
     address = "hf://datasets/acme/runs@main"
     judging = ["--score=embedding_gini", "--horizon=100", "--safe-gap=200", "--jump=0.2"]
     judging += ["--burn-in=150", "--lead-target=30", "--lead-min=20", "--no-figures"]
+    judging += ["--run-groups=2", "--smoothing-sweep=1", "--bootstrap-draws=100"]
     for source, out in ((log, "here"), (address, "there")):
         commands.done("evaluate", "--runs", source, *judging, "--out", tmp_path / out)
     here, there = (Results.read(tmp_path / out / "results.yaml") for out in ("here", "there"))

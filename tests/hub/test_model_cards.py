@@ -30,6 +30,7 @@ from gmb_hf.training.seeds import train_stacked
 SOURCE = {"repo": "acme/tasks", "revision": "5" * 40, "config": "add_p19", "fingerprint": "a|1|2"}
 STEPS = ["training.steps=160", "training.compile=never"]
 
+
 @pytest.fixture(scope="module")
 def config() -> RunConfig:
     return preset("smoke").changed(STEPS)
@@ -144,7 +145,9 @@ def test_a_push_is_one_commit_and_loads(
     code = get_class_from_dynamic_module(name, "acme/small")
     assert code.__module__.startswith("transformers_modules.acme.small.")
     rows = torch.tensor([[20, 3, 19, 4, 21]])
-    assert torch.equal(code.from_pretrained("acme/small")(rows).logits, load_model(saved.folder)(rows).logits)
+    assert torch.equal(
+        code.from_pretrained("acme/small")(rows).logits, load_model(saved.folder)(rows).logits
+    )
 
 
 def test_other_weights_than_the_logs_are_not_pushed(

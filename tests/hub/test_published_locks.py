@@ -23,7 +23,8 @@ from gmb_hf.design.lock import Lock
 def lock(commands: Terminal, design: Design, explore_log: RunLog) -> Lock:
     """lock.yaml in the current folder, and heldout.parquet beside it."""
     synthetic_runlog(30, seed=1, first_seed=100).write("heldout.parquet")
-    named = design.replace(seeds_eval=list(range(100, 130)), null_draws=200, bootstrap_draws=100)
+    one = design.replace(candidates=design.candidates[:1], null_draws=100, bootstrap_draws=50)
+    named = one.replace(seeds_eval=list(range(100, 130)))
     return Lock.read(make_lock(named, explore_log)[0].write("lock.yaml"))
 
 

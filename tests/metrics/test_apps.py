@@ -130,12 +130,12 @@ def test_pools_are_csv() -> None:
 @pytest.fixture(scope="module")
 def page() -> Iterator[Any]:
     """A page of the system's Chromium."""
+    if CHROMIUM is None:
+        pytest.skip("chromium is not on the PATH (Debian: apt install chromium)")
     pytest.importorskip("gradio", reason="gradio, of the extra `apps`, is not installed")
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="playwright, of the extra `test`, is not installed"
     )
-    if CHROMIUM is None:
-        pytest.skip("chromium is not on the PATH (Debian: apt install chromium)")
     with playwright.sync_playwright() as running:
         # Containers often run as root, where Chromium's sandbox does not start.
         browser = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

@@ -288,7 +288,7 @@ def test_thresholds_of_one_call_lock_the_next() -> None:
 
 
 def test_cross_run_judges_each_run_by_the_others() -> None:
-    predictions, references = noise()
+    predictions, references = noise(7, 90)
     found = operationality(
         predictions, references, calibration="cross_run", return_per_run=True, **SHORT
     )

@@ -8,6 +8,7 @@ import datasets
 import numpy as np
 import pytest
 import yaml
+from drawing import empty_figures
 
 from gmb_hf import Design, Results, RunLog, preset
 from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock, evaluate_runs
@@ -76,7 +77,8 @@ class TestPublish:
         self, design: Design, held_out_log: RunLog, tmp_path: Path
     ):
         flat = evaluate_runs(design.replace(jump_threshold=5.0), held_out_log)
-        names = {path.stem for path in publish(flat, tmp_path) if path.suffix == ".png"}
+        with empty_figures():
+            names = {path.stem for path in publish(flat, tmp_path) if path.suffix == ".png"}
         assert names.isdisjoint({"scores_around_event", "lead_times"})
         assert "grokking_curves" in names
 
