@@ -104,6 +104,19 @@ def temporary_beside(target: Path, *, folder: bool = False) -> Iterator[Path]:
         _remove(path)
 
 
+@contextlib.contextmanager
+def whole_folder(place: Path) -> Iterator[Path]:
+    """Yield a folder to fill, which then takes its place at once; on an error nothing changes.
+
+    `InputError` where the disk is full, or the place cannot be written to.
+    """
+    with clear_os_errors(place), temporary_beside(place, folder=True) as workshop:
+        yield workshop
+        workshop.chmod(place.parent.stat().st_mode)
+        shutil.rmtree(place, ignore_errors=True)
+        workshop.rename(place)
+
+
 def remove_strays(folder: Path) -> None:
     """Remove what killed processes have left half written in a folder and in those inside it."""
     import fcntl

@@ -295,12 +295,14 @@ class TestNumbers:
     """How much house there is: bounds that a change may not pass without a word."""
 
     def test_files(self):
-        assert len(FILES) <= 160
+        # 160 were reached before panels and the signals of others came in.
+        assert len(FILES) <= 170
 
     def test_lines(self):
         lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES)
-        # 43,000 were planned before first alarms, learned scores and plans by runs came in.
-        assert lines <= 47_000, "what can be said in fewer lines?"
+        # 43,133 were reached before first alarms, learned scores, plans by runs, panels and the
+        # signals of others came in.
+        assert lines <= 50_000, "what can be said in fewer lines?"
 
     def test_share_of_lines_that_import(self):
         lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES)

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from gmb_hf import files
-from gmb_hf.files import remove_strays, write_text
-from gmb_hf.training.checkpoints import whole_folder
+from gmb_hf.files import remove_strays, whole_folder, write_text
 from gmb_hf.training.folder import check_config
 
 KILLED = """

@@ -36,6 +36,7 @@ _GROUPS = {
     "sequential": ("sequential.app", "Does it remember? Tasks in turn."),
     "data": ("data.app", "Datasets: build, verify, export."),
     "runs": ("runs.app", "Anybody's logs to one table, and a look at them."),
+    "panel": ("panel.app", "Frozen runs on which scores are compared."),
     "judge": ("judge.app", "Answers of checkpoints, rated by a model."),
     "model": ("run.app", "Trained models on the Hub."),
     "metrics": ("catalogue.app", "Metrics as `evaluate` modules."),

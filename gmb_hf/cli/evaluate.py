@@ -101,6 +101,7 @@ def evaluate(
     from gmb_hf.design.design import Design
     from gmb_hf.design.lock import Lock, looks_path
     from gmb_hf.hub.locks import publication_sentence, with_publication
+    from gmb_hf.hub.panels import EXPLORE, HELD_OUT, named, refuse_worn_out, with_ledger
     from gmb_hf.hub.sources import part_of, read_runs
     from gmb_hf.report.answer import answer
     from gmb_hf.report.report import publish, refuse_others
@@ -122,15 +123,17 @@ def evaluate(
         part, aside = part_of(log, locked.design, "held-out")
         if aside:
             show.say(f"{aside} runs were set aside: they are not declared as held out.")
+        refuse_worn_out(log, locked)
         with show.counting("judging", len(locked.x_lock.candidates)) as done:
-            evaluation = with_publication(
-                evaluate_lock(locked, part, transfer=transfer, on_done=done)
-            )
+            judged = evaluate_lock(locked, part, transfer=transfer, on_done=done)
+            evaluation = with_publication(with_ledger(judged))
         following = show.command("lock", "--explain", lock=lock)
     else:
         if transfer:
             raise InputError("--transfer judges runs of another system by a lock: give --lock FILE")
+        panel = named(given)  # which comes with a design and a split
         flags = {"score": "--score", "horizon": "--horizon", "safe_gap": "--safe-gap"}
+        flags = flags if panel is None else {"score": "--score"}
         lacking = ", ".join(flag for name, flag in flags.items() if name not in on_line)
         if lacking:
             raise InputError(
@@ -145,11 +148,16 @@ def evaluate(
         if "fpr_targets" in design:
             design.setdefault("min_targets_ok", min(2, len(design["fpr_targets"])))
         options.check_sign(sign)
-        log, earlier = read(given), read(explore_runs) if explore_runs else None
+        if panel is None:
+            log, earlier = read(given), read(explore_runs) if explore_runs else None
+        else:
+            if explore_runs:
+                raise InputError(f"--explore-runs: {given[0]} has its own; leave the option out")
+            log, earlier = panel.read(HELD_OUT), panel.read(EXPLORE)
         known: Any = {"sign": sign, "sees_test_labels": sees_test_labels}
         design["candidates"] = [own_score(name, log, **known) for name in score or ()]
         try:
-            fixed = Design.of(design)
+            fixed = Design.of(design) if panel is None else panel.design().replace(**design)
             count = len({*controls_of(log), *(candidate.name for candidate in fixed.candidates)})
             with show.counting("judging", count) as done:
                 evaluation = evaluate_runs(fixed, log, explore=earlier, on_done=done)

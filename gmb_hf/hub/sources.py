@@ -17,6 +17,7 @@ from gmb_hf.design.design import Design
 from gmb_hf.errors import InputError, choose
 from gmb_hf.hub.cards import CARD, HERE, KEY, Card, CardFingerprint, refuse_unfrozen, verify
 from gmb_hf.hub.client import Pushed, has_repository, publish
+from gmb_hf.hub.panels import PREFIX, FrozenPanel, panel_of
 from gmb_hf.repositories import Address, pull
 from gmb_hf.runs.metadata import DIFFERS, hub_entry, with_hub_runs
 from gmb_hf.runs.runlog import RunLog
@@ -108,17 +109,24 @@ def pull_configs(address: Address) -> list[PulledConfig]:
 
 
 def read_runs(sources: str | Path | Sequence[str | Path], **options: Any) -> RunLog:
-    """`RunLog.read` of files, folders, globs and `hf://datasets/ORG/NAME@REV[/CONFIG]`.
+    """`RunLog.read` of files, folders, globs, `panel:NAME`, `hf://datasets/ORG/NAME@REV[/CONFIG]`.
 
-    What came from the Hub is noted in the log's metadata, with its commit and fingerprint.
+    What came from the Hub, or is a panel, is noted in the log's metadata, with its fingerprint.
 
     Raises:
-        InputError: as `RunLog.read` and `pull_configs`, or a config that holds no run logs.
+        InputError: as `RunLog.read`, `FrozenPanel.find` and `pull_configs`, or a config that holds
+            no run logs.
     """
     given = [sources] if isinstance(sources, (str, Path)) else list(sources)
     places: list[str | Path] = []
     pulled: list[dict[str, str]] = []
     for source in given:
+        if str(source).startswith(PREFIX):
+            panel = FrozenPanel.find(str(source).removeprefix(PREFIX))
+            panel.check()
+            places += panel.parts.values()
+            pulled.append(panel.source)
+            continue
         if not str(source).startswith("hf://"):
             places.append(source)
             continue
@@ -271,6 +279,9 @@ def design_for(
         raise InputError("--prereg and --preset are two designs; give one of them")
     if prereg_path is not None:
         return Design.read(prereg_path).replace(**fields)
+    panel = panel_of(log)
+    if panel is not None and preset_name is None:
+        return panel.design().replace(**fields)
     from gmb_hf.training.config import RunConfig
     from gmb_hf.training.presets import design_of, preset
 

@@ -27,14 +27,14 @@ from torch import Tensor, nn
 
 from gmb_hf._version import __version__
 from gmb_hf.errors import InputError
-from gmb_hf.files import clear_os_errors, read_json, write_text
+from gmb_hf.files import clear_os_errors, read_json, whole_folder, write_text
 from gmb_hf.fingerprints import source_hash
 from gmb_hf.language import data
 from gmb_hf.language.config import ConsistencySettings, LanguageConfig
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.modeling.mixers import own_parameter_names
 from gmb_hf.tasks.text import Text, disagreement
-from gmb_hf.training.checkpoints import Rows, whole_folder
+from gmb_hf.training.checkpoints import Rows
 from gmb_hf.training.config import config_hash
 from gmb_hf.training.ensemble import MIXER_LR, seeded_model, shape_fields
 from gmb_hf.training.folder import check_config

@@ -20,7 +20,7 @@ from accelerate import Accelerator
 from numpy.typing import NDArray
 
 from gmb_hf.errors import InputError, choose, repeated
-from gmb_hf.files import write_json
+from gmb_hf.files import whole_folder, write_json
 from gmb_hf.sequential.config import SequentialConfig
 from gmb_hf.sequential.config import preset as named
 from gmb_hf.sequential.folder import DESIGN, SequentialFolder, read_design
@@ -28,7 +28,7 @@ from gmb_hf.sequential.report import sequential_report
 from gmb_hf.sequential.summary import RetentionSummary
 from gmb_hf.sequential.train import Phases, TaskResult, check_fits, evaluate_model, model_shape
 from gmb_hf.training import launch
-from gmb_hf.training.checkpoints import group_name, load_model, whole_folder
+from gmb_hf.training.checkpoints import group_name, load_model
 from gmb_hf.training.variants import Variant, parse_variant
 
 SAVE_EVERY_SECONDS = 15.0

@@ -6,8 +6,7 @@ import contextlib
 import hashlib
 import json
 import math
-import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from gmb_hf.errors import InputError
-from gmb_hf.files import clear_os_errors, parse_json, temporary_beside, write_bytes
+from gmb_hf.files import parse_json, whole_folder, write_bytes
 from gmb_hf.fingerprints import HASH_LENGTH
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
 from gmb_hf.pretrained import find_model
@@ -228,19 +227,6 @@ def keep_model(model: GrokkingTransformerForCausalLM, log: RunLog, folder: Path,
             model.save_pretrained(workshop)
         log.select([f"seed_{seed}"]).write(workshop / LOG)
     return place
-
-
-@contextlib.contextmanager
-def whole_folder(place: Path) -> Iterator[Path]:
-    """Yield a folder to fill, which then takes its place at once; on an error nothing changes.
-
-    `InputError` where the disk is full, or the place cannot be written to.
-    """
-    with clear_os_errors(place), temporary_beside(place, folder=True) as workshop:
-        yield workshop
-        workshop.chmod(place.parent.stat().st_mode)
-        shutil.rmtree(place, ignore_errors=True)
-        workshop.rename(place)
 
 
 def load_model(folder: str | Path) -> GrokkingTransformerForCausalLM:

@@ -1,0 +1,120 @@
+"""`gmb panel`: frozen run logs on which scores are compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gmb_hf.cli import screen
+from gmb_hf.cli.options import Device, Jobs, Private, Repo, argument, option
+from gmb_hf.errors import CheckFailed
+from gmb_hf.escape import number
+from gmb_hf.tables import Column, Table
+
+app = typer.Typer(no_args_is_help=True)
+
+Name = Annotated[str, argument("Of the panel, e.g. sub-29; gmb panel list names them.")]
+
+
+@app.command("list")
+def list_() -> None:
+    """Every panel, its question, and whether it lies here."""
+    from gmb_hf.hub.panels import RECIPES, FrozenPanel, folder_of_panels, here, names
+
+    rows = []
+    for name in names():
+        asks = RECIPES[name].asks if name in RECIPES else FrozenPanel.find(name).record.asks
+        runs = f"{FrozenPanel.find(name).entry.item_count:,}" if name in here() else "not here"
+        rows.append((name, runs, asks))
+    columns = (Column("panel"), Column("runs", align="r"), Column("what it asks", shrinks_to=20))
+    screen.table(Table(columns, rows))
+    screen.say_whole("folder", str(folder_of_panels()))
+    screen.say_whole("next", "gmb panel show NAME")
+
+
+@app.command()
+def show(name: Name) -> None:
+    """What a panel holds, how its runs grok, and who has looked at it."""
+    from gmb_hf.hub.panels import CURVES, HELD_OUT, FrozenPanel
+
+    panel = FrozenPanel.find(name)
+    design, record = panel.design(), panel.record
+    screen.say(record.asks + ".")
+    screen.say_whole("folder", str(panel.folder))
+    screen.say_whole("hash", panel.entry.content_hash)
+    for part, log in ((part, panel.read(part)) for part in panel.parts):
+        facts = (
+            f"{len(log.runs):,} runs, {log.table.num_rows:,} rows, {len(log.observables)} columns"
+        )
+        screen.say_whole(part, facts)
+    screen.say_whole("horizon", f"{design.horizon:,} steps; safe gap {design.safe_gap:,}")
+    screen.say_whole("scores", f"{len(design.candidates)} in its design")
+    looked = len(panel.ledger().locks)
+    if HELD_OUT in panel.parts:
+        screen.say_whole(
+            "locks", f"{looked} of {record.locks_allowed} have judged its held-out part"
+        )
+    if record.curves is not None:
+        columns = (Column("its curves, medians over runs", shrinks_to=20), Column("", align="r"))
+        values = [(text, number(getattr(record.curves, key))) for key, text in CURVES.items()]
+        screen.table(Table(columns, values), above=True)
+    screen.say_whole("next", f"gmb lock --runs panel:{name} --out lock.yaml")
+
+
+@app.command()
+def build(
+    name: Name,
+    out: Annotated[Path | None, option("Its folder; by default panels/NAME.")] = None,
+    work: Annotated[Path | None, option("Where its runs are trained; it resumes.")] = None,
+    device: Device = "auto",
+    jobs: Jobs = None,
+) -> None:
+    """Train the runs of a panel and freeze them; the same command goes on where it stopped."""
+    from gmb_hf.hub.panels import build as build_panel
+
+    panel = build_panel(name, out, work, device=device, jobs=jobs)
+    screen.say(f"{panel.entry.item_count:,} runs are frozen; elsewhere, others follow their law.")
+    screen.written(
+        [panel.card.path, *(panel.folder / file for file in panel.record.files)],
+        following=f"gmb panel show {name}",
+    )
+
+
+@app.command()
+def verify(
+    name: Annotated[
+        str | None, argument("Of the panel; every one that is here by default.")
+    ] = None,
+) -> None:
+    """Compare every byte of a panel with the hashes of its card; exit 1 where one differs."""
+    from gmb_hf.hub.panels import FrozenPanel, here
+
+    faults: list[str] = []
+    for one in [name] if name else here():
+        panel = FrozenPanel.find(one)
+        found = panel.faults()
+        said = "as its card says" if not found else "NOT as its card says"
+        screen.say_whole("panel", f"{one}: {said}")
+        faults += found
+    for fault in faults:
+        screen.say_whole("fault", fault)
+    if faults:
+        raise CheckFailed(f"{len(faults)} fault{'s' * (len(faults) > 1)} in panels, named above")
+    screen.say_whole("next", f"gmb lock --runs panel:{name or 'NAME'} --out lock.yaml")
+
+
+@app.command()
+def push(
+    repo: Repo,
+    name: Annotated[list[str] | None, option("Only this panel; several times for several.")] = None,
+    private: Private = False,
+) -> None:
+    """Publish panels as one dataset, a config each, in one commit."""
+    from gmb_hf.hub.panels import here, push_panels
+
+    chosen = name or list(here())
+    done = push_panels(chosen, repo, private=private)
+    following = f"gmb evaluate --runs hf://datasets/{repo}@{done.commit}/{chosen[0]}"
+    screen.pushed(done, following=following)

@@ -1,0 +1,491 @@
+"""Frozen panels: an explore and a held-out part of run logs, on which scores are compared.
+
+    panels/NAME/README.md         the card: what it asks, how its runs grok, hashes, commands
+    panels/NAME/explore.parquet   run logs, float32
+    panels/NAME/heldout.parquet   those that only a lock's evaluation judges
+    panels/NAME/design.yaml       the design of that evaluation
+    panels/NAME/looks.yaml        the ledger of the locks that looked at the held-out part
+
+A seed that is trained again differs by rounding, which training amplifies, so that scores are
+compared on frozen logs only (DECISIONS 13). The folder is a dataset: `load_dataset("panels/NAME")`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import Field
+
+from gmb_hf._version import __version__
+from gmb_hf.benchmark.curve_shape import CurveShape
+from gmb_hf.benchmark.evaluate import Evaluation
+from gmb_hf.design.design import Design
+from gmb_hf.design.lock import Lock
+from gmb_hf.documents import Many, Section, load_yaml, write_yaml
+from gmb_hf.errors import InputError, choose, unknown
+from gmb_hf.escape import number
+from gmb_hf.files import claimed, whole_folder, write_text
+from gmb_hf.fingerprints import SHOWN, source_hash
+from gmb_hf.hub.cards import (
+    CARD,
+    HERE,
+    KEY,
+    Card,
+    CardFingerprint,
+    bytes_hash,
+    read_content,
+    render_card,
+    verify,
+)
+from gmb_hf.hub.client import Pushed, publish
+from gmb_hf.runs.metadata import hub_sources, with_hub_runs
+from gmb_hf.runs.runlog import RunLog
+
+if TYPE_CHECKING:
+    from gmb_hf.training.config import RunConfig
+
+PREFIX = "panel:"
+EXPLORE, HELD_OUT = PARTS = ("explore", "heldout")
+DESIGN, LEDGER = "design.yaml", "looks.yaml"
+PANEL_KEY = "gmb_panel"
+PLACE = "GMB_PANELS"
+"""An environment variable: another folder of panels."""
+LICENSE = "apache-2.0"
+_HERE = "panels"
+_TAKEN = "another evaluation writes the ledger of this panel; run it again"
+_HEADING = """\
+The locks that judged the held-out runs of this panel; gmb evaluate writes it. Each of them may have
+chosen by what earlier ones showed, so the panel wears out: its card says how many it allows."""
+
+
+# What can be built.
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a panel is made.
+
+    Attributes:
+        name: letters, digits and hyphens; also its folder.
+        asks: the question that it answers, a sentence without a full stop.
+        config: what is trained, with its explore and its held-out seeds.
+        locks: how many locks may look at its held-out part.
+    """
+
+    name: str
+    asks: str
+    config: Callable[[], RunConfig]
+    locks: int = 200
+
+
+RECIPES: dict[str, Recipe] = {}
+
+
+def names() -> tuple[str, ...]:
+    """The panels that can be built and those that lie in the folder, sorted."""
+    return tuple(sorted({*RECIPES, *here()}))
+
+
+def here() -> tuple[str, ...]:
+    """The panels that lie in the folder, sorted."""
+    return tuple(sorted(card.parent.name for card in folder_of_panels().glob(f"*/{CARD}")))
+
+
+def folder_of_panels() -> Path:
+    """Where panels lie: $GMB_PANELS, ./panels, or beside the package in a checkout."""
+    here = Path(os.environ.get(PLACE, _HERE))
+    beside = Path(__file__).resolve().parents[2] / _HERE
+    return beside if PLACE not in os.environ and not here.is_dir() else here
+
+
+# A panel that is there.
+
+
+CURVES = {
+    "at_memorisation": "held-out accuracy when the training rows are memorised",
+    "ratio": "steps to a held-out accuracy of .5, over steps to memorise",
+    "width": "the rise from .2 to .8, over the delay from memorisation to .5",
+    "spikes": "share of checkpoints after memorisation with a training accuracy under .97 (mean)",
+    "spread": "steps to .5: the 95% quantile of runs over the 5% quantile",
+    "memorised": "share of runs that memorise",
+    "reach_half": "share of runs that reach a held-out accuracy of .5",
+    "reach_nine_tenths": "share of runs that reach .9",
+}
+
+
+class CurveRecord(Section):
+    """How the runs of a panel grok; see `CurveShape.summary`."""
+
+    at_memorisation: float | None = None
+    ratio: float | None = None
+    width: float | None = None
+    spikes: float | None = None
+    spread: float | None = None
+    memorised: float
+    reach_half: float
+    reach_nine_tenths: float
+
+
+class PanelRecord(Section):
+    """What the card of a panel says beside the fingerprint of its runs."""
+
+    asks: str
+    files: dict[str, str] = Field(description="name -> SHA-256 of its bytes")
+    locks_allowed: int
+    command: str
+    versions: dict[str, str]
+    curves: CurveRecord | None = None
+
+
+class LookedRecord(Section):
+    """A lock that judged the held-out part."""
+
+    lock_hash: str
+    date: str
+
+
+class Ledger(Section):
+    """Every lock that judged the held-out part of a panel, oldest first."""
+
+    locks: Many[LookedRecord] = ()
+
+
+@dataclass(frozen=True)
+class FrozenPanel:
+    """A panel that lies in a folder, by its card."""
+
+    name: str
+    card: Card
+
+    @classmethod
+    def find(cls, name: str) -> Self:
+        """The panel of this name.
+
+        Raises:
+            InputError: there is no such panel, or files of it are missing.
+        """
+        folder = folder_of_panels() / name
+        again = f"copy panels/{name} of the repository there, or train other runs of the same law"
+        if not (folder / CARD).is_file():
+            if name not in names():
+                raise unknown("panel", name, names())
+            place = folder.parent.resolve()
+            raise InputError(f"panel {name!r}: is not in {place}; {again}: gmb panel build {name}")
+        panel = cls(name, Card.read(folder))
+        for file in panel.record.files:
+            if not (folder / file).is_file():
+                raise InputError(f"panel {name!r}: {folder / file} is missing; {again}")
+        return panel
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies."""
+        return self.card.path.parent
+
+    @cached_property
+    def record(self) -> PanelRecord:
+        """What its card says of it; `InputError` where it says nothing of the kind."""
+        where = f"{self.card.where}: {PANEL_KEY}"
+        return PanelRecord.parse(self.card.header.get(PANEL_KEY) or {}, where=where)
+
+    @property
+    def entry(self) -> CardFingerprint:
+        """The fingerprint of its runs, by its card."""
+        choose("panel", self.name, list(self.card.entries), where=self.card.where)
+        return self.card.entries[self.name]
+
+    @property
+    def parts(self) -> dict[str, Path]:
+        """Its Parquet files by part."""
+        return {part: paths[0] for part, paths in self.card.shards(self.name).items()}
+
+    @property
+    def source(self) -> dict[str, str]:
+        """How logs, locks and results name it."""
+        about = {"repo": f"{PREFIX}{self.name}", "revision": self.entry.version}
+        return {**about, "config": self.name, "fingerprint": self.entry.fingerprint}
+
+    def check(self) -> None:
+        """Refuse files that are not, byte by byte, those of the card.
+
+        Raises:
+            InputError: one was changed; it is named.
+        """
+        for file, said in self.record.files.items():
+            found = source_hash(self.folder / file)
+            if found != said:
+                raise InputError(
+                    f"{self.folder / file}: was changed (SHA-256 {found[:SHOWN]}, the card says "
+                    f"{said[:SHOWN]}); a panel is frozen: restore the file"
+                )
+
+    def read(self, part: str | None = None, **options: Any) -> RunLog:
+        """Its runs, or those of one part, with a note in the metadata of where they come from.
+
+        Args:
+            part: "explore" or "heldout".
+            options: of `RunLog.read`.
+
+        Raises:
+            InputError: as `check`, or no such part.
+        """
+        self.check()
+        parts = self.parts
+        chosen = list(parts.values())
+        if part is not None:
+            chosen = [parts[choose("part", part, list(parts), where=f"{PREFIX}{self.name}")]]
+        log = RunLog.read(chosen, **options)
+        log.metadata = with_hub_runs(log.metadata, [self.source])
+        return log
+
+    def faults(self) -> list[str]:
+        """What is not as the card says, a line each; empty if all is."""
+        found = list(verify(self.folder, self.name).faults)
+        try:
+            self.check()
+        except InputError as error:
+            found.append(str(error))
+        return found
+
+    def design(self) -> Design:
+        """The design of its evaluation; `InputError` as `check`."""
+        self.check()
+        return Design.read(self.folder / DESIGN)
+
+    # The ledger of locks.
+
+    def ledger(self) -> Ledger:
+        """Every lock that looked, oldest first."""
+        path = self.folder / LEDGER
+        return Ledger.parse(load_yaml(path), where=str(path)) if path.exists() else Ledger()
+
+    def refuse_worn_out(self, lock: Lock) -> None:
+        """Refuse another lock where as many as the card allows have looked.
+
+        Raises:
+            InputError: the panel is worn out.
+        """
+        known, allowed = self.ledger().locks, self.record.locks_allowed
+        if len(known) >= allowed and all(one.lock_hash != lock.hash for one in known):
+            raise InputError(
+                f"panel {self.name!r}: {len(known)} locks have judged its held-out runs, as many "
+                f"as its card allows; judge on runs that nobody has looked at"
+            )
+
+    def keep_look(self, lock_hash: str) -> int:
+        """Write a lock into the ledger, once; returns how many it has then."""
+        path = self.folder / LEDGER
+        with claimed(path, _TAKEN):
+            known = self.ledger().locks
+            if all(one.lock_hash != lock_hash for one in known):
+                today = datetime.date.today().isoformat()
+                known = (*known, LookedRecord(lock_hash=lock_hash, date=today))
+                write_yaml(path, Ledger(locks=known).plain(), heading=_HEADING)
+        return len(known)
+
+
+def named(sources: Sequence[str]) -> FrozenPanel | None:
+    """The panel that `--runs` names, where it names one and nothing beside it."""
+    if len(sources) != 1 or not sources[0].startswith(PREFIX):
+        return None
+    return FrozenPanel.find(sources[0].removeprefix(PREFIX))
+
+
+def panel_of(log: RunLog) -> FrozenPanel | None:
+    """The panel that a log was read from; None where it, or a part of it, is from elsewhere."""
+    sources = hub_sources(log.metadata)
+    found = [one["repo"] for one in sources if one["what"] == "runs"]
+    if len(found) != 1 or not found[0].startswith(PREFIX):
+        return None
+    return FrozenPanel.find(found[0].removeprefix(PREFIX))
+
+
+# Making one.
+
+
+def build(
+    name: str,
+    out: Path | None = None,
+    work: Path | None = None,
+    *,
+    jobs: int | None = None,
+    device: str = "auto",
+) -> FrozenPanel:
+    """Train the runs of a panel, or go on with them, and freeze them.
+
+    Args:
+        name: of `RECIPES`.
+        out: its folder, which is new; by default $GMB_PANELS/NAME, else panels/NAME.
+        work: where training is kept until then, `runs/panels/NAME` by default; the same call
+            resumes there.
+        jobs, device: as of `train_seeds`.
+
+    Raises:
+        InputError: no such recipe, `out` is there already, or as `train_seeds`.
+    """
+    from gmb_hf.training.config import parse_seeds
+    from gmb_hf.training.presets import design_of
+    from gmb_hf.training.seeds import train_seeds
+
+    recipe = RECIPES[choose("panel", name, tuple(RECIPES))]
+    out = out or Path(os.environ.get(PLACE, _HERE)) / name
+    refuse_frozen(out)
+    config = recipe.config()
+    explore, held_out = parse_seeds(config.seeds.explore), parse_seeds(config.seeds.evaluate)
+    work = work or Path("runs", "panels", name)
+    paths = train_seeds(config, [*explore, *held_out], work, jobs=jobs, device=device)
+    log = RunLog.read(paths)
+    by_seed = dict(zip(log.seeds, log.runs, strict=True))
+    parts = {
+        part: log.select([by_seed[seed] for seed in seeds])
+        for part, seeds in ((EXPLORE, explore), (HELD_OUT, held_out))
+    }
+    design = design_of(config, parts[EXPLORE])
+    return freeze(recipe, parts, design, out, command=f"gmb panel build {name}")
+
+
+def refuse_frozen(out: Path) -> None:
+    """Raise `InputError` where a panel lies there already."""
+    if (out / CARD).exists():
+        raise InputError(f"{out}: holds a panel, which is frozen; choose another --out")
+
+
+def freeze(
+    recipe: Recipe,
+    parts: dict[str, RunLog],
+    design: Design,
+    out: Path,
+    *,
+    command: str,
+    license: str = LICENSE,
+) -> FrozenPanel:
+    """Write a panel, whole or not at all.
+
+    Args:
+        recipe: its name and question.
+        parts: the runs by part.
+        design: of its evaluation, with the seeds of its parts.
+        out: its folder, which is new.
+        command: that makes runs of the same law.
+        license: of the logs, as the Hub names it.
+
+    Raises:
+        InputError: a panel is there already, or the disk is full.
+    """
+    refuse_frozen(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with whole_folder(out) as workshop:
+        shards = {
+            part: [log.write(workshop / f"{part}.parquet", single=True)]
+            for part, log in parts.items()
+        }
+        design.write(workshop / DESIGN)
+        content = read_content(shards, "run")
+        entry = CardFingerprint.of(
+            content.items, version="v1", item="run", source_hash=bytes_hash(shards)
+        )
+        files = [*(paths[0] for paths in shards.values()), workshop / DESIGN]
+        record = PanelRecord(
+            asks=recipe.asks,
+            files={path.name: source_hash(path) for path in files},
+            locks_allowed=recipe.locks,
+            command=command,
+            versions={"gmb_hf": __version__, **_versions(parts)},
+            curves=_curves(parts),
+        )
+        header = {
+            "pretty_name": f"GMB panel {recipe.name}",
+            "license": license,
+            "tags": ["gmb", "grokking", "training-dynamics"],
+            "configs": [
+                {
+                    "config_name": recipe.name,
+                    "data_files": [{"split": part, "path": f"{part}.parquet"} for part in shards],
+                }
+            ],
+            KEY: {recipe.name: entry.entry()},
+            PANEL_KEY: record.plain(),
+        }
+        text = render_card(
+            "panel",
+            header,
+            panel=recipe.name,
+            record=record,
+            entry=entry,
+            parts=parts,
+            content=content,
+            number=number,
+            curves=CURVES,
+        )
+        write_text(workshop / CARD, text)
+    return FrozenPanel(recipe.name, Card.read(out))
+
+
+def _curves(parts: dict[str, RunLog]) -> CurveRecord | None:
+    logs = list(parts.values())
+    if any({"train_acc", "test_acc"} - {*log.observables} for log in logs):
+        return None
+    return CurveRecord(**CurveShape.of(RunLog.concat(logs)).summary())
+
+
+def _versions(parts: dict[str, RunLog]) -> dict[str, str]:
+    found = next(iter(parts.values())).metadata.get("versions")
+    return {str(name): str(version) for name, version in (found or {}).items()}
+
+
+def push_panels(chosen: Sequence[str], repo_id: str, *, private: bool = False) -> Pushed:
+    """Publish panels as one dataset, a config each, in one commit.
+
+    Raises:
+        InputError: no such panel, one that is not as its card says, or as `publish`.
+    """
+    found = [FrozenPanel.find(name) for name in chosen]
+    files: dict[str, Path | bytes] = {}
+    for panel in found:
+        panel.check()
+        files |= {f"{panel.name}/{file}": panel.folder / file for file in panel.record.files}
+        files[f"{panel.name}/{CARD}"] = panel.card.path
+    header = {
+        "pretty_name": "GMB panels",
+        "license": sorted({str(panel.card.header["license"]) for panel in found}),
+        "tags": ["gmb", "grokking", "training-dynamics"],
+        "configs": [
+            {
+                "config_name": panel.name,
+                "data_files": [
+                    {"split": part, "path": f"{panel.name}/{path.name}"}
+                    for part, path in panel.parts.items()
+                ],
+            }
+            for panel in found
+        ],
+        KEY: {panel.name: panel.entry.entry() for panel in found},
+        PANEL_KEY: {panel.name: panel.record.plain() for panel in found},
+    }
+    text = render_card("panels", header, panels=found).replace(HERE, repo_id)
+    files[CARD] = text.encode("utf-8")
+    return publish(files, repo_id, "dataset", message=", ".join(chosen), private=private)
+
+
+# What `gmb evaluate` asks of the panel whose runs it judges.
+
+
+def refuse_worn_out(log: RunLog, lock: Lock) -> None:
+    """As `FrozenPanel.refuse_worn_out`, of the panel that a log is of, if it is of one."""
+    panel = panel_of(log)
+    if panel is not None:
+        panel.refuse_worn_out(lock)
+
+
+def with_ledger(evaluation: Evaluation) -> Evaluation:
+    """Write the lock of an evaluation into the ledger of the panel whose runs it judged."""
+    lock, panel = evaluation.lock, panel_of(evaluation.log)
+    if lock is not None and panel is not None:
+        panel.keep_look(lock.hash)
+    return evaluation

@@ -1,0 +1,204 @@
+"""Frozen panels: what is in the folder, what is refused, and what commands make of `panel:NAME`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from hub_client import Terminal
+from hub_store import Hub
+
+from gmb_hf import Design, InputError, RunLog, preset
+from gmb_hf.benchmark.curve_shape import CurveShape
+from gmb_hf.benchmark.results import Results
+from gmb_hf.hub import panels
+from gmb_hf.hub.panels import FrozenPanel, Recipe
+from gmb_hf.hub.sources import design_for, read_runs
+
+NAME = "made-up"
+COLUMNS = ("test_acc", "train_acc", "embedding_gini", "embedding_norm", "embedding_rank")
+
+
+def part(log: RunLog) -> RunLog:
+    values = {name: log.panel(name).values for name in COLUMNS}
+    return RunLog.from_arrays(log.runs, log.panel("step").steps[0], values, seeds=log.seeds)
+
+
+def recipe(locks: int = 200) -> Recipe:
+    return Recipe(NAME, "Does it <work>", lambda: preset("smoke"), locks)
+
+
+@pytest.fixture
+def panel(
+    commands: Terminal,
+    design: Design,
+    explore_log: RunLog,
+    held_out_log: RunLog,
+    monkeypatch: pytest.MonkeyPatch,
+) -> FrozenPanel:
+    """In ./panels, of 30 explore and 40 held-out runs."""
+    monkeypatch.delenv(panels.PLACE, raising=False)
+    seeds = {"seeds_explore": list(range(30)), "seeds_eval": list(range(100, 140))}
+    parts = {"explore": part(explore_log), "heldout": part(held_out_log)}
+    place = Path("panels") / NAME
+    return panels.freeze(recipe(), parts, design.replace(**seeds), place, command="gmb made it")
+
+
+def test_what_lies_in_the_folder_is_what_was_frozen(
+    panel: FrozenPanel, explore_log: RunLog, held_out_log: RunLog
+) -> None:
+    assert sorted(path.name for path in panel.folder.iterdir()) == sorted(
+        ["README.md", "design.yaml", "explore.parquet", "heldout.parquet"]
+    )
+    assert NAME in panels.names()
+    found = FrozenPanel.find(NAME)
+    assert found.faults() == []
+    for name, log in (("explore", explore_log), ("heldout", held_out_log)):
+        held = found.read(name)
+        assert (held.runs, held.seeds) == (log.runs, log.seeds)
+        for column in COLUMNS:
+            rounded = log.panel(column).values.astype(np.float32)
+            np.testing.assert_array_equal(held.panel(column).values, rounded)
+    whole = read_runs(f"panel:{NAME}")
+    assert (len(whole.runs), found.entry.item_count) == (70, 70)
+    fields = design_for(whole, None, None)
+    assert (fields.seeds_eval, fields.horizon) == (tuple(range(100, 140)), found.design().horizon)
+    assert panels.panel_of(whole) is not None
+    assert panels.panel_of(explore_log) is None
+
+
+def test_load_dataset_reads_it(panel: FrozenPanel) -> None:
+    from datasets import load_dataset
+
+    rows = load_dataset(str(panel.folder))
+    assert {part: len(rows[part].unique("run")) for part in rows} == {"explore": 30, "heldout": 40}
+
+
+def test_its_card_says_how_its_runs_grok(panel: FrozenPanel, held_out_log: RunLog) -> None:
+    text = panel.card.path.read_text(encoding="utf-8")
+    assert "Does it \\<work\\>. A panel is frozen" in text
+    assert "`gmb made it` with gmb_hf" in text
+    curves = panel.record.curves
+    assert curves is not None
+    assert f"| share of runs that reach .9 | {curves.reach_nine_tenths:.3f} |" in text
+    assert "path/to/this/folder" in text
+
+
+@pytest.mark.parametrize("file", ["explore.parquet", "heldout.parquet", "design.yaml"])
+def test_a_changed_byte_is_named(panel: FrozenPanel, commands: Terminal, file: str) -> None:
+    path = panel.folder / file
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    message = rf"{file}: was changed \(SHA-256 \w+, the card says \w+\); a panel is frozen: restore"
+    for use in (panel.check, panel.design, lambda: read_runs(f"panel:{NAME}")):
+        with pytest.raises(InputError, match=message):
+            use()
+    code, out, _ = commands.gmb("panel", "verify", NAME)
+    assert (code, f"{file}: was changed" in out) == (1, True)
+
+
+def test_what_is_missing_or_unknown(panel: FrozenPanel, commands: Terminal) -> None:
+    message = commands.refused("lock", "--runs=panel:made-op", "--out=lock.yaml")
+    assert message.startswith("panel 'made-op' is unknown; known: ")
+    assert message.endswith("Did you mean 'made-up'?")
+    (panel.folder / "heldout.parquet").unlink()
+    message = commands.refused("evaluate", f"--runs=panel:{NAME}", "--score=embedding_gini")
+    assert "panel 'made-up': panels/made-up/heldout.parquet is missing; copy panels/mad" in message
+    assert commands.refused("panel", "build", NAME).startswith(f"panel {NAME!r} is unknown")
+
+
+def test_from_a_lock_to_the_ledger(panel: FrozenPanel, commands: Terminal) -> None:
+    commands.done("lock", f"--runs=panel:{NAME}", "--out=lock.yaml")
+    judging = ("evaluate", "--lock=lock.yaml", f"--runs=panel:{NAME}", "--no-figures")
+    commands.done(*judging)
+    commands.done(*judging)  # the same look
+    results = Results.read("results/results.yaml")
+    (source,) = results.x_sources
+    assert (source.repo, source.config) == (f"panel:{NAME}", NAME)
+    assert results.summary.n_seeds == 40
+    (looked,) = FrozenPanel.find(NAME).ledger().locks
+    assert looked.lock_hash == yaml.safe_load(Path("lock.yaml").read_text())["x_lock"]["hash"]
+    said = commands.done("panel", "show", NAME)
+    assert "1 of 200 have judged its held-out part" in said
+    # A panel that is worn out is judged by no other lock.
+    others = [{"lock_hash": f"{number:064}", "date": "2026-01-01"} for number in range(200)]
+    (panel.folder / "looks.yaml").write_text(yaml.safe_dump({"locks": others}))
+    message = commands.refused(*judging)
+    assert message == (
+        f"panel {NAME!r}: 200 locks have judged its held-out runs, as many as its card allows; "
+        "judge on runs that nobody has looked at"
+    )
+
+
+def test_one_score_without_a_lock_takes_thresholds_from_the_explore_part(
+    panel: FrozenPanel, commands: Terminal
+) -> None:
+    commands.done("evaluate", f"--runs=panel:{NAME}", "--score=embedding_gini", "--no-figures")
+    results = Results.read("results/results.yaml")
+    assert results.summary.n_seeds == 40
+    assert results.x_calibration is not None
+    assert results.x_calibration.method == "explore"
+    assert panel.ledger().locks == ()
+    message = commands.refused(
+        "evaluate", f"--runs=panel:{NAME}", "--score=a", "--explore-runs=panels"
+    )
+    assert message == f"--explore-runs: panel:{NAME} has its own; leave the option out"
+
+
+def test_pushed_panels_are_one_dataset_with_a_config_each(
+    panel: FrozenPanel, hub: Hub, commands: Terminal
+) -> None:
+    said = commands.done("panel", "push", "acme/panels")
+    there = hub.repositories["dataset:acme/panels"]
+    own = [f"{NAME}/{file}" for file in ("README.md", *panel.record.files)]
+    assert sorted(there.files) == sorted(["README.md", *own])
+    log = read_runs(f"hf://datasets/acme/panels@{there.sha}/{NAME}")
+    assert log.fingerprint() == panel.read().fingerprint()
+    assert f"gmb evaluate --runs hf://datasets/acme/panels@{there.sha}/{NAME}" in said
+
+
+def test_a_panel_is_built_once_and_frozen(
+    commands: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = preset("smoke").changed(
+        ["training.steps=40", "seeds.explore=0:2", "seeds.evaluate=5:7", "task.prime=7"]
+    )
+    monkeypatch.setitem(panels.RECIPES, "tiny", Recipe("tiny", "Is it built", lambda: config))
+    assert "tiny" in commands.done("panel", "list")
+    message = commands.refused("panel", "show", "tiny")
+    assert message.startswith("panel 'tiny': is not in ")
+    assert message.endswith("train other runs of the same law: gmb panel build tiny")
+    commands.done("panel", "build", "tiny", "--jobs=1")
+    panel = FrozenPanel.find("tiny")
+    assert panel.read("heldout").seeds == (5, 6)
+    assert panel.record.command == "gmb panel build tiny"
+    assert Path("runs/panels/tiny/logs").is_dir()
+    message = commands.refused("panel", "build", "tiny")
+    assert message == "panels/tiny: holds a panel, which is frozen; choose another --out"
+
+
+def test_the_shape_of_curves_by_hand() -> None:
+    """Memorised at 30 with .04, .5 at 240, from .2 at 200 to .8 at 280; one spike in 28 rows."""
+    steps = np.arange(0, 310, 10)
+    train = np.where(steps >= 30, 1.0, 0.5)
+    train[10] = 0.9
+    test = np.full(31, 0.04)
+    test[20:] = np.clip(0.2 + 0.075 * np.arange(11), 0, 0.95)
+    never = np.full(31, 0.04)
+    log = RunLog.from_arrays(
+        ["a", "b"],
+        steps,
+        {"train_acc": np.stack([train, train * 0.5]), "test_acc": np.stack([test, never])},
+    )
+    shape = CurveShape.of(log)
+    np.testing.assert_array_equal(shape.memorised, [30, np.nan])
+    np.testing.assert_array_equal(shape.reached[0.5], [240, np.nan])
+    np.testing.assert_array_equal(shape.at_memorisation, [0.04, np.nan])
+    np.testing.assert_allclose(shape.ratio, [8, np.nan])
+    np.testing.assert_allclose(shape.width, [80 / 210, np.nan])
+    np.testing.assert_allclose(shape.spikes, [1 / 28, np.nan])
+    summary = shape.summary()
+    assert (summary["memorised"], summary["reach_half"], summary["spread"]) == (0.5, 0.5, 1.0)
