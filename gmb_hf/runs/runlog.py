@@ -12,7 +12,7 @@ import hashlib
 import html
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -307,15 +307,22 @@ class RunLog:
 
         A run in which none of them moves could be any such run: its name is part of its hash.
         """
-        known = sorted(set(columns).intersection(self.observables))
+        known = tuple(sorted(set(columns).intersection(self.observables)))
+        if known not in self._hashes:
+            self._hashes[known] = tuple(self._hashes_of_runs(known))
+        return self._hashes[known]
+
+    @cached_property
+    def _hashes(self) -> dict[tuple[str, ...], tuple[str, ...]]:
+        return {}
+
+    def _hashes_of_runs(self, known: tuple[str, ...]) -> Iterator[str]:
         cells = {name: _canonical(self.table[name]) for name in (STEP, *known)}
-        found = []
         for run, start, rows in zip(self.runs, self._starts, self._lengths, strict=True):
             own = {name: values[start : start + rows].tobytes() for name, values in cells.items()}
             moves = any(own[name] != own[name][:8] * rows for name in known)
             item = {name: hashlib.sha256(content).hexdigest() for name, content in own.items()}
-            found.append(item_hash([None if moves else run, item]).hex())
-        return tuple(found)
+            yield item_hash([None if moves else run, item]).hex()
 
     def panel(self, column: str) -> Panel:
         """One observable of all runs, [R, T], NaN where a cell is empty.
