@@ -224,6 +224,21 @@ class FirstAlarms:
         return self.n_warned / self.n_events if self.n_events else None
 
     @property
+    def timely_share(self) -> float | None:
+        """The share of events that were warned of in time; None without events."""
+        return int(self.timely.sum()) / self.n_events if self.n_events else None
+
+    @property
+    def false_share(self) -> float | None:
+        """The share of runs with a false alarm; None where none has a negative window."""
+        return self.n_false / self.n_runs if self.n_runs else None
+
+    @property
+    def blind_share(self) -> float | None:
+        """The share that the harder of both blind alarms warns of; None without events."""
+        return max((one.warned for one in self.blind.values()), default=None)
+
+    @property
     def leads(self) -> NDArray[np.float64]:
         """Steps from the first alarm to t*, of the events that were warned of."""
         return (self.event_step - self.step)[self.warned]
@@ -380,7 +395,7 @@ def measure(judgement: Judgement, alarms: FirstAlarms, rivals: Rivals) -> FirstA
         upper=promised.upper if promised else None,
         n_runs=n_runs,
         n_false=alarms.n_false,
-        false_share=alarms.n_false / n_runs if n_runs else None,
+        false_share=alarms.false_share,
         false_interval=interval,
         met=state == "met",
         state=state,
@@ -393,7 +408,7 @@ def measure(judgement: Judgement, alarms: FirstAlarms, rivals: Rivals) -> FirstA
         n_missed=n_events - alarms.n_warned - false_before,
         warned=alarms.warned_share,
         warned_interval=exact_binomial(alarms.n_warned, n_events) if n_events else None,
-        timely=n_timely / n_events if n_events else None,
+        timely=alarms.timely_share,
         timely_interval=exact_binomial(n_timely, n_events) if n_events else None,
         lead_q05=leads[0],
         lead_q25=leads[1],

@@ -369,9 +369,9 @@ def _explored(entry: Entry, sign: int, judgement: Judgement) -> Explored:
     if np.isfinite(alarms.threshold).all():
         by_runs = {
             "warned": alarms.warned_share,
-            "timely": float(alarms.timely.sum()) / alarms.n_events if alarms.n_events else None,
-            "false_share": alarms.n_false / alarms.n_runs if alarms.n_runs else None,
-            "blind": max((one.warned for one in alarms.blind.values()), default=None),
+            "timely": alarms.timely_share,
+            "false_share": alarms.false_share,
+            "blind": alarms.blind_share,
             "run_p_value": alarms.p_value,
         }
     return Explored(

@@ -105,7 +105,7 @@ class Pilot:
             warned=alarms.warned_share or 0.0,
             event_share=self.n_events / self.n_runs,
             negative_share=len(maxima) / self.n_runs,
-            blind=max((one.warned for one in alarms.blind.values()), default=None),
+            blind=alarms.blind_share,
         )
 
     @cached_property
