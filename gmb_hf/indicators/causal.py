@@ -193,6 +193,53 @@ def detrended_moments(x: Values, width: int) -> tuple[Values, Values]:
     )
 
 
+@_window
+def trailing_correlation(x: Values, width: int) -> Values:
+    """Correlation of the trailing window's values with those one checkpoint before, trend included.
+
+    0 for fewer than four checkpoints, and where one of the two does not vary.
+    """
+    n = counts(x.shape[1], width)
+    # Deviations from the newest value: of each pair the newer one, then the older one.
+    newer, sums, squares = np.zeros_like(x), np.zeros((2, *x.shape)), np.zeros((2, *x.shape))
+    products = np.zeros_like(x)
+    for now, past, _ in _lags(x, width):
+        older = x[:, past] - x[:, now]
+        for each, values in enumerate((newer[:, now], older)):
+            sums[each, :, now] += values
+            squares[each, :, now] += values**2
+        products[:, now] += newer[:, now] * older
+        newer[:, now] = older
+    pairs = np.maximum(n - 1, 1)
+    variances = squares - sums**2 / pairs
+    # Below this, what is left is rounding.
+    vary = (variances > pairs * (1e-12 * (1 + np.abs(x))) ** 2).all(axis=0) & (n >= 4)
+    scale = np.sqrt(np.where(vary, variances[0] * variances[1], 1.0))
+    covariance = products - sums[0] * sums[1] / pairs
+    found = np.clip(np.where(vary, covariance / scale, 0.0), -1, 1)
+    return np.where(np.isnan(squares).any(axis=0), np.nan, found)
+
+
+def _first_columns(columns: Values, /, count: int, *, median: bool = True) -> Values:
+    return columns[:, :count]
+
+
+@carries(_first_columns, whole_run=True)
+def baseline(x: Values, /, count: int, *, median: bool = True) -> Values:
+    """Median (or mean) of the first `count` checkpoints, from the last of these on; NaN before."""
+    found = np.full_like(x, np.nan)
+    if x.shape[1] >= count:
+        first = x[:, :count]
+        found[:, count - 1 :] = (np.median if median else np.mean)(first, axis=1, keepdims=True)
+    return found
+
+
+def alarms(fired: NDArray[np.bool_], *seen: Values) -> Values:
+    """The values of a rule: 1 where it fired, 0 elsewhere, NaN where something seen is NaN."""
+    unknown = np.any([np.isnan(values) for values in seen], axis=0)
+    return np.where(unknown, np.nan, np.where(fired, 1.0, 0.0))
+
+
 @carries(lambda columns, lag: last_columns(columns, lag + 1))
 def lagged(x: Values, lag: int) -> Values:
     """The value `lag` checkpoints ago; the first value where the run is younger."""

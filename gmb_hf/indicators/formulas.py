@@ -193,7 +193,7 @@ _rank = partial(
 _rank("effective_rank", "effective rank of the unembedding", low=True)
 
 
-def _log_drop(x: causal.Values) -> causal.Values:
+def log_drop(x: causal.Values) -> causal.Values:
     """How far the logarithm lies below its largest value so far in the run."""
     log = causal.log_floored(x)
     return causal.running_max(log) - log
@@ -203,7 +203,7 @@ def _log_drop(x: causal.Values) -> causal.Values:
 _rank(
     "effective_rank_drop",
     "log of the unembedding's largest effective rank so far over its present one",
-    formula=_log_drop,
+    formula=log_drop,
 )
 
 # Near 0 for an even spectrum, near 1 for one frequency.
@@ -523,7 +523,7 @@ _oracle(
     "log of the held-out loss's largest value so far over its present one",
     f"{_LABELS}; {_NANDA}",
     column="test_loss",
-    formula=_log_drop,
+    formula=log_drop,
 )
 # The event's own metric, before the jump.
 _labels("test_accuracy", "held-out accuracy", column="test_acc")
@@ -538,7 +538,7 @@ _mechanism(
     "restricted_loss_drop",
     "log of the restricted loss's largest value so far over its present one",
     column="restricted_loss",
-    formula=_log_drop,
+    formula=log_drop,
 )
 # It rises once the training rows, too, are answered by the Fourier algorithm.
 _mechanism("excluded_loss", "training loss without the logits' key Fourier waves")
