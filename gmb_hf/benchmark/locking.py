@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import nan
+from math import isnan
 from pathlib import Path
 
 import numpy as np
@@ -150,7 +150,8 @@ def _freeze(entry: Entry, prepared: Prepared, ensemble: LockedEnsemble | None) -
         if design.protocol == "strict":
             greatest = run_maxima(scores, windows)
             if key == CENTRAL:
-                maxima = dict(zip(scores.runs, greatest.tolist(), strict=True))
+                pairs = zip(scores.runs, greatest.tolist(), strict=True)
+                maxima = {run: most for run, most in pairs if not isnan(most)}
             first[key] = run_thresholds(greatest, design)
     others, known = {}, {}
     for name, other in prepared.other_events.items():
@@ -164,7 +165,7 @@ def _freeze(entry: Entry, prepared: Prepared, ensemble: LockedEnsemble | None) -
         first_alarm=first,
         other_events=others,
         other_event_runs=known,
-        run_maxima=[None if (x := maxima.get(run, nan)) != x else x for run in prepared.log.runs],
+        run_maxima=[maxima.get(run) for run in prepared.log.runs],
         sign=entry.sign,
         family=indicator.family,
         needs=indicator.needs,
