@@ -577,8 +577,9 @@ def _of_first_alarm(item: IndicatorRecord, design: Design | None) -> Iterator[st
     budgets = [point.budget for point in first.at_budget]
     if design is not None and sorted(budgets) != sorted(design.run_budgets):
         yield f"x_first_alarm.at_budget has {budgets}, x_prereg {list(design.run_budgets)}"
-    if first.label == SUPPORTED and set(first.reasons) - set(AGAINST_ALARM):
-        yield f"x_first_alarm.label is {SUPPORTED}, but its reasons have {first.reasons[0]}"
+    faults = [code for code in first.reasons if code not in AGAINST_ALARM]
+    if first.label == SUPPORTED and faults:
+        yield f"x_first_alarm.label is {SUPPORTED}, but its reasons have {faults[0]}"
 
 
 def _of_counts(at: FirstAlarmPointRecord) -> Iterator[str]:

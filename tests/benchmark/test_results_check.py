@@ -231,7 +231,7 @@ ELIGIBLE = "x_alarm_eligible is true, but x_first_alarm: "
             "x_first_alarm.at_budget has [0.05, 0.1], x_prereg [0.05, 0.1, 0.2]",
         ),
         (
-            lambda p: first(p)["x_first_alarm"].update(reasons=["warned_low"]),
+            lambda p: first(p)["x_first_alarm"].update(reasons=["control", "warned_low"]),
             "x_first_alarm.label is SUPPORTED_FOR_ALARM, but its reasons have warned_low",
         ),
         (
