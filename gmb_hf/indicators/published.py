@@ -126,7 +126,7 @@ def _hjorth(name: str, what: str, place: int) -> None:
 for _place, _what in enumerate(("activity", "mobility", "complexity")):
     _hjorth(f"loss_{_what}", _what, _place)
 
-_BENFIELD = "Benfield (2026), code of neural_si_validation"
+_BENFIELD = "Benfield (2026), github.com/EssexRich/neural_si_validation"
 _SLOWING = f"{_BENFIELD}; after Scheffer et al. (2009); see csd_autocorrelation, csd_variance"
 
 
@@ -209,7 +209,7 @@ _XU = "Xu (2026), arXiv {}"
 _COMMUTATOR = _XU.format("2602.16746")
 _weights(
     "trajectory_pc1",
-    "share of the newest attention snapshots' variance along their first component",
+    "first component's share of the variance of attention snapshots",
     _COMMUTATOR,
     low=True,
 )
@@ -225,14 +225,14 @@ _weights("query_gap", "gap of the two largest singular values of W_Q", _COMMUTAT
 _EDGE = _XU.format("2603.28964")
 _weights(
     "spectral_edge_gap",
-    "log gap of the second and third squared singular value of attention increments",
+    "log gap s2^2 - s3^2 of the singular values of attention increments",
     _EDGE,
     formula=causal.log_floored,
     low=True,
 )
 _weights(
     "spectral_edge_ratio",
-    "ratio of singular values at the spectral edge of attention increments",
+    "singular value over the next at the edge of attention increments",
     _EDGE,
     low=True,
 )
@@ -315,7 +315,8 @@ _weights(
     "Minegishi et al. (2023), Bridging lottery ticket and grokking, arXiv 2310.19470",
 )
 
-# Of the Fourier coefficients of the embedding over residues: see `fourier_measures`.
+# Of the Fourier coefficients of the embedding over residues: see `fourier_measures`. Density is the
+# share of large coefficients, balance the smaller over the larger of sine and cosine.
 _task = partial(_weights, kind="task-aware")
 _task(
     "embedding_participation",
@@ -331,12 +332,12 @@ _task(
 _FURUTA = "Furuta et al. (2024), Towards empirical interpretation of grokking, arXiv 2402.16726"
 _task(
     "embedding_density",
-    "Fourier frequency density (FFD) of the embedding: share of large coefficients",
+    "Fourier frequency density (FFD) of the embedding",
     _FURUTA,
     low=True,
 )
 _task(
     "embedding_balance",
-    "Fourier coefficient ratio (FCR) of the embedding: smaller over larger of sine and cosine",
+    "Fourier coefficient ratio (FCR) of the embedding, sine and cosine",
     _FURUTA,
 )

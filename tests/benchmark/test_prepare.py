@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -225,12 +226,14 @@ class TestAvailable:
             "correction_rate",
             "crucible_margin_q10",
             "crucible_train_margin_q10",
-            "initial_distance",
-            "initial_distance_max",
             "self_consistency_disagreement",
         }
         looped = {name for name in names() if get(name).family == "hierarchical_convergence"}
-        assert found == set(names()) - {*CONTROLS, *elsewhere, *looped}
+        # Of published signals a log has what it was told to record.
+        published = {name for name in names() if re.search("arXiv|github", get(name).source)}
+        assert found - published == set(names()) - {*CONTROLS, *elsewhere, *looped, *published}
+        assert "weight_norm" in found
+        assert "tail_exponent" not in found
 
     def test_corrupted_labels_feed_one_more(self):
         log = synthetic_runlog(2, corrupted=True)
@@ -311,7 +314,7 @@ class TestNonCausal:
         assert non_causal([planted(function), honest], log) == (function.__name__,)
 
     def test_every_registered_indicator_passes(self):
-        log = synthetic_runlog(4, 61, corrupted=True, bundles=True)
+        log = synthetic_runlog(4, 61, corrupted=True, bundles=True, published=True)
         assert non_causal([Entry(get(name)) for name in names()], log) == ()
 
     def test_a_column_that_is_empty_before_its_window_is_full(self):
