@@ -149,13 +149,8 @@ class Prepared:
     @cached_property
     def other_events(self) -> dict[str, Prepared]:
         """The same runs and scores before each event of `x_also_events`, by its name."""
-        if self.known_events is not None:
-            return {}
-        leads = {"lead_time_median_min": self.design.lead_least}
-        return {
-            name: replace(self, design=other.model_copy(update=leads))
-            for name, other in self.design.other_events()
-        }
+        others = self.design.other_events() if self.known_events is None else ()
+        return {name: replace(self, design=other) for name, other in others}
 
     @cached_property
     def facts(self) -> dict[str, NDArray[np.float64]]:
