@@ -333,7 +333,8 @@ def _with_leads(design: Design, clock: Panel) -> Design:
     spacing, counted = clock.spacings()
     least = design.lead_least
     if design.cadence is None and counted.any():
-        least = design.replace(cadence=int(spacing[counted].min())).lead_least
+        cadence = int(spacing[counted].min())
+        least = design.model_copy(update={"cadence": cadence}).lead_least
     leads = {"lead_time_median_min": least, "lead_time_target": design.lead_target}
     return design.model_copy(update=leads)
 
