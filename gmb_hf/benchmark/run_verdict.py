@@ -297,13 +297,19 @@ class MeasuredRuns:
         """At the budget that decides."""
         return self.alarms[self.judgement.design.primary_run_budget]
 
+    @cached_property
+    def in_strata(self) -> list[dict[float, FirstAlarms]]:
+        """By budget, those of the runs of each stratum."""
+        return [
+            {budget: one.select(rows) for budget, one in self.alarms.items()}
+            for _, rows in self.strata
+        ]
+
     @property
     def p_values(self) -> list[float | None]:
         """At the primary budget over all runs, then in each stratum; None without events."""
-        return [
-            self.primary.p_value,
-            *(self.primary.select(rows).p_value for _, rows in self.strata),
-        ]
+        primary = self.judgement.design.primary_run_budget
+        return [alarms[primary].p_value for alarms in (self.alarms, *self.in_strata)]
 
     def alone(self) -> LayerDRecord:
         """The robustness of the label of this score on its own, beside the clock if it can be."""
@@ -337,8 +343,10 @@ class MeasuredRuns:
         case = Case(judgement, self.alarms, beside, p_adjusted)
         robustness = self._robustness(judgement.evaluation.n_runs, beside)
         strata = tuple(
-            self._in_stratum(stratum, rows, beside, p)
-            for (stratum, rows), p in zip(self.strata, p_strata, strict=True)
+            self._in_stratum(stratum, rows, alarms, beside, p)
+            for (stratum, rows), alarms, p in zip(
+                self.strata, self.in_strata, p_strata, strict=True
+            )
         )
         # The first stratum that passes everything is the scope.
         part = next((part for part in strata if part.passed), None)
@@ -374,10 +382,14 @@ class MeasuredRuns:
         )
 
     def _in_stratum(
-        self, stratum: Stratum, rows: Rows, rivals: Rivals, p_adjusted: float | None
+        self,
+        stratum: Stratum,
+        rows: Rows,
+        alarms: Mapping[float, FirstAlarms],
+        rivals: Rivals,
+        p_adjusted: float | None,
     ) -> FirstAlarmStratumRecord:
         """Whether a stratum passes everything that a supported score must pass."""
-        alarms = {budget: one.select(rows) for budget, one in self.alarms.items()}
         beside = {name: warned[rows] for name, warned in rivals.items()}
         case = Case(self.judgement, alarms, beside, p_adjusted)
         faults, sentence, _ = in_stratum(case, lambda: self._robustness(len(rows), beside, rows))
