@@ -330,6 +330,23 @@ def test_a_weight_that_is_too_large_is_a_trap():
     assert spectra.trap_counts([noise, noise.transpose(1, 2)], 32).tolist() == [[0, 1], [0, 1]]
 
 
+@pytest.mark.parametrize(
+    ("task", "model"),
+    [
+        ({"name": "reverse_3"}, {"tied": True}),
+        ({}, {"layers": 2, "cycles": 2, "inner_steps": 1}),
+        ({"operation": "mul"}, {"sort_window": 2, "blend_window": 2, "band_fc1": 4}),
+    ],
+)
+def test_other_tasks_and_models_show_what_makes_sense_of_them(task, model):
+    settings = {"observables": "all", "dear_every": 1}
+    trained = Trained(small_config(task=task, model=model, training=settings), checkpoints=2)
+    fourier = {name for name in trained.found[0] if name.startswith("embedding_")}
+    assert ("embedding_balance" in fourier) == ("name" not in task)
+    for found in trained.found:
+        assert {"tail_exponent", "fiedler_value", "correlation_traps"} <= found.keys()
+
+
 def test_a_seed_alone_shows_what_it_shows_among_others(trained):
     alone = Trained(seeds=SEEDS[1:2])
     for name in trained.found[-1]:
