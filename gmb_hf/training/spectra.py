@@ -292,7 +292,7 @@ def fourier_measures(matrix: Tensor, basis: Tensor) -> dict[str, Tensor]:
 
 
 def _flat(weights: Mapping[str, Tensor]) -> Tensor:
-    return torch.cat([weight.flatten(1) for weight in weights.values()], dim=1)
+    return torch.cat([weight.reshape(len(weight), -1) for weight in weights.values()], dim=1)
 
 
 class Spectra(Recorder):
