@@ -98,6 +98,7 @@ class StackedModel:
         optimizer: of all weights.
         device: where they are.
         step: updates made so far.
+        masks: of the banded weights, by name: where they are free.
     """
 
     def __init__(
@@ -113,7 +114,7 @@ class StackedModel:
         self.step = 0
         self._template = copy.deepcopy(models[0])
         self._mixing = own_parameter_names(models[0])
-        self._masks = {
+        self.masks = {
             f"{name}.weight": module.mask.to(self.device, dtype)
             for name, module in models[0].named_modules()
             if isinstance(module, BandedLinear)
@@ -139,7 +140,7 @@ class StackedModel:
         for weight in self.weights.values():
             if weight.grad is None:  # unused parameters must still decay
                 weight.grad = torch.zeros_like(weight)
-        for name, mask in self._masks.items():
+        for name, mask in self.masks.items():
             gradient = self.weights[name].grad
             assert gradient is not None
             gradient.mul_(mask)  # AdamW leaves a weight of zero without gradient at zero
@@ -174,7 +175,7 @@ class StackedModel:
         with torch.no_grad():
             for name, parameter in _parameters(model).items():
                 self.weights[name][index].copy_(parameter)
-            for name, mask in self._masks.items():
+            for name, mask in self.masks.items():
                 self.weights[name][index].mul_(mask)
 
     def some(self, places: Sequence[int]) -> StackedModel:

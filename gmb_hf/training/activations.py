@@ -1,0 +1,126 @@
+"""A plain forward over whole rows, for many models at once, that shows what is inside them.
+
+The short forwards of `equations` and `rows` compute no attention pattern as such, keep no hidden
+unit and have no gradient by the input. This one reads every token of every row up to the position
+that is asked, by ordinary operations that autograd can follow. It costs a few times as much, so it
+is used at checkpoints and not to train.
+
+Shapes: S models, n rows, T tokens up to the asked one, d width, h heads, f units of an MLP, V
+vocabulary. Equality with the model's own forward: `tests/training/test_activations.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from gmb_hf.modeling import GrokkingTransformerConfig
+from gmb_hf.training import blocks
+from gmb_hf.training.blocks import Weights, normalise, take
+from gmb_hf.training.ensemble import Ensemble, task_data
+
+
+@dataclass
+class Activations:
+    """What a forward shows at the position that is asked, the last of its rows.
+
+    Attributes:
+        attention: of each layer, how much every head attends to each token, [S, n, h, T].
+        before, units: of each layer's MLP, before and after the activation, [S, n, f].
+        hidden: what the output layer reads, [S, n, d].
+        logits: [S, n, V].
+    """
+
+    attention: list[Tensor] = field(default_factory=list)
+    before: list[Tensor] = field(default_factory=list)
+    units: list[Tensor] = field(default_factory=list)
+    hidden: Tensor = field(default_factory=lambda: torch.empty(0))
+    logits: Tensor = field(default_factory=lambda: torch.empty(0))
+
+
+def shows_activations(ensemble: Ensemble) -> bool:
+    """Whether this forward knows the models and their rows: equations, and layers as they stand."""
+    shape = ensemble.shape
+    plain = shape.cycles is None and not shape.mixer_windows
+    return plain and ensemble.task.equation is not None
+
+
+def asked_rows(ensemble: Ensemble) -> Tensor:
+    """The training rows up to the token that the answer follows, int64 [S, n, T]."""
+    (position,) = ensemble.task.answer_positions
+    of_seeds = [task_data(ensemble.config.task, seed) for seed in ensemble.seeds]
+    rows = [torch.from_numpy(data.input_ids[data.train_index]) for data in of_seeds]
+    return torch.stack(rows)[:, :, : position + 1].contiguous().to(ensemble.device)
+
+
+def embed(weights: Weights, rows: Tensor) -> Tensor:
+    """Token and position embeddings of rows [S, n, T]: [S, n, T, d]."""
+    tokens = take(weights["model.embed_tokens.weight"], rows.flatten(1))
+    positions = weights["model.embed_positions.weight"][:, : rows.shape[2]]
+    return tokens.unflatten(1, rows.shape[1:]) + positions.unsqueeze(1)
+
+
+def forward(
+    weights: Weights,
+    shape: GrokkingTransformerConfig,
+    embedded: Tensor,
+    *,
+    drop: Callable[[Tensor], Tensor] = lambda states: states,
+) -> Activations:
+    """All activations of rows whose embeddings [S, n, T, d] are given, with gradients.
+
+    Args:
+        weights, shape: of the models, which have neither mixers nor loops.
+        embedded: as `embed` gives them.
+        drop: of everything that joins the residual stream, as GPT-2 applies dropout.
+    """
+    models, rows, length, width = embedded.shape
+    heads, found = shape.num_attention_heads, Activations()
+    states = drop(embedded).flatten(1, 2)
+    for layer in range(shape.num_hidden_layers):
+        place, last = f"model.layers.{layer}", layer == shape.num_hidden_layers - 1
+        normed = normalise(states)
+        asking = _last(normed, rows) if last else None
+        query, key_value = blocks.query_key_value(weights, place, normed, asking)
+        key, value = (
+            x.view(models, rows, 1, length, heads, -1) for x in key_value.split(width, -1)
+        )
+        asked = query.view(models, rows, -1, 1, heads, width // heads)  # [S, n, Tq, 1, h, d / h]
+        scores = (asked * key).sum(-1) / math.sqrt(width // heads)  # [S, n, Tq, T, h]
+        count = scores.shape[2]
+        visible = torch.ones(count, length, dtype=torch.bool, device=scores.device)
+        hidden_keys = ~visible.tril(length - count).unsqueeze(-1)
+        pattern = scores.masked_fill(hidden_keys, -math.inf).softmax(3)
+        found.attention.append(pattern[:, :, -1].transpose(2, 3))
+        mixed = (pattern.unsqueeze(-1) * value).sum(3).view(models, rows * count, width)
+        out = weights[f"{place}.attention.out.weight"], weights[f"{place}.attention.out.bias"]
+        joined = torch.baddbmm(out[1].unsqueeze(1), mixed, out[0].transpose(1, 2))
+        states = (_last(states, rows) if last else states) + drop(joined)
+        mlp = f"{place}.mlp"
+        up, up_bias = blocks.normed_linear(
+            weights, f"{place}.norm_2", f"{mlp}.up.weight", f"{mlp}.up.bias"
+        )
+        before = torch.baddbmm(up_bias, normalise(states), up.transpose(1, 2))
+        relu = shape.hidden_act == "relu"
+        units = functional.relu(before) if relu else functional.gelu(before, approximate="tanh")
+        down = weights[f"{mlp}.down.weight"], weights[f"{mlp}.down.bias"]
+        joined = torch.baddbmm(down[1].unsqueeze(1), units, down[0].transpose(1, 2))
+        states = states + drop(joined)
+        found.before.append(_last(before, rows))
+        found.units.append(_last(units, rows))
+    normed = normalise(states)
+    gain, shift = (weights[f"model.norm.{name}"].unsqueeze(1) for name in ("weight", "bias"))
+    found.hidden = torch.addcmul(shift, normed, gain)
+    head, bias = blocks.output_head(weights)
+    found.logits = torch.baddbmm(bias, normed, head.transpose(1, 2))
+    return found
+
+
+def _last(states: Tensor, rows: int) -> Tensor:
+    """The last of each row's states, [S, n k, c] -> [S, n, c]."""
+    return states.unflatten(1, (rows, -1))[:, :, -1]
