@@ -6,8 +6,8 @@ weights that are a small step apart they agree in most digits.
 
 | observable                    | what it is                                                      |
 |-------------------------------|-----------------------------------------------------------------|
-| commutator_defect             | how much the order of two half-batch steps matters [1]          |
-| gradient_variance             | of the two halves' gradients, summed over weights [9, 10]       |
+| commutator_defect             | how much the order of two mini-batch steps matters [1]          |
+| gradient_variance             | of the mean of two batches' gradients, over all weights [9, 10] |
 | gradient_noise_scale          | rows at which noise and gradient are of one size [10]           |
 | slow_gradient_norm            | of the gradients' exponential moving average [11]               |
 | loss_scaling_alignment        | cosine of the weights with their own descent direction [16]     |
@@ -35,6 +35,7 @@ from gmb_hf.training import activations
 from gmb_hf.training.ensemble import Ensemble, exact_forward, task_data
 from gmb_hf.training.recorders import Checkpoint, Recorder
 
+BATCHES, MOST_BATCH_ROWS = 4, 512  # a batch is a quarter of the rows, or as many as in the paper
 STEP = 1e-3  # of the plain gradient steps whose order is exchanged
 SLOW = 0.98  # of the moving average, a step
 DIFFERENCE = 1e-4  # length of the steps between which a Hessian's product is taken
@@ -129,10 +130,10 @@ def commutator_defect(
 
 
 def gradient_noise(first: Tensor, second: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """Variance of the mean gradient of both halves, and the noise scale in rows: [S] each.
+    """Variance of the mean gradient of two batches, and the noise scale in rows: [S] each.
 
-    With b rows in each half, |g_A - g_B|^2 / 2 estimates tr(Sigma) / b; the variance of the mean of
-    both is half of that, and the scale tr(Sigma) / |g|^2, g the mean of both.
+    With b rows in each batch, |g_A - g_B|^2 / 2 estimates tr(Sigma) / b; the variance of the mean
+    of both is half of that, and the scale tr(Sigma) / |g|^2, g the mean of both.
     """
     squares = (first - second).square().sum(1)
     whole = (0.5 * (first + second)).square().sum(1)
@@ -150,9 +151,9 @@ class Gradients(Recorder):
 
     def __init__(self, ensemble: Ensemble) -> None:
         count = ensemble.train.answers.shape[1] // len(ensemble.task.answer_positions)
-        self._rows, self._device = count // 2, ensemble.device
-        halves = slice(self._rows), slice(self._rows, 2 * self._rows)
-        self._halves = [LossGradient(ensemble, half) for half in halves] if self._rows else []
+        self._rows, self._device = min(count // BATCHES, MOST_BATCH_ROWS), ensemble.device
+        parts = slice(self._rows), slice(self._rows, 2 * self._rows)
+        self._batches = [LossGradient(ensemble, part) for part in parts] if self._rows else []
         self._memory = SLOW**ensemble.training.checkpoint_every
         self._slow: Tensor | None = None
 
@@ -168,8 +169,8 @@ class Gradients(Recorder):
             "slow_gradient_norm": self._slow.norm(dim=1),
             "loss_scaling_alignment": scaling_alignment(weights, gradient),
         }
-        if self._halves:
-            found["commutator_defect"], *both = commutator_defect(weights, *self._halves)
+        if self._batches:
+            found["commutator_defect"], *both = commutator_defect(weights, *self._batches)
             found["gradient_variance"], found["gradient_noise_scale"] = gradient_noise(
                 *both, self._rows
             )
@@ -364,7 +365,9 @@ class Perturbations(Recorder):
         embedded = activations.embed(now.weights, rows)
         found = []
         for _ in range(DROPOUT_PASSES):
-            logits = activations.forward(now.weights, now.ensemble.shape, embedded, drop=drop).logits
+            logits = activations.forward(
+                now.weights, now.ensemble.shape, embedded, drop=drop
+            ).logits
             found.append((logits.argmax(-1) == labels).double().mean(1))
         return torch.stack(found)
 

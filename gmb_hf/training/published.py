@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 from gmb_hf.training.ensemble import Ensemble
+from gmb_hf.training.gradients import (
+    Gradients,
+    Hessian,
+    LearningCoefficient,
+    Perturbations,
+    TangentKernel,
+)
 from gmb_hf.training.recorders import Recorder, Seldom
+from gmb_hf.training.representations import Representations
 from gmb_hf.training.spectra import CostlySpectra, Spectra
+from gmb_hf.training.units import Units
 
-CHEAP: tuple[type[Recorder], ...] = (Spectra,)
+CHEAP: tuple[type[Recorder], ...] = (Spectra, Representations, Units, Gradients)
 """Those of "published": each signal costs fewer than ten gradients at a checkpoint."""
 
-DEAR: tuple[type[Recorder], ...] = (CostlySpectra,)
+DEAR: tuple[type[Recorder], ...] = (
+    CostlySpectra,
+    Hessian,
+    TangentKernel,
+    Perturbations,
+    LearningCoefficient,
+)
 """Those that "all" has too, at every `training.dear_every` checkpoints."""
 
 

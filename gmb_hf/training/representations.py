@@ -119,7 +119,6 @@ def class_means(hidden: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, T
 
 def class_distance(hidden: Tensor, labels: Tensor, classes: int) -> Tensor:
     """Mean squared distance of two class means over that of a row from its class mean, [S]."""
-    hidden = hidden.double()
     means, counts = class_means(hidden, labels, classes)
     present = (counts > 0).to(hidden.dtype)
     number = present.sum(1)
@@ -129,7 +128,7 @@ def class_distance(hidden: Tensor, labels: Tensor, classes: int) -> Tensor:
     # Over all pairs i < j of C means, sum |c_i - c_j|^2 = C sum |c_i - centre|^2.
     between = 2 * spread / (number - 1).clamp(min=1)
     within_class = (hidden - take(means, labels)).square().sum(-1).mean(1)
-    return between / within_class.clamp(min=1e-12)
+    return between.double() / within_class.double().clamp(min=1e-12)
 
 
 def probe_accuracy(hidden: Tensor, labels: Tensor, classes: int) -> Tensor:
@@ -137,17 +136,18 @@ def probe_accuracy(hidden: Tensor, labels: Tensor, classes: int) -> Tensor:
 
     Each half of the rows is predicted by a fit to the other half.
     """
-    targets = functional.one_hot(labels, classes).double()
+    targets = functional.one_hot(labels, classes).to(hidden.dtype)
     half, right = hidden.shape[1] // 2, []
     for fitted, left in ((slice(half, None), slice(half)), (slice(half), slice(half, None))):
-        mean = hidden[:, fitted].double().mean(1, keepdim=True)
-        x = hidden[:, fitted].double() - mean
-        gram = x.transpose(1, 2) @ x
+        mean = hidden[:, fitted].mean(1, keepdim=True)
+        x = hidden[:, fitted] - mean
+        gram = (x.transpose(1, 2) @ x).double()
         ridge = RIDGE * gram.diagonal(dim1=1, dim2=2).mean(1).clamp(min=1e-9)
         gram = gram + torch.diag_embed(ridge.unsqueeze(1).expand(-1, gram.shape[1]))
         average = targets[:, fitted].mean(1, keepdim=True)
-        fit = torch.linalg.solve(gram, x.transpose(1, 2) @ (targets[:, fitted] - average))
-        found = (hidden[:, left].double() - mean) @ fit + average
+        moments = x.transpose(1, 2) @ (targets[:, fitted] - average)
+        fit = torch.linalg.solve(gram, moments.double()).to(hidden.dtype)
+        found = (hidden[:, left] - mean) @ fit + average
         right.append((found.argmax(-1) == labels[:, left]).double())
     return torch.cat(right, dim=1).mean(1)
 
@@ -168,20 +168,24 @@ def alignment_ratio(hidden: Tensor, head: Tensor) -> Tensor:
     return 1 + 0.5 * kept.clamp(min=TINY).log() / math.log(max(head.shape[2], 2))
 
 
-def relative_flatness(logits: Tensor, hidden: Tensor, head: Tensor) -> Tensor:
+def relative_flatness(shares: Tensor, hidden: Tensor, head: Tensor) -> Tensor:
     """Sum over pairs of output rows of <w_s, w_t> tr(H_st), H the loss's Hessian by the rows, [S].
 
     For cross-entropy H_st = mean of (p_s [s = t] - p_s p_t) x x', so the sum is the mean over rows
     of |x|^2 times the variance of w_s under p.
+
+    Args:
+        shares: the probabilities p, [S, n, V].
+        hidden: x, [S, n, d].
+        head: w, [S, V, d].
     """
-    p, top = logits.double().softmax(-1), logits.argmax(-1)
-    head = head.double()
+    top = shares.argmax(-1)
     # Variance around the likeliest row, which has no part in it: nothing cancels where p is near 1.
-    rest = p.scatter(-1, top.unsqueeze(-1), 0.0)
-    apart = take(torch.cdist(head, head).square(), top)
+    rest = shares.scatter(-1, top.unsqueeze(-1), 0.0)
+    apart = take((head.unsqueeze(1) - head.unsqueeze(2)).square().sum(-1), top)
     shift = rest @ head - rest.sum(-1, keepdim=True) * take(head, top)
     variance = (rest * apart).sum(-1) - shift.square().sum(-1)
-    return (hidden.double().square().sum(-1) * variance).mean(1)
+    return (hidden.square().sum(-1) * variance).double().mean(1)
 
 
 def gram_entropy(gram: Tensor) -> Tensor:
@@ -189,9 +193,7 @@ def gram_entropy(gram: Tensor) -> Tensor:
     return entropy(_shares(gram))
 
 
-def shared_information(
-    features: Tensor, rows: Tensor, present: Tensor
-) -> tuple[Tensor, Tensor]:
+def shared_information(features: Tensor, rows: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
     """Matrix mutual information ratio and entropy difference ratio of two sets of vectors, [S].
 
     Args:
@@ -210,6 +212,17 @@ def shared_information(
 
 
 # The cloud of probe rows.
+
+
+def distances_between(rows: Tensor) -> Tensor:
+    """Euclidean distances of rows [S, n, d], [S, n, n]; of equal rows exactly 0."""
+    return torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def squared_distances(rows: Tensor, others: Tensor) -> Tensor:
+    """Of rows [S, n, d] and others [S, m, d], [S, n, m]; of one row and itself about 0."""
+    lengths = rows.square().sum(-1).unsqueeze(2) + others.square().sum(-1).unsqueeze(1)
+    return torch.baddbmm(lengths, rows, others.transpose(1, 2), alpha=-2).clamp_(min=0)
 
 
 def intrinsic_dimension(distances: Tensor) -> Tensor:
@@ -271,14 +284,15 @@ def bifurcation_coordinate(hidden: Tensor) -> Tensor:
     start = torch.linspace(0, count - 1, min(PROTOTYPES, count), device=rows.device).long()
     centres = rows[:, start]
     variance = rows.var(1, unbiased=False).mean(1)
+    squares = squared_distances(rows, centres)
     for _ in range(MIXTURE_STEPS):
-        squares = torch.cdist(rows, centres).square()
-        share = (-squares / (2 * variance.clamp(min=TINY).view(-1, 1, 1))).softmax(-1)
+        share = (squares / (-2 * variance.clamp(min=TINY).view(-1, 1, 1))).softmax(-1)
         mass = share.sum(1).clamp(min=1e-9)
         centres = (share.transpose(1, 2) @ rows) / mass.unsqueeze(-1)
-        variance = (share * torch.cdist(rows, centres).square()).sum((1, 2)) / (count * width)
-    covariance = torch.vmap(lambda x: torch.cov(x.T, correction=0))(rows)
-    largest = torch.linalg.eigvalsh(covariance)[:, -1]
+        squares = squared_distances(rows, centres)
+        variance = (share * squares).sum((1, 2)) / (count * width)
+    centred = rows - rows.mean(1, keepdim=True)
+    largest = torch.linalg.eigvalsh(centred.transpose(1, 2) @ centred / count)[:, -1]
     return largest.clamp(min=1e-12).log() - variance.clamp(min=1e-12).log()
 
 
@@ -304,7 +318,9 @@ def dmd_residual(records: Tensor, delays: int = DMD_DELAYS) -> tuple[Tensor, Ten
     used = torch.arange(squares.shape[1], device=z.device) < rank.unsqueeze(1)
     right = right * used.unsqueeze(1)
     inverse = torch.where(used & (squares > 0), 1 / squares.clamp(min=TINY), 0.0)
-    coefficients = (right * inverse.unsqueeze(1)) @ (right.transpose(1, 2) @ (x.transpose(1, 2) @ y))
+    coefficients = (right * inverse.unsqueeze(1)) @ (
+        right.transpose(1, 2) @ (x.transpose(1, 2) @ y)
+    )
     predicted = x @ (coefficients @ right) @ right.transpose(1, 2)
     length = y.flatten(1).norm(dim=1).clamp(min=TINY)
     return (y - predicted).flatten(1).norm(dim=1) / length, rank
@@ -416,27 +432,28 @@ class Representations(Recorder):
         labels, words = ensemble.train.answers, ensemble.shape.vocab_size
         head = weights.get(HEAD, weights[EMBEDDING])
         probe = slice(PROBE_ROWS)
-        scores = logits.double().log_softmax(-1)
-        given = scores.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+        shares = logits.softmax(-1)
+        scores = logits[:, probe].double().log_softmax(-1)
+        given = scores.gather(-1, labels[:, probe].unsqueeze(-1)).squeeze(-1)
         found = {
-            "train_confidence": scores.amax(-1).exp().mean(1),
-            "logit_scale": logits.double().square().mean((1, 2)).sqrt(),
+            "train_confidence": shares.amax(-1).double().mean(1),
+            "logit_scale": logits.square().mean((1, 2)).sqrt(),
             "zero_loss_share": _zero_losses(logits, labels),
             "alignment_ratio": alignment_ratio(hidden, head),
-            "relative_flatness": relative_flatness(logits, hidden, head),
+            "relative_flatness": relative_flatness(shares, hidden, head),
             "train_class_distance": class_distance(hidden, labels, words),
             "test_class_distance": class_distance(test_hidden, ensemble.test.answers, words),
             "probe_accuracy": probe_accuracy(hidden, labels, words),
             "bifurcation_coordinate": bifurcation_coordinate(hidden[:, probe]),
         }
         found |= self._of_spectra(hidden, test_hidden)
-        found |= self._of_windows(given[:, probe])
+        found |= self._of_windows(given)
         cloud = hidden[:, probe].double()
-        distances = torch.cdist(cloud, cloud)
+        distances = distances_between(cloud)
         found["intrinsic_dimension"] = intrinsic_dimension(distances)
         found["component_persistence"] = component_persistence(distances)
         unlabelled = test_hidden[:, :OUTLIER_ROWS].double()
-        found["distance_outliers"] = distance_outliers(torch.cdist(unlabelled, unlabelled))
+        found["distance_outliers"] = distance_outliers(distances_between(unlabelled))
         means, counts = class_means(hidden.double(), labels, words)
         centred = means - hidden.double().mean(1, keepdim=True)
         ratio, difference = shared_information(centred, head[:, :words], (counts > 0).double())

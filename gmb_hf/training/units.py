@@ -1,8 +1,8 @@
 """What attention, hidden units and gradients by the input show, of models that learn equations.
 
 Each observable is a function of stacked tensors [S, ...] -> [S]; the numbers are those of
-`docs/signals.md`. All are read at EQ by `activations.forward`, over the training rows or, where it
-says so, over the first 100 of them ("probe rows").
+`docs/signals.md`. All are read at EQ by `activations.forward`, over the first 256 training rows,
+more where there are more than 32 residues, or over the first 100 of them ("probe rows").
 
 | observable                    | what it is                                                      |
 |-------------------------------|-----------------------------------------------------------------|
@@ -28,6 +28,7 @@ agop_circulant_deviation.
 from __future__ import annotations
 
 import math
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -50,6 +51,7 @@ ACTIVE = 0.01  # of an activation that is not exactly 0 where a unit is off
 POWER_SHARE = 0.9
 GROUPS, MOST_UNITS = 10, 64
 ZEROED = 0.1
+ROWS, ROWS_OF_RESIDUE = 256, 8
 OUTPUT_PROBES = 2
 OPERANDS = (1, 3)
 _CORRELATION_RIDGE = 1e-6
@@ -58,16 +60,18 @@ _CORRELATION_RIDGE = 1e-6
 def sparsity(units: Tensor, *, relu: bool) -> tuple[Tensor, Tensor]:
     """The share of activations [S, n, f] that are off, and of units that are off in all rows."""
     off = units <= 0 if relu else units.abs() < ACTIVE
-    return off.double().mean((1, 2)), off.all(1).double().mean(1)
+    rows = off.sum(1)  # in which each unit is off
+    count = off.shape[1]
+    return rows.double().mean(1) / count, (rows == count).double().mean(1)
 
 
 def head_patterns(attention: Tensor) -> tuple[Tensor, Tensor]:
     """Mean cosine of two heads' patterns [S, n, h, T], and the spread of their entropies: [S]."""
     heads = attention.shape[2]
-    unit = functional.normalize(attention.double(), dim=-1)
+    unit = functional.normalize(attention, dim=-1)
     cosines = (unit.sum(2).square().sum(-1) - heads) / (heads * (heads - 1))
-    spread = entropy(attention.double()).mean(1).std(1, unbiased=False)
-    return cosines.mean(1), spread
+    spread = entropy(attention).double().mean(1).std(1, unbiased=False)
+    return cosines.double().mean(1), spread
 
 
 def frequencies(units: Tensor, place: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
@@ -93,12 +97,12 @@ def frequencies(units: Tensor, place: Tensor, waves: Tensor) -> tuple[Tensor, Te
     power = amplitudes.square().sum(1)  # [S, K, f]
     alive = power.sum(1) > TINY
     dominant = functional.one_hot(power.argmax(1), count) * alive.unsqueeze(-1)
-    share = dominant.sum(1).amax(1) / alive.sum(1).clamp(min=1)
+    share = dominant.sum(1).amax(1).double() / alive.sum(1).clamp(min=1)
     chance = 1 / count
     ordered = power.transpose(1, 2).sort(-1, descending=True).values
     needed = energy_rank(ordered / ordered.sum(-1, keepdim=True).clamp(min=TINY), POWER_SHARE)
     needed = torch.where(alive, needed, 0).double()
-    found = (share.double() - chance) / max(1 - chance, TINY)
+    found = (share - chance) / max(1 - chance, TINY)
     return found, needed.median(1).values
 
 
@@ -237,12 +241,16 @@ class Units(Recorder):
             return
         equation, shape = ensemble.task.equation, ensemble.shape
         assert equation is not None
-        self._rows = activations.asked_rows(ensemble)
+        count = max(ROWS, ROWS_OF_RESIDUE * equation.residues)
+        self._rows = activations.asked_rows(ensemble)[:, :count]
         self._place: Tensor | None = None
         order = places(equation.group, equation.residues)
         if order is not None:
             at = torch.tensor(order, device=ensemble.device)
-            self._place, self._waves = at[ensemble.truth], orthonormal_waves(max(order) + 1)
+            self._place, self._waves = (
+                at[ensemble.truth[:, :count]],
+                orthonormal_waves(max(order) + 1),
+            )
             self._waves = self._waves.to(ensemble.device)
             self._order = at.argsort()[-(max(order) + 1) :]
         # The same for all seeds, at every checkpoint and in any company.

@@ -1,0 +1,65 @@
+"""The plain forward that shows activations, against one member's own Hugging Face model."""
+
+import pytest
+import torch
+from training_builders import EQUALS, difference, equations, lively_model, small_config, stacked
+
+from gmb_hf.training import activations
+
+SEEDS = (3, 8)
+CASES = {
+    "one layer": {},
+    "two layers, tied": {"model": {"layers": 2, "tied": True, "activation": "gelu_new"}},
+}
+
+
+@pytest.mark.parametrize("sections", CASES.values(), ids=CASES.keys())
+def test_it_shows_what_the_model_itself_computes(sections):
+    config = small_config(**sections)
+    models = {seed: lively_model(config, seed) for seed in SEEDS}
+    ensemble = stacked(config, models)
+    assert activations.shows_activations(ensemble)
+    rows = activations.asked_rows(ensemble)
+    shown = activations.forward(
+        ensemble.weights, ensemble.shape, activations.embed(ensemble.weights, rows)
+    )
+    for index, (seed, model) in enumerate(models.items()):
+        input_ids = equations(config, seed)[0]
+        assert torch.equal(rows[index], input_ids[:, : EQUALS + 1])
+        inside = {}
+        for place, layer in enumerate(model.model.layers):
+            layer.mlp.up.register_forward_hook(
+                lambda _, __, out, place=place, inside=inside: inside.__setitem__(place, out)
+            )
+        out = model(input_ids=input_ids, output_attentions=True)
+        hidden = model.model(input_ids=input_ids).last_hidden_state
+        assert difference(shown.logits[index], out.logits[:, EQUALS]) < 1e-12
+        assert difference(shown.hidden[index], hidden[:, EQUALS]) < 1e-12
+        for place, layer in enumerate(model.model.layers):
+            own = out.attentions[place][:, :, EQUALS, : EQUALS + 1]
+            assert difference(shown.attention[place][index], own) < 1e-12
+            before = inside[place][:, EQUALS]
+            assert difference(shown.before[place][index], before) < 1e-12
+            assert difference(shown.units[place][index], layer.mlp.act(before)) < 1e-12
+
+
+def test_its_gradient_by_the_embedding_is_autograds_own():
+    config = small_config()
+    models = {seed: lively_model(config, seed) for seed in SEEDS}
+    ensemble = stacked(config, models)
+    rows = activations.asked_rows(ensemble)[:, :4]
+    embedded = activations.embed(ensemble.weights, rows).detach().requires_grad_()
+    activations.forward(ensemble.weights, ensemble.shape, embedded).logits.sum().backward()
+    for index, (seed, model) in enumerate(models.items()):
+        ids = equations(config, seed)[0][:4, : EQUALS + 1]
+        inputs = model.model.embed_tokens(ids).detach().requires_grad_()
+        model(inputs_embeds=inputs).logits[:, EQUALS].sum().backward()
+        assert difference(embedded.grad[index], inputs.grad) < 1e-12
+
+
+@pytest.mark.parametrize(
+    "model", [{"sort_window": 2}, {"layers": 2, "cycles": 2, "inner_steps": 1}]
+)
+def test_it_does_not_claim_to_know_other_layers(model):
+    config = small_config(model=model)
+    assert not activations.shows_activations(stacked(config, {1: lively_model(config, 1)}))
