@@ -234,6 +234,23 @@ def baseline(x: Values, /, count: int, *, median: bool = True) -> Values:
     return found
 
 
+def _first_number(x: Values) -> Values:
+    found = ~np.isnan(x)
+    first = np.take_along_axis(x, found.argmax(axis=1)[:, None], axis=1)
+    return np.where(np.maximum.accumulate(found, axis=1), first, np.nan)
+
+
+@carries(lambda columns: _first_number(columns)[:, -1:], whole_run=True)
+def first_number(x: Values) -> Values:
+    """The first value of the run that is a number, from there on; NaN before."""
+    return _first_number(x)
+
+
+def first_where(x: Values, there: NDArray[np.bool_]) -> Values:
+    """The first value of the run at which `there` holds, from there on; NaN before."""
+    return first_number(np.where(there, x, np.nan))
+
+
 def alarms(fired: NDArray[np.bool_], *seen: Values) -> Values:
     """The values of a rule: 1 where it fired, 0 elsewhere, NaN where something seen is NaN."""
     unknown = np.any([np.isnan(values) for values in seen], axis=0)

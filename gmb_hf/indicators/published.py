@@ -341,3 +341,383 @@ _task(
     "Fourier coefficient ratio (FCR) of the embedding, sine and cosine",
     _FURUTA,
 )
+
+
+# Activations and outputs.
+
+
+_states = partial(register_column, family="spectral")
+_outputs = partial(register_column, family="process")
+_geometry = "of the training rows' last hidden states"
+
+# Quantiles of the answers' log-probabilities on 100 training rows, over 500 steps. Published every
+# 2 steps, here every checkpoint; windows trail and overlap, and before the first one it is 0.
+# Guessed: 5 delays, the rank at 99% of energy, the error of one step within the reduced space.
+_WANG = "Wang, Ying and Kanamori (2026), arXiv 2605.08237"
+_outputs(
+    "dmd_residual",
+    "residual of a Hankel dynamic mode decomposition of training log-probabilities",
+    _WANG,
+)
+_outputs("hankel_rank", "rank of the same decomposition at 99% of the energy", _WANG)
+
+
+@register(
+    "dmd_rule",
+    family="process",
+    summary="1 where that residual exceeds 10 times the run's first in two windows in a row",
+    needs=("dmd_residual",),
+    source=_WANG,
+    rule=True,
+)
+def dmd_rule(seen: Observables, *, window: int = 500, factor: float = 10.0) -> causal.Values:
+    """Two windows that do not overlap: now, and `window` steps ago. Guessed: which is the first."""
+    residual = seen["dmd_residual"]
+    baseline = causal.first_where(residual, residual > 0)
+    now = causal.alarms(residual > factor * baseline, residual)
+    return now * causal.lagged(now, seen.checkpoints(window))
+
+
+# Of the covariance of 100 probe losses over 20 checkpoints. Guessed: the heat capacity as the
+# variance of -log p under the normalised eigenvalues p; the abstract alone was read.
+_HENNICK = "Hennick and Corlouer (2026), arXiv 2603.29805"
+_outputs("loss_heat_capacity", "heat capacity of the probe losses' covariance in time", _HENNICK)
+_outputs(
+    "loss_participation",
+    "participation ratio of the probe losses' covariance in time",
+    _HENNICK,
+    low=True,
+)
+
+_LOGITS = "Truong (2026), arXiv 2606.18465"
+_outputs("train_confidence", "mean largest probability on training rows", _LOGITS)
+_outputs("logit_scale", "root mean square of the training logits", _LOGITS)
+
+# Mean of both Kullback-Leibler divergences of the answers to (a, b) and (b, a), over all pairs.
+_outputs(
+    "swap_divergence",
+    "divergence between the answers to a, b and b, a of a commutative operation",
+    "Hwang and Park (2026), arXiv 2603.01968",
+    low=True,
+    kind="task-aware",
+)
+_outputs(
+    "swap_agreement",
+    "share of pairs a, b that have the answer of b, a",
+    "Tan and Huang (2023), arXiv 2311.06597",
+    kind="task-aware",
+)
+# The mean over all replacements of an operand by another residue, where the paper draws one. On
+# these tasks the right answer always changes too, so that the paper's sign may not hold.
+_outputs(
+    "input_sensitivity",
+    "share of answers that change with one operand",
+    "Bhattamishra et al. (2022), arXiv 2211.12316",
+    low=True,
+)
+# 1 + log_d(sum p_i q_i) / 2, a reading of the abstract; n is taken to be the width d.
+_states(
+    "alignment_ratio",
+    "log-alignment ratio of the unembedding with its inputs",
+    "Shehper and Vaswani (2026), arXiv 2605.28975",
+)
+# Entropy of the covariance's normalised eigenvalues over log d.
+_TRUONG = "Truong (2026), arXiv 2604.13123"
+_states("hidden_entropy", f"spectral entropy {_geometry}", _TRUONG, low=True)
+# The published threshold; it must have been above before, since some models begin below.
+_states(
+    "hidden_entropy_rule",
+    "1 where that entropy lies below .609 and has been above",
+    _TRUONG,
+    column="hidden_entropy",
+    formula=lambda x: causal.alarms((x < 0.609) & (causal.running_max(x) >= 0.609), x),
+    rule=True,
+)
+# Log of the 5 largest eigenvalues' sum over that of the rest.
+_states(
+    "head_tail_contrast",
+    "contrast of large and small eigenvalues of held-out hidden states",
+    "Bi (2026), arXiv 2603.24746",
+)
+
+# Mean squared distance of two class means over that of rows from their class mean (ILDR); its
+# inverse is the collapse NC1 up to a factor. Guessed: pairs of classes count alike.
+_GOLWALA = "Golwala (2026), arXiv 2604.20923"
+_states(
+    "train_class_distance",
+    f"distance between classes over within classes {_geometry}",
+    f"{_GOLWALA}; Papyan et al. (2020), arXiv 2008.08186",
+)
+_oracle = partial(register_column, family="oracle", sees_test_labels=True)
+_oracle(
+    "test_class_distance",
+    "distance between classes over within classes of held-out hidden states",
+    _GOLWALA,
+)
+
+
+@register(
+    "class_distance_rule",
+    family="oracle",
+    summary="1 where the held-out class distance exceeds 2.5 times its value at step 3000",
+    needs=("step", "test_class_distance"),
+    source=_GOLWALA,
+    sees_test_labels=True,
+    rule=True,
+)
+def class_distance_rule(
+    seen: Observables, *, baseline_step: int = 3000, factor: float = 2.5
+) -> causal.Values:
+    """The paper's constants; a run that ends before that step has no alarm."""
+    value = seen["test_class_distance"]
+    first = causal.first_where(value, seen["step"] >= baseline_step)
+    return causal.alarms(value > factor * first, value)
+
+
+# Guessed: beta by 10 steps of EM for 8 isotropic prototypes. In this form it is never below 0, so
+# that the published crossing is no rule.
+_states(
+    "bifurcation_coordinate",
+    "log precision of a mixture of 8 prototypes over its critical value",
+    "Yang (2026), arXiv 2605.24057",
+)
+_states(
+    "relative_flatness",
+    "sum of <w_s, w_t> tr H_st over the output layer's rows",
+    "Han et al. (2025), arXiv 2509.17738",
+    low=True,
+)
+_outputs(
+    "zero_loss_share",
+    "share of training rows whose float32 loss is exactly 0",
+    "Prieto et al. (2025), arXiv 2501.04697",
+)
+# Maximum likelihood form over 100 training rows; the published spike before the fall is no sign.
+_states(
+    "intrinsic_dimension",
+    f"two-nearest-neighbour dimension {_geometry}",
+    "Brown et al. (2022), arXiv 2211.13239",
+    low=True,
+)
+# Sum of the minimum spanning tree's edges over 100 training rows. Guessed: the sign.
+_states(
+    "component_persistence",
+    f"total persistence of H0 {_geometry}",
+    "Tang (2026), arXiv 2605.06352",
+)
+_states(
+    "hidden_rank",
+    f"directions with 99% of the variance {_geometry}",
+    "Fan et al. (2024), arXiv 2405.19454",
+    low=True,
+)
+# Guessed: the effective rank as the function of the correlation matrix.
+_states(
+    "hidden_correlation_rank",
+    f"effective rank of the correlations {_geometry}",
+    "Singh et al. (2026), arXiv 2602.06702",
+    low=True,
+)
+# Von Neumann entropies of the Gram matrices of class means and of the output layer's rows.
+_SONG = "Song et al. (2024), arXiv 2406.03999"
+_states(
+    "head_information_ratio",
+    "matrix mutual information ratio of class means and output rows",
+    _SONG,
+)
+_states(
+    "head_entropy_difference",
+    "matrix entropy difference ratio of class means and output rows",
+    _SONG,
+    low=True,
+)
+# Guessed throughout: the largest eigenvalue of the centred distances over the semicircle's edge.
+_states(
+    "distance_outliers",
+    "largest eigenvalue of held-out hidden states' distances beyond their bulk",
+    "Halperin (2026), arXiv 2606.29679",
+)
+# For the answer, on the half of the training rows that the probe was not fitted to.
+_outputs(
+    "probe_accuracy",
+    "accuracy of a linear probe for the answer on hidden states, in two folds",
+    "Gomezjurado (2026), arXiv 2604.13082",
+)
+
+# Attention and hidden units.
+
+# The cut is 0 for ReLU and .01 else, where the papers give none.
+_GOLECHHA = "Golechha (2024), arXiv 2405.12755"
+_outputs("activation_sparsity", "share of MLP activations that are off", _GOLECHHA)
+_outputs(
+    "dead_units",
+    "share of MLP units that no training row activates",
+    "Salah and Yevick (2025), arXiv 2507.11645",
+)
+# A tenth of each matrix in the blocks at 0, one fixed draw each, over 100 training rows.
+_outputs(
+    "circuit_complexity",
+    "divergence of the outputs when a tenth of a weight matrix is set to 0",
+    _GOLECHHA,
+    low=True,
+)
+# Of the patterns at EQ. The sign of the spread is not published: guessed as the likeness of heads.
+_VERMA = "Verma (2026), arXiv 2605.20441"
+_outputs("head_similarity", "mean cosine of two heads' attention patterns", _VERMA)
+_outputs(
+    "head_entropy_spread",
+    "standard deviation over heads of the attention's entropy",
+    _VERMA,
+    low=True,
+)
+# Units as functions of the operation's direction, over training rows. Guessed: chance is 1 / K.
+_SIVASANKAR = "Sivasankar (2026), arXiv 2606.12966"
+_aware = partial(_outputs, kind="task-aware")
+_aware("frequency_synchronisation", "share of units on the most common frequency", _SIVASANKAR)
+_aware(
+    "frequency_synchronisation_rule",
+    "1 where that share is .80 or more",
+    _SIVASANKAR,
+    column="frequency_synchronisation",
+    formula=lambda x: causal.alarms(x >= 0.8, x),
+    rule=True,
+)
+_aware(
+    "frequency_rank",
+    "median number of frequencies that hold 90% of a unit's power",
+    _SIVASANKAR,
+    low=True,
+)
+# Of 10 groups of at most 64 units by average linkage, Gaussian copula. The synergy is the smallest
+# O-information of any subset, so that low is much; its early peak is not used.
+_CLAUW = "Clauw et al. (2024), arXiv 2408.08944"
+_outputs("synergy", "smallest O-information of groups of units", _CLAUW, low=True)
+_outputs("redundancy", "largest O-information of groups of units", _CLAUW)
+# Guessed: entropies of order 2, noise of a quarter of the embedding's size, both signs.
+_TAN = "Tan and Huang (2023), arXiv 2311.06597"
+_outputs("noise_entropy", "matrix entropy of hidden states under input noise", _TAN, low=True)
+_outputs("noise_information", "matrix information of hidden states with and without noise", _TAN)
+# cos(x, J' 1) at the embedding of 100 training rows, J the Jacobian of the logits.
+_outputs(
+    "centroid_alignment",
+    "cosine of an input with its gradient of all logits",
+    "Walker et al. (2025), arXiv 2506.12284",
+)
+_outputs(
+    "centroid_rank",
+    "directions with 90% of the variance of the classes' mean input gradients",
+    "Xu (2026), arXiv 2604.25143; its coupling R_k is not defined well enough",
+    low=True,
+)
+# By the embeddings of both operands, outputs probed by 2 fixed vectors of signs, 100 rows.
+_MALLINAR = "Mallinar et al. (2024), arXiv 2407.20199"
+_outputs("agop_trace", "trace of the average gradient outer product", _MALLINAR)
+_outputs("agop_top", "largest eigenvalue of the average gradient outer product", _MALLINAR)
+_aware(
+    "agop_circulant_deviation",
+    "distance of the average gradient outer product over residues from a circulant",
+    _MALLINAR,
+    low=True,
+)
+
+# Gradients.
+
+_gradients = partial(register_column, family="dynamics")
+
+# |theta_AB - theta_BA| / (|eta g_A| |eta g_B|) for two plain steps of 1e-3, in float64. One pair of
+# fixed batches, a quarter of the rows each and at most 512, where the paper takes the median of 5.
+_gradients(
+    "commutator_defect",
+    "log of how much the order of two mini-batch steps matters",
+    _COMMUTATOR,
+    formula=causal.log_floored,
+)
+_gradients(
+    "commutator_rule",
+    "1 where that defect exceeds 20 and 10 times the median of the run's first three",
+    _COMMUTATOR,
+    column="commutator_defect",
+    formula=lambda x: causal.alarms((x > 20) & (x > 10 * causal.baseline(x, 3)), x),
+    rule=True,
+)
+# Of the mean gradient of the same batches; the paper's ratio with the Hessian was not read.
+_gradients(
+    "gradient_variance",
+    "log of the variance of mini-batch gradients",
+    "Acharya and Dhakal (2026), arXiv 2603.15492",
+    formula=causal.log_floored,
+)
+# tr(Sigma) / |g|^2 from two batches. No sign is published; it grows as rows are learned.
+_gradients(
+    "gradient_noise_scale",
+    "log of the gradient noise scale, in rows",
+    "McCandlish et al. (2018), arXiv 1812.06162",
+    formula=causal.log_floored,
+)
+# A moving average with .98 a step, of the gradients at checkpoints alone.
+_LEE = "Lee et al. (2024), arXiv 2405.20233, as a monitor after Golwala (2026), arXiv 2604.20923"
+_gradients(
+    "slow_gradient_norm",
+    "log of the norm of the gradients' moving average",
+    _LEE,
+    formula=causal.log_floored,
+    low=True,
+)
+
+
+@register(
+    "slow_gradient_rule",
+    family="dynamics",
+    summary="1 where the slow gradient's norm is below half its value at step 3000",
+    needs=("step", "slow_gradient_norm"),
+    source=_LEE,
+    rule=True,
+)
+def slow_gradient_rule(
+    seen: Observables, *, baseline_step: int = 3000, factor: float = 0.5
+) -> causal.Values:
+    """The paper's constants; a run that ends before that step has no alarm."""
+    norm = seen["slow_gradient_norm"]
+    first = causal.first_where(norm, seen["step"] >= baseline_step)
+    return causal.alarms(norm < factor * first, norm)
+
+
+_gradients(
+    "loss_scaling_alignment",
+    "cosine of the weights with the descent direction: naive loss minimisation",
+    "Prieto et al. (2025), arXiv 2501.04697",
+)
+
+# Those that are recorded at few checkpoints, with the last value between.
+
+# Lanczos with 12 products, Hutchinson with 6 vectors of signs.
+_HESSIAN = "Notsawo et al. (2023), arXiv 2306.13253; Cullen (2026), arXiv 2603.01192"
+_gradients(
+    "hessian_top",
+    "log of the largest eigenvalue of the training loss's Hessian",
+    _HESSIAN,
+    formula=causal.log_floored,
+)
+_gradients("hessian_trace", "trace of the training loss's Hessian", _HESSIAN)
+# Of the answers' logits of 32 training rows; y y' says which rows share a label.
+_KUMAR = "Kumar et al. (2023), arXiv 2310.06110"
+_gradients("kernel_alignment", "alignment of the tangent kernel with the labels", _KUMAR)
+_gradients("kernel_distance", "distance of the tangent kernel from the first (1 - CKA)", _KUMAR)
+_gradients("kernel_speed", "relative change of the tangent kernel since its last record", _KUMAR)
+# Dropout of .3, 20 draws, over 100 training rows where the paper takes held-out accuracy.
+_SALAH = "Salah and Yevick (2025), arXiv 2507.11645"
+_outputs("dropout_variance", "variance of training accuracy under dropout", _SALAH)
+_outputs("dropout_accuracy", "mean training accuracy under dropout", _SALAH)
+# 16 orthonormal directions at .05 of the embedding's norm, 25 training rows.
+_outputs(
+    "local_complexity",
+    "units that change sign near a training row's embedding",
+    "Humayun et al. (2024), arXiv 2402.15555",
+    low=True,
+)
+# One chain of 200 steps, 100 of them burn-in; step size 3e-5 and localisation 100 are guessed.
+_gradients(
+    "learning_coefficient",
+    "local learning coefficient by Langevin sampling",
+    "Lau et al. (2024), arXiv 2402.02364; Cullen (2026), arXiv 2603.01192",
+)

@@ -62,7 +62,8 @@ def embed(weights: Weights, rows: Tensor) -> Tensor:
     """Token and position embeddings of rows [S, n, T]: [S, n, T, d]."""
     tokens = take(weights["model.embed_tokens.weight"], rows.flatten(1))
     positions = weights["model.embed_positions.weight"][:, : rows.shape[2]]
-    return tokens.unflatten(1, rows.shape[1:]) + positions.unsqueeze(1)
+    embedded: Tensor = tokens.unflatten(1, rows.shape[1:]) + positions.unsqueeze(1)
+    return embedded
 
 
 def forward(
@@ -123,4 +124,5 @@ def forward(
 
 def _last(states: Tensor, rows: int) -> Tensor:
     """The last of each row's states, [S, n k, c] -> [S, n, c]."""
-    return states.unflatten(1, (rows, -1))[:, :, -1]
+    last: Tensor = states.unflatten(1, (rows, -1))[:, :, -1]
+    return last

@@ -143,7 +143,8 @@ def gradient_noise(first: Tensor, second: Tensor, rows: int) -> tuple[Tensor, Te
 def scaling_alignment(weights: Tensor, gradient: Tensor) -> Tensor:
     """Cosine of -g with the weights: above 0 where descent scales the model up."""
     lengths = weights.norm(dim=1) * gradient.norm(dim=1)
-    return -_dot(weights, gradient) / lengths.clamp(min=TINY)
+    cosine: Tensor = -_dot(weights, gradient) / lengths.clamp(min=TINY)
+    return cosine
 
 
 class Gradients(Recorder):
@@ -153,7 +154,9 @@ class Gradients(Recorder):
         count = ensemble.train.answers.shape[1] // len(ensemble.task.answer_positions)
         self._rows, self._device = min(count // BATCHES, MOST_BATCH_ROWS), ensemble.device
         parts = slice(self._rows), slice(self._rows, 2 * self._rows)
-        self._batches = [LossGradient(ensemble, part) for part in parts] if self._rows else []
+        self._batches: tuple[LossGradient, LossGradient] | None = None
+        if self._rows:
+            self._batches = LossGradient(ensemble, parts[0]), LossGradient(ensemble, parts[1])
         self._memory = SLOW**ensemble.training.checkpoint_every
         self._slow: Tensor | None = None
 
@@ -169,10 +172,11 @@ class Gradients(Recorder):
             "slow_gradient_norm": self._slow.norm(dim=1),
             "loss_scaling_alignment": scaling_alignment(weights, gradient),
         }
-        if self._batches:
-            found["commutator_defect"], *both = commutator_defect(weights, *self._batches)
+        if self._batches is not None:
+            defect, first, second = commutator_defect(weights, *self._batches)
+            found["commutator_defect"] = defect
             found["gradient_variance"], found["gradient_noise_scale"] = gradient_noise(
-                *both, self._rows
+                first, second, self._rows
             )
         return found
 
@@ -220,7 +224,8 @@ def largest_eigenvalue(product: Gradient, start: Tensor, steps: int = KRYLOV) ->
     matrix = torch.zeros(len(start), steps, steps, dtype=start.dtype, device=start.device)
     for step, row in enumerate(rows):
         matrix[:, step, : step + 1] = row
-    return torch.linalg.eigvalsh(matrix, UPLO="L")[:, -1]
+    largest: Tensor = torch.linalg.eigvalsh(matrix, UPLO="L")[:, -1]
+    return largest
 
 
 class Hessian(Recorder):
@@ -269,7 +274,8 @@ def kernel_cosine(first: Tensor, second: Tensor, *, centred: bool = False) -> Te
             for k in (first, second)
         )
     lengths = first.flatten(1).norm(dim=1) * second.flatten(1).norm(dim=1)
-    return (first * second).sum((1, 2)) / lengths.clamp(min=TINY)
+    cosine: Tensor = (first * second).sum((1, 2)) / lengths.clamp(min=TINY)
+    return cosine
 
 
 class TangentKernel(Recorder):

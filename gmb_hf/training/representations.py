@@ -67,13 +67,14 @@ TINY = 1e-30
 def spectrum_shares(rows: Tensor) -> Tensor:
     """Eigenvalues of the covariance of [S, n, d], largest first, over their sum: [S, d]."""
     centred = rows.double() - rows.double().mean(1, keepdim=True)
-    return _shares(centred.transpose(1, 2) @ centred)
+    return eigenvalue_shares(centred.transpose(1, 2) @ centred)
 
 
-def _shares(matrices: Tensor) -> Tensor:
+def eigenvalue_shares(matrices: Tensor) -> Tensor:
     """Eigenvalues of positive matrices [..., d, d], largest first, over their sum."""
     values = torch.linalg.eigvalsh(matrices).clamp(min=0).flip(-1)
-    return values / values.sum(-1, keepdim=True).clamp(min=TINY)
+    shares: Tensor = values / values.sum(-1, keepdim=True).clamp(min=TINY)
+    return shares
 
 
 def entropy(shares: Tensor) -> Tensor:
@@ -190,7 +191,7 @@ def relative_flatness(shares: Tensor, hidden: Tensor, head: Tensor) -> Tensor:
 
 def gram_entropy(gram: Tensor) -> Tensor:
     """Von Neumann entropy of a positive matrix [..., n, n] over its trace."""
-    return entropy(_shares(gram))
+    return entropy(eigenvalue_shares(gram))
 
 
 def shared_information(features: Tensor, rows: Tensor, present: Tensor) -> tuple[Tensor, Tensor]:
@@ -270,7 +271,8 @@ def distance_outliers(distances: Tensor) -> Tensor:
     deviation = centred.square().mean((1, 2)).sqrt()
     largest = torch.linalg.eigvalsh(centred).abs().amax(-1)
     edge = 2 * deviation * math.sqrt(n)
-    return largest.clamp(min=1e-12).log() - edge.clamp(min=1e-12).log()
+    beyond: Tensor = largest.clamp(min=1e-12).log() - edge.clamp(min=1e-12).log()
+    return beyond
 
 
 def bifurcation_coordinate(hidden: Tensor) -> Tensor:
@@ -293,7 +295,8 @@ def bifurcation_coordinate(hidden: Tensor) -> Tensor:
         variance = (share * squares).sum((1, 2)) / (count * width)
     centred = rows - rows.mean(1, keepdim=True)
     largest = torch.linalg.eigvalsh(centred.transpose(1, 2) @ centred / count)[:, -1]
-    return largest.clamp(min=1e-12).log() - variance.clamp(min=1e-12).log()
+    coordinate: Tensor = largest.clamp(min=1e-12).log() - variance.clamp(min=1e-12).log()
+    return coordinate
 
 
 # Windows of checkpoints.
@@ -334,7 +337,9 @@ def loss_spectrum(losses: Tensor) -> tuple[Tensor, Tensor]:
     """
     x = losses.double().transpose(0, 1)
     x = x - x.mean(1, keepdim=True)
-    shares = _shares(x @ x.transpose(1, 2))  # those of the covariance of rows, but for zeros
+    shares = eigenvalue_shares(
+        x @ x.transpose(1, 2)
+    )  # those of the covariance of rows, but for zeros
     varies = shares.sum(-1) > 0.5
     logs = shares.clamp(min=TINY).log()
     mean = (shares * logs).sum(-1)
@@ -464,7 +469,7 @@ class Representations(Recorder):
 
     def _of_spectra(self, hidden: Tensor, test_hidden: Tensor) -> dict[str, Tensor]:
         shares = spectrum_shares(hidden)
-        ranks = entropy(_shares(correlations(hidden))).exp()
+        ranks = entropy(eigenvalue_shares(correlations(hidden))).exp()
         return {
             "hidden_entropy": entropy(shares) / math.log(max(shares.shape[-1], 2)),
             "hidden_rank": energy_rank(shares),

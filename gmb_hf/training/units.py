@@ -43,6 +43,7 @@ from gmb_hf.training.representations import (
     TINY,
     class_means,
     correlations,
+    eigenvalue_shares,
     energy_rank,
     entropy,
 )
@@ -143,7 +144,8 @@ def normal_scores(values: Tensor) -> Tensor:
     below = torch.searchsorted(ordered, columns)
     upto = torch.searchsorted(ordered, columns, right=True)
     rank = (below + upto + 1).double() / 2
-    return torch.special.ndtri(rank / (columns.shape[-1] + 1)).transpose(1, 2)
+    scores: Tensor = torch.special.ndtri(rank / (columns.shape[-1] + 1)).transpose(1, 2)
+    return scores
 
 
 def log_minors(matrix: Tensor) -> Tensor:
@@ -218,7 +220,9 @@ def circulant_deviation(matrix: Tensor) -> Tensor:
     at = (steps.unsqueeze(1) + steps) % order  # row i, i + k
     diagonals = matrix.gather(2, at.expand(len(matrix), -1, -1))
     rest = diagonals - diagonals.mean(1, keepdim=True)
-    return rest.flatten(1).norm(dim=1) / matrix.flatten(1).norm(dim=1).clamp(min=TINY)
+    whole = matrix.flatten(1).norm(dim=1).clamp(min=TINY)
+    deviation: Tensor = rest.flatten(1).norm(dim=1) / whole
+    return deviation
 
 
 def class_spread(vectors: Tensor, labels: Tensor, classes: int) -> Tensor:
@@ -227,9 +231,7 @@ def class_spread(vectors: Tensor, labels: Tensor, classes: int) -> Tensor:
     present = (counts > 0).double().unsqueeze(-1)
     average = (means * present).sum(1, keepdim=True) / present.sum(1, keepdim=True)
     centred = (means - average) * present
-    gram = centred @ centred.transpose(1, 2)
-    values = torch.linalg.eigvalsh(gram).clamp(min=0).flip(-1)
-    return values / values.sum(-1, keepdim=True).clamp(min=TINY)
+    return eigenvalue_shares(centred @ centred.transpose(1, 2))
 
 
 class Units(Recorder):

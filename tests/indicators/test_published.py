@@ -116,3 +116,65 @@ def test_baselines() -> None:
 def test_alarms_of_what_is_unknown_are_unknown() -> None:
     x = np.array([[1.0, np.nan, 3.0]])
     np.testing.assert_array_equal(causal.alarms(x > 2, x), [[0, np.nan, 1]])
+
+
+# Activations, outputs and gradients.
+
+
+def alarm_steps(name: str, columns: dict[str, list[float]], **parameters: int) -> list[int]:
+    """The steps at which a rule fires, checkpoints ten steps apart."""
+    values = score(name, columns, **parameters)
+    assert set(values) <= {0, 1}
+    return (10 * np.flatnonzero(values)).tolist()
+
+
+def test_commutator_rule_needs_ten_times_the_first_three_and_twenty() -> None:
+    defects = [1.0, 3.0, 2.0, 20.0, 20.5, 19.0, 30.0]  # median of the first three: 2
+    assert alarm_steps("commutator_rule", {"commutator_defect": defects}) == [40, 60]
+    large = [4.0, 4.0, 4.0, 39.0, 41.0]
+    assert alarm_steps("commutator_rule", {"commutator_defect": large}) == [40]
+    # The first record may exceed any bound: nothing is known yet.
+    assert alarm_steps("commutator_rule", {"commutator_defect": [900.0, 1.0, 1.0, 1.0]}) == []
+
+
+def test_entropy_rule_fires_below_the_threshold_once_it_was_above() -> None:
+    entropies = [0.5, 0.55, 0.7, 0.62, 0.6, 0.61, 0.4]
+    assert alarm_steps("hidden_entropy_rule", {"hidden_entropy": entropies}) == [40, 60]
+
+
+def test_rules_with_a_value_at_a_step() -> None:
+    ratios = [9.0, 1.0, 2.0, 2.4, 2.6, 5.1]
+    column = {"test_class_distance": ratios}
+    assert alarm_steps("class_distance_rule", column, baseline_step=10) == [40, 50]
+    assert alarm_steps("class_distance_rule", column, baseline_step=15) == [50]
+    assert alarm_steps("class_distance_rule", column) == []  # step 3000 never comes
+    assert get("class_distance_rule").kind == "label-using"
+    norms = {"slow_gradient_norm": [8.0, 4.0, 2.1, 1.9, 3.0]}
+    assert alarm_steps("slow_gradient_rule", norms, baseline_step=10) == [30]
+
+
+def test_residual_rule_wants_two_windows_that_do_not_overlap() -> None:
+    residuals = [0.0, 0.0, 0.1, 0.5, 1.2, 1.3, 0.9, 2.0, 1.1, 1.5]
+    found = alarm_steps("dmd_rule", {"dmd_residual": residuals}, window=30)
+    assert found == [70, 80]  # those of 40 and 50 steps were above 1.0 as well, that of 60 was not
+    assert get("dmd_rule").windows == ("window",)
+
+
+def test_synchronisation_rule_is_at_its_threshold() -> None:
+    shares = {"frequency_synchronisation": [0.79, 0.8, 0.81]}
+    assert alarm_steps("frequency_synchronisation_rule", shares) == [10, 20]
+    assert get("frequency_synchronisation_rule").kind == "task-aware"
+
+
+def test_first_value_where_something_holds_survives_a_gap() -> None:
+    x = np.array([[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]])
+    there = np.array([[False, True, False, True], [False, False, False, False]])
+    found = causal.first_where(x, there)
+    np.testing.assert_array_equal(found, [[np.nan, 2, 2, 2], [np.nan] * 4])
+
+
+def test_orientations_are_those_of_the_papers() -> None:
+    falling = ("hidden_entropy", "swap_divergence", "synergy", "slow_gradient_norm", "hidden_rank")
+    rising = ("commutator_defect", "head_similarity", "train_class_distance", "hessian_top")
+    assert {get(name).orientation for name in falling} == {-1}
+    assert {get(name).orientation for name in rising} == {1}
