@@ -573,8 +573,8 @@ def _event_counts(
     least: int, n: int, share: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """How many events, `least` at least, n runs may have, and the probability of each number."""
-    events = np.arange(least, n + 1)
-    weight = bdtrc(events - 1, n, share) - bdtrc(events, n, share)
+    events = np.arange(least, n + 1, dtype=np.int64)
+    weight = np.asarray(bdtrc(events - 1, n, share) - bdtrc(events, n, share), dtype=np.float64)
     known = weight > _SPARSE_EVENTS
     return events[known], weight[known]
 
