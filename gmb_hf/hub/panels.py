@@ -30,7 +30,7 @@ from gmb_hf.design.lock import Lock
 from gmb_hf.documents import Many, Section, load_yaml, write_yaml
 from gmb_hf.errors import InputError, choose, unknown
 from gmb_hf.escape import number
-from gmb_hf.files import claimed, whole_folder, write_text
+from gmb_hf.files import claimed, lies_inside, whole_folder, write_text
 from gmb_hf.fingerprints import SHOWN, source_hash
 from gmb_hf.hub.cards import (
     CARD,
@@ -172,14 +172,14 @@ class FrozenPanel:
         """
         folder = folder_of_panels() / name
         again = f"copy panels/{name} of the repository there, or train other runs of the same law"
+        if name not in names():
+            raise unknown("panel", name, names())
         if not (folder / CARD).is_file():
-            if name not in names():
-                raise unknown("panel", name, names())
             place = folder.parent.resolve()
             raise InputError(f"panel {name!r}: is not in {place}; {again}: gmb panel build {name}")
         panel = cls(name, Card.read(folder))
         for file in panel.record.files:
-            if not (folder / file).is_file():
+            if not (lies_inside(folder, file) and (folder / file).is_file()):
                 raise InputError(f"panel {name!r}: {folder / file} is missing; {again}")
         return panel
 

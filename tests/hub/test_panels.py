@@ -104,6 +104,16 @@ def test_what_is_missing_or_unknown(panel: FrozenPanel, commands: Terminal) -> N
     message = commands.refused("lock", "--runs=panel:made-op", "--out=lock.yaml")
     assert message.startswith("panel 'made-op' is unknown; known: ")
     assert message.endswith("Did you mean 'made-up'?")
+    outside = f"../{panel.folder.parent.name}/{NAME}"  # where a panel lies, but by another way
+    message = commands.refused("lock", f"--runs=panel:{outside}", "--out=lock.yaml")
+    assert message.startswith(f"panel '{outside}' is unknown; known: ")
+    whole = panel.card.path.read_text(encoding="utf-8")
+    away = whole.replace("  explore.parquet: ", f"  ../{NAME}/explore.parquet: ")
+    assert away != whole
+    panel.card.path.write_text(away, encoding="utf-8")
+    message = commands.refused("evaluate", f"--runs=panel:{NAME}", "--score=embedding_gini")
+    assert f"/{NAME}/../{NAME}/explore.parquet is missing" in message
+    panel.card.path.write_text(whole, encoding="utf-8")
     (panel.folder / "heldout.parquet").unlink()
     message = commands.refused("evaluate", f"--runs=panel:{NAME}", "--score=embedding_gini")
     assert "panel 'made-up': panels/made-up/heldout.parquet is missing; copy panels/mad" in message
