@@ -542,7 +542,8 @@ class Observer:
     def state(self) -> dict[str, Tensor]:
         """What the recorders need to resume; `predictions` are stored apart."""
         states = (under(str(i), one.state()) for i, one in enumerate(self.recorders))
-        return {name: tensor for state in states for name, tensor in state.items()}
+        # A recorder may hold one tensor twice, which a file of tensors does not take.
+        return {name: tensor.clone() for state in states for name, tensor in state.items()}
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on from what `state` returned."""

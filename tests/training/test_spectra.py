@@ -366,7 +366,8 @@ class Counted(Recorder):
         return {"times": torch.full((len(now.ensemble),), float(self.times))}
 
     def state(self):
-        return {"times": torch.tensor(self.times)}
+        times = torch.tensor(self.times)
+        return {"times": times, "same": times}
 
     def load_state(self, tensors):
         self.times = int(tensors["times"])
