@@ -443,8 +443,11 @@ def push_panels(chosen: Sequence[str], repo_id: str, *, private: bool = False) -
     """Publish panels as one dataset, a config each, in one commit.
 
     Raises:
-        InputError: no such panel, one that is not as its card says, or as `publish`.
+        InputError: none or no such panel, one that is not as its card says, or as `publish`.
     """
+    if not chosen:
+        place = folder_of_panels()
+        raise InputError(f"{place}: there is no panel to push; gmb panel build NAME makes one")
     found = [FrozenPanel.find(name) for name in chosen]
     files: dict[str, Path | bytes] = {}
     for panel in found:

@@ -86,6 +86,14 @@ def test_its_card_says_how_its_runs_grok(panel: FrozenPanel, held_out_log: RunLo
     assert "path/to/this/folder" in text
 
 
+def test_without_a_panel_nothing_is_pushed(
+    commands: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(panels.PLACE, str(tmp_path))
+    message = commands.refused("panel", "push", "me/panels")
+    assert message == f"{tmp_path}: there is no panel to push; gmb panel build NAME makes one"
+
+
 @pytest.mark.parametrize("file", ["explore.parquet", "heldout.parquet", "design.yaml"])
 def test_a_changed_byte_is_named(panel: FrozenPanel, commands: Terminal, file: str) -> None:
     path = panel.folder / file
