@@ -11,7 +11,7 @@ from pydantic import AllowInfNan, Field, FiniteFloat
 
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.records import NO_NEGATIVE, WhyNull
-from gmb_hf.design.power import effective_budget, runs_needed
+from gmb_hf.design.power import effective_budget, pass_line, runs_needed
 from gmb_hf.documents import Count, Many, Measured, Number, OpenSection
 from gmb_hf.stats import (
     BINOMIAL,
@@ -229,11 +229,6 @@ def layer_b(judgement: Judgement, *, intervals: bool = True) -> LayerBRecord:
 def passes(judgement: Judgement) -> bool:
     """`x_passed` of layer B, by the points, without the record: layer D asks for it often."""
     return bool(_gate(judgement)[1]["x_passed"])
-
-
-def pass_line(target: float, eps: float) -> float:
-    """The highest rate that meets a target in `strict`: f + min(eps, f/2)."""
-    return target + min(eps, target / 2)
 
 
 class _Point(NamedTuple):

@@ -24,7 +24,6 @@ from gmb_hf.benchmark.operationality import (
     LayerBRecord,
     bootstrap_rate,
     layer_b,
-    pass_line,
     run_rates,
 )
 from gmb_hf.benchmark.ranking import LayerARecord, layer_a
@@ -51,7 +50,7 @@ from gmb_hf.benchmark.utility import (
     shortfalls,
 )
 from gmb_hf.design.design import Design, Facts, Stratum, event_facts
-from gmb_hf.design.power import runs_needed
+from gmb_hf.design.power import pass_line, runs_needed
 from gmb_hf.documents import Count, Many, Number, OpenSection
 from gmb_hf.errors import InputError
 from gmb_hf.stats import BINOMIAL, BOOTSTRAP, IntervalRecord, holm, runs_for_zero, runs_to_clear

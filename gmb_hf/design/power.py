@@ -139,9 +139,14 @@ def in_words(budget: float) -> str:
     return f"{100 * budget:.3g}% of runs"
 
 
+def pass_line(target: float, eps: float) -> float:
+    """The highest rate that meets a target in `strict`: f + min(eps, f/2)."""
+    return target + min(eps, target / 2)
+
+
 def shown_line(budget: float) -> float:
     """The highest share of runs that meets a budget of runs where it must be shown."""
-    return budget + min(0.05, budget / 2)
+    return pass_line(budget, 0.05)
 
 
 def draws_needed(candidates: int, alpha: float) -> int:
@@ -186,7 +191,7 @@ class Goal:
 
     def line(self, target: float) -> float:
         """The highest rate that meets a target."""
-        return target + min(self.eps, target / 2)
+        return pass_line(target, self.eps)
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
 from gmb_hf.benchmark.nulls import NULLS
-from gmb_hf.benchmark.operationality import AchievedRecord, pass_line
+from gmb_hf.benchmark.operationality import AchievedRecord
 from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.design.power import in_words
+from gmb_hf.design.power import in_words, pass_line
 from gmb_hf.escape import percent, steps
 from gmb_hf.report import style
 from gmb_hf.report.answer import (

@@ -26,14 +26,13 @@ from gmb_hf.benchmark.compat import (
 )
 from gmb_hf.benchmark.evaluate import Evaluation
 from gmb_hf.benchmark.first_alarm import MEMORISATION
-from gmb_hf.benchmark.operationality import pass_line
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.results import Results, definition_of_done
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import Design
 from gmb_hf.design.explain import explain_design
-from gmb_hf.design.power import in_words
+from gmb_hf.design.power import in_words, pass_line
 from gmb_hf.errors import InputError
 from gmb_hf.escape import steps
 from gmb_hf.files import write_text

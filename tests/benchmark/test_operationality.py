@@ -15,10 +15,10 @@ from gmb_hf.benchmark.operationality import (
     LayerBRecord,
     bootstrap_rate,
     layer_b,
-    pass_line,
     run_rates,
 )
 from gmb_hf.benchmark.verdict import judge
+from gmb_hf.design.power import pass_line
 from gmb_hf.stats import exact_binomial
 
 ALL_TARGETS = (0.01, 0.05, 0.10)
