@@ -431,7 +431,7 @@ def _curves(parts: dict[str, RunLog]) -> CurveRecord | None:
     logs = list(parts.values())
     if any({"train_acc", "test_acc"} - {*log.observables} for log in logs):
         return None
-    return CurveRecord(**CurveShape.of(RunLog.concat(logs)).summary())
+    return CurveRecord.parse(CurveShape.of(RunLog.concat(logs)).summary(), where="curves")
 
 
 def _versions(parts: dict[str, RunLog]) -> dict[str, str]:
