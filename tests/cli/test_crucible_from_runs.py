@@ -35,9 +35,9 @@ ASKED = ("crucible", "from-runs", *TINY, "--bundles", 40, "--negatives", 4)
 # Few rows and no decay: memorised soon, and not at once.
 MEMORISING = (
     "--set=task.train_rows=14",
-    "--set=training.lr=0.02",
+    "--set=training.lr=0.03",
     "--set=training.weight_decay=0",
-    "--set=training.steps=120",
+    "--set=training.steps=80",
     "--set=training.seeds_at_once=2",
     "--every=20",
 )
@@ -178,7 +178,7 @@ def memorised(tmp_path_factory):
 @pytest.mark.parametrize(
     ("owner", "name", "call"),
     [
-        ("gmb_hf.training.ensemble.Ensemble", "update", 235),  # of 2 x 120
+        ("gmb_hf.training.ensemble.Ensemble", "update", 155),  # of 2 x 80
         ("gmb_hf.training.seeds", "write_log", 2),
         ("gmb_hf.crucible.grokking", "read_bundles", 1),
     ],
@@ -219,7 +219,7 @@ def test_what_is_finished_is_not_done_again(memorised, tmp_path, monkeypatch):
         (("--bundles", 41), "(crucible.bundles: 40 -> 41)"),
         (("--negatives", 3), "(crucible.negatives: 4 -> 3)"),
         (("--bundle-seed", 1), "(crucible.seed: 0 -> 1)"),
-        (("--set", "training.lr=0.01"), "(training.lr: 0.02 -> 0.01)"),
+        (("--set", "training.lr=0.01"), "(training.lr: 0.03 -> 0.01)"),
     ],
 )
 def test_another_design_is_refused(memorised, change, message):
@@ -345,7 +345,7 @@ def test_q10_is_an_indicator_where_its_column_is(tracked, synthetic_log):
 
 def test_two_trainings_are_compared_on_the_same_items(memorised, tmp_path):
     other = tmp_path / "other"
-    slower = "--set=training.lr=0.01"
+    slower = "--set=training.lr=0.02"
     shown = done(gmb(*ASKED, *MEMORISING, slower, "--seeds", "0:4", "--out", other))
     command = f"gmb crucible compare {other}/scoreboard.json OTHER/scoreboard.json"
     assert f"compare {command}" in shown.out.splitlines()

@@ -71,34 +71,23 @@ def check_ending(told: str, message: str) -> None:
     assert "Traceback" not in told
 
 
-def test_ctrl_c_while_training():
-    # A shell's background jobs, and so their children, do not hear Ctrl-C unless they ask to.
-    heard = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        process = subprocess.Popen([GMB, *LONG], stderr=subprocess.PIPE, text=True)
-    finally:
-        signal.signal(signal.SIGINT, heard)
-    with process:
-        try:
-            when_it_trains(process.pid, signal.SIGINT)
-            _, told = process.communicate(timeout=60)
-        finally:
-            process.kill()
-    assert process.returncode == 130
-    check_ending(told, "interrupted; ")
-
-
 def _train(out: Path, err: Path) -> None:
+    # A shell's background jobs, and so their children, do not hear Ctrl-C unless they ask to.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     speaking_to(out, err)
     sys.exit(main(LONG))
 
 
-def test_sigterm_while_training(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("number", "code", "message"),
+    [(signal.SIGINT, 130, "interrupted; "), (signal.SIGTERM, 143, "stopped; ")],
+)
+def test_a_signal_while_training(tmp_path: Path, number: signal.Signals, code: int, message: str):
     process = started(_train, tmp_path / "said", tmp_path / "told")
     try:
         assert process.pid is not None
-        when_it_trains(process.pid, signal.SIGTERM)
-        assert exit_code(process) == 143
+        when_it_trains(process.pid, number)
+        assert exit_code(process) == code
     finally:
         process.kill()
-    check_ending((tmp_path / "told").read_text(encoding="utf-8"), "stopped; ")
+    check_ending((tmp_path / "told").read_text(encoding="utf-8"), message)

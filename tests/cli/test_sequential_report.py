@@ -118,7 +118,7 @@ def test_the_same_files_give_the_same_report_elsewhere(
     reported: tuple[Path, Outcome], tmp_path: Path
 ) -> None:
     run, out = folder(tmp_path / "run"), tmp_path / "out"
-    assert gmb("sequential", "report", run, f"--out={out}", figures=True).code == 0
+    assert gmb("sequential", "report", run, f"--out={out}").code == 0
     for path in sorted(out.rglob("*.*")):
         assert path.read_bytes() == (reported[0] / path.relative_to(out)).read_bytes(), path
     assert not (run / "retention.json").exists()

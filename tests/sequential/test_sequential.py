@@ -66,7 +66,8 @@ def test_the_matrix_is_that_of_a_plain_loop(tmp_path, suite, variant):
     config = tiny(suite, "training.steps=5", "training.lr=3e-3")
     if variant != "dense":  # all tasks are of one kind of rows; two show what a variant does
         config = config.changed([f"suite.order={','.join(config.suite.tasks[1:3])}"])
-    folder = trained(config, tmp_path, [3, 5], variant, save_models="none")
+    seeds = [3, 5] if variant == "dense" else [5]
+    folder = trained(config, tmp_path, seeds, variant, save_models="none")
     matrix = read_matrix(folder.path / "matrix.csv")[variant]
     for place, seed in enumerate(matrix.seeds):
         expected = plain_matrix(config, variant, seed)

