@@ -153,10 +153,17 @@ def uninterrupted(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("call", "number"),
-    [("advanced", 3), ("advanced", 9), ("evaluated", 1), ("evaluated", 3), ("ended", 1)],
+    ("variant", "call", "number"),
+    [
+        ("dense", "advanced", 9),
+        ("dense", "ended", 1),
+        ("hebbian-2+sort-3", "advanced", 3),
+        ("hebbian-2+sort-3", "advanced", 9),
+        ("hebbian-2+sort-3", "evaluated", 1),
+        ("hebbian-2+sort-3", "evaluated", 3),
+        ("hebbian-2+sort-3", "ended", 1),
+    ],
 )
-@pytest.mark.parametrize("variant", ["dense", "hebbian-2+sort-3"])
 def test_interrupted_equals_uninterrupted(
     tmp_path, monkeypatch, uninterrupted, variant, call, number
 ):

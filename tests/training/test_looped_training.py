@@ -53,9 +53,7 @@ def assert_same_and_halting(config, seeds, dtype):
         assert all(own.abs().max() > 0 for own in halting)
 
 
-@pytest.mark.parametrize(
-    ("layers", "dtype"), [(2, torch.float64), (3, torch.float64), (2, torch.float32)]
-)
+@pytest.mark.parametrize(("layers", "dtype"), [(3, torch.float64), (2, torch.float32)])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_variant_gives_the_models_own_loss_and_gradients(variant, layers, dtype):
     assert_same_and_halting(looped_config(variant, model={"layers": layers}), SEEDS, dtype)

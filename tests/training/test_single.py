@@ -46,12 +46,12 @@ def accelerator():
 
 @pytest.mark.parametrize("sections", CASES.values(), ids=CASES.keys())
 def test_both_engines_log_the_same(tmp_path, accelerator, sections):
-    """All observables of 20 steps, to rounding: float32, and its sums in another order.
+    """All observables of 10 steps, to rounding: float32, and its sums in another order.
 
     Rounding grows as it trains, as it does between two orders of one engine; the rate and the
     number of steps are small enough for it to stay small.
     """
-    training = {"steps": 20, "checkpoint_every": 10, **sections.get("training", {})}
+    training = {"steps": 10, "checkpoint_every": 10, **sections.get("training", {})}
     config = small_config(**{**sections, "training": training})
     paths = train_single(config, SEEDS, tmp_path / "single", accelerator=accelerator)
     assert [path.name for path in paths] == ["seeds-0-0-n1.parquet", "seeds-3-3-n1.parquet"]
