@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from drawing import empty_figures
 from evaluation_builders import aligned_scores, curves, indicator, results
 
 from gmb_hf.benchmark.results import Results
@@ -276,9 +277,10 @@ def test_a_whole_evaluation_lies_in_its_folder(tmp_path: Path) -> None:
         "curves": grokking_curves(log, "test_acc", events),
         "aligned": scores_around_event(aligned_scores()[:1], horizon=200),
     }
-    written = write_evaluation(
-        made, tmp_path / "out", drawn, note="A note.", next_command="gmb run"
-    )
+    with empty_figures():
+        written = write_evaluation(
+            made, tmp_path / "out", drawn, note="A note.", next_command="gmb run"
+        )
     assert all(path.is_file() for path in written)
     assert written[0] == tmp_path / "out" / "report.md"
     assert sorted({path.parent.name for path in written}) == ["figures", "out", "tables"]
