@@ -25,6 +25,7 @@ _COMMANDS: dict[str, tuple[str, str | None]] = {
     "explore": ("lock.explore", "options.DesignCommand"),
     "lock": ("lock.lock", "options.DesignCommand"),
     "evaluate": ("evaluate.evaluate", "options.DesignCommand"),
+    "trial": ("trial.trial", None),
     "audit": ("audit.audit", None),
     "monitor": ("monitor.monitor", None),
     "heldout": ("heldout.heldout", "heldout.HeldoutCommand"),

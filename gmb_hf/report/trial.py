@@ -1,0 +1,254 @@
+"""The trial on paper: a table of signals and panels, the transfer matrix, a figure, one page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from gmb_hf.benchmark.first_alarm import BLIND, RIVALS, FirstAlarmPointRecord
+from gmb_hf.benchmark.records import SUPPORTED
+from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
+from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.design.design import ENSEMBLE
+from gmb_hf.design.power import in_words
+from gmb_hf.errors import InputError
+from gmb_hf.escape import markdown, number, steps
+from gmb_hf.indicators import catalogue
+from gmb_hf.report import style
+from gmb_hf.report.answer import hardest
+from gmb_hf.tables import Column, Table
+
+COMBINATION, BLIND_ALARM, RULE = "combination", "blind alarm", "rule"
+KINDS = {
+    "label-free": "Label-free signals",
+    "task-aware": "Task-aware signals: they know the operation or the Fourier basis",
+    COMBINATION: "Learned combinations of signals that see no test label",
+    RULE: "Published alarm rules as they stand, without calibration",
+    "label-using": "Label-using signals: oracles, no monitors",
+    BLIND_ALARM: "Blind alarms",
+}
+"""Signals of different kinds are never ranked together (DECISIONS 13)."""
+
+
+class TrialRow(NamedTuple):
+    """One signal on one panel, at the budget of runs that decides."""
+
+    panel: str
+    item: IndicatorRecord
+    first: FirstAlarmRecord
+    at: FirstAlarmPointRecord
+
+    @property
+    def kind(self) -> str:
+        """A key of `KINDS`."""
+        if self.item.family == "control":
+            return BLIND_ALARM
+        if self.item.family == ENSEMBLE:
+            return COMBINATION
+        if self.item.name not in catalogue.names():
+            return "label-using" if self.item.x_sees_test_labels else "label-free"
+        known = catalogue.get(self.item.name)
+        return RULE if known.rule else known.kind
+
+    @property
+    def supported(self) -> bool:
+        """Whether its label by runs is the one that lets a score act."""
+        return self.first.label == SUPPORTED
+
+
+class Transfer(NamedTuple):
+    """The best signal of a panel's lock, by its own held-out runs, on those of another panel."""
+
+    lock_of: str
+    panel: str
+    row: TrialRow | None
+    n_supported: int | None
+    fault: str = ""
+
+
+_COLUMNS = (
+    Column("signal", take="item.name"),
+    Column("kind", take="kind"),
+    Column("panel", take="panel"),
+    Column("label_by_runs", take="first.label"),
+    Column("warned", number, take="at.warned"),
+    Column("warned_low", number, take="at.warned_interval.low"),
+    Column("warned_high", number, take="at.warned_interval.high"),
+    Column("timely", number, take="at.timely"),
+    Column("false_share", number, take="at.false_share"),
+    Column("false_low", number, take="at.false_interval.low"),
+    Column("false_high", number, take="at.false_interval.high"),
+    Column("lead_median", steps, take="at.lead_median"),
+    Column("hardest_blind", number, take=lambda row: hardest(row.at)),
+    Column("p_adjusted", number, take="first.p_adjusted"),
+    Column("n_events", "{:,}".format, take="at.n_events"),
+    Column("n_runs", "{:,}".format, take="at.n_runs"),
+    Column("threshold", "{:.6g}".format, take="at.threshold"),
+    Column("reasons", take=lambda row: "; ".join(row.first.reasons)),
+    Column("label_by_windows", take="item.label"),
+)
+
+
+def trial_table(rows: Sequence[TrialRow]) -> Table:
+    """Every signal on every panel, with every digit."""
+    return Table.of(rows, _COLUMNS, "trial", "The trial, by runs, at the budget that decides")
+
+
+def transfer_table(found: Sequence[Transfer]) -> Table:
+    """The lock of each panel on the held-out runs of each other one."""
+    columns = (
+        Column("lock_of", take="lock_of"),
+        Column("panel", take="panel"),
+        Column("supported", "{:,}".format, take="n_supported"),
+        Column("signal", take="row.item.name"),
+        Column("label_by_runs", take="row.first.label"),
+        Column("warned", number, take="row.at.warned"),
+        Column("false_share", number, take="row.at.false_share"),
+        Column("false_high", number, take="row.at.false_interval.high"),
+        Column("fault", take="fault"),
+    )
+    return Table.of(found, columns, "transfer", "Locks of one panel on runs of another")
+
+
+def _ranked(rows: Sequence[TrialRow], panels: Sequence[str]) -> list[list[TrialRow | None]]:
+    """The rows of each signal by panel, the best signal first: by the mean share warned of."""
+    by_signal: dict[str, dict[str, TrialRow]] = {}
+    for row in rows:
+        by_signal.setdefault(row.item.name, {})[row.panel] = row
+
+    def worth(held: Mapping[str, TrialRow]) -> float:
+        return float(np.mean([row.at.warned or 0.0 for row in held.values()]))
+
+    ordered = sorted(by_signal.values(), key=worth, reverse=True)
+    return [[held.get(panel) for panel in panels] for held in ordered]
+
+
+def overview(rows: Sequence[TrialRow], panels: Sequence[str]) -> Table:
+    """A row for each signal, a column for each panel: warned of, false; bold where supported."""
+    columns = [Column("signal"), *(Column(name, align="r") for name in panels)]
+
+    def cell(row: TrialRow | None) -> str:
+        if row is None or row.at.warned is None:
+            return "–"
+        said = f"{row.at.warned:.0%} ({row.at.false_share or 0:.0%})"
+        return f"{said} supported" if row.supported else said
+
+    lines = [
+        [next(row for row in held if row is not None).item.name, *map(cell, held)]
+        for held in _ranked(rows, panels)
+    ]
+    return Table(columns, lines)
+
+
+def signals_by_panels(rows: Sequence[TrialRow], panels: Sequence[str], *, most: int = 30) -> Figure:
+    """What share of events each signal's first alarm warned of on each panel, by kind.
+
+    A dot in the corner: supported. An orange frame: more than the budget of runs were falsely
+    alarmed, by the interval. A dash: no threshold keeps the budget, or the panel lacks the signal.
+    """
+    groups = [
+        (kind, _ranked([row for row in rows if row.kind == kind], panels)[:most]) for kind in KINDS
+    ]
+    groups = [(kind, held) for kind, held in groups if held]
+    if not groups:
+        raise InputError("trial: no signal was judged on any panel")
+    count = sum(len(held) for _, held in groups) + 1.3 * len(groups)
+    with style.house_style():
+        figure = style.new_figure(1.9 + 0.42 * len(panels), 0.7 + 0.135 * count)
+        axes = figure.subplots()
+        y = 0.0
+        for kind, held in groups:
+            axes.text(
+                -0.55, y + 0.1, kind, fontsize=6, style="italic", color=style.MUTED, ha="left"
+            )
+            y += 1.0
+            for line in held:
+                name = next(row for row in line if row is not None).item.name
+                axes.text(-0.6, y, style.shorten(name, 28), fontsize=5.6, ha="right", va="center")
+                for x, row in enumerate(line):
+                    _cell(axes, x, y, row)
+                y += 1.0
+            y += 0.3
+        for x, panel in enumerate(panels):
+            axes.text(x, -0.6, panel, fontsize=6, rotation=45, ha="left", va="bottom")
+        axes.set_xlim(-0.55, len(panels) - 0.45)
+        axes.set_ylim(y, -0.6)
+        axes.set_axis_off()
+    return figure
+
+
+def _cell(axes: Axes, x: int, y: float, row: TrialRow | None) -> None:
+    """One signal on one panel: the darker, the more events it warned of."""
+    warned = None if row is None else row.at.warned
+    if row is None or warned is None:
+        axes.text(x, y, "–", fontsize=5.5, ha="center", va="center", color=style.MUTED)
+        return
+    over = row.at.false_interval is not None and row.at.false_interval.low > row.at.budget
+    look: Any = {"edgecolor": style.VERMILION, "linewidth": 0.8} if over else {"edgecolor": "none"}
+    shade = colormaps["Blues"](0.06 + 0.86 * warned)
+    axes.add_patch(Rectangle((x - 0.46, y - 0.44), 0.92, 0.88, facecolor=shade, **look))
+    ink = "#FFFFFF" if warned > 0.55 else style.INK
+    axes.text(x, y, f"{100 * warned:.0f}", fontsize=5.4, ha="center", va="center", color=ink)
+    if row.supported:
+        axes.plot([x + 0.34], [y - 0.28], marker="o", markersize=1.6, color=ink)
+
+
+def render_trial(
+    rows: Sequence[TrialRow],
+    panels: Sequence[str],
+    transfers: Sequence[Transfer],
+    *,
+    asks: Mapping[str, str],
+) -> str:
+    """The page, as Markdown.
+
+    Args:
+        rows: every signal on every panel.
+        panels: their names, in the order of the columns.
+        transfers: the matrix.
+        asks: what each panel asks.
+    """
+    environment = Environment(
+        loader=PackageLoader("gmb_hf.report", "."),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,  # Markdown is escaped by the filter `md`
+    )
+    environment.filters.update(md=markdown)
+    kinds = [
+        (heading, overview(own, panels).md())
+        for kind, heading in KINDS.items()
+        if (own := [row for row in rows if row.kind == kind])
+    ]
+    return environment.get_template("trial.md.j2").render(
+        panels=[(name, asks[name], _facts(rows, name)) for name in panels],
+        kinds=kinds,
+        n_signals=len({row.item.name for row in rows}),
+        best=_best(rows, panels),
+        transfer=transfer_table(transfers).md() if transfers else "",
+        budget=in_words(rows[0].at.budget),
+        blind=[*BLIND, *RIVALS],
+    )
+
+
+def _facts(rows: Sequence[TrialRow], panel: str) -> TrialRow:
+    return next(row for row in rows if row.panel == panel)
+
+
+def _best(rows: Sequence[TrialRow], panels: Sequence[str]) -> list[tuple[str, str, TrialRow]]:
+    """Of each panel the best of each kind, by the share warned of."""
+    found = []
+    for panel in panels:
+        for kind in KINDS:
+            own = [row for row in rows if row.panel == panel and row.kind == kind]
+            known = [row for row in own if row.at.warned is not None]
+            if known:
+                found.append((panel, kind, max(known, key=lambda row: row.at.warned or 0.0)))
+    return found

@@ -1,0 +1,176 @@
+"""The trial: every signal on every panel, thresholds frozen on explore runs, judged once by runs.
+
+    OUT/PANEL/                explore.csv, lock.yaml, results.yaml, report.md, tables/, figures/
+    OUT/transfer/A-on-B/      the held-out runs of panel B by the lock of panel A: results.yaml
+    OUT/tables/trial.*        a row for each signal and panel; transfer.*: for each two panels
+    OUT/figures/trial.*       signals by panels
+    OUT/report.md             the one page
+
+A panel is frozen, so the same call gives the same numbers; what is there already, of this lock and
+these runs, is not judged again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from gmb_hf.benchmark.evaluate import evaluate_lock
+from gmb_hf.benchmark.locking import explore, make_lock, write_explored
+from gmb_hf.benchmark.prepare import prepare
+from gmb_hf.benchmark.records import SUPPORTED
+from gmb_hf.benchmark.results import Results
+from gmb_hf.design.lock import Lock
+from gmb_hf.errors import InputError
+from gmb_hf.files import write_text
+from gmb_hf.hub.panels import EXPLORE, HELD_OUT, FrozenPanel, here, with_ledger
+from gmb_hf.report.report import publish
+from gmb_hf.report.style import save_figure
+from gmb_hf.report.tables import primary_budget
+from gmb_hf.report.trial import (
+    Transfer,
+    TrialRow,
+    render_trial,
+    signals_by_panels,
+    transfer_table,
+    trial_table,
+)
+from gmb_hf.run import Counting
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the trial found.
+
+    Attributes:
+        panels: the names, in order.
+        rows: every signal on every panel.
+        transfers: the lock of each panel on each other one.
+        paths: of the files, the page first.
+    """
+
+    panels: tuple[str, ...]
+    rows: tuple[TrialRow, ...]
+    transfers: tuple[Transfer, ...]
+    paths: tuple[Path, ...]
+
+
+def trial(
+    panels: Sequence[str],
+    out: str | Path,
+    *,
+    figures: bool = True,
+    counting: Counting | None = None,
+) -> Trial:
+    """Judge every candidate of the panels' designs, and each lock on the other panels.
+
+    Args:
+        panels: names; "all" for every one that is here and has a held-out part.
+        out: the folder; the same call goes on where it stopped.
+        figures: whether to draw those of each panel, too.
+        counting: shows progress; nothing is shown without it.
+
+    Raises:
+        InputError: no such panel, one without a held-out part, one that was changed, or a folder
+            that holds the trial of other panels.
+    """
+    counting = counting or (lambda what, count: nullcontext(lambda done: None))
+    folder, chosen = Path(out), tuple(_split(here()) if list(panels) == ["all"] else panels)
+    if not chosen:
+        raise InputError("--panels: no panel is here; gmb panel list says which there are")
+    found = {name: FrozenPanel.find(name) for name in chosen}
+    for name in set(chosen) - set(_split(chosen)):
+        raise InputError(f"--panels: panel {name!r} has no held-out part to be judged on")
+    results = {
+        name: _judged(panel, folder / name, figures=figures, counting=counting)
+        for name, panel in found.items()
+    }
+    transfers = [
+        _transferred(lock_of, panel, folder, results[lock_of])
+        for lock_of in chosen
+        for panel in found.values()
+        if lock_of != panel.name
+    ]
+    rows = [row for name in chosen for row in rows_of(name, results[name])]
+    page = render_trial(
+        rows, chosen, transfers, asks={name: panel.record.asks for name, panel in found.items()}
+    )
+    paths = [write_text(folder / "report.md", page)]
+    paths += save_figure(signals_by_panels(rows, chosen), folder / "figures" / "trial")
+    for table in (trial_table(rows), transfer_table(transfers)):
+        paths += table.write(folder / "tables")
+    return Trial(chosen, tuple(rows), tuple(transfers), tuple(paths))
+
+
+def rows_of(panel: str, results: Results) -> list[TrialRow]:
+    """The indicators of one panel's results, at the budget of runs that decides."""
+    budget = primary_budget(results)
+    return [
+        TrialRow(panel, item, item.x_first_alarm, item.x_first_alarm.at(budget))
+        for item in results.indicators
+        if item.x_first_alarm is not None and budget is not None
+    ]
+
+
+def _split(names: Sequence[str]) -> list[str]:
+    """Those panels that have an explore and a held-out part."""
+    return [name for name in names if {EXPLORE, HELD_OUT} <= {*FrozenPanel.find(name).parts}]
+
+
+def _judged(panel: FrozenPanel, folder: Path, *, figures: bool, counting: Counting) -> Results:
+    """Explore, lock and evaluate one panel, or read what an earlier call left."""
+    place, path = folder / "lock.yaml", folder / "results.yaml"
+    lock = Lock.read(place) if place.exists() else None
+    if lock is not None:
+        own = panel.design().plain()
+        theirs = lock.design.plain()
+        same = panel.source["fingerprint"] in [one.fingerprint for one in lock.x_lock.x_sources]
+        if not same or own["candidates"] != theirs["candidates"]:
+            raise InputError(
+                f"{place}: is a lock of another panel, or of another design; choose another --out"
+            )
+        if path.exists():
+            held = Results.read(path)
+            if held.x_provenance is not None and held.x_provenance.lock_hash == lock.hash:
+                return held
+    design = panel.design() if lock is None else lock.design
+    if lock is None:
+        explored = prepare(panel.read(EXPLORE), design)
+        count = len(explored.entries)
+        with counting(f"{panel.name}: exploring", count) as done:
+            write_explored(explore(design, explored, on_done=done), folder / "explore.csv")
+        with counting(f"{panel.name}: locking", count) as done:
+            made, _ = make_lock(design, explored, on_done=done)
+        lock = Lock.read(made.write(place))
+    with counting(f"{panel.name}: judging", len(lock.x_lock.candidates)) as done:
+        evaluation = evaluate_lock(lock, panel.read(HELD_OUT), lock_path="lock.yaml", on_done=done)
+    publish(with_ledger(evaluation), folder, figures=figures)
+    return evaluation.results
+
+
+def _transferred(lock_of: str, panel: FrozenPanel, folder: Path, own: Results) -> Transfer:
+    """The lock of one panel on another: the best of those signals that its own panel supports."""
+    place = folder / "transfer" / f"{lock_of}-on-{panel.name}"
+    lock, path = Lock.read(folder / lock_of / "lock.yaml"), place / "results.yaml"
+    held = Results.read(path) if path.exists() else None
+    if held is None or held.x_provenance is None or held.x_provenance.lock_hash != lock.hash:
+        try:
+            # A look of its own: the lock file beside it keeps the looks at its own panel.
+            judged = evaluate_lock(
+                Lock.read(lock.write(place / "lock.yaml")), panel.read(HELD_OUT), transfer=True
+            )
+        except InputError as error:
+            return Transfer(lock_of, panel.name, None, None, str(error))
+        publish(with_ledger(judged), place, figures=False)
+        held = judged.results
+    supported = {row.item.name for row in rows_of(lock_of, own) if row.supported}
+    rows = [
+        row
+        for row in rows_of(panel.name, held)
+        if row.item.name in supported and row.item.x_sees_test_labels is False
+    ]
+    best = max(rows, key=lambda row: row.at.warned or 0.0, default=None)
+    n_supported = sum(row.first.label == SUPPORTED for row in rows)
+    return Transfer(lock_of, panel.name, best, n_supported)

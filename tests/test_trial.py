@@ -1,0 +1,91 @@
+"""`gmb trial` on two small panels: its numbers are those of the panels' results, and it resumes."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from gmb_hf import Design, InputError, RunLog, preset
+from gmb_hf.benchmark.results import Results
+from gmb_hf.hub import panels
+from gmb_hf.hub.panels import FrozenPanel, Recipe
+from gmb_hf.report.trial import KINDS
+from gmb_hf.trial import trial
+
+COLUMNS = ("test_acc", "train_acc", "embedding_gini", "embedding_norm", "embedding_rank")
+
+
+def part(log: RunLog, cut: int) -> RunLog:
+    values = {name: log.panel(name).values for name in COLUMNS}
+    values["embedding_gini"] = values["embedding_gini"] * cut
+    return RunLog.from_arrays(log.runs, log.panel("step").steps[0], values, seeds=log.seeds)
+
+
+@pytest.fixture
+def folder(
+    tmp_path: Path,
+    design: Design,
+    explore_log: RunLog,
+    held_out_log: RunLog,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    """Two panels, the second with a score of another scale."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(panels.PLACE, "panels")
+    seeds = {"seeds_explore": list(range(30)), "seeds_eval": list(range(100, 140))}
+    chosen = design.replace(**seeds, null_draws=199, bootstrap_draws=50)
+    for name, scale in (("first", 1), ("second", 3)):
+        parts = {"explore": part(explore_log, scale), "heldout": part(held_out_log, scale)}
+        recipe = Recipe(name, "A question", lambda: preset("smoke"))
+        panels.freeze(recipe, parts, chosen, Path("panels", name), command="by hand")
+    return Path("trial")
+
+
+def test_a_trial_from_panels_to_one_page(folder: Path) -> None:
+    found = trial(["all"], folder, figures=False)
+    assert found.panels == ("first", "second")
+    assert {path.name for path in found.paths} >= {"report.md", "trial.png", "trial.csv"}
+    assert all(path.stat().st_size for path in found.paths)
+    # Every number is that of the results of its panel.
+    with (folder / "tables" / "trial.csv").open() as file:
+        rows = {(row["panel"], row["signal"]): row for row in csv.DictReader(file)}
+    for name in found.panels:
+        results = Results.read(folder / name / "results.yaml")
+        assert {signal for panel, signal in rows if panel == name} == {
+            item.name for item in results.indicators
+        }
+        for item in results.indicators:
+            assert item.x_first_alarm is not None
+            at = item.x_first_alarm.at(0.05)
+            row = rows[name, item.name]
+            assert row["label_by_runs"] == item.x_first_alarm.label
+            assert float(row["warned"]) == at.warned
+            assert int(row["n_runs"]) == at.n_runs
+        assert len(FrozenPanel.find(name).ledger().locks) == 2  # its own, and the other's
+    # A score times three is the same alarm by thresholds times three, and not by those of one.
+    first, second = (rows[name, "embedding_gini"] for name in found.panels)
+    assert (first["warned"], first["false_share"]) == (second["warned"], second["false_share"])
+    matrix = {(one.lock_of, one.panel): one for one in found.transfers}
+    assert set(matrix) == {("first", "second"), ("second", "first")}
+    page = (folder / "report.md").read_text(encoding="utf-8")
+    for kind in {row.kind for row in found.rows}:
+        assert f"## {KINDS[kind]}" in page
+    # The same call judges nothing again.
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("results.yaml")}
+    again = trial(["first", "second"], folder, figures=False)
+    assert [row.at for row in again.rows] == [row.at for row in found.rows]
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("results.yaml")} == before
+
+
+def test_what_is_refused(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"panel 'frist' is unknown; .* Did you mean 'first'"):
+        trial(["frist"], folder)
+    (folder / "second").mkdir(parents=True)
+    own = trial(["first"], folder, figures=False)
+    assert own.transfers == ()
+    (folder / "second" / "lock.yaml").write_bytes((folder / "first" / "lock.yaml").read_bytes())
+    message = "second/lock.yaml: is a lock of another panel, or of another design; choose another"
+    with pytest.raises(InputError, match=message):
+        trial(["first", "second"], folder, figures=False)
