@@ -20,7 +20,7 @@ from benchmarks.harness import Line, side
 from benchmarks.laws import LAWS, noise, raised
 from gmb_hf.benchmark.calibration import Judgement, spec_threshold
 from gmb_hf.benchmark.diagnostics import diagnose
-from gmb_hf.benchmark.nulls import risk_set_chances, uniform_draws
+from gmb_hf.benchmark.nulls import reach, risk_set_chances, uniform_draws
 from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.ranking import layer_a
 from gmb_hf.benchmark.scores import NegativeScores, Scores
@@ -211,8 +211,9 @@ def _wide() -> dict[str, Any]:
     equal, checked = True, 300
     for law in LAWS.values():
         small = noise(law, checked, 200, rng)
-        alarms = small.values >= np.nanquantile(small.values, 0.95)
-        shares = risk_set_chances(small, alarms, design)
+        high = float(np.nanquantile(small.values, 0.95))
+        judgement = Judgement(small, None, design, dict.fromkeys(design.fpr_targets, high))
+        alarms, shares = judgement.alarms(0.05), risk_set_chances(small, reach(judgement, 0.05))
         equal &= np.array_equal(shares, quadratic_shares(small, alarms, design), equal_nan=True)
     # It passes every layer, so that every member of the family draws its nulls.
     law = LAWS["autocorrelated"]

@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
-from typing import Any, Literal
+from functools import cached_property, wraps
+from typing import Any, Literal, TypeVar, TypeVarTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from gmb_hf.errors import InputError
 
 Method = Literal["in_sample", "cross_run", "explore", "locked"]
 Rule = Callable[[NegativeScores, float], float]
+Targets = TypeVarTuple("Targets")
+Found = TypeVar("Found")
 
 _LEAVE_ONE_OUT_UP_TO = 40
 _FOLDS = 10
@@ -101,26 +103,15 @@ def calibrate(
     evaluation: NegativeScores,
     *,
     calibration: NegativeScores | None = None,
-    locked: Mapping[float, float] | None = None,
-    locked_runs: int | None = None,
     cross_fit: bool = False,
 ) -> Calibration:
     """Thresholds for the evaluation runs.
 
-    Locked thresholds are taken as they are; else calibration runs are used where there are any;
-    else `v0.4` calibrates on the evaluation runs themselves, as its text says, and `strict`, or
-    either with `cross_fit`, cross-fits over them: leave-one-run-out up to 40 runs, 10 folds above.
-
-    Raises:
-        InputError: a target has no locked threshold.
+    Calibration runs are used where there are any; else `v0.4` calibrates on the evaluation runs
+    themselves, as its text says, and `strict`, or either with `cross_fit`, cross-fits over them:
+    leave-one-run-out up to 40 runs, 10 folds above.
     """
-    n_runs = len(evaluation.counts)
-    if locked is not None:
-        _refuse_unlocked(targets, locked, "target")
-        chosen = {target: float(locked[target]) for target in targets}
-        return _constant("locked", chosen, n_runs, locked_runs)
-
-    rule = RULES[protocol]
+    n_runs, rule = len(evaluation.counts), RULES[protocol]
     source = evaluation if calibration is None else calibration
     deployed = {target: rule(source, target) for target in targets}
     if calibration is not None:
@@ -128,6 +119,27 @@ def calibrate(
     if protocol == "strict" or cross_fit:
         return _cross_fit(rule, deployed, evaluation)
     return _constant("in_sample", deployed, n_runs, evaluation.n_runs)
+
+
+def locked_thresholds(
+    what: str,
+    asked: Sequence[float],
+    locked: Mapping[float, float],
+    n_runs: int,
+    calibration_runs: int | None,
+) -> Calibration:
+    """Those of a lock, as they are, for so many evaluation runs.
+
+    Raises:
+        InputError: one that is asked for (`what` says of what) is not locked.
+    """
+    for target in (target for target in asked if target not in locked):
+        raise InputError(
+            f"no locked threshold for the {what} {target:g}; there are thresholds for "
+            f"{', '.join(f'{known:g}' for known in locked) or 'none; lock again'}"
+        )
+    chosen = {target: float(locked[target]) for target in asked}
+    return _constant("locked", chosen, n_runs, calibration_runs)
 
 
 def folds(n_runs: int) -> NDArray[np.int64]:
@@ -202,22 +214,13 @@ def calibrate_runs(
     evaluation: NDArray[np.float64],
     *,
     calibration: NDArray[np.float64] | None = None,
-    locked: Mapping[float, float] | None = None,
-    locked_runs: int | None = None,
 ) -> Calibration:
     """First-alarm thresholds for the evaluation runs, by the budgets of the design.
 
-    As in `calibrate`: locked thresholds, else those of calibration runs, else cross-fitted over the
-    evaluation runs. `evaluation` and `calibration` are `run_maxima`.
-
-    Raises:
-        InputError: a budget has no locked threshold.
+    As in `calibrate`: those of calibration runs, else cross-fitted over the evaluation runs.
+    `evaluation` and `calibration` are `run_maxima`.
     """
     n_runs = len(evaluation)
-    if locked is not None:
-        _refuse_unlocked(design.run_budgets, locked, "run budget")
-        chosen = {budget: float(locked[budget]) for budget in design.run_budgets}
-        return _constant("locked", chosen, n_runs, locked_runs)
     source = evaluation if calibration is None else calibration
     deployed = run_thresholds(source, design)
     known = int((~np.isnan(source)).sum())
@@ -231,14 +234,6 @@ def calibrate_runs(
         for budget, tau in run_thresholds(others, design).items():
             thresholds[budget][fold == held_out] = tau
     return Calibration("cross_run", thresholds, deployed, known)
-
-
-def _refuse_unlocked(asked: Sequence[float], locked: Mapping[float, float], what: str) -> None:
-    for target in (target for target in asked if target not in locked):
-        raise InputError(
-            f"no locked threshold for the {what} {target:g}; there are thresholds for "
-            f"{', '.join(f'{known:g}' for known in locked) or 'none; lock again'}"
-        )
 
 
 # What every layer takes: scores to judge, how to calibrate them, and the design.
@@ -260,6 +255,7 @@ class Judgement:
             sets it; `strict` always does.
         transferred: whether the held-out runs follow another law than the calibration runs, so
             that their rate of false alarms must be shown and is not promised.
+        part_of: a judgement of more runs by the same thresholds, and which rows of it these are.
     """
 
     evaluation: Scores
@@ -272,6 +268,7 @@ class Judgement:
     run_thresholds: Mapping[float, float] | None = None
     smoothed_run_thresholds: Mapping[int, Mapping[float, float]] = field(default_factory=dict)
     transferred: bool = False
+    part_of: tuple[Judgement, NDArray[Any]] | None = field(default=None, init=False)
 
     @property
     def strict(self) -> bool:
@@ -286,11 +283,17 @@ class Judgement:
     @cached_property
     def windows(self) -> Windows:
         """The labels of the held-out windows."""
+        if self.part_of is not None:
+            whole, rows = self.part_of
+            return whole.windows.select(rows)
         return label_windows(self.evaluation, self.design)
 
     @cached_property
     def negatives(self) -> NegativeScores:
         """The scores of the held-out negative windows, sorted."""
+        if self.part_of is not None:
+            whole, rows = self.part_of
+            return whole.negatives.select(rows)
         return NegativeScores.of(self.evaluation, self.windows)
 
     @property
@@ -307,34 +310,33 @@ class Judgement:
     @cached_property
     def calibrated(self) -> Calibration:
         """The thresholds by which the held-out runs are judged."""
-        explore = None
-        if self.calibration is not None and self.thresholds is None:
+        targets, locked, explore = self.design.fpr_targets, self.thresholds, None
+        if locked is not None:
+            n_runs = self.evaluation.n_runs
+            return locked_thresholds("target", targets, locked, n_runs, self.calibration_runs)
+        if self.calibration is not None:
             labels = label_windows(self.calibration, self.design)
             explore = NegativeScores.of(self.calibration, labels)
         return calibrate(
             self.design.protocol,
-            self.design.fpr_targets,
+            targets,
             self.negatives,
             calibration=explore,
-            locked=self.thresholds,
-            locked_runs=self.calibration_runs,
             cross_fit=self.cross_fit,
         )
 
     @cached_property
     def run_calibrated(self) -> Calibration:
         """The thresholds by which the first alarms of the held-out runs are judged."""
-        explore = None
-        if self.calibration is not None and self.run_thresholds is None:
+        budgets, locked, explore = self.design.run_budgets, self.run_thresholds, None
+        if locked is not None:
+            n_runs = self.evaluation.n_runs
+            return locked_thresholds("run budget", budgets, locked, n_runs, self.calibration_runs)
+        if self.calibration is not None:
             labels = label_windows(self.calibration, self.design)
             explore = run_maxima(self.calibration, labels)
-        return calibrate_runs(
-            self.design,
-            run_maxima(self.evaluation, self.windows),
-            calibration=explore,
-            locked=self.run_thresholds,
-            locked_runs=self.calibration_runs,
-        )
+        maxima = run_maxima(self.evaluation, self.windows)
+        return calibrate_runs(self.design, maxima, calibration=explore)
 
     @cached_property
     def _alarms(self) -> dict[float, NDArray[np.bool_]]:
@@ -383,26 +385,25 @@ class Judgement:
             return None if locked is None else known[checkpoints]
 
         explore = self.calibration
-        return replace(
+        changed = replace(
             self,
             evaluation=self.evaluation.smooth(checkpoints),
             calibration=None if explore is None else explore.smooth(checkpoints),
             thresholds=smoothed(self.thresholds, self.smoothed_thresholds),
             run_thresholds=smoothed(self.run_thresholds, self.smoothed_run_thresholds),
         )
+        # What is finite stays so, and a label asks for nothing else of a score.
+        changed.__dict__["windows"] = self.windows
+        return changed
 
-    def with_horizon(self, design: Design, windows: Windows | None = None) -> Judgement:
+    def with_horizon(self, design: Design, windows: Windows) -> Judgement:
         """The same judgement by a design that differs in what is positive, and only there.
 
         Negative windows end at the safe gap, so that they, the thresholds found on them and the
-        alarms that these raise stay what they are. `windows` are the labels, where they are known.
+        alarms that these raise stay what they are. `windows` are the labels.
         """
         changed = replace(self, design=design)
-        changed.__dict__.update(
-            negatives=self.negatives, calibrated=self.calibrated, _alarms=self._alarms
-        )
-        if windows is not None:
-            changed.__dict__["windows"] = windows
+        changed.__dict__.update(calibrated=self.calibrated, _alarms=self._alarms, windows=windows)
         return changed
 
     def select(self, rows: NDArray[Any]) -> Judgement:
@@ -413,10 +414,33 @@ class Judgement:
         it measures, here the chosen runs.
         """
         chosen = replace(self, evaluation=self.evaluation.select(rows))
-        # A run's labels do not depend on its company: carry them over, since layer D selects often.
-        for name in ("windows", "negatives"):
-            chosen.__dict__[name] = getattr(self, name).select(rows)
-        if self.calibrated.method != "in_sample":
-            thresholds = {f: tau[rows] for f, tau in self.calibrated.thresholds.items()}
-            chosen.__dict__["calibrated"] = replace(self.calibrated, thresholds=thresholds)
+        if self.calibrated.method == "in_sample":
+            for name in ("windows", "negatives"):
+                chosen.__dict__[name] = getattr(self, name).select(rows)
+            return chosen
+        thresholds = {f: tau[rows] for f, tau in self.calibrated.thresholds.items()}
+        chosen.__dict__["calibrated"] = replace(self.calibrated, thresholds=thresholds)
+        chosen.__dict__["part_of"] = self, rows
         return chosen
+
+
+def per_run(
+    measure: Callable[[Judgement, *Targets], Found],
+) -> Callable[[Judgement, *Targets], Found]:
+    """Measure once what no run's company changes: a part of a judgement takes it from the whole.
+
+    Decorates a measure that gives an array with a row for each run, or a record with `select`.
+    """
+
+    @wraps(measure)
+    def measured(judgement: Judgement, *targets: *Targets) -> Found:
+        key, known = (measure, *targets), judgement.__dict__.setdefault("_per_run", {})
+        part = judgement.part_of
+        if key not in known and part is None:
+            known[key] = measure(judgement, *targets)
+        elif key not in known and part is not None:
+            found: Any = measured(part[0], *targets)
+            known[key] = found[part[1]] if isinstance(found, np.ndarray) else found.select(part[1])
+        return cast("Found", known[key])
+
+    return measured

@@ -21,12 +21,13 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.calibration import Judgement, per_run
+from gmb_hf.benchmark.operationality import extremes, run_rates
 from gmb_hf.benchmark.records import NO_EVENT, NO_NEGATIVE, WhyNull
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.design.design import Design
@@ -161,64 +162,104 @@ def largest_p(nulls: Mapping[str, NullRecord]) -> float | None:
 
 @register_null("shift", label="shifted in time", stream=2)
 def _shifted(judgement: Judgement, target: float) -> tuple[NDArray[np.float64], float | None]:
-    windows, alarms = judgement.windows, judgement.alarms(target)
-    chances = shift_chances(alarms, windows.monitored, windows.positive.sum(axis=1))
     # A rotation lays every row on every place equally often.
-    alarmed = (alarms & windows.monitored).sum(axis=1)
-    return chances, _mean_rate(judgement, alarmed / np.maximum(windows.monitored.sum(axis=1), 1))
+    chances, alarmed = _rotated(judgement, target).T
+    return chances, _mean_rate(judgement, alarmed)
+
+
+@per_run
+def _rotated(judgement: Judgement, target: float) -> NDArray[np.float64]:
+    """Of each run, the chance to be covered and the share of the rows that alarm, [R, 2]."""
+    alarms, rows = judgement.alarms(target), judgement.windows.monitored
+    chances = shift_chances(alarms, rows, judgement.windows.positive.sum(axis=1))
+    share = (alarms & rows).sum(axis=1) / np.maximum(rows.sum(axis=1), 1)
+    return np.column_stack([chances, share])
 
 
 @register_null("risk_set", label="another run at risk", stream=3)
 def _at_risk(judgement: Judgement, target: float) -> tuple[NDArray[np.float64], float | None]:
     # The alarms are the observed ones, seen from other runs' events: the cost is the observed rate.
-    alarms, counts = judgement.alarms(target), judgement.negatives.counts
-    false = (alarms & judgement.windows.negative).sum(axis=1)
-    fpr = _mean_rate(judgement, false / np.maximum(counts, 1))
-    return risk_set_chances(judgement.evaluation, alarms, judgement.design), fpr
+    fpr = _mean_rate(judgement, run_rates(judgement, target)[1])
+    return risk_set_chances(judgement.evaluation, reach(judgement, target)), fpr
 
 
-def risk_set_chances(
-    scores: Scores, alarms: NDArray[np.bool_], design: Design
-) -> NDArray[np.float64]:
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """When an event would be covered by the alarms of each of R runs.
+
+    Attributes:
+        run: int64 [N], the row of the run that each stretch of time belongs to.
+        begin, end: float64 [N], an event in (begin, end] is covered; stretches do not overlap.
+        own: bool [R], whether its log ends before its own event, with an alarm in the horizon.
+    """
+
+    run: NDArray[np.int64]
+    begin: NDArray[np.float64]
+    end: NDArray[np.float64]
+    own: NDArray[np.bool_]
+
+    def select(self, rows: NDArray[Any]) -> Reach:
+        """That of some runs, renumbered in this order."""
+        place = np.full(len(self.own), -1, dtype=np.int64)
+        place[rows] = np.arange(len(rows))
+        run = place[self.run]
+        kept = run >= 0
+        return Reach(run[kept], self.begin[kept], self.end[kept], self.own[rows])
+
+
+@per_run
+def reach(judgement: Judgement, target: float) -> Reach:
+    """Of the alarms: one at a covers the events in (a, a + H] while its run is at risk."""
+    scores, design = judgement.evaluation, judgement.design
+    alarms = judgement.alarms(target) & (scores.steps >= design.burn_in)
+    run, column = np.nonzero(alarms)
+    begin = scores.steps[run, column].astype(np.float64)
+    end = np.minimum(begin + design.horizon, _at_risk_until(scores)[run])
+    some = end > begin
+    run, begin, end = run[some], begin[some], end[some]
+    # An alarm within reach of the one before carries on its stretch.
+    first, last = np.ones((2, len(run)), dtype=bool)
+    first[1:] = last[:-1] = (run[1:] != run[:-1]) | (begin[1:] > end[:-1])
+    # The own horizon is asked for only where a log ends before the event.
+    own, cut = np.zeros(scores.n_runs, dtype=bool), scores.last_step < scores.event_step
+    ahead = scores.event_step[cut, None] - scores.steps[cut]
+    own[cut] = (alarms[cut] & (ahead <= design.horizon)).any(axis=1)
+    return Reach(run[first], begin[first], end[last], own)
+
+
+def _at_risk_until(scores: Scores) -> NDArray[np.float64]:
+    """The event of each run, or the end of its log if that comes first, float64 [R]."""
+    return np.where(
+        scores.has_event, np.minimum(scores.event_step, scores.last_step), scores.last_step
+    )
+
+
+def risk_set_chances(scores: Scores, reach: Reach) -> NDArray[np.float64]:
     """Share of each event's risk set with an alarm in [t* - H, t*), from burn-in on.
 
     At risk at t* are the run itself and every run without an event before t* that is logged up to
-    t*. An alarm at a thus covers the events in (a, a + H] while its run is at risk; of two alarms
-    in a row the earlier covers those up to the later, so that each run covers an event once. All
-    is counted by event time, in time linear in runs and alarms.
+    t*. All is counted by event time, in time linear in runs and stretches.
 
     Args:
         scores: R runs.
-        alarms: bool [R, T].
-        design: its horizon H and burn-in.
+        reach: of their alarms.
 
     Returns:
         float64 [R], NaN where a run has no event.
     """
     has_event, last = scores.has_event, scores.last_step
-    times, which = np.unique(scores.event_step[has_event], return_inverse=True)
-    risk_ends = np.where(has_event, np.minimum(scores.event_step, last), last)
-
-    run, column = np.nonzero(alarms & (scores.steps >= design.burn_in))
-    begins = scores.steps[run, column].astype(np.float64)
-    following, same = np.full(len(run), np.inf), run[1:] == run[:-1]
-    following[:-1][same] = begins[1:][same]
-    ends = np.minimum(np.minimum(begins + design.horizon, following), risk_ends[run])
-    # Each of the intervals (begin, end] holds the times from one place in `times` to another.
-    upto = [np.searchsorted(times, at, side="right") for at in (begins, np.maximum(begins, ends))]
+    event = scores.event_step[has_event]
+    times, which = np.unique(event, return_inverse=True)
+    # Each of the stretches (begin, end] holds the times from one place in `times` to another.
+    upto = [np.searchsorted(times, at, side="right") for at in (reach.begin, reach.end)]
     opened, closed = (np.bincount(at, minlength=len(times) + 1) for at in upto)
     covered = np.cumsum(opened - closed)[which]
-    size = (len(last) - np.searchsorted(np.sort(risk_ends), times))[which]
-
+    at_risk = np.sort(_at_risk_until(scores))
+    size = (len(last) - np.searchsorted(at_risk, times))[which]
     # A run whose log ends before its event is in its own risk set all the same.
-    event = scores.event_step[has_event]
-    cut = np.flatnonzero(last[has_event] < event)
-    own, steps = np.flatnonzero(has_event)[cut], scores.steps
-    within = steps[own] >= np.maximum(event[cut] - design.horizon, design.burn_in)[:, None]
-    size[cut] += 1
-    covered[cut] += (alarms[own] & within).any(axis=1)
+    cut = last[has_event] < event
     chances = np.full(len(last), np.nan)
-    chances[has_event] = covered / size
+    chances[has_event] = (covered + reach.own[has_event]) / (size + cut)
     return chances
 
 
@@ -267,7 +308,7 @@ def uniform_draws(n_runs: int, draws: int, seed: int, stream: int) -> NDArray[np
 
 def _mean_rate(judgement: Judgement, rates: NDArray[np.float64]) -> float | None:
     """Mean of the runs' rates, over runs in `strict`, weighted by their windows in `v0.4`."""
-    counts = judgement.negatives.counts
+    counts = extremes(judgement).counts
     if not counts.any():
         return None
     weights = (counts > 0).astype(np.float64) if judgement.strict else counts

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import AllowInfNan, Field, FiniteFloat
 
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.calibration import Judgement, per_run, run_maxima
 from gmb_hf.benchmark.records import NO_NEGATIVE, WhyNull
 from gmb_hf.design.power import effective_budget, pass_line, runs_needed
 from gmb_hf.documents import Count, Many, Measured, Number, OpenSection
@@ -154,6 +156,7 @@ class LayerBRecord(OpenSection):
         return next(result for result in self.achieved if result.target == target)
 
 
+@per_run
 def false_alarms(judgement: Judgement, target: float) -> NDArray[np.int64]:
     """Alarmed negative windows of each run, int64 [R]."""
     alarmed = judgement.alarms(target) & judgement.windows.negative
@@ -162,15 +165,46 @@ def false_alarms(judgement: Judgement, target: float) -> NDArray[np.int64]:
 
 def run_rates(judgement: Judgement, target: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """False alarms of each run, int64 [R], and their share of its negatives, float64 [R]."""
-    false, counts = false_alarms(judgement, target), judgement.negatives.counts
+    false, counts = false_alarms(judgement, target), extremes(judgement).counts
     return false, np.divide(false, counts, out=np.zeros(len(counts)), where=counts > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Extremes:
+    """The top of the scores of R runs.
+
+    Attributes:
+        counts: int64 [R], negative windows.
+        negative: float64 [R], the greatest score among them; NaN where there is none.
+        ties: int64 [R], how many of them share it.
+        positive: float64 [R], the greatest score of a positive window; -infinity without one.
+    """
+
+    counts: NDArray[np.int64]
+    negative: NDArray[np.float64]
+    ties: NDArray[np.int64]
+    positive: NDArray[np.float64]
+
+    def select(self, rows: NDArray[Any]) -> Extremes:
+        """Those of some runs."""
+        return Extremes(*(column[rows] for column in vars(self).values()))
+
+
+@per_run
+def extremes(judgement: Judgement) -> Extremes:
+    """The top of the held-out scores."""
+    values, windows = judgement.evaluation.values, judgement.windows
+    highest = run_maxima(judgement.evaluation, windows)
+    ties = windows.negative & (values == highest[:, None])
+    positive = np.where(windows.positive, values, -np.inf).max(axis=1, initial=-np.inf)
+    return Extremes(windows.negative.sum(axis=1), highest, ties.sum(axis=1), positive)
 
 
 def bootstrap_rate(
     judgement: Judgement, false: NDArray[np.int64], rates: NDArray[np.float64]
 ) -> IntervalRecord | None:
     """The run-cluster bootstrap interval of a false positive rate, and nothing else."""
-    counts, design = judgement.negatives.counts, judgement.design
+    counts, design = extremes(judgement).counts, judgement.design
     weights = resamples(len(counts), design.bootstrap_draws, design.seed)
     if judgement.strict:
         return ratio_interval(rates, (counts > 0).astype(np.float64), weights)
@@ -214,11 +248,25 @@ def layer_b(judgement: Judgement, *, intervals: bool = True) -> LayerBRecord:
     Without `intervals` there are none, and the states follow the points.
     """
     negatives = judgement.negatives
-    points, gate = _gate(judgement)
+    certificate, points = _points(judgement)
+    fpr_min, gaps = _nearest(judgement, points)
+    near, kept = sum(point.close for point in points.values()), _kept(judgement, points)
+    controlled = near >= judgement.design.min_targets_ok
+    floor = fpr_min is not None and fpr_min > judgement.design.fpr_floor_max + _SLACK
+    if certificate is not None:
+        certificate = certificate.model_copy(update={"gaps": gaps})
+    tied = certificate is not None and bool(certificate.floor)
     return LayerBRecord(
         targets=judgement.design.fpr_targets,
         achieved=tuple(_target(judgement, f, point, intervals) for f, point in points.items()),
-        **gate,
+        ok_targets=near,
+        fpr_min=fpr_min,
+        controllability_pass=controlled,
+        fpr_floor_detected=floor,
+        x_budget_pass=kept,
+        x_decided_by="x_budget_pass" if judgement.strict else "controllability_pass",
+        x_passed=kept and not tied if judgement.strict else controlled and not floor,
+        x_floor_certificate=certificate,
         x_calibration=judgement.calibrated.method,
         x_n_runs=negatives.n_runs,
         x_n_windows=negatives.n_windows,
@@ -228,7 +276,10 @@ def layer_b(judgement: Judgement, *, intervals: bool = True) -> LayerBRecord:
 
 def passes(judgement: Judgement) -> bool:
     """`x_passed` of layer B, by the points, without the record: layer D asks for it often."""
-    return bool(_gate(judgement)[1]["x_passed"])
+    if not judgement.strict:
+        return bool(layer_b(judgement, intervals=False).x_passed)
+    certificate, points = _points(judgement)
+    return _kept(judgement, points) and not (certificate is not None and bool(certificate.floor))
 
 
 class _Point(NamedTuple):
@@ -244,37 +295,40 @@ class _Point(NamedTuple):
     close: bool  # |achieved - target| <= eps
 
 
-def _gate(judgement: Judgement) -> tuple[dict[float, _Point], dict[str, Any]]:
-    """Each target's point, and what both rules of layer B make of them, by field."""
-    design, positive = judgement.design, judgement.windows.positive
-    certificate, nearest = _certify(judgement)
-    points = {target: _point(judgement, target, certificate) for target in design.fpr_targets}
-    in_use = [
-        point.achieved
-        for target, point in points.items()
-        if point.finite and point.achieved is not None
-        if point.achieved or (judgement.alarms(target) & positive).any()
-    ]
-    fpr_min = min(in_use or nearest, default=None)
-    near = sum(point.close for point in points.values())
-    controlled = near >= design.min_targets_ok
-    kept = sum(point.within for point in points.values()) >= design.min_targets_ok
-    floor = fpr_min is not None and fpr_min > design.fpr_floor_max + _SLACK
-    tied = certificate is not None and bool(certificate.floor)
-    return points, {
-        "ok_targets": near,
-        "fpr_min": fpr_min,
-        "controllability_pass": controlled,
-        "fpr_floor_detected": floor,
-        "x_budget_pass": kept,
-        "x_decided_by": "x_budget_pass" if judgement.strict else "controllability_pass",
-        "x_passed": kept and not tied if judgement.strict else controlled and not floor,
-        "x_floor_certificate": certificate,
-    }
+def _points(judgement: Judgement) -> tuple[FloorRecord | None, dict[float, _Point]]:
+    """The certificate without its gaps, and each target's point."""
+    certificate = _certify(judgement)
+    targets = judgement.design.fpr_targets
+    return certificate, {target: _point(judgement, target, certificate) for target in targets}
+
+
+def _kept(judgement: Judgement, points: Mapping[float, _Point]) -> bool:
+    """Whether enough targets are within their budget."""
+    return sum(point.within for point in points.values()) >= judgement.design.min_targets_ok
+
+
+def _nearest(
+    judgement: Judgement, points: Mapping[float, _Point]
+) -> tuple[float | None, dict[str, float | None]]:
+    """`fpr_min`, and how near each target the nearest rate of a finite threshold that alarms is."""
+    gaps: dict[str, float | None] = {}
+    if not judgement.negatives.n_windows:
+        return None, gaps
+    in_use, nearest, rates = [], [], judgement.achievable_rates
+    for target, point in points.items():
+        # The two around it: `rates` ascends, and of equal distances the smaller rate counts.
+        above = min(int(np.searchsorted(rates, target)), len(rates) - 1)
+        gap = float(np.abs(rates[max(above - 1, 0) : above + 1] - target).min())
+        gaps[repr(float(target))] = gap
+        nearest.append(float(rates[np.searchsorted(rates, target - gap - _SLACK)]))
+        alarms = judgement.alarms(target) & judgement.windows.positive
+        if point.finite and point.achieved is not None and (point.achieved or alarms.any()):
+            in_use.append(point.achieved)
+    return min(in_use or nearest), gaps
 
 
 def _point(judgement: Judgement, target: float, certificate: FloorRecord | None) -> _Point:
-    counts, eps = judgement.negatives.counts, judgement.design.fpr_eps
+    counts, eps = extremes(judgement).counts, judgement.design.fpr_eps
     false, rates = run_rates(judgement, target)
     achieved = pooled = None
     if counts.any():
@@ -319,26 +373,25 @@ def _target(judgement: Judgement, target: float, point: _Point, intervals: bool)
     )
 
 
-def _certify(judgement: Judgement) -> tuple[FloorRecord | None, list[float]]:
-    """The certificate, and of each target the nearest rate of a finite threshold that alarms."""
-    negatives, design = judgement.negatives, judgement.design
-    if not negatives.n_windows:
-        return None, []
-    rates, nearest = judgement.achievable_rates, []
-    gaps: dict[str, float | None] = {}
-    for target in design.fpr_targets:
-        # The two around it: `rates` ascends, and of equal distances the smaller rate counts.
-        above = min(int(np.searchsorted(rates, target)), len(rates) - 1)
-        gap = float(np.abs(rates[max(above - 1, 0) : above + 1] - target).min())
-        gaps[repr(float(target))] = gap
-        nearest.append(float(rates[np.searchsorted(rates, target - gap - _SLACK)]))
-    tied = int(negatives.windows_at_or_above[0])
+def _certify(judgement: Judgement) -> FloorRecord | None:
+    """Why a target cannot be reached, but for the gaps, which ask for every rate."""
+    top, targets = extremes(judgement), judgement.design.fpr_targets
+    known = top.counts > 0
+    if not known.any():
+        return None
+    highest = float(top.negative[known].max())
+    at_top = top.negative == highest
+    counts, ties = top.counts[at_top], top.ties[at_top]
+    tied = int(ties.sum())
+    rate = tied / int(top.counts.sum())
+    if judgement.strict:
+        # Added up in the order of the windows, as in `NegativeScores.rate_sums`.
+        rate = min(float(np.cumsum(np.repeat(1.0 / counts, ties))[-1] / known.sum()), 1.0)
     certificate = FloorRecord(
-        f_min_pos=float(rates[rates > 0][0]),
-        gaps=gaps,
-        tied_value=float(negatives.distinct[0]) if tied > 1 else None,
+        f_min_pos=rate,
+        tied_value=highest if tied > 1 else None,
         tied_windows=tied,
-        zero_reached=bool(rates[0] == 0),
+        zero_reached=bool((top.positive > highest).any()),
     )
-    floor = certificate.forbids(min(design.fpr_targets) + design.fpr_eps)
-    return certificate.model_copy(update={"floor": floor}), nearest
+    floor = certificate.forbids(min(targets) + judgement.design.fpr_eps)
+    return certificate.model_copy(update={"floor": floor})

@@ -18,6 +18,7 @@ from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.nulls import p_values
 from gmb_hf.benchmark.operationality import passes
 from gmb_hf.benchmark.records import RANK_ONLY, SUPPORTED, Label
+from gmb_hf.benchmark.scores import label_windows
 from gmb_hf.benchmark.utility import shortfalls, warnings_at
 from gmb_hf.documents import Count, Many, Number, OpenSection
 
@@ -64,9 +65,7 @@ def layer_d(judgement: Judgement, variants: Mapping[str, Judgement] | None = Non
     none for a score that has no window.
     """
     central = point_verdict("central", judgement)
-    found = [point_verdict(name, one) for name, one in family(judgement, variants or {})]
-    settings = list(dict.fromkeys(member.name.split(",")[0] for member in found))
-    members = sorted(found, key=lambda member: settings.index(member.name.split(",")[0]))
+    members = [point_verdict(name, one) for name, one in family(judgement, variants or {})]
     return LayerDRecord.of(central, members)
 
 
@@ -92,38 +91,35 @@ def family(
 ) -> Iterator[tuple[str, Judgement]]:
     """Every member with its name, e.g. "window=150,smooth=3,without=2"."""
     groups = run_groups(judgement.evaluation.n_runs, judgement.design.run_groups)
-    for smooth, settings in _with_all_runs(judgement, variants):
+    for setting, one in _with_all_runs(judgement, variants):
         for left_out in range(int(groups.max()) + 1):
             kept = np.flatnonzero(groups != left_out)
-            if not len(kept):
-                yield from ((f"{name},smooth={smooth}", one) for name, one in settings.items())
-                continue
-            # What the settings share is chosen and counted once.
-            part = next(iter(settings.values())).select(kept)
-            for name, one in settings.items():
-                member = part.with_horizon(one.design, one.windows.select(kept))
-                yield f"{name},smooth={smooth},without={left_out}", member
+            if len(kept):
+                yield f"{setting},without={left_out}", one.select(kept)
+            else:
+                yield setting, one
 
 
 def _with_all_runs(
     judgement: Judgement, variants: Mapping[str, Judgement]
-) -> Iterator[tuple[int, dict[str, Judgement]]]:
-    """Each smoothing, and the settings by name; those given at once differ in the horizon only."""
+) -> Iterator[tuple[str, Judgement]]:
+    """Each window, or else each horizon, with each smoothing, on all runs."""
     design = judgement.design
     for setting, variant in variants.items():
         for smooth in design.smoothing_sweep:
-            yield smooth, {setting: variant.smoothed(smooth)}
+            yield f"{setting},smooth={smooth}", variant.smoothed(smooth)
     if variants:
         return
-    horizons = {min(round(design.horizon * x), design.safe_gap - 1) for x in _HORIZON_FACTORS}
-    for smooth in design.smoothing_sweep:
-        one, settings = judgement.smoothed(smooth), {}
-        for horizon in sorted(horizons):
-            lead = design.lead_least * min(horizon / design.horizon, 1)
-            # Admissible where the design is: the horizon stays below the gap.
-            changed = design.model_copy(update={"horizon": horizon, "lead_time_median_min": lead})
-            settings[f"horizon={horizon}"] = one.with_horizon(changed)
-        yield smooth, settings
+    for horizon in sorted(
+        {min(round(design.horizon * x), design.safe_gap - 1) for x in _HORIZON_FACTORS}
+    ):
+        lead = design.lead_least * min(horizon / design.horizon, 1)
+        # Admissible where the design is: the horizon stays below the gap.
+        changed = design.model_copy(update={"horizon": horizon, "lead_time_median_min": lead})
+        windows = label_windows(judgement.evaluation, changed)
+        for smooth in design.smoothing_sweep:
+            one = judgement.smoothed(smooth).with_horizon(changed, windows)
+            yield f"horizon={horizon},smooth={smooth}", one
 
 
 def run_groups(n_runs: int, n_groups: int) -> NDArray[np.int64]:

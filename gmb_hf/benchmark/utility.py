@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import AllowInfNan, Field, FiniteFloat
 
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.calibration import Judgement, per_run
 from gmb_hf.benchmark.nulls import NullsRecord, chance, largest_p
 from gmb_hf.benchmark.operationality import false_alarms
 from gmb_hf.benchmark.records import NO_EVENT, NO_NEGATIVE, WhyNull
@@ -118,7 +118,12 @@ class Warned:
     lead: NDArray[np.float64]
     censored: NDArray[np.bool_]
 
+    def select(self, rows: NDArray[Any]) -> Warned:
+        """Those of some runs."""
+        return Warned(self.covered[rows], self.lead[rows], self.censored[rows])
 
+
+@per_run
 def warnings_at(judgement: Judgement, target: float) -> Warned:
     """The first alarm within each event's horizon."""
     scores, positive = judgement.evaluation, judgement.windows.positive

@@ -16,6 +16,7 @@ from gmb_hf.benchmark.calibration import (
     calibrate,
     conformal_threshold,
     folds,
+    locked_thresholds,
     runs_to_cross_fit,
     spec_threshold,
 )
@@ -162,15 +163,14 @@ class TestConformal:
 
 class TestCalibrate:
     def test_locked_thresholds_are_taken_as_they_are(self) -> None:
-        negatives = negatives_of([1.0], [2.0])
-        found = calibrate("strict", [0.05], negatives, locked={0.05: 7.0}, locked_runs=32)
+        found = locked_thresholds("target", [0.05], {0.05: 7.0}, 2, 32)
         assert found.method == "locked"
         assert found.thresholds[0.05].tolist() == [7.0, 7.0]
         assert found.n_runs == 32
 
     def test_a_missing_locked_target_is_named(self) -> None:
         with pytest.raises(InputError, match=r"no locked threshold for the target 0\.1;.*0\.05"):
-            calibrate("strict", [0.05, 0.1], negatives_of([1.0]), locked={0.05: 7.0})
+            locked_thresholds("target", [0.05, 0.1], {0.05: 7.0}, 1, 32)
 
     def test_explore_runs_are_used_when_given(self) -> None:
         explore = negatives_of(*[[float(i)] for i in range(9)])

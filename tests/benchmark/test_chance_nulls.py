@@ -14,6 +14,7 @@ from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.nulls import (
     NullRecord,
     chance,
+    reach,
     risk_set_chances,
     shift_chances,
     uniform_draws,
@@ -38,7 +39,7 @@ def risk_set(judgement: Judgement, target: float, n_covered: int) -> NullRecord 
 
 
 def at_risk(judgement: Judgement) -> np.ndarray:
-    return risk_set_chances(judgement.evaluation, judgement.alarms(0.05), judgement.design)
+    return risk_set_chances(judgement.evaluation, reach(judgement, 0.05))
 
 
 class TestShift:
