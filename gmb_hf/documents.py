@@ -329,6 +329,9 @@ def write_yaml(path: str | Path, data: Any, *, heading: str = "") -> Path:
     return write_text(path, comment + dump_yaml(data))
 
 
+_SCALARS = (str, int, bool, type(None))
+
+
 def _known(value: float) -> float | None:
     return value if value == value else None
 
@@ -338,6 +341,8 @@ def plain_data(value: Any, *, number: Callable[[float], Any] = _known) -> Any:
 
     `number` is called with each float: by default NaN becomes None, and infinity stays.
     """
+    if type(value) in _SCALARS:
+        return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
     if isinstance(value, (np.ndarray, np.generic)):

@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -252,14 +253,19 @@ class FirstAlarms:
         return list(found)
 
     @cached_property
+    def chances(self) -> dict[str, NDArray[np.float64]]:
+        """Each event's chance to be warned of by each blind alarm; empty without events."""
+        blind = BLIND if self.n_events else {}
+        return {name: chances(self)[self.has_event] for name, chances in blind.items()}
+
+    @cached_property
     def blind(self) -> dict[str, BlindRecord]:
         """Each blind alarm: what it warns of, and how probably of as many; empty without events."""
-        found = {}
-        for name, chances in BLIND.items() if self.n_events else ():
-            each = chances(self)[self.has_event]
-            p_value = count_tail(each, self.n_warned)
-            found[name] = BlindRecord(warned=float(each.mean()), p_value=p_value)
-        return found
+        tails = count_tails(list(self.chances.values()), [self.n_warned] * len(self.chances))
+        return {
+            name: BlindRecord(warned=float(each.mean()), p_value=tail)
+            for (name, each), tail in zip(self.chances.items(), tails.tolist(), strict=True)
+        }
 
     @property
     def p_value(self) -> float | None:
@@ -348,17 +354,25 @@ BLIND: dict[str, Callable[[FirstAlarms], NDArray[np.float64]]] = {
 """Blind alarms by the name of their field."""
 
 
-def count_tail(chances: NDArray[np.float64], at_least: int) -> float:
-    """P(X >= at_least) of a sum of independent yes-or-no events: exact (Poisson-binomial)."""
-    if at_least <= 0:
-        return 1.0
-    below = np.zeros(at_least)  # of fewer so far; the rest has reached it
-    below[0], reached = 1.0, 0.0
-    for chance in chances:
-        reached += below[-1] * chance
-        below[1:] = below[1:] * (1 - chance) + below[:-1] * chance
-        below[0] *= 1 - chance
-    return float(min(1.0, reached))
+def count_tails(
+    chances: Sequence[NDArray[np.float64]], at_least: Sequence[int]
+) -> NDArray[np.float64]:
+    """P(X >= at_least) of sums of independent yes-or-no events: exact (Poisson-binomial).
+
+    All sums advance together, event by event; an event that cannot be changes nothing.
+    """
+    last = np.maximum(np.array(at_least, dtype=np.int64), 1) - 1
+    sums, below = np.arange(len(last)), np.zeros((len(last), last.max(initial=0) + 1))
+    # Of fewer so far; the rest has reached it.
+    below[:, 0], reached = 1.0, np.where(np.less(at_least, 1), 1.0, 0.0)
+    for seen, now in enumerate(zip_longest(*chances, fillvalue=0.0)):
+        chance = np.array(now)
+        reached += below[sums, last] * chance
+        some = below[:, : seen + 2]  # no more have been seen
+        carried = some[:, :-1] * chance[:, None]
+        some *= 1 - chance[:, None]
+        some[:, 1:] += carried
+    return np.minimum(1.0, reached)
 
 
 def warns_more(score: NDArray[np.bool_], rival: NDArray[np.bool_]) -> float:

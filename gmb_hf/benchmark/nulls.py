@@ -17,6 +17,7 @@ chance of being covered and one uniform number. The chances themselves are exact
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -149,9 +150,14 @@ def _p_value(
     design: Design, null: ChanceNull, chances: NDArray[np.float64], n_covered: int
 ) -> float:
     numbers = uniform_draws(len(chances), design.null_draws, design.seed, null.stream)
-    # Comparisons with NaN, where there is no event, are False.
-    covered = np.bitwise_count(np.packbits(numbers < chances.astype(np.float32), axis=1))
-    reached = int((covered.sum(axis=1, dtype=np.int64) >= n_covered).sum())
+    covered = np.zeros(numbers.shape[1], dtype=np.int64)
+    for start in range(0, len(chances), 255):
+        # Comparisons with NaN, where there is no event, are False. Eight draws are added up at
+        # once, each in its byte, which 255 runs cannot overflow.
+        rows = slice(start, start + 255)
+        hits = numbers[rows] < chances[rows, None].astype(np.float32)
+        covered += hits.view(np.uint64).sum(axis=0).view(np.uint8)
+    reached = int((covered[: design.null_draws] >= n_covered).sum())
     return (1 + reached) / (1 + design.null_draws)
 
 
@@ -296,12 +302,14 @@ def shift_chances(
 
 @lru_cache(maxsize=8)
 def uniform_draws(n_runs: int, draws: int, seed: int, stream: int) -> NDArray[np.float32]:
-    """Uniform numbers on [0, 1), float32 [draws, R], read-only.
+    """Uniform numbers on [0, 1), float32 [R, draws], read-only; ones fill up the last eight draws.
 
     The same arguments give the same numbers: scores, and the members of a family, are compared on
     equal draws.
     """
-    numbers = np.random.default_rng([seed, stream]).random((draws, n_runs), dtype=np.float32)
+    numbers = np.ones((n_runs, math.ceil(draws / 8) * 8), dtype=np.float32)
+    rng = np.random.default_rng([seed, stream])
+    numbers[:, :draws] = rng.random((draws, n_runs), dtype=np.float32).T
     numbers.setflags(write=False)
     return numbers
 

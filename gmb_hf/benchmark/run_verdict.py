@@ -14,6 +14,7 @@ from pydantic import FiniteFloat
 
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.first_alarm import (
+    BLIND,
     RIVALS,
     SLACK,
     FirstAlarmPointRecord,
@@ -21,6 +22,7 @@ from gmb_hf.benchmark.first_alarm import (
     OtherEventRecord,
     Rivals,
     clock_of,
+    count_tails,
     first_alarms,
     gate,
     measure,
@@ -134,7 +136,7 @@ class Case:
         """How many budgets must hold, the primary one among them."""
         return min(self.design.min_targets_ok, len(self.alarms))
 
-    @property
+    @cached_property
     def controlled(self) -> bool:
         """Whether enough budgets hold by the points, the primary one among them."""
         held = {budget: self._holds(budget) for budget in self.alarms}
@@ -255,6 +257,31 @@ class Case:
     def _compared(self) -> str:
         shares = [f"{blind.warned:.0%}" for blind in self.primary.blind.values()]
         return f" (blind alarms of that cost: {' and '.join(shares)})" if shares else ""
+
+
+def point_verdicts(cases: Mapping[str, Case]) -> list[MemberRecord]:
+    """The label that the point estimates alone give each: supported if nothing stands against it.
+
+    The p-values are asked for only where nothing else does, of all these cases at once.
+    """
+    useful = {
+        name: case.primary
+        for name, case in cases.items()
+        if case.controlled and case.faults() == ("no_better_than_blind",)
+    }
+    tails = count_tails(
+        [chances for one in useful.values() for chances in one.chances.values()],
+        [one.n_warned for one in useful.values() for _ in one.chances],
+    )
+    p_values = dict(zip(useful, tails.reshape(-1, len(BLIND)).max(axis=1), strict=True))
+    return [
+        MemberRecord(
+            name=name,
+            label=SUPPORTED if p_values.get(name, 1) <= case.design.alpha_per_look else RANK_ONLY,
+            layer_b_pass=case.controlled,
+        )
+        for name, case in cases.items()
+    ]
 
 
 # All of one score: every budget, its strata and its family; concluding waits for the p-values of
@@ -411,15 +438,15 @@ class MeasuredRuns:
         """
         chosen = np.arange(n_runs) if rows is None else rows
         groups = run_groups(n_runs, self.judgement.design.run_groups)
-        central = self._member("central", self.judgement, self.alarms, rivals, chosen, None)
-        members = []
+        cases = {"central": self._case(self.judgement, self.alarms, rivals, chosen, None)}
         for name, judgement in self._settings():
             alarms = self.alarms if judgement is self.judgement else first_alarms(judgement)
             for left_out in range(int(groups.max(initial=-1)) + 1):
                 kept = np.flatnonzero(groups != left_out)
                 label = f"{name},without={left_out}" if len(kept) else name
                 inside = kept if len(kept) else np.arange(n_runs)
-                members.append(self._member(label, judgement, alarms, rivals, chosen, inside))
+                cases[label] = self._case(judgement, alarms, rivals, chosen, inside)
+        central, *members = point_verdicts(cases)
         return LayerDRecord.of(central, members)
 
     def _settings(self) -> Iterator[tuple[str, Judgement]]:
@@ -428,29 +455,20 @@ class MeasuredRuns:
             for name, one in (self.variants or {"": self.judgement}).items():
                 yield f"{name},smooth={smooth}".lstrip(","), one.smoothed(smooth)
 
-    def _member(
+    def _case(
         self,
-        name: str,
         judgement: Judgement,
         alarms: Mapping[float, FirstAlarms],
         rivals: Rivals,
         rows: Rows,
         kept: Rows | None,
-    ) -> MemberRecord:
-        """The point verdict on some of the runs; `kept` are places among `rows`."""
+    ) -> Case:
+        """Some of the runs; `kept` are places among `rows`."""
         chosen = rows if kept is None else rows[kept]
         part = {budget: one.select(chosen) for budget, one in alarms.items()}
         places = np.arange(len(rows)) if kept is None else kept
         beside = {rival: warned[places] for rival, warned in rivals.items()}
-        case = Case(judgement, part, beside, None)
-        # The p-value is asked for only where nothing else stands against it.
-        passed = case.controlled
-        useful = passed and case.faults() == ("no_better_than_blind",)
-        if useful:
-            p_value = case.primary.p_value
-            useful = p_value is not None and p_value <= case.design.alpha_per_look
-        label = SUPPORTED if useful else RANK_ONLY
-        return MemberRecord(name=name, label=label, layer_b_pass=passed)
+        return Case(judgement, part, beside, None)
 
 
 def rivals_of(scores: Mapping[str, MeasuredRuns]) -> dict[float, dict[str, NDArray[np.bool_]]]:

@@ -50,7 +50,7 @@ class Scores(Panel):
         """The scores of the runs at these row numbers, in this order, at all T checkpoints."""
         rows = np.asarray(indices, dtype=np.int64)
         columns: Any = self.values, self.steps, self.present, self.event_step
-        runs = tuple(self.runs[row] for row in rows)
+        runs = tuple(self.runs[row] for row in rows.tolist())
         return Scores(self.name, runs, *(column[rows] for column in columns))
 
     def clock(self) -> Scores:
@@ -69,11 +69,16 @@ class Scores(Panel):
         if checkpoints == 1:
             return self
         finite = np.isfinite(self.values)
-        padding = np.full((self.n_runs, checkpoints - 1), np.nan)
-        padded = np.hstack([padding, np.where(finite, self.values, np.nan)])
-        # Sorted, equal sets of values add up to equal sums; NaN goes last.
-        windows = np.sort(sliding_window_view(padded, checkpoints, axis=1), axis=2)
-        known = ~np.isnan(windows)
+        padding = np.full((self.n_runs, checkpoints - 1), np.inf)
+        padded = np.hstack([padding, np.where(finite, self.values, np.inf)])
+        # Sorted, equal sets of values add up to equal sums; what is not finite goes last.
+        trailing = list(np.moveaxis(sliding_window_view(padded, checkpoints, axis=1), 2, 0))
+        for last in range(checkpoints - 1, 0, -1):
+            for place in range(last):
+                pair = trailing[place], trailing[place + 1]
+                trailing[place], trailing[place + 1] = np.minimum(*pair), np.maximum(*pair)
+        windows = np.stack(trailing, axis=2)
+        known = windows < np.inf
         count = np.maximum(known.sum(axis=2), 1)
         mean = np.where(known, windows, 0.0).sum(axis=2) / count
         highest = np.take_along_axis(windows, count[:, :, None] - 1, axis=2)[:, :, 0]

@@ -12,6 +12,7 @@ no two scores.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,6 @@ from gmb_hf.errors import InputError
 from gmb_hf.indicators.catalogue import Indicator, Observables, get, scored
 from gmb_hf.indicators.causal import Values, difference, running_max
 from gmb_hf.runs.metadata import COLUMN_FAMILIES, EXTERNAL
-
-_ROWS_AT_ONCE = 4096
 
 
 def external(
@@ -70,41 +69,18 @@ def boosted(intercept: float, trees: Sequence[LockedTree]) -> Callable[[Values],
 
     They are added up in the order of the trees, as scikit-learn does.
     """
-    splits = np.cumsum([0, *(len(tree.feature) for tree in trees)])
-    leaves = np.cumsum([0, *(len(tree.value) for tree in trees)])
-    feature = np.array([x for tree in trees for x in tree.feature], dtype=np.int64)
-    threshold = np.array([x for tree in trees for x in tree.threshold])
-    value = np.array([x for tree in trees for x in tree.value])
-    # All trees as one forest: a child is a split of it, or -1 - j for its leaf j.
-    root, left, right = (
-        np.array(
-            [
-                child + splits[number] if child >= 0 else child - leaves[number]
-                for number, tree in enumerate(trees)
-                for child in children(tree)
-            ],
-            dtype=np.int64,
-        )
-        for children in (
-            lambda tree: [0 if tree.feature else -1],
-            lambda tree: tree.left,
-            lambda tree: tree.right,
-        )
-    )
-
-    def sums(rows: Values) -> Values:
-        at = np.tile(root, (len(rows), 1))
-        while (inner := at >= 0).any():
-            split = at[inner]
-            lower = rows[inner.nonzero()[0], feature[split]] <= threshold[split]
-            at[inner] = np.where(lower, left[split], right[split])
-        start = np.where(np.isnan(rows).any(axis=1), np.nan, intercept)
-        return np.asarray(np.cumsum(np.column_stack([start, value[-1 - at]]), axis=1)[:, -1])
 
     def log_odds(features: Values) -> Values:
-        rows = features.reshape(-1, features.shape[-1])
-        parts = np.array_split(rows, 1 + len(rows) // _ROWS_AT_ONCE)
-        return np.concatenate([sums(part) for part in parts]).reshape(features.shape[:-1])
+        columns = np.moveaxis(features, -1, 0)
+        total = np.where(np.isnan(columns).any(axis=0), np.nan, intercept)
+        for tree in trees:
+            # A child is a later split, or -1 - j for leaf j.
+            at: dict[int, Any] = {-1 - leaf: value for leaf, value in enumerate(tree.value)}
+            for split in reversed(range(len(tree.feature))):
+                lower = columns[tree.feature[split]] <= tree.threshold[split]
+                at[split] = np.where(lower, at[tree.left[split]], at[tree.right[split]])
+            total = total + at[0 if tree.feature else -1]
+        return total
 
     return log_odds
 
@@ -135,7 +111,8 @@ def fitted_ensemble(name: str, locked: LockedEnsemble) -> Indicator:
 
     def log_odds(seen: Observables) -> Values:
         if locked.method == "boosted":
-            return sum_of_trees(np.stack([x for _, each in features(seen) for x in each], axis=-1))
+            columns = np.stack([x for _, each in features(seen) for x in each])
+            return sum_of_trees(np.moveaxis(columns, 0, -1))
         total = np.asarray(locked.intercept)
         for member, each in features(seen):
             units = zip(each, member.center, member.scale, member.coefficient, strict=True)

@@ -21,7 +21,7 @@ from gmb_hf.benchmark.calibration import Judgement, run_maxima, run_threshold
 from gmb_hf.benchmark.first_alarm import (
     FirstAlarmPointRecord,
     FirstAlarms,
-    count_tail,
+    count_tails,
     gate,
     measure,
     memoryless,
@@ -509,11 +509,12 @@ def test_the_tail_of_a_count_by_enumeration(chances, at_least):
         for hits in itertools.product([False, True], repeat=len(chances))
         if sum(hits) >= at_least
     )
-    assert count_tail(np.array(chances), at_least) == pytest.approx(expected, abs=1e-12)
+    found = count_tails([np.array(chances), np.full(9, 0.5)], [at_least, 1])
+    assert found == pytest.approx([expected, 1 - 0.5**9], abs=1e-12)
 
 
 def test_the_tail_of_a_count_keeps_small_probabilities():
-    assert count_tail(np.full(40, 0.01), 40) == pytest.approx(1e-80, rel=1e-9)
+    assert count_tails([np.full(40, 0.01)], [40]) == pytest.approx(1e-80, rel=1e-9)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=40))
