@@ -19,7 +19,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import zip_longest
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -361,18 +360,18 @@ def count_tails(
 
     All sums advance together, event by event; an event that cannot be changes nothing.
     """
-    last = np.maximum(np.array(at_least, dtype=np.int64), 1) - 1
-    sums, below = np.arange(len(last)), np.zeros((len(last), last.max(initial=0) + 1))
-    # Of fewer so far; the rest has reached it.
-    below[:, 0], reached = 1.0, np.where(np.less(at_least, 1), 1.0, 0.0)
-    for seen, now in enumerate(zip_longest(*chances, fillvalue=0.0)):
-        chance = np.array(now)
-        reached += below[sums, last] * chance
-        some = below[:, : seen + 2]  # no more have been seen
-        carried = some[:, :-1] * chance[:, None]
-        some *= 1 - chance[:, None]
-        some[:, 1:] += carried
-    return np.minimum(1.0, reached)
+    needed = np.maximum(np.array(at_least, dtype=np.int64), 1)
+    most, n_events = needed.max(initial=1), max(map(len, chances), default=0)
+    # [..., k]: that most - k more are needed; the last column has got them all.
+    state, table = np.zeros((len(chances), most + 1)), np.zeros((n_events, len(chances), 1))
+    state[np.arange(len(chances)), most - needed] = 1.0
+    for row, each in enumerate(chances):
+        table[: len(each), row, 0] = each
+    for chance, rest in zip(table, 1 - table, strict=True):
+        carried = state[:, :-1] * chance
+        state[:, :-1] *= rest
+        state[:, 1:] += carried
+    return np.where(np.less(at_least, 1), 1.0, np.minimum(1.0, state[:, -1]))
 
 
 def warns_more(score: NDArray[np.bool_], rival: NDArray[np.bool_]) -> float:
