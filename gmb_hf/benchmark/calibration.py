@@ -121,27 +121,6 @@ def calibrate(
     return _constant("in_sample", deployed, n_runs, evaluation.n_runs)
 
 
-def locked_thresholds(
-    what: str,
-    asked: Sequence[float],
-    locked: Mapping[float, float],
-    n_runs: int,
-    calibration_runs: int | None,
-) -> Calibration:
-    """Those of a lock, as they are, for so many evaluation runs.
-
-    Raises:
-        InputError: one that is asked for (`what` says of what) is not locked.
-    """
-    for target in (target for target in asked if target not in locked):
-        raise InputError(
-            f"no locked threshold for the {what} {target:g}; there are thresholds for "
-            f"{', '.join(f'{known:g}' for known in locked) or 'none; lock again'}"
-        )
-    chosen = {target: float(locked[target]) for target in asked}
-    return _constant("locked", chosen, n_runs, calibration_runs)
-
-
 def folds(n_runs: int) -> NDArray[np.int64]:
     """The fold of each run, int64 [R]: its own up to 40 runs, one of 10 above."""
     return np.arange(n_runs) % (n_runs if n_runs <= _LEAVE_ONE_OUT_UP_TO else _FOLDS)
@@ -310,33 +289,39 @@ class Judgement:
     @cached_property
     def calibrated(self) -> Calibration:
         """The thresholds by which the held-out runs are judged."""
-        targets, locked, explore = self.design.fpr_targets, self.thresholds, None
-        if locked is not None:
-            n_runs = self.evaluation.n_runs
-            return locked_thresholds("target", targets, locked, n_runs, self.calibration_runs)
+        targets, explore = self.design.fpr_targets, None
+        if self.thresholds is not None:
+            return self._locked("target", targets, self.thresholds)
         if self.calibration is not None:
             labels = label_windows(self.calibration, self.design)
             explore = NegativeScores.of(self.calibration, labels)
+        protocol, cross_fit = self.design.protocol, self.cross_fit
         return calibrate(
-            self.design.protocol,
-            targets,
-            self.negatives,
-            calibration=explore,
-            cross_fit=self.cross_fit,
+            protocol, targets, self.negatives, calibration=explore, cross_fit=cross_fit
         )
 
     @cached_property
     def run_calibrated(self) -> Calibration:
         """The thresholds by which the first alarms of the held-out runs are judged."""
-        budgets, locked, explore = self.design.run_budgets, self.run_thresholds, None
-        if locked is not None:
-            n_runs = self.evaluation.n_runs
-            return locked_thresholds("run budget", budgets, locked, n_runs, self.calibration_runs)
+        explore = None
+        if self.run_thresholds is not None:
+            return self._locked("run budget", self.design.run_budgets, self.run_thresholds)
         if self.calibration is not None:
             labels = label_windows(self.calibration, self.design)
             explore = run_maxima(self.calibration, labels)
         maxima = run_maxima(self.evaluation, self.windows)
         return calibrate_runs(self.design, maxima, calibration=explore)
+
+    def _locked(
+        self, what: str, asked: Sequence[float], locked: Mapping[float, float]
+    ) -> Calibration:
+        for target in (target for target in asked if target not in locked):
+            raise InputError(
+                f"no locked threshold for the {what} {target:g}; there are thresholds for "
+                f"{', '.join(f'{known:g}' for known in locked) or 'none; lock again'}"
+            )
+        chosen = {target: float(locked[target]) for target in asked}
+        return _constant("locked", chosen, self.evaluation.n_runs, self.calibration_runs)
 
     @cached_property
     def _alarms(self) -> dict[float, NDArray[np.bool_]]:
@@ -427,9 +412,9 @@ class Judgement:
 def per_run(
     measure: Callable[[Judgement, *Targets], Found],
 ) -> Callable[[Judgement, *Targets], Found]:
-    """Measure once what no run's company changes: a part of a judgement takes it from the whole.
+    """Measure once what no run's company changes; a part of a judgement takes it from the whole.
 
-    Decorates a measure that gives an array with a row for each run, or a record with `select`.
+    Decorates a measure that gives arrays [R, ...], one or a named tuple of them, or has `select`.
     """
 
     @wraps(measure)
@@ -439,8 +424,11 @@ def per_run(
         if key not in known and part is None:
             known[key] = measure(judgement, *targets)
         elif key not in known and part is not None:
-            found: Any = measured(part[0], *targets)
-            known[key] = found[part[1]] if isinstance(found, np.ndarray) else found.select(part[1])
+            found, rows = cast("Any", measured(part[0], *targets)), part[1]
+            if isinstance(found, tuple):
+                known[key] = type(found)(*(column[rows] for column in found))
+            else:
+                known[key] = found[rows] if isinstance(found, np.ndarray) else found.select(rows)
         return cast("Found", known[key])
 
     return measured

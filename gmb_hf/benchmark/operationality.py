@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,25 +168,13 @@ def run_rates(judgement: Judgement, target: float) -> tuple[NDArray[np.int64], N
     return false, np.divide(false, counts, out=np.zeros(len(counts)), where=counts > 0)
 
 
-@dataclass(frozen=True, eq=False)
-class Extremes:
-    """The top of the scores of R runs.
+class Extremes(NamedTuple):
+    """The top of the scores of R runs."""
 
-    Attributes:
-        counts: int64 [R], negative windows.
-        negative: float64 [R], the greatest score among them; NaN where there is none.
-        ties: int64 [R], how many of them share it.
-        positive: float64 [R], the greatest score of a positive window; -infinity without one.
-    """
-
-    counts: NDArray[np.int64]
-    negative: NDArray[np.float64]
-    ties: NDArray[np.int64]
-    positive: NDArray[np.float64]
-
-    def select(self, rows: NDArray[Any]) -> Extremes:
-        """Those of some runs."""
-        return Extremes(*(column[rows] for column in vars(self).values()))
+    counts: NDArray[np.int64]  # of negative windows
+    negative: NDArray[np.float64]  # the greatest score of one; NaN where there is none
+    ties: NDArray[np.int64]  # how many of them share it
+    positive: NDArray[np.float64]  # the greatest score of a positive window; or -infinity
 
 
 @per_run

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,23 +103,12 @@ def layer_c(judgement: Judgement) -> LayerCRecord:
     return LayerCRecord(at_fpr=tuple(operating_point(judgement, target) for target in targets))
 
 
-@dataclass(frozen=True, eq=False)
-class Warned:
-    """Which events were warned of at one operating point, and how early.
+class Warned(NamedTuple):
+    """Which events were warned of at one operating point, and how early."""
 
-    Attributes:
-        covered: bool [R].
-        lead: float64 [R], steps from the first alarm in the horizon to t*; NaN if not covered.
-        censored: bool [R], the alarm stands in the first positive window.
-    """
-
-    covered: NDArray[np.bool_]
-    lead: NDArray[np.float64]
-    censored: NDArray[np.bool_]
-
-    def select(self, rows: NDArray[Any]) -> Warned:
-        """Those of some runs."""
-        return Warned(self.covered[rows], self.lead[rows], self.censored[rows])
+    covered: NDArray[np.bool_]  # of each run
+    lead: NDArray[np.float64]  # steps from the first alarm in the horizon to t*; NaN: not covered
+    censored: NDArray[np.bool_]  # the alarm stands in the first positive window
 
 
 @per_run

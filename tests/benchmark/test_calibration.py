@@ -16,7 +16,6 @@ from gmb_hf.benchmark.calibration import (
     calibrate,
     conformal_threshold,
     folds,
-    locked_thresholds,
     runs_to_cross_fit,
     spec_threshold,
 )
@@ -163,14 +162,16 @@ class TestConformal:
 
 class TestCalibrate:
     def test_locked_thresholds_are_taken_as_they_are(self) -> None:
-        found = locked_thresholds("target", [0.05], {0.05: 7.0}, 2, 32)
+        scores, locked = scores_of([[1.0], [2.0]], [None, None]), {0.01: 9.0, 0.05: 7.0, 0.1: 5.0}
+        found = Judgement(scores, None, design(), locked, calibration_runs=32).calibrated
         assert found.method == "locked"
         assert found.thresholds[0.05].tolist() == [7.0, 7.0]
         assert found.n_runs == 32
 
     def test_a_missing_locked_target_is_named(self) -> None:
+        judgement = Judgement(scores_of([[1.0]], [None]), None, design(), {0.01: 9.0, 0.05: 7.0})
         with pytest.raises(InputError, match=r"no locked threshold for the target 0\.1;.*0\.05"):
-            locked_thresholds("target", [0.05, 0.1], {0.05: 7.0}, 1, 32)
+            _ = judgement.calibrated
 
     def test_explore_runs_are_used_when_given(self) -> None:
         explore = negatives_of(*[[float(i)] for i in range(9)])
