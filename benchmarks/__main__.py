@@ -9,6 +9,7 @@ from collections.abc import Callable
 from benchmarks import (
     attacks,
     commands,
+    evaluating,
     first_alarm,
     judging,
     observing,
@@ -35,6 +36,7 @@ TARGETS: dict[str, Callable[[], Line]] = {
     "T7b": processes.t7b,
     "T8": commands.t8,
     "T9": commands.t9,
+    "T10": evaluating.t10,
     "M1": watching.m1,
     "O1": observing.o1,
     "T13": signals.t13,

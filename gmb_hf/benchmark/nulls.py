@@ -320,4 +320,4 @@ def _mean_rate(judgement: Judgement, rates: NDArray[np.float64]) -> float | None
     if not counts.any():
         return None
     weights = (counts > 0).astype(np.float64) if judgement.strict else counts
-    return float(np.average(rates, weights=weights))
+    return float((rates * weights).sum() / weights.sum())

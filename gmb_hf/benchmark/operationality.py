@@ -362,7 +362,7 @@ def _target(judgement: Judgement, target: float, point: _Point, intervals: bool)
 
 def _certify(judgement: Judgement) -> FloorRecord | None:
     """Why a target cannot be reached, but for the gaps, which ask for every rate."""
-    top, targets = extremes(judgement), judgement.design.fpr_targets
+    top = extremes(judgement)
     known = top.counts > 0
     if not known.any():
         return None
@@ -374,11 +374,12 @@ def _certify(judgement: Judgement) -> FloorRecord | None:
     if judgement.strict:
         # Added up in the order of the windows, as in `NegativeScores.rate_sums`.
         rate = min(float(np.cumsum(np.repeat(1.0 / counts, ties))[-1] / known.sum()), 1.0)
-    certificate = FloorRecord(
+    zero_reached = bool((top.positive > highest).any())
+    line = min(judgement.design.fpr_targets) + judgement.design.fpr_eps + _SLACK
+    return FloorRecord(
         f_min_pos=rate,
         tied_value=highest if tied > 1 else None,
         tied_windows=tied,
-        zero_reached=bool((top.positive > highest).any()),
+        zero_reached=zero_reached,
+        floor=tied > 1 and not zero_reached and rate > line,
     )
-    floor = certificate.forbids(min(targets) + judgement.design.fpr_eps)
-    return certificate.model_copy(update={"floor": floor})

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +77,7 @@ def point_verdict(name: str, judgement: Judgement) -> MemberRecord:
     warned = warnings_at(judgement, primary) if operable and n_events else None
     if warned is not None and warned.covered.any():
         n_covered = int(warned.covered.sum())
-        lead = float(np.median(warned.lead[warned.covered]))
+        lead = median(warned.lead[warned.covered].tolist())
         # The nulls are drawn only where nothing else stands against it.
         useful = not shortfalls(judgement, n_covered / n_events, lead, 0.0)
         if useful and judgement.strict:

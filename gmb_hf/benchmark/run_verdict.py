@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import median
 from typing import Annotated, Literal
 
 import numpy as np
@@ -204,7 +205,7 @@ class Case:
         alarms, design, share = self.primary, self.design, self.primary.warned_share
         events = alarms.has_event
         beaten = self.p_adjusted is not None and self.p_adjusted <= design.alpha_per_look
-        lead = float(np.median(alarms.leads)) if alarms.n_warned else None
+        lead = median(alarms.leads.tolist()) if alarms.n_warned else None
         found = {
             "runs_uncontrolled": not self.controlled,
             "warned_low": share is None or share < design.warned_min - SLACK,

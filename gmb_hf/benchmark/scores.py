@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ class Scores(Panel):
         """The scores of the runs at these row numbers, in this order, at all T checkpoints."""
         rows = np.asarray(indices, dtype=np.int64)
         columns: Any = self.values, self.steps, self.present, self.event_step
-        runs = tuple(self.runs[row] for row in rows.tolist())
+        runs = tuple(map(self.runs.__getitem__, rows.tolist()))
         return Scores(self.name, runs, *(column[rows] for column in columns))
 
     def clock(self) -> Scores:
@@ -72,12 +73,13 @@ class Scores(Panel):
         padding = np.full((self.n_runs, checkpoints - 1), np.inf)
         padded = np.hstack([padding, np.where(finite, self.values, np.inf)])
         # Sorted, equal sets of values add up to equal sums; what is not finite goes last.
-        trailing = list(np.moveaxis(sliding_window_view(padded, checkpoints, axis=1), 2, 0))
+        trailing = np.moveaxis(sliding_window_view(padded, checkpoints, axis=1), 2, 0).copy()
         for last in range(checkpoints - 1, 0, -1):
-            for place in range(last):
-                pair = trailing[place], trailing[place + 1]
-                trailing[place], trailing[place + 1] = np.minimum(*pair), np.maximum(*pair)
-        windows = np.stack(trailing, axis=2)
+            for low, high in pairwise(trailing[: last + 1]):
+                lower = np.minimum(low, high)
+                np.maximum(low, high, out=high)
+                low[:] = lower
+        windows = np.moveaxis(trailing, 0, 2).copy()
         known = windows < np.inf
         count = np.maximum(known.sum(axis=2), 1)
         mean = np.where(known, windows, 0.0).sum(axis=2) / count
