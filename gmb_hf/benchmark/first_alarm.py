@@ -367,10 +367,13 @@ def count_tails(
     state[np.arange(len(chances)), most - needed] = 1.0
     for row, each in enumerate(chances):
         table[: len(each), row, 0] = each
-    for chance, rest in zip(table, 1 - table, strict=True):
-        carried = state[:, :-1] * chance
-        state[:, :-1] *= rest
-        state[:, 1:] += carried
+    for seen, (chance, rest) in enumerate(zip(table, 1 - table, strict=True)):
+        if seen % 100 == 0:  # a hundred events reach no further; what has faded to 0 stays so
+            held = np.flatnonzero(state.any(axis=0))
+            live = state[:, held[0] : held[-1] + 102]
+        carried = live[:, :-1] * chance
+        live[:, :-1] *= rest
+        live[:, 1:] += carried
     return np.where(np.less(at_least, 1), 1.0, np.minimum(1.0, state[:, -1]))
 
 
