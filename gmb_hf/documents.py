@@ -390,17 +390,19 @@ def check_seal(
     where: str,
     edited: tuple[str, str, str],
     *,
-    parsed: Mapping[str, Any] | None = None,
+    parsed: Callable[[], Mapping[str, Any]] | None = None,
 ) -> None:
     """Raise `InputError` unless the seal at `place`, a dotted path, is that of the content.
 
     `where` opens the message; `edited` is its code, after what it was edited, and what to do.
-    `parsed` is the same content with typed fields, by which 50 and 50.0 are one.
+    `parsed` gives the same content with typed fields, by which 50 and 50.0 are one.
     """
     recorded: Any = content
     for part in place.split("."):
         recorded = recorded.get(part)
-    actual = seal(content if parsed is None else _as_typed(content, parsed), place)
+    actual = seal(content, place)
+    if recorded != actual and parsed is not None:
+        actual = seal(_as_typed(content, parsed()), place)
     if recorded != actual:
         code, when, hint = edited
         reason = (

@@ -218,11 +218,10 @@ def reach(judgement: Judgement, target: float) -> Reach:
     """Of the alarms: one at a covers the events in (a, a + H] while its run is at risk."""
     scores, design = judgement.evaluation, judgement.design
     alarms = judgement.alarms(target) & (scores.steps >= design.burn_in)
-    run, column = np.nonzero(alarms)
+    until = _at_risk_until(scores)
+    run, column = np.nonzero(alarms & (scores.steps < until[:, None]))
     begin = scores.steps[run, column].astype(np.float64)
-    end = np.minimum(begin + design.horizon, _at_risk_until(scores)[run])
-    some = end > begin
-    run, begin, end = run[some], begin[some], end[some]
+    end = np.minimum(begin + design.horizon, until[run])
     # An alarm within reach of the one before carries on its stretch.
     first, last = np.ones((2, len(run)), dtype=bool)
     first[1:] = last[:-1] = (run[1:] != run[:-1]) | (begin[1:] > end[:-1])
@@ -284,7 +283,7 @@ def shift_chances(
         between two alarms (around the end as well), which is g - P + 1 of them.
     """
     length = rows.sum(axis=1)
-    place = np.cumsum(rows, axis=1) - 1
+    place = np.cumsum(rows, axis=1, dtype=np.int32) - 1
     run, column = np.nonzero(alarms & rows)
     place = place[run, column]
     following = np.append(place[1:], 0)

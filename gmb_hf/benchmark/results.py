@@ -310,9 +310,9 @@ class Results(OpenSection):
         hint = "evaluate again with gmb evaluate"
         if self.x_seal is None:
             raise InputError.at(where, "no_seal", f"has no seal (x_seal); {hint}")
-        own = self.plain()
         edited = ("results_edited", "gmb evaluate wrote it", hint)
-        check_seal(own if content is None else content, "x_seal", where, edited, parsed=own)
+        content = self.plain() if content is None else content
+        check_seal(content, "x_seal", where, edited, parsed=self.plain)
 
     @classmethod
     def check(cls, data: Any) -> Checked:

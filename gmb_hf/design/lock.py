@@ -501,7 +501,7 @@ class Lock:
         except InputError:
             check_seal(data, _SEAL, str(path), _EDITED)  # an edit is the likelier reason
             raise
-        check_seal(data, _SEAL, str(path), _EDITED, parsed=lock.plain())
+        check_seal(data, _SEAL, str(path), _EDITED, parsed=lock.plain)
         return lock
 
     def write(self, path: str | Path) -> Path:
