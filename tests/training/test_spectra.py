@@ -16,20 +16,19 @@ from gmb_hf.training import spectra
 from gmb_hf.training.ensemble import Ensemble
 from gmb_hf.training.observables import Observer, fourier_basis
 from gmb_hf.training.published import recorders
-from gmb_hf.training.recorders import Recorder
-from gmb_hf.training.spectra import BINS, LEAST_TAIL
+from gmb_hf.training.recorders import Recorder, Seldom
+from gmb_hf.training.spectra import BINS, LEAST_TAIL, CostlySpectra, Spectra
 
-PUBLISHED = {"observables": "published"}
-CONFIG = small_config(training=PUBLISHED)
+CONFIG = small_config(training={"observables": "published"})
 SEEDS = (3, 8, 5)
 
 
 class Trained:
     """An ensemble at several checkpoints: what was measured, and each member's weights then."""
 
-    def __init__(self, config=CONFIG, seeds=SEEDS, checkpoints=4, every=2):
+    def __init__(self, config=CONFIG, seeds=SEEDS, checkpoints=4, every=2, kinds=(Spectra,)):
         self.ensemble = Ensemble(config, seeds, dtype=torch.float64)
-        self.observer = Observer(self.ensemble, recorders(self.ensemble))
+        self.observer = Observer(self.ensemble, [kind(self.ensemble) for kind in kinds])
         self.found, self.weights, self.updates = [], [], []
         for checkpoint in range(checkpoints):
             if checkpoint:
@@ -57,13 +56,12 @@ def trained():
 
 @pytest.fixture(scope="module")
 def deep():
-    return Trained(small_config(model={"layers": 2}, training=PUBLISHED), seeds=(3, 8))
+    return Trained(small_config(model={"layers": 2}), seeds=(3, 8), checkpoints=2)
 
 
 @pytest.fixture(scope="module")
 def everything():
-    settings = {"observables": "all", "dear_every": 1, "checkpoint_every": 2}
-    return Trained(small_config(training=settings), checkpoints=2)
+    return Trained(checkpoints=2, kinds=(CostlySpectra,))
 
 
 def flat(weights):
@@ -71,12 +69,13 @@ def flat(weights):
 
 
 def test_what_is_recorded_is_chosen_by_the_config():
-    usual = Trained(small_config(), checkpoints=1).found[0]
-    published = Trained(checkpoints=1).found[0]
-    assert usual.keys() < published.keys()
-    assert Trained(small_config(training={"observables": "all"}), checkpoints=1).found[
-        0
-    ].keys() >= (published.keys())
+    def kinds(observables):
+        config = small_config(training={"observables": observables})
+        return [type(one) for one in recorders(Ensemble(config, [3]))]
+
+    assert kinds("usual") == []
+    assert kinds("published") == list(chosen.CHEAP)
+    assert kinds("all") == [*chosen.CHEAP, *(Seldom for _ in chosen.DEAR)]
 
 
 def parts(weights):
@@ -132,7 +131,7 @@ def test_singular_values_of_all_matrices(trained):
 
 
 def test_a_matrix_of_fewer_rows_than_the_width_has_fewer_singular_values():
-    wide = Trained(small_config(task={"prime": 3}, model={"width": 12}, training=PUBLISHED))
+    wide = Trained(small_config(task={"prime": 3}, model={"width": 12}), checkpoints=2)
     test_singular_values_of_all_matrices(wide)
 
 
@@ -187,7 +186,7 @@ def test_windows_of_snapshots(deep, monkeypatch):
     monkeypatch.setattr(spectra, "SNAPSHOTS", 6)  # more than the window is forgotten
     monkeypatch.setattr(spectra, "EDGE_WINDOW", 3)
     monkeypatch.setattr(spectra, "LOCK_WINDOW", 4)
-    trained = Trained(deep.ensemble.config, checkpoints=8)
+    trained = Trained(deep.ensemble.config, seeds=(3,), checkpoints=8, every=1)
     for _, _, found, past in members(trained):
         shares = []
         for name in ("q1", "k1", "v1", "o1"):
@@ -339,8 +338,8 @@ def test_a_weight_that_is_too_large_is_a_trap():
     ],
 )
 def test_other_tasks_and_models_show_what_makes_sense_of_them(task, model):
-    settings = {"observables": "all", "dear_every": 1}
-    trained = Trained(small_config(task=task, model=model, training=settings), checkpoints=2)
+    config = small_config(task=task, model=model)
+    trained = Trained(config, SEEDS[:2], checkpoints=2, kinds=(Spectra, CostlySpectra))
     fourier = {name for name in trained.found[0] if name.startswith("embedding_")}
     assert ("embedding_balance" in fourier) == ("name" not in task)
     for found in trained.found:
@@ -375,6 +374,7 @@ class Counted(Recorder):
 
 def test_an_interrupted_training_ends_with_the_same_log(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "SAVE_EVERY_SECONDS", -1.0)
+    monkeypatch.setattr(chosen, "CHEAP", (Spectra,))
     monkeypatch.setattr(chosen, "DEAR", (Counted,))
     config = CONFIG.changed(["training.observables=all", "training.dear_every=2"])
     (whole,) = training.train_stacked(config, SEEDS, tmp_path / "whole")
@@ -388,7 +388,8 @@ def test_an_interrupted_training_ends_with_the_same_log(tmp_path, monkeypatch):
     assert cut.read_bytes() == whole.read_bytes()
 
 
-def test_the_single_engine_records_them_too(tmp_path):
+def test_the_single_engine_records_them_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(chosen, "CHEAP", (Spectra,))
     accelerator = training.launch.make_accelerator(cpu=True)
     (path,) = training.train_single(CONFIG, [3], tmp_path / "one", accelerator=accelerator)
     (stacked,) = training.train_stacked(CONFIG, [3], tmp_path / "many")
