@@ -296,13 +296,13 @@ class TestNumbers:
 
     def test_files(self):
         # 160 were reached before panels and the signals of others came in.
-        assert len(FILES) <= 170
+        assert len(FILES) <= 175
 
     def test_lines(self):
         lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES)
         # 43,133 were reached before first alarms, learned scores, plans by runs, panels and the
         # signals of others came in.
-        assert lines <= 50_000, "what can be said in fewer lines?"
+        assert lines <= 53_000, "what can be said in fewer lines?"
 
     def test_share_of_lines_that_import(self):
         lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES)
