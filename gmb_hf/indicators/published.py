@@ -474,7 +474,7 @@ def class_distance_rule(
     return causal.alarms(value > factor * first, value)
 
 
-# Guessed: beta by 10 steps of EM for 8 isotropic prototypes. In this form it is never below 0, so
+# Guessed: beta by 5 steps of EM for 8 isotropic prototypes. In this form it is never below 0, so
 # that the published crossing is no rule.
 _states(
     "bifurcation_coordinate",
@@ -554,10 +554,10 @@ _outputs(
     "share of MLP units that no training row activates",
     "Salah and Yevick (2025), arXiv 2507.11645",
 )
-# A tenth of each matrix in the blocks at 0, one fixed draw each, over 100 training rows.
+# A tenth of the last block's matrices at 0, in two fixed draws, over 100 training rows.
 _outputs(
     "circuit_complexity",
-    "divergence of the outputs when a tenth of a weight matrix is set to 0",
+    "divergence of the outputs when a tenth of a block's weights is set to 0",
     _GOLECHHA,
     low=True,
 )
@@ -588,7 +588,7 @@ _aware(
     _SIVASANKAR,
     low=True,
 )
-# Of 10 groups of at most 64 units by average linkage, Gaussian copula. The synergy is the smallest
+# Of 10 groups of at most 32 units by average linkage, Gaussian copula. The synergy is the smallest
 # O-information of any subset, so that low is much; its early peak is not used.
 _CLAUW = "Clauw et al. (2024), arXiv 2408.08944"
 _outputs("synergy", "smallest O-information of groups of units", _CLAUW, low=True)
@@ -609,7 +609,7 @@ _outputs(
     "Xu (2026), arXiv 2604.25143; its coupling R_k is not defined well enough",
     low=True,
 )
-# By the embeddings of both operands, outputs probed by 2 fixed vectors of signs, 100 rows.
+# By the embeddings of both operands, 100 rows, a fixed vector of signs probes each one's outputs.
 _MALLINAR = "Mallinar et al. (2024), arXiv 2407.20199"
 _outputs("agop_trace", "trace of the average gradient outer product", _MALLINAR)
 _outputs("agop_top", "largest eigenvalue of the average gradient outer product", _MALLINAR)
@@ -625,7 +625,7 @@ _aware(
 _gradients = partial(register_column, family="dynamics")
 
 # |theta_AB - theta_BA| / (|eta g_A| |eta g_B|) for two plain steps of 1e-3, in float64. One pair of
-# fixed batches, a quarter of the rows each and at most 512, where the paper takes the median of 5.
+# fixed batches, an eighth of the rows each and at most 512, where the paper takes the median of 5.
 _gradients(
     "commutator_defect",
     "log of how much the order of two mini-batch steps matters",

@@ -55,7 +55,7 @@ DMD_ENERGY = 0.99
 LOSS_WINDOW = 20  # checkpoints
 RANK_ENERGY = 0.99
 TOP_DIRECTIONS = 5
-PROTOTYPES, MIXTURE_STEPS = 8, 10
+PROTOTYPES, MIXTURE_STEPS = 8, 5
 RIDGE = 1e-3  # of the mean diagonal
 OUTLIER_ROWS = 64
 TINY = 1e-30
@@ -64,10 +64,15 @@ TINY = 1e-30
 # Spectra of rows.
 
 
+def scatter(rows: Tensor) -> Tensor:
+    """Covariance of the columns of [S, n, d] times n, in float64: [S, d, d]."""
+    centred = rows - rows.mean(1, keepdim=True)
+    return (centred.transpose(1, 2) @ centred).double()
+
+
 def spectrum_shares(rows: Tensor) -> Tensor:
     """Eigenvalues of the covariance of [S, n, d], largest first, over their sum: [S, d]."""
-    centred = rows.double() - rows.double().mean(1, keepdim=True)
-    return eigenvalue_shares(centred.transpose(1, 2) @ centred)
+    return eigenvalue_shares(scatter(rows))
 
 
 def eigenvalue_shares(matrices: Tensor) -> Tensor:
@@ -93,13 +98,12 @@ def head_tail_contrast(shares: Tensor) -> Tensor:
     return head.clamp(min=1e-12).log() - tail.clamp(min=1e-12).log()
 
 
-def correlations(rows: Tensor) -> Tensor:
-    """Correlation matrix of the columns of [S, n, d]; of a constant one 0, but 1 with itself."""
-    centred = rows.double() - rows.double().mean(1, keepdim=True)
-    lengths = centred.norm(dim=1, keepdim=True)
-    varies = lengths > 1e-9 * rows.double().norm(dim=1, keepdim=True)
-    unit = torch.where(varies, centred / lengths.clamp(min=TINY), 0.0)
-    matrix = unit.transpose(1, 2) @ unit
+def correlations(covariance: Tensor) -> Tensor:
+    """Of a multiple of a covariance matrix [S, d, d]; of a constant 0, but 1 with itself."""
+    squares = covariance.diagonal(dim1=1, dim2=2)
+    varies = squares > 1e-12 * squares.amax(1, keepdim=True)
+    inverse = torch.where(varies, squares.clamp(min=TINY).rsqrt(), 0.0)
+    matrix = covariance * inverse.unsqueeze(1) * inverse.unsqueeze(2)
     matrix.diagonal(dim1=1, dim2=2).fill_(1.0)
     return matrix
 
@@ -118,9 +122,11 @@ def class_means(hidden: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, T
     return sums / counts.clamp(min=1).unsqueeze(-1), counts
 
 
-def class_distance(hidden: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """Mean squared distance of two class means over that of a row from its class mean, [S]."""
-    means, counts = class_means(hidden, labels, classes)
+def class_distance(hidden: Tensor, labels: Tensor, means: Tensor, counts: Tensor) -> Tensor:
+    """Mean squared distance of two class means over that of a row from its class mean, [S].
+
+    Means and counts of the classes are of `class_means`.
+    """
     present = (counts > 0).to(hidden.dtype)
     number = present.sum(1)
     weights = (present / number.clamp(min=1).unsqueeze(1)).unsqueeze(-1)
@@ -163,7 +169,7 @@ def alignment_ratio(hidden: Tensor, head: Tensor) -> Tensor:
     inputs on the right singular vectors, so that the sum is tr(G M) / (tr G tr M) of the two Gram
     matrices.
     """
-    gram, moments = (x.double().transpose(1, 2) @ x.double() for x in (head, hidden))
+    gram, moments = ((x.transpose(1, 2) @ x).double() for x in (head, hidden))
     traces = [x.diagonal(dim1=1, dim2=2).sum(1) for x in (gram, moments)]
     kept = (gram * moments).sum((1, 2)) / (traces[0] * traces[1]).clamp(min=TINY)
     return 1 + 0.5 * kept.clamp(min=TINY).log() / math.log(max(head.shape[2], 2))
@@ -278,10 +284,10 @@ def distance_outliers(distances: Tensor) -> Tensor:
 def bifurcation_coordinate(hidden: Tensor) -> Tensor:
     """log(beta / beta_c), beta_c = 1 / largest eigenvalue of the covariance of [S, n, d]: [S].
 
-    beta is the precision of an isotropic Gaussian mixture of 8 equal components, fitted by 10 steps
+    beta is the precision of an isotropic Gaussian mixture of 8 equal components, fitted by 5 steps
     of expectation maximisation from rows at even distances.
     """
-    rows = hidden.double()
+    rows = hidden - hidden.mean(1, keepdim=True)
     count, width = rows.shape[1:]
     start = torch.linspace(0, count - 1, min(PROTOTYPES, count), device=rows.device).long()
     centres = rows[:, start]
@@ -293,9 +299,8 @@ def bifurcation_coordinate(hidden: Tensor) -> Tensor:
         centres = (share.transpose(1, 2) @ rows) / mass.unsqueeze(-1)
         squares = squared_distances(rows, centres)
         variance = (share * squares).sum((1, 2)) / (count * width)
-    centred = rows - rows.mean(1, keepdim=True)
-    largest = torch.linalg.eigvalsh(centred.transpose(1, 2) @ centred / count)[:, -1]
-    coordinate: Tensor = largest.clamp(min=1e-12).log() - variance.clamp(min=1e-12).log()
+    largest = torch.linalg.eigvalsh(scatter(rows) / count)[:, -1]
+    coordinate: Tensor = largest.clamp(min=1e-12).log() - variance.double().clamp(min=1e-12).log()
     return coordinate
 
 
@@ -434,7 +439,9 @@ class Representations(Recorder):
         """All of them, [S]."""
         ensemble, weights = now.ensemble, now.weights
         logits, hidden, test_hidden = now.logits, now.train_hidden, now.test_hidden
-        labels, words = ensemble.train.answers, ensemble.shape.vocab_size
+        labels, test_labels = ensemble.train.answers, ensemble.test.answers
+        words = ensemble.shape.vocab_size
+        means, counts = class_means(hidden, labels, words)
         head = weights.get(HEAD, weights[EMBEDDING])
         probe = slice(PROBE_ROWS)
         shares = logits.softmax(-1)
@@ -446,8 +453,10 @@ class Representations(Recorder):
             "zero_loss_share": _zero_losses(logits, labels),
             "alignment_ratio": alignment_ratio(hidden, head),
             "relative_flatness": relative_flatness(shares, hidden, head),
-            "train_class_distance": class_distance(hidden, labels, words),
-            "test_class_distance": class_distance(test_hidden, ensemble.test.answers, words),
+            "train_class_distance": class_distance(hidden, labels, means, counts),
+            "test_class_distance": class_distance(
+                test_hidden, test_labels, *class_means(test_hidden, test_labels, words)
+            ),
             "probe_accuracy": probe_accuracy(hidden, labels, words),
             "bifurcation_coordinate": bifurcation_coordinate(hidden[:, probe]),
         }
@@ -459,8 +468,7 @@ class Representations(Recorder):
         found["component_persistence"] = component_persistence(distances)
         unlabelled = test_hidden[:, :OUTLIER_ROWS].double()
         found["distance_outliers"] = distance_outliers(distances_between(unlabelled))
-        means, counts = class_means(hidden.double(), labels, words)
-        centred = means - hidden.double().mean(1, keepdim=True)
+        centred = means - hidden.mean(1, keepdim=True)
         ratio, difference = shared_information(centred, head[:, :words], (counts > 0).double())
         found["head_information_ratio"], found["head_entropy_difference"] = ratio, difference
         if self._pairs is not None:
@@ -468,8 +476,9 @@ class Representations(Recorder):
         return found
 
     def _of_spectra(self, hidden: Tensor, test_hidden: Tensor) -> dict[str, Tensor]:
-        shares = spectrum_shares(hidden)
-        ranks = entropy(eigenvalue_shares(correlations(hidden))).exp()
+        covariance = scatter(hidden)
+        shares = eigenvalue_shares(covariance)
+        ranks = entropy(eigenvalue_shares(correlations(covariance))).exp()
         return {
             "hidden_entropy": entropy(shares) / math.log(max(shares.shape[-1], 2)),
             "hidden_rank": energy_rank(shares),

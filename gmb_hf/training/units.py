@@ -13,7 +13,7 @@ more where there are more than 32 residues, or over the first 100 of them ("prob
 | frequency_synchronisation,    | of units as functions of the operation's direction: share on    |
 | frequency_rank                | the most common frequency; frequencies for 90% of power [49]    |
 | synergy, redundancy           | smallest and largest O-information of groups of units [51]      |
-| circuit_complexity            | divergence when a tenth of a matrix is set to 0, probe rows [53]|
+| circuit_complexity            | divergence when a tenth of a block's weights is set to 0 [53]   |
 | noise_entropy,                | matrix entropy of probe rows' states under noise, and what they |
 | noise_information             | share with those without [56]                                   |
 | centroid_alignment            | cosine of an input and its gradient of all logits [55]          |
@@ -46,14 +46,14 @@ from gmb_hf.training.representations import (
     eigenvalue_shares,
     energy_rank,
     entropy,
+    scatter,
 )
 
 ACTIVE = 0.01  # of an activation that is not exactly 0 where a unit is off
 POWER_SHARE = 0.9
-GROUPS, MOST_UNITS = 10, 64
-ZEROED = 0.1
+GROUPS, MOST_UNITS = 10, 32
+ZEROED, DRAWS = 0.1, 2
 ROWS, ROWS_OF_RESIDUE = 256, 8
-OUTPUT_PROBES = 2
 OPERANDS = (1, 3)
 _CORRELATION_RIDGE = 1e-6
 
@@ -185,12 +185,12 @@ def o_information(matrix: Tensor) -> tuple[Tensor, Tensor]:
 def unit_information(units: Tensor) -> tuple[Tensor, Tensor]:
     """Synergy and redundancy of ten groups of units [S, n, f], by a Gaussian copula: [S] each."""
     step = math.ceil(units.shape[2] / MOST_UNITS)
-    few = units[:, :, ::step].double()
+    few = units[:, :, ::step]
     groups = min(GROUPS, few.shape[2])
-    label = grouped(correlations(few), groups)
-    member = functional.one_hot(label, groups).double()
+    label = grouped(correlations(scatter(few)), groups)
+    member = functional.one_hot(label, groups).to(few.dtype)
     means = (few @ member) / member.sum(1, keepdim=True)
-    return o_information(correlations(normal_scores(means)))
+    return o_information(correlations(scatter(normal_scores(means))))
 
 
 def divergence(logits: Tensor, others: Tensor) -> Tensor:
@@ -259,14 +259,19 @@ class Units(Recorder):
         generator = torch.Generator().manual_seed(0)
         probes = self._rows[0, :PROBE_ROWS].shape
         noise = torch.randn(*probes, shape.hidden_size, generator=generator)
-        signs = torch.randint(2, (OUTPUT_PROBES, shape.vocab_size), generator=generator)
+        signs = torch.randint(2, (probes[0], shape.vocab_size), generator=generator)
         self._noise = noise.to(ensemble.device)
         self._signs = (2 * signs - 1).to(ensemble.device)
-        self._kept = {
-            name: torch.rand(weight.shape[1:], generator=generator).to(ensemble.device) >= ZEROED
-            for name, weight in ensemble.weights.items()
-            if name.startswith("model.layers.") and weight.dim() == 3
-        }
+        block = f"model.layers.{shape.num_hidden_layers - 1}."
+        self._kept = [
+            {
+                name: torch.rand(weight.shape[1:], generator=generator).to(ensemble.device)
+                >= ZEROED
+                for name, weight in ensemble.weights.items()
+                if name.startswith(block) and weight.dim() == 3
+            }
+            for _ in range(DRAWS)
+        ]
 
     def measure(self, now: Checkpoint) -> dict[str, Tensor]:
         """All of them, [S]."""
@@ -284,7 +289,7 @@ class Units(Recorder):
             "redundancy": redundancy,
         }
         if shape.num_attention_heads > 1:
-            patterns = [head_patterns(attention) for attention in shown.attention]
+            patterns = [head_patterns(pattern[:, :PROBE_ROWS]) for pattern in shown.attention]
             for name, values in zip(
                 ("head_similarity", "head_entropy_spread"), zip(*patterns, strict=True), strict=True
             ):
@@ -314,8 +319,8 @@ class Units(Recorder):
             )
         )
         apart = []
-        for name, kept in self._kept.items():
-            other = {**weights, name: weights[name] * kept}
+        for draw in self._kept:
+            other = {**weights, **{name: weights[name] * kept for name, kept in draw.items()}}
             apart.append(divergence(clean[1], activations.forward(other, shape, embedded).logits))
         return {**found, "circuit_complexity": torch.stack(apart).mean(0)}
 
@@ -324,13 +329,8 @@ class Units(Recorder):
         with torch.enable_grad():
             inputs = embedded.detach().requires_grad_()
             logits = activations.forward(weights, ensemble.shape, inputs).logits
-            outputs = [logits.sum()]
-            outputs += [(logits * signs).sum() for signs in self._signs.to(logits.dtype)]
-            gradients = [
-                torch.autograd.grad(output, inputs, retain_graph=True)[0].double()
-                for output in outputs
-            ]
-        everything, *probed = gradients
+            everything = torch.autograd.grad(logits.sum(), inputs, retain_graph=True)[0].double()
+            probed = torch.autograd.grad((logits * self._signs).sum(), inputs)[0].double()
         flat = everything.flatten(2)
         cosines = functional.cosine_similarity(embedded.double().flatten(2), flat, dim=2)
         labels, words = ensemble.train.answers[:, :PROBE_ROWS], ensemble.shape.vocab_size
@@ -339,10 +339,10 @@ class Units(Recorder):
             "centroid_alignment": cosines.mean(1),
             "centroid_rank": energy_rank(spread, POWER_SHARE),
         }
-        count = len(probed) * flat.shape[1] * words
+        count = flat.shape[1] * words
         by_operand = []
         for position in OPERANDS:
-            rows = torch.cat([gradient[:, :, position] for gradient in probed], dim=1)
+            rows = probed[:, :, position]
             by_operand.append(rows.transpose(1, 2) @ rows / count)
         whole = by_operand[0] + by_operand[1]
         found["agop_trace"] = whole.diagonal(dim1=1, dim2=2).sum(1)

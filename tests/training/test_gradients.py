@@ -76,7 +76,7 @@ def test_the_gradient_at_other_weights_is_autograds(sections):
 
 def test_order_of_two_steps_and_noise():
     shown = Shown(Gradients)
-    rows = len(equations(shown.config, 3)[0]) // 4
+    rows = len(equations(shown.config, 3)[0]) // 8
     for index, (seed, model) in enumerate(shown.models.items()):
         start = flat_weights(model)
         first, second = slice(rows), slice(rows, 2 * rows)

@@ -12,10 +12,15 @@ from training_builders import EQUALS, equations, lively_model, small_config, sta
 
 from gmb_hf.training import units as measures
 from gmb_hf.training.observables import NOISE_SCALE, Observer, orthonormal_waves
-from gmb_hf.training.representations import correlations
+from gmb_hf.training.representations import correlations as of_covariance
+from gmb_hf.training.representations import scatter
 from gmb_hf.training.units import Units
 
 SEEDS = (3, 8)
+
+
+def correlations(rows):
+    return of_covariance(scatter(rows))
 
 
 def rows(*shape, seed=0):
@@ -177,28 +182,28 @@ def test_circuit_complexity(shown):
     for index, seed in enumerate(SEEDS):
         model, ids, apart = shown.models[seed], equations(shown.config, seed)[0], []
         logs = model(input_ids=ids).logits[:, EQUALS].log_softmax(-1)
-        for name, kept in shown.recorder._kept.items():
-            weight = model.get_parameter(name)
-            before = weight.clone()
-            weight.mul_(kept)
+        before = {name: weight.clone() for name, weight in model.named_parameters()}
+        for draw in shown.recorder._kept:
+            assert len(draw) == 4
+            for name, kept in draw.items():
+                model.get_parameter(name).mul_(kept)
             other = model(input_ids=ids).logits[:, EQUALS].log_softmax(-1)
-            weight.copy_(before)
+            for name, weight in before.items():
+                model.get_parameter(name).copy_(weight)
             apart.append(float((logs.exp() * (logs - other)).sum(-1).mean()))
-        assert len(apart) == 4
         assert shown.found["circuit_complexity"][index] == pytest.approx(np.mean(apart))
 
 
 def test_gradients_by_the_input(shown):
-    signs = shown.recorder._signs.double()
+    signs = shown.recorder._signs.double()  # a vector for each row
     for index, seed in enumerate(SEEDS):
         model, ids = shown.models[seed], equations(shown.config, seed)[0][:, : EQUALS + 1]
         tokens = model.model.embed_tokens(ids).detach()
         inputs = tokens.requires_grad_()
         logits = model(inputs_embeds=inputs).logits[:, EQUALS]
-        ones = torch.ones_like(signs[:1])
         jacobians = [
             torch.autograd.grad((logits * v).sum(), inputs, retain_graph=True)[0]
-            for v in torch.cat([ones, signs])
+            for v in (torch.ones_like(signs), signs)
         ]
         embedded = inputs.detach() + model.model.embed_positions.weight[: EQUALS + 1].detach()
         cosines = [
@@ -211,10 +216,10 @@ def test_gradients_by_the_input(shown):
         values = np.linalg.eigvalsh(np.cov(np.stack(centres).T))[::-1]
         rank = 1 + np.sum(np.cumsum(values) / values.sum() < 0.9)
         assert shown.found["centroid_rank"][index] == rank
-        scale = len(signs) * len(ids) * logits.shape[1]
+        scale = len(ids) * logits.shape[1]
         products = {}
         for position in (1, 3):
-            g = torch.cat([j[:, position] for j in jacobians[1:]])
+            g = jacobians[1][:, position]
             products[position] = (g.T @ g / scale).numpy()
         whole = products[1] + products[3]
         assert shown.found["agop_trace"][index] == pytest.approx(np.trace(whole))
