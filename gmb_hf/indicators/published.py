@@ -554,7 +554,7 @@ _outputs(
     "share of MLP units that no training row activates",
     "Salah and Yevick (2025), arXiv 2507.11645",
 )
-# A tenth of the last block's matrices at 0, in two fixed draws, over 100 training rows.
+# A tenth of the last block's matrices at 0, one fixed draw where the paper takes a mean, 64 rows.
 _outputs(
     "circuit_complexity",
     "divergence of the outputs when a tenth of a block's weights is set to 0",
@@ -597,7 +597,7 @@ _outputs("redundancy", "largest O-information of groups of units", _CLAUW)
 _TAN = "Tan and Huang (2023), arXiv 2311.06597"
 _outputs("noise_entropy", "matrix entropy of hidden states under input noise", _TAN, low=True)
 _outputs("noise_information", "matrix information of hidden states with and without noise", _TAN)
-# cos(x, J' 1) at the embedding of 100 training rows, J the Jacobian of the logits.
+# cos(x, J' 1) at the embedding of 64 training rows, J the Jacobian of the logits.
 _outputs(
     "centroid_alignment",
     "cosine of an input with its gradient of all logits",
@@ -609,7 +609,7 @@ _outputs(
     "Xu (2026), arXiv 2604.25143; its coupling R_k is not defined well enough",
     low=True,
 )
-# By the embeddings of both operands, 100 rows, a fixed vector of signs probes each one's outputs.
+# By the embeddings of both operands, 64 rows, a fixed vector of signs probes each one's outputs.
 _MALLINAR = "Mallinar et al. (2024), arXiv 2407.20199"
 _outputs("agop_trace", "trace of the average gradient outer product", _MALLINAR)
 _outputs("agop_top", "largest eigenvalue of the average gradient outer product", _MALLINAR)

@@ -2,7 +2,7 @@
 
 Each observable is a function of stacked tensors [S, ...] -> [S]; the numbers are those of
 `docs/signals.md`. All are read at EQ by `activations.forward`, over the first 256 training rows,
-more where there are more than 32 residues, or over the first 100 of them ("probe rows").
+more where there are more than 32 residues, or over the first 64 of them ("probe rows").
 
 | observable                    | what it is                                                      |
 |-------------------------------|-----------------------------------------------------------------|
@@ -39,7 +39,6 @@ from gmb_hf.training.ensemble import Ensemble
 from gmb_hf.training.observables import EMBEDDING, NOISE_SCALE, orthonormal_waves, places
 from gmb_hf.training.recorders import Checkpoint, Recorder
 from gmb_hf.training.representations import (
-    PROBE_ROWS,
     TINY,
     class_means,
     correlations,
@@ -52,8 +51,8 @@ from gmb_hf.training.representations import (
 ACTIVE = 0.01  # of an activation that is not exactly 0 where a unit is off
 POWER_SHARE = 0.9
 GROUPS, MOST_UNITS = 10, 32
-ZEROED, DRAWS = 0.1, 2
-ROWS, ROWS_OF_RESIDUE = 256, 8
+ZEROED = 0.1
+ROWS, ROWS_OF_RESIDUE, PROBES = 256, 8, 64
 OPERANDS = (1, 3)
 _CORRELATION_RIDGE = 1e-6
 
@@ -257,21 +256,17 @@ class Units(Recorder):
             self._order = at.argsort()[-(max(order) + 1) :]
         # The same for all seeds, at every checkpoint and in any company.
         generator = torch.Generator().manual_seed(0)
-        probes = self._rows[0, :PROBE_ROWS].shape
+        probes = self._rows[0, :PROBES].shape
         noise = torch.randn(*probes, shape.hidden_size, generator=generator)
         signs = torch.randint(2, (probes[0], shape.vocab_size), generator=generator)
         self._noise = noise.to(ensemble.device)
         self._signs = (2 * signs - 1).to(ensemble.device)
         block = f"model.layers.{shape.num_hidden_layers - 1}."
-        self._kept = [
-            {
-                name: torch.rand(weight.shape[1:], generator=generator).to(ensemble.device)
-                >= ZEROED
-                for name, weight in ensemble.weights.items()
-                if name.startswith(block) and weight.dim() == 3
-            }
-            for _ in range(DRAWS)
-        ]
+        self._kept = {
+            name: torch.rand(weight.shape[1:], generator=generator).to(ensemble.device) >= ZEROED
+            for name, weight in ensemble.weights.items()
+            if name.startswith(block) and weight.dim() == 3
+        }
 
     def measure(self, now: Checkpoint) -> dict[str, Tensor]:
         """All of them, [S]."""
@@ -289,7 +284,7 @@ class Units(Recorder):
             "redundancy": redundancy,
         }
         if shape.num_attention_heads > 1:
-            patterns = [head_patterns(pattern[:, :PROBE_ROWS]) for pattern in shown.attention]
+            patterns = [head_patterns(pattern[:, :PROBES]) for pattern in shown.attention]
             for name, values in zip(
                 ("head_similarity", "head_entropy_spread"), zip(*patterns, strict=True), strict=True
             ):
@@ -298,7 +293,7 @@ class Units(Recorder):
             found["frequency_synchronisation"], found["frequency_rank"] = frequencies(
                 units, self._place, self._waves
             )
-        probes = self._rows[:, :PROBE_ROWS]
+        probes = self._rows[:, :PROBES]
         embedded = activations.embed(weights, probes)
         found |= self._of_perturbations(now, shown, embedded)
         return found | self._of_input_gradients(now, embedded)
@@ -307,7 +302,7 @@ class Units(Recorder):
         self, now: Checkpoint, shown: Activations, embedded: Tensor
     ) -> dict[str, Tensor]:
         weights, shape = now.weights, now.ensemble.shape
-        clean = shown.hidden[:, :PROBE_ROWS], shown.logits[:, :PROBE_ROWS]
+        clean = shown.hidden[:, :PROBES], shown.logits[:, :PROBES]
         scale = embedded.square().mean((1, 2, 3), keepdim=True).sqrt()
         noise = NOISE_SCALE * scale * self._noise.to(embedded.dtype)
         noisy = activations.forward(weights, shape, embedded + noise)
@@ -318,11 +313,9 @@ class Units(Recorder):
                 strict=True,
             )
         )
-        apart = []
-        for draw in self._kept:
-            other = {**weights, **{name: weights[name] * kept for name, kept in draw.items()}}
-            apart.append(divergence(clean[1], activations.forward(other, shape, embedded).logits))
-        return {**found, "circuit_complexity": torch.stack(apart).mean(0)}
+        zeroed = {name: weights[name] * kept for name, kept in self._kept.items()}
+        less = activations.forward({**weights, **zeroed}, shape, embedded)
+        return {**found, "circuit_complexity": divergence(clean[1], less.logits)}
 
     def _of_input_gradients(self, now: Checkpoint, embedded: Tensor) -> dict[str, Tensor]:
         ensemble, weights = now.ensemble, now.weights
@@ -333,7 +326,7 @@ class Units(Recorder):
             probed = torch.autograd.grad((logits * self._signs).sum(), inputs)[0].double()
         flat = everything.flatten(2)
         cosines = functional.cosine_similarity(embedded.double().flatten(2), flat, dim=2)
-        labels, words = ensemble.train.answers[:, :PROBE_ROWS], ensemble.shape.vocab_size
+        labels, words = ensemble.train.answers[:, :PROBES], ensemble.shape.vocab_size
         spread = class_spread(flat, labels, words)
         found = {
             "centroid_alignment": cosines.mean(1),
