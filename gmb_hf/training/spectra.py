@@ -36,6 +36,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -257,7 +258,10 @@ def code_length(values: Tensor, step: float) -> Tensor:
 def large_weights(sizes: Tensor) -> Tensor:
     """Which of the sizes [S, N] are among the largest 40%, bool."""
     smaller = sizes.shape[1] - math.ceil(KEPT_SHARE * sizes.shape[1])
-    return sizes >= sizes.kthvalue(smaller + 1, dim=1, keepdim=True).values
+    # numpy finds the place several times as fast as torch.
+    ordered = np.partition(sizes.detach().cpu().numpy(), smaller, axis=1)
+    least = torch.from_numpy(ordered[:, smaller : smaller + 1]).to(sizes.device)
+    return sizes >= least
 
 
 def jaccard_distance(one: Tensor, other: Tensor) -> Tensor:
