@@ -29,7 +29,7 @@ from gmb_hf.indicators import catalogue
 from gmb_hf.indicators.catalogue import Indicator, compute, get, names
 from gmb_hf.indicators.ensemble import external, fitted_ensemble, unfitted_ensemble
 from gmb_hf.runs.columns import filled, listing
-from gmb_hf.runs.metadata import COLUMN_FAMILIES, DIFFERS, EXTERNAL, column_family
+from gmb_hf.runs.metadata import COLUMN_FAMILIES, DIFFERS, EXTERNAL, column_family, stated
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog, at_shared_steps
 
@@ -498,8 +498,12 @@ def own_score(
 
 
 def available_candidates(log: RunLog) -> list[dict[str, Any]]:
-    """Every registered indicator that the log can feed, but the controls, with its defaults."""
+    """Every registered indicator that the log can feed, but the controls, with its defaults.
+
+    Signals of the survey are among them where the training recorded what such signals need.
+    """
     cadence = log.panel("step").cadence()
+    surveyed = set(stated(log.metadata, "config.training.observables")) - {"usual"}
     return [
         {
             "name": name,
@@ -508,7 +512,7 @@ def available_candidates(log: RunLog) -> list[dict[str, Any]]:
             "x_sees_test_labels": get(name).sees_test_labels,
         }
         for name in catalogue.available(log)
-        if name not in CONTROLS
+        if name not in CONTROLS and (surveyed or not get(name).published)
     ]
 
 

@@ -104,6 +104,8 @@ class Indicator:
             knows the operation or the Fourier basis of the task.
         rule: whether the values are 0 and 1, the alarms of a rule that its paper fixed, to be
             judged as it stands.
+        published: whether it is a signal of the survey (docs/signals.md), which a design has as a
+            candidate where the training recorded what such signals need.
     """
 
     name: str
@@ -119,6 +121,7 @@ class Indicator:
     window_parameter: str | None = None
     kind: str = "label-free"
     rule: bool = False
+    published: bool = False
 
     def __post_init__(self) -> None:
         where = f"indicator {self.name!r}"
@@ -182,6 +185,7 @@ def register(
     window_parameter: str | None = None,
     kind: Kind = "label-free",
     rule: bool = False,
+    published: bool = False,
 ) -> Callable[[Callable[..., Values]], Callable[..., Values]]:
     """Enter the decorated function in the catalogue; see `Indicator` for the arguments.
 
@@ -214,6 +218,7 @@ def register(
             window_parameter=window_parameter,
             kind=kind,
             rule=rule,
+            published=published,
         )
         return function
 

@@ -17,9 +17,12 @@ from functools import partial
 
 import numpy as np
 
-from gmb_hf.indicators import causal
-from gmb_hf.indicators.catalogue import Observables, register, register_column
+from gmb_hf.indicators import catalogue, causal
+from gmb_hf.indicators.catalogue import Observables
 from gmb_hf.indicators.formulas import log_drop
+
+register = partial(catalogue.register, published=True)
+register_column = partial(catalogue.register_column, published=True)
 
 # The usual columns: norms and the training loss.
 

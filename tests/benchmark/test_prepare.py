@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -229,11 +228,18 @@ class TestAvailable:
             "self_consistency_disagreement",
         }
         looped = {name for name in names() if get(name).family == "hierarchical_convergence"}
-        # Of published signals a log has what it was told to record.
-        published = {name for name in names() if re.search("arXiv|github", get(name).source)}
-        assert found - published == set(names()) - {*CONTROLS, *elsewhere, *looped, *published}
-        assert "weight_norm" in found
-        assert "tail_exponent" not in found
+        published = {name for name in names() if get(name).published}
+        assert found == set(names()) - {*CONTROLS, *elsewhere, *looped, *published}
+
+    def test_signals_of_the_survey_where_such_were_recorded(self, explore_log: RunLog):
+        told = {"config": {"training": {"observables": "published"}}}
+        log = RunLog.from_table(explore_log.table, metadata={**explore_log.metadata, **told})
+        found = {item["name"] for item in available_candidates(log)}
+        own = {item["name"] for item in available_candidates(explore_log)}
+        assert found > own
+        assert {get(name).published for name in found - own} == {True}
+        assert "weight_norm" in found - own
+        assert "tail_exponent" not in found  # whose column this log lacks
 
     def test_corrupted_labels_feed_one_more(self):
         log = synthetic_runlog(2, corrupted=True)
