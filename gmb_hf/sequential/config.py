@@ -167,6 +167,10 @@ class SequentialConfig(Config):
                 f"model: {self.model.variant.name} is a variant; name it in --variants, so that "
                 "it stands beside the others"
             )
+        if self.training.observables != "usual":
+            raise InputError(
+                "training.observables: a sequential run measures retention alone; leave it out"
+            )
         tasks = self.suite.tasks
         if self.phases.steps is not None and len(self.phases.steps) != len(tasks):
             raise InputError(
@@ -206,9 +210,10 @@ class SequentialConfig(Config):
         """What decides the numbers, except seeds and variants, as plain data for YAML."""
         design = plain_data(self)
         del design["preset"]
-        # The first two change speed and rounding alone; steps are given phase by phase.
-        for name in ("seeds_at_once", "compile", "steps"):
-            del design["training"][name]
+        # Steps are given phase by phase.
+        training = self.training.identity()
+        del training["steps"]
+        design["training"] = training
         design["phases"]["steps"] = list(self.steps)
         shared = _SHAPE if self.model.layer_norm else (*_SHAPE, "layer_norm")
         design["model"] = {name: design["model"][name] for name in shared}

@@ -41,6 +41,7 @@ def test_a_design_is_plain_data_and_reads_back():
 def test_speed_is_no_part_of_a_design_and_steps_are():
     config = tiny("modular")
     assert config.changed(["training.seeds_at_once=3"]).hash() == config.hash()
+    assert {"observables", "compile"}.isdisjoint(config.design()["training"])
     assert config.changed(["training.steps=15"]).hash() != config.hash()
     assert config.changed(["phases.steps=10,10,10,10"]).hash() == config.hash()
 
@@ -66,6 +67,7 @@ def test_a_stop_loss_holds_in_all_phases_or_in_those_named():
             "moments of seeds that stop early are of another age",
         ),
         (["model.sort_window=4"], "sort-4 is a variant; name it in --variants"),
+        (["training.observables=all"], "a sequential run measures retention alone; leave it out"),
         (["phase.steps=5"], "section 'phase' is unknown.*Did you mean 'phases'"),
     ],
 )
