@@ -83,9 +83,13 @@ def forward(
     models, rows, length, width = embedded.shape
     heads, found = shape.num_attention_heads, Activations()
     states = drop(embedded).flatten(1, 2)
+
+    def read(states: Tensor) -> Tensor:
+        return normalise(states) if shape.layer_norm else states
+
     for layer in range(shape.num_hidden_layers):
         place, last = f"model.layers.{layer}", layer == shape.num_hidden_layers - 1
-        normed = normalise(states)
+        normed = read(states)
         asking = _last(normed, rows) if last else None
         query, key_value = blocks.query_key_value(weights, place, normed, asking)
         key, value = (
@@ -106,7 +110,7 @@ def forward(
         up, up_bias = blocks.normed_linear(
             weights, f"{place}.norm_2", f"{mlp}.up.weight", f"{mlp}.up.bias"
         )
-        before = torch.baddbmm(up_bias, normalise(states), up.transpose(1, 2))
+        before = torch.baddbmm(up_bias, read(states), up.transpose(1, 2))
         relu = shape.hidden_act == "relu"
         units = functional.relu(before) if relu else functional.gelu(before, approximate="tanh")
         down = weights[f"{mlp}.down.weight"], weights[f"{mlp}.down.bias"]
@@ -114,9 +118,10 @@ def forward(
         states = states + drop(joined)
         found.before.append(_last(before, rows))
         found.units.append(_last(units, rows))
-    normed = normalise(states)
-    gain, shift = (weights[f"model.norm.{name}"].unsqueeze(1) for name in ("weight", "bias"))
-    found.hidden = torch.addcmul(shift, normed, gain)
+    normed = found.hidden = read(states)
+    if shape.layer_norm:
+        gain, shift = (weights[f"model.norm.{name}"].unsqueeze(1) for name in ("weight", "bias"))
+        found.hidden = torch.addcmul(shift, normed, gain)
     head, bias = blocks.output_head(weights)
     found.logits = torch.baddbmm(bias, normed, head.transpose(1, 2))
     return found

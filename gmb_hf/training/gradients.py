@@ -52,7 +52,8 @@ Gradient = Callable[[Tensor], Tensor]
 
 def flat(tensors: Mapping[str, Tensor], dtype: torch.dtype = torch.float64) -> Tensor:
     """The tensors [S, ...] of every model laid end to end, [S, P]."""
-    return torch.cat([tensor.detach().flatten(1).to(dtype) for tensor in tensors.values()], dim=1)
+    parts = [tensor.detach().reshape(len(tensor), -1).to(dtype) for tensor in tensors.values()]
+    return torch.cat(parts, dim=1)
 
 
 def shaped(vectors: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -10,6 +10,7 @@ SEEDS = (3, 8)
 CASES = {
     "one layer": {},
     "two layers, tied": {"model": {"layers": 2, "tied": True, "activation": "gelu_new"}},
+    "without norms": {"model": {"layers": 2, "layer_norm": False}},
 }
 
 

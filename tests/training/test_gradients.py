@@ -62,7 +62,14 @@ def moved(model, weights):
             parameter.copy_(part.view(parameter.shape))
 
 
-@pytest.mark.parametrize("sections", [{}, {"model": {"band_fc1": 4, "tied": True}}])
+GRADIENT_CASES = [
+    {},
+    {"model": {"band_fc1": 4, "tied": True}},
+    {"model": {"sort_window": 2}},  # whose gate is one number a model
+]
+
+
+@pytest.mark.parametrize("sections", GRADIENT_CASES)
 def test_the_gradient_at_other_weights_is_autograds(sections):
     config = small_config(**sections)
     models = {seed: lively_model(config, seed) for seed in SEEDS}

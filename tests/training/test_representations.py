@@ -10,8 +10,10 @@ from scipy.spatial.distance import pdist, squareform
 from training_builders import EQUALS, equations, lively_model, small_config, stacked
 
 from gmb_hf.training import representations as measures
+from gmb_hf.training.gradients import Gradients
 from gmb_hf.training.observables import Observer
 from gmb_hf.training.representations import Representations
+from gmb_hf.training.units import Units
 
 SEEDS = (3, 8)
 
@@ -23,12 +25,11 @@ def rows(*shape, seed=0):
 class Shown:
     """Two lively models, what was recorded of them, and what one of them shows by itself."""
 
-    def __init__(self, sections=None, checkpoints=1):
+    def __init__(self, sections=None, checkpoints=1, kinds=(Representations,)):
         self.config = small_config(**(sections or {}))
         self.models = {seed: lively_model(self.config, seed) for seed in SEEDS}
         self.ensemble = stacked(self.config, self.models)
-        self.recorder = Representations(self.ensemble)
-        observer = Observer(self.ensemble, [self.recorder])
+        observer = Observer(self.ensemble, [kind(self.ensemble) for kind in kinds])
         for _ in range(checkpoints):
             self.found = observer.measure(*self.ensemble.gradients(keep_logits=True))
 
@@ -300,3 +301,20 @@ def test_a_resumed_recorder_goes_on_with_its_windows():
     assert found["loss_heat_capacity"].min() > 0
     for name, values in found.items():
         assert np.array_equal(values, again[name]), name
+
+
+VARIANTS = {
+    "without norms": {"model": {"layer_norm": False}},
+    "loops": {"model": {"layers": 2, "cycles": 2, "inner_steps": 1}},
+    "mixed states": {"model": {"sort_window": 2}},
+    "wrong labels": {"task": {"operation": "mul", "corruption_rate": 0.2}},
+}
+
+
+@pytest.mark.parametrize("sections", VARIANTS.values(), ids=VARIANTS.keys())
+def test_columns_of_other_models_are_finite(sections):
+    found = Shown(sections, checkpoints=2, kinds=(Representations, Units, Gradients)).found
+    for name, values in found.items():
+        assert np.isfinite(values).all(), name
+    plain = "sort_window" not in str(sections) and "cycles" not in str(sections)
+    assert ("head_similarity" in found) == plain
