@@ -53,6 +53,7 @@ ROOMS = [
     "apps",
     "metrics",
     "run",
+    "trial",
     "cli",
 ]
 """Folders and modules directly under gmb_hf, from below: each may import those before it."""
