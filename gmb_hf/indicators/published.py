@@ -618,7 +618,7 @@ _outputs("agop_trace", "trace of the average gradient outer product", _MALLINAR)
 _outputs("agop_top", "largest eigenvalue of the average gradient outer product", _MALLINAR)
 _aware(
     "agop_circulant_deviation",
-    "distance of the average gradient outer product over residues from a circulant",
+    "distance of the average gradient outer product from a circulant",
     _MALLINAR,
     low=True,
 )
