@@ -26,9 +26,9 @@ from gmb_hf.design.lock import Lock
 from gmb_hf.errors import InputError
 from gmb_hf.files import write_text
 from gmb_hf.hub.panels import EXPLORE, HELD_OUT, FrozenPanel, here, with_ledger
+from gmb_hf.report.answer import primary_budget
 from gmb_hf.report.report import publish
 from gmb_hf.report.style import save_figure
-from gmb_hf.report.tables import primary_budget
 from gmb_hf.report.trial import (
     Transfer,
     TrialRow,

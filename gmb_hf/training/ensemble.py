@@ -294,7 +294,8 @@ class CompiledLosses:
     """The losses of an `EquationForward` with its logits, compiled at the first call.
 
     Attributes:
-        works: False once compiling has failed; the caller then goes on without it.
+        works: False once compiling has failed, or has given other losses than the plain forward;
+            the caller then goes on without it.
     """
 
     def __init__(self, forward: EquationForward) -> None:
@@ -304,7 +305,7 @@ class CompiledLosses:
 
         # Its search for a compiler warns of a CUDA that is not there, also where none is asked for.
         logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
-        self._losses = torch.compile(losses, dynamic=False)
+        self._plain, self._losses = losses, torch.compile(losses, dynamic=False)
         self._proved = False
         self.works = True
 
@@ -316,16 +317,22 @@ class CompiledLosses:
             if self._proved:
                 raise
             # Whatever the compiler of this machine lacks, training goes on without it.
-            warnings.warn(
-                f"torch.compile does not work here ({type(error).__name__}); training goes on "
-                "without it, a little slower",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-            self.works = False
+            self._give_up(f"does not work here ({type(error).__name__})")
             return None
+        if not self._proved:
+            # Kernels that torch cached under another instruction set have given NaN.
+            with torch.no_grad():
+                expected = self._plain(weights)[0]
+            if not torch.allclose(found[0], expected, rtol=1e-3, atol=1e-5, equal_nan=True):
+                self._give_up("gives other losses here than the plain forward")
+                return None
         self._proved = True
         return found
+
+    def _give_up(self, why: str) -> None:
+        message = f"torch.compile {why}; training goes on without it, a little slower"
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+        self.works = False
 
 
 def task_data(settings: TaskSettings, seed: int) -> TaskData:
