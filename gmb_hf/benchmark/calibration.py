@@ -218,6 +218,11 @@ def calibrate_runs(
 # What every layer takes: scores to judge, how to calibrate them, and the design.
 
 
+Basis = Literal["promised", "shown", "rule"]
+RULE_THRESHOLD = 0.5
+"""Between the values of a rule: 0, and 1 where it alarms."""
+
+
 @dataclass(frozen=True, eq=False)
 class Judgement:
     """One score to be judged, how its thresholds are found, and the design.
@@ -232,8 +237,9 @@ class Judgement:
         calibration_runs: how many runs with negatives the locked thresholds come from, if known.
         cross_fit: under `v0.4`, judge each run by the threshold of the others where nothing else
             sets it; `strict` always does.
-        transferred: whether the held-out runs follow another law than the calibration runs, so
-            that their rate of false alarms must be shown and is not promised.
+        basis: on what a budget of runs rests: "promised" by the calibration runs; "shown" where
+            the held-out runs follow another law; "rule" where the values are the alarms, 0 and 1,
+            of a rule that nobody calibrated. But for the first, the rate must be shown.
         part_of: a judgement of more runs by the same thresholds, and which rows of it these are.
     """
 
@@ -246,7 +252,7 @@ class Judgement:
     cross_fit: bool = False
     run_thresholds: Mapping[float, float] | None = None
     smoothed_run_thresholds: Mapping[int, Mapping[float, float]] = field(default_factory=dict)
-    transferred: bool = False
+    basis: Basis = "promised"
     part_of: tuple[Judgement, NDArray[Any]] | None = field(default=None, init=False)
 
     @property
@@ -304,6 +310,9 @@ class Judgement:
     def run_calibrated(self) -> Calibration:
         """The thresholds by which the first alarms of the held-out runs are judged."""
         explore = None
+        if self.basis == "rule":
+            fixed = dict.fromkeys(self.design.run_budgets, RULE_THRESHOLD)
+            return _constant("locked", fixed, self.evaluation.n_runs, None)
         if self.run_thresholds is not None:
             return self._locked("run budget", self.design.run_budgets, self.run_thresholds)
         if self.calibration is not None:

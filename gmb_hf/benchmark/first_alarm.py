@@ -397,7 +397,7 @@ def measure(judgement: Judgement, alarms: FirstAlarms, rivals: Rivals) -> FirstA
     promised = None
     if finite and calibrated.n_runs is not None and calibrated.method != "cross_run":
         promised = promise(alarms.budget, calibrated.n_runs, alarms.design.calibration)
-    interval, shown = alarms.false_interval, judgement.transferred
+    interval, shown = alarms.false_interval, judgement.basis != "promised"
     state = gate(interval, alarms.budget, finite=finite, shown=shown)
     n_timely, has_event = int(alarms.timely.sum()), alarms.has_event
     false_before = int((alarms.false & has_event).sum())

@@ -16,7 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gmb_hf.benchmark.calibration import RULES, Judgement, run_maxima, run_thresholds
+from gmb_hf.benchmark.calibration import (
+    RULE_THRESHOLD,
+    RULES,
+    Judgement,
+    run_maxima,
+    run_thresholds,
+)
 from gmb_hf.benchmark.ensembles import cross_fitted, lock_ensembles, unwatched
 from gmb_hf.benchmark.events import events_the_other_way
 from gmb_hf.benchmark.first_alarm import FirstAlarms
@@ -153,11 +159,15 @@ def _freeze(entry: Entry, prepared: Prepared, ensemble: LockedEnsemble | None) -
                 pairs = zip(scores.runs, greatest.tolist(), strict=True)
                 maxima = {run: most for run, most in pairs if not isnan(most)}
             first[key] = run_thresholds(greatest, design)
+            if entry.indicator.rule:
+                first[key] = dict.fromkeys(design.run_budgets, RULE_THRESHOLD)
     others, known = {}, {}
     for name, other in prepared.other_events.items():
         scores = _of_calibration(other.scores(entry), ensemble)
         greatest = run_maxima(scores, label_windows(scores, other.design))
         others[name] = run_thresholds(greatest, other.design)
+        if entry.indicator.rule:
+            others[name] = dict.fromkeys(design.run_budgets, RULE_THRESHOLD)
         known[name] = int((~np.isnan(greatest)).sum())
     indicator = entry.indicator
     return LockedCandidate.freeze(

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.calibration import Basis, Judgement
 from gmb_hf.benchmark.events import EVENTS, Events, events_the_other_way, find_events
 from gmb_hf.benchmark.scores import Scores, Windows, label_windows
 from gmb_hf.design.design import EVENT_STEP, Candidate, Design, Ensemble, Score
@@ -240,6 +240,7 @@ class Prepared:
             self.design,
             thresholds,
             cross_fit=cross_fit,
+            basis=self._basis(entry),
         )
         if self.lock is None:
             return found
@@ -256,8 +257,12 @@ class Prepared:
             calibration_runs=self.lock.calibration_runs(entry.name),
             run_thresholds=of_runs.pop(1),
             smoothed_run_thresholds=of_runs,
-            transferred=self.transferred,
         )
+
+    def _basis(self, entry: Entry) -> Basis:
+        if entry.indicator.rule:
+            return "rule"
+        return "shown" if self.transferred else "promised"
 
     def before_event(
         self, name: str, entry: Entry, *, explore: Prepared | None = None
@@ -268,6 +273,7 @@ class Prepared:
             other.scores(entry),
             None if explore is None else explore.other_events[name].scores(entry),
             other.design,
+            basis=self._basis(entry),
         )
         if self.lock is None:
             return found
@@ -275,7 +281,6 @@ class Prepared:
             found,
             run_thresholds=self.lock.run_thresholds(entry.name, name),
             calibration_runs=self.lock.candidate(entry.name).other_event_runs.get(name),
-            transferred=self.transferred,
         )
 
 

@@ -640,7 +640,7 @@ def _of_eligible(item: IndicatorRecord, design: Design | None) -> Iterator[str]:
         "met": at is None or not at.met,
         "threshold": at is None or at.answer == "ABSTAIN",
         "false_interval": at is None
-        or gate(at.false_interval, at.budget, shown=first.basis == "shown") != "met",
+        or gate(at.false_interval, at.budget, shown=first.basis != "promised") != "met",
         "warned": share is None or share < design.warned_min - _SLACK,
         "lead_median": lead is None or lead < design.lead_least,
         "p_adjusted": p_value is None or p_value > design.alpha_per_look,

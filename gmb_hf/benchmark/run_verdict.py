@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import FiniteFloat
 
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.calibration import Basis, Judgement
 from gmb_hf.benchmark.first_alarm import (
     BLIND,
     RIVALS,
@@ -46,7 +46,10 @@ from gmb_hf.design.power import in_words, runs_to_promise, shown_line
 from gmb_hf.documents import Count, Many, Number, OpenSection
 from gmb_hf.stats import exact_binomial, runs_to_clear
 
-_ELSEWHERE = "This was shown on another system than the lock's, and holds of that one alone."
+_CAVEATS = {
+    "shown": "This was shown on another system than the lock's, and holds of that one alone.",
+    "rule": "It is a published rule as it stands: nothing was calibrated.",
+}
 
 
 class FirstAlarmStratumRecord(OpenSection):
@@ -67,7 +70,7 @@ class FirstAlarmRecord(OpenSection):
     label: Label
     reasons: Many[str] = ()
     sentence: str = ""
-    basis: Literal["promised", "shown"]
+    basis: Basis
     calibration: Literal["marginal", "conditional"]
     p_adjusted: Annotated[Number, WhyNull(NO_EVENT)] = None  # Holm, over the candidates of the lock
     at_budget: Many[FirstAlarmPointRecord]
@@ -123,7 +126,7 @@ class Case:
     @cached_property
     def states(self) -> dict[float, str]:
         """Of each budget: met, missed or straddles."""
-        shown = self.judgement.transferred
+        shown = self.judgement.basis != "promised"
         return {
             budget: gate(one.false_interval, budget, finite=self._finite(budget), shown=shown)
             for budget, one in self.alarms.items()
@@ -384,7 +387,7 @@ class MeasuredRuns:
             robustness,
             scope=f"{part.where} ({part.name}): there, {part.sentence}" if part else "",
             fault=fault,
-            caveat=_ELSEWHERE if judgement.transferred else "",
+            caveat=_CAVEATS.get(judgement.basis, ""),
         )
         finite = np.isfinite(self.primary.step)
         steps = np.where(finite, self.primary.step, 0.0).tolist()
@@ -392,7 +395,7 @@ class MeasuredRuns:
             label=found.label,
             reasons=found.reasons,
             sentence=found.sentence,
-            basis="shown" if judgement.transferred else "promised",
+            basis=judgement.basis,
             calibration=design.calibration,
             p_adjusted=p_adjusted,
             at_budget=tuple(

@@ -22,6 +22,7 @@ from gmb_hf.benchmark.records import INCONCLUSIVE, SCOPE_LIMITED, SUPPORTED, UNS
 from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
 from gmb_hf.design.lock import Lock
 from gmb_hf.design.power import promise, shown_line
+from gmb_hf.indicators import catalogue
 from gmb_hf.stats import exact_binomial, holm
 
 BUDGET = 0.05
@@ -253,6 +254,41 @@ def test_on_another_system_what_is_shown_is_met_or_missed(lock, scale, state, la
     interval = exact_binomial(found.at(BUDGET).n_false, found.at(BUDGET).n_runs)
     line = shown_line(BUDGET)
     assert interval.high <= line if state == "met" else interval.low > line
+
+
+@pytest.mark.parametrize(("share", "state"), [(0.0, "met"), (0.3, "missed")])
+def test_a_published_rule_is_judged_as_it_stands(share, state, monkeypatch):
+    """It alarms where its value is 1, whatever explore runs show, and its rate must be shown."""
+    rule = catalogue.Indicator(
+        name="rise_rule",
+        family="dynamics",
+        summary="1 where the rise is above 5",
+        needs=("rise",),
+        function=lambda seen: (seen["rise"] > 5).astype(float),
+        source="a paper",
+        rule=True,
+    )
+    monkeypatch.setitem(catalogue._REGISTRY, rule.name, rule)
+
+    def spoiled(log: RunLog, first_seed: int) -> RunLog:
+        columns = {name: log.panel(name).values.copy() for name in log.observables}
+        columns["rise"][: int(share * len(log.runs)), 5] = 9.0  # a false alarm at step 50
+        seeds = range(first_seed, first_seed + len(log.runs))
+        return RunLog.from_arrays(log.runs, log.panel("step").steps[0], columns, seeds=seeds)
+
+    chosen = design([], candidates=[{"name": "rise_rule", "family": "dynamics"}])
+    lock, _ = make_lock(chosen, spoiled(runs(80, 0), 0))
+    assert set(lock.run_thresholds("rise_rule").values()) == {0.5}
+    found = first_alarm(evaluate_lock(lock, spoiled(runs(120, 1000), 1000)), "rise_rule")
+    at = found.at(BUDGET)
+    assert (found.basis, at.threshold, at.expected, at.state) == ("rule", 0.5, None, state)
+    assert at.n_false == round(share * 120)
+    assert at.n_warned == 120 - round(share * 120)
+    if share:
+        assert (found.label, found.reasons[0]) == ("RANK_ONLY", "runs_uncontrolled")
+    else:
+        assert found.label == SUPPORTED
+        assert "It is a published rule as it stands: nothing was calibrated." in found.sentence
 
 
 def test_a_lock_from_before_first_alarms(tmp_path):
