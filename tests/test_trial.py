@@ -80,8 +80,8 @@ def test_a_trial_from_panels_to_one_page(folder: Path) -> None:
 
 
 def test_what_is_refused(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"panel 'frist' is unknown; .* Did you mean 'first'"):
-        trial(["frist"], folder)
+    with pytest.raises(InputError, match=r"panel 'first1' is unknown; .* Did you mean 'first'"):
+        trial(["first1"], folder)
     (folder / "second").mkdir(parents=True)
     own = trial(["first"], folder, figures=False)
     assert own.transfers == ()
