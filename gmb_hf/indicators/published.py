@@ -24,6 +24,13 @@ from gmb_hf.indicators.formulas import log_drop
 register = partial(catalogue.register, published=True)
 register_column = partial(catalogue.register_column, published=True)
 
+
+def _from_step(seen: Observables, column: str, step: int) -> tuple[causal.Values, causal.Values]:
+    """A column, and its value at the first checkpoint from a step on; NaN before."""
+    value = seen[column]
+    return value, causal.first_where(value, seen["step"] >= step)
+
+
 # The usual columns: norms and the training loss.
 
 _log = partial(register_column, family="dynamics")
@@ -472,8 +479,7 @@ def class_distance_rule(
     seen: Observables, *, baseline_step: int = 3000, factor: float = 2.5
 ) -> causal.Values:
     """The paper's constants; a run that ends before that step has no alarm."""
-    value = seen["test_class_distance"]
-    first = causal.first_where(value, seen["step"] >= baseline_step)
+    value, first = _from_step(seen, "test_class_distance", baseline_step)
     return causal.alarms(value > factor * first, value)
 
 
@@ -680,8 +686,7 @@ def slow_gradient_rule(
     seen: Observables, *, baseline_step: int = 3000, factor: float = 0.5
 ) -> causal.Values:
     """The paper's constants; a run that ends before that step has no alarm."""
-    norm = seen["slow_gradient_norm"]
-    first = causal.first_where(norm, seen["step"] >= baseline_step)
+    norm, first = _from_step(seen, "slow_gradient_norm", baseline_step)
     return causal.alarms(norm < factor * first, norm)
 
 
