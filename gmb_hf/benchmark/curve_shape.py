@@ -13,10 +13,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from gmb_hf.benchmark.first_alarm import MEMORISATION
+from gmb_hf.indicators.catalogue import compute
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog
 
-_MEMORISED, _HELD_FOR = 0.99, 5  # as in the control `steps_since_memorisation`
 _SPIKE = 0.97  # training accuracy below this, after memorisation
 _REACHED = (0.2, 0.5, 0.8, 0.9)
 
@@ -28,7 +29,7 @@ class CurveShape:
     """Of R runs, float64 [R] each; NaN where a run does not come so far.
 
     Attributes:
-        memorised: the first of 5 checkpoints in a row with a training accuracy of .99 or more.
+        memorised: as of the control `steps_since_memorisation`: .99 held for 5 checkpoints.
         reached: level of held-out accuracy -> when it is reached.
         at_memorisation: held-out accuracy when the training rows are memorised.
         spikes: share of later checkpoints with a training accuracy under .97.
@@ -47,20 +48,17 @@ class CurveShape:
             InputError: one of the two is missing.
         """
         train, test = log.panel("train_acc"), log.panel("test_acc")
-        learned = np.where(train.present, train.values >= _MEMORISED, False)
-        held = learned.copy()
-        for back in range(1, _HELD_FOR):
-            held[:, :-back] &= learned[:, back:]
-            held[:, -back:] = False
-        memorised = _first(held, train)
+        ends = np.arange(len(train.runs)), train.lengths - 1
+        since = compute(log, MEMORISATION).values[ends]
+        memorised = np.where(since > 0, train.last_step - since, np.nan)
         after = train.present & (train.steps >= memorised[:, None])
-        rows, at = np.arange(len(held)), np.argmax(held, axis=1)
         spiking = (after & (train.values < _SPIKE)).sum(axis=1)
+        at_once = test.values[ends[0], np.argmax(after, axis=1)]
         return cls(
             memorised,
             {level: _first(test.present & (test.values >= level), test) for level in _REACHED},
-            np.where(held.any(axis=1), test.values[rows, at], np.nan),
-            np.where(held.any(axis=1), spiking / np.maximum(1, after.sum(axis=1)), np.nan),
+            np.where(since > 0, at_once, np.nan),
+            np.where(since > 0, spiking / np.maximum(1, after.sum(axis=1)), np.nan),
         )
 
     @property

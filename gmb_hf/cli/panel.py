@@ -25,9 +25,9 @@ def list_() -> None:
 
     rows = []
     for name in names():
-        asks = RECIPES[name].asks if name in RECIPES else FrozenPanel.find(name).record.asks
-        runs = f"{FrozenPanel.find(name).entry.item_count:,}" if name in here() else "not here"
-        rows.append((name, runs, asks))
+        panel = FrozenPanel.find(name) if name in here() else None
+        asks = RECIPES[name].asks if panel is None else panel.record.asks
+        rows.append((name, f"{panel.entry.item_count:,}" if panel else "not here", asks))
     columns = (Column("panel"), Column("runs", align="r"), Column("what it asks", shrinks_to=20))
     screen.table(Table(columns, rows))
     screen.say_whole("folder", str(folder_of_panels()))
