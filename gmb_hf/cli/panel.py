@@ -28,6 +28,11 @@ def list_() -> None:
         panel = FrozenPanel.find(name) if name in here() else None
         asks = RECIPES[name].asks if panel is None else panel.record.asks
         rows.append((name, f"{panel.entry.item_count:,}" if panel else "not here", asks))
+    if not rows:
+        screen.say("No panel is frozen yet: none lies in the folder, and none can be built.")
+        screen.say_whole("folder", str(folder_of_panels()))
+        screen.say_whole("next", "gmb run --preset quick --out runs/quick")
+        return
     columns = (Column("panel"), Column("runs", align="r"), Column("what it asks", shrinks_to=20))
     screen.table(Table(columns, rows))
     screen.say_whole("folder", str(folder_of_panels()))

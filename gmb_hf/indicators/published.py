@@ -369,13 +369,13 @@ _outputs(
     "residual of a Hankel dynamic mode decomposition of training log-probabilities",
     _WANG,
 )
-_outputs("hankel_rank", "rank of the same decomposition at 99% of the energy", _WANG)
+_outputs("hankel_rank", "rank of the Hankel matrix of the DMD at 99% of the energy", _WANG)
 
 
 @register(
     "dmd_rule",
     family="process",
-    summary="1 where that residual exceeds 10 times the run's first in two windows in a row",
+    summary="1 where the DMD residual exceeds 10 times its first in two windows in a row",
     needs=("dmd_residual",),
     source=_WANG,
     rule=True,
@@ -437,7 +437,7 @@ _states("hidden_entropy", f"spectral entropy {_geometry}", _TRUONG, low=True)
 # The published threshold; it must have been above before, since some models begin below.
 _states(
     "hidden_entropy_rule",
-    "1 where that entropy lies below .609 and has been above",
+    "1 where the hidden entropy lies below .609 and has been above",
     _TRUONG,
     column="hidden_entropy",
     formula=lambda x: causal.alarms((x < 0.609) & (causal.running_max(x) >= 0.609), x),
@@ -585,7 +585,7 @@ _aware = partial(_outputs, kind="task-aware")
 _aware("frequency_synchronisation", "share of units on the most common frequency", _SIVASANKAR)
 _aware(
     "frequency_synchronisation_rule",
-    "1 where that share is .80 or more",
+    "1 where the frequency synchronisation is .80 or more",
     _SIVASANKAR,
     column="frequency_synchronisation",
     formula=lambda x: causal.alarms(x >= 0.8, x),
@@ -643,7 +643,7 @@ _gradients(
 )
 _gradients(
     "commutator_rule",
-    "1 where that defect exceeds 20 and 10 times the median of the run's first three",
+    "1 where the commutator defect exceeds 20 and 10 times the median of its first three",
     _COMMUTATOR,
     column="commutator_defect",
     formula=lambda x: causal.alarms((x > 20) & (x > 10 * causal.baseline(x, 3)), x),

@@ -198,6 +198,15 @@ def test_a_panel_is_built_once_and_frozen(
     assert message == "panels/tiny: holds a panel, which is frozen; choose another --out"
 
 
+def test_where_there_is_none_the_list_says_so(
+    commands: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(panels.PLACE, "nowhere")
+    monkeypatch.setattr(panels, "RECIPES", {})
+    said = commands.done("panel", "list")
+    assert said.startswith("No panel is frozen yet: none lies in the folder")
+
+
 def test_the_shape_of_curves_by_hand() -> None:
     """Memorised at 30 with .04, .5 at 240, from .2 at 200 to .8 at 280; one spike in 28 rows."""
     steps = np.arange(0, 310, 10)
