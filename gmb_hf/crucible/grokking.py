@@ -360,6 +360,7 @@ def score_model(
     Raises:
         InputError: no such model, or one of another vocabulary.
     """
+    config = config.of_seed(seed)
     task, data = config.task, task_data(config.task, seed)
     loaded = load_model(model)
     if loaded.config.vocab_size != data.vocab_size:
@@ -462,7 +463,8 @@ def from_runs(
     if not seeds:
         raise InputError("no seeds to train; give at least one, e.g. --seeds 0:4")
     for seed in seeds:  # before the first group is trained: has each seed enough equations?
-        drawn_from = task_data(config.task, seed), config.task.data_seed_of(seed)
+        own = config.of_seed(seed).task
+        drawn_from = task_data(own, seed), own.data_seed_of(seed)
         sampling.held_out(*drawn_from)
         sampling.training(*drawn_from)
     callbacks = Callbacks(

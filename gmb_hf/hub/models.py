@@ -93,7 +93,7 @@ def read_saved_model(folder: str | Path) -> SavedModel:
     if len(log.runs) != 1 or seed is None or not isinstance(said.get("config"), dict):
         raise InputError(f"{place / LOG}: is no log of one run that `gmb train` left")
     preset = {"preset": said.get("preset", "custom")}
-    config = RunConfig.from_dict({**preset, **said["config"]}, where=str(place / LOG))
+    config = RunConfig.from_dict({**preset, **said["config"]}, where=str(place / LOG)).of_seed(seed)
     held_out = measure(model, config, seed)
     accuracy, loss = (float(log.panel(name).values[0, -1]) for name in ("test_acc", "test_loss"))
     near = abs(accuracy - held_out.accuracy) * held_out.rows < 2  # a tie may go either way

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gmb_hf.design.design import Design
 from gmb_hf.documents import Section, parse_yaml, section_in
@@ -483,6 +484,115 @@ class SeedSettings(Settings):
             )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawSettings(Settings):
+    """What each seed draws for itself, in place of what the other sections say.
+
+    A draw depends on the seed alone. Nothing is drawn where a field is empty.
+
+    Attributes:
+        operation, train_fraction, activation: one of these, each equally likely.
+        lr, weight_decay, initializer_range: the lowest and the highest; the logarithm is uniform
+            between them.
+        no_decay: the share of seeds that train without weight decay, whatever else they draw.
+    """
+
+    SECTION: ClassVar[str] = "draws"
+    operation: tuple[str, ...] = ()
+    train_fraction: tuple[float, ...] = ()
+    activation: tuple[str, ...] = ()
+    lr: tuple[float, ...] = ()
+    weight_decay: tuple[float, ...] = ()
+    initializer_range: tuple[float, ...] = ()
+    no_decay: ClosedFraction = 0.0
+
+    def check(self) -> None:
+        for name in _DRAWN:
+            given = getattr(self, name)
+            if name != "no_decay" and not isinstance(given, tuple):
+                raise InputError(f"draws.{name}={given!r}: give several values")
+        for name in _RANGES:
+            ends = getattr(self, name)
+            numbers = [end for end in ends if isinstance(end, int | float)]
+            if ends and not (len(numbers) == len(ends) == 2 and 0 < ends[0] <= ends[1]):
+                raise InputError(
+                    f"draws.{name}={','.join(map(str, ends))}: give the lowest and the highest, "
+                    f"both above 0, e.g. draws.{name}=0.1,1"
+                )
+
+    @property
+    def any(self) -> bool:
+        """Whether seeds draw anything."""
+        return self != DrawSettings()
+
+    def identity(self) -> dict[str, Any]:
+        """What is drawn, as plain data."""
+        given = {name: value for name, value in asdict(self).items() if value}
+        return {name: value if name == "no_decay" else [*value] for name, value in given.items()}
+
+    def of_seed(self, seed: int) -> dict[str, dict[str, Any]]:
+        """Section -> field -> value, of what a seed draws."""
+        # Every number is drawn, whether it is used or not: one draw more leaves the others.
+        stream = np.random.default_rng((*b"draws", seed))
+        shares = dict(zip(_DRAWN, stream.random(len(_DRAWN)), strict=True))
+        found: dict[str, dict[str, Any]] = {"task": {}, "model": {}, "training": {}}
+        for name, section in _DRAWN.items():
+            given = getattr(self, name)
+            if not given:
+                continue
+            if name == "no_decay":
+                if shares[name] < given:
+                    found[section]["weight_decay"] = 0.0
+            elif name in _RANGES:
+                low, high = given
+                found[section][name] = float(f"{low * (high / low) ** shares[name]:.4g}")
+            else:
+                found[section][name] = given[int(shares[name] * len(given))]
+        return found
+
+    def columns(self, seeds: Sequence[int]) -> dict[str, NDArray[np.float64]]:
+        """What seeds draw as numbers, for their logs: by `drawn_` and the field, each [S].
+
+        Of operations and activations it is the place among those that can be drawn.
+        """
+        found = {}
+        each = [self.of_seed(seed) for seed in seeds]
+        for name, section in _DRAWN.items():
+            given = getattr(self, name)
+            if name != "no_decay" and given:
+                values = [drawn[section][name] for drawn in each]
+                named = isinstance(given[0], str)
+                numbers = [given.index(value) if named else value for value in values]
+                found[f"drawn_{name}"] = np.array(numbers, float)
+        return found
+
+    def words(self, section: str) -> str:
+        """What is drawn of a section, to stand behind what it fixes; empty if nothing is."""
+        parts = []
+        for name, of in _DRAWN.items():
+            given = getattr(self, name)
+            if of != section or not given:
+                continue
+            if name == "no_decay":
+                parts.append(f"no decay in {100 * given:g}% of seeds")
+            else:
+                between = " to " if name in _RANGES else ", "
+                parts.append(f"{name} ({between.join(str(value) for value in given)})")
+        return f"; each seed draws {', '.join(parts)}" if parts else ""
+
+
+_DRAWN = {
+    "operation": "task",
+    "train_fraction": "task",
+    "activation": "model",
+    "lr": "training",
+    "weight_decay": "training",
+    "initializer_range": "model",
+    "no_decay": "training",  # after weight_decay, in place of which it stands
+}
+_RANGES = ("lr", "weight_decay", "initializer_range")
+
+
 # What the presets share, where it is not the default of `Design`.
 _STANDARD: dict[str, Any] = {
     "w_event": 100,
@@ -615,12 +725,39 @@ class RunConfig(Config):
     training: TrainingSettings = field(default_factory=TrainingSettings)
     benchmark: DesignSettings = field(default_factory=DesignSettings)
     seeds: SeedSettings = field(default_factory=SeedSettings)
+    draws: DrawSettings = field(default_factory=DrawSettings)
+
+    def __post_init__(self) -> None:
+        for name, section in _DRAWN.items():
+            ends = getattr(self.draws, name) if name != "no_decay" else ()
+            for value in ends:
+                if name == "operation" and self.task.name is not None:
+                    raise InputError(
+                        f"draws.operation: task.name={self.task.name} already says which task it "
+                        "is; leave one out"
+                    )
+                try:
+                    getattr(self, section).replace(**{name: value})
+                except InputError as error:
+                    raise InputError(f"draws.{name}: {error}") from None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain nested dictionaries."""
         sections = {name: asdict(getattr(self, name)) for name in ("task", "model", "training")}
+        if self.draws.any:
+            sections["draws"] = self.draws.identity()
         design = {"benchmark": self.benchmark.to_dict(), "seeds": asdict(self.seeds)}
         return {"preset": self.preset, **sections, **design}
+
+    def of_seed(self, seed: int) -> RunConfig:
+        """The config of one seed, which draws nothing; itself where seeds draw nothing."""
+        if not self.draws.any:
+            return self
+        drawn = {
+            name: getattr(self, name).replace(**fields)
+            for name, fields in self.draws.of_seed(seed).items()
+        }
+        return dataclasses.replace(self, **drawn, draws=DrawSettings())
 
     def judged_by(self, **fields: Any) -> RunConfig:
         """With fields of the design changed, by its names; `InputError` as `DesignSettings.of`."""
@@ -670,6 +807,7 @@ class RunConfig(Config):
             "task": self.task.identity(),
             "model": {**model, **self.model.variant.fields},
             "training": self.training.identity(),
+            **({"draws": self.draws.identity()} if self.draws.any else {}),
         }
 
     def design(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import copy
 import logging
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,65 @@ def adamw(
     )
 
 
+class SeedwiseAdamW(torch.optim.Optimizer):
+    """AdamW over stacked parameters [S, ...] whose rate and decay differ from model to model.
+
+    Its state is that of `torch.optim.AdamW`, and so are its steps where the numbers agree.
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[str, Tensor],
+        mixing: Collection[str],
+        training: TrainingSettings,
+        rates: Rates,
+    ) -> None:
+        """As `adamw`, with the learning rates and weight decays of S models, each [S]."""
+        lr, decay = rates
+        own = [value for name, value in parameters.items() if name in mixing]
+        others = [value for name, value in parameters.items() if name not in mixing]
+        groups: list[dict[str, Any]] = [{"params": others, "lr": lr, "weight_decay": decay}]
+        if own:
+            without = torch.zeros_like(decay)
+            groups.append({"params": own, "lr": MIXER_LR * lr, "weight_decay": without})
+        self._training = training
+        super().__init__(groups, {})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """One update of every parameter that has a gradient."""
+        training = self._training
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.grad is None:
+                    continue
+                state = self.state[weight]
+                if not state:
+                    state["step"] = torch.tensor(0.0)
+                    state["exp_avg"] = torch.zeros_like(weight)
+                    state["exp_avg_sq"] = torch.zeros_like(weight)
+                state["step"] += 1
+                step = float(state["step"])
+                lr = of_each_model(group["lr"], weight)
+                weight.mul_(1 - lr * of_each_model(group["weight_decay"], weight))
+                mean = state["exp_avg"].lerp_(weight.grad, 1 - training.beta1)
+                square = state["exp_avg_sq"].mul_(training.beta2)
+                square.addcmul_(weight.grad, weight.grad, value=1 - training.beta2)
+                scale = (square / (1 - training.beta2**step)).sqrt_().add_(training.eps)
+                weight.sub_(mean / scale * (lr / (1 - training.beta1**step)))
+
+
+Rates = tuple[Tensor, Tensor]
+"""The learning rate and the weight decay of S models, each [S]."""
+
+
+def of_each_model(value: float | Tensor, weight: Tensor) -> float | Tensor:
+    """A number of all models, or one of each [S], as it multiplies a parameter [S, ...]."""
+    if isinstance(value, Tensor):
+        return value.to(weight).view(-1, *[1] * (weight.ndim - 1))
+    return value
+
+
 def seeded_model(shape: GrokkingTransformerConfig, seed: int) -> GrokkingTransformerForCausalLM:
     """A new model as after `transformers.set_seed(seed)`; the global random state stays."""
     with torch.random.fork_rng(devices=[]):
@@ -108,11 +168,13 @@ class StackedModel:
         *,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
+        rates: Rates | None = None,
     ) -> None:
-        self.training = training
+        self.training, self._rates = training, rates
         self.device = torch.device(device)
         self.step = 0
         self._template = copy.deepcopy(models[0])
+        self._scales = [model.config.initializer_range for model in models]
         self._mixing = own_parameter_names(models[0])
         self.masks = {
             f"{name}.weight": module.mask.to(self.device, dtype)
@@ -131,6 +193,11 @@ class StackedModel:
 
     def reset_optimizer(self) -> None:
         """Begin with a new AdamW: no moments, and its bias correction anew."""
+        self.optimizer: torch.optim.Optimizer
+        if self._rates is not None:
+            each = SeedwiseAdamW(self.weights, self._mixing, self.training, self._rates)
+            self.optimizer = each
+            return
         self.optimizer = adamw(self.weights, self._mixing, self.training, fused=True)
 
     def backward(self, losses: Tensor) -> None:
@@ -166,6 +233,7 @@ class StackedModel:
     def member(self, index: int) -> GrokkingTransformerForCausalLM:
         """One model as it is now, on the CPU; `save_pretrained` saves it."""
         model = copy.deepcopy(self._template)
+        model.config.initializer_range = self._scales[index]
         for name, parameter in _parameters(model).items():
             parameter.copy_(self.weights[name][index].detach())
         return model
@@ -186,6 +254,10 @@ class StackedModel:
             name: weight.detach()[index].requires_grad_() for name, weight in self.weights.items()
         }
         part._unpulled = None
+        part._scales = [self._scales[place] for place in places]
+        if self._rates is not None:
+            lr, decay = self._rates
+            part._rates = lr[index], decay[index]
         part.reset_optimizer()
         for name, weight in self.weights.items():
             held = self.optimizer.state.get(weight)
@@ -226,7 +298,8 @@ class StackedModel:
             if not state:
                 updates[name] = torch.zeros_like(weight)
                 continue
-            lr, decay = numbers[weight]["lr"], numbers[weight]["weight_decay"]
+            lr = of_each_model(numbers[weight]["lr"], weight)
+            decay = of_each_model(numbers[weight]["weight_decay"], weight)
             step = float(state["step"])
             mean = state["exp_avg"] / (1 - training.beta1**step)
             scale = (state["exp_avg_sq"] / (1 - training.beta2**step)).sqrt_().add_(training.eps)
@@ -409,14 +482,34 @@ def exact_forward(
 
 def initial_model(config: RunConfig, seed: int) -> GrokkingTransformerForCausalLM:
     """The model of `seed` before training, as after `transformers.set_seed(seed)`."""
-    return seeded_model(model_config(config), seed)
+    return seeded_model(model_config(config.of_seed(seed)), seed)
+
+
+def stackable(config: RunConfig, seeds: Sequence[int]) -> list[tuple[int, ...]]:
+    """The seeds in groups of one task and one shape, which is one group unless they draw these."""
+    groups: dict[Any, list[int]] = {}
+    for seed in seeds:
+        own = config.of_seed(seed)
+        groups.setdefault((own.task, replace(own.model, initializer_range=1.0)), []).append(seed)
+    return [tuple(group) for group in groups.values()]
+
+
+def _rates(each: Sequence[RunConfig], device: Any, dtype: torch.dtype) -> Rates | None:
+    """Learning rates and weight decays of models; None where they are the same for all."""
+    pairs = [(own.training.lr, own.training.weight_decay) for own in each]
+    if len({*pairs}) == 1:
+        return None
+    lr, decay = torch.tensor(pairs, device=device, dtype=dtype).unbind(1)
+    return lr, decay
 
 
 class Ensemble(StackedModel):
     """The models of S seeds of one config, and the rows that they learn.
 
     Attributes:
-        config, seeds: what is trained.
+        config: what is trained; where seeds draw rates, of the first.
+        seeds: of the models.
+        scales: standard deviation of each model's initial weights, [S].
         task, shape: the task, and the models' config.
         train, test: the forwards over every seed's training rows and held-out rows.
         truth: true answers of the training rows, in the order of `train.answers`, [S, n].
@@ -437,10 +530,14 @@ class Ensemble(StackedModel):
     ) -> None:
         if not seeds:
             raise InputError("no seeds to train; give at least one, e.g. --seeds 0:32")
-        models = [initial_model(config, seed) for seed in seeds]
-        super().__init__(models, config.training, device=device, dtype=dtype)
-        self.config = config
+        if len(stackable(config, seeds)) > 1:
+            raise ValueError("these seeds draw different tasks or shapes; see stackable")
+        each = [config.of_seed(seed) for seed in seeds]
+        models = [initial_model(own, seed) for own, seed in zip(each, seeds, strict=True)]
+        self.config, rates = each[0], _rates(each, device, dtype)
+        super().__init__(models, self.config.training, device=device, dtype=dtype, rates=rates)
         self.seeds = tuple(seeds)
+        self.scales = torch.tensor(self._scales, device=self.device, dtype=dtype)
         self.task, self.shape = config.task.build(), models[0].config
         data = [task_data(self.config.task, seed) for seed in self.seeds]
         self.fingerprints = tuple(item.fingerprint() for item in data)

@@ -36,8 +36,15 @@ from gmb_hf.modeling.mixers import own_parameter_names
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.task import IGNORED
 from gmb_hf.training import checkpoints, launch
-from gmb_hf.training.config import ENGINES, RunConfig
-from gmb_hf.training.ensemble import Ensemble, adamw, initial_model, model_config, wanted
+from gmb_hf.training.config import ENGINES, RunConfig, config_hash
+from gmb_hf.training.ensemble import (
+    Ensemble,
+    adamw,
+    initial_model,
+    model_config,
+    stackable,
+    wanted,
+)
 from gmb_hf.training.folder import check_training, finished_seeds, log_paths, refuse_gone
 from gmb_hf.training.observables import Observer, about_loops
 from gmb_hf.training.published import recorders
@@ -143,9 +150,10 @@ def saved_states(folder: Path, config: RunConfig) -> checkpoints.States:
 def pending_groups(
     config: RunConfig, seeds: Sequence[int], folder: Path, finished: Collection[int]
 ) -> list[tuple[int, ...]]:
-    """The groups still to train, as `States.pending` gives them."""
+    """The groups still to train, as `States.pending` gives them of each task and shape."""
     states, at_once = saved_states(folder, config), config.training.seeds_at_once
-    return states.pending(seeds, finished, at_once=at_once)
+    parts = [states.pending(part, finished, at_once=at_once) for part in stackable(config, seeds)]
+    return [group for part in parts for group in part]
 
 
 def train_group(
@@ -165,6 +173,7 @@ def train_group(
     observer = Observer(ensemble, recorders(ensemble))
     callback = callbacks.begin(ensemble)
     rows, states = checkpoints.Rows(), saved_states(folder, config)
+    drawn = config.draws.columns(seeds)
     saved = states.load(seeds)
     if saved is not None:
         tensors, observer.predictions, rows = saved
@@ -178,7 +187,7 @@ def train_group(
         losses, logits = ensemble.gradients(keep_logits=at_checkpoint)
         if at_checkpoint and rows.last < ensemble.step:
             found = observer.measure(losses, logits)
-            rows.add(ensemble.step, {**found, **callback.measure(found["train_acc"])})
+            rows.add(ensemble.step, {**found, **callback.measure(found["train_acc"]), **drawn})
             tell("measured", ensemble.seeds, found)
             if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
                 others = under(_CALLBACK, callback.state()) | under(_OBSERVER, observer.state())
@@ -209,19 +218,27 @@ def log_metadata(config: RunConfig) -> dict[str, Any]:
     training, shape = config.training, model_config(config)
     return {
         "preset": config.preset,
-        "task": config.task.title,
-        "model": config.model.name,
+        "task": config.task.title + config.draws.words("task"),
+        "model": config.model.name + config.draws.words("model"),
         "optimizer": f"AdamW(lr={training.lr:g}, weight_decay={training.weight_decay:g}, "
-        f"betas=({training.beta1:g}, {training.beta2:g}), eps={training.eps:g})",
+        f"betas=({training.beta1:g}, {training.beta2:g}), eps={training.eps:g})"
+        f"{config.draws.words('training')}",
         "schedule": f"constant, full batch, {training.steps} steps",
         "checkpoint_every_steps": training.checkpoint_every,
         "config": config.training_identity(),
         "config_hash": config.training_hash(),
         "design": config.design(),
-        "task_fingerprint": config.task.build().fingerprint(),
+        "task_fingerprint": task_fingerprint(config),
         "versions": versions(),
         **({} if shape.cycles is None else {"loops": about_loops(shape)}),
     }
+
+
+def task_fingerprint(config: RunConfig) -> str:
+    """The content hash of the task; of all operations together where seeds draw one."""
+    tasks = [config.task.replace(operation=name) for name in config.draws.operation]
+    found = [task.build().fingerprint() for task in tasks or [config.task]]
+    return found[0] if len(found) == 1 else config_hash({"tasks": found})
 
 
 def versions() -> dict[str, str]:
@@ -273,7 +290,7 @@ def train_single(
 
 def training_rows(config: RunConfig, seed: int) -> Dataset:
     """The training rows of a seed: `input_ids` and `labels`, as tensors."""
-    task = config.task
+    task = config.of_seed(seed).task
     splits = task.build().to_dataset_dict(task.share, task.data_seed_of(seed))
     return splits["train"].select_columns(["input_ids", "labels"]).with_format("torch")
 
@@ -295,7 +312,7 @@ def train_seed(
     config: RunConfig, seed: int, *, accelerator: Accelerator, listener: launch.Listener
 ) -> tuple[checkpoints.Rows, GrokkingTransformerForCausalLM]:
     """Train one seed; its log, and the model after the last step."""
-    settings = config.training
+    settings, drawn = config.of_seed(seed).training, config.draws.columns([seed])
     model = initial_model(config, seed)
     optimizer = adamw(dict(model.named_parameters()), own_parameter_names(model), settings)
     dataset = training_rows(config, seed)
@@ -315,7 +332,7 @@ def train_seed(
                 name: weight.detach() - before[name] for name, weight in ensemble.weights.items()
             }
             found = observer.measure(*ensemble.gradients(keep_logits=True), updates)
-            rows.add(step, found)
+            rows.add(step, {**found, **drawn})
             listener.measured([seed], found)
         if step == settings.steps:
             break

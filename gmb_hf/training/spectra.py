@@ -245,10 +245,11 @@ def _entropy_of(symbols: Tensor, count: int) -> Tensor:
     return -torch.xlogy(share, share).sum(1)
 
 
-def code_length(values: Tensor, step: float) -> Tensor:
+def code_length(values: Tensor, step: float | Tensor) -> Tensor:
     """Nats that values [S, N], rounded to multiples of `step`, take by their own frequencies, [S].
 
-    The length that an ideal coder comes to when it knows how often each multiple occurs.
+    The step is one number or one of each row, [S, 1]. The length is that which an ideal coder comes
+    to when it knows how often each multiple occurs.
     """
     symbols = (values / step).round().long()
     lowest = int(symbols.min())
@@ -307,7 +308,7 @@ class Spectra(Recorder):
         self._initial = _flat({name: w.detach() for name, w in ensemble.weights.items()})
         self._width = ensemble.shape.hidden_size
         self._device = ensemble.device
-        self._step = ROUNDING * ensemble.shape.initializer_range
+        self._step = ROUNDING * ensemble.scales.unsqueeze(1)
         self._increments = Increments(SNAPSHOTS - 1)
         self._large: Tensor | None = None
         equation = ensemble.task.equation

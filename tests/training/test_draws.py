@@ -1,0 +1,152 @@
+"""Seeds that draw their own task, shape and rates: by law, from the seed alone, as alone."""
+
+import numpy as np
+import pytest
+import torch
+from training_builders import difference, own_loss, small_config
+
+from gmb_hf.errors import InputError
+from gmb_hf.runs.runlog import RunLog
+from gmb_hf.training.checkpoints import load_model
+from gmb_hf.training.config import DrawSettings, RunConfig
+from gmb_hf.training.ensemble import Ensemble, stackable
+from gmb_hf.training.seeds import train_seeds
+
+LAW = DrawSettings(
+    operation=("add", "sub", "x2_xy_y2"),
+    train_fraction=(0.4, 0.6, 0.8),
+    activation=("relu", "gelu_new"),
+    lr=(1e-4, 0.01),
+    weight_decay=(0.1, 10.0),
+    initializer_range=(0.02, 0.5),
+    no_decay=0.25,
+)
+RATES = DrawSettings(lr=(1e-4, 1e-2), weight_decay=(0.1, 10.0), initializer_range=(0.02, 0.5))
+
+
+def drawing(law: DrawSettings, **sections) -> RunConfig:
+    plain = small_config(**sections)
+    return RunConfig.from_dict({**plain.to_dict(), "draws": law.identity()})
+
+
+def test_draws_follow_the_law():
+    each = [LAW.of_seed(seed) for seed in range(3000)]
+    rates = np.log10([one["training"]["lr"] for one in each])
+    assert np.quantile(rates, [0.0, 0.5, 1.0]) == pytest.approx([-4, -3, -2], abs=0.1)
+    decays = np.array([one["training"]["weight_decay"] for one in each])
+    assert np.mean(decays == 0) == pytest.approx(0.25, abs=0.03)
+    assert np.median(np.log10(decays[decays > 0])) == pytest.approx(0, abs=0.1)
+    scales = [one["model"]["initializer_range"] for one in each]
+    assert 0.02 <= min(scales) < max(scales) <= 0.5
+    for values, known in (
+        ([one["task"]["operation"] for one in each], LAW.operation),
+        ([one["task"]["train_fraction"] for one in each], LAW.train_fraction),
+        ([one["model"]["activation"] for one in each], LAW.activation),
+    ):
+        counts = [values.count(value) / len(values) for value in known]
+        assert counts == pytest.approx([1 / len(known)] * len(known), abs=0.05)
+    # No draw follows another.
+    assert abs(np.corrcoef(rates, scales)[0, 1]) < 0.06
+
+
+def test_a_draw_is_of_the_seed_alone_and_of_no_other_draw():
+    whole, part = drawing(LAW), drawing(DrawSettings(lr=LAW.lr))
+    assert whole.of_seed(7) == whole.of_seed(7)
+    assert whole.of_seed(7).training.lr == part.of_seed(7).training.lr
+    assert not whole.of_seed(7).draws.any
+    assert whole.of_seed(7).of_seed(3) == whole.of_seed(7)
+    plain = small_config()
+    assert plain.of_seed(7) is plain
+    assert "draws" not in plain.training_identity()
+    assert whole.training_hash() != part.training_hash() != plain.training_hash()
+    assert RunConfig.from_dict(whole.to_dict()) == whole
+    assert plain.changed(["draws.lr=1e-4,1e-2"]).draws == part.draws
+
+
+def test_rates_of_its_own_train_each_model_as_torch_does():
+    config, seeds = drawing(RATES, model={"layers": 2}, training={"eps": 1e-6}), (5, 0, 9)
+    ensemble = Ensemble(config, seeds, dtype=torch.float64)
+    models = [ensemble.member(index).double() for index in range(len(seeds))]
+    optimizers = []
+    for seed, model in zip(seeds, models, strict=True):
+        own = config.of_seed(seed).training
+        numbers = {"lr": own.lr, "weight_decay": own.weight_decay}
+        optimizers.append(
+            torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), eps=1e-6, **numbers)
+        )
+    for _ in range(5):
+        before = {name: weight.detach().clone() for name, weight in ensemble.weights.items()}
+        ensemble.gradients()
+        ensemble.update()
+        for name, update in ensemble.last_updates().items():
+            assert difference(update, ensemble.weights[name] - before[name]) <= 1e-9, name
+        for seed, model, optimizer in zip(seeds, models, optimizers, strict=True):
+            optimizer.zero_grad()
+            own_loss(model, config, seed)[0].backward()
+            optimizer.step()
+    for index, model in enumerate(models):
+        for name, parameter in model.named_parameters():
+            assert difference(ensemble.weights[name][index], parameter) <= 1e-9, name
+    part = ensemble.some([2, 0])
+    assert torch.equal(part.optimizer.param_groups[0]["lr"][0], ensemble._rates[0][2])
+    assert part.member(0).config.initializer_range == config.of_seed(9).model.initializer_range
+
+
+def test_a_folder_of_draws_has_the_runs_that_each_seed_is_alone(tmp_path):
+    config = drawing(LAW, task={"prime": 7}, training={"observables": "published"})
+    seeds = range(8)
+    assert len(stackable(config, seeds)) > 2
+    log = RunLog.read(train_seeds(config, seeds, tmp_path / "drawn", keep=[3]))
+    assert log.seeds == tuple(seeds)
+    for seed in (0, 3):
+        own = config.of_seed(seed)
+        alone = RunLog.read(train_seeds(own, [seed], tmp_path / f"{seed}"))
+        for name in ("train_loss", "test_loss", "compressed_length"):
+            together, expected = log.panel(name).values[seed], alone.panel(name).values[0]
+            np.testing.assert_allclose(together, expected, rtol=0.02, err_msg=name)
+        row = {name: log.panel(name).values[seed] for name in log.observables if "drawn" in name}
+        assert (row["drawn_lr"] == own.training.lr).all()
+        assert (row["drawn_weight_decay"] == own.training.weight_decay).all()
+        assert (row["drawn_operation"] == LAW.operation.index(own.task.operation)).all()
+    scale = config.of_seed(3).model.initializer_range
+    assert load_model(tmp_path / "drawn/models/seed_3").config.initializer_range == scale
+    said = log.metadata
+    assert said["task"].endswith(
+        "; each seed draws operation (add, sub, x2_xy_y2), train_fraction (0.4, 0.6, 0.8)"
+    )
+    assert said["model"].endswith(
+        "; each seed draws activation (relu, gelu_new), initializer_range (0.02 to 0.5)"
+    )
+    assert said["optimizer"].endswith(
+        "; each seed draws lr (0.0001 to 0.01), weight_decay (0.1 to 10.0), "
+        "no decay in 25% of seeds"
+    )
+    # Nothing is left to do, and another law is another folder.
+    assert train_seeds(config, seeds, tmp_path / "drawn")
+    with pytest.raises(InputError, match="holds runs of another config"):
+        train_seeds(drawing(RATES), seeds, tmp_path / "drawn")
+
+
+@pytest.mark.parametrize(
+    ("assignments", "message"),
+    [
+        (["draws.lr=1"], "draws.lr=1.0: give the lowest and the highest, both above 0, e.g. "),
+        (["draws.lr=3,1"], "draws.lr=3.0,1.0: give the lowest and the highest"),
+        (["draws.weight_decay=0,1"], "draws.weight_decay=0.0,1.0: give the lowest and the highest"),
+        (["draws.operation=add,sum"], "draws.operation: task.operation: operation 'sum' is unknown"),
+        (["draws.train_fraction=.5,2"], "draws.train_fraction: task.train_fraction"),
+        (["draws.activation=tanh"], "draws.activation: model.activation: activation 'tanh' is unknown"),
+        (["draws.no_decay=2"], "draws.no_decay"),
+        (["task.name=reverse_8", "draws.operation=add"], "draws.operation: task.name=reverse_8"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(assignments, message):
+    with pytest.raises(InputError) as refused:
+        small_config().changed(assignments)
+    assert str(refused.value).startswith(message), str(refused.value)
+
+
+@pytest.mark.parametrize("value", ["fast", [["a"], 1], [True, "x"]])
+def test_a_range_that_is_none_is_refused(value):
+    with pytest.raises(InputError, match=r"draws\.lr="):
+        RunConfig.from_dict({"draws": {"lr": value}})
