@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import hashlib
 import json
@@ -14,6 +15,8 @@ from typing import Any
 import numpy as np
 import safetensors.torch
 import torch
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -23,10 +26,11 @@ from gmb_hf.fingerprints import HASH_LENGTH
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
 from gmb_hf.pretrained import find_model
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.training.config import format_seeds
+from gmb_hf.training.config import TrainingSettings, format_seeds
 from gmb_hf.training.folder import model_folder
-from gmb_hf.training.launch import silence_transformers
+from gmb_hf.training.launch import GROKKED, silence_transformers
 
+HELD = 5  # checkpoints: so long must held-out accuracy stay, that no spike ends a run
 _PREDICTIONS = "predictions"
 _ROW = "row."
 LOG = "log.parquet"
@@ -61,6 +65,30 @@ class Rows:
         self.steps.append(step)
         for name, values in self.values.items():
             values.append(found[name])
+
+    def of(self, places: Sequence[int], until: int | None = None) -> Rows:
+        """The rows of the seeds at some places, up to a step."""
+        count = len(self.steps) if until is None else bisect.bisect_right(self.steps, until)
+        index = np.asarray(places)
+        values = {
+            name: [np.atleast_1d(row)[index] for row in rows[:count]]
+            for name, rows in self.values.items()
+        }
+        return Rows(self.steps[:count], values)
+
+    def ends(self, training: TrainingSettings) -> NDArray[np.int64]:
+        """The step at which the run of each seed ends, as far as the rows tell: int64 [S].
+
+        `training.stop_after` steps after the first checkpoint at which held-out accuracy has been
+        .9 for five in a row; without it, or before, the last step of all.
+        """
+        accuracy = np.stack(self.values["test_acc"])  # [T, S]
+        ends = np.full(accuracy.shape[1], training.steps)
+        if training.stop_after is None or len(accuracy) < HELD:
+            return ends
+        held = sliding_window_view(accuracy >= GROKKED, HELD, axis=0).all(-1)
+        first = np.asarray(self.steps)[HELD - 1 + held.argmax(0)] + training.stop_after
+        return np.where(held.any(0), np.minimum(first, ends), ends)
 
     def log(self, seeds: Sequence[int], metadata: Mapping[str, Any]) -> RunLog:
         """The rows as a run log of these seeds, which are sorted."""
@@ -165,7 +193,8 @@ class States:
         """
         missing = {*seeds}.difference(finished)
         groups = []
-        for group in self.waiting(finished):
+        # A group that was halved may have left its own state beside that of the half.
+        for group in sorted(self.waiting(finished), key=len, reverse=True):
             if missing.issuperset(group):
                 groups.append(group)
                 missing.difference_update(group)

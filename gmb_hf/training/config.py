@@ -432,6 +432,8 @@ class TrainingSettings(Settings):
         observables: what a checkpoint records: "usual"; "published", also those that published
             signals need and that are cheap; "all", also the costly ones.
         dear_every: checkpoints between two measurements of a costly one, which "all" has.
+        stop_after: steps that a seed trains on once its held-out accuracy has been .9 for five
+            checkpoints; then its log ends. None trains all steps.
     """
 
     SECTION: ClassVar[str] = "training"
@@ -446,9 +448,12 @@ class TrainingSettings(Settings):
     compile: Annotated[str, COMPILE_MODES] = "auto"
     observables: Annotated[str, OBSERVABLES] = "usual"
     dear_every: Size = 10
+    stop_after: OptionalSize = None
 
     def check(self) -> None:
         self.check_multiple("steps", "checkpoint_every")
+        if self.stop_after is not None:
+            self.check_multiple("stop_after", "checkpoint_every")
 
     def identity(self) -> dict[str, Any]:
         """What decides a run's log, as plain data; what records nothing more is not named."""
@@ -457,6 +462,8 @@ class TrainingSettings(Settings):
             del fields[name]
         if self.observables != "all":
             del fields["dear_every"]
+        if self.stop_after is None:
+            del fields["stop_after"]
         if self.observables == "usual":
             del fields["observables"]
         return fields

@@ -61,7 +61,7 @@ class Recorder:
         return {}
 
     def state(self) -> dict[str, Tensor]:
-        """Everything needed to resume; called after `measure` only."""
+        """Everything needed to resume, numbers or [S, ...]; called after `measure` only."""
         return {}
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
@@ -133,16 +133,16 @@ class Window:
         return torch.stack([one[name] for one in self.held])
 
     def state(self) -> dict[str, Tensor]:
-        """Everything needed to resume."""
+        """Everything needed to resume: by name [S, k, ...], models first as in every state."""
         if not self.held:
             return {}
-        return {name: self.stacked(name) for name in self.held[0]}
+        return {name: self.stacked(name).transpose(0, 1) for name in self.held[0]}
 
     def load_state(self, tensors: Mapping[str, Tensor], device: torch.device) -> None:
         """Go on from what `state` returned."""
-        count = max((len(stack) for stack in tensors.values()), default=0)
+        count = max((stack.shape[1] for stack in tensors.values()), default=0)
         self.held = [
-            {name: stack[place].to(device) for name, stack in tensors.items()}
+            {name: stack[:, place].to(device) for name, stack in tensors.items()}
             for place in range(count)
         ]
 

@@ -84,6 +84,7 @@ class Callbacks:
 
 
 SAVE_EVERY_SECONDS = 15.0
+WORTH_HALVING = 8  # seeds: a smaller group takes as long with half of them
 _CALLBACK = "companion"  # before the names of its tensors in a saved state
 _OBSERVER = "observer"
 
@@ -116,18 +117,22 @@ def train_stacked(
     `InputError` where the folder belongs to another config or cannot be written to, a model to keep
     is gone, or a process was killed.
     """
+    training = config.training
     # From all groups, not from those that are left: a run that is resumed has the same threads.
-    jobs = launch.parallel_jobs(jobs, math.ceil(len(seeds) / config.training.seeds_at_once), device)
+    jobs = launch.parallel_jobs(jobs, math.ceil(len(seeds) / training.seeds_at_once), device)
     folder, callbacks = Path(out), callbacks or Callbacks()
     done = check_folder(folder, config, callbacks.about)
     refuse_gone(folder, keep, done)
     each: Any = {"device": device, "keep": keep, "callbacks": callbacks}
     each |= {"config": config, "folder": folder, "compiled": wanted(config, len(seeds))}
     pending = pending_groups(config, seeds, folder, done)
-    groups = [partial(train_group, seeds=group, **each) for group in pending]
-    launch.train_groups(groups, listener, jobs=jobs)
+    while pending:  # a group that is halved leaves another one
+        groups = [partial(train_group, seeds=group, **each) for group in pending]
+        launch.train_groups(groups, listener, jobs=jobs)
+        done = finished_seeds(folder)
+        pending = pending_groups(config, seeds, folder, done) if training.stop_after else []
     # Groups may overlap; this removes the states of those whose seeds have all finished.
-    saved_states(folder, config).waiting(finished_seeds(folder))
+    saved_states(folder, config).waiting(done)
     return log_paths(folder)
 
 
@@ -167,13 +172,19 @@ def train_group(
     compiled: bool = False,
     keep: Sequence[int] = (),
 ) -> Path:
-    """Train one group to its end, from its saved state if there is one; the path of its log."""
+    """Train one group, from its saved state if there is one, and write the log of what has ended.
+
+    Where runs end early (`training.stop_after`) and half of them have, the others are left as the
+    state of a group of half the size, whose shape is then compiled for all groups. Returns the path
+    of the log.
+    """
     training = config.training
     ensemble = Ensemble(config, seeds, device=device, compiled=compiled)
     observer = Observer(ensemble, recorders(ensemble))
     callback = callbacks.begin(ensemble)
     rows, states = checkpoints.Rows(), saved_states(folder, config)
     drawn = config.draws.columns(seeds)
+    metadata = {**log_metadata(config), **callbacks.about}
     saved = states.load(seeds)
     if saved is not None:
         tensors, observer.predictions, rows = saved
@@ -181,7 +192,19 @@ def train_group(
         observer.load_state(within(_OBSERVER, tensors))
         callback.load_state(within(_CALLBACK, tensors))
         tell("advanced", ensemble.step * len(seeds))
-    saved_at = time.monotonic()
+    ends = rows.ends(training) if rows.steps else np.full(len(seeds), training.steps)
+    saved_at, left = time.monotonic(), len(seeds) // 2 if len(seeds) >= WORTH_HALVING else 0
+
+    def log_of(places: Sequence[int]) -> RunLog:
+        parts = [
+            rows.of([place], int(ends[place])).log([seeds[place]], metadata) for place in places
+        ]
+        return RunLog.concat(parts) if training.stop_after else rows.log(seeds, metadata)
+
+    def state() -> dict[str, Tensor]:
+        others = under(_CALLBACK, callback.state()) | under(_OBSERVER, observer.state())
+        return {**ensemble.state(), **others}
+
     while True:
         at_checkpoint = ensemble.step % training.checkpoint_every == 0
         losses, logits = ensemble.gradients(keep_logits=at_checkpoint)
@@ -189,21 +212,34 @@ def train_group(
             found = observer.measure(losses, logits)
             rows.add(ensemble.step, {**found, **callback.measure(found["train_acc"]), **drawn})
             tell("measured", ensemble.seeds, found)
+            ends = rows.ends(training)
             if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
-                others = under(_CALLBACK, callback.state()) | under(_OBSERVER, observer.state())
-                tensors = {**ensemble.state(), **others}
-                states.save(seeds, tensors, rows, observer.predictions)
+                states.save(seeds, state(), rows, observer.predictions)
                 saved_at = time.monotonic()
+        if at_checkpoint:
+            for place in np.flatnonzero(ends == ensemble.step).tolist():
+                if seeds[place] in keep:
+                    model = ensemble.member(place)
+                    checkpoints.keep_model(model, log_of([place]), folder, seeds[place])
+            if (ends > ensemble.step).sum() <= left:
+                break
         if ensemble.step == training.steps:
             break
         ensemble.update()
         tell("advanced", len(seeds))
+    # Those that go on, and as many that have ended as bring them to half the group.
+    order = np.argsort(ends <= ensemble.step, kind="stable")
+    going = np.sort(order[:left]).tolist() if (ends > ensemble.step).any() else []
+    over = [place for place in range(len(seeds)) if place not in going]
+    if going:
+        rest = [seeds[place] for place in going]
+        kept = {name: tensor[going] if tensor.ndim else tensor for name, tensor in state().items()}
+        last = observer.predictions
+        states.save(rest, kept, rows.of(going), None if last is None else last[going])
+        tell("advanced", -ensemble.step * len(going))
+    tell("advanced", (training.steps - ensemble.step) * len(over))
     callback.finish()
-    log = rows.log(seeds, {**log_metadata(config), **callbacks.about})
-    for index, seed in enumerate(seeds):
-        if seed in keep:
-            checkpoints.keep_model(ensemble.member(index), log, folder, seed)
-    path = write_log(log, seeds, folder)
+    path = write_log(log_of(over), [seeds[place] for place in over], folder)
     states.drop(seeds)
     return path
 
@@ -334,7 +370,8 @@ def train_seed(
             found = observer.measure(*ensemble.gradients(keep_logits=True), updates)
             rows.add(step, {**found, **drawn})
             listener.measured([seed], found)
-        if step == settings.steps:
+        ended = bool(rows.steps) and step >= rows.ends(settings)[0]
+        if step == settings.steps or ended:
             break
         # Each process sums over its rows; the gradients are then averaged over the processes.
         loss = model(**next(batches), num_items_in_batch=len(dataset)).loss
@@ -397,6 +434,12 @@ def train_seeds(
         raise InputError("--jobs: the single engine trains one model at a time; leave --jobs out")
     if callbacks is not None and engine == "single":
         raise ValueError("only the stacked engine measures something beside the observables")
+    own = callbacks is not None and callbacks.begin is not TrainingCallback
+    if own and config.training.stop_after is not None:
+        raise InputError(
+            "training.stop_after: what is measured here is measured until the last step; leave it "
+            "out"
+        )
     launch.parallel_jobs(jobs, 1, chosen)  # a bad number is refused before the folder is touched
     folder, steps = Path(out), config.training.steps
     callbacks = callbacks or Callbacks()
