@@ -60,17 +60,18 @@ def processes_begin_with_torch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 DATA = Path(__file__).parent / "data"
+PANELS = Path(__file__).resolve().parents[1] / "panels"
 
 
 @pytest.fixture(scope="session")
 def reference_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the 20 published runs as CSV files and `expected.json` (see data/README.md)."""
+    """A folder with the 20 published runs as CSV files and `expected.json` (panel `reference`)."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
     from pyarrow import csv
 
     folder = tmp_path_factory.mktemp("reference_runs")
-    table = pq.read_table(DATA / "reference_runs.parquet")
+    table = pq.read_table(PANELS / "reference" / "explore.parquet")
     for run in table["run"].unique():
         rows = table.filter(pc.equal(table["run"], run)).drop_columns(["run"])
         csv.write_csv(rows, folder / f"{run}.csv", csv.WriteOptions(quoting_style="none"))

@@ -153,7 +153,10 @@ def evaluate(
         else:
             if explore_runs:
                 raise InputError(f"--explore-runs: {given[0]} has its own; leave the option out")
-            log, earlier = panel.read(HELD_OUT), panel.read(EXPLORE)
+            earlier = panel.read(EXPLORE)
+            log, earlier = (
+                (panel.read(HELD_OUT), earlier) if HELD_OUT in panel.parts else (earlier, None)
+            )
         known: Any = {"sign": sign, "sees_test_labels": sees_test_labels}
         design["candidates"] = [own_score(name, log, **known) for name in score or ()]
         try:

@@ -65,7 +65,10 @@ def show(name: Name) -> None:
         columns = (Column("its curves, medians over runs", shrinks_to=20), Column("", align="r"))
         values = [(text, number(getattr(record.curves, key))) for key, text in CURVES.items()]
         screen.table(Table(columns, values), above=True)
-    screen.say_whole("next", f"gmb lock --runs panel:{name} --out lock.yaml")
+    judging = f"lock --runs panel:{name} --out lock.yaml"
+    if HELD_OUT not in panel.parts:
+        judging = f"evaluate --runs panel:{name}"
+    screen.say_whole("next", f"gmb {judging}")
 
 
 @app.command()
@@ -73,14 +76,18 @@ def build(
     name: Name,
     out: Annotated[Path | None, option("Its folder; by default panels/NAME.")] = None,
     work: Annotated[Path | None, option("Where its runs are trained; it resumes.")] = None,
+    runs: Annotated[
+        list[str] | None, option("Logs of others, for a panel that is made of them.")
+    ] = None,
     device: Device = "auto",
     jobs: Jobs = None,
 ) -> None:
     """Train the runs of a panel and freeze them; the same command goes on where it stopped."""
     from gmb_hf.hub.panels import build as build_panel
 
-    panel = build_panel(name, out, work, device=device, jobs=jobs)
-    screen.say(f"{panel.entry.item_count:,} runs are frozen; elsewhere, others follow their law.")
+    panel = build_panel(name, out, work, runs=runs, device=device, jobs=jobs)
+    others = "" if panel.record.credit else "; elsewhere, others follow their law"
+    screen.say(f"{panel.entry.item_count:,} runs are frozen{others}.")
     screen.written(
         [panel.card.path, *(panel.folder / file for file in panel.record.files)],
         following=f"gmb panel show {name}",

@@ -44,7 +44,8 @@ from gmb_hf.hub.cards import (
     verify,
 )
 from gmb_hf.hub.client import Pushed, publish
-from gmb_hf.runs.metadata import hub_sources, with_hub_runs
+from gmb_hf.runs.metadata import EXTERNAL, hub_sources, with_hub_runs
+from gmb_hf.runs.readers import Sources
 from gmb_hf.runs.runlog import RunLog
 
 if TYPE_CHECKING:
@@ -56,8 +57,7 @@ DESIGN, LEDGER = "design.yaml", "looks.yaml"
 PANEL_KEY = "gmb_panel"
 PLACE = "GMB_PANELS"
 """An environment variable: another folder of panels."""
-LICENSE = "apache-2.0"
-_HERE = "panels"
+FOLDER = "panels"
 _TAKEN = "another evaluation writes the ledger of this panel; run it again"
 _HEADING = """\
 The locks that judged the held-out runs of this panel; gmb evaluate writes it. Each of them may have
@@ -76,15 +76,95 @@ class Recipe:
         asks: the question that it answers, a sentence without a full stop.
         config: what is trained, with its explore and its held-out seeds.
         locks: how many locks may look at its held-out part.
+        license: of its logs, as the Hub names it.
+        credit: whose logs they are, a sentence; empty for those that are trained.
+        single: keep them in float32, which halves the files.
     """
 
     name: str
     asks: str
     config: Callable[[], RunConfig]
     locks: int = 200
+    license: str = "apache-2.0"
+    credit: str = ""
+    single: bool = True
 
 
-RECIPES: dict[str, Recipe] = {}
+def _panel(explore: str, evaluate: str, *changes: str) -> Callable[[], RunConfig]:
+    """The law of `standard`, its seeds, with some fields changed and all cheap signals recorded."""
+
+    def config() -> RunConfig:
+        from gmb_hf.training.presets import preset
+
+        seeds = (f"seeds.explore={explore}", f"seeds.evaluate={evaluate}")
+        return preset("standard").changed((*seeds, "training.observables=published", *changes))
+
+    return config
+
+
+def _published_runs() -> RunConfig:
+    from gmb_hf.training.presets import preset
+
+    return preset("reference").judged_by(metric="acc_test")
+
+
+# No seed is of two panels, of a preset, or of the search for the law (from 900,000 on).
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe
+    for recipe in (
+        Recipe(
+            "quick-29",
+            "Which score announces grokking of subtraction modulo 29, by few runs",
+            _panel("100000:100064", "110000:110064"),
+        ),
+        Recipe(
+            "sub-29",
+            "Which score announces grokking of subtraction modulo 29, by runs enough to learn one",
+            _panel("200000:200256", "210000:210256"),
+        ),
+        Recipe(
+            "varied-29",
+            "Which score holds where no two runs are alike, as those of a user are not",
+            _panel(
+                "300000:300256",
+                "310000:310256",
+                "draws.operation=add,sub,mul,x2_xy_y2",
+                "draws.train_fraction=0.4,0.5,0.6,0.7,0.8",
+                "draws.activation=relu,gelu_new",
+                "draws.lr=0.003,0.01",
+                "draws.weight_decay=0.6,2.5",
+                "draws.initializer_range=0.1,0.25",
+                "draws.no_decay=0.2",
+            ),
+        ),
+        Recipe(
+            "mul-31",
+            "Does what announces grokking of a subtraction announce it of a multiplication",
+            _panel("400000:400064", "410000:410128", "task.operation=mul", "task.prime=31"),
+        ),
+        Recipe(
+            "add-29",
+            "Does what announces grokking of a subtraction announce it of an addition",
+            _panel("500000:500064", "510000:510128", "task.operation=add"),
+        ),
+        Recipe(
+            "sub-59",
+            "Does it hold with four times the rows and a model of twice the width",
+            _panel("600000:600032", "610000:610064", "task.prime=59"),
+        ),
+        Recipe(
+            "reference",
+            "What is seen on the runs of others, which are too few for a lock",
+            _published_runs,
+            license="cc-by-4.0",
+            credit="The runs are seeds 140 to 159 of github.com/qienhuang/F-I-T, "
+            "experiments/grokking_transition_audit_v0_1/data/real, by Qien Huang, under CC BY 4.0. "
+            "They are as published, with the rows that restarts logged again; the column `score` "
+            "is rebuilt from `d_info` and `d_info_alt` and is not a published one.",
+            single=False,
+        ),
+    )
+}
 
 
 def names() -> tuple[str, ...]:
@@ -99,8 +179,8 @@ def here() -> tuple[str, ...]:
 
 def folder_of_panels() -> Path:
     """Where panels lie: $GMB_PANELS, ./panels, or beside the package in a checkout."""
-    here = Path(os.environ.get(PLACE, _HERE))
-    beside = Path(__file__).resolve().parents[2] / _HERE
+    here = Path(os.environ.get(PLACE, FOLDER))
+    beside = Path(__file__).resolve().parents[2] / FOLDER
     return beside if PLACE not in os.environ and not here.is_dir() else here
 
 
@@ -136,6 +216,7 @@ class PanelRecord(Section):
     """What the card of a panel says beside the fingerprint of its runs."""
 
     asks: str
+    credit: str = ""
     files: dict[str, str] = Field(description="name -> SHA-256 of its bytes")
     locks_allowed: int
     command: str
@@ -314,6 +395,7 @@ def build(
     out: Path | None = None,
     work: Path | None = None,
     *,
+    runs: Sources | None = None,
     jobs: int | None = None,
     device: str = "auto",
 ) -> FrozenPanel:
@@ -324,19 +406,32 @@ def build(
         out: its folder, which is new; by default $GMB_PANELS/NAME, else panels/NAME.
         work: where training is kept until then, `runs/panels/NAME` by default; the same call
             resumes there.
+        runs: the logs of others, of a panel that is not trained here; they are its explore part.
         jobs, device: as of `train_seeds`.
 
     Raises:
-        InputError: no such recipe, `out` is there already, or as `train_seeds`.
+        InputError: no such recipe, `out` is there already, logs are lacking or given where runs are
+            trained, or as `train_seeds`.
     """
+    recipe = RECIPES[choose("panel", name, tuple(RECIPES))]
+    out = out or Path(os.environ.get(PLACE, FOLDER)) / name
+    refuse_frozen(out)
+    command = f"gmb panel build {name}"
+    if bool(recipe.credit) != (runs is not None):
+        why = "is made of the logs of others; name them" if recipe.credit else "is trained; leave"
+        raise InputError(f"panel {name!r}: {why} {'by' if recipe.credit else 'out'} --runs")
+    config = recipe.config()
+    if runs is not None:
+        log = RunLog.read(runs, on_duplicate="keep")
+        design = config.benchmark.design()
+        columns = [name for name in log.observables if name != design.metric]
+        candidates = [{"name": name, "family": EXTERNAL} for name in columns]
+        design = design.replace(candidates=candidates)
+        return freeze(recipe, {EXPLORE: log}, design, out, command=f"{command} --runs LOGS")
     from gmb_hf.training.config import parse_seeds
     from gmb_hf.training.presets import design_of
     from gmb_hf.training.seeds import train_seeds
 
-    recipe = RECIPES[choose("panel", name, tuple(RECIPES))]
-    out = out or Path(os.environ.get(PLACE, _HERE)) / name
-    refuse_frozen(out)
-    config = recipe.config()
     explore, held_out = parse_seeds(config.seeds.explore), parse_seeds(config.seeds.evaluate)
     work = work or Path("runs", "panels", name)
     paths = train_seeds(config, [*explore, *held_out], work, jobs=jobs, device=device)
@@ -347,7 +442,7 @@ def build(
         for part, seeds in ((EXPLORE, explore), (HELD_OUT, held_out))
     }
     design = design_of(config, parts[EXPLORE])
-    return freeze(recipe, parts, design, out, command=f"gmb panel build {name}")
+    return freeze(recipe, parts, design, out, command=command)
 
 
 def refuse_frozen(out: Path) -> None:
@@ -363,17 +458,15 @@ def freeze(
     out: Path,
     *,
     command: str,
-    license: str = LICENSE,
 ) -> FrozenPanel:
     """Write a panel, whole or not at all.
 
     Args:
-        recipe: its name and question.
+        recipe: its name, question and licence.
         parts: the runs by part.
         design: of its evaluation, with the seeds of its parts.
         out: its folder, which is new.
         command: that makes runs of the same law.
-        license: of the logs, as the Hub names it.
 
     Raises:
         InputError: a panel is there already, or the disk is full.
@@ -382,7 +475,7 @@ def freeze(
     out.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(out) as workshop:
         shards = {
-            part: [log.write(workshop / f"{part}.parquet", single=True)]
+            part: [log.write(workshop / f"{part}.parquet", single=recipe.single)]
             for part, log in parts.items()
         }
         design.write(workshop / DESIGN)
@@ -393,6 +486,7 @@ def freeze(
         files = [*(paths[0] for paths in shards.values()), workshop / DESIGN]
         record = PanelRecord(
             asks=recipe.asks,
+            credit=recipe.credit,
             files={path.name: source_hash(path) for path in files},
             locks_allowed=recipe.locks,
             command=command,
@@ -401,7 +495,7 @@ def freeze(
         )
         header = {
             "pretty_name": f"GMB panel {recipe.name}",
-            "license": license,
+            "license": recipe.license,
             "tags": ["gmb", "grokking", "training-dynamics"],
             "configs": [
                 {
@@ -416,6 +510,8 @@ def freeze(
             "panel",
             header,
             panel=recipe.name,
+            score=_example_of(design),
+            single=recipe.single,
             record=record,
             entry=entry,
             parts=parts,
@@ -425,6 +521,12 @@ def freeze(
         )
         write_text(workshop / CARD, text)
     return FrozenPanel(recipe.name, Card.read(out))
+
+
+def _example_of(design: Design) -> str:
+    """The candidate that the commands of a card name."""
+    names = [candidate.name for candidate in design.candidates]
+    return next((name for name in ("embedding_gini", "score") if name in names), names[0])
 
 
 def _curves(parts: dict[str, RunLog]) -> CurveRecord | None:

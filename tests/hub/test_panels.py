@@ -229,3 +229,55 @@ def test_the_shape_of_curves_by_hand() -> None:
     np.testing.assert_allclose(shape.spikes, [1 / 28, np.nan])
     summary = shape.summary()
     assert (summary["memorised"], summary["reach_half"], summary["spread"]) == (0.5, 0.5, 1.0)
+
+
+PANELS = Path(__file__).resolve().parents[2] / panels.FOLDER
+"""Those that the repository holds."""
+
+
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in PANELS.glob("*/README.md")))
+def test_a_panel_of_the_repository_is_as_its_card_says(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(panels.PLACE, str(PANELS))
+    found = FrozenPanel.find(name)
+    assert found.faults() == []
+    assert all(path.stat().st_size <= 25e6 for path in found.parts.values())
+    assert name in panels.RECIPES
+    log = found.read()
+    assert found.entry.item_count == len(log.runs)
+    assert set(log.observables) >= {found.design().metric}
+
+
+def test_the_runs_of_others_are_judged_without_a_split(
+    commands: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(panels.PLACE, str(PANELS))
+    judging = ("evaluate", "--runs", "panel:reference", "--score", "score", "--no-figures")
+    commands.done(*judging)
+    results = Results.read("results/results.yaml")
+    assert results.summary.n_events == 20
+    assert results.indicators[0].x_reasons == ("few_events", "not_locked")
+    assert "evaluate --runs panel:reference" in commands.done("panel", "show", "reference")
+
+
+def test_whose_runs_make_a_panel(
+    commands: Terminal, monkeypatch: pytest.MonkeyPatch, explore_log: RunLog
+) -> None:
+    monkeypatch.setenv(panels.PLACE, "mine")
+    explore_log.write("runs.csv")
+    assert commands.refused("panel", "build", "reference") == (
+        "panel 'reference': is made of the logs of others; name them by --runs"
+    )
+    assert commands.refused("panel", "build", "quick-29", "--runs", "runs.csv") == (
+        "panel 'quick-29': is trained; leave out --runs"
+    )
+    source = str(PANELS / "reference" / "explore.parquet")
+    said = commands.done("panel", "build", "reference", "--runs", source)
+    assert said.startswith("20 runs are frozen.")
+    made, shipped = (
+        FrozenPanel.find("reference"),
+        (PANELS / "reference/explore.parquet").read_bytes(),
+    )
+    assert made.parts["explore"].read_bytes() == shipped
+    assert "Qien Huang" in made.card.path.read_text(encoding="utf-8")
