@@ -50,40 +50,63 @@ def judged_by_accuracy(*, window: int, jump: float, floor: float, new_max: bool)
     }
 
 
-def quick() -> RunConfig:
-    """Subtraction modulo 29, one layer of width 32: memorised early, grokked later.
+def standard() -> RunConfig:
+    """Subtraction modulo 29, one layer of width 48: memorised at once, known much later, suddenly.
 
-    Weights that begin large memorise first and fall to weight decay slowly; the small learning
-    rate keeps Adam from the loss spikes that would make held-out accuracy jump by recovering.
+    Without layer norm the training rows are memorised within 100 steps and stay so: one checkpoint
+    in 200 is a loss spike. A learning rate that is large for it keeps the weights moving, so that
+    held-out accuracy leaves chance after a wait that differs by a factor of 8 from run to run. On
+    32 runs that no panel and no preset uses, accuracy at memorisation is .01, .5 comes after 17
+    times as many steps, and the rise from .2 to .8 takes .37 of that delay (medians); 31 reach .9.
 
-    On 64 explore runs accuracy leaves .15 in the median 350 steps before it holds .5: what rises
-    with it lies within the safe gap of 400. They hold .5 from step 570 on at the earliest, so that
-    a burn-in of 200 leaves 62 of them negative windows.
+    Accuracy leaves .15 in the median 400 steps before it holds .5, in three runs of four 600: what
+    rises with it lies within the safe gap. A run ends 500 steps after it held .9.
     """
     return RunConfig(
-        preset="quick",
-        task=TaskSettings(operation="sub", prime=29, train_fraction=0.7),
+        preset="standard",
+        task=TaskSettings(operation="sub", prime=29, train_fraction=0.63),
         model=ModelSettings(
-            layers=1, heads=4, width=32, mlp_width=64, activation="relu", initializer_range=0.1
+            layers=1,
+            heads=4,
+            width=48,
+            mlp_width=128,
+            activation="relu",
+            initializer_range=0.18,
+            layer_norm=False,
         ),
-        training=TrainingSettings(steps=2500, checkpoint_every=10, lr=1.5e-3, weight_decay=1.5),
+        training=TrainingSettings(
+            steps=6000,
+            checkpoint_every=25,
+            lr=7e-3,
+            weight_decay=1.2,
+            seeds_at_once=32,
+            stop_after=500,
+        ),
         benchmark=DesignSettings.of(
-            primary_fpr=0.10,
+            primary_fpr=0.05,
             combination=True,
+            horizon=300,
+            safe_gap=600,
+            burn_in=100,
+            window_sweep=(75, 100, 125),
             **judged_by_accuracy(window=100, jump=0.2, floor=0.5, new_max=True),
         ),
-        seeds=SeedSettings(explore="0:32", evaluate="10000:10040"),
+        seeds=SeedSettings(explore="0:384", evaluate="50000:50256"),
     )
 
 
-def standard() -> RunConfig:
-    """The task of `quick` with 384 explore and 256 held-out seeds, none of which quick judged."""
-    base = quick()
+def quick() -> RunConfig:
+    """The law of `standard` with 24 explore and 40 held-out runs, so that one in ten may be false.
+
+    Seeds are trained at most 4,000 steps, in which nine runs in ten come to .5.
+    """
+    base = standard()
     return replace(
         base,
-        preset="standard",
-        benchmark=base.benchmark.replace(primary_fpr=0.05),
-        seeds=SeedSettings(explore="0:384", evaluate="50000:50256"),
+        preset="quick",
+        training=base.training.replace(steps=4000),
+        benchmark=base.benchmark.replace(primary_fpr=0.10),
+        seeds=SeedSettings(explore="0:24", evaluate="10000:10040"),
     )
 
 
@@ -114,14 +137,37 @@ def hierarchical() -> RunConfig:
     and a longer memory of the squared gradient keep that rarer. Runs jump sooner, so the windows
     are shorter.
     """
-    base = quick()
-    return replace(
-        base,
+    return RunConfig(
         preset="hierarchical",
         task=TaskSettings(operation="sub", prime=23, train_fraction=0.8),
-        model=replace(base.model, layers=2, cycles=2, inner_steps=2, halting=True),
-        training=replace(base.training, steps=1500, weight_decay=2.0, beta2=0.99, seeds_at_once=12),
-        benchmark=base.benchmark.replace(horizon=100, safe_gap=150, burn_in=100),
+        model=ModelSettings(
+            layers=2,
+            heads=4,
+            width=32,
+            mlp_width=64,
+            activation="relu",
+            initializer_range=0.1,
+            cycles=2,
+            inner_steps=2,
+            halting=True,
+        ),
+        training=TrainingSettings(
+            steps=1500,
+            checkpoint_every=10,
+            lr=1.5e-3,
+            weight_decay=2.0,
+            beta2=0.99,
+            seeds_at_once=12,
+        ),
+        benchmark=DesignSettings.of(
+            primary_fpr=0.10,
+            combination=True,
+            horizon=100,
+            safe_gap=150,
+            burn_in=100,
+            **judged_by_accuracy(window=100, jump=0.2, floor=0.5, new_max=True),
+        ),
+        seeds=SeedSettings(explore="0:32", evaluate="10000:10040"),
     )
 
 
