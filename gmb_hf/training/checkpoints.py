@@ -86,8 +86,10 @@ class Rows:
         ends = np.full(accuracy.shape[1], training.steps)
         if training.stop_after is None or len(accuracy) < HELD:
             return ends
+        every = training.checkpoint_every
+        longer = math.ceil(training.stop_after / every) * every
         held = sliding_window_view(accuracy >= GROKKED, HELD, axis=0).all(-1)
-        first = np.asarray(self.steps)[HELD - 1 + held.argmax(0)] + training.stop_after
+        first = np.asarray(self.steps)[HELD - 1 + held.argmax(0)] + longer
         return np.where(held.any(0), np.minimum(first, ends), ends)
 
     def log(self, seeds: Sequence[int], metadata: Mapping[str, Any]) -> RunLog:

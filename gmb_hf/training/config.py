@@ -433,7 +433,7 @@ class TrainingSettings(Settings):
             signals need and that are cheap; "all", also the costly ones.
         dear_every: checkpoints between two measurements of a costly one, which "all" has.
         stop_after: steps that a seed trains on once its held-out accuracy has been .9 for five
-            checkpoints; then its log ends. None trains all steps.
+            checkpoints; its log ends at the next checkpoint. None trains all steps.
     """
 
     SECTION: ClassVar[str] = "training"
@@ -452,8 +452,6 @@ class TrainingSettings(Settings):
 
     def check(self) -> None:
         self.check_multiple("steps", "checkpoint_every")
-        if self.stop_after is not None:
-            self.check_multiple("stop_after", "checkpoint_every")
 
     def identity(self) -> dict[str, Any]:
         """What decides a run's log, as plain data; what records nothing more is not named."""

@@ -106,10 +106,10 @@ MISTAKES = {
     "task.data_seed=-1": r"task: data_seed must be a whole number in \[0, 2\*\*32\), got -1",
     "task.keep_pairs_together=true": "task: keep_pairs_together: sub does not commute",
     "model.layers=0": "model.layers must be a whole number of at least 1, got 0",
-    "model.heads=5": "model.heads=5 does not divide model.width=32; choose a width that is",
+    "model.heads=5": "model.heads=5 does not divide model.width=48; choose a width that is",
     "model.activation=gelu": "model.activation: activation 'gelu' is unknown; .*mean 'gelu_new'?",
     "model.initializer_range=0": "model.initializer_range must be more than 0",
-    "training.steps=25": "training.steps=25 is no multiple of training.checkpoint_every=10; change",
+    "training.steps=30": "training.steps=30 is no multiple of training.checkpoint_every=25; change",
     "training.seeds_at_once=0": "training.seeds_at_once must be a whole number of at least 1",
     "training.lr=-1": "training.lr must be a finite number of at least 0, got -1.0",
     "training.lr=nan": "training.lr must be a finite number of at least 0, got nan",
@@ -120,7 +120,7 @@ MISTAKES = {
     "training.beta2=0": r"training.beta2 must be a number in \(0, 1\), got 0.0",
     "training.compile=alwaysx": "training.compile: compile 'alwaysx' is unknown; .*mean 'always'?",
     "benchmark.horizon=0": "benchmark.horizon must be greater than or equal to 1, got 0",
-    "benchmark.horizon=400": "benchmark.horizon=400 must be less than benchmark.safe_gap=400; else",
+    "benchmark.horizon=600": "benchmark.horizon=600 must be less than benchmark.safe_gap=600; else",
     "benchmark.jump_threshold=2": r"benchmark.jump_threshold must be a number in \(0, 1\), got 2.0",
     "benchmark.event_floor=85": r"benchmark.event_floor must be a number in \[0, 1\], got 85.0",
     "benchmark.burn_in=-10": "benchmark.burn_in must be greater than or equal to 0, got -10",
@@ -183,7 +183,9 @@ def test_the_identity_is_what_decides_a_log():
     different = [
         *("training.lr=1e-4", "training.eps=1e-7", "task.data_seed=1", "model.width=64"),
         *("training.observables=published", "training.observables=all"),
-        "model.layer_norm=false",
+        "model.layer_norm=true",
+        "training.stop_after=none",
+        "draws.no_decay=.5",
     ]
     hashes = {config.changed([assignment]).training_hash() for assignment in different}
     assert len(hashes - {config.training_hash()}) == len(different)
@@ -192,16 +194,17 @@ def test_the_identity_is_what_decides_a_log():
 
 def test_every_field_is_in_the_identity_or_the_design():
     sizes = [f"model.{size}=8" for size in (*SIZES, *LOOP_SIZES)]
-    config = preset("quick").changed([*sizes, "model.halting=true", "model.layer_norm=false"])
+    drawn = "draws.no_decay=.5"
+    config = preset("quick").changed([*sizes, "model.halting=true", drawn])
     held = {**config.training_identity(), **config.design()}
-    speed = {"seeds_at_once": 36, "compile": "auto"}
+    speed = {"seeds_at_once": 32, "compile": "auto"}
     held["training"] = {**held["training"], **speed, "observables": "usual", "dear_every": 10}
     held["task"] = {"name": None, **held["task"]}
     assert held == {key: value for key, value in config.to_dict().items() if key != "preset"}
 
 
 def test_a_model_without_norms_says_so_and_one_with_norms_has_the_identity_it_had():
-    config = preset("quick")
+    config = preset("smoke")
     assert "layer_norm" not in config.training_identity()["model"]
     assert config.changed(["model.layer_norm=false"]).model.name.endswith(", no layer norm")
 

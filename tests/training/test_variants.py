@@ -89,11 +89,16 @@ def test_the_config_refuses_what_is_no_rate():
 def test_a_dense_config_is_the_one_that_it_was_before_there_were_variants():
     # Folders and locked designs hold this hash: a change of it would orphan them.
     expected = "45a5ba7d3afb17500cb220f544a599aef0345a1029c814ef28a4da7ec1a0f09d"
-    assert preset("quick").training_hash() == expected
+    law = (
+        *("task.train_fraction=.7", "model.width=32", "model.mlp_width=64", "model.layer_norm=true"),
+        *("model.initializer_range=.1", "training.steps=2500", "training.checkpoint_every=10"),
+        *("training.lr=1.5e-3", "training.weight_decay=1.5", "training.stop_after=none"),
+    )
+    assert preset("quick").changed(law).training_hash() == expected
     model = preset("quick").training_identity()["model"]
     assert not {*SIZES, "hebbian_rate"} & set(model)
     # A rate without a window changes nothing.
-    assert preset("quick").changed(["model.hebbian_rate=0.5"]).training_hash() == expected
+    assert preset("quick").changed([*law, "model.hebbian_rate=0.5"]).training_hash() == expected
 
 
 def test_a_variant_is_part_of_the_identity_and_of_the_name():
