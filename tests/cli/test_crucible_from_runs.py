@@ -30,6 +30,13 @@ TINY = (
     "--set=training.compile=never",
     "--set=model.width=8",
     "--set=model.mlp_width=12",
+    "--set=model.initializer_range=0.1",
+    "--set=model.layer_norm=true",
+    "--set=task.train_fraction=0.7",
+    "--set=training.checkpoint_every=10",
+    "--set=training.stop_after=none",
+    "--set=training.weight_decay=1.5",
+    "--set=training.lr=1.5e-3",
 )
 ASKED = ("crucible", "from-runs", *TINY, "--bundles", 40, "--negatives", 4)
 # Few rows and no decay: memorised soon, and not at once.
@@ -78,7 +85,7 @@ def test_what_the_command_leaves_and_says(tracked):
     assert "(medians; 3 runs, 0 with an event)" in words
     assert shown.next_command == (
         f"gmb evaluate --runs {folder}/logs --metric test_acc --score crucible_margin_q10 "
-        "--horizon 200 --safe-gap 400"
+        "--horizon 300 --safe-gap 600"
     )
 
 
