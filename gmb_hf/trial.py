@@ -84,7 +84,7 @@ def trial(
     for name in set(chosen) - set(_split(chosen)):
         raise InputError(f"--panels: panel {name!r} has no held-out part to be judged on")
     results = {
-        name: _judged(panel, folder / name, figures=figures, counting=counting)
+        name: judge(panel, folder / name, figures=figures, counting=counting)
         for name, panel in found.items()
     }
     transfers = [
@@ -119,8 +119,8 @@ def _split(names: Sequence[str]) -> list[str]:
     return [name for name in names if {EXPLORE, HELD_OUT} <= {*FrozenPanel.find(name).parts}]
 
 
-def _judged(panel: FrozenPanel, folder: Path, *, figures: bool, counting: Counting) -> Results:
-    """Explore, lock and evaluate one panel, or read what an earlier call left."""
+def judge(panel: FrozenPanel, folder: Path, *, figures: bool, counting: Counting) -> Results:
+    """Explore, lock and evaluate one panel in a folder, or read what an earlier call left there."""
     place, path = folder / "lock.yaml", folder / "results.yaml"
     lock = Lock.read(place) if place.exists() else None
     if lock is not None:

@@ -54,6 +54,7 @@ ROOMS = [
     "metrics",
     "run",
     "trial",
+    "demo",
     "cli",
 ]
 """Folders and modules directly under gmb_hf, from below: each may import those before it."""

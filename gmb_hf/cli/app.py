@@ -26,6 +26,7 @@ _COMMANDS: dict[str, tuple[str, str | None]] = {
     "lock": ("lock.lock", "options.DesignCommand"),
     "evaluate": ("evaluate.evaluate", "options.DesignCommand"),
     "trial": ("trial.trial", None),
+    "demo": ("demo.demo", None),
     "audit": ("audit.audit", None),
     "monitor": ("monitor.monitor", None),
     "heldout": ("heldout.heldout", "heldout.HeldoutCommand"),

@@ -53,7 +53,7 @@ class Listener:
         """So many units of work were done since the last call."""
 
     def measured(self, seeds: Sequence[int], found: Mapping[str, Any]) -> None:
-        """A checkpoint's row of each of these seeds: by observable an array [S]."""
+        """A checkpoint's row of each of these seeds: by observable, and `step`, an array [S]."""
 
 
 class _Rate(ProgressColumn):

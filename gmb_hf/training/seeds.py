@@ -211,7 +211,7 @@ def train_group(
         if at_checkpoint and rows.last < ensemble.step:
             found = observer.measure(losses, logits)
             rows.add(ensemble.step, {**found, **callback.measure(found["train_acc"]), **drawn})
-            tell("measured", ensemble.seeds, found)
+            tell("measured", ensemble.seeds, found | {"step": np.full(len(seeds), ensemble.step)})
             ends = rows.ends(training)
             if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
                 states.save(seeds, state(), rows, observer.predictions)
@@ -369,7 +369,7 @@ def train_seed(
             }
             found = observer.measure(*ensemble.gradients(keep_logits=True), updates)
             rows.add(step, {**found, **drawn})
-            listener.measured([seed], found)
+            listener.measured([seed], {**found, "step": np.array([step])})
         ended = bool(rows.steps) and step >= rows.ends(settings)[0]
         if step == settings.steps or ended:
             break
