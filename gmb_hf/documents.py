@@ -214,9 +214,9 @@ class OpenSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown_keys(cls, data: Any) -> Any:
-        if isinstance(data, dict):
+        if isinstance(data, dict) and (others := data.keys() - cls.model_fields.keys()):
             for key in data:
-                if key not in cls.model_fields and not str(key).startswith("x_"):
+                if key in others and not str(key).startswith("x_"):
                     raise UnknownKey(key, cls)
         return data
 

@@ -56,6 +56,7 @@ ROOMS = [
     "trial",
     "demo",
     "cli",
+    "__main__",
 ]
 """Folders and modules directly under gmb_hf, from below: each may import those before it."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.results import CalibrationRecord, Results, definition_of_done
+from gmb_hf.benchmark.results import CalibrationRecord, Results, check_results, definition_of_done
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import judge_all
 from gmb_hf.design.design import Design
@@ -144,6 +145,82 @@ def test_ours_round_trips_and_equal_results_give_equal_bytes(
     first = results.write(tmp_path / "a.yaml").read_bytes()
     assert Results.read(tmp_path / "a.yaml") == results
     assert judged(design()).write(tmp_path / "b.yaml").read_bytes() == first
+
+
+class TestJsonBesideTheYaml:
+    """results.json is read in place of results.yaml, and never against it."""
+
+    @pytest.fixture
+    def written(self, results: Results, tmp_path: Path) -> Path:
+        return results.write(tmp_path / "results.yaml")
+
+    @pytest.fixture
+    def no_yaml(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: object, **__: object) -> None:
+            raise AssertionError("YAML was parsed")
+
+        monkeypatch.setattr("gmb_hf.documents.parse_yaml", refuse)
+
+    @pytest.mark.usefixtures("no_yaml")
+    def test_it_spares_the_yaml_and_is_the_same(self, results: Results, written: Path):
+        read = Results.read(written)
+        assert read == results
+        infinite = read.indicator("rise").achieved(0.01)
+        assert infinite is not None
+        assert infinite.x_threshold == math.inf
+
+    def test_it_is_json_and_a_results_file_of_its_own(self, results: Results, written: Path):
+        path = written.with_suffix(".json")
+        assert json.loads(path.read_text())["schema_version"] == "v0.4"
+        assert Results.read(path) == results
+        assert not check_results(path).faults
+
+    def test_equal_results_give_equal_bytes(self, results: Results, written: Path):
+        before = written.with_suffix(".json").read_bytes()
+        results.write(written)
+        assert written.with_suffix(".json").read_bytes() == before
+
+    def test_an_edited_yaml_is_what_counts(self, written: Path):
+        written.write_text(written.read_text().replace("3 rows", "4 rows"))
+        with pytest.raises(InputError, match="was edited after gmb evaluate wrote it"):
+            Results.read(written)
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            lambda text: text.replace("3 rows", "4 rows"),
+            lambda text: text[: len(text) // 2],
+            lambda _: "",
+            lambda _: "{}",
+            lambda text: text.replace("x_yaml", "x_json"),
+        ],
+    )
+    def test_a_damaged_json_is_passed_over(
+        self, results: Results, written: Path, damage: Callable[[str], str]
+    ):
+        path = written.with_suffix(".json")
+        path.write_text(damage(path.read_text()))
+        assert Results.read(written) == results
+
+    def test_that_of_another_evaluation_is_passed_over(self, results: Results, written: Path):
+        other = judged(design(), n_runs=30).write(written.parent / "other.yaml")
+        other.with_suffix(".json").replace(written.with_suffix(".json"))
+        assert Results.read(written) == results
+
+    def test_somebody_elses_file_of_that_name_stays(self, results: Results, tmp_path: Path):
+        (tmp_path / "results.json").write_text("mine")
+        written = results.write(tmp_path / "results.yaml")
+        assert (tmp_path / "results.json").read_text() == "mine"
+        assert Results.read(written) == results
+
+    def test_results_without_a_seal_have_none(self, results: Results, written: Path):
+        results.model_copy(update={"x_seal": None}).write(written)
+        assert [path.name for path in written.parent.iterdir()] == ["results.yaml"]
+
+    def test_a_seal_that_does_not_fit_is_still_refused(self, results: Results, written: Path):
+        results.model_copy(update={"x_protocol": "v0.4"}).write(written)
+        with pytest.raises(InputError, match="was edited"):
+            Results.read(written)
 
 
 def test_every_field_of_the_schema_is_there(results: Results) -> None:

@@ -38,6 +38,19 @@ def test_version():
     assert (done.returncode, done.stdout) == (0, f"gmb-hf {gmb_hf.__version__}\n")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "out", "err"),
+    [
+        (["--version"], 0, f"gmb-hf {gmb_hf.__version__}\n", ""),
+        (["runs", "verify", "--runs=gone.csv"], 2, "", "error: gone.csv: no such file or folder\n"),
+    ],
+)
+def test_the_module_is_the_command(arguments: list[str], code: int, out: str, err: str):
+    run = [sys.executable, "-m", "gmb_hf", *arguments]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
+
+
 def test_bad_input_is_one_line_on_standard_error_and_exit_code_2():
     done = installed("evaluate", "--runs=gone.csv", *DESIGN, "--score=x")
     assert (done.returncode, done.stdout) == (2, "")
